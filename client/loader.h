@@ -1,0 +1,128 @@
+// DataLoader: Millrace's public header for C++ training programs. It opens a
+// pipeline on one or more data servers and yields batches of named tensors on
+// a device, in the order of the plan, exactly once each.
+//
+// What it is not: it does not decode, shuffle or augment (servers do), and it
+// starts no process.
+//
+// One thread calls Next(); position(), stats() and Close() may be called from
+// any thread. Several loaders may live in one process.
+//
+//   millrace::DataLoader::Options options;
+//   options.endpoint = "data-1:7001,data-2:7001";
+//   options.dataset = "photos";
+//   options.preset = "imagenet_train";
+//   options.batch_size = 256;                        // global
+//   options.rank = rank; options.world_size = world;
+//   options.device = torch::kCUDA;
+//   auto loader = millrace::DataLoader::Open(options);   // absl::StatusOr
+//   while (true) {
+//     auto batch = (*loader)->Next();
+//     if (absl::IsOutOfRange(batch.status())) break;     // all epochs delivered
+//     if (!batch.ok()) return batch.status();
+//     train(batch->tensor("image"), batch->tensor("label"));
+//   }
+
+#ifndef MILLRACE_CLIENT_LOADER_H_
+#define MILLRACE_CLIENT_LOADER_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
+#include "proto/data_service.pb.h"
+
+namespace millrace {
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;  // [rows, sample shape...] on the loader's device
+};
+
+// A batch on the device. Its tensors are views of a slot of the loader: the
+// slot is used again after the last of them has died and the device has
+// finished what was queued on the consumer's current stream at that moment.
+struct Batch {
+  Position position;  // of this batch
+  uint64_t rows = 0;
+  uint64_t local_valid = 0;   // rows of this rank that are samples
+  uint64_t global_valid = 0;  // rows of the global batch that are samples
+  uint64_t first_position = 0;
+  std::vector<NamedTensor> tensors;
+
+  // The tensor of that name; aborts when there is none (see has()).
+  const torch::Tensor& tensor(absl::string_view name) const;
+  bool has(absl::string_view name) const;
+};
+
+class DataLoader {
+ public:
+  struct Options {
+    std::string endpoint;  // host:port[,host:port...] or one DNS name:port
+    // Either `spec`, or these four.
+    std::string dataset;
+    std::string preset;
+    uint64_t batch_size = 0;  // global
+    uint64_t seed = 0;
+    // A whole pipeline spec; used when it has sources.
+    PipelineSpec spec;
+
+    uint32_t rank = 0;
+    uint32_t world_size = 1;
+    Position start;
+    uint64_t epochs = 1;  // 0: without end
+    torch::Device device = torch::kCPU;
+    // Batches kept ready on the device (CUDA). At least 1.
+    uint32_t device_prefetch = 2;
+    // Batches in host memory; see HostLoaderOptions.
+    uint32_t window = 0;
+    absl::Duration open_timeout = absl::Seconds(5);
+    absl::Duration next_timeout = absl::Minutes(5);
+    bool verify_payload = false;
+    std::string expected_plan_hash;    // from a checkpoint
+    std::string expected_fingerprint;  // from a checkpoint
+    // Compute TensorSpec.device_transform (uint8 -> normalised float32, NCHW
+    // view of channels-last memory). Off: tensors as they are on the wire.
+    bool apply_device_transform = true;
+  };
+
+  struct Stats {
+    HostLoader::Stats host;
+    double wait_seconds = 0;  // that Next() waited: the trainer's stall
+    double copy_seconds = 0;  // host -> device, as far as known
+  };
+
+  static absl::StatusOr<std::unique_ptr<DataLoader>> Open(
+      const Options& options);
+
+  virtual ~DataLoader() = default;  // closes
+
+  // What the servers said of the plan: tensors, classes, steps per epoch,
+  // plan hash, fingerprint.
+  virtual const OpenResponse& plan() const = 0;
+
+  // The next batch. OutOfRange: all epochs were delivered. DeadlineExceeded:
+  // nothing within next_timeout (names the endpoint, or says that the caller
+  // holds all slots). Other errors are final.
+  virtual absl::StatusOr<Batch> Next() = 0;
+
+  // Position after the last batch that Next() returned: goes into a checkpoint.
+  virtual Position position() const = 0;
+
+  virtual Stats stats() const = 0;
+
+  // Ends calls and threads. Idempotent. Batches that are still held stay valid.
+  virtual void Close() = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_LOADER_H_

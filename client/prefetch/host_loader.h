@@ -1,0 +1,129 @@
+// HostLoader yields a rank's batches in order, in host memory: it opens the
+// plan, keeps a bounded window of steps asked for over all servers, asks again
+// elsewhere when one fails and hands the batches out in the order of the plan.
+// It knows neither libtorch nor CUDA: memory comes from a SlotAllocator.
+//
+// One consumer calls Next(). Close() may be called from any thread and makes
+// Next() return Cancelled. Slots must be given back before the loader is
+// destroyed, unless Options::allocator outlives the leases (shared ownership).
+//
+//   MR_ASSIGN_OR_RETURN(auto loader, OpenHostLoader(options));
+//   while (true) {
+//     MR_ASSIGN_OR_RETURN(HostBatch batch, loader->Next());
+//     ...
+//   }
+
+#ifndef MILLRACE_CLIENT_PREFETCH_HOST_LOADER_H_
+#define MILLRACE_CLIENT_PREFETCH_HOST_LOADER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/data_service.pb.h"
+
+namespace millrace {
+
+// Where the memory of slots comes from: plain, pinned, shared.
+class SlotAllocator {
+ public:
+  virtual ~SlotAllocator() = default;
+  // 64-byte aligned, or nullptr when there is none.
+  virtual uint8_t* Allocate(uint64_t bytes) = 0;
+  virtual void Free(uint8_t* data, uint64_t bytes) = 0;
+};
+
+// malloc'd memory.
+std::shared_ptr<SlotAllocator> NewPlainSlotAllocator();
+
+// Resume state: the next batch to hand out. (epoch, steps_per_epoch) is the
+// same place as (epoch + 1, 0).
+struct Position {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+// A batch in a slot. Movable; the slot goes back to the loader when the last
+// copy of `lease` dies. `payload` follows `header.tensors`.
+struct HostBatch {
+  Position position;
+  BatchHeader header;
+  absl::Span<uint8_t> payload;
+  std::shared_ptr<void> lease;
+};
+
+struct HostLoaderOptions {
+  // "host:port", several separated by commas, or a DNS name with port that
+  // resolves to several addresses.
+  std::string endpoint;
+  PipelineSpec spec;
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  Position start;
+  // Epochs to deliver; 0: without end.
+  uint64_t epochs = 1;
+  // Batches asked for and not yet consumed, over all servers. 0: as many as
+  // fit into window_bytes, at least 4, at most 64.
+  uint32_t window = 0;
+  uint64_t window_bytes = 256 << 20;
+  // An endpoint that does not answer Open within it is given up.
+  absl::Duration open_timeout = absl::Seconds(5);
+  // Next() without a batch for so long fails with DeadlineExceeded.
+  absl::Duration next_timeout = absl::Minutes(5);
+  // A step without progress for so long is asked elsewhere.
+  absl::Duration step_timeout = absl::Seconds(15);
+  // Ask the server for a digest of every payload and compare it.
+  bool verify_payload = false;
+  // Refuse to start when the server's plan differs; empty: take what it says.
+  std::string expected_plan_hash;
+  std::string expected_fingerprint;
+  std::shared_ptr<SlotAllocator> allocator;  // null: plain
+
+  absl::Status Validate() const;
+};
+
+class HostLoader {
+ public:
+  struct Stats {
+    uint64_t batches = 0;
+    uint64_t samples = 0;
+    uint64_t payload_bytes = 0;
+    double wait_seconds = 0;          // that Next() waited
+    double first_batch_seconds = 0;   // from Open to the first batch
+    uint64_t retried_steps = 0;       // asked again after a failure
+    uint64_t servers = 0;             // addresses in use
+    uint64_t open_slots = 0;          // held by the consumer now
+  };
+
+  virtual ~HostLoader() = default;  // closes
+
+  virtual const OpenResponse& plan() const = 0;
+  virtual uint32_t window() const = 0;
+
+  // The next batch of the rank. OutOfRange: all epochs were delivered.
+  // DeadlineExceeded: no batch within next_timeout, names the endpoint and
+  // what it waited for, or "all N slots are held" when the caller holds them.
+  // Any other error is final and is returned again.
+  virtual absl::StatusOr<HostBatch> Next() = 0;
+
+  // Position after the last batch that Next() returned.
+  virtual Position position() const = 0;
+
+  virtual Stats stats() const = 0;
+
+  // Ends calls and joins threads. Idempotent.
+  virtual void Close() = 0;
+};
+
+absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
+    const HostLoaderOptions& options);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_HOST_LOADER_H_

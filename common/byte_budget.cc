@@ -1,0 +1,115 @@
+#include "common/byte_budget.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/logging.h"
+
+namespace millrace {
+
+ByteBudget::Reservation::Reservation(Reservation&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+ByteBudget::Reservation& ByteBudget::Reservation::operator=(
+    Reservation&& other) noexcept {
+  if (this != &other) {
+    Release();
+    budget_ = std::exchange(other.budget_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void ByteBudget::Reservation::Release() {
+  if (ByteBudget* budget = std::exchange(budget_, nullptr)) {
+    budget->Give(std::exchange(bytes_, 0));
+  }
+}
+
+ByteBudget::ByteBudget(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
+
+bool ByteBudget::TryReserve(uint64_t bytes, Reservation* reservation) {
+  {
+    MutexLock lock(mu_);
+    if (!line_.empty() || bytes > capacity_ - used_) return false;
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+  *reservation = Reservation(this, bytes);
+  return true;
+}
+
+ByteBudget::Ticket ByteBudget::ReserveAsync(
+    uint64_t bytes, std::function<void(Reservation)> granted) {
+  MR_CHECK(bytes <= capacity_)
+      << "a request of " << bytes << " bytes can never be granted";
+  {
+    MutexLock lock(mu_);
+    if (!line_.empty() || bytes > capacity_ - used_) {
+      const Ticket ticket = next_ticket_++;
+      line_.push_back({ticket, bytes, std::move(granted)});
+      return ticket;
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+  granted(Reservation(this, bytes));
+  return 0;
+}
+
+bool ByteBudget::CancelWait(Ticket ticket) {
+  Waiter cancelled;  // its callback is destroyed outside the lock
+  {
+    MutexLock lock(mu_);
+    auto it = std::find_if(line_.begin(), line_.end(), [&](const Waiter& w) {
+      return w.ticket == ticket;
+    });
+    if (it == line_.end()) return false;
+    cancelled = std::move(*it);
+    line_.erase(it);
+  }
+  Pump();  // the next in line may fit where the cancelled one did not
+  return true;
+}
+
+void ByteBudget::Give(uint64_t bytes) {
+  {
+    MutexLock lock(mu_);
+    MR_CHECK(bytes <= used_);
+    used_ -= bytes;
+  }
+  Pump();
+}
+
+void ByteBudget::Pump() {
+  while (true) {
+    Waiter next;
+    {
+      MutexLock lock(mu_);
+      if (line_.empty() || line_.front().bytes > capacity_ - used_) return;
+      next = std::move(line_.front());
+      line_.pop_front();
+      used_ += next.bytes;
+      peak_ = std::max(peak_, used_);
+    }
+    next.granted(Reservation(this, next.bytes));
+  }
+}
+
+uint64_t ByteBudget::used() const {
+  MutexLock lock(mu_);
+  return used_;
+}
+
+uint64_t ByteBudget::peak() const {
+  MutexLock lock(mu_);
+  return peak_;
+}
+
+uint64_t ByteBudget::waiting() const {
+  MutexLock lock(mu_);
+  return line_.size();
+}
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+// One line a message to standard error: severity, UTC time, thread, text.
+// Debian's absl has no log library; this is what the programs need of one.
+//
+//   MR_LOG(INFO) << "listening on " << address;
+//   MR_LOG_EVERY(WARNING, absl::Seconds(1)) << "no server answers at " << name;
+//   MR_CHECK(offset <= size) << "our own bug";   // never for foreign bytes
+//
+// Thread-safe: a message is written with one write().
+
+#ifndef MILLRACE_COMMON_LOGGING_H_
+#define MILLRACE_COMMON_LOGGING_H_
+
+#include <atomic>
+#include <sstream>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace millrace {
+
+enum class LogSeverity { kINFO, kWARNING, kERROR, kFATAL };
+
+// Messages below this severity are dropped. Default: INFO.
+void SetMinLogSeverity(LogSeverity severity);
+
+namespace internal_logging {
+
+class LogMessage {
+ public:
+  LogMessage(LogSeverity severity, const char* file, int line);
+  ~LogMessage();  // writes; aborts the process for kFATAL
+  std::ostream& stream() { return stream_; }
+
+ private:
+  const LogSeverity severity_;
+  std::ostringstream stream_;
+};
+
+struct Voidify {
+  void operator&(std::ostream&) const {}
+};
+
+// True at the first call and then at most once per interval.
+class EveryGate {
+ public:
+  bool Pass(absl::Duration interval) {
+    int64_t now = absl::GetCurrentTimeNanos();
+    int64_t next = next_ns_.load(std::memory_order_relaxed);
+    return now >= next &&
+           next_ns_.compare_exchange_strong(
+               next, now + absl::ToInt64Nanoseconds(interval));
+  }
+
+ private:
+  std::atomic<int64_t> next_ns_{0};
+};
+
+}  // namespace internal_logging
+}  // namespace millrace
+
+#define MR_LOG(severity)                                                  \
+  ::millrace::internal_logging::LogMessage(                               \
+      ::millrace::LogSeverity::k##severity, __FILE__, __LINE__)           \
+      .stream()
+
+#define MR_LOG_EVERY(severity, interval)                                  \
+  if (static ::millrace::internal_logging::EveryGate mr_gate;             \
+      mr_gate.Pass(interval))                                             \
+  MR_LOG(severity)
+
+#define MR_CHECK(condition)                                               \
+  (condition) ? (void)0                                                   \
+              : ::millrace::internal_logging::Voidify() &                 \
+                    ::millrace::internal_logging::LogMessage(             \
+                        ::millrace::LogSeverity::kFATAL, __FILE__,        \
+                        __LINE__)                                         \
+                            .stream()                                     \
+                        << "check failed: " #condition " "
+
+#endif  // MILLRACE_COMMON_LOGGING_H_

@@ -1,0 +1,43 @@
+// FilledBatch is a finished batch on its way from the pipeline to the wire.
+// Its payload is the wire buffer: moved, referenced by slices, never copied.
+
+#ifndef MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
+#define MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "common/byte_budget.h"
+#include "proto/data_service.pb.h"
+
+namespace millrace {
+
+// Memory of one batch and its share of the budget; both are given back when it
+// is destroyed (by the last slice that refers to it).
+class BatchPayload {
+ public:
+  // 64-byte aligned, not initialised.
+  BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation);
+  ~BatchPayload();
+  BatchPayload(const BatchPayload&) = delete;
+  BatchPayload& operator=(const BatchPayload&) = delete;
+
+  uint8_t* data() { return data_; }
+  const uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t* const data_;
+  const uint64_t bytes_;
+  ByteBudget::Reservation reservation_;
+};
+
+struct FilledBatch {
+  BatchHeader header;
+  std::shared_ptr<BatchPayload> payload;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_BATCH_FILLED_BATCH_H_

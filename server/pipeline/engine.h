@@ -1,0 +1,130 @@
+// Engine runs pipelines: it owns the worker threads and the cache of built
+// pipelines, reserves memory and fills batches. It knows nothing of gRPC and
+// holds no state of any job: a batch is a function of (resolved spec, content,
+// epoch, step, rank, world size).
+//
+// Thread-safe. Callbacks run on worker threads (or on the thread that frees
+// memory) and must not block.
+//
+//   MR_ASSIGN_OR_RETURN(auto pipeline, engine.Open(spec));
+//   auto run = engine.Start(pipeline, range, {.on_batch = ..., .on_done = ...});
+
+#ifndef MILLRACE_SERVER_PIPELINE_ENGINE_H_
+#define MILLRACE_SERVER_PIPELINE_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/byte_budget.h"
+#include "proto/data_service.pb.h"
+#include "server/batch/filled_batch.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+// Datasets by the name they are registered under. Immutable while the engine
+// lives.
+using DatasetCatalog =
+    std::map<std::string, std::shared_ptr<const RecordSource>>;
+
+// A built pipeline: plan, stages and layout of one resolved spec over the
+// datasets of this server. Immutable, thread-safe, shared by all calls.
+class Pipeline {
+ public:
+  virtual ~Pipeline() = default;
+
+  // Everything Open answers except protocol_version and max_payload_bytes.
+  virtual const OpenResponse& description() const = 0;
+
+  // Largest payload of one rank's batch. InvalidArgument when `world_size`
+  // does not divide the batch: names the nearest that do.
+  virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
+      uint32_t world_size) const = 0;
+};
+
+struct StepRange {
+  uint64_t epoch = 0;
+  uint64_t first_step = 0;
+  uint64_t step_count = 0;
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  bool with_payload_digest = false;
+};
+
+class Engine {
+ public:
+  struct Options {
+    // Worker threads. 0: the CPUs of the cgroup.
+    uint32_t threads = 0;
+    // Bytes for batches under way and scratch. Not owned.
+    ByteBudget* budget = nullptr;
+    // A batch that waits longer for memory ends its run with
+    // ResourceExhausted. 0: wait for ever.
+    absl::Duration admission_timeout = absl::Seconds(5);
+    // Built pipelines that are kept, least recently used first out.
+    uint32_t max_cached_pipelines = 64;
+
+    absl::Status Validate() const;
+  };
+
+  struct Callbacks {
+    // A finished batch; steps may finish in any order.
+    std::function<void(FilledBatch)> on_batch;
+    // Called exactly once, after the last on_batch: OK when all steps were
+    // delivered, Cancelled after Run's Cancel(), else the first error.
+    std::function<void(absl::Status)> on_done;
+  };
+
+  // A range of steps under way. Destroying it cancels what has not been
+  // started; callbacks may still run until on_done has been called.
+  class Run {
+   public:
+    virtual ~Run() = default;
+    // Idempotent; does not wait. Memory of batches under way comes back when
+    // their workers reach the next sample.
+    virtual void Cancel() = 0;
+  };
+
+  struct Stats {
+    uint32_t threads = 0;
+    uint64_t bad_samples = 0;
+    uint64_t refused_admissions = 0;
+    uint64_t cached_pipelines = 0;
+    std::vector<StageTime> stages;
+  };
+
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(
+      const Options& options, DatasetCatalog catalog);
+
+  // Waits for the workers; every run must be done or cancelled.
+  virtual ~Engine() = default;
+
+  virtual const DatasetCatalog& catalog() const = 0;
+
+  // Resolves and checks `spec` and builds its pipeline, or finds it built.
+  // InvalidArgument, NotFound (dataset, preset, field), Unimplemented,
+  // ResourceExhausted never: a batch larger than the budget is
+  // InvalidArgument with the arithmetic in its message.
+  virtual absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
+      const PipelineSpec& spec) = 0;
+
+  // Starts the steps in order. OutOfRange: a step past the end of the epoch.
+  // InvalidArgument: rank, world size or an empty range.
+  virtual absl::StatusOr<std::unique_ptr<Run>> Start(
+      std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
+      Callbacks callbacks) = 0;
+
+  virtual Stats stats() const = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_ENGINE_H_

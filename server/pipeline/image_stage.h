@@ -1,0 +1,77 @@
+// ImageStage turns one stored image field into its place in a batch: it joins
+// decode and augment for the image operators of a spec. It knows the crop
+// before it decodes, so it decodes only what will be used.
+//
+// Thread-safe: Run() is const; each worker thread brings its own Scratch.
+// The output is the same bytes on every CPU and for any number of threads.
+
+#ifndef MILLRACE_SERVER_PIPELINE_IMAGE_STAGE_H_
+#define MILLRACE_SERVER_PIPELINE_IMAGE_STAGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/dataset.pb.h"
+#include "proto/pipeline.pb.h"
+
+namespace millrace {
+
+// A transform and its place in the spec: the place is part of the key of its
+// random choices.
+struct PlacedTransform {
+  const Transform* transform;
+  uint32_t place;
+};
+
+class ImageStage {
+ public:
+  // Decoder and resize buffers of one worker, kept from image to image.
+  class Scratch;
+
+  // `transforms`: those of the resolved spec that name this field, in spec
+  // order. `field` is an encoded image, or a uint8 tensor [H, W, C] (raw
+  // pixels; then no decode_image may be among them).
+  // InvalidArgument: the chain does not end in a fixed size, a size is zero or
+  // absurd, a parameter is out of range; names the transform and its place.
+  // Unimplemented: not built yet; names it.
+  static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
+      const Field& field, absl::Span<const PlacedTransform> transforms);
+
+  virtual ~ImageStage() = default;
+
+  // [height, width, channels] of the uint8 result.
+  virtual const std::vector<int64_t>& output_shape() const = 0;
+
+  // Upper bound of what Scratch holds for a typical large image, for the
+  // memory arithmetic; images that need more than kMaxDecodedBytes are refused
+  // as bad samples.
+  virtual uint64_t max_scratch_bytes() const = 0;
+
+  virtual std::unique_ptr<Scratch> NewScratch() const = 0;
+
+  // Fills `out` (the product of output_shape() bytes). `sample_key` fixes every
+  // random choice. DataLoss: the bytes are no image, damaged, of a kind that is
+  // not supported or absurdly large; says why. `out` is then unspecified.
+  virtual absl::Status Run(absl::Span<const uint8_t> stored,
+                           uint64_t sample_key, Scratch& scratch,
+                           absl::Span<uint8_t> out) const = 0;
+};
+
+class ImageStage::Scratch {
+ public:
+  virtual ~Scratch() = default;
+  // Seconds of this scratch's thread since the last call, then zeroed.
+  struct Times {
+    double decode_seconds = 0;
+    double augment_seconds = 0;
+  };
+  virtual Times TakeTimes() = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_IMAGE_STAGE_H_

@@ -1,0 +1,63 @@
+// RecordSource is a dataset as the rest of the server sees it: N samples of
+// named fields, addressed by logical index 0 .. N-1, whatever the format.
+// It does not decode images and knows nothing of order, epochs or batches.
+//
+// Thread contract: RecordSource is immutable once open and thread-safe. A
+// RecordReader belongs to one thread at a time (each worker has its own).
+//
+//   MR_ASSIGN_OR_RETURN(auto source, OpenRecordSource("lmdb:/data/train", {}));
+//   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
+//   MR_RETURN_IF_ERROR(reader->Read(17, [](const EncodedSample& s) {
+//     return Decode(s.fields[0]);
+//   }));
+
+#ifndef MILLRACE_SERVER_STORAGE_RECORD_SOURCE_H_
+#define MILLRACE_SERVER_STORAGE_RECORD_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/dataset.pb.h"
+
+namespace millrace {
+
+// One sample as it lies in storage. `fields[i]` holds the bytes of
+// schema.fields(i): an encoded image, the raw bytes of a tensor (row-major,
+// little-endian; an int64 label is 8 bytes), or a ragged field's bytes.
+// Valid only during the call that hands it out (an LMDB page, an Arrow buffer).
+struct EncodedSample {
+  absl::Span<const absl::Span<const uint8_t>> fields;
+  int32_t shard = 0;  // index into DatasetInfo.shards
+  int64_t row = 0;    // row within the shard
+};
+
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+
+  // Calls `visit` once with sample `index` and returns what it returns.
+  // OutOfRange: no such sample. DataLoss: the stored bytes are damaged; the
+  // error names the shard and the row (proto/error_detail.h).
+  virtual absl::Status Read(
+      int64_t index,
+      absl::FunctionRef<absl::Status(const EncodedSample&)> visit) = 0;
+};
+
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+
+  // Samples, schema, fingerprint, shards. `name` is empty here: the catalogue
+  // fills it in.
+  virtual const DatasetInfo& info() const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_RECORD_SOURCE_H_
