@@ -39,6 +39,7 @@
 #include "absl/time/time.h"
 #include "client/prefetch/host_loader.h"
 #include "proto/data_service.pb.h"
+#include "proto/names.h"
 
 namespace millrace {
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "proto/names.h"
 #include "proto/types.pb.h"
 
 namespace millrace {

@@ -5,6 +5,7 @@
 #define MILLRACE_PROTO_ERROR_DETAIL_H_
 
 #include "absl/status/status.h"
+#include "proto/names.h"
 #include "proto/types.pb.h"
 
 namespace millrace {

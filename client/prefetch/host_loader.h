@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/data_service.pb.h"
+#include "proto/names.h"
 
 namespace millrace {
 

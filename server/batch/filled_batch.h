@@ -10,6 +10,7 @@
 
 #include "common/byte_budget.h"
 #include "proto/data_service.pb.h"
+#include "proto/names.h"
 
 namespace millrace {
 

@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
 #include "proto/data_service.pb.h"
+#include "proto/names.h"
 #include "server/batch/filled_batch.h"
 #include "server/storage/record_source.h"
 

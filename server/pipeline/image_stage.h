@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/dataset.pb.h"
+#include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
 namespace millrace {

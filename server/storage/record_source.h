@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/dataset.pb.h"
+#include "proto/names.h"
 
 namespace millrace {
 
