@@ -3,7 +3,8 @@
 // It does not decode images and knows nothing of order, epochs or batches.
 //
 // Thread contract: RecordSource is immutable once open and thread-safe. A
-// RecordReader belongs to one thread at a time (each worker has its own).
+// RecordReader belongs to one thread at a time (each worker has its own) and
+// must not outlive its source.
 //
 //   MR_ASSIGN_OR_RETURN(auto source, OpenRecordSource("lmdb:/data/train", {}));
 //   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
