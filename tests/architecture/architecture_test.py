@@ -1,0 +1,111 @@
+"""The sources keep the dependency rules, and the scan notices when they do not."""
+
+import os
+import tempfile
+import unittest
+
+import rules
+import scan
+
+
+def _workspace():
+    """The real source tree: runfiles are links into it."""
+    here = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
+    return os.path.dirname(os.path.realpath(os.path.join(here, "WORKSPACE")))
+
+
+class SourceTree(unittest.TestCase):
+
+    def test_the_scan_sees_the_tree(self):
+        found = scan.sources(_workspace())
+        self.assertIn("client/loader.h", found)
+        self.assertIn("server/pipeline/engine.h", found)
+
+    def test_no_room_includes_a_room_it_must_not_know(self):
+        self.assertEqual(scan.include_mistakes(_workspace()), [])
+
+    def test_library_headers_stay_in_their_rooms(self):
+        self.assertEqual(scan.header_mistakes(_workspace()), [])
+
+    def test_gates_let_in_no_other_room(self):
+        self.assertEqual(scan.gate_mistakes(_workspace()), [])
+
+    def test_rooms_that_move_tensors_do_not_know_field_names(self):
+        self.assertEqual(scan.field_word_mistakes(_workspace()), [])
+
+
+class BadTree(unittest.TestCase):
+    """Each rule is broken once in a tiny tree: each must be noticed."""
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.root = self._folder.name
+        self.addCleanup(self._folder.cleanup)
+        self.write("third_party/BUILD", "".join(
+            f'cc_library(\n    name = "{name}",\n    visibility = ["//{rooms[-1]}:__pkg__"],\n)\n\n'
+            for name, rooms in rules.GATES.items()))
+
+    def write(self, path, text):
+        full = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def test_a_clean_tree_has_no_mistakes(self):
+        self.write("client/loader.h", "#include <torch/types.h>\n#include \"proto/names.h\"\n")
+        self.write("server/rpc/service.cc", "#include <grpcpp/grpcpp.h>\n")
+        self.assertEqual(scan.all_mistakes(self.root), [])
+
+    def test_every_include_rule_can_fail(self):
+        for room, forbidden, _ in rules.INCLUDES:
+            for bad in forbidden:
+                path = room + "broken.cc"
+                self.write(path, f'#include "{bad}thing.h"\n')
+                mistakes = scan.include_mistakes(self.root)
+                os.unlink(os.path.join(self.root, path))
+                self.assertTrue(any(path in m and bad in m for m in mistakes),
+                                f"{path} including {bad}thing.h went unnoticed")
+
+    def test_every_library_rule_can_fail(self):
+        examples = {
+            "gRPC": ["grpcpp/server.h", "grpc/grpc.h", "proto/data_service.grpc.pb.h"],
+            "libtorch": ["torch/types.h", "ATen/ATen.h", "c10/core/Device.h"],
+            "gloo": ["gloo/context.h"],
+            "LMDB": ["lmdb.h"],
+            "Arrow": ["arrow/api.h", "parquet/file_reader.h"],
+            "libjpeg": ["jpeglib.h", "turbojpeg.h"],
+            "libpng": ["png.h"],
+            "zlib": ["zlib.h"],
+            "Highway": ["hwy/highway.h"],
+            "GoogleTest": ["gtest/gtest.h", "gmock/gmock.h"],
+            "Google Benchmark": ["benchmark/benchmark.h"],
+            "Abseil's flags": ["absl/flags/flag.h"],
+        }
+        self.assertEqual(set(examples), {what for what, _, _ in rules.HEADERS})
+        for what, headers in examples.items():
+            for header in headers:
+                self.write("server/plan/broken.h", f"  #  include <{header}>\n")
+                mistakes = scan.header_mistakes(self.root)
+                self.assertEqual(len(mistakes), 1, f"<{header}> in server/plan: {mistakes}")
+                self.assertIn(what, mistakes[0])
+
+    def test_an_opened_gate_is_noticed(self):
+        for label in ("//client/prefetch:__pkg__", "//visibility:public", "//:__subpackages__",
+                      "//server:__subpackages__"):
+            self.write("third_party/BUILD",
+                       'cc_library(\n    name = "lmdb",\n    visibility = [\n'
+                       f'        "//server/storage/lmdb:__pkg__",\n        "{label}",\n    ],\n)\n')
+            self.assertTrue(any("'lmdb' is open to " + label in m
+                                for m in scan.gate_mistakes(self.root)), label)
+
+    def test_a_lost_gate_is_noticed(self):
+        self.write("third_party/BUILD", "")
+        self.assertEqual(len(scan.gate_mistakes(self.root)), len(rules.GATES))
+
+    def test_a_field_name_in_a_blind_room_is_noticed(self):
+        self.write("server/batch/broken.cc", 'auto t = batch.tensor("label");  // "image"\n')
+        self.assertEqual(len(scan.field_word_mistakes(self.root)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+"""The dependency rules of Millrace, written down once.
+
+INCLUDES and HEADERS are checked over the text of the sources by
+architecture_test.py, GATES over third_party/BUILD, DEPENDENCIES over Bazel's
+graph by tools/check_dependencies.py. A path ending in "/" stands for
+everything below it.
+"""
+
+import re
+
+# The stages of the server's data path. None includes another; only pipeline
+# sees them all. What crosses a border is a plain struct in the header named
+# here, which the next stage may read.
+_STAGES = ["storage", "plan", "decode", "augment", "batch"]
+
+# (files, may not include, except): paths from the workspace root.
+INCLUDES = [
+    ("client/", ["server/", "trainer/", "tests/"], []),
+    ("server/", ["client/", "trainer/", "tests/"], []),
+    ("trainer/", ["server/", "tests/"], []),
+    ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
+    ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
+    ("client/prefetch/", ["client/receive/", "client/torch/", "client/cli/"], []),
+    ("client/receive/", ["client/torch/", "client/cli/"], []),
+    ("client/torch/", ["client/receive/", "client/cli/"], []),
+    ("server/rpc/", ["server/storage/", "server/decode/", "server/augment/"], []),
+    ("server/pipeline/", ["server/rpc/", "server/data_tool/"], []),
+] + [
+    (f"server/{stage}/",
+     [f"server/{other}/" for other in _STAGES if other != stage] +
+     ["server/pipeline/", "server/rpc/", "server/data_tool/"],
+     [])
+    for stage in _STAGES
+]
+
+# (what, pattern of the included header, the only places that may): libraries
+# whose headers lie in /usr/include, where Bazel does not see who uses them.
+HEADERS = [
+    ("gRPC", r"grpc(pp)?/.*|proto/.*\.grpc\.pb\.h",
+     ["server/rpc/", "client/receive/", "proto/", "tests/"]),
+    ("libtorch", r"(torch|ATen|c10|c10d|caffe2)/.*",
+     ["client/loader.h", "client/loader.cc", "client/torch/", "trainer/", "tests/client/",
+      "tests/trainer/", "tests/docs/"]),
+    ("gloo", r"gloo/.*", ["trainer/ddp/"]),
+    ("LMDB", r"lmdb\.h", ["server/storage/lmdb/", "tests/server/storage/"]),
+    ("Arrow", r"(arrow|parquet)/.*", ["server/storage/parquet/", "tests/server/storage/"]),
+    ("libjpeg", r"j(peglib|error|morecfg|config)\.h|turbojpeg\.h", ["server/decode/", "tests/"]),
+    ("libpng", r"png\.h", ["server/decode/", "server/data_tool/", "tests/"]),
+    ("zlib", r"zlib\.h", ["server/data_tool/", "tests/"]),
+    ("Highway", r"hwy/.*", ["server/decode/", "server/augment/", "tests/"]),
+    ("GoogleTest", r"g(test|mock)/.*", ["tests/"]),
+    ("Google Benchmark", r"benchmark/.*", ["tests/"]),
+    # Flags are read in main.cc, which makes a config of them.
+    ("Abseil's flags", r"absl/flags/.*",
+     ["server/main.cc", "server/data_tool/", "client/cli/", "trainer/main.cc", "tests/"]),
+]
+
+# Gates of third_party/BUILD and the packages that may be let through.
+GATES = {
+    "grpc": ["client/receive", "client/cli", "proto", "server", "server/rpc", "tests"],
+    "lmdb": ["server/storage/lmdb", "tests/server"],
+    "arrow": ["server/storage/parquet", "tests/server"],
+    "jpeg": ["server/decode", "tests"],
+    "png": ["server/decode", "server/data_tool", "tests"],
+    "zlib": ["server/data_tool", "tests"],
+    "highway": ["server/decode", "server/augment", "tests"],
+    "torch": ["client", "client/torch", "tests", "trainer"],
+    "gloo_headers": ["trainer", "tests"],
+    "gtest": ["tests"],
+    "gtest_main": ["tests"],
+    "benchmark": ["tests"],
+}
+
+# "Nothing outside decode/, the image operators and the presets knows `image`
+# or `label`": these rooms may not have the words as literals.
+FIELD_BLIND = ["proto/wire/", "server/batch/", "server/rpc/", "server/storage/memory/",
+               "server/storage/lmdb/", "client/prefetch/", "client/receive/", "client/torch/",
+               "common/"]
+FIELD_WORDS = re.compile(r'"(image|label|images|labels)"')
+
+_CODECS = ["//third_party:lmdb", "//third_party:jpeg", "//third_party:png",
+           "@pyarrow//:arrow"]
+
+# (name, from, must not reach): Bazel target patterns.
+DEPENDENCIES = [
+    ("client-is-thin", "//client/...", ["//server/...", "//trainer/..."] + _CODECS),
+    ("loader-is-thin", "//client:loader", ["//server/..."] + _CODECS),
+    ("client-rooms-without-torch",
+     "//client/prefetch/... + //client/receive/... + //client/cli/...", ["@torch//:torch"]),
+    ("server-without-torch", "//server/...",
+     ["@torch//:torch", "//client/...", "//trainer/..."]),
+    ("trainer-without-server", "//trainer/...", ["//server/..."] + _CODECS),
+    ("common-is-a-leaf", "//common/...",
+     ["//server/...", "//client/...", "//trainer/...", "//proto/...", "//third_party:grpc"]),
+    ("wire-without-grpc", "//proto/wire/...",
+     ["//third_party:grpc", "//server/...", "//client/..."]),
+    ("plan-is-pure", "//server/plan/...",
+     ["//third_party:grpc", "@pyarrow//:arrow", "//third_party:lmdb"]),
+    ("grpc-only-in-rpc",
+     "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
+     "//server/batch/... + //server/pipeline/... + //client/prefetch/... + //client/torch/...",
+     ["//third_party:grpc"]),
+    ("programs-without-tests",
+     "//server/... + //client/... + //trainer/... + //common/... + //proto/...",
+     ["//third_party:gtest", "//third_party:benchmark", "//tests/..."]),
+] + [
+    (f"{stage}-stands-alone", f"//server/{stage}/...",
+     [f"//server/{other}/..." for other in _STAGES if other != stage] +
+     ["//server/pipeline/...", "//server/rpc/..."])
+    for stage in _STAGES
+]

@@ -1,0 +1,45 @@
+# Sourced by the scripts of this folder: where things are, how Bazel is called,
+# how to stop with a sentence. Defines functions and variables, does nothing.
+#
+#   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+
+# Services and containers may run without HOME; Bazel and pip need one.
+if [[ -z "${HOME:-}" ]]; then
+  HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"
+  export HOME
+fi
+
+# Everything that can be made again: Bazel's compiled objects, fetched data
+# sets, packed data sets. Delete it whenever you like.
+CACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/millrace"
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+# bazel COMMAND ARGS...: the project's Bazel, in the project's root. Compiled
+# objects are shared by all clones of this user through a disk cache. Bazel
+# 4.2 does not bound that cache: trim_disk_cache does.
+run_bazel() {
+  local command="$1"
+  shift
+  local options=(--color=no --curses=no)
+  if [[ "$command" == build || "$command" == test ]]; then
+    options+=(--disk_cache="$CACHE_DIR/bazel" --noshow_progress)
+  fi
+  (cd "$ROOT" && bazel "$command" "${options[@]}" "$@")
+}
+
+# The disk cache keeps at most this many MiB; the files that were not used for
+# the longest time go first. 0 keeps everything.
+TRIM_MIB="${MILLRACE_DISK_CACHE_MIB:-20000}"
+
+trim_disk_cache() {
+  [[ -d "$CACHE_DIR/bazel" && "$TRIM_MIB" -gt 0 ]] || return 0
+  python3 "$ROOT/tools/trim_cache.py" "$CACHE_DIR/bazel" "$TRIM_MIB"
+}
