@@ -1,0 +1,55 @@
+// FrameView is a received Frame seen in place: `data` are views of the slices
+// it arrived in, so a receiver copies the payload exactly once, to where it
+// belongs.
+//
+// The bytes are foreign. Parsing takes what protobuf takes (any order of
+// fields, unknown fields, a field given twice) and refuses what is damaged:
+// truncation, varints that do not end or overflow, lengths past the end, known
+// fields of a wrong type. Nothing is allocated by a length that the wire
+// claims. That a batch makes sense is checked by batch_view.h.
+//
+// Not thread-safe; keep one FrameView per stream and parse into it again and
+// again: then nothing is allocated per frame.
+//
+//   FrameView frame;
+//   MR_RETURN_IF_ERROR(ParseFrame(slices, &frame));
+//   if (frame.has_header) { ... ValidateBatchHeader(frame.header, ...) ... }
+//   if (!Fits(frame.offset, frame.data_bytes, slot)) return ...;
+//   for (absl::string_view piece : frame.data) Copy(piece);
+
+#ifndef MILLRACE_PROTO_WIRE_FRAME_VIEW_H_
+#define MILLRACE_PROTO_WIRE_FRAME_VIEW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+struct FrameView {
+  bool has_header = false;
+  BatchHeader header;  // empty without has_header
+  uint64_t step = 0;
+  uint64_t offset = 0;      // of `data` in the payload; not checked here
+  uint64_t data_bytes = 0;  // of all pieces together
+  // Valid as long as the slices are.
+  std::vector<absl::string_view> data;
+};
+
+// Parses one message that lies in `slices`, in their order. DataLoss: damaged;
+// says what and at which byte. `frame` is then unspecified.
+absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
+                        FrameView* frame);
+
+// Copies the frame's data to payload + frame.offset. DataLoss when it does not
+// lie within `payload`; nothing is copied then.
+absl::Status CopyFrameData(const FrameView& frame, absl::Span<uint8_t> payload);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_PROTO_WIRE_FRAME_VIEW_H_

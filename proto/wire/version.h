@@ -1,0 +1,30 @@
+// Versions of the protocol, and the numbers that both sides of the wire must
+// agree on. docs/protocol.md says what each version means.
+
+#ifndef MILLRACE_PROTO_WIRE_VERSION_H_
+#define MILLRACE_PROTO_WIRE_VERSION_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+// What this code speaks. Raised when a peer of the version before could
+// misunderstand a message; a field that may be ignored does not raise it.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// The oldest version that this code still understands.
+inline constexpr uint32_t kMinProtocolVersion = 1;
+
+// Every tensor of a payload starts at a multiple of this.
+inline constexpr uint64_t kTensorAlignment = 64;
+
+// Payload bytes in one frame. Receivers take any size; senders of this version
+// use this one (the measurements are in docs/protocol.md).
+inline constexpr uint64_t kFrameDataBytes = 256 << 10;
+
+// A header that is larger is refused: no batch needs it.
+inline constexpr uint64_t kMaxBatchHeaderBytes = 1 << 20;
+
+}  // namespace millrace
+
+#endif  // MILLRACE_PROTO_WIRE_VERSION_H_
