@@ -1,0 +1,34 @@
+// Converts statuses where they cross gRPC, in both directions. The ErrorDetail
+// travels in the status details as google.rpc.Status does, so that clients in
+// other languages can read it with what their gRPC library brings.
+//
+// Thread-safe, pure.
+//
+//   reactor->Finish(ToGrpcStatus(status));          // server
+//   MR_RETURN_IF_ERROR(FromGrpcStatus(answer));     // client
+//   GetErrorDetail(status).retry_delay_ms();
+
+#ifndef MILLRACE_PROTO_GRPC_STATUS_H_
+#define MILLRACE_PROTO_GRPC_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace millrace {
+
+// Longer messages are cut: they travel in HTTP/2 headers, which receivers
+// limit to 8 KiB, up to three bytes a character, and a second time in the
+// details.
+inline constexpr size_t kMaxStatusMessageBytes = 1200;
+
+// Codes are the same numbers on both sides. Bytes that are no UTF-8 (file
+// names) become '?'.
+grpc::Status ToGrpcStatus(const absl::Status& status);
+
+// Details that cannot be read are left out: the code and message stand.
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_PROTO_GRPC_STATUS_H_

@@ -1,0 +1,67 @@
+// Statuses that cross gRPC keep code, message and where the error arose.
+
+#include "proto/grpc_status.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/error_detail.h"
+
+namespace millrace {
+namespace {
+
+TEST(GrpcStatusTest, OkStaysOk) {
+  EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
+  EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK).ok());
+}
+
+TEST(GrpcStatusTest, KeepsCodeMessageAndDetail) {
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_dataset("photos");
+  detail.set_shard("part-00001.parquet");
+  detail.set_row(0);
+  detail.set_retry_delay_ms(250);
+  const absl::Status sent =
+      WithErrorDetail(absl::DataLossError("no image"), detail);
+  const absl::Status got = FromGrpcStatus(ToGrpcStatus(sent));
+  EXPECT_EQ(got.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(got.message(), "no image");
+  EXPECT_EQ(GetErrorDetail(got).SerializeAsString(),
+            detail.SerializeAsString());
+}
+
+TEST(GrpcStatusTest, EveryCodeComesBack) {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status sent(static_cast<absl::StatusCode>(code), "x");
+    EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(sent)).code(), sent.code());
+  }
+}
+
+TEST(GrpcStatusTest, MessagesBecomeShortUtf8) {
+  const std::string odd = "file \xff\xc3\x28 of \xc3\xa9t\xc3\xa9";
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(absl::NotFoundError(odd))).message(),
+            "file ?"
+            "?( of \xc3\xa9t\xc3\xa9");
+
+  std::string lengthy;
+  while (lengthy.size() < 20000) lengthy += "\xc3\xa9";
+  const grpc::Status cut = ToGrpcStatus(absl::NotFoundError(lengthy));
+  EXPECT_LE(cut.error_message().size(), kMaxStatusMessageBytes);
+  EXPECT_THAT(cut.error_message(), ::testing::EndsWith("\xc3\xa9..."));
+  // What a receiver with gRPC's limit of 8 KiB must be able to take.
+  EXPECT_LT(3 * cut.error_message().size() + cut.error_details().size(), 8000);
+}
+
+TEST(GrpcStatusTest, ForeignDetailsAreLeftOut) {
+  const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE, "proxy says no",
+                             "\xff\xff not a message");
+  const absl::Status got = FromGrpcStatus(foreign);
+  EXPECT_TRUE(absl::IsUnavailable(got));
+  EXPECT_EQ(got.message(), "proxy says no");
+  EXPECT_EQ(GetErrorDetail(got).row(), -1);
+}
+
+}  // namespace
+}  // namespace millrace
