@@ -32,7 +32,8 @@ run_bazel() {
   if [[ "$command" == build || "$command" == test ]]; then
     options+=(--disk_cache="$CACHE_DIR/bazel" --noshow_progress)
   fi
-  (cd "$ROOT" && bazel "$command" "${options[@]}" "$@")
+  # When the script that called this dies, its build is cancelled too.
+  (cd "$ROOT" && exec setpriv --pdeathsig INT -- bazel "$command" "${options[@]}" "$@")
 }
 
 # The disk cache keeps at most this many MiB; the files that were not used for
