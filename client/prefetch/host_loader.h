@@ -95,11 +95,11 @@ class HostLoader {
     uint64_t batches = 0;
     uint64_t samples = 0;
     uint64_t payload_bytes = 0;
-    double wait_seconds = 0;          // that Next() waited
-    double first_batch_seconds = 0;   // from Open to the first batch
-    uint64_t retried_steps = 0;       // asked again after a failure
-    uint64_t servers = 0;             // addresses in use
-    uint64_t open_slots = 0;          // held by the consumer now
+    double wait_seconds = 0;         // that Next() waited
+    double first_batch_seconds = 0;  // from Open to the first batch
+    uint64_t retried_steps = 0;      // asked again after a failure
+    uint64_t servers = 0;            // addresses in use
+    uint64_t open_slots = 0;         // held by the consumer now
   };
 
   virtual ~HostLoader() = default;  // closes

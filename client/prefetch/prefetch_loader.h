@@ -1,0 +1,46 @@
+// NewPrefetchLoader joins a plan, a window of slots and a transport into a
+// HostLoader: which steps are asked for, where, and again where when a server
+// fails; frames are assembled straight into their slots; batches come out in
+// the order of the plan. It knows no gRPC.
+//
+// This is the one place that retries. Retryable are Unavailable (elsewhere, or
+// after a backoff) and ResourceExhausted with the server's delay. A server that
+// does not serve the plan (FailedPrecondition, NotFound, Unimplemented) is left
+// out while others may. Everything else is final.
+//
+// Two calls may be under way for one step, when the first one fell silent. They
+// fill the same slot: by the contract of the service their bytes are the same.
+//
+// Owns no thread: the transport's carries the bookkeeping and the copies.
+
+#ifndef MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_
+#define MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
+#include "client/prefetch/transport.h"
+
+namespace millrace {
+
+// A clock that never jumps. Its zero has no meaning.
+absl::Time MonotonicNow();
+
+// Slots for batches of at most `max_payload_bytes`, as HostLoaderOptions says.
+uint32_t ChooseWindow(const HostLoaderOptions& options,
+                      uint64_t max_payload_bytes);
+
+// `opened_at` (of `now`) is when opening began, for Stats. Errors are those of
+// options, and of a plan that does not fit them.
+absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
+    const HostLoaderOptions& options, OpenResponse plan,
+    std::unique_ptr<BatchTransport> transport, absl::Time opened_at,
+    std::function<absl::Time()> now = MonotonicNow);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_

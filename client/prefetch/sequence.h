@@ -1,0 +1,49 @@
+// Sequence numbers the batches that a loader delivers: 0 is the one at the
+// start position, and epochs follow one another without a gap, so that
+// prefetching does not know of their borders.
+//
+// Pure and immutable.
+
+#ifndef MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_
+#define MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "client/prefetch/host_loader.h"
+
+namespace millrace {
+
+class Sequence {
+ public:
+  // `epochs` counts from start.epoch; 0: without end. InvalidArgument: a start
+  // past the end of its epoch, or a plan without steps.
+  static absl::StatusOr<Sequence> Create(Position start, uint64_t epochs,
+                                         uint64_t steps_per_epoch);
+
+  // Batches in all.
+  uint64_t total() const { return total_; }
+
+  // The last step of an epoch is followed by step 0 of the next one.
+  Position At(uint64_t number) const {
+    const uint64_t from_epoch = start_.step + number;
+    return {start_.epoch + from_epoch / steps_, from_epoch % steps_};
+  }
+
+  // Batches from `number` to the end of its epoch, at least 1.
+  uint64_t LeftInEpoch(uint64_t number) const {
+    return steps_ - At(number).step;
+  }
+
+ private:
+  Sequence(Position start, uint64_t steps, uint64_t total)
+      : start_(start), steps_(steps), total_(total) {}
+
+  Position start_;
+  uint64_t steps_;
+  uint64_t total_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_

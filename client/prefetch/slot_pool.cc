@@ -1,0 +1,88 @@
+#include "client/prefetch/slot_pool.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kSlotAlignment = 64;
+
+class PlainSlotAllocator final : public SlotAllocator {
+ public:
+  uint8_t* Allocate(uint64_t bytes) override {
+    const uint64_t rounded =
+        (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+    if (rounded < bytes) return nullptr;
+    return static_cast<uint8_t*>(std::aligned_alloc(kSlotAlignment, rounded));
+  }
+  void Free(uint8_t* data, uint64_t) override { std::free(data); }
+};
+
+}  // namespace
+
+std::shared_ptr<SlotAllocator> NewPlainSlotAllocator() {
+  return std::make_shared<PlainSlotAllocator>();
+}
+
+SlotPool::SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
+                   uint64_t slot_bytes)
+    : allocator_(std::move(allocator)),
+      slots_(slots),
+      // An empty batch needs an address too.
+      slot_bytes_(slot_bytes == 0 ? kSlotAlignment : slot_bytes) {
+  all_.reserve(slots);
+  free_.reserve(slots);
+}
+
+SlotPool::~SlotPool() {
+  for (uint8_t* slot : all_) allocator_->Free(slot, slot_bytes_);
+}
+
+absl::StatusOr<uint8_t*> SlotPool::Take() {
+  MutexLock lock(mu_);
+  if (!free_.empty()) {
+    uint8_t* slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  MR_CHECK(all_.size() < slots_) << "more slots are filled than there are";
+  uint8_t* slot = allocator_->Allocate(slot_bytes_);
+  if (slot == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for batch slot ", all_.size() + 1, " of ", slots_, " with ",
+        slot_bytes_,
+        " bytes; give the loader a smaller window or the process more memory"));
+  }
+  all_.push_back(slot);
+  return slot;
+}
+
+std::shared_ptr<void> SlotPool::Lease(uint8_t* slot) {
+  held_.fetch_add(1);
+  return std::shared_ptr<void>(slot,
+                               [pool = shared_from_this()](void* released) {
+                                 pool->Release(static_cast<uint8_t*>(released));
+                               });
+}
+
+void SlotPool::OnRelease(std::function<void()> callback) {
+  MutexLock lock(callback_mu_);
+  callback_ = std::move(callback);
+}
+
+void SlotPool::Release(uint8_t* slot) {
+  {
+    MutexLock lock(mu_);
+    free_.push_back(slot);
+  }
+  // After the slot is in the list: who sees the count sees the slot.
+  held_.fetch_sub(1);
+  MutexLock lock(callback_mu_);
+  if (callback_) callback_();
+}
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+// SlotPool is the fixed set of slots that a loader receives batches into. A
+// slot is free, being filled, or leased to the consumer; it is used again when
+// the last copy of its lease dies. Memory is taken from the allocator when a
+// slot is first used, and the slot that came back last is used first, so that
+// a consumer that is fast enough works in few, warm slots.
+//
+// Thread-safe. Leases share ownership: they may outlive the loader.
+//
+//   MR_ASSIGN_OR_RETURN(uint8_t* slot, pool->Take());
+//   ... fill ...
+//   batch.lease = pool->Lease(slot);
+
+#ifndef MILLRACE_CLIENT_PREFETCH_SLOT_POOL_H_
+#define MILLRACE_CLIENT_PREFETCH_SLOT_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/prefetch/host_loader.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class SlotPool : public std::enable_shared_from_this<SlotPool> {
+ public:
+  SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
+           uint64_t slot_bytes);
+  ~SlotPool();
+  SlotPool(const SlotPool&) = delete;
+  SlotPool& operator=(const SlotPool&) = delete;
+
+  // A free slot to fill. ResourceExhausted: the allocator has no memory. It is
+  // the caller's bug to take more than slots().
+  absl::StatusOr<uint8_t*> Take();
+
+  // Counts the slot as held until the last copy of the result dies.
+  std::shared_ptr<void> Lease(uint8_t* slot);
+
+  // Called after a lease has died, on the thread on which it did. An empty
+  // function ends it: when this returns, none is running.
+  void OnRelease(std::function<void()> callback);
+
+  uint32_t slots() const { return slots_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
+  uint32_t held() const { return held_.load(); }
+
+ private:
+  void Release(uint8_t* slot);
+
+  const std::shared_ptr<SlotAllocator> allocator_;
+  const uint32_t slots_;
+  const uint64_t slot_bytes_;
+  std::atomic<uint32_t> held_{0};
+  Mutex mu_;
+  std::vector<uint8_t*> all_ MR_GUARDED_BY(mu_);
+  std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);
+  Mutex callback_mu_;  // taken before no other
+  std::function<void()> callback_ MR_GUARDED_BY(callback_mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_SLOT_POOL_H_
