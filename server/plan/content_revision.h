@@ -1,0 +1,21 @@
+// The revision of the bytes that Millrace makes of a sample.
+
+#ifndef MILLRACE_SERVER_PLAN_CONTENT_REVISION_H_
+#define MILLRACE_SERVER_PLAN_CONTENT_REVISION_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+// Part of every plan. Raise it with any change after which the same spec over
+// the same data may give other bytes: order, keys, parameters of an operation,
+// a pixel kernel, the batch layout. Servers of different revisions are never
+// mixed within a job.
+inline constexpr uint32_t kContentRevision = 1;
+
+// The spec_version that this program understands.
+inline constexpr uint32_t kSpecVersion = 1;
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_CONTENT_REVISION_H_

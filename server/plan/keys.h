@@ -1,0 +1,88 @@
+// Keys: 64-bit numbers from which an order or the random choices of a sample
+// follow. They depend on what is listed here and on nothing else: not on the
+// spec's hash, a dataset's name or format, a shard, a rank or a thread.
+//
+//   permutation key = f(seed, epoch, N)
+//   subset key      = f(subset seed, N)
+//   sample key      = f(seed, epoch, source, logical index, visit)
+//
+// Not a cryptographic hash. Pure functions, safe from any thread.
+//
+//   const KeyHash epoch_key = KeyHash(KeyDomain::kSample).Add(seed).Add(epoch);
+//   const uint64_t key = epoch_key.Add(source).Add(index).Add(visit).value();
+
+#ifndef MILLRACE_SERVER_PLAN_KEYS_H_
+#define MILLRACE_SERVER_PLAN_KEYS_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+// The finaliser of SplitMix64: a bijection of 64 bits in which every input bit
+// reaches every output bit. Steele, Lea and Flood, "Fast splittable
+// pseudorandom number generators" (OOPSLA 2014); the constants are David
+// Stafford's "Mix13" ("Better bit mixing", 2011).
+inline constexpr uint64_t Mix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// 2^64 divided by the golden ratio, made odd: SplitMix64's increment.
+inline constexpr uint64_t kGolden64 = 0x9e3779b97f4a7c15u;
+
+// What a key is for: keys of different purposes never meet.
+enum class KeyDomain : uint64_t {
+  kPermutation = 1,
+  kSubset = 2,
+  kSample = 3,
+  kBlock = 4,
+  kWindow = 5,
+};
+
+// Absorbs numbers one after the other:
+//   h0 = Mix64(golden * domain),  h' = Mix64(golden + (h ^ Mix64(x + golden))).
+// For a fixed past this is a bijection of x: two samples of one epoch never
+// share a key by their index.
+class KeyHash {
+ public:
+  explicit constexpr KeyHash(KeyDomain domain)
+      : h_(Mix64(kGolden64 * static_cast<uint64_t>(domain))) {}
+
+  [[nodiscard]] constexpr KeyHash Add(uint64_t x) const {
+    return KeyHash(Mix64(kGolden64 + (h_ ^ Mix64(x + kGolden64))));
+  }
+
+  constexpr uint64_t value() const { return h_; }
+
+ private:
+  explicit constexpr KeyHash(uint64_t h) : h_(h) {}
+  uint64_t h_;
+};
+
+inline constexpr uint64_t PermutationKey(uint64_t seed, uint64_t epoch,
+                                         uint64_t n) {
+  return KeyHash(KeyDomain::kPermutation).Add(seed).Add(epoch).Add(n).value();
+}
+
+// Of a subset's cut: the spec's seed and the epoch take no part, so that a
+// sample stays on its side for ever.
+inline constexpr uint64_t SubsetKey(uint64_t subset_seed, uint64_t n) {
+  return KeyHash(KeyDomain::kSubset).Add(subset_seed).Add(n).value();
+}
+
+inline constexpr uint64_t SampleKey(uint64_t seed, uint64_t epoch,
+                                    uint64_t source, uint64_t index,
+                                    uint64_t visit) {
+  return KeyHash(KeyDomain::kSample)
+      .Add(seed)
+      .Add(epoch)
+      .Add(source)
+      .Add(index)
+      .Add(visit)
+      .value();
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_KEYS_H_

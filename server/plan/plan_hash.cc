@@ -1,0 +1,147 @@
+#include "server/plan/plan_hash.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+void AppendVarint(uint64_t value, std::string& out) {
+  while (value >= 0x80) {
+    out.push_back(static_cast<char>(value | 0x80));
+    value >>= 7;
+  }
+  out.push_back(static_cast<char>(value));
+}
+
+void AppendFixed64(uint64_t value, std::string& out) {
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(value >> 8 * i));
+}
+
+void AppendBytes(absl::string_view bytes, std::string& out) {
+  AppendVarint(bytes.size(), out);
+  out.append(bytes.data(), bytes.size());
+}
+
+void AppendMessage(const Message& message, std::string& out);
+
+// A value; `index` is -1 for a singular field. Numbers of every width and
+// enums are the 8 bytes of their int64/uint64, floats those of their double.
+void AppendValue(const Message& message, const FieldDescriptor* field,
+                 int index, std::string& out) {
+  const Reflection& r = *message.GetReflection();
+  const bool one = index < 0;
+  const auto real = [&out](double value) {
+    AppendFixed64(std::bit_cast<uint64_t>(value == 0 ? 0.0 : value), out);
+  };
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return AppendFixed64(
+          static_cast<int64_t>(one ? r.GetInt32(message, field)
+                                   : r.GetRepeatedInt32(message, field, index)),
+          out);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return AppendFixed64(one ? r.GetInt64(message, field)
+                               : r.GetRepeatedInt64(message, field, index),
+                           out);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return AppendFixed64(one ? r.GetUInt32(message, field)
+                               : r.GetRepeatedUInt32(message, field, index),
+                           out);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return AppendFixed64(one ? r.GetUInt64(message, field)
+                               : r.GetRepeatedUInt64(message, field, index),
+                           out);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return AppendFixed64(one ? r.GetBool(message, field)
+                               : r.GetRepeatedBool(message, field, index),
+                           out);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return AppendFixed64(
+          static_cast<int64_t>(
+              one ? r.GetEnumValue(message, field)
+                  : r.GetRepeatedEnumValue(message, field, index)),
+          out);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return real(one ? r.GetDouble(message, field)
+                      : r.GetRepeatedDouble(message, field, index));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return real(one ? r.GetFloat(message, field)
+                      : r.GetRepeatedFloat(message, field, index));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return AppendBytes(one ? r.GetString(message, field)
+                             : r.GetRepeatedString(message, field, index),
+                         out);
+    case FieldDescriptor::CPPTYPE_MESSAGE: {
+      std::string inner;
+      AppendMessage(one ? r.GetMessage(message, field)
+                        : r.GetRepeatedMessage(message, field, index),
+                    inner);
+      return AppendBytes(inner, out);
+    }
+  }
+}
+
+// True for a value that says nothing: zero, false, "", an empty message.
+bool IsDefault(absl::string_view encoded) {
+  return std::all_of(encoded.begin(), encoded.end(),
+                     [](char c) { return c == 0; });
+}
+
+void AppendMessage(const Message& message, std::string& out) {
+  const Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);  // those set, by ascending number
+  std::string value;
+  for (const FieldDescriptor* field : fields) {
+    value.clear();
+    if (field->is_repeated()) {
+      const int size = reflection.FieldSize(message, field);
+      AppendVarint(size, value);
+      for (int i = 0; i < size; ++i) AppendValue(message, field, i, value);
+    } else {
+      AppendValue(message, field, -1, value);
+      // Which member of a oneof is set matters even when it is empty, and so
+      // does an optional scalar's zero.
+      const bool says_more =
+          field->containing_oneof() != nullptr ||
+          (field->has_presence() &&
+           field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE);
+      if (!says_more && IsDefault(value)) continue;
+    }
+    AppendVarint(field->number(), out);
+    out += value;
+  }
+}
+
+}  // namespace
+
+std::string CanonicalEncoding(const PipelineSpec& resolved) {
+  std::string encoding;
+  AppendMessage(resolved, encoding);
+  return encoding;
+}
+
+std::string PlanHash(const PipelineSpec& resolved,
+                     absl::string_view fingerprint, uint32_t content_revision) {
+  std::string text;
+  AppendBytes("millrace plan", text);
+  AppendFixed64(content_revision, text);
+  AppendBytes(fingerprint, text);
+  AppendBytes(CanonicalEncoding(resolved), text);
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.data(), text.size()));
+  return std::string(reinterpret_cast<const char*>(canonical.digest),
+                     sizeof(canonical.digest));
+}
+
+}  // namespace millrace

@@ -1,0 +1,30 @@
+// The plan hash: 16 bytes that two servers share when, and only when, they
+// give the same batches: resolved spec, content fingerprint and content
+// revision. Opaque to clients. The encoding that is hashed is our own and
+// leaves default values out, so that a field which a later version adds does
+// not change the hash of specs that do not use it; docs/protocol.md has it.
+//
+// Pure functions, safe from any thread.
+
+#ifndef MILLRACE_SERVER_PLAN_PLAN_HASH_H_
+#define MILLRACE_SERVER_PLAN_PLAN_HASH_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+
+namespace millrace {
+
+// The canonical encoding of a resolved spec.
+std::string CanonicalEncoding(const PipelineSpec& resolved);
+
+// XXH3-128 (canonical big-endian form) of revision, fingerprint and encoding.
+std::string PlanHash(const PipelineSpec& resolved,
+                     absl::string_view fingerprint, uint32_t content_revision);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_PLAN_HASH_H_

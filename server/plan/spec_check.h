@@ -1,0 +1,60 @@
+// Checks of a pipeline spec that need no dataset: sizes, ranges, counts, names,
+// the order of transforms, and everything that this version has not built.
+// What depends on a dataset's fields is checked by server/plan/resolve.h.
+//
+// Pure functions, safe from any thread.
+//
+//   for (const SpecProblem& problem : FindSpecProblems(spec)) {
+//     Print(FormatSpecPath(problem.path), problem.status);
+//   }
+
+#ifndef MILLRACE_SERVER_PLAN_SPEC_CHECK_H_
+#define MILLRACE_SERVER_PLAN_SPEC_CHECK_H_
+
+#include <google/protobuf/descriptor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+
+namespace millrace {
+
+inline constexpr uint64_t kMaxBatchSize = uint64_t{1} << 20;
+inline constexpr uint32_t kMaxImageSide = 16384;
+inline constexpr int kMaxTransforms = 64;
+inline constexpr int kMaxOutputs = 256;
+inline constexpr size_t kMaxNameBytes = 512;
+
+// A field and, in a repeated one, the element.
+struct SpecPathStep {
+  const google::protobuf::FieldDescriptor* field;
+  int index = -1;
+};
+
+struct SpecProblem {
+  std::vector<SpecPathStep> path;  // from the spec inwards; may be empty
+  // InvalidArgument, NotFound (a preset) or Unimplemented.
+  absl::Status status;
+};
+
+// All problems, in the order of the spec's fields. Empty: the spec is fine as
+// far as can be said without a dataset.
+std::vector<SpecProblem> FindSpecProblems(const PipelineSpec& spec);
+
+// "transforms[2].random_resized_crop.height"; "" for an empty path.
+std::string FormatSpecPath(const std::vector<SpecPathStep>& path);
+
+// The first problem as a status with its path in front, or OK.
+absl::Status CheckSpec(const PipelineSpec& spec);
+
+// The fields that a transform works on, the default written out; none for a
+// custom transform or an empty one.
+std::vector<std::string> TransformFields(const Transform& transform);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_SPEC_CHECK_H_
