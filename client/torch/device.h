@@ -1,0 +1,65 @@
+// Device is what the feeder needs of the machine that computes: memory, a copy
+// stream of its own, and events that order it with the streams of the program.
+// It knows neither libtorch nor CUDA, so that the rules of slots and lifetimes
+// are tested against a fake that is slow on purpose, under ThreadSanitizer.
+//
+// CopyIn, Normalize and the events of the copy stream are called by one thread
+// (the feeder's). RecordConsumer may be called from any thread: it refers to
+// the stream that is current there.
+//
+//   MR_RETURN_IF_ERROR(device->CopyIn(slot, host, bytes));     // queued
+//   auto ready = device->RecordCopy();
+//   device->ConsumerWaits(*ready);                             // queued, too
+
+#ifndef MILLRACE_CLIENT_TORCH_DEVICE_H_
+#define MILLRACE_CLIENT_TORCH_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/torch/normalize.h"
+
+namespace millrace {
+
+// A place in a stream. Thread-safe.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  // Blocks the host until the stream has passed it.
+  virtual void Await() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // True: work is done when the call returns, host memory is device memory,
+  // and the functions of streams and events are never called.
+  virtual bool is_host() const = 0;
+
+  // 64-byte aligned, or nullptr when there is no room.
+  virtual uint8_t* Allocate(uint64_t bytes) = 0;
+  virtual void Free(uint8_t* data, uint64_t bytes) = 0;
+
+  // Both queue on the copy stream. `source` of CopyIn is host memory and must
+  // live until an event that is recorded afterwards has passed.
+  virtual absl::Status CopyIn(uint8_t* target, const uint8_t* source,
+                              uint64_t bytes) = 0;
+  virtual absl::Status Normalize(const Normalization& normalization,
+                                 const uint8_t* source, float* target,
+                                 uint64_t elements) = 0;
+
+  virtual std::shared_ptr<DeviceEvent> RecordCopy() = 0;
+  virtual std::shared_ptr<DeviceEvent> RecordConsumer() = 0;
+  virtual void CopyWaits(DeviceEvent& event) = 0;
+  virtual void ConsumerWaits(DeviceEvent& event) = 0;
+};
+
+// The host as a device: plain memory, everything at once.
+std::shared_ptr<Device> NewHostDevice();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_TORCH_DEVICE_H_

@@ -1,0 +1,392 @@
+#include "client/torch/device_feeder.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+uint64_t Align(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= sizes[i];
+  }
+  return strides;
+}
+
+// [rows, H, W, C] in memory, seen as [rows, C, H, W]: what libtorch calls
+// channels-last.
+void SeeAsNchw(DeviceTensor* tensor) {
+  auto permute = [](std::vector<int64_t>& v) { v = {v[0], v[3], v[1], v[2]}; };
+  permute(tensor->sizes);
+  permute(tensor->strides);
+}
+
+absl::Status Malformed(const TensorHeader& header, absl::string_view what) {
+  return absl::InternalError(
+      absl::StrCat("tensor ", header.name(), " of a batch ", what,
+                   "; server and client disagree about the plan"));
+}
+
+// The tensors that `header` describes, as they lie in the payload at `base`.
+absl::Status Describe(const TensorHeader& header, uint64_t rows, uint8_t* base,
+                      uint64_t payload_bytes, const std::shared_ptr<void>& hold,
+                      std::vector<DeviceTensor>* tensors) {
+  const uint64_t element = ElementBytes(header.dtype());
+  if (element == 0) return Malformed(header, "has an unknown type");
+  auto inside = [payload_bytes](uint64_t offset, uint64_t bytes) {
+    return offset <= payload_bytes && bytes <= payload_bytes - offset;
+  };
+  if (!inside(header.offset(), header.bytes()) ||
+      !inside(header.values_offset(), header.values_bytes())) {
+    return Malformed(header, "lies outside of it");
+  }
+  bool ragged = false;
+  uint64_t expected = rows * element;
+  for (int64_t dim : header.sample_shape()) {
+    ragged |= dim < 0;
+    expected *= dim < 0 ? 1 : static_cast<uint64_t>(dim);
+  }
+  DeviceTensor tensor;
+  tensor.name = header.name();
+  tensor.dtype = header.dtype();
+  tensor.hold = hold;
+  if (!ragged) {
+    if (expected != header.bytes()) {
+      return Malformed(header, "is not as large as its shape");
+    }
+    tensor.data = base + header.offset();
+    tensor.sizes.reserve(header.sample_shape_size() + 1);
+    tensor.sizes.push_back(static_cast<int64_t>(rows));
+    for (int64_t dim : header.sample_shape()) tensor.sizes.push_back(dim);
+    tensor.strides = RowMajorStrides(tensor.sizes);
+    tensors->push_back(std::move(tensor));
+    return absl::OkStatus();
+  }
+  if (header.bytes() != (rows + 1) * sizeof(int64_t)) {
+    return Malformed(header, "has not one offset more than rows");
+  }
+  tensor.data = base + header.values_offset();
+  tensor.sizes = {static_cast<int64_t>(header.values_bytes() / element)};
+  tensor.strides = {1};
+  DeviceTensor offsets;
+  offsets.name = absl::StrCat(header.name(), ".offsets");
+  offsets.dtype = DTYPE_INT64;
+  offsets.data = base + header.offset();
+  offsets.sizes = {static_cast<int64_t>(rows) + 1};
+  offsets.strides = {1};
+  offsets.hold = hold;
+  tensors->push_back(std::move(tensor));
+  tensors->push_back(std::move(offsets));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DeviceFeeder::Options::Validate() const {
+  if (prefetch < 1) {
+    return absl::InvalidArgumentError(
+        "the device prefetch is 0; give at least one batch");
+  }
+  if (world_size < 1) {
+    return absl::InvalidArgumentError("the world size is 0; give at least 1");
+  }
+  return absl::OkStatus();
+}
+
+DeviceFeeder::DeviceFeeder(std::unique_ptr<HostLoader> host,
+                           std::shared_ptr<Device> device,
+                           const Options& options)
+    : host_(std::move(host)), device_(std::move(device)), options_(options) {
+  position_ = host_->position();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceFeeder>> DeviceFeeder::Start(
+    std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
+    const Options& options) {
+  MR_RETURN_IF_ERROR(options.Validate());
+  const bool streams = !device->is_host();
+  // The constructor is private.
+  std::unique_ptr<DeviceFeeder> feeder(
+      new DeviceFeeder(std::move(host), std::move(device), options));
+  MR_RETURN_IF_ERROR(feeder->Plan());
+  MutexLock lock(feeder->join_mu_);
+  if (streams) {
+    feeder->releaser_ = std::thread([f = feeder.get()] { f->ReleaseLoop(); });
+  }
+  if (streams || options.thread) {
+    feeder->producer_ = std::thread([f = feeder.get()] { f->ProduceLoop(); });
+  }
+  return feeder;
+}
+
+absl::Status DeviceFeeder::Plan() {
+  const OpenResponse& plan = host_->plan();
+  const uint64_t rows =
+      (plan.resolved_spec().batch_size() + options_.world_size - 1) /
+      options_.world_size;
+  uint64_t bytes = 0;
+  if (!device_->is_host()) {
+    payload_bytes_ = Align(plan.max_payload_bytes());
+    bytes = payload_bytes_;
+  }
+  for (const TensorSpec& spec : plan.tensors()) {
+    Recipe recipe;
+    if (options_.apply_transform && spec.has_device_transform()) {
+      MR_ASSIGN_OR_RETURN(recipe.normalization, Normalization::Make(spec));
+      recipe.slot_offset = bytes;
+      recipe.capacity =
+          rows * recipe.normalization->sample_elements() * sizeof(float);
+      bytes += Align(recipe.capacity);
+    }
+    recipes_.push_back(std::move(recipe));
+  }
+  if (bytes > 0) {
+    MR_ASSIGN_OR_RETURN(ring_,
+                        SlotRing::Make(device_, options_.prefetch + 2, bytes));
+  }
+  return absl::OkStatus();
+}
+
+DeviceFeeder::~DeviceFeeder() { Close(); }
+
+absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Produce(
+    absl::Time slot_deadline) {
+  std::shared_ptr<SlotRing::Lease> slot;
+  // The slot first: a batch that has been taken from the host loader is never
+  // lost to a deadline.
+  if (ring_ != nullptr) {
+    MR_ASSIGN_OR_RETURN(slot, ring_->Acquire(slot_deadline));
+  }
+  {
+    MutexLock lock(mu_);
+    waiting_for_slot_ = false;
+  }
+  MR_ASSIGN_OR_RETURN(HostBatch host, host_->Next());
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<Prepared> prepared = Prepare(std::move(host), std::move(slot));
+  const double seconds = SecondsSince(start);
+  MutexLock lock(mu_);
+  stats_.prepare_seconds += seconds;
+  return prepared;
+}
+
+absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
+    HostBatch host, std::shared_ptr<SlotRing::Lease> slot) {
+  const BatchHeader& header = host.header;
+  const uint64_t payload_bytes = host.payload.size();
+  if (header.tensors_size() != static_cast<int>(recipes_.size())) {
+    return absl::InternalError(
+        absl::StrCat("a batch has ", header.tensors_size(),
+                     " tensors but the plan has ", recipes_.size()));
+  }
+  Prepared prepared;
+  DeviceBatch& batch = prepared.batch;
+  batch.position = host.position;
+  batch.rows = header.rows();
+  batch.local_valid = header.local_valid();
+  batch.global_valid = header.global_valid();
+  batch.first_position = header.first_position();
+
+  uint8_t* base = host.payload.data();
+  std::shared_ptr<void> hold = host.lease;
+  const bool streams = !device_->is_host();
+  if (streams) {
+    if (payload_bytes > payload_bytes_) {
+      return absl::InternalError(absl::StrCat(
+          "a batch has ", payload_bytes, " bytes; the plan said at most ",
+          host_->plan().max_payload_bytes()));
+    }
+    for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
+    base = slot->data();
+  }
+  // From here on work may be queued that reads the received slot: it is given
+  // back behind an event, also when something below fails.
+  absl::Status status;
+  if (streams && payload_bytes > 0) {
+    status = device_->CopyIn(base, host.payload.data(), payload_bytes);
+  }
+  for (int i = 0; i < header.tensors_size() && status.ok(); ++i) {
+    const size_t first = batch.tensors.size();
+    // Each tensor of a device slot has a hold of its own: it dies on the
+    // stream on which the tensor does.
+    if (streams) hold = SlotRing::Hold(slot);
+    status = Describe(header.tensors(i), batch.rows, base, payload_bytes, hold,
+                      &batch.tensors);
+    const Recipe& recipe = recipes_[i];
+    if (!status.ok() || !recipe.normalization.has_value()) continue;
+    DeviceTensor& tensor = batch.tensors[first];
+    const uint64_t elements =
+        batch.rows * recipe.normalization->sample_elements();
+    if (elements * sizeof(float) > recipe.capacity ||
+        header.tensors(i).bytes() != elements) {
+      status = Malformed(header.tensors(i), "is not as the plan describes it");
+      break;
+    }
+    auto* target = reinterpret_cast<float*>(slot->data() + recipe.slot_offset);
+    status = device_->Normalize(*recipe.normalization, tensor.data, target,
+                                elements);
+    tensor.data = reinterpret_cast<uint8_t*>(target);
+    tensor.dtype = DTYPE_FLOAT32;
+    if (!streams) tensor.hold = SlotRing::Hold(slot);
+    if (tensor.sizes.size() == 4) SeeAsNchw(&tensor);
+  }
+  if (streams) {
+    prepared.ready = device_->RecordCopy();
+    {
+      MutexLock lock(mu_);
+      copies_.push_back({prepared.ready, std::move(host.lease)});
+      changed_.NotifyAll();
+    }
+    // The holds below die with events of the consumer's stream only.
+    if (!status.ok()) prepared.ready->Await();
+  }
+  if (!status.ok()) return status;
+  return prepared;
+}
+
+void DeviceFeeder::ProduceLoop() {
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      // With a ring its slots are the bound; without one this is.
+      while (!closed_ && ready_.size() >= options_.prefetch) {
+        changed_.Wait(lock);
+      }
+      if (closed_) return;
+      waiting_for_slot_ = true;
+    }
+    absl::StatusOr<Prepared> prepared = Produce(absl::InfiniteFuture());
+    // After a deadline the host loader may be asked again.
+    const bool last =
+        !prepared.ok() && !absl::IsDeadlineExceeded(prepared.status());
+    MutexLock lock(mu_);
+    waiting_for_slot_ = false;
+    if (last) final_ = prepared.status();
+    if (!last) ready_.push_back(std::move(prepared));
+    changed_.NotifyAll();
+    if (last) return;
+  }
+}
+
+absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
+  const absl::Time start = absl::Now();
+  const absl::Time deadline = start + options_.next_timeout;
+  MutexLock lock(mu_);
+  while (true) {
+    if (closed_) return absl::CancelledError("the loader was closed");
+    if (!ready_.empty()) {
+      absl::StatusOr<Prepared> front = std::move(ready_.front());
+      ready_.pop_front();
+      changed_.NotifyAll();
+      // A deadline that began before the caller came says nothing yet.
+      if (!front.ok() && absl::Now() < deadline) continue;
+      return front;
+    }
+    if (!final_.ok()) return final_;
+    if (!waiting_for_slot_) {
+      // The host loader minds the deadline, and knows what it waits for.
+      changed_.Wait(lock);
+    } else if (!changed_.WaitUntil(lock, deadline) && waiting_for_slot_ &&
+               ready_.empty() && !closed_) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "all ", ring_->slots(), " slots are held by the caller for ",
+          absl::FormatDuration(options_.next_timeout),
+          "; let go of batches before asking for more, or raise the "
+          "prefetch"));
+    }
+  }
+}
+
+absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
+  const auto start = std::chrono::steady_clock::now();
+  bool threaded = !device_->is_host() || options_.thread;
+  absl::StatusOr<Prepared> prepared =
+      threaded ? Await() : Produce(absl::Now() + options_.next_timeout);
+  if (prepared.ok() && prepared->ready != nullptr) {
+    device_->ConsumerWaits(*prepared->ready);
+  }
+  const double seconds = SecondsSince(start);
+  MutexLock lock(mu_);
+  stats_.wait_seconds += seconds;
+  if (!prepared.ok()) {
+    return closed_ ? absl::CancelledError("the loader was closed")
+                   : prepared.status();
+  }
+  position_ = prepared->batch.position;
+  ++position_.step;
+  if (position_.step >= host_->plan().steps_per_epoch()) {
+    position_ = {position_.epoch + 1, 0};
+  }
+  return std::move(prepared->batch);
+}
+
+Position DeviceFeeder::position() const {
+  MutexLock lock(mu_);
+  return position_;
+}
+
+DeviceFeeder::Stats DeviceFeeder::stats() const {
+  MutexLock lock(mu_);
+  return stats_;
+}
+
+void DeviceFeeder::ReleaseLoop() {
+  while (true) {
+    Copied copied;
+    {
+      MutexLock lock(mu_);
+      while (copies_.empty() && !copies_ended_) changed_.Wait(lock);
+      if (copies_.empty()) return;
+      copied = std::move(copies_.front());
+      copies_.pop_front();
+    }
+    copied.done->Await();
+  }  // the lease dies here, outside the lock
+}
+
+void DeviceFeeder::Close() {
+  {
+    MutexLock lock(mu_);
+    closed_ = true;
+    changed_.NotifyAll();
+  }
+  host_->Close();
+  if (ring_ != nullptr) ring_->Close();
+
+  MutexLock join(join_mu_);
+  if (producer_.joinable()) producer_.join();
+  std::deque<absl::StatusOr<Prepared>> undelivered;
+  {
+    MutexLock lock(mu_);
+    copies_ended_ = true;
+    undelivered.swap(ready_);
+    changed_.NotifyAll();
+  }
+  if (releaser_.joinable()) releaser_.join();
+  for (auto& prepared : undelivered) {
+    // No consumer has waited for it: its holds know nothing of the copy.
+    if (prepared.ok() && prepared->ready != nullptr) prepared->ready->Await();
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,159 @@
+// DeviceFeeder turns host batches into batches on a device: it copies them in
+// on the device's copy stream, computes the transforms that the plan leaves to
+// the client, and describes the result as named tensors in slots. On the host
+// nothing is copied: tensors lie in the slots that they were received into,
+// and only transformed ones in a slot of the ring.
+//
+// It knows no libtorch: DataLoader (client/loader.h) makes tensors of what it
+// gives out.
+//
+// One consumer calls Next(); Close(), stats() and position() may be called
+// from any thread. With Options::thread it owns one thread that prepares
+// batches ahead, and for a device with streams another one that gives received
+// slots back when their copy is done; both end in Close(). A batch that was
+// given out stays valid after Close and after the feeder itself.
+//
+//   MR_ASSIGN_OR_RETURN(auto feeder, DeviceFeeder::Start(std::move(host),
+//                                                        device, options));
+//   while (true) {
+//     MR_ASSIGN_OR_RETURN(DeviceBatch batch, feeder->Next());
+//     ... when batch.tensors[i].hold dies, its memory is used again ...
+//   }
+
+#ifndef MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
+#define MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
+#include "client/torch/device.h"
+#include "client/torch/normalize.h"
+#include "client/torch/slot_ring.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+struct DeviceTensor {
+  std::string name;
+  DType dtype = DTYPE_UNSPECIFIED;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // in elements
+  uint8_t* data = nullptr;
+  std::shared_ptr<void> hold;  // the memory is good while it lives
+};
+
+struct DeviceBatch {
+  Position position;
+  uint64_t rows = 0;
+  uint64_t local_valid = 0;
+  uint64_t global_valid = 0;
+  uint64_t first_position = 0;
+  std::vector<DeviceTensor> tensors;
+};
+
+class DeviceFeeder {
+ public:
+  struct Options {
+    // Batches that may be ready ahead of the consumer. The ring has two slots
+    // more: the consumer's batch and one that is being prepared.
+    uint32_t prefetch = 2;
+    // Prepare ahead on a thread of the feeder's. Off: in Next(). Devices with
+    // streams always have the thread.
+    bool thread = false;
+    // Compute TensorSpec.device_transform; off: tensors as they are on the
+    // wire.
+    bool apply_transform = true;
+    // Ranks of the plan: a batch has at most batch_size / world_size rows.
+    uint32_t world_size = 1;
+    // Next() without a batch for so long fails.
+    absl::Duration next_timeout = absl::Minutes(5);
+
+    absl::Status Validate() const;
+  };
+
+  struct Stats {
+    double wait_seconds = 0;     // spent in Next(), the transform included
+    double prepare_seconds = 0;  // copying and transforming, on any thread
+  };
+
+  // InvalidArgument, Unimplemented: transforms of the plan. ResourceExhausted:
+  // no room for the slots.
+  static absl::StatusOr<std::unique_ptr<DeviceFeeder>> Start(
+      std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
+      const Options& options);
+  ~DeviceFeeder();
+
+  // As HostLoader::Next(); DeadlineExceeded "all N slots are held" also when
+  // it is the ring's slots that the caller keeps. Work that the caller queues
+  // on its current stream afterwards sees the batch.
+  absl::StatusOr<DeviceBatch> Next();
+
+  // Position after the last batch that Next() gave out.
+  Position position() const;
+  Stats stats() const;
+  const HostLoader& host() const { return *host_; }
+  void Close();
+
+ private:
+  // How one tensor of the plan is given out.
+  struct Recipe {
+    std::optional<Normalization> normalization;
+    uint64_t slot_offset = 0;  // of the transformed tensor in a slot
+    uint64_t capacity = 0;     // in bytes
+  };
+  struct Prepared {
+    DeviceBatch batch;
+    std::shared_ptr<DeviceEvent> ready;  // null on the host
+  };
+  struct Copied {
+    std::shared_ptr<DeviceEvent> done;
+    std::shared_ptr<void> lease;
+  };
+
+  DeviceFeeder(std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
+               const Options& options);
+  absl::Status Plan();
+
+  // One batch; waits for a slot until `deadline`.
+  absl::StatusOr<Prepared> Produce(absl::Time slot_deadline);
+  absl::StatusOr<Prepared> Prepare(HostBatch host,
+                                   std::shared_ptr<SlotRing::Lease> slot);
+  absl::StatusOr<Prepared> Await();
+  void ProduceLoop();
+  void ReleaseLoop();
+
+  const std::unique_ptr<HostLoader> host_;
+  const std::shared_ptr<Device> device_;
+  const Options options_;
+  std::vector<Recipe> recipes_;     // one a tensor of the plan
+  uint64_t payload_bytes_ = 0;      // of a slot, for the copied payload
+  std::shared_ptr<SlotRing> ring_;  // null: nothing is copied or transformed
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  bool closed_ MR_GUARDED_BY(mu_) = false;
+  bool waiting_for_slot_ MR_GUARDED_BY(mu_) = false;
+  bool copies_ended_ MR_GUARDED_BY(mu_) = false;
+  absl::Status final_ MR_GUARDED_BY(mu_);  // not OK: the producer has ended
+  std::deque<absl::StatusOr<Prepared>> ready_ MR_GUARDED_BY(mu_);
+  std::deque<Copied> copies_ MR_GUARDED_BY(mu_);
+  Position position_ MR_GUARDED_BY(mu_);
+  Stats stats_ MR_GUARDED_BY(mu_);
+
+  Mutex join_mu_;  // held while threads are joined
+  std::thread producer_ MR_GUARDED_BY(join_mu_);
+  std::thread releaser_ MR_GUARDED_BY(join_mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_

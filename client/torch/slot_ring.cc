@@ -1,0 +1,95 @@
+#include "client/torch/slot_ring.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+
+SlotRing::Lease::~Lease() {
+  Events events;
+  {
+    MutexLock lock(mu_);
+    events = std::move(after_);
+  }
+  // A lease that nobody has taken the events of still has to hand them on.
+  events.insert(events.end(), before_.begin(), before_.end());
+  ring_->Return(data_, std::move(events));
+}
+
+void SlotRing::Lease::AddEvent(std::shared_ptr<DeviceEvent> event) {
+  MutexLock lock(mu_);
+  after_.push_back(std::move(event));
+}
+
+absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
+    std::shared_ptr<Device> device, uint32_t slots, uint64_t slot_bytes) {
+  // The constructor is private.
+  std::shared_ptr<SlotRing> ring(
+      new SlotRing(std::move(device), slots, slot_bytes));
+  MutexLock lock(ring->mu_);
+  for (uint32_t i = 0; i < slots; ++i) {
+    uint8_t* data = ring->device_->Allocate(slot_bytes);
+    if (data == nullptr) {
+      // The destructor of `ring` gives back what was allocated.
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no memory for ", slots, " batch slots of ", slot_bytes,
+          " bytes on the device; use a smaller batch or less prefetch"));
+    }
+    ring->free_.push_back({data, {}});
+  }
+  return ring;
+}
+
+SlotRing::~SlotRing() {
+  // Every slot is free: a lease would keep the ring alive.
+  MutexLock lock(mu_);
+  for (Free& slot : free_) {
+    for (auto& event : slot.events) event->Await();
+    device_->Free(slot.data, slot_bytes_);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<SlotRing::Lease>> SlotRing::Acquire(
+    absl::Time deadline) {
+  MutexLock lock(mu_);
+  while (free_.empty() && !closed_) {
+    if (!changed_.WaitUntil(lock, deadline) && free_.empty() && !closed_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("all ", slots_, " slots are held"));
+    }
+  }
+  if (closed_) return absl::CancelledError("the loader was closed");
+  // The one that has been free for longest: its events have most likely
+  // passed.
+  Free slot = std::move(free_.front());
+  free_.erase(free_.begin());
+  return std::shared_ptr<Lease>(
+      new Lease(shared_from_this(), slot.data, std::move(slot.events)));
+}
+
+std::shared_ptr<void> SlotRing::Hold(std::shared_ptr<Lease> lease) {
+  struct Holder {
+    explicit Holder(std::shared_ptr<Lease> held) : lease(std::move(held)) {}
+    ~Holder() {
+      Device& device = *lease->ring_->device_;
+      if (!device.is_host()) lease->AddEvent(device.RecordConsumer());
+    }
+    const std::shared_ptr<Lease> lease;
+  };
+  return std::make_shared<Holder>(std::move(lease));
+}
+
+void SlotRing::Close() {
+  MutexLock lock(mu_);
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+void SlotRing::Return(uint8_t* data, Events events) {
+  MutexLock lock(mu_);
+  free_.push_back({data, std::move(events)});
+  changed_.NotifyOne();
+}
+
+}  // namespace millrace

@@ -1,0 +1,97 @@
+// SlotRing is a fixed number of equal pieces of device memory that are used
+// over and over. A slot comes back when the last hold on it has died; who
+// takes it next is handed the events that stand for the work which may still
+// be reading it.
+//
+// Thread-safe. Owns no thread. Always held by a shared_ptr, and every lease
+// holds it too: memory that a tensor still looks at outlives the loader.
+//
+//   MR_ASSIGN_OR_RETURN(auto lease, ring->Acquire(deadline));
+//   for (auto& event : lease->TakeEvents()) device->CopyWaits(*event);
+//   ... fill lease->data() ...
+//   auto hold = SlotRing::Hold(lease);   // one for each tensor
+
+#ifndef MILLRACE_CLIENT_TORCH_SLOT_RING_H_
+#define MILLRACE_CLIENT_TORCH_SLOT_RING_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/torch/device.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class SlotRing : public std::enable_shared_from_this<SlotRing> {
+ public:
+  using Events = std::vector<std::shared_ptr<DeviceEvent>>;
+
+  // A slot that is in use; gives it back when destroyed.
+  class Lease {
+   public:
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    uint8_t* data() const { return data_; }
+    // What must have passed before the slot may be written.
+    Events TakeEvents() { return std::move(before_); }
+
+   private:
+    friend class SlotRing;
+    Lease(std::shared_ptr<SlotRing> ring, uint8_t* data, Events before)
+        : ring_(std::move(ring)), data_(data), before_(std::move(before)) {}
+    void AddEvent(std::shared_ptr<DeviceEvent> event);
+
+    const std::shared_ptr<SlotRing> ring_;
+    uint8_t* const data_;
+    Events before_;
+    Mutex mu_;
+    Events after_ MR_GUARDED_BY(mu_);
+  };
+
+  // ResourceExhausted when the device has no room for them.
+  static absl::StatusOr<std::shared_ptr<SlotRing>> Make(
+      std::shared_ptr<Device> device, uint32_t slots, uint64_t slot_bytes);
+  ~SlotRing();
+
+  // Waits for a free slot. DeadlineExceeded: all are held. Cancelled: closed.
+  absl::StatusOr<std::shared_ptr<Lease>> Acquire(absl::Time deadline);
+
+  // What a tensor keeps while it lives. When it dies, an event on the stream
+  // that is then current for that thread joins the slot's events.
+  static std::shared_ptr<void> Hold(std::shared_ptr<Lease> lease);
+
+  // Wakes Acquire. Leases stay valid.
+  void Close();
+
+  uint32_t slots() const { return slots_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  struct Free {
+    uint8_t* data;
+    Events events;
+  };
+
+  SlotRing(std::shared_ptr<Device> device, uint32_t slots, uint64_t slot_bytes)
+      : device_(std::move(device)), slots_(slots), slot_bytes_(slot_bytes) {}
+  void Return(uint8_t* data, Events events);
+
+  const std::shared_ptr<Device> device_;
+  const uint32_t slots_;
+  const uint64_t slot_bytes_;
+
+  Mutex mu_;
+  CondVar changed_;
+  bool closed_ MR_GUARDED_BY(mu_) = false;
+  std::vector<Free> free_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_TORCH_SLOT_RING_H_
