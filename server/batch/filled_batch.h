@@ -1,16 +1,19 @@
 // FilledBatch is a finished batch on its way from the pipeline to the wire.
 // Its payload is the wire buffer: moved, referenced by slices, never copied.
+//
+// Plain data, moved from thread to thread. The payload may outlive the engine
+// that made it, but not the budget.
 
 #ifndef MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
 #define MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "common/byte_budget.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
+#include "server/batch/buffer_pool.h"
 
 namespace millrace {
 
@@ -18,8 +21,10 @@ namespace millrace {
 // is destroyed (by the last slice that refers to it).
 class BatchPayload {
  public:
-  // 64-byte aligned, not initialised.
-  BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation);
+  // 64-byte aligned, not initialised. The memory comes from `pool` and goes
+  // back to it; without one from and to the system.
+  BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
+               std::shared_ptr<BufferPool> pool = nullptr);
   ~BatchPayload();
   BatchPayload(const BatchPayload&) = delete;
   BatchPayload& operator=(const BatchPayload&) = delete;
@@ -29,8 +34,10 @@ class BatchPayload {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  uint8_t* const data_;
+  const std::shared_ptr<BufferPool> pool_;  // may be null
   const uint64_t bytes_;
+  uint64_t capacity_ = 0;
+  uint8_t* const data_;
   ByteBudget::Reservation reservation_;
 };
 

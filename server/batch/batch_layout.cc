@@ -1,0 +1,137 @@
+#include "server/batch/batch_layout.h"
+
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+// Of one tensor of one sample. Keeps rows * bytes far from overflow for the
+// largest batch.
+constexpr uint64_t kMaxRowBytes = uint64_t{1} << 32;
+// What torch's and most other losses leave out by default.
+constexpr int64_t kIgnoredClass = -100;
+
+uint64_t AlignUp(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+TensorSpec ScalarSpec(absl::string_view name, DType dtype) {
+  TensorSpec spec;
+  spec.set_name(std::string(name));
+  spec.set_dtype(dtype);
+  return spec;
+}
+
+}  // namespace
+
+TensorSpec SampleIndexSpec() { return ScalarSpec("sample_index", DTYPE_INT64); }
+TensorSpec ValidSpec() { return ScalarSpec("valid", DTYPE_BOOL); }
+
+absl::StatusOr<BatchLayout> BatchLayout::Create(
+    absl::Span<const TensorSpec> tensors) {
+  BatchLayout layout;
+  std::vector<TensorSpec> all(tensors.begin(), tensors.end());
+  all.push_back(SampleIndexSpec());
+  all.push_back(ValidSpec());
+  for (const TensorSpec& tensor : all) {
+    uint64_t bytes = ElementBytes(tensor.dtype());
+    for (int64_t dim : tensor.sample_shape()) {
+      if (dim == -1) {
+        return absl::UnimplementedError(absl::StrCat(
+            "tensor ", tensor.name(),
+            " is ragged: batches of ragged tensors are not built yet"));
+      }
+      if (dim < 0 ||
+          (bytes != 0 && static_cast<uint64_t>(dim) > kMaxRowBytes / bytes)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a sample of tensor ", tensor.name(),
+                         " is larger than ", kMaxRowBytes, " bytes"));
+      }
+      bytes *= dim;
+    }
+    if (bytes == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a sample of tensor ", tensor.name(), " has no bytes: ",
+          DTypeName(tensor.dtype()), " with a size of 0 in its shape"));
+    }
+    Column column;
+    column.header.set_name(tensor.name());
+    column.header.set_dtype(tensor.dtype());
+    *column.header.mutable_sample_shape() = tensor.sample_shape();
+    column.row_bytes = bytes;
+    column.is_class = tensor.num_classes() > 0 &&
+                      tensor.dtype() == DTYPE_INT64 && bytes == sizeof(int64_t);
+    layout.sum_row_bytes_ += bytes;
+    layout.columns_.push_back(std::move(column));
+  }
+  return layout;
+}
+
+uint64_t BatchLayout::PayloadBytes(uint64_t rows) const {
+  uint64_t end = 0;
+  for (const Column& column : columns_) {
+    end = AlignUp(end + rows * column.row_bytes);
+  }
+  return end;
+}
+
+BatchLayout::Placed BatchLayout::ForRows(uint64_t rows) const {
+  Placed placed;
+  placed.layout_ = this;
+  placed.rows_ = rows;
+  placed.offsets_.reserve(columns_.size());
+  uint64_t end = 0;
+  for (const Column& column : columns_) {
+    placed.offsets_.push_back(end);
+    end = AlignUp(end + rows * column.row_bytes);
+  }
+  placed.payload_bytes_ = end;
+  return placed;
+}
+
+void BatchLayout::Placed::SetSample(uint8_t* payload, uint64_t row,
+                                    int64_t index, bool valid) const {
+  const int outputs = layout_->tensors();
+  std::memcpy(Row(payload, outputs, row), &index, sizeof(index));
+  *Row(payload, outputs + 1, row) = valid ? 1 : 0;
+}
+
+void BatchLayout::Placed::FillEmptyRow(uint8_t* payload, uint64_t row,
+                                       int64_t sample_index) const {
+  for (int i = 0; i < layout_->tensors(); ++i) {
+    const Column& column = layout_->columns_[i];
+    if (column.is_class) {
+      std::memcpy(Row(payload, i, row), &kIgnoredClass, sizeof(kIgnoredClass));
+    } else {
+      std::memset(Row(payload, i, row), 0, column.row_bytes);
+    }
+  }
+  SetSample(payload, row, sample_index, false);
+}
+
+void BatchLayout::Placed::ZeroGaps(uint8_t* payload) const {
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    const uint64_t end = offsets_[i] + rows_ * layout_->columns_[i].row_bytes;
+    const uint64_t next =
+        i + 1 < offsets_.size() ? offsets_[i + 1] : payload_bytes_;
+    std::memset(payload + end, 0, next - end);
+  }
+}
+
+void BatchLayout::Placed::Describe(BatchHeader& header) const {
+  header.set_payload_bytes(payload_bytes_);
+  header.mutable_tensors()->Reserve(static_cast<int>(offsets_.size()));
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    TensorHeader& tensor = *header.add_tensors();
+    tensor = layout_->columns_[i].header;
+    tensor.set_offset(offsets_[i]);
+    tensor.set_bytes(rows_ * layout_->columns_[i].row_bytes);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,101 @@
+// BatchLayout says where each field of each sample lands in the payload of a
+// batch: the outputs of the spec in their order, then `sample_index`
+// int64[rows] (-1 for padding) and `valid` bool[rows]. Every tensor starts at a
+// multiple of 64 bytes and the payload ends at one; the bytes between are zero,
+// so that two payloads of the same batch are equal as a whole.
+//
+// Ragged tensors (offsets and values, see TensorHeader) have their place in the
+// protocol; laying them out is not built yet and refused.
+//
+// Immutable, thread-safe. Different rows may be written by different threads.
+//
+//   MR_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(tensors));
+//   const BatchLayout::Placed placed = layout.ForRows(64);
+//   std::memcpy(placed.Row(payload, tensor, row), bytes, layout.row_bytes(0));
+
+#ifndef MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_
+#define MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+class BatchLayout {
+ public:
+  // `tensors`: the outputs, without the two that every batch has.
+  // Unimplemented: a ragged one. InvalidArgument: a sample of no usable size.
+  static absl::StatusOr<BatchLayout> Create(
+      absl::Span<const TensorSpec> tensors);
+
+  // Of the outputs, in their order.
+  int tensors() const { return static_cast<int>(columns_.size()) - 2; }
+  // Of a row of output `tensor`.
+  uint64_t row_bytes(int tensor) const { return columns_[tensor].row_bytes; }
+  // Of a row over all tensors, without alignment.
+  uint64_t row_bytes() const { return sum_row_bytes_; }
+
+  uint64_t PayloadBytes(uint64_t rows) const;
+
+  // The layout at a number of rows. Must not outlive the BatchLayout.
+  class Placed {
+   public:
+    uint64_t rows() const { return rows_; }
+    uint64_t payload_bytes() const { return payload_bytes_; }
+
+    // Where row `row` of output `tensor` begins.
+    uint8_t* Row(uint8_t* payload, int tensor, uint64_t row) const {
+      return payload + offsets_[tensor] +
+             row * layout_->columns_[tensor].row_bytes;
+    }
+
+    // Writes sample_index and valid of a row.
+    void SetSample(uint8_t* payload, uint64_t row, int64_t index,
+                   bool valid) const;
+
+    // Makes `row` one that holds no sample: zeros, -100 in class fields (the
+    // index that losses leave out), valid = false.
+    void FillEmptyRow(uint8_t* payload, uint64_t row,
+                      int64_t sample_index) const;
+
+    // Zeroes the bytes between the tensors and behind the last.
+    void ZeroGaps(uint8_t* payload) const;
+
+    // Fills `header`'s tensors and payload_bytes.
+    void Describe(BatchHeader& header) const;
+
+   private:
+    friend class BatchLayout;
+    const BatchLayout* layout_;
+    uint64_t rows_;
+    uint64_t payload_bytes_;
+    std::vector<uint64_t> offsets_;
+  };
+
+  Placed ForRows(uint64_t rows) const;
+
+ private:
+  struct Column {
+    TensorHeader header;  // name, dtype and shape
+    uint64_t row_bytes;
+    bool is_class;
+  };
+
+  BatchLayout() = default;
+
+  std::vector<Column> columns_;  // the outputs, sample_index, valid
+  uint64_t sum_row_bytes_ = 0;
+};
+
+// The two tensors at the end of every batch.
+TensorSpec SampleIndexSpec();
+TensorSpec ValidSpec();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_
