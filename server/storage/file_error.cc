@@ -1,0 +1,90 @@
+#include "server/storage/file_error.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace millrace {
+namespace {
+
+// LMDB reports a write that was cut short as EIO, so that error too says how
+// much room there is.
+bool MayBeFull(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+}
+
+std::string FreeSpace(absl::string_view path) {
+  struct statvfs fs;
+  if (statvfs(FolderOf(path).c_str(), &fs) != 0) return "";
+  const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+  return absl::StrCat(" (", free >> 20, " MiB are free there)");
+}
+
+absl::string_view Advice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; make room or write to another disk";
+    case EFBIG:
+      return "; the file system or `ulimit -f` allows no larger file";
+    case EACCES:
+    case EPERM:
+      return "; check the permissions of the file and of the folders above it";
+    case EROFS:
+      return "; the file system is read-only: write to another one";
+    case EMFILE:
+    case ENFILE:
+      return "; too many files are open: raise `ulimit -n`";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+absl::Status FileError(int error, absl::string_view action,
+                       absl::string_view path) {
+  const std::string text =
+      absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error),
+                   MayBeFull(error) ? FreeSpace(path) : "", Advice(error));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(text);
+  }
+  return absl::Status(absl::ErrnoToStatusCode(error), text);
+}
+
+std::string FileName(absl::string_view path) {
+  while (path.size() > 1 && absl::ConsumeSuffix(&path, "/")) {
+  }
+  const size_t slash = path.rfind('/');
+  return std::string(slash == path.npos ? path : path.substr(slash + 1));
+}
+
+std::string FolderOf(absl::string_view path) {
+  while (path.size() > 1 && absl::ConsumeSuffix(&path, "/")) {
+  }
+  const size_t slash = path.rfind('/');
+  if (slash == path.npos) return ".";
+  return std::string(slash == 0 ? "/" : path.substr(0, slash));
+}
+
+absl::Status SyncToDisk(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, "open", path);
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  // Some file systems do not sync folders; their names are then durable
+  // already, or never.
+  if (error != 0 && error != EINVAL) {
+    return FileError(error, "write to disk", path);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,142 @@
+#include "server/storage/lmdb/lmdb_header.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/storage/file_error.h"
+
+namespace millrace {
+namespace {
+
+// A meta page of LMDB's data format 1 on a 64-bit machine: 16 bytes of page
+// header, then magic u32, version u32, address u64, map size u64, two database
+// records of 48 bytes (the free list, the main one), last page u64, transaction
+// u64. The page size is the first number of the first record.
+constexpr uint32_t kMagic = 0xBEEFC0DE;
+constexpr uint32_t kVersion = 1;
+constexpr uint16_t kMetaPageFlag = 0x08;
+constexpr uint64_t kFlagsAt = 10;
+constexpr uint64_t kMagicAt = 16;
+constexpr uint64_t kVersionAt = 20;
+constexpr uint64_t kPageSizeAt = 40;
+constexpr uint64_t kMainAt = kPageSizeAt + 48;
+constexpr uint64_t kMainEntriesAt = kMainAt + 32;
+constexpr uint64_t kMainRootAt = kMainAt + 40;
+constexpr uint64_t kLastPageAt = kMainAt + 48;
+constexpr uint64_t kTransactionAt = kLastPageAt + 8;
+constexpr uint64_t kMetaBytes = kTransactionAt + 8;
+
+template <typename T>
+T Load(const uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+struct Meta {
+  uint32_t page_size;
+  uint64_t entries;
+  uint64_t root;
+  uint64_t last_page;
+  uint64_t transaction;
+};
+
+std::optional<Meta> ParseMeta(absl::Span<const uint8_t> start, uint64_t at) {
+  if (start.size() < kMetaBytes || at > start.size() - kMetaBytes) {
+    return std::nullopt;
+  }
+  const uint8_t* page = start.data() + at;
+  if ((Load<uint16_t>(page + kFlagsAt) & kMetaPageFlag) == 0 ||
+      Load<uint32_t>(page + kMagicAt) != kMagic ||
+      Load<uint32_t>(page + kVersionAt) != kVersion) {
+    return std::nullopt;
+  }
+  return Meta{.page_size = Load<uint32_t>(page + kPageSizeAt),
+              .entries = Load<uint64_t>(page + kMainEntriesAt),
+              .root = Load<uint64_t>(page + kMainRootAt),
+              .last_page = Load<uint64_t>(page + kLastPageAt),
+              .transaction = Load<uint64_t>(page + kTransactionAt)};
+}
+
+}  // namespace
+
+absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
+                                           uint64_t file_bytes) {
+  if (file_bytes == 0) return absl::DataLossError("the file is empty");
+  const std::optional<Meta> first = ParseMeta(start, 0);
+  if (!first.has_value()) {
+    return absl::DataLossError(
+        start.size() < kMetaBytes
+            ? "the file is too short for an LMDB file"
+            : "the file is not an LMDB file of this kind of machine");
+  }
+  const uint64_t page_size = first->page_size;
+  if (page_size < 512 || page_size > 65536 || !std::has_single_bit(page_size)) {
+    return absl::DataLossError("the LMDB file's first page is damaged");
+  }
+  const std::optional<Meta> second = ParseMeta(start, page_size);
+  if (!second.has_value() || second->page_size != page_size) {
+    return absl::DataLossError(file_bytes < 2 * page_size
+                                   ? "the LMDB file is truncated"
+                                   : "the LMDB file's second page is damaged");
+  }
+  // The newer of the two is the one that LMDB follows.
+  const Meta& meta =
+      first->transaction >= second->transaction ? *first : *second;
+  if (meta.last_page >= UINT64_MAX / page_size ||
+      (meta.last_page + 1) * page_size > file_bytes) {
+    return absl::DataLossError(
+        absl::StrCat("the LMDB file is truncated: it has ", file_bytes,
+                     " bytes, its last "
+                     "page is number ",
+                     meta.last_page, " of ", page_size, " bytes"));
+  }
+  // UINT64_MAX is the root of an empty tree.
+  if (meta.root != UINT64_MAX &&
+      (meta.root > meta.last_page || meta.root < 2)) {
+    return absl::DataLossError("the LMDB file's tree has no root");
+  }
+  return LmdbHeader{.page_size = first->page_size,
+                    .pages = meta.last_page + 1,
+                    .entries = meta.entries};
+}
+
+absl::StatusOr<LmdbHeader> ReadLmdbHeader(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, "open", path);
+  struct stat info;
+  std::vector<uint8_t> start(kLmdbHeaderBytes);
+  size_t length = 0;
+  int error = fstat(fd, &info) == 0 ? 0 : errno;
+  while (error == 0 && length < start.size()) {
+    const ssize_t got =
+        pread(fd, start.data() + length, start.size() - length, length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) error = errno;
+    if (got <= 0) break;
+    length += got;
+  }
+  close(fd);
+  if (error != 0) return FileError(error, "read", path);
+  absl::StatusOr<LmdbHeader> header =
+      ParseLmdbHeader(absl::MakeConstSpan(start).first(length), info.st_size);
+  if (!header.ok()) {
+    return absl::Status(
+        header.status().code(),
+        absl::StrCat(path, ": ", header.status().message(),
+                     "; copy the file again, or write it with `millrace-data "
+                     "pack`"));
+  }
+  return header;
+}
+
+}  // namespace millrace

@@ -1,0 +1,24 @@
+// A packed dataset in LMDB shards. Samples are handed out where they lie in
+// the file's pages: nothing is copied and nothing allocated per sample.
+//
+// Thread-safe as RecordSource says; one LMDB transaction a reader and shard.
+
+#ifndef MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_
+#define MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+// DataLoss: a file is truncated, foreign or damaged, or the set is not whole.
+absl::StatusOr<std::unique_ptr<RecordSource>> OpenLmdbSource(
+    const std::vector<std::string>& files);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_

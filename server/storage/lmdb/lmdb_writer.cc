@@ -1,0 +1,176 @@
+#include "server/storage/lmdb/lmdb_writer.h"
+
+#include <fcntl.h>
+#include <lmdb.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/storage/file_error.h"
+#include "server/storage/lmdb/lmdb_file.h"
+#include "server/storage/lmdb/metadata_record.h"
+#include "server/storage/lmdb/sample_codec.h"
+#include "server/storage/sample_check.h"
+
+namespace millrace {
+namespace {
+
+// MDB_NOLOCK: the file has a temporary name that nobody else opens.
+// MDB_NOSYNC: it reaches the disk once, at the end, before it gets its name.
+// Without MDB_WRITEMAP: a full disk is then an error and not a SIGBUS.
+constexpr unsigned kWriteFlags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC;
+
+// Dirty pages are kept in memory until their transaction ends.
+constexpr uint64_t kTransactionBytes = 32 << 20;
+
+// Room for the inner pages of the tree and the free list.
+constexpr uint64_t kMapSlack = 16 << 20;
+
+constexpr uint64_t kMaxValueBytes = uint64_t{2} << 30;
+
+class LmdbWriter final : public ShardWriter {
+ public:
+  LmdbWriter(std::string path, const SampleCheck& check)
+      : path_(std::move(path)), codec_(check) {}
+
+  ~LmdbWriter() override {
+    if (txn_ != nullptr) mdb_txn_abort(txn_);
+    if (env_ != nullptr) mdb_env_close(env_);
+  }
+
+  absl::Status Open() {
+    int rc = mdb_env_create(&env_);
+    if (rc == 0) rc = mdb_env_open(env_, path_.c_str(), kWriteFlags, 0644);
+    if (rc != 0) return LmdbError(rc, "create", path_);
+    MDB_stat stat;
+    mdb_env_stat(env_, &stat);
+    page_bytes_ = stat.ms_psize;
+    return absl::OkStatus();
+  }
+
+  absl::Status Append(absl::Span<const absl::Span<const uint8_t>> fields,
+                      absl::string_view origin) override {
+    const uint64_t bytes = codec_.EncodedBytes(fields);
+    if (bytes > kMaxValueBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sample ", origin, " has ", bytes,
+                       " bytes, more than the 2 GiB of one LMDB value"));
+    }
+    const uint64_t key = __builtin_bswap64(rows_);
+    uint8_t* place;
+    MR_RETURN_IF_ERROR(
+        Put({reinterpret_cast<const char*>(&key), sizeof(key)}, bytes, &place));
+    codec_.Encode(fields, place);
+    ++rows_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(const ShardMetadata& metadata) override {
+    // The samples first, in transactions of their own: whatever is cut off
+    // before the last one leaves a file without metadata.
+    MR_RETURN_IF_ERROR(Commit());
+    const std::string record = EncodeMetadataRecord(metadata);
+    uint8_t* place;
+    MR_RETURN_IF_ERROR(Put(kMetadataKey, record.size(), &place));
+    std::memcpy(place, record.data(), record.size());
+    MR_RETURN_IF_ERROR(Commit());
+    MDB_envinfo info;
+    mdb_env_info(env_, &info);
+    const uint64_t file_bytes = (info.me_last_pgno + 1) * page_bytes_;
+    if (int rc = mdb_env_sync(env_, 1); rc != 0) {
+      return LmdbError(rc, "write", path_);
+    }
+    mdb_env_close(std::exchange(env_, nullptr));
+    // A page that was allocated last and then freed is counted but never
+    // written. Readers insist on the whole length.
+    struct stat stat_info;
+    if (stat(path_.c_str(), &stat_info) != 0 ||
+        (static_cast<uint64_t>(stat_info.st_size) < file_bytes &&
+         truncate(path_.c_str(), file_bytes) != 0)) {
+      return FileError(errno, "write", path_);
+    }
+    return SyncToDisk(path_);
+  }
+
+ private:
+  // The most that a value can take in the file.
+  uint64_t Footprint(uint64_t bytes) const {
+    return (bytes / page_bytes_ + 2) * page_bytes_;
+  }
+
+  absl::Status Begin(uint64_t first_value_bytes) {
+    MDB_envinfo info;
+    mdb_env_info(env_, &info);
+    const uint64_t used = (info.me_last_pgno + 1) * page_bytes_;
+    const uint64_t needed =
+        used + std::max(kTransactionBytes, Footprint(first_value_bytes)) +
+        kMapSlack;
+    if (info.me_mapsize < needed) {
+      // A quarter more, so that the map is seldom made anew. The size is
+      // written into the file: readers map as much, which costs no memory.
+      const uint64_t size = needed + needed / 4;
+      if (int rc = mdb_env_set_mapsize(env_, size - size % page_bytes_);
+          rc != 0) {
+        return LmdbError(rc, "grow", path_);
+      }
+    }
+    int rc = mdb_txn_begin(env_, nullptr, 0, &txn_);
+    if (rc == 0) rc = mdb_dbi_open(txn_, nullptr, 0, &dbi_);
+    if (rc != 0) return LmdbError(rc, "write", path_);
+    txn_bytes_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status Commit() {
+    if (txn_ == nullptr) return absl::OkStatus();
+    if (int rc = mdb_txn_commit(std::exchange(txn_, nullptr)); rc != 0) {
+      return LmdbError(rc, "write", path_);
+    }
+    return absl::OkStatus();
+  }
+
+  // Makes room for a value after all others; the caller fills `place` before
+  // the next call.
+  absl::Status Put(absl::string_view key, uint64_t bytes, uint8_t** place) {
+    if (txn_ != nullptr && txn_bytes_ + Footprint(bytes) > kTransactionBytes) {
+      MR_RETURN_IF_ERROR(Commit());
+    }
+    if (txn_ == nullptr) MR_RETURN_IF_ERROR(Begin(bytes));
+    MDB_val k{.mv_size = key.size(), .mv_data = const_cast<char*>(key.data())};
+    MDB_val v{.mv_size = bytes, .mv_data = nullptr};
+    if (int rc = mdb_put(txn_, dbi_, &k, &v, MDB_APPEND | MDB_RESERVE);
+        rc != 0) {
+      return LmdbError(rc, "write", path_);
+    }
+    txn_bytes_ += Footprint(bytes);
+    *place = static_cast<uint8_t*>(v.mv_data);
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  const SampleCodec codec_;
+  MDB_env* env_ = nullptr;
+  MDB_txn* txn_ = nullptr;
+  MDB_dbi dbi_ = 0;
+  uint64_t page_bytes_ = 4096;
+  uint64_t txn_bytes_ = 0;
+  uint64_t rows_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardWriter>> NewLmdbWriter(
+    const std::string& path, const Schema& schema) {
+  MR_ASSIGN_OR_RETURN(const SampleCheck check, SampleCheck::Create(schema));
+  auto writer = std::make_unique<LmdbWriter>(path, check);
+  MR_RETURN_IF_ERROR(writer->Open());
+  return writer;
+}
+
+}  // namespace millrace

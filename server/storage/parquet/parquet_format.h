@@ -1,0 +1,15 @@
+// Parquet as a storage format; see shard_format.h.
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FORMAT_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FORMAT_H_
+
+#include "server/storage/shard_format.h"
+
+namespace millrace {
+
+// Null in a program that was built with --define=parquet=off.
+const ShardFormat* ParquetFormat();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FORMAT_H_

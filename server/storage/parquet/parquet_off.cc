@@ -1,0 +1,9 @@
+// The build without Parquet: --define=parquet=off.
+
+#include "server/storage/parquet/parquet_format.h"
+
+namespace millrace {
+
+const ShardFormat* ParquetFormat() { return nullptr; }
+
+}  // namespace millrace

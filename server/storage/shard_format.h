@@ -1,0 +1,71 @@
+// What a storage format must be able to do: open a set of shard files as one
+// RecordSource, and write one shard file. open.h and dataset_writer.h are the
+// only users; each format is one folder beside this file and one line in
+// formats.cc.
+//
+// ShardFormat is stateless and thread-safe. A ShardWriter belongs to one
+// thread at a time.
+
+#ifndef MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
+#define MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/storage/open_options.h"
+#include "server/storage/record_source.h"
+#include "server/storage/shard_paths.h"
+
+namespace millrace {
+
+class ShardWriter {
+ public:
+  // Closes the file; before Finish() it is no shard (it has no metadata).
+  virtual ~ShardWriter() = default;
+
+  // Adds the next sample; `origin` is the path of its file where it came from,
+  // empty when there is none. The sample has passed a SampleCheck.
+  // ResourceExhausted: no room on the disk.
+  virtual absl::Status Append(
+      absl::Span<const absl::Span<const uint8_t>> fields,
+      absl::string_view origin) = 0;
+
+  // Writes what is left, then the metadata. Nothing may follow.
+  virtual absl::Status Finish(const ShardMetadata& metadata) = 0;
+};
+
+class ShardFormat {
+ public:
+  virtual ~ShardFormat() = default;
+
+  virtual absl::string_view scheme() const = 0;  // "lmdb"
+  virtual absl::string_view suffix() const = 0;  // ".lmdb"
+
+  virtual absl::StatusOr<std::unique_ptr<RecordSource>> Open(
+      const ShardPaths& shards, const OpenSourceOptions& options) const = 0;
+
+  // Makes the file `path`, which must not exist. Unimplemented: the format
+  // cannot hold a field of `schema`; names it.
+  virtual absl::StatusOr<std::unique_ptr<ShardWriter>> NewShardWriter(
+      const std::string& path, const Schema& schema) const = 0;
+};
+
+// The format of that scheme. InvalidArgument: there is none; lists them.
+// Unimplemented: this program was built without it.
+absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme);
+
+// Splits "lmdb:PATH". InvalidArgument: no scheme; shows how to write it.
+struct DatasetUri {
+  std::string scheme;
+  std::string path;
+};
+absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_

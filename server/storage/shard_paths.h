@@ -1,0 +1,49 @@
+// Which files a dataset's PATH stands for: a file, a folder of shards or a
+// glob. Looks at names only, never into files.
+//
+//   MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards("/data/train", ".lmdb"));
+
+#ifndef MILLRACE_SERVER_STORAGE_SHARD_PATHS_H_
+#define MILLRACE_SERVER_STORAGE_SHARD_PATHS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+struct ShardPaths {
+  std::vector<std::string> files;  // in bytewise order
+  bool one_file = false;           // PATH itself is the file
+};
+
+// `suffix` (".lmdb") picks the shards in a folder. NotFound: there is nothing
+// at `path`. InvalidArgument: a folder without shards, or neither file nor
+// folder; says what lies there instead.
+absl::StatusOr<ShardPaths> FindShards(absl::string_view path,
+                                      absl::string_view suffix);
+
+// "part-00002-of-00004.lmdb"
+std::string ShardName(int index, int count, absl::string_view suffix);
+
+// Takes "PREFIX-00002-of-00004SUFFIX" apart; false for any other name.
+struct NumberedName {
+  std::string prefix;
+  int index = 0;
+  int count = 0;
+};
+bool ParseNumberedName(absl::string_view name, absl::string_view suffix,
+                       NumberedName* parsed);
+
+// Checks files whose names number them (train-00002-of-00004.parquet): one
+// set, none missing. Files with other names pass. DataLoss: a shard is missing
+// or there are two sets; names the file.
+absl::Status CheckNumberedNames(const std::vector<std::string>& files,
+                                absl::string_view suffix);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_SHARD_PATHS_H_
