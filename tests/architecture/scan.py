@@ -8,7 +8,7 @@ import re
 
 from rules import FIELD_BLIND, FIELD_WORDS, GATES, HEADERS, INCLUDES
 
-_SOURCE_ROOTS = ["client", "common", "proto", "server", "tests", "trainer"]
+_SOURCE_ROOTS = ["client", "common", "docs", "proto", "server", "tests", "trainer"]
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 _LINE_COMMENT = re.compile(r"//[^\n]*")
 
