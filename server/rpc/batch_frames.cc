@@ -1,0 +1,67 @@
+#include "server/rpc/batch_frames.h"
+
+#include <string>
+#include <utility>
+
+#include "proto/wire/frame_encoder.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+namespace {
+
+// Keeps a payload while slices refer to it.
+struct Held {
+  std::shared_ptr<BatchPayload> payload;
+  std::shared_ptr<LivePayloads> live;
+};
+
+// Runs on whichever of gRPC's threads drops the last slice.
+void GiveBack(void* argument) {
+  auto* held = static_cast<Held*>(argument);
+  const std::shared_ptr<LivePayloads> live = std::move(held->live);
+  delete held;
+  live->Remove();  // after the budget has its bytes back
+}
+
+grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
+                         std::shared_ptr<LivePayloads> live) {
+  if (payload == nullptr || payload->bytes() == 0) return grpc::Slice();
+  live->Add();
+  uint8_t* const data = payload->data();
+  const uint64_t bytes = payload->bytes();
+  return grpc::Slice(data, bytes, &GiveBack,
+                     new Held{std::move(payload), std::move(live)});
+}
+
+}  // namespace
+
+BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
+    : header_(std::move(batch.header)),
+      payload_bytes_(header_.payload_bytes()),
+      payload_(WholePayload(std::move(batch.payload), std::move(live))) {}
+
+grpc::ByteBuffer BatchFrames::Next() {
+  uint64_t bytes = payload_bytes_ - offset_;
+  // A rest that is a little larger than a frame goes with the last one.
+  if (bytes > kFrameDataBytes + kFrameDataBytes / 4) bytes = kFrameDataBytes;
+
+  grpc::Slice slices[2];
+  if (!started_) {
+    slices[0] = grpc::Slice(EncodeFirstFramePrefix(header_, bytes));
+  } else {
+    // Short enough for gRPC to keep it inside the slice, without memory of its
+    // own.
+    char prefix[kMaxFramePrefixBytes];
+    slices[0] = grpc::Slice(
+        prefix, EncodeFramePrefix(header_.step(), offset_, bytes, prefix));
+  }
+  started_ = true;
+  if (bytes == 0) return grpc::ByteBuffer(slices, 1);
+  slices[1] = payload_.sub(offset_, offset_ + bytes);
+  offset_ += bytes;
+  // The frames alone keep the payload from here on.
+  if (offset_ == payload_bytes_) payload_ = grpc::Slice();
+  return grpc::ByteBuffer(slices, 2);
+}
+
+}  // namespace millrace

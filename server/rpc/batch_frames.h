@@ -1,0 +1,45 @@
+// BatchFrames cuts a finished batch into the messages that carry it. The
+// messages refer to the payload; nothing of it is copied. The payload, and its
+// share of the budget, is given back when gRPC drops the last reference, which
+// is after the bytes have left.
+//
+// Not thread-safe: belongs to one stream.
+//
+//   BatchFrames frames(std::move(batch), live_payloads);
+//   while (!frames.done()) Write(frames.Next());
+
+#ifndef MILLRACE_SERVER_RPC_BATCH_FRAMES_H_
+#define MILLRACE_SERVER_RPC_BATCH_FRAMES_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "server/batch/filled_batch.h"
+#include "server/rpc/live_payloads.h"
+
+namespace millrace {
+
+class BatchFrames {
+ public:
+  BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live);
+
+  // The next Frame message. A batch has at least one, also without payload.
+  grpc::ByteBuffer Next();
+
+  bool done() const { return started_ && offset_ == payload_bytes_; }
+  const BatchHeader& header() const { return header_; }
+
+ private:
+  BatchHeader header_;
+  uint64_t payload_bytes_;
+  grpc::Slice payload_;  // of the whole; frames are parts of it
+  uint64_t offset_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_BATCH_FRAMES_H_

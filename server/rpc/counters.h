@@ -1,0 +1,21 @@
+// What the rpc room counts for GetStatus. Atomics, written by any thread.
+
+#ifndef MILLRACE_SERVER_RPC_COUNTERS_H_
+#define MILLRACE_SERVER_RPC_COUNTERS_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace millrace {
+
+struct RpcCounters {
+  std::atomic<uint64_t> active_streams{0};
+  std::atomic<uint64_t> batches_sent{0};  // whole ones
+  std::atomic<uint64_t> samples_sent{0};  // their valid rows
+  std::atomic<uint64_t> bytes_sent{0};    // payload
+  std::atomic<uint64_t> cancelled_sends{0};
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_COUNTERS_H_

@@ -1,0 +1,200 @@
+#include "server/rpc/data_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "common/version.h"
+#include "proto/error_detail.h"
+#include "proto/grpc_status.h"
+#include "proto/wire/version.h"
+#include "server/rpc/request_check.h"
+
+namespace millrace {
+namespace {
+
+// A GetBatches call that ends as it begins.
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit RefusedStream(const absl::Status& status) {
+    Finish(ToGrpcStatus(status));
+  }
+  void OnDone() override { delete this; }
+};
+
+void FillSummaries(
+    const DatasetCatalog& catalog,
+    google::protobuf::RepeatedPtrField<DatasetSummary>* summaries) {
+  for (const auto& [name, source] : catalog) {
+    DatasetSummary* summary = summaries->Add();
+    summary->set_name(name);
+    summary->set_format(source->info().format());
+    summary->set_samples(source->info().samples());
+    summary->set_fingerprint(source->info().fingerprint());
+  }
+}
+
+}  // namespace
+
+DataServiceImpl::DataServiceImpl(const StreamEnvironment& environment,
+                                 uint32_t content_revision)
+    : environment_(environment),
+      content_revision_(content_revision),
+      started_(absl::Now()) {}
+
+grpc::ServerUnaryReactor* DataServiceImpl::ListDatasets(
+    grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
+    ListDatasetsResponse* response) {
+  FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
+  return Answer(context, "ListDatasets", absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
+    grpc::CallbackServerContext* context, const DescribeDatasetRequest* request,
+    DescribeDatasetResponse* response) {
+  return Answer(context, "DescribeDataset", Describe(*request, response));
+}
+
+grpc::ServerUnaryReactor* DataServiceImpl::Open(
+    grpc::CallbackServerContext* context, const OpenRequest* request,
+    OpenResponse* response) {
+  return Answer(context, "Open", OpenPlan(*request, response));
+}
+
+grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
+    grpc::CallbackServerContext* context, const GetStatusRequest* request,
+    GetStatusResponse* response) {
+  const Engine::Stats stats = environment_.engine->stats();
+  const ByteBudget& budget = *environment_.budget;
+  const RpcCounters& counters = *environment_.counters;
+  response->set_version(kMillraceVersion);
+  response->set_protocol_version(kProtocolVersion);
+  response->set_content_revision(content_revision_);
+  response->set_uptime_seconds(absl::ToDoubleSeconds(absl::Now() - started_));
+  response->set_threads(stats.threads);
+  response->set_memory_budget_bytes(budget.capacity());
+  response->set_memory_used_bytes(budget.used());
+  response->set_memory_peak_bytes(budget.peak());
+  response->set_waiting_for_memory(budget.waiting());
+  response->set_active_streams(counters.active_streams);
+  response->set_batches_sent(counters.batches_sent);
+  response->set_samples_sent(counters.samples_sent);
+  response->set_bytes_sent(counters.bytes_sent);
+  response->set_bad_samples(stats.bad_samples);
+  response->set_cancelled_sends(counters.cancelled_sends);
+  response->set_refused_admissions(stats.refused_admissions);
+  response->set_cached_pipelines(stats.cached_pipelines);
+  for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
+  FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
+  response->set_shutting_down(shutting_down_);
+  return Answer(context, "GetStatus", absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* DataServiceImpl::GetBatches(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  absl::StatusOr<BatchStream*> stream = OpenStream(context, *request);
+  if (!stream.ok()) {
+    return new RefusedStream(Refused(context, "GetBatches", stream.status()));
+  }
+  (*stream)->Start();
+  return *stream;
+}
+
+absl::Status DataServiceImpl::CheckRunning() const {
+  if (!shutting_down_) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the server is shutting down; ask another one, or this one again later");
+}
+
+absl::Status DataServiceImpl::Describe(
+    const DescribeDatasetRequest& request,
+    DescribeDatasetResponse* response) const {
+  const DatasetCatalog& catalog = environment_.engine->catalog();
+  const auto it = catalog.find(request.dataset());
+  if (it == catalog.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        "this server has no dataset `", request.dataset(), "`; it has: ",
+        absl::StrJoin(catalog, ", ", [](std::string* out, const auto& entry) {
+          out->append(entry.first);
+        })));
+  }
+  *response->mutable_dataset() = it->second->info();
+  response->mutable_dataset()->set_name(it->first);
+  return absl::OkStatus();
+}
+
+absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
+                                       OpenResponse* response) {
+  MR_RETURN_IF_ERROR(CheckRunning());
+  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
+                      environment_.engine->Open(request.spec()));
+  const uint32_t world = request.world_size() == 0 ? 1 : request.world_size();
+  MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
+                      pipeline->MaxPayloadBytes(world));
+  *response = pipeline->description();
+  response->set_protocol_version(kProtocolVersion);
+  response->set_max_payload_bytes(max_payload_bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
+  MR_RETURN_IF_ERROR(CheckRunning());
+  GetBatchesRequest request;
+  grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
+  if (!grpc::SerializationTraits<GetBatchesRequest>::Deserialize(&buffer,
+                                                                 &request)
+           .ok()) {
+    return absl::InvalidArgumentError(
+        "the request is no GetBatchesRequest; see proto/data_service.proto");
+  }
+  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const Pipeline> pipeline,
+                      environment_.engine->Open(request.resolved_spec()));
+  MR_RETURN_IF_ERROR(CheckPlan(request, pipeline->description()));
+  MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
+                      pipeline->MaxPayloadBytes(request.world_size()));
+  StepRange range;
+  range.epoch = request.epoch();
+  range.first_step = request.first_step();
+  range.step_count = request.step_count();
+  range.rank = request.rank();
+  range.world_size = request.world_size();
+  range.with_payload_digest = request.with_payload_digest();
+  return new BatchStream(environment_, context, std::move(pipeline), range,
+                         max_payload_bytes);
+}
+
+grpc::ServerUnaryReactor* DataServiceImpl::Answer(
+    grpc::CallbackServerContext* context, absl::string_view method,
+    const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status.ok() ? grpc::Status::OK
+                              : ToGrpcStatus(Refused(context, method, status)));
+  return reactor;
+}
+
+absl::Status DataServiceImpl::Refused(grpc::CallbackServerContext* context,
+                                      absl::string_view method,
+                                      const absl::Status& status) {
+  static internal_logging::EveryGate gate;
+  if (gate.Pass(absl::Seconds(1))) {
+    const uint64_t more = refusals_not_logged_.exchange(0);
+    MR_LOG(WARNING) << method << " of " << context->peer()
+                    << " refused: " << FormatError(status)
+                    << (more == 0 ? ""
+                                  : absl::StrCat(" (and ", more,
+                                                 " refusals before)"));
+  } else {
+    refusals_not_logged_.fetch_add(1);
+  }
+  return WithErrorDetail(status, MakeErrorDetail("rpc"));
+}
+
+}  // namespace millrace

@@ -1,0 +1,83 @@
+// DataService answers the methods of proto/data_service.proto over an Engine:
+// the adapter between gRPC and the pipeline. GetBatches is served as raw bytes
+// (same wire), so that payloads never pass through protobuf.
+//
+// Thread-safe; gRPC calls it from its own threads. Owns nothing but counters.
+
+#ifndef MILLRACE_SERVER_RPC_DATA_SERVICE_H_
+#define MILLRACE_SERVER_RPC_DATA_SERVICE_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/byte_budget.h"
+#include "proto/data_service.grpc.pb.h"
+#include "proto/names.h"
+#include "server/rpc/batch_stream.h"
+
+namespace millrace {
+
+class DataServiceImpl final
+    : public v1::DataService::WithCallbackMethod_ListDatasets<
+          v1::DataService::WithCallbackMethod_DescribeDataset<
+              v1::DataService::WithCallbackMethod_Open<
+                  v1::DataService::WithCallbackMethod_GetStatus<
+                      v1::DataService::WithRawCallbackMethod_GetBatches<
+                          v1::DataService::Service>>>>> {
+ public:
+  // `content_revision` is shown by GetStatus.
+  DataServiceImpl(const StreamEnvironment& environment,
+                  uint32_t content_revision);
+
+  // From now on new work is refused as Unavailable; what runs goes on.
+  void RefuseNewWork() { shutting_down_ = true; }
+
+  grpc::ServerUnaryReactor* ListDatasets(
+      grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
+      ListDatasetsResponse* response) override;
+  grpc::ServerUnaryReactor* DescribeDataset(
+      grpc::CallbackServerContext* context,
+      const DescribeDatasetRequest* request,
+      DescribeDatasetResponse* response) override;
+  grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
+                                 const OpenRequest* request,
+                                 OpenResponse* response) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const GetStatusRequest* request,
+                                      GetStatusResponse* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GetBatches(
+      grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* request) override;
+
+ private:
+  absl::Status Describe(const DescribeDatasetRequest& request,
+                        DescribeDatasetResponse* response) const;
+  absl::Status OpenPlan(const OpenRequest& request, OpenResponse* response);
+  absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer& request);
+  absl::Status CheckRunning() const;
+  // Ends a unary call; a refusal is logged.
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   absl::string_view method,
+                                   const absl::Status& status);
+  absl::Status Refused(grpc::CallbackServerContext* context,
+                       absl::string_view method, const absl::Status& status);
+
+  const StreamEnvironment environment_;
+  const uint32_t content_revision_;
+  const absl::Time started_;
+  std::atomic<bool> shutting_down_{false};
+  std::atomic<uint64_t> refusals_not_logged_{0};
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_DATA_SERVICE_H_

@@ -1,0 +1,73 @@
+#include "server/rpc/request_check.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+
+absl::Status CheckProtocolVersion(uint32_t client_version) {
+  if (client_version == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the request names no protocol version; set protocol_version to ",
+        kProtocolVersion));
+  }
+  if (client_version >= kMinProtocolVersion &&
+      client_version <= kProtocolVersion) {
+    return absl::OkStatus();
+  }
+  const bool client_is_newer = client_version > kProtocolVersion;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the client speaks protocol version ", client_version,
+      ", this server versions ", kMinProtocolVersion, " to ", kProtocolVersion,
+      "; upgrade the ", client_is_newer ? "server" : "client"));
+}
+
+absl::Status CheckPlan(const GetBatchesRequest& request,
+                       const OpenResponse& plan) {
+  if (request.plan_hash().empty() || request.expected_fingerprint().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request has no ",
+        request.plan_hash().empty() ? "plan_hash" : "expected_fingerprint",
+        "; send the one that Open answered, so that batches of different data "
+        "are never mixed"));
+  }
+  if (request.expected_fingerprint() != plan.fingerprint()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the data differ: the job was opened on a dataset with fingerprint ",
+        request.expected_fingerprint(), ", this server has ",
+        plan.fingerprint(),
+        " under that name; serve the same data on every server, or start the "
+        "job anew"));
+  }
+  if (request.plan_hash() != plan.plan_hash()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the plan differs: the job has plan ",
+        absl::BytesToHexString(request.plan_hash()),
+        ", this server makes plan ", absl::BytesToHexString(plan.plan_hash()),
+        " (content revision ", plan.content_revision(),
+        ") of the same spec and data; run the same release on every server, "
+        "or start the job anew"));
+  }
+  if (request.rank() >= request.world_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", request.rank(), " of a world of ",
+                     request.world_size(), "; ranks count from 0"));
+  }
+  if (request.step_count() == 0) {
+    return absl::InvalidArgumentError(
+        "step_count is 0; ask for at least one step");
+  }
+  if (request.first_step() >= plan.steps_per_epoch() ||
+      request.step_count() > plan.steps_per_epoch() - request.first_step()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "steps ", request.first_step(), " to ", request.first_step(), " + ",
+        request.step_count(), " were asked for; an epoch has ",
+        plan.steps_per_epoch() == 0
+            ? "no steps"
+            : absl::StrCat("steps 0 to ", plan.steps_per_epoch() - 1)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,150 @@
+#include "server/rpc/rpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "server/rpc/data_service.h"
+#include "server/rpc/listen_address.h"
+#include "server/rpc/stream_registry.h"
+
+namespace millrace {
+namespace {
+
+// After streams were told to end, and for gRPC to close connections.
+constexpr absl::Duration kCloseTime = absl::Seconds(1);
+// Requests carry a spec; nothing that clients send is large.
+constexpr int kMaxRequestBytes = 4 << 20;
+
+class RpcServerImpl final : public RpcServer {
+ public:
+  RpcServerImpl(const Options& options, ListenAddress address)
+      : options_(options),
+        address_(std::move(address)),
+        counters_(std::make_shared<RpcCounters>()),
+        live_payloads_(std::make_shared<LivePayloads>()),
+        registry_(options.send_timeout, counters_),
+        service_({.engine = options.engine,
+                  .budget = options.budget,
+                  .registry = &registry_,
+                  .counters = counters_,
+                  .live_payloads = live_payloads_},
+                 options.content_revision) {}
+
+  ~RpcServerImpl() override {
+    Shutdown();
+    server_.reset();
+    // gRPC drops the last slices on threads of its own. They are charged to a
+    // budget that ends after this server.
+    MR_CHECK(live_payloads_->AwaitNone(absl::Now() + absl::Seconds(30)))
+        << "gRPC keeps payloads after its server has ended";
+  }
+
+  absl::Status Listen() {
+    // Both are process-wide switches of gRPC.
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    builder.SetMaxSendMessageSize(-1);
+    // Two servers on one port would share its connections without a word.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // A host that is gone is noticed after 10 s + 5 s.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    // Clients ping every 10 s; a limit above that would close their connection
+    // as "too_many_pings".
+    builder.AddChannelArgument(
+        GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+    // Only reflection uses the synchronous threads.
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    builder.AddListeningPort(address_.Text(), grpc::InsecureServerCredentials(),
+                             &port_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address_.Text(),
+                       ": gRPC did not start; its own lines above say why"));
+    }
+    if (grpc::HealthCheckServiceInterface* health =
+            server_->GetHealthCheckService()) {
+      health->SetServingStatus(v1::DataService::service_full_name(), true);
+    }
+    return absl::OkStatus();
+  }
+
+  int port() const override { return port_; }
+
+  std::string address() const override {
+    ListenAddress chosen = address_;
+    chosen.port = port_;
+    return chosen.Text();
+  }
+
+  void Shutdown() override {
+    if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
+    service_.RefuseNewWork();
+    if (grpc::HealthCheckServiceInterface* health =
+            server_->GetHealthCheckService()) {
+      health->Shutdown();
+    }
+    registry_.AwaitEmpty(absl::Now() + options_.shutdown_grace);
+    registry_.StopAll(absl::UnavailableError(
+        "the server is shutting down; ask another one for the rest"));
+    registry_.AwaitEmpty(absl::Now() + kCloseTime);
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
+    server_->Wait();
+  }
+
+ private:
+  const Options options_;
+  const ListenAddress address_;
+  const std::shared_ptr<RpcCounters> counters_;
+  const std::shared_ptr<LivePayloads> live_payloads_;
+  StreamRegistry registry_;
+  DataServiceImpl service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+  bool is_shut_down_ = false;
+};
+
+}  // namespace
+
+absl::Status RpcServer::Options::Validate() const {
+  if (engine == nullptr || budget == nullptr) {
+    return absl::InvalidArgumentError("a server needs an engine and a budget");
+  }
+  if (send_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("send_timeout must be above 0");
+  }
+  if (shutdown_grace < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("shutdown_grace must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const Options& options) {
+  MR_RETURN_IF_ERROR(options.Validate());
+  MR_ASSIGN_OR_RETURN(ListenAddress address,
+                      ParseListenAddress(options.listen));
+  MR_RETURN_IF_ERROR(CheckPortIsFree(address));
+  auto server = std::make_unique<RpcServerImpl>(options, std::move(address));
+  MR_RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+}  // namespace millrace

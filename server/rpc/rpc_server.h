@@ -1,0 +1,67 @@
+// RpcServer listens on an address and serves an Engine by gRPC, with the
+// standard health and reflection services.
+//
+// Thread-safe. Owns gRPC's server, its threads and one of its own; engine and
+// budget are not owned and outlive it. Stopping is graceful: health turns
+// NOT_SERVING, new work is refused as UNAVAILABLE, streams under way may end
+// within `shutdown_grace`, the rest is ended as UNAVAILABLE, so that clients
+// ask elsewhere.
+//
+//   RpcServer::Options options{.listen = "0.0.0.0:7001", .engine = engine,
+//                              .budget = &budget};
+//   MR_ASSIGN_OR_RETURN(auto server, RpcServer::Start(options));
+//   ... server->port() ...
+//   server->Shutdown();
+
+#ifndef MILLRACE_SERVER_RPC_RPC_SERVER_H_
+#define MILLRACE_SERVER_RPC_RPC_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/byte_budget.h"
+#include "server/pipeline/engine.h"
+
+namespace millrace {
+
+class RpcServer {
+ public:
+  struct Options {
+    // HOST:PORT, [IPV6]:PORT; port 0: a free one.
+    std::string listen;
+    Engine* engine = nullptr;
+    // The engine's, for its numbers and the streams' shares.
+    const ByteBudget* budget = nullptr;
+    // A write that is blocked for so long cancels its call. Above 0.
+    absl::Duration send_timeout = absl::Seconds(10);
+    // How long Shutdown lets streams finish. 0: ends them at once.
+    absl::Duration shutdown_grace = absl::Seconds(10);
+    // Shown by GetStatus.
+    uint32_t content_revision = 0;
+
+    absl::Status Validate() const;
+  };
+
+  // InvalidArgument: no such address. AlreadyExists: the port is taken.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const Options& options);
+
+  // Shuts down.
+  virtual ~RpcServer() = default;
+
+  virtual int port() const = 0;
+
+  // "HOST:PORT" with the port that was chosen.
+  virtual std::string address() const = 0;
+
+  // Returns when all is ended. Idempotent; one caller at a time.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_RPC_SERVER_H_

@@ -1,0 +1,100 @@
+#include "server/rpc/stream_registry.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "server/rpc/batch_stream.h"
+
+namespace millrace {
+
+StreamRegistry::StreamRegistry(absl::Duration send_timeout,
+                               std::shared_ptr<RpcCounters> counters)
+    : send_timeout_(send_timeout),
+      counters_(std::move(counters)),
+      watcher_([this] { Watch(); }) {}
+
+StreamRegistry::~StreamRegistry() {
+  {
+    MutexLock lock(mu_);
+    closing_ = true;
+    changed_.NotifyAll();
+    MR_CHECK(streams_.empty()) << "a stream outlives its server";
+  }
+  watcher_.join();
+}
+
+void StreamRegistry::Add(BatchStream* stream) {
+  MutexLock lock(mu_);
+  streams_.insert(stream);
+}
+
+void StreamRegistry::Remove(BatchStream* stream) {
+  MutexLock lock(mu_);
+  streams_.erase(stream);
+  if (streams_.empty()) changed_.NotifyAll();
+}
+
+bool StreamRegistry::AwaitEmpty(absl::Time deadline) {
+  MutexLock lock(mu_);
+  while (!streams_.empty()) {
+    if (!changed_.WaitUntil(lock, deadline)) return streams_.empty();
+  }
+  return true;
+}
+
+void StreamRegistry::StopAll(const absl::Status& status) {
+  std::vector<BatchStream::Deferred> ends;
+  {
+    // A stream that is found here is alive: OnDone removes it first.
+    MutexLock lock(mu_);
+    for (BatchStream* stream : streams_) {
+      if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
+    }
+  }
+  for (const BatchStream::Deferred& end : ends) end();
+}
+
+void StreamRegistry::Watch() {
+  // A blocked write is noticed at most an eighth of the timeout late.
+  const absl::Duration tick =
+      std::clamp(send_timeout_ / 8, absl::Milliseconds(10), absl::Seconds(1));
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      const absl::Time wake = absl::Now() + tick;
+      while (!closing_ && changed_.WaitUntil(lock, wake)) {
+      }
+      if (closing_) return;
+    }
+    CancelBlocked();
+  }
+}
+
+void StreamRegistry::CancelBlocked() {
+  const absl::Time since = absl::Now() - send_timeout_;
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "the client has taken nothing for ", absl::FormatDuration(send_timeout_),
+      "; the server dropped its batches, ask for them again"));
+  std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
+  {
+    MutexLock lock(mu_);
+    for (BatchStream* stream : streams_) {
+      if (auto end = stream->StopIfBlockedSince(since, status)) {
+        blocked.emplace_back(std::move(end), stream->peer());
+      }
+    }
+  }
+  for (const auto& [end, peer] : blocked) {
+    counters_->cancelled_sends.fetch_add(1);
+    MR_LOG(WARNING) << "client " << peer << " has taken nothing for "
+                    << send_timeout_ << ": its call is cancelled";
+    end();
+  }
+}
+
+}  // namespace millrace

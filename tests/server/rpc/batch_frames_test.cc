@@ -1,0 +1,106 @@
+// Batches cut into messages that refer to their payload.
+
+#include "server/rpc/batch_frames.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/byte_budget.h"
+#include "gtest/gtest.h"
+#include "proto/wire/frame_view.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+namespace {
+
+class BatchFramesTest : public ::testing::Test {
+ protected:
+  FilledBatch Batch(uint64_t bytes) {
+    ByteBudget::Reservation reservation;
+    EXPECT_TRUE(budget_.TryReserve(bytes, &reservation));
+    FilledBatch batch;
+    batch.header.set_step(5);
+    batch.header.set_payload_bytes(bytes);
+    batch.payload =
+        std::make_shared<BatchPayload>(bytes, std::move(reservation));
+    for (uint64_t i = 0; i < bytes; ++i) batch.payload->data()[i] = i * 13;
+    return batch;
+  }
+
+  ByteBudget budget_{10 << 20};
+  std::shared_ptr<LivePayloads> live_ = std::make_shared<LivePayloads>();
+};
+
+TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
+  for (uint64_t bytes :
+       {uint64_t{0}, uint64_t{1}, kFrameDataBytes - 1, kFrameDataBytes,
+        kFrameDataBytes + 1, kFrameDataBytes + kFrameDataBytes / 4,
+        kFrameDataBytes + kFrameDataBytes / 4 + 1, 2 * kFrameDataBytes,
+        5 * kFrameDataBytes + 77}) {
+    FilledBatch batch = Batch(bytes);
+    const uint8_t* const data = batch.payload->data();
+    BatchFrames frames(std::move(batch), live_);
+    uint64_t offset = 0;
+    uint64_t count = 0;
+    while (!frames.done()) {
+      grpc::ByteBuffer message = frames.Next();
+      std::vector<grpc::Slice> slices;
+      ASSERT_TRUE(message.Dump(&slices).ok());
+      std::vector<absl::string_view> views;
+      for (const grpc::Slice& slice : slices) {
+        views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
+                           slice.size());
+      }
+      FrameView frame;
+      ASSERT_TRUE(ParseFrame(views, &frame).ok());
+      EXPECT_EQ(frame.has_header, count == 0);
+      if (count == 0) {
+        EXPECT_EQ(frame.header.payload_bytes(), bytes);
+      }
+      EXPECT_EQ(frame.step, 5);
+      EXPECT_EQ(frame.offset, offset);
+      for (absl::string_view piece : frame.data) {
+        // The very memory of the payload, except for a few bytes that gRPC
+        // rather keeps inside the slice.
+        if (piece.size() > 64) {
+          EXPECT_EQ(reinterpret_cast<const uint8_t*>(piece.data()),
+                    data + offset);
+        }
+        offset += piece.size();
+      }
+      EXPECT_LE(frame.data_bytes, kFrameDataBytes + kFrameDataBytes / 4);
+      ++count;
+    }
+    EXPECT_EQ(offset, bytes);
+    // No frame is a tiny rest.
+    EXPECT_LE(count, 1 + bytes / kFrameDataBytes);
+  }
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(BatchFramesTest, LastMessageKeepsThePayload) {
+  auto frames =
+      std::make_unique<BatchFrames>(Batch(3 * kFrameDataBytes), live_);
+  std::vector<grpc::ByteBuffer> messages;
+  while (!frames->done()) messages.push_back(frames->Next());
+  frames.reset();
+  while (!messages.empty()) {
+    EXPECT_EQ(budget_.used(), 3 * kFrameDataBytes);
+    EXPECT_FALSE(live_->AwaitNone(absl::InfinitePast()));
+    messages.pop_back();
+  }
+  EXPECT_EQ(budget_.used(), 0);
+  EXPECT_TRUE(live_->AwaitNone(absl::InfinitePast()));
+}
+
+TEST_F(BatchFramesTest, FramesThatAreNotWantedGiveMemoryBack) {
+  {
+    BatchFrames frames(Batch(3 * kFrameDataBytes), live_);
+    frames.Next();
+  }
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,108 @@
+// What a request must agree on with the server before any work is done.
+
+#include "server/rpc/request_check.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CheckProtocolVersionTest, TakesWhatThisServerSpeaks) {
+  for (uint32_t v = kMinProtocolVersion; v <= kProtocolVersion; ++v) {
+    EXPECT_TRUE(CheckProtocolVersion(v).ok());
+  }
+}
+
+TEST(CheckProtocolVersionTest, SaysWhichSideIsOld) {
+  const absl::Status newer = CheckProtocolVersion(kProtocolVersion + 1);
+  EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(newer.message()), HasSubstr("upgrade the server"));
+  EXPECT_EQ(CheckProtocolVersion(0).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+class CheckPlanTest : public ::testing::Test {
+ protected:
+  CheckPlanTest() {
+    plan_.set_plan_hash("hash");
+    plan_.set_fingerprint("abcd");
+    plan_.set_steps_per_epoch(10);
+    request_.set_plan_hash("hash");
+    request_.set_expected_fingerprint("abcd");
+    request_.set_first_step(0);
+    request_.set_step_count(10);
+    request_.set_world_size(1);
+  }
+  void Refuses(absl::StatusCode code, const std::string& says) {
+    const absl::Status status = CheckPlan(request_, plan_);
+    EXPECT_EQ(status.code(), code);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+  }
+
+  OpenResponse plan_;
+  GetBatchesRequest request_;
+};
+
+TEST_F(CheckPlanTest, TakesTheSamePlan) {
+  EXPECT_TRUE(CheckPlan(request_, plan_).ok());
+  request_.set_first_step(9);
+  request_.set_step_count(1);
+  EXPECT_TRUE(CheckPlan(request_, plan_).ok());
+}
+
+TEST_F(CheckPlanTest, OtherDataAreSaidBeforeTheirOtherPlan) {
+  request_.set_expected_fingerprint("ffff");
+  request_.set_plan_hash("other");
+  Refuses(absl::StatusCode::kFailedPrecondition, "fingerprint ffff");
+}
+
+TEST_F(CheckPlanTest, OtherPlanOfTheSameData) {
+  request_.set_plan_hash("other");
+  Refuses(absl::StatusCode::kFailedPrecondition, "the plan differs");
+}
+
+TEST_F(CheckPlanTest, MissingProofOfThePlan) {
+  request_.clear_plan_hash();
+  Refuses(absl::StatusCode::kInvalidArgument, "no plan_hash");
+  request_.set_plan_hash("hash");
+  request_.clear_expected_fingerprint();
+  Refuses(absl::StatusCode::kInvalidArgument, "no expected_fingerprint");
+}
+
+TEST_F(CheckPlanTest, StepsOutsideTheEpoch) {
+  request_.set_step_count(0);
+  Refuses(absl::StatusCode::kInvalidArgument, "step_count is 0");
+  request_.set_step_count(11);
+  Refuses(absl::StatusCode::kOutOfRange, "steps 0 to 9");
+  request_.set_first_step(10);
+  request_.set_step_count(1);
+  Refuses(absl::StatusCode::kOutOfRange, "steps 10 to");
+  request_.set_first_step(UINT64_MAX);
+  request_.set_step_count(UINT64_MAX);
+  Refuses(absl::StatusCode::kOutOfRange, "an epoch has");
+  request_.set_first_step(5);
+  Refuses(absl::StatusCode::kOutOfRange, "an epoch has");
+}
+
+TEST_F(CheckPlanTest, RanksOutsideTheWorld) {
+  request_.set_rank(1);
+  Refuses(absl::StatusCode::kInvalidArgument, "rank 1 of a world of 1");
+  request_.set_rank(0);
+  request_.set_world_size(0);
+  Refuses(absl::StatusCode::kInvalidArgument, "world of 0");
+}
+
+TEST_F(CheckPlanTest, EpochWithoutSteps) {
+  plan_.set_steps_per_epoch(0);
+  request_.set_step_count(1);
+  Refuses(absl::StatusCode::kOutOfRange, "an epoch has no steps");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,534 @@
+// The data service as a client meets it, over an engine that is a fake: what
+// is streamed and in which order, what is refused, and where the memory goes
+// when a client is slow, stuck or gone.
+
+#include "server/rpc/rpc_server.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/byte_budget.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/error_detail.h"
+#include "proto/wire/version.h"
+#include "server/storage/memory/memory_source.h"
+#include "tests/testing/fake_engine.h"
+#include "tests/testing/rpc_client.h"
+
+namespace millrace {
+namespace {
+
+using testing::FakeByte;
+using testing::FakeEngine;
+using ::testing::HasSubstr;
+using testing::ReceivedBatch;
+using testing::RpcClient;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Waits for something that other threads bring about. It fails only when it
+// does not happen at all.
+bool Eventually(const std::function<bool()>& condition) {
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  while (!condition()) {
+    if (absl::Now() > give_up) return false;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  return true;
+}
+
+// A unary call of any method with bytes as they are.
+grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel,
+                     const std::string& method, const std::string& request,
+                     std::string* response) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(request);
+  auto call = stub.PrepareUnaryCall(&context, method,
+                                    grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer bytes;
+  grpc::Status status;
+  call->Finish(&bytes, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  if (status.ok() && bytes.Dump(&slices).ok()) {
+    for (const grpc::Slice& s : slices) {
+      response->append(reinterpret_cast<const char*>(s.begin()), s.size());
+    }
+  }
+  return status;
+}
+
+class RpcServerTest : public ::testing::Test {
+ protected:
+  RpcServerTest() {
+    config_.budget = &budget_;
+    options_.listen = "127.0.0.1:0";
+    options_.budget = &budget_;
+    options_.content_revision = 7;
+    options_.shutdown_grace = absl::ZeroDuration();
+  }
+
+  void StartServer() {
+    engine_ = std::make_unique<FakeEngine>(config_);
+    options_.engine = engine_.get();
+    auto server = RpcServer::Start(options_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    client_ = std::make_unique<RpcClient>(server_->address());
+  }
+
+  OpenResponse Plan() {
+    auto plan = client_->Open(PipelineSpec(), 1);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *plan : OpenResponse();
+  }
+
+  void ExpectBatch(const ReceivedBatch& batch) {
+    ASSERT_EQ(batch.payload.size(), config_.payload_bytes);
+    for (uint64_t i = 0; i < batch.payload.size(); ++i) {
+      ASSERT_EQ(static_cast<uint8_t>(batch.payload[i]),
+                FakeByte(batch.header.epoch(), batch.header.step(),
+                         batch.header.rank(), i))
+          << "byte " << i << " of step " << batch.header.step();
+    }
+  }
+
+  absl::Status Refusal(const GetBatchesRequest& request) {
+    std::vector<ReceivedBatch> batches;
+    const absl::Status status = client_->GetBatches(request, &batches);
+    EXPECT_TRUE(batches.empty());
+    return status;
+  }
+
+  ByteBudget budget_{16 * kMiB};
+  FakeEngine::Config config_;
+  RpcServer::Options options_;
+  std::unique_ptr<FakeEngine> engine_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<RpcClient> client_;
+};
+
+TEST_F(RpcServerTest, OpenAnswersThePlan) {
+  StartServer();
+  const OpenResponse plan = Plan();
+  EXPECT_EQ(plan.protocol_version(), kProtocolVersion);
+  EXPECT_EQ(plan.plan_hash(), "plan-a");
+  EXPECT_EQ(plan.max_payload_bytes(), config_.payload_bytes);
+  EXPECT_EQ(client_->Open(PipelineSpec(), 9).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RpcServerTest, ErrorsOfOpenComeThroughWithTheirDetail) {
+  ErrorDetail detail = MakeErrorDetail("plan");
+  detail.set_dataset("photos");
+  config_.open_status =
+      WithErrorDetail(absl::NotFoundError("no dataset `photos`"), detail);
+  StartServer();
+  const absl::Status status = client_->Open(PipelineSpec(), 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "no dataset `photos`");
+  EXPECT_EQ(GetErrorDetail(status).stage(), "plan");
+  EXPECT_EQ(GetErrorDetail(status).dataset(), "photos");
+}
+
+class PayloadSizeTest : public RpcServerTest,
+                        public ::testing::WithParamInterface<uint64_t> {};
+
+TEST_P(PayloadSizeTest, EveryStepComesOnceAndWhole) {
+  config_.payload_bytes = GetParam();
+  StartServer();
+  GetBatchesRequest request = RpcClient::Request(Plan(), 100, 40);
+  request.set_epoch(3);
+  request.set_rank(1);
+  request.set_world_size(2);
+  std::vector<ReceivedBatch> batches;
+  const absl::Status status = client_->GetBatches(request, &batches);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(batches.size(), 40);
+  std::set<uint64_t> steps;
+  for (const ReceivedBatch& batch : batches) {
+    ExpectBatch(batch);
+    EXPECT_EQ(batch.header.epoch(), 3);
+    EXPECT_EQ(batch.header.rank(), 1);
+    steps.insert(batch.header.step());
+  }
+  EXPECT_EQ(steps.size(), 40);
+  EXPECT_EQ(*steps.begin(), 100);
+  EXPECT_EQ(*steps.rbegin(), 139);
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
+  EXPECT_LE(budget_.peak(), budget_.capacity());
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, PayloadSizeTest,
+                         ::testing::Values(0, 1, 1000, kFrameDataBytes,
+                                           kFrameDataBytes + 1,
+                                           3 * kFrameDataBytes + 5,
+                                           // two do not fit the budget
+                                           9 * kMiB));
+
+TEST_F(RpcServerTest, LongRangesAreAskedForInParts) {
+  config_.payload_bytes = 16;
+  StartServer();
+  std::vector<ReceivedBatch> batches;
+  ASSERT_TRUE(
+      client_->GetBatches(RpcClient::Request(Plan(), 0, 5000), &batches).ok());
+  EXPECT_EQ(batches.size(), 5000);
+  EXPECT_GT(engine_->runs_done(), 1);
+}
+
+TEST_F(RpcServerTest, SeveralCallsAtOnce) {
+  config_.payload_bytes = 300000;
+  StartServer();
+  const OpenResponse plan = Plan();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<ReceivedBatch> batches;
+      const absl::Status status =
+          client_->GetBatches(RpcClient::Request(plan, i * 20, 20), &batches);
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(batches.size(), 20);
+      for (const ReceivedBatch& batch : batches) ExpectBatch(batch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(budget_.peak(), budget_.capacity());
+}
+
+TEST_F(RpcServerTest, RefusesWhatDoesNotFitThePlan) {
+  StartServer();
+  const OpenResponse plan = Plan();
+  const auto refused = [&](absl::StatusCode code, const std::string& says,
+                           const std::function<void(GetBatchesRequest*)>& set) {
+    GetBatchesRequest request = RpcClient::Request(plan, 0, 1);
+    set(&request);
+    const absl::Status status = Refusal(request);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+    EXPECT_EQ(GetErrorDetail(status).stage(), "rpc");
+  };
+  using Request = GetBatchesRequest*;
+  refused(absl::StatusCode::kFailedPrecondition, "protocol version 99",
+          [](Request r) { r->set_protocol_version(99); });
+  refused(absl::StatusCode::kFailedPrecondition, "fingerprint old",
+          [](Request r) { r->set_expected_fingerprint("old"); });
+  refused(absl::StatusCode::kFailedPrecondition, "the plan differs",
+          [](Request r) { r->set_plan_hash("old"); });
+  refused(absl::StatusCode::kOutOfRange, "an epoch has steps 0 to 999999",
+          [](Request r) { r->set_first_step(1'000'000); });
+  refused(absl::StatusCode::kInvalidArgument, "step_count",
+          [](Request r) { r->set_step_count(0); });
+  refused(absl::StatusCode::kInvalidArgument, "world size 9",
+          [](Request r) { r->set_world_size(9); });
+  refused(absl::StatusCode::kInvalidArgument, "world of 0",
+          [](Request r) { r->set_world_size(0); });
+  refused(absl::StatusCode::kInvalidArgument, "rank 1",
+          [](Request r) { r->set_rank(1); });
+  // The server goes on.
+  std::vector<ReceivedBatch> batches;
+  EXPECT_TRUE(
+      client_->GetBatches(RpcClient::Request(plan, 0, 3), &batches).ok());
+  EXPECT_EQ(batches.size(), 3);
+}
+
+TEST_F(RpcServerTest, RefusesARequestThatIsNoMessage) {
+  StartServer();
+  std::string response;
+  const grpc::Status status =
+      CallRaw(client_->channel(), "/millrace.v1.DataService/GetBatches",
+              "\xff\xff\xff\xff", &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(client_->GetStatus().ok());
+}
+
+TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
+  ErrorDetail detail = MakeErrorDetail("pipeline");
+  detail.set_retry_delay_ms(250);
+  config_.fail_at_step = 5;
+  config_.fail_status =
+      WithErrorDetail(absl::ResourceExhaustedError("no memory"), detail);
+  StartServer();
+  std::vector<ReceivedBatch> batches;
+  const absl::Status status =
+      client_->GetBatches(RpcClient::Request(Plan(), 2, 100), &batches);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetErrorDetail(status).retry_delay_ms(), 250);
+  EXPECT_EQ(batches.size(), 3);
+}
+
+TEST_F(RpcServerTest, ASlowReaderGetsAShareAndOthersGoOn) {
+  config_.payload_bytes = kMiB;
+  StartServer();
+  const OpenResponse plan = Plan();
+  RpcClient slow_client(server_->address());
+  grpc::ClientContext context;
+  auto slow = slow_client.stub().GetBatches(
+      &context, RpcClient::Request(plan, 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(slow->Read(&frame));  // and no more
+
+  // It waits with a bounded number of batches.
+  std::vector<ReceivedBatch> batches;
+  ASSERT_TRUE(
+      client_->GetBatches(RpcClient::Request(plan, 0, 200), &batches).ok());
+  EXPECT_EQ(batches.size(), 200);
+  // Its share (half of the budget while it was alone), what gRPC and the
+  // kernel took, and the 200.
+  EXPECT_LT(engine_->batches_made(), 200 + 60);
+  EXPECT_LE(budget_.peak(), budget_.capacity());
+  context.TryCancel();
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
+}
+
+TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
+  config_.payload_bytes = 100000;
+  StartServer();
+  grpc::ClientContext context;
+  auto reader =
+      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 300));
+  Frame frame;
+  uint64_t batches = 0;
+  while (reader->Read(&frame)) {
+    if (++batches % 50 == 0) absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(batches, 300);
+}
+
+TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
+  config_.payload_bytes = kMiB;
+  options_.send_timeout = absl::Milliseconds(200);
+  StartServer();
+  grpc::ClientContext context;
+  auto stuck = client_->stub().GetBatches(
+      &context, RpcClient::Request(Plan(), 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(stuck->Read(&frame));
+  // It takes nothing until the server has had enough.
+  ASSERT_TRUE(Eventually([&] {
+    auto status = RpcClient(server_->address()).GetStatus();
+    return status.ok() && status->cancelled_sends() == 1 &&
+           status->active_streams() == 0;
+  }));
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
+  // The client learns that it may ask again.
+  while (stuck->Read(&frame)) {
+  }
+  const grpc::Status status = stuck->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE)
+      << status.error_code() << " " << status.error_message();
+}
+
+TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
+  config_.payload_bytes = kMiB;
+  StartServer();
+  const OpenResponse plan = Plan();
+  for (int round = 0; round < 20; ++round) {
+    grpc::ClientContext context;
+    auto reader = client_->stub().GetBatches(
+        &context, RpcClient::Request(plan, 0, 100000));
+    Frame frame;
+    for (int i = 0; i < round; ++i) ASSERT_TRUE(reader->Read(&frame));
+    context.TryCancel();
+    while (reader->Read(&frame)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
+  EXPECT_TRUE(
+      Eventually([&] { return client_->GetStatus()->active_streams() == 0; }));
+}
+
+TEST_F(RpcServerTest, AClientThatIsGoneGivesItsMemoryBack) {
+  config_.payload_bytes = kMiB;
+  StartServer();
+  const OpenResponse plan = Plan();
+  auto gone = std::make_unique<RpcClient>(server_->address());
+  auto context = std::make_unique<grpc::ClientContext>();
+  auto reader = gone->stub().GetBatches(context.get(),
+                                        RpcClient::Request(plan, 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  reader.reset();
+  context.reset();  // the call
+  gone.reset();     // the connection
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
+}
+
+TEST_F(RpcServerTest, StatusCounts) {
+  StartServer();
+  std::vector<ReceivedBatch> batches;
+  ASSERT_TRUE(
+      client_->GetBatches(RpcClient::Request(Plan(), 0, 10), &batches).ok());
+  auto status = client_->GetStatus();
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(status->protocol_version(), kProtocolVersion);
+  EXPECT_EQ(status->content_revision(), 7);
+  EXPECT_EQ(status->batches_sent(), 10);
+  EXPECT_EQ(status->samples_sent(), 10);
+  EXPECT_EQ(status->bytes_sent(), 10 * config_.payload_bytes);
+  EXPECT_EQ(status->memory_budget_bytes(), budget_.capacity());
+  EXPECT_EQ(status->threads(), 1);
+  EXPECT_EQ(status->bad_samples(), 3);
+  ASSERT_EQ(status->stages_size(), 1);
+  EXPECT_FALSE(status->shutting_down());
+  EXPECT_FALSE(status->version().empty());
+}
+
+TEST_F(RpcServerTest, DescribesItsDatasets) {
+  DatasetInfo info;
+  Field* field = info.mutable_schema()->add_fields();
+  field->set_name("label");
+  field->set_kind(FIELD_KIND_TENSOR);
+  field->set_dtype(DTYPE_INT64);
+  const std::string zero(8, '\0');
+  config_.catalog["digits"] = NewMemorySource(info, {{zero}, {zero}});
+  StartServer();
+  {
+    grpc::ClientContext context;
+    ListDatasetsResponse list;
+    ASSERT_TRUE(client_->stub().ListDatasets(&context, {}, &list).ok());
+    ASSERT_EQ(list.datasets_size(), 1);
+    EXPECT_EQ(list.datasets(0).name(), "digits");
+    EXPECT_EQ(list.datasets(0).samples(), 2);
+  }
+  {
+    grpc::ClientContext context;
+    DescribeDatasetRequest request;
+    request.set_dataset("digits");
+    DescribeDatasetResponse response;
+    ASSERT_TRUE(
+        client_->stub().DescribeDataset(&context, request, &response).ok());
+    EXPECT_EQ(response.dataset().name(), "digits");
+    EXPECT_EQ(response.dataset().schema().fields_size(), 1);
+  }
+  grpc::ClientContext context;
+  DescribeDatasetRequest request;
+  request.set_dataset("letters");
+  DescribeDatasetResponse response;
+  const grpc::Status status =
+      client_->stub().DescribeDataset(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("`letters`; it has: digits"));
+}
+
+TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
+  StartServer();
+  std::string response;
+  ASSERT_TRUE(
+      CallRaw(client_->channel(), "/grpc.health.v1.Health/Check", "", &response)
+          .ok());
+  EXPECT_EQ(response, std::string("\x08\x01"));  // SERVING
+
+  grpc::GenericStub stub(client_->channel());
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareCall(
+      &context,
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  const grpc::Slice list("\x3a\x00", 2);  // list_services: ""
+  call->Write(grpc::ByteBuffer(&list, 1), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  grpc::Slice slice;
+  ASSERT_TRUE(answer.DumpToSingleSlice(&slice).ok());
+  EXPECT_THAT(
+      std::string(reinterpret_cast<const char*>(slice.begin()), slice.size()),
+      HasSubstr("millrace.v1.DataService"));
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+}
+
+TEST_F(RpcServerTest, ShutdownLetsStreamsFinish) {
+  config_.payload_bytes = kMiB;
+  options_.shutdown_grace = absl::Seconds(60);
+  StartServer();
+  grpc::ClientContext context;
+  auto reader =
+      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 60));
+  Frame frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  const OpenResponse plan = Plan();
+
+  std::thread stop([&] { server_->Shutdown(); });
+  ASSERT_TRUE(Eventually([&] {
+    auto status = client_->GetStatus();
+    return status.ok() && status->shutting_down();
+  }));
+  // Health says so, new work is refused, the old goes on.
+  std::string response;
+  ASSERT_TRUE(
+      CallRaw(client_->channel(), "/grpc.health.v1.Health/Check", "", &response)
+          .ok());
+  EXPECT_EQ(response, std::string("\x08\x02"));  // NOT_SERVING
+  EXPECT_TRUE(absl::IsUnavailable(Refusal(RpcClient::Request(plan, 0, 1))));
+  EXPECT_TRUE(absl::IsUnavailable(client_->Open(PipelineSpec(), 1).status()));
+  uint64_t bytes = frame.data().size();
+  while (reader->Read(&frame)) bytes += frame.data().size();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(bytes, 60 * kMiB);
+  stop.join();
+  server_->Shutdown();  // again: nothing
+}
+
+TEST_F(RpcServerTest, ShutdownEndsStreamsThatDoNotFinish) {
+  config_.payload_bytes = kMiB;
+  StartServer();
+  grpc::ClientContext context;
+  auto reader = client_->stub().GetBatches(
+      &context, RpcClient::Request(Plan(), 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  server_->Shutdown();
+  while (reader->Read(&frame)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  server_.reset();
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(RpcServerTest, ATakenPortIsNamed) {
+  StartServer();
+  options_.listen = server_->address();
+  const auto second = RpcServer::Start(options_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("port " + std::to_string(server_->port())));
+}
+
+TEST_F(RpcServerTest, OptionsAreChecked) {
+  EXPECT_FALSE(RpcServer::Start(options_).ok());  // no engine
+  FakeEngine engine(config_);
+  options_.engine = &engine;
+  options_.send_timeout = absl::ZeroDuration();
+  EXPECT_EQ(RpcServer::Start(options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,88 @@
+// FakeEngine stands in for the pipeline in tests of the rpc room and of
+// clients: it makes batches of a given payload size whose bytes follow from
+// (epoch, step, rank), reserves their memory as the real one does, and can be
+// told to fail.
+//
+// Thread-safe. Owns one thread, which runs all callbacks. Every run must be
+// cancelled or done before it is destroyed.
+
+#ifndef MILLRACE_TESTS_TESTING_FAKE_ENGINE_H_
+#define MILLRACE_TESTS_TESTING_FAKE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/byte_budget.h"
+#include "common/mutex.h"
+#include "server/pipeline/engine.h"
+
+namespace millrace::testing {
+
+// Byte `i` of the payload of a batch.
+inline uint8_t FakeByte(uint64_t epoch, uint64_t step, uint32_t rank,
+                        uint64_t i) {
+  return static_cast<uint8_t>(epoch * 31 + step * 7 + rank * 3 + i);
+}
+
+class FakeEngine final : public Engine {
+ public:
+  struct Config {
+    ByteBudget* budget = nullptr;  // not owned
+    uint64_t payload_bytes = 1000;
+    uint64_t steps_per_epoch = 1'000'000;
+    std::string fingerprint = "fingerprint-a";
+    std::string plan_hash = "plan-a";
+    DatasetCatalog catalog;
+    // Off: payloads keep what memory holds (for benchmarks).
+    bool fill = true;
+    // Ready batches share this payload instead of having one each, outside of
+    // the budget (for benchmarks).
+    std::shared_ptr<BatchPayload> shared_payload;
+    // A run that comes to this step ends with `fail_status`.
+    uint64_t fail_at_step = UINT64_MAX;
+    absl::Status fail_status;
+    // Of Open.
+    absl::Status open_status;
+  };
+
+  explicit FakeEngine(Config config);
+  ~FakeEngine() override;
+
+  const DatasetCatalog& catalog() const override { return config_.catalog; }
+  absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
+      const PipelineSpec& spec) override;
+  absl::StatusOr<std::unique_ptr<Run>> Start(
+      std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
+      Callbacks callbacks) override;
+  Stats stats() const override;
+
+  uint64_t batches_made() const { return batches_made_; }
+  uint64_t runs_done() const { return runs_done_; }
+
+ private:
+  class RunState;
+  class FakeRun;
+
+  // Runs `task` on the engine's thread.
+  void Post(std::function<void()> task);
+  void Step(std::shared_ptr<RunState> run);
+  void Finish(const std::shared_ptr<RunState>& run, absl::Status status);
+
+  const Config config_;
+  std::atomic<uint64_t> batches_made_{0};
+  std::atomic<uint64_t> runs_done_{0};
+  Mutex mu_;
+  CondVar changed_;
+  bool closing_ MR_GUARDED_BY(mu_) = false;
+  std::deque<std::function<void()>> tasks_ MR_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_TESTS_TESTING_FAKE_ENGINE_H_
