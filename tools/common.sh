@@ -44,3 +44,16 @@ trim_disk_cache() {
   [[ -d "$CACHE_DIR/bazel" && "$TRIM_MIB" -gt 0 ]] || return 0
   python3 "$ROOT/tools/trim_cache.py" "$CACHE_DIR/bazel" "$TRIM_MIB"
 }
+
+# Bazel leaves a server behind for the next build. Scripts that promise to leave
+# nothing call note_bazel first and stop_bazel at their end: a server that ran
+# before stays.
+bazel_server_runs() { pgrep -f -- "^bazel\\(.* --workspace_directory=$ROOT( |\$)" > /dev/null 2>&1; }
+
+BAZEL_RAN_BEFORE=true
+note_bazel() { bazel_server_runs || BAZEL_RAN_BEFORE=false; }
+
+stop_bazel() {
+  "$BAZEL_RAN_BEFORE" && return 0
+  ! bazel_server_runs || (cd "$ROOT" && bazel shutdown > /dev/null 2>&1) || true
+}

@@ -1,0 +1,209 @@
+"""Checks the built programs as a user meets them; tools/test runs it.
+
+    check_programs.py BIN_DIR             every check; exit code 1 when one fails
+    check_programs.py BIN_DIR --check=NAME
+    check_programs.py --list
+
+runs-anywhere   a copy of the folder, started from / with an empty environment
+thin            the libraries that each program loads are those of its side
+packages        Debian libraries belong to the packages that deploy/ names
+documented      flags and subcommands in the documents are in the programs' help
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAMS = ["millrace-server", "millrace-data", "millrace", "millrace-train"]
+
+# Parts of library names that a program must not load.
+_FORBIDDEN = {
+    "millrace-server": ["torch", "c10", "cudart"],
+    "millrace-data": ["torch", "c10", "cudart"],
+    "millrace": ["torch", "c10", "lmdb", "arrow", "parquet", "jpeg", "png"],
+    "millrace-train": ["lmdb", "arrow", "parquet", "jpeg", "png"],
+}
+# Which list of deploy/ must cover which programs.
+_IMAGES = {
+    "server.packages": ["millrace-server", "millrace-data"],
+    "trainer.packages": ["millrace", "millrace-train"],
+}
+
+
+def _run(command, **kwargs):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=False, **kwargs)
+
+
+def help_of(program, subcommand=None):
+    """What the program prints about itself."""
+    result = _run([program] + ([subcommand] if subcommand else []) + ["--help"])
+    return result.stdout + result.stderr
+
+
+def libraries(program):
+    """{name: path} of the libraries that the program loads."""
+    result = _run(["ldd", program])
+    return dict(re.findall(r"^\s*(\S+) => (\S+)", result.stdout, re.MULTILINE))
+
+
+def check_runs_anywhere(bin_dir):
+    mistakes = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "a folder", "bin")
+        # Links spare the time of copying libtorch; they resolve as copies do.
+        shutil.copytree(bin_dir, copy, copy_function=_link_or_copy)
+        for program in PROGRAMS:
+            result = _run([os.path.join(copy, program), "--version"], cwd="/",
+                          env={"PATH": "/usr/bin:/bin"})
+            if result.returncode != 0 or not re.search(r"\d+\.\d+\.\d+", result.stdout):
+                mistakes.append(f"{program} --version, copied and started from /: exit code "
+                                f"{result.returncode}: {result.stdout}{result.stderr}")
+    return mistakes
+
+
+def _link_or_copy(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def check_thin(bin_dir):
+    mistakes = []
+    for program, forbidden in _FORBIDDEN.items():
+        for name, path in libraries(os.path.join(bin_dir, program)).items():
+            if any(part in name for part in forbidden):
+                mistakes.append(f"{program} loads {name}")
+            if path == "not":
+                mistakes.append(f"{program} does not find {name}")
+    return mistakes
+
+
+def _depends(package):
+    """Names of the packages that an installed package depends on."""
+    result = _run(["dpkg-query", "-W", "-f=${Depends}, ${Pre-Depends}", package])
+    return re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9.+-]*)", result.stdout)
+
+
+def _closure(packages):
+    seen, todo = set(), list(packages)
+    while todo:
+        package = todo.pop()
+        if package not in seen:
+            seen.add(package)
+            todo += _depends(package)
+    return seen
+
+
+def check_packages(bin_dir):
+    mistakes = []
+    for listing, programs in _IMAGES.items():
+        with open(os.path.join(ROOT, "deploy", listing), encoding="utf-8") as file:
+            named = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+        # libc and what every Debian has.
+        covered = _closure(named + ["libc6", "libgcc-s1", "libstdc++6"])
+        for program in programs:
+            for name, path in libraries(os.path.join(bin_dir, program)).items():
+                real = os.path.realpath(path)
+                if real.startswith(os.path.realpath(bin_dir) + os.sep):
+                    continue
+                owner = None
+                # /lib is a link to /usr/lib, and dpkg knows only one name.
+                for candidate in (real, real.removeprefix("/usr"), path):
+                    result = _run(["dpkg-query", "-S", candidate])
+                    if result.returncode == 0:
+                        owner = result.stdout.split(":")[0]
+                        break
+                if owner not in covered:
+                    mistakes.append(f"{program} loads {name} of the package {owner}, which "
+                                    f"deploy/{listing} does not bring")
+    return mistakes
+
+
+def documents():
+    """Files that show command lines to users."""
+    found = [os.path.join(ROOT, "README.md")]
+    for folder in ("docs", "deploy"):
+        for parent, _, names in os.walk(os.path.join(ROOT, folder)):
+            found += [os.path.join(parent, n) for n in names
+                      if n.endswith((".md", ".yaml", ".service", ".Dockerfile", ".textproto"))]
+    return sorted(found)
+
+
+_COMMAND = re.compile(r"(?<![\w/.-])(?:bin/|/opt/millrace/)?(millrace(?:-server|-data|-train)?) ([^\n`|]*)")
+# Programs whose flags a YAML file lists one by one.
+_YAML = {"server.yaml": ["millrace-server"], "train.yaml": ["millrace-train"],
+         "compose.yaml": ["millrace-server", "millrace-train"]}
+
+
+def commands(text):
+    """[(program, subcommand or None, [flags])] of the command lines in a text."""
+    text = re.sub(r"\\\n[\s#]*", " ", text)
+    found = []
+    for program, rest in _COMMAND.findall(text):
+        words = rest.split()
+        flags = [re.match(r"--[\w-]+", w).group(0) for w in words if re.match(r"--\w", w)]
+        subcommand = words[0] if words and re.fullmatch(r"[a-z]+", words[0]) else None
+        # Prose such as "millrace is" names no flag.
+        if flags:
+            found.append((program, subcommand, flags))
+    return found
+
+
+def check_documented(bin_dir):
+    mistakes, looked_at = [], 0
+    for path in documents():
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        where = os.path.relpath(path, ROOT)
+        for program, subcommand, flags in commands(text):
+            with_subcommand = program in ("millrace", "millrace-data")
+            usage = help_of(os.path.join(bin_dir, program), subcommand if with_subcommand else None)
+            for flag in flags:
+                looked_at += 1
+                if not re.search(re.escape(flag) + r"\b", usage):
+                    mistakes.append(f"{where}: '{program} {subcommand if with_subcommand else ''}' "
+                                    f"has no {flag}")
+        programs = _YAML.get(os.path.basename(path), [])
+        usage = "".join(help_of(os.path.join(bin_dir, p)) for p in programs)
+        if programs:
+            for flag in re.findall(r"""(?:- |\[|")(--\w+)=""", text):
+                looked_at += 1
+                if not re.search(re.escape(flag) + r"\b", usage):
+                    mistakes.append(f"{where}: {' and '.join(programs)} have no {flag}")
+    if looked_at < 20:
+        mistakes.append(f"only {looked_at} flags were found in the documents: the search is broken")
+    return mistakes
+
+
+CHECKS = {
+    "runs-anywhere": check_runs_anywhere,
+    "thin": check_thin,
+    "packages": check_packages,
+    "documented": check_documented,
+}
+
+
+def main(argv):
+    if argv[1:] == ["--list"]:
+        print("\n".join(CHECKS))
+        return 0
+    chosen = list(CHECKS)
+    if len(argv) == 3 and argv[2].startswith("--check=") and argv[2][8:] in CHECKS:
+        chosen = [argv[2][8:]]
+    elif len(argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    mistakes = [f"{name}: {m}" for name in chosen for m in CHECKS[name](argv[1])]
+    for mistake in mistakes:
+        print(mistake, file=sys.stderr)
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
