@@ -18,8 +18,8 @@
 //   auto loader = millrace::DataLoader::Open(options);   // absl::StatusOr
 //   while (true) {
 //     auto batch = (*loader)->Next();
-//     if (absl::IsOutOfRange(batch.status())) break;     // all epochs delivered
-//     if (!batch.ok()) return batch.status();
+//     if (absl::IsOutOfRange(batch.status())) break;     // all epochs
+//     delivered if (!batch.ok()) return batch.status();
 //     train(batch->tensor("image"), batch->tensor("label"));
 //   }
 
@@ -81,8 +81,14 @@ class DataLoader {
     Position start;
     uint64_t epochs = 1;  // 0: without end
     torch::Device device = torch::kCPU;
-    // Batches kept ready on the device (CUDA). At least 1.
+    // Batches kept ready on the device. At least 1. Copied or transformed
+    // tensors lie in a ring of two slots more: the caller may keep that many.
     uint32_t device_prefetch = 2;
+    // On the CPU: compute the device transform ahead, on a thread of the
+    // loader's, instead of in Next(). Good when the training leaves cores
+    // idle; costs a hand-over per batch otherwise. Devices with streams always
+    // work ahead.
+    bool prepare_ahead = false;
     // Batches in host memory; see HostLoaderOptions.
     uint32_t window = 0;
     absl::Duration open_timeout = absl::Seconds(5);
@@ -97,8 +103,10 @@ class DataLoader {
 
   struct Stats {
     HostLoader::Stats host;
-    double wait_seconds = 0;  // that Next() waited: the trainer's stall
-    double copy_seconds = 0;  // host -> device, as far as known
+    double wait_seconds = 0;  // spent in Next(): the trainer's stall
+    // Host time for copying and transforming, on whatever thread: on devices
+    // with streams the time to queue the work.
+    double copy_seconds = 0;
   };
 
   static absl::StatusOr<std::unique_ptr<DataLoader>> Open(

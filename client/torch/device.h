@@ -24,7 +24,7 @@
 namespace millrace {
 
 // A place in a stream. Thread-safe.
-class DeviceEvent {
+class DeviceEvent : public std::enable_shared_from_this<DeviceEvent> {
  public:
   virtual ~DeviceEvent() = default;
   // Blocks the host until the stream has passed it.

@@ -274,6 +274,7 @@ void DeviceFeeder::ProduceLoop() {
       }
       if (closed_) return;
       waiting_for_slot_ = true;
+      changed_.NotifyAll();  // from now on the consumer minds the deadline
     }
     absl::StatusOr<Prepared> prepared = Produce(absl::InfiniteFuture());
     // After a deadline the host loader may be asked again.

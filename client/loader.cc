@@ -1,0 +1,69 @@
+#include "client/loader.h"
+
+#include <utility>
+
+#include "client/loader_internal.h"
+#include "client/torch/torch_device.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+PipelineSpec MakeSpec(const DataLoader::Options& options) {
+  if (options.spec.sources_size() > 0) return options.spec;
+  PipelineSpec spec;
+  spec.add_sources()->set_dataset(options.dataset);
+  spec.set_preset(options.preset);
+  spec.set_batch_size(options.batch_size);
+  spec.set_seed(options.seed);
+  return spec;
+}
+
+absl::Status Validate(const DataLoader::Options& options) {
+  if (options.endpoint.empty()) {
+    return absl::InvalidArgumentError(
+        "no endpoint; give the data server's HOST:PORT");
+  }
+  if (options.spec.sources_size() == 0) {
+    if (options.dataset.empty()) {
+      return absl::InvalidArgumentError(
+          "no dataset; name one that the server lists, or give a spec with "
+          "sources");
+    }
+    if (options.batch_size == 0) {
+      return absl::InvalidArgumentError(
+          "the batch size is 0; give the samples of a global batch");
+    }
+  } else if (!options.dataset.empty() || !options.preset.empty()) {
+    return absl::InvalidArgumentError(
+        "both a spec and a dataset or preset; give one of them");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
+    const Options& options) {
+  MR_RETURN_IF_ERROR(Validate(options));
+  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(options.device));
+  HostLoaderOptions host;
+  host.endpoint = options.endpoint;
+  host.spec = MakeSpec(options);
+  host.rank = options.rank;
+  host.world_size = options.world_size;
+  host.start = options.start;
+  host.epochs = options.epochs;
+  host.window = options.window;
+  host.open_timeout = options.open_timeout;
+  host.next_timeout = options.next_timeout;
+  host.verify_payload = options.verify_payload;
+  host.expected_plan_hash = options.expected_plan_hash;
+  host.expected_fingerprint = options.expected_fingerprint;
+  host.allocator = NewSlotAllocatorFor(options.device);
+  MR_ASSIGN_OR_RETURN(auto host_loader, OpenHostLoader(host));
+  return internal::NewDataLoader(std::move(host_loader), std::move(device),
+                                 options);
+}
+
+}  // namespace millrace

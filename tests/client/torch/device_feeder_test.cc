@@ -1,0 +1,254 @@
+#include "client/torch/device_feeder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tests/client/torch/fake_device.h"
+#include "tests/client/torch/fake_host_loader.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+float Expected(uint64_t position, uint64_t i) {
+  const float scaled =
+      static_cast<float>(FakePixel(position, i)) * (1.0f / 255);
+  return i % 2 == 0 ? (scaled - 0.25f) / 0.5f : (scaled - 0.5f) / 0.3f;
+}
+
+// Wrong values in the memory of a batch, read as the fake host wrote it.
+int CountWrong(const DeviceBatch& batch, bool transformed = true) {
+  int wrong = 0;
+  const auto* image = reinterpret_cast<const float*>(batch.tensors[0].data);
+  const auto* label = reinterpret_cast<const int64_t*>(batch.tensors[1].data);
+  for (uint64_t r = 0; r < batch.rows; ++r) {
+    const uint64_t position = batch.first_position + r;
+    wrong += label[r] != static_cast<int64_t>(position % 10);
+    for (int i = 0; i < FakeHostLoader::kPixels; ++i) {
+      const uint64_t at = r * FakeHostLoader::kPixels + i;
+      wrong += transformed
+                   ? image[at] != Expected(position, i)
+                   : batch.tensors[0].data[at] != FakePixel(position, i);
+    }
+  }
+  return wrong;
+}
+
+std::unique_ptr<DeviceFeeder> Start(FakeHostLoader::Options host,
+                                    std::shared_ptr<Device> device,
+                                    DeviceFeeder::Options options = {}) {
+  auto feeder =
+      DeviceFeeder::Start(std::make_unique<FakeHostLoader>(std::move(host)),
+                          std::move(device), options);
+  EXPECT_TRUE(feeder.ok()) << feeder.status();
+  return std::move(feeder).value();
+}
+
+class DeviceFeederOnHost : public ::testing::TestWithParam<bool> {};
+
+TEST_P(DeviceFeederOnHost, GivesEveryBatchInOrderWithItsValues) {
+  auto feeder =
+      Start({.steps = 5, .epochs = 2}, NewHostDevice(), {.thread = GetParam()});
+  for (uint64_t i = 0; i < 10; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->position, (Position{i / 5, i % 5}));
+    EXPECT_EQ(feeder->position(), (Position{(i + 1) / 5, (i + 1) % 5}));
+    EXPECT_EQ(CountWrong(*batch), 0);
+  }
+  EXPECT_TRUE(absl::IsOutOfRange(feeder->Next().status()));
+  EXPECT_TRUE(absl::IsOutOfRange(feeder->Next().status()));
+}
+
+TEST_P(DeviceFeederOnHost, KeepsABatchThatIsHeldAcrossNextAndAfterTheEnd) {
+  auto feeder =
+      Start({.steps = 6, .window = 8}, NewHostDevice(), {.thread = GetParam()});
+  std::deque<DeviceBatch> held;
+  for (int i = 0; i < 6; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    held.push_back(std::move(*batch));
+    if (held.size() > 3) held.pop_front();
+    for (const DeviceBatch& b : held) EXPECT_EQ(CountWrong(b), 0);
+  }
+  feeder.reset();
+  for (const DeviceBatch& b : held) EXPECT_EQ(CountWrong(b), 0);
+}
+
+TEST_P(DeviceFeederOnHost, SaysThatTheCallerHoldsAllSlotsAndGoesOnAfterwards) {
+  auto feeder = Start({.window = 16}, NewHostDevice(),
+                      {.prefetch = 1,
+                       .thread = GetParam(),
+                       .next_timeout = absl::Milliseconds(20)});
+  std::vector<DeviceBatch> held;
+  absl::Status status;
+  while (held.size() < 8) {
+    auto batch = feeder->Next();
+    if (!batch.ok()) {
+      status = batch.status();
+      break;
+    }
+    held.push_back(std::move(*batch));
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("all 3 slots are held"));
+  EXPECT_EQ(held.size(), 3u);
+  const uint64_t next = held.size();
+  held.clear();
+  // With a deadline this short a loaded machine may need another call.
+  absl::StatusOr<DeviceBatch> batch = feeder->Next();
+  while (absl::IsDeadlineExceeded(batch.status())) batch = feeder->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->position, (Position{0, next}));
+  EXPECT_EQ(CountWrong(*batch), 0);
+}
+
+TEST_P(DeviceFeederOnHost, CloseEndsACallOfAnotherThread) {
+  std::atomic<bool> waiting = false;
+  auto feeder = Start({.window = 1,
+                       .before_next =
+                           [&](Position p) {
+                             waiting = p.step == 1;
+                             return absl::OkStatus();
+                           }},
+                      NewHostDevice(), {.thread = GetParam()});
+  auto first = feeder->Next();  // keeps the only slot
+  ASSERT_TRUE(first.ok());
+  std::thread closer([&] {
+    while (!waiting) std::this_thread::yield();
+    feeder->Close();
+  });
+  EXPECT_TRUE(absl::IsCancelled(feeder->Next().status()));
+  closer.join();
+  feeder->Close();
+  EXPECT_EQ(CountWrong(*first), 0);
+}
+
+TEST_P(DeviceFeederOnHost, PassesAnErrorOnAndRepeatsIt) {
+  auto feeder = Start({.before_next =
+                           [](Position p) {
+                             return p.step == 2
+                                        ? absl::DataLossError("row 17 is bad")
+                                        : absl::OkStatus();
+                           }},
+                      NewHostDevice(), {.thread = GetParam()});
+  EXPECT_TRUE(feeder->Next().ok());
+  EXPECT_TRUE(feeder->Next().ok());
+  EXPECT_EQ(feeder->Next().status().message(), "row 17 is bad");
+  EXPECT_TRUE(absl::IsDataLoss(feeder->Next().status()));
+}
+
+INSTANTIATE_TEST_SUITE_P(CallerAndThread, DeviceFeederOnHost,
+                         ::testing::Bool());
+
+TEST(DeviceFeeder, LeavesTensorsWhereTheyWereReceivedOnTheHost) {
+  auto feeder =
+      Start({.rows = 4, .window = 1, .transform = false}, NewHostDevice());
+  const uint8_t* place = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(CountWrong(*batch, /*transformed=*/false), 0);
+    if (place == nullptr) place = batch->tensors[0].data;
+    // One slot in the window: the same memory each time, so nothing is copied.
+    EXPECT_EQ(batch->tensors[0].data, place);
+  }
+}
+
+TEST(DeviceFeeder, DescribesImagesAsNchwAndRaggedTensorsWithTheirOffsets) {
+  auto feeder = Start({.rows = 4}, NewHostDevice());
+  auto batch = feeder->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  ASSERT_EQ(batch->tensors.size(), 6u);
+  const DeviceTensor& image = batch->tensors[0];
+  EXPECT_EQ(image.dtype, DTYPE_FLOAT32);
+  EXPECT_THAT(image.sizes, ElementsAre(4, 2, 2, 3));
+  EXPECT_THAT(image.strides, ElementsAre(12, 1, 6, 2));
+  const DeviceTensor& text = batch->tensors[2];
+  EXPECT_EQ(text.name, "text");
+  EXPECT_THAT(text.sizes, ElementsAre(6));
+  EXPECT_EQ(std::memcmp(text.data, "bccddd", 6), 0);
+  EXPECT_EQ(batch->tensors[3].name, "text.offsets");
+  EXPECT_THAT(batch->tensors[3].sizes, ElementsAre(5));
+  EXPECT_EQ(batch->tensors[5].name, "valid");
+}
+
+TEST(DeviceFeeder, RefusesATransformThatDoesNotFit) {
+  TensorSpec spec;
+  spec.set_name("image");
+  spec.set_dtype(DTYPE_UINT8);
+  spec.add_sample_shape(4);
+  spec.mutable_device_transform()->set_dtype(DTYPE_FLOAT32);
+  spec.mutable_device_transform()->set_scale(1);
+  spec.mutable_device_transform()->add_mean(0);
+  spec.mutable_device_transform()->add_stddev(1);
+  EXPECT_TRUE(Normalization::Make(spec).ok());
+  spec.mutable_device_transform()->set_stddev(0, 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Normalization::Make(spec).status()));
+  spec.mutable_device_transform()->set_stddev(0, 1);
+  spec.mutable_device_transform()->add_mean(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Normalization::Make(spec).status()));
+  spec.mutable_device_transform()->mutable_mean()->RemoveLast();
+  spec.mutable_device_transform()->set_dtype(DTYPE_FLOAT16);
+  EXPECT_TRUE(absl::IsUnimplemented(Normalization::Make(spec).status()));
+}
+
+// The consumer queues work that reads a batch, lets go of the batch at once or
+// some batches later, and asks for the next: as a training step does. The
+// reads run late; none may see the batch that uses the slot next.
+TEST(DeviceFeeder, NeverReusesASlotUnderWorkThatIsQueued) {
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    auto device = std::make_shared<FakeDevice>(seed);
+    auto feeder = Start({.rows = 8, .steps = 25, .epochs = 2, .window = 3},
+                        device, {.prefetch = 1 + seed % 3});
+    std::atomic<int> wrong = 0;
+    std::atomic<int> read = 0;
+    std::deque<DeviceBatch> held;
+    std::mt19937 random(seed);
+    while (true) {
+      auto batch = feeder->Next();
+      if (absl::IsOutOfRange(batch.status())) break;
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      DeviceBatch plain = *batch;  // what a kernel sees: addresses alone
+      for (DeviceTensor& tensor : plain.tensors) tensor.hold = nullptr;
+      device->consumer().Queue([&wrong, &read, plain] {
+        wrong += CountWrong(plain);
+        ++read;
+      });
+      held.push_back(std::move(*batch));
+      while (held.size() > random() % 3) held.pop_front();
+    }
+    held.clear();
+    device->Synchronize();
+    EXPECT_EQ(read, 50);
+    EXPECT_EQ(wrong, 0) << "seed " << seed;
+  }
+}
+
+TEST(DeviceFeeder, KeepsADeviceBatchAfterTheFeederIsGone) {
+  auto device = std::make_shared<FakeDevice>(7);
+  auto feeder = Start({.rows = 8}, device);
+  auto batch = feeder->Next();
+  ASSERT_TRUE(batch.ok());
+  feeder.reset();
+  device->Synchronize();
+  EXPECT_EQ(CountWrong(*batch), 0);
+}
+
+TEST(DeviceFeeder, ClosesWithBatchesReadyThatNobodyTook) {
+  auto device = std::make_shared<FakeDevice>(8, /*max_delay_us=*/2000);
+  auto feeder = Start({.rows = 8}, device, {.prefetch = 3});
+  ASSERT_TRUE(feeder->Next().ok());
+  feeder.reset();  // memory goes back: ASan and TSan see a late copy
+}
+
+}  // namespace
+}  // namespace millrace

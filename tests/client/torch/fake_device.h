@@ -1,0 +1,145 @@
+// A device that is late on purpose. Two streams, each a thread with a queue;
+// every piece of work waits a random number of microseconds before it runs.
+// Its memory is host memory that is poisoned when allocated, so what runs in
+// the wrong order reads wrong values, and ThreadSanitizer sees it too.
+
+#ifndef MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
+#define MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "client/torch/device.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class FakeStream {
+ public:
+  explicit FakeStream(uint32_t seed, int max_delay_us)
+      : random_(seed),
+        max_delay_us_(max_delay_us),
+        thread_([this] { Run(); }) {}
+  ~FakeStream() {
+    {
+      MutexLock lock(mu_);
+      ended_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+  void Queue(std::function<void()> work) {
+    MutexLock lock(mu_);
+    work_.push_back(std::move(work));
+    changed_.NotifyAll();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      std::function<void()> work;
+      {
+        MutexLock lock(mu_);
+        while (work_.empty() && !ended_) changed_.Wait(lock);
+        if (work_.empty()) return;
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+      // The delay is the device's slowness, not a way to order anything.
+      std::this_thread::sleep_for(std::chrono::microseconds(
+          std::uniform_int_distribution<>(0, max_delay_us_)(random_)));
+      work();
+    }
+  }
+
+  Mutex mu_;
+  CondVar changed_;
+  bool ended_ MR_GUARDED_BY(mu_) = false;
+  std::deque<std::function<void()>> work_ MR_GUARDED_BY(mu_);
+  std::mt19937 random_;
+  const int max_delay_us_;
+  std::thread thread_;
+};
+
+class FakeEvent final : public DeviceEvent {
+ public:
+  void Pass() {
+    MutexLock lock(mu_);
+    passed_ = true;
+    changed_.NotifyAll();
+  }
+  void Await() override {
+    MutexLock lock(mu_);
+    while (!passed_) changed_.Wait(lock);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool passed_ MR_GUARDED_BY(mu_) = false;
+};
+
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(uint32_t seed, int max_delay_us = 300)
+      : consumer_(seed, max_delay_us), copy_(seed + 1, max_delay_us) {}
+
+  bool is_host() const override { return false; }
+  uint8_t* Allocate(uint64_t bytes) override {
+    auto* data = static_cast<uint8_t*>(std::malloc(bytes));
+    std::memset(data, 0xdd, bytes);
+    return data;
+  }
+  void Free(uint8_t* data, uint64_t bytes) override {
+    std::memset(data, 0xdd, bytes);
+    std::free(data);
+  }
+  absl::Status CopyIn(uint8_t* target, const uint8_t* source,
+                      uint64_t bytes) override {
+    copy_.Queue([=] { std::memcpy(target, source, bytes); });
+    return absl::OkStatus();
+  }
+  absl::Status Normalize(const Normalization& normalization,
+                         const uint8_t* source, float* target,
+                         uint64_t elements) override {
+    copy_.Queue(
+        [=, &normalization] { normalization.Apply(source, target, elements); });
+    return absl::OkStatus();
+  }
+  std::shared_ptr<DeviceEvent> RecordCopy() override { return Record(copy_); }
+  std::shared_ptr<DeviceEvent> RecordConsumer() override {
+    return Record(consumer_);
+  }
+  void CopyWaits(DeviceEvent& event) override { Wait(copy_, event); }
+  void ConsumerWaits(DeviceEvent& event) override { Wait(consumer_, event); }
+
+  // The program's own work on the device.
+  FakeStream& consumer() { return consumer_; }
+  void Synchronize() { RecordConsumer()->Await(); }
+
+ private:
+  static std::shared_ptr<DeviceEvent> Record(FakeStream& stream) {
+    auto event = std::make_shared<FakeEvent>();
+    stream.Queue([event] { event->Pass(); });
+    return event;
+  }
+  static void Wait(FakeStream& stream, DeviceEvent& event) {
+    // The caller may drop the event: the stream keeps it, as CUDA does.
+    auto kept = std::static_pointer_cast<FakeEvent>(event.shared_from_this());
+    stream.Queue([kept] { kept->Await(); });
+  }
+
+  FakeStream consumer_;
+  FakeStream copy_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
