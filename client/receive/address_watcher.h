@@ -1,0 +1,54 @@
+// AddressWatcher asks the resolver again and again for the addresses behind an
+// endpoint, because servers come and go: every `interval`, and soon after
+// RefreshSoon(). Looking up a name blocks, so it has a thread of its own; an
+// endpoint of numeric addresses cannot change and needs none.
+//
+// Thread-safe. The destructor joins the thread and may wait for a lookup that
+// is under way.
+
+#ifndef MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_
+#define MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_
+
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/receive/endpoint.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class AddressWatcher {
+ public:
+  // `changed` is called on the watcher's thread when Take() has something new.
+  AddressWatcher(std::vector<HostPort> hosts, absl::Duration interval,
+                 std::function<void()> changed);
+  ~AddressWatcher();
+  AddressWatcher(const AddressWatcher&) = delete;
+  AddressWatcher& operator=(const AddressWatcher&) = delete;
+
+  // A server failed: look again now, at most once in two seconds.
+  void RefreshSoon();
+
+  // The newest addresses, once.
+  std::optional<std::vector<Address>> Take();
+
+ private:
+  void Loop();
+
+  const std::vector<HostPort> hosts_;
+  const absl::Duration interval_;
+  const std::function<void()> changed_;
+  Mutex mu_;
+  CondVar wake_;
+  bool stop_ MR_GUARDED_BY(mu_) = false;
+  bool refresh_ MR_GUARDED_BY(mu_) = false;
+  std::optional<std::vector<Address>> found_ MR_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_

@@ -1,0 +1,95 @@
+#include "client/receive/describe.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/receive/channel.h"
+#include "client/receive/endpoint.h"
+#include "client/receive/unary.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
+  MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts, ParseEndpoint(endpoint));
+  MR_ASSIGN_OR_RETURN(std::vector<Address> addresses, ResolveHosts(hosts));
+  std::vector<ServerChannel> servers;
+  for (Address& address : addresses) {
+    servers.push_back(MakeServerChannel(std::move(address)));
+  }
+  return servers;
+}
+
+template <typename Response>
+absl::StatusOr<Response> Parse(const std::string& bytes,
+                               absl::string_view address) {
+  Response response;
+  if (!response.ParseFromString(bytes)) {
+    return absl::DataLossError(
+        absl::StrCat("server ", address,
+                     " sent an answer that is no message of the data service"));
+  }
+  return response;
+}
+
+template <typename Response>
+absl::StatusOr<Response> AskOne(absl::string_view endpoint,
+                                const std::string& method,
+                                const google::protobuf::Message& request,
+                                absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  const auto answers =
+      AskServers(servers, "/millrace.v1.DataService/" + method,
+                 request.SerializeAsString(),
+                 {.timeout = timeout, .grace = absl::ZeroDuration()});
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (!answers[i].ok()) continue;
+    return Parse<Response>(*answers[i], servers[i].address.text);
+  }
+  return NoAnswerError(endpoint, servers, answers);
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetInfo> DescribeDataset(absl::string_view endpoint,
+                                            absl::string_view dataset,
+                                            absl::Duration timeout) {
+  DescribeDatasetRequest request;
+  request.set_dataset(std::string(dataset));
+  MR_ASSIGN_OR_RETURN(DescribeDatasetResponse response,
+                      AskOne<DescribeDatasetResponse>(
+                          endpoint, "DescribeDataset", request, timeout));
+  return std::move(*response.mutable_dataset());
+}
+
+absl::StatusOr<std::vector<DatasetSummary>> ListDatasets(
+    absl::string_view endpoint, absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(
+      ListDatasetsResponse response,
+      AskOne<ListDatasetsResponse>(endpoint, "ListDatasets",
+                                   ListDatasetsRequest(), timeout));
+  return std::vector<DatasetSummary>(response.datasets().begin(),
+                                     response.datasets().end());
+}
+
+absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
+    absl::string_view endpoint, absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  const auto answers =
+      AskServers(servers, "/millrace.v1.DataService/GetStatus",
+                 GetStatusRequest().SerializeAsString(), {.timeout = timeout});
+  std::vector<ServerStatus> result;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const std::string& address = servers[i].address.text;
+    if (answers[i].ok()) {
+      result.push_back(
+          {address, Parse<GetStatusResponse>(*answers[i], address)});
+    } else {
+      result.push_back({address, answers[i].status()});
+    }
+  }
+  return result;
+}
+
+}  // namespace millrace

@@ -1,0 +1,323 @@
+#include "client/receive/grpc_transport.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "client/receive/address_watcher.h"
+#include "client/receive/byte_buffer.h"
+#include "client/receive/call_error.h"
+#include "common/logging.h"
+#include "common/mutex.h"
+#include "proto/wire/frame_view.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+constexpr std::chrono::milliseconds kTick(100);
+const char kMethod[] = "/millrace.v1.DataService/GetBatches";
+
+class GrpcTransport final : public BatchTransport {
+ public:
+  explicit GrpcTransport(GrpcTransportOptions options);
+  ~GrpcTransport() override { Stop(); }
+
+  void Start(TransportEvents* events) override;
+  void StartCall(CallId id, ServerId server, const AskedSteps& steps) override;
+  void CancelCall(CallId id) override;
+  void Wake() override;
+  void Stop() override;
+
+ private:
+  struct Server {
+    ServerId id = 0;
+    ServerChannel link;
+    bool ready = false;
+  };
+
+  // One call of GetBatches. Exactly one operation is under way at a time and
+  // has the call itself as its tag.
+  struct Call {
+    enum class Doing { kAsking, kReading, kFinishing };
+    CallId id = 0;
+    bool cancelled = false;  // no event any more
+    Doing doing = Doing::kAsking;
+    absl::Status damage;  // what a frame was refused for
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    grpc::ByteBuffer message;
+    grpc::Status status;
+  };
+
+  // --- the receive thread
+  // ------------------------------------------------------
+  void Loop();
+  void Tick();
+  void Advance(Call* call, bool ok);
+  // Gives the message that was read to the events.
+  void Deliver(Call* call);
+  void Finished(Call* call);
+  void TakeAddresses();
+  void ReportServers();
+
+  const GrpcTransportOptions options_;
+  GetBatchesRequest request_;  // epoch and steps change from call to call
+  TransportEvents* events_ = nullptr;
+  grpc::CompletionQueue queue_;
+  std::optional<AddressWatcher> watcher_;
+
+  // The receive thread's.
+  std::vector<Server> servers_;
+  ServerId next_server_ = 1;
+  std::map<CallId, std::unique_ptr<Call>> calls_;
+  std::vector<CallId> lost_;  // asked of a server that was gone
+  FrameView frame_;
+  std::vector<grpc::Slice> slices_;
+  std::vector<absl::string_view> pieces_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> woken_{false};  // an alarm is under way
+  Mutex wake_mu_;
+  bool closed_ MR_GUARDED_BY(wake_mu_) = false;
+  grpc::Alarm alarm_ MR_GUARDED_BY(wake_mu_);
+  std::thread thread_;
+};
+
+GrpcTransport::GrpcTransport(GrpcTransportOptions options)
+    : options_(std::move(options)), request_(options_.request) {
+  for (const ServerChannel& link : options_.servers) {
+    servers_.push_back({next_server_++, link, false});
+  }
+}
+
+void GrpcTransport::Start(TransportEvents* events) {
+  events_ = events;
+  watcher_.emplace(options_.hosts, options_.resolve_interval,
+                   [this] { Wake(); });
+  thread_ = std::thread([this] { Loop(); });
+  pthread_setname_np(thread_.native_handle(), "mr-receive");
+}
+
+void GrpcTransport::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  Wake();
+  thread_.join();
+  watcher_.reset();
+}
+
+void GrpcTransport::Wake() {
+  if (woken_.exchange(true)) return;
+  MutexLock lock(wake_mu_);
+  // The queue is shut down under this lock.
+  if (closed_) return;
+  alarm_.Set(&queue_, Clock::now(), nullptr);
+}
+
+void GrpcTransport::Loop() {
+  ReportServers();
+  Clock::time_point next_tick = Clock::now();
+  while (!stopping_) {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto event = queue_.AsyncNext(&tag, &ok, next_tick);
+    bool tick = event == grpc::CompletionQueue::TIMEOUT;
+    if (event == grpc::CompletionQueue::GOT_EVENT) {
+      if (tag != nullptr) {
+        Advance(static_cast<Call*>(tag), ok);
+      } else {
+        woken_ = false;
+        tick = true;
+      }
+    }
+    // A stream of frames leaves no pause in which the wait could end.
+    if (!tick && Clock::now() < next_tick) continue;
+    Tick();
+    next_tick = Clock::now() + kTick;
+  }
+  for (auto& [id, call] : calls_) {
+    call->cancelled = true;
+    call->context.TryCancel();
+  }
+  while (!calls_.empty()) {
+    void* tag = nullptr;
+    bool ok = false;
+    if (!queue_.Next(&tag, &ok)) break;
+    if (tag != nullptr) Advance(static_cast<Call*>(tag), ok);
+  }
+  {
+    MutexLock lock(wake_mu_);
+    closed_ = true;
+    queue_.Shutdown();
+  }
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+void GrpcTransport::Tick() {
+  TakeAddresses();
+  bool changed = false;
+  bool trouble = false;
+  for (Server& server : servers_) {
+    // Also makes an idle channel connect.
+    const bool ready =
+        server.link.channel->GetState(true) == GRPC_CHANNEL_READY;
+    changed |= ready != server.ready;
+    trouble |= server.ready && !ready;
+    server.ready = ready;
+  }
+  if (trouble) watcher_->RefreshSoon();
+  if (changed) ReportServers();
+  for (const CallId id : std::exchange(lost_, {})) {
+    events_->OnCallDone(id, absl::UnavailableError("the server is gone"));
+  }
+  events_->OnTick();
+}
+
+void GrpcTransport::TakeAddresses() {
+  std::optional<std::vector<Address>> addresses = watcher_->Take();
+  if (!addresses.has_value()) return;
+  std::vector<Server> servers;
+  for (Address& address : *addresses) {
+    const auto known = std::find_if(
+        servers_.begin(), servers_.end(), [&address](const Server& server) {
+          return server.link.address.target == address.target;
+        });
+    if (known != servers_.end()) {
+      servers.push_back(std::move(*known));
+      servers_.erase(known);
+    } else {
+      MR_LOG(INFO) << "new server " << address.text;
+      servers.push_back(
+          {next_server_++, MakeServerChannel(std::move(address)), false});
+    }
+  }
+  const bool gone = !servers_.empty();
+  for (const Server& server : servers_) {
+    MR_LOG(INFO) << "server " << server.link.address.text
+                 << " is no longer an address of the endpoint";
+  }
+  const bool fresh = std::any_of(servers.begin(), servers.end(),
+                                 [](const Server& s) { return !s.ready; });
+  servers_ = std::move(servers);
+  if (gone || fresh) ReportServers();
+}
+
+void GrpcTransport::ReportServers() {
+  std::vector<ServerState> states;
+  states.reserve(servers_.size());
+  for (Server& server : servers_) {
+    server.ready = server.link.channel->GetState(true) == GRPC_CHANNEL_READY;
+    states.push_back({server.id, server.link.address.text, server.ready});
+  }
+  events_->OnServers(states);
+}
+
+void GrpcTransport::StartCall(CallId id, ServerId server,
+                              const AskedSteps& steps) {
+  const auto known =
+      std::find_if(servers_.begin(), servers_.end(),
+                   [server](const Server& s) { return s.id == server; });
+  if (known == servers_.end()) {
+    lost_.push_back(id);
+    return;
+  }
+  request_.set_epoch(steps.epoch);
+  request_.set_first_step(steps.first_step);
+  request_.set_step_count(steps.step_count);
+  const grpc::ByteBuffer bytes = ToByteBuffer(request_.SerializeAsString());
+
+  auto call = std::make_unique<Call>();
+  call->id = id;
+  // Metadata, request and half-close leave together with the write.
+  call->context.set_initial_metadata_corked(true);
+  grpc::GenericStub stub(known->link.channel);
+  call->stream = stub.PrepareCall(&call->context, kMethod, &queue_);
+  call->stream->StartCall(nullptr);
+  call->stream->Write(bytes, grpc::WriteOptions().set_last_message(),
+                      call.get());
+  calls_.emplace(id, std::move(call));
+}
+
+void GrpcTransport::CancelCall(CallId id) {
+  const auto it = calls_.find(id);
+  if (it == calls_.end() || it->second->cancelled) return;
+  it->second->cancelled = true;
+  it->second->context.TryCancel();
+}
+
+void GrpcTransport::Advance(Call* call, bool ok) {
+  switch (call->doing) {
+    case Call::Doing::kReading:
+      if (ok && !call->cancelled) Deliver(call);
+      [[fallthrough]];
+    case Call::Doing::kAsking:
+      if (ok) {
+        call->doing = Call::Doing::kReading;
+        call->stream->Read(&call->message, call);
+      } else {
+        call->doing = Call::Doing::kFinishing;
+        call->stream->Finish(&call->status, call);
+      }
+      return;
+    case Call::Doing::kFinishing:
+      Finished(call);
+      return;
+  }
+}
+
+void GrpcTransport::Deliver(Call* call) {
+  if (!call->message.Dump(&slices_).ok()) {
+    call->damage = absl::DataLossError("a frame that cannot be read");
+  } else {
+    pieces_.clear();
+    for (const grpc::Slice& slice : slices_) {
+      pieces_.emplace_back(reinterpret_cast<const char*>(slice.begin()),
+                           slice.size());
+    }
+    call->damage = ParseFrame(pieces_, &frame_);
+  }
+  if (call->damage.ok()) {
+    events_->OnFrame(call->id, frame_);
+    // Gives the memory back now, not when the next frame is there.
+    slices_.clear();
+    call->message.Clear();
+    return;
+  }
+  call->context.TryCancel();
+}
+
+void GrpcTransport::Finished(Call* call) {
+  const CallId id = call->id;
+  const bool cancelled = call->cancelled;
+  absl::Status status = call->damage;
+  if (status.ok() && !call->status.ok()) status = CallError(call->status);
+  calls_.erase(id);
+  if (cancelled) return;
+  if (absl::IsUnavailable(status)) watcher_->RefreshSoon();
+  events_->OnCallDone(id, std::move(status));
+}
+
+}  // namespace
+
+std::unique_ptr<BatchTransport> NewGrpcTransport(GrpcTransportOptions options) {
+  return std::make_unique<GrpcTransport>(std::move(options));
+}
+
+}  // namespace millrace

@@ -1,0 +1,34 @@
+// GrpcTransport is the BatchTransport over gRPC: one channel an address, calls
+// of GetBatches whose frames are parsed where they lie in gRPC's slices, one
+// completion queue, and one thread that polls it and runs all events,
+// including the copy of the payload. A second thread looks names up again.
+
+#ifndef MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
+#define MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/prefetch/transport.h"
+#include "client/receive/channel.h"
+#include "client/receive/endpoint.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+struct GrpcTransportOptions {
+  std::vector<HostPort> hosts;
+  // Channels that are there already: those that Open was asked through.
+  std::vector<ServerChannel> servers;
+  // What every call says; epoch and steps are filled in.
+  GetBatchesRequest request;
+  absl::Duration resolve_interval = absl::Seconds(30);
+};
+
+std::unique_ptr<BatchTransport> NewGrpcTransport(GrpcTransportOptions options);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_

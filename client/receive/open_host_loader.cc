@@ -1,0 +1,89 @@
+// OpenHostLoader over gRPC.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/host_loader.h"
+#include "client/prefetch/prefetch_loader.h"
+#include "client/receive/channel.h"
+#include "client/receive/endpoint.h"
+#include "client/receive/grpc_transport.h"
+#include "client/receive/open_plan.h"
+#include "client/receive/unary.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+namespace {
+
+// Once a server has opened the plan, the others get so long to agree. Who is
+// later is checked with its first call.
+constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
+    const HostLoaderOptions& options) {
+  const absl::Time opened_at = MonotonicNow();
+  MR_RETURN_IF_ERROR(options.Validate());
+  MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts,
+                      ParseEndpoint(options.endpoint));
+  std::string trouble;
+  MR_ASSIGN_OR_RETURN(std::vector<Address> addresses,
+                      ResolveHosts(hosts, &trouble));
+  if (!trouble.empty()) MR_LOG(WARNING) << trouble;
+  std::vector<ServerChannel> servers;
+  for (Address& address : addresses) {
+    servers.push_back(MakeServerChannel(std::move(address)));
+  }
+
+  OpenRequest open;
+  open.set_protocol_version(kProtocolVersion);
+  *open.mutable_spec() = options.spec;
+  open.set_world_size(options.world_size);
+  const auto answers = AskServers(
+      servers, "/millrace.v1.DataService/Open", open.SerializeAsString(),
+      {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace});
+  std::vector<PlanOffer> offers;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const std::string& address = servers[i].address.text;
+    if (!answers[i].ok()) continue;
+    PlanOffer offer{address, {}};
+    if (!offer.plan.ParseFromString(*answers[i])) {
+      return absl::DataLossError(absl::StrCat(
+          "server ", address, " answered Open with bytes that are no message"));
+    }
+    offers.push_back(std::move(offer));
+  }
+  if (offers.empty()) {
+    return NoAnswerError(options.endpoint, servers, answers);
+  }
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (answers[i].ok()) continue;
+    MR_LOG(WARNING) << "server " << servers[i].address.text
+                    << " did not open the plan: "
+                    << answers[i].status().message();
+  }
+  MR_ASSIGN_OR_RETURN(OpenResponse plan,
+                      ChoosePlan(offers, options.expected_plan_hash,
+                                 options.expected_fingerprint));
+
+  GrpcTransportOptions transport;
+  transport.hosts = std::move(hosts);
+  transport.servers = std::move(servers);
+  transport.request.set_protocol_version(kProtocolVersion);
+  *transport.request.mutable_resolved_spec() = plan.resolved_spec();
+  transport.request.set_plan_hash(plan.plan_hash());
+  transport.request.set_expected_fingerprint(plan.fingerprint());
+  transport.request.set_rank(options.rank);
+  transport.request.set_world_size(options.world_size);
+  transport.request.set_with_payload_digest(options.verify_payload);
+  return NewPrefetchLoader(options, std::move(plan),
+                           NewGrpcTransport(std::move(transport)), opened_at);
+}
+
+}  // namespace millrace

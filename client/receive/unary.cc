@@ -1,0 +1,144 @@
+#include "client/receive/unary.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/receive/byte_buffer.h"
+#include "client/receive/call_error.h"
+#include "proto/error_detail.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+constexpr std::chrono::milliseconds kAskAgainAfter(200);
+
+// One server's request: a call, or the pause before it is made again.
+struct Asking {
+  std::unique_ptr<grpc::ClientContext> context;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  grpc::Alarm pause;
+  bool pausing = false;
+  bool done = false;
+};
+
+}  // namespace
+
+std::vector<absl::StatusOr<std::string>> AskServers(
+    absl::Span<const ServerChannel> servers, const std::string& method,
+    const std::string& request, const UnaryOptions& options) {
+  const Clock::time_point deadline =
+      Clock::now() + absl::ToChronoMilliseconds(options.timeout);
+  Clock::time_point give_up = deadline + std::chrono::milliseconds(100);
+  const grpc::ByteBuffer bytes = ToByteBuffer(request);
+  grpc::CompletionQueue queue;
+  std::vector<Asking> askings(servers.size());
+  std::vector<absl::StatusOr<std::string>> answers(
+      servers.size(),
+      absl::DeadlineExceededError(absl::StrCat(
+          "no answer within ", absl::FormatDuration(options.timeout))));
+
+  const auto ask = [&](size_t i) {
+    Asking& asking = askings[i];
+    asking.pausing = false;
+    asking.context = std::make_unique<grpc::ClientContext>();
+    asking.context->set_deadline(deadline);
+    grpc::GenericStub stub(servers[i].channel);
+    asking.reader =
+        stub.PrepareUnaryCall(asking.context.get(), method, bytes, &queue);
+    asking.reader->StartCall();
+    asking.reader->Finish(&asking.answer, &asking.status,
+                          reinterpret_cast<void*>(i));
+  };
+  for (size_t i = 0; i < servers.size(); ++i) ask(i);
+
+  size_t open = servers.size();
+  bool answered = false;
+  while (open > 0) {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto event = queue.AsyncNext(&tag, &ok, give_up);
+    if (event != grpc::CompletionQueue::GOT_EVENT) break;
+    const size_t i = reinterpret_cast<size_t>(tag);
+    Asking& asking = askings[i];
+    if (asking.pausing) {
+      ask(i);
+      continue;
+    }
+    if (asking.status.ok()) {
+      answers[i] = ToString(asking.answer);
+      if (!answered && options.grace < options.timeout) {
+        give_up = std::min(
+            give_up, Clock::now() + absl::ToChronoMilliseconds(options.grace));
+      }
+      answered = true;
+    } else if (asking.status.error_code() !=
+               grpc::StatusCode::DEADLINE_EXCEEDED) {
+      answers[i] = CallError(asking.status);
+    }
+    if (options.insist && !answered &&
+        absl::IsUnavailable(answers[i].status()) &&
+        Clock::now() + kAskAgainAfter < deadline) {
+      asking.pausing = true;
+      asking.pause.Set(&queue, Clock::now() + kAskAgainAfter,
+                       reinterpret_cast<void*>(i));
+      continue;
+    }
+    asking.done = true;
+    --open;
+  }
+
+  for (Asking& asking : askings) {
+    if (asking.done) continue;
+    if (asking.pausing) {
+      asking.pause.Cancel();
+    } else {
+      asking.context->TryCancel();
+    }
+  }
+  queue.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.Next(&tag, &ok)) {
+  }
+  return answers;
+}
+
+absl::Status NoAnswerError(
+    absl::string_view endpoint, absl::Span<const ServerChannel> servers,
+    absl::Span<const absl::StatusOr<std::string>> answers) {
+  const absl::Status* first = nullptr;
+  std::string reasons;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const absl::Status& status = answers[i].status();
+    if (status.ok()) continue;
+    const bool reached =
+        !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
+    if (reached && first == nullptr) first = &status;
+    absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
+                    servers[i].address.text, ": ", status.message());
+  }
+  if (first != nullptr) {
+    const absl::Status error(
+        first->code(),
+        absl::StrCat(servers.size() == 1 ? "server " : "", reasons));
+    return WithErrorDetail(error, GetErrorDetail(*first));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "no data server answers at endpoint ", endpoint, " (", reasons,
+      "); check that millrace-server runs there and that its port can be "
+      "reached"));
+}
+
+}  // namespace millrace
