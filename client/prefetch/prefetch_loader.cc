@@ -153,8 +153,9 @@ PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
                                        window, plan_.max_payload_bytes())),
       transport_(std::move(transport)),
       window_(window),
-      servers_(static_cast<uint64_t>(absl::ToUnixNanos(opened_at)) ^
-               options.rank),
+      servers_(
+          static_cast<uint64_t>(absl::ToUnixNanos(opened_at)) ^ options.rank,
+          options.rank),
       ready_(window) {
   expect_.tensors = &plan_.tensors();
   expect_.rank = options_.rank;

@@ -24,6 +24,9 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
       server.silent_until = absl::InfinitePast();
     }
     server.state = state;
+    server.preference =
+        (updated.size() + servers.size() - rotation_ % servers.size()) %
+        servers.size();
     updated.push_back(std::move(server));
   }
   servers_ = std::move(updated);
@@ -33,7 +36,8 @@ std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
   const Server* best = nullptr;
   const auto rank = [avoid, now](const Server& server) {
     return std::make_tuple(server.state.id == avoid, now < server.silent_until,
-                           server.outstanding);
+                           server.outstanding, server.last_asked,
+                           server.preference);
   };
   for (const Server& server : servers_) {
     if (!server.state.ready || now < server.not_before) continue;
@@ -60,7 +64,10 @@ std::optional<ServerId> ServerSet::PickOther(absl::Time now,
 }
 
 void ServerSet::Asked(ServerId id, uint64_t steps) {
-  if (Server* server = Find(id)) server->outstanding += steps;
+  if (Server* server = Find(id)) {
+    server->outstanding += steps;
+    server->last_asked = ++asks_;
+  }
 }
 
 void ServerSet::Settled(ServerId id, uint64_t steps) {

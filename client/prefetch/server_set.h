@@ -1,6 +1,7 @@
 // ServerSet remembers how each server of the endpoint has behaved and chooses
-// the one to ask next: a connected one with the fewest steps outstanding,
-// rather one that did not just fail or fall silent.
+// the one to ask next: a connected one with the fewest steps outstanding, of
+// several the one that was asked longest ago, and rather one that did not just
+// fail or fall silent.
 //
 // Pure bookkeeping: no thread, no clock, no I/O. Not thread-safe.
 //
@@ -29,7 +30,9 @@ class ServerSet {
   // restarted with the right data.
   static constexpr absl::Duration kLeaveOutFor = absl::Seconds(30);
 
-  explicit ServerSet(uint64_t jitter_seed) : jitter_(jitter_seed) {}
+  // Clients with other `rotation` begin with other servers.
+  explicit ServerSet(uint64_t jitter_seed, uint32_t rotation = 0)
+      : jitter_(jitter_seed), rotation_(rotation) {}
 
   // Servers that are no longer listed are forgotten, new ones start clean.
   void Update(absl::Span<const ServerState> servers);
@@ -70,7 +73,9 @@ class ServerSet {
   struct Server {
     ServerState state;
     uint64_t outstanding = 0;
-    uint32_t failures = 0;  // in a row
+    uint64_t last_asked = 0;  // by asks_
+    uint64_t preference = 0;  // among servers that were never asked
+    uint32_t failures = 0;    // in a row
     absl::Time silent_until = absl::InfinitePast();
     bool left_out = false;
     absl::Time not_before = absl::InfinitePast();
@@ -83,6 +88,8 @@ class ServerSet {
   double Jitter();
 
   uint64_t jitter_;
+  const uint32_t rotation_;
+  uint64_t asks_ = 0;
   std::vector<Server> servers_;  // few: searched one by one
 };
 

@@ -1,0 +1,518 @@
+// One step after the other, moved by hand: what is asked where, and what the
+// consumer gets.
+
+#include "client/prefetch/prefetch_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/error_detail.h"
+#include "tests/client/prefetch/fake_transport.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::FakeBatch;
+using ::millrace::testing::FakeTransport;
+using ::millrace::testing::MakeBatch;
+using ::millrace::testing::MakePlan;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class PrefetchLoaderTest : public ::testing::Test {
+ protected:
+  PrefetchLoaderTest() {
+    options_.endpoint = "test:1";
+    options_.window = 8;
+    // A wait of the fake clock's: each look at it takes 1 ms.
+    options_.next_timeout = absl::Milliseconds(50);
+  }
+
+  void Open(uint64_t steps, std::vector<ServerState> servers) {
+    plan_ = MakePlan(steps);
+    auto transport = std::make_unique<FakeTransport>(plan_);
+    fake_ = transport.get();
+    fake_->SetServers(std::move(servers));
+    auto loader =
+        NewPrefetchLoader(options_, plan_, std::move(transport), time_,
+                          [this] { return time_ += absl::Milliseconds(1); });
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    loader_ = *std::move(loader);
+  }
+
+  void ExpectNext(Position position) {
+    absl::StatusOr<HostBatch> batch = loader_->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->position, position);
+    const FakeBatch expected = MakeBatch(plan_, position);
+    EXPECT_EQ(std::string(batch->payload.begin(), batch->payload.end()),
+              expected.payload);
+    EXPECT_EQ(batch->header.SerializeAsString(),
+              expected.header.SerializeAsString());
+  }
+
+  void CompleteAll() {
+    while (!fake_->calls().empty()) {
+      fake_->Complete(fake_->calls().begin()->first);
+    }
+  }
+
+  // The only call at `server`.
+  CallId CallAt(ServerId server) {
+    const std::vector<CallId> calls = fake_->CallsAt(server);
+    EXPECT_THAT(calls, SizeIs(1));
+    return calls.empty() ? 0 : calls[0];
+  }
+
+  absl::Time time_ = absl::UnixEpoch() + absl::Hours(1);
+  HostLoaderOptions options_;
+  OpenResponse plan_;
+  FakeTransport* fake_ = nullptr;
+  std::unique_ptr<HostLoader> loader_;
+};
+
+TEST_F(PrefetchLoaderTest, DeliversAnEpochInOrderAndThenOutOfRange) {
+  Open(5, {{1, "a", true}});
+  CompleteAll();
+  for (uint64_t step = 0; step < 5; ++step) ExpectNext({0, step});
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+  EXPECT_EQ(loader_->position(), (Position{1, 0}));
+  EXPECT_EQ(loader_->stats().batches, 5);
+  EXPECT_EQ(loader_->stats().samples, 15);
+}
+
+TEST_F(PrefetchLoaderTest, AsksInRangesOfHalfTheWindowAndNeverBeyondIt) {
+  Open(100, {{1, "a", true}});
+  ASSERT_THAT(fake_->history(), SizeIs(2));
+  EXPECT_EQ(fake_->history()[0].second.step_count, 4);
+  EXPECT_EQ(fake_->history()[1].second.first_step, 4);
+  EXPECT_EQ(fake_->history()[1].second.step_count, 4);
+  CompleteAll();
+  // Full: a slow consumer is not served ahead of its window.
+  fake_->Tick();
+  EXPECT_THAT(fake_->history(), SizeIs(2));
+  for (uint64_t step = 0; step < 3; ++step) ExpectNext({0, step});
+  fake_->Tick();
+  EXPECT_THAT(fake_->history(), SizeIs(2)) << "one call for each free slot";
+  const int wakes = fake_->wakes();
+  ExpectNext({0, 3});
+  EXPECT_GT(fake_->wakes(), wakes);
+  fake_->Tick();
+  ASSERT_THAT(fake_->history(), SizeIs(3));
+  EXPECT_EQ(fake_->history()[2].second.step_count, 4);
+}
+
+TEST_F(PrefetchLoaderTest, SpreadsStepsOverServersInSmallerRanges) {
+  Open(100, {{1, "a", true}, {2, "b", true}});
+  ASSERT_THAT(fake_->history(), SizeIs(4));
+  for (const auto& [server, steps] : fake_->history()) {
+    EXPECT_EQ(steps.step_count, 2);
+  }
+  EXPECT_THAT(fake_->CallsAt(1), SizeIs(2));
+  EXPECT_THAT(fake_->CallsAt(2), SizeIs(2));
+}
+
+TEST_F(PrefetchLoaderTest, HandsOutInOrderWhatArrivesOutOfOrder) {
+  Open(8, {{1, "a", true}, {2, "b", true}});
+  std::vector<CallId> calls;
+  for (const auto& [id, call] : fake_->calls()) calls.insert(calls.begin(), id);
+  for (const CallId id : calls) fake_->Complete(id);
+  for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+}
+
+TEST_F(PrefetchLoaderTest, PrefetchesOverTheBorderOfEpochs) {
+  options_.epochs = 2;
+  Open(3, {{1, "a", true}});
+  EXPECT_EQ(fake_->history()[1].second.epoch, 1)
+      << "a call stays within an epoch, the window does not";
+  CompleteAll();
+  for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+    for (uint64_t step = 0; step < 3; ++step) ExpectNext({epoch, step});
+  }
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, ResumesInTheMiddleOfAnEpoch) {
+  options_.start = {4, 2};
+  options_.epochs = 2;
+  Open(3, {{1, "a", true}});
+  EXPECT_EQ(loader_->position(), (Position{4, 2}));
+  CompleteAll();
+  ExpectNext({4, 2});
+  EXPECT_EQ(loader_->position(), (Position{5, 0}));
+  for (uint64_t step = 0; step < 3; ++step) ExpectNext({5, step});
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, TheEndOfAnEpochIsTheStartOfTheNextOne) {
+  options_.start = {4, 3};
+  options_.epochs = 1;
+  Open(3, {{1, "a", true}});
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()))
+      << "epoch 4 was delivered";
+}
+
+TEST_F(PrefetchLoaderTest, RefusesAStartPastTheEndOfTheEpoch) {
+  options_.start = {0, 4};
+  auto loader =
+      NewPrefetchLoader(options_, MakePlan(3),
+                        std::make_unique<FakeTransport>(MakePlan(3)), time_);
+  ASSERT_TRUE(absl::IsInvalidArgument(loader.status()));
+  EXPECT_THAT(loader.status().message(), HasSubstr("start step 4"));
+}
+
+TEST_F(PrefetchLoaderTest, ASlotServesAgainOnlyWhenItsLastLeaseHasDied) {
+  options_.window = 4;
+  Open(100, {{1, "a", true}});
+  CompleteAll();
+  std::vector<HostBatch> held;
+  for (int i = 0; i < 4; ++i) {
+    auto batch = loader_->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    held.push_back(*std::move(batch));
+  }
+  fake_->Tick();
+  EXPECT_TRUE(fake_->calls().empty());
+  EXPECT_EQ(loader_->stats().open_slots, 4);
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("all 4 slots are held"));
+
+  // Another copy of the lease keeps the slot.
+  std::shared_ptr<void> copy = held[1].lease;
+  held[1] = HostBatch();
+  fake_->Tick();
+  EXPECT_TRUE(fake_->calls().empty());
+  const uint8_t* address = static_cast<uint8_t*>(copy.get());
+  const int wakes = fake_->wakes();
+  copy.reset();
+  EXPECT_GT(fake_->wakes(), wakes) << "a free slot is worth a question";
+  fake_->Tick();
+  CompleteAll();
+  auto batch = loader_->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->payload.data(), address);
+  const FakeBatch first = MakeBatch(plan_, {0, 0});
+  EXPECT_EQ(std::string(held[0].payload.begin(), held[0].payload.end()),
+            first.payload)
+      << "a batch that is held keeps its bytes";
+}
+
+TEST_F(PrefetchLoaderTest, BatchesOutliveTheLoader) {
+  Open(2, {{1, "a", true}});
+  CompleteAll();
+  auto batch = loader_->Next();
+  ASSERT_TRUE(batch.ok());
+  loader_.reset();
+  EXPECT_EQ(std::string(batch->payload.begin(), batch->payload.end()),
+            MakeBatch(plan_, {0, 0}).payload);
+}
+
+TEST_F(PrefetchLoaderTest, AsksElsewhereWhatAFailedServerDidNotDeliver) {
+  Open(8, {{1, "a", true}, {2, "b", true}});
+  const CallId failing = fake_->CallsAt(1)[0];
+  ASSERT_EQ(fake_->calls().at(failing).steps.first_step, 0);
+  fake_->SendFrame(failing);      // step 0 whole
+  fake_->SendFrame(failing, 10);  // step 1 in part
+  fake_->End(failing, absl::UnavailableError("gone"));
+  const auto& [server, steps] = fake_->history().back();
+  EXPECT_EQ(server, 2);
+  EXPECT_EQ(steps.first_step, 1);
+  EXPECT_EQ(steps.step_count, 1);
+  CompleteAll();
+  for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+  EXPECT_EQ(loader_->stats().retried_steps, 1);
+}
+
+TEST_F(PrefetchLoaderTest, AStreamThatEndsEarlyIsAFailure) {
+  Open(4, {{1, "a", true}, {2, "b", true}});
+  fake_->End(fake_->CallsAt(1)[0], absl::OkStatus());
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+  EXPECT_GT(loader_->stats().retried_steps, 0);
+}
+
+TEST_F(PrefetchLoaderTest, WaitsOutTheBackoffOfTheOnlyServer) {
+  Open(4, {{1, "a", true}});
+  const CallId call = fake_->CallsAt(1)[0];
+  while (!fake_->calls().empty()) {
+    fake_->End(fake_->calls().begin()->first, absl::UnavailableError("gone"));
+  }
+  EXPECT_TRUE(fake_->calls().empty()) << "asked again without a pause";
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  EXPECT_FALSE(fake_->calls().empty());
+  EXPECT_EQ(fake_->calls().count(call), 0);
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+}
+
+TEST_F(PrefetchLoaderTest, HonoursTheDelayOfABusyServer) {
+  Open(2, {{1, "a", true}});
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_retry_delay_ms(60'000);
+  while (!fake_->calls().empty()) {
+    fake_->End(fake_->calls().begin()->first,
+               WithErrorDetail(absl::ResourceExhaustedError("full"), detail));
+  }
+  time_ += absl::Seconds(50);
+  fake_->Tick();
+  EXPECT_TRUE(fake_->calls().empty());
+  time_ += absl::Seconds(60);
+  fake_->Tick();
+  CompleteAll();
+  ExpectNext({0, 0});
+  ExpectNext({0, 1});
+}
+
+TEST_F(PrefetchLoaderTest, ResourceExhaustedWithoutADelayIsFinal) {
+  Open(2, {{1, "a", true}});
+  fake_->End(fake_->CallsAt(1)[0], absl::ResourceExhaustedError("too large"));
+  EXPECT_TRUE(absl::IsResourceExhausted(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
+  Open(8, {{1, "data-1:7001", true}});
+  const CallId call = fake_->CallsAt(1)[0];
+  fake_->SendFrame(call);
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_shard("part-3");
+  fake_->End(call, WithErrorDetail(absl::DataLossError("no image"), detail));
+  ExpectNext({0, 0});  // what is whole is handed out first
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = loader_->Next().status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("data-1:7001"));
+    EXPECT_THAT(status.message(), HasSubstr("no image"));
+    EXPECT_EQ(GetErrorDetail(status).stage(), "decode");
+    EXPECT_EQ(GetErrorDetail(status).shard(), "part-3");
+  }
+  EXPECT_TRUE(fake_->calls().empty()) << "calls go on after the error";
+}
+
+TEST_F(PrefetchLoaderTest, LeavesOutAServerThatDoesNotServeThePlan) {
+  Open(16, {{1, "a", true}, {2, "b", true}});
+  fake_->End(fake_->CallsAt(1)[0],
+             absl::FailedPreconditionError("fingerprint differs"));
+  const size_t asked = fake_->history().size();
+  while (!fake_->CallsAt(1).empty()) {
+    fake_->End(fake_->CallsAt(1)[0],
+               absl::FailedPreconditionError("fingerprint differs"));
+  }
+  for (uint64_t step = 0; step < 16; ++step) {
+    CompleteAll();
+    ExpectNext({0, step});
+    fake_->Tick();
+  }
+  for (size_t i = asked; i < fake_->history().size(); ++i) {
+    EXPECT_EQ(fake_->history()[i].first, 2);
+  }
+}
+
+TEST_F(PrefetchLoaderTest, FailsWhenNoServerServesThePlan) {
+  Open(4, {{1, "a", true}, {2, "b", true}});
+  while (!fake_->calls().empty()) {
+    fake_->End(fake_->calls().begin()->first,
+               absl::FailedPreconditionError("fingerprint differs"));
+  }
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("fingerprint differs"));
+}
+
+TEST_F(PrefetchLoaderTest, AsksAnotherServerTooWhenOneFallsSilent) {
+  options_.step_timeout = absl::Seconds(15);
+  Open(4, {{1, "a", true}, {2, "b", true}});
+  const std::vector<CallId> silent = fake_->CallsAt(1);
+  ASSERT_FALSE(silent.empty());
+  fake_->SendFrame(silent[0], 10);  // in the middle of a batch
+  for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+  time_ += absl::Seconds(16);
+  fake_->Tick();
+  EXPECT_THAT(fake_->CallsAt(2), SizeIs(silent.size()));
+  // The silent one wakes up and sends a piece more: both fill the same slot.
+  const CallId second = fake_->CallsAt(2)[0];
+  fake_->SendFrame(second, 30);
+  fake_->SendFrame(silent[0], 20);
+  fake_->SendFrame(second);
+  for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+  // What comes late is dropped.
+  if (fake_->calls().count(silent[0]) > 0) fake_->Complete(silent[0]);
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, ASilentServerThatIsTheOnlyOneIsNotDisturbed) {
+  options_.step_timeout = absl::Seconds(15);
+  Open(4, {{1, "a", true}});
+  const size_t asked = fake_->history().size();
+  time_ += absl::Seconds(60);
+  fake_->Tick();
+  EXPECT_EQ(fake_->history().size(), asked);
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+}
+
+TEST_F(PrefetchLoaderTest, NamesTheEndpointWhenAllServersAreGone) {
+  Open(4, {{1, "data-1:7001", true}});
+  fake_->End(fake_->CallsAt(1)[0], absl::UnavailableError("reset by peer"));
+  fake_->SetServers({{1, "data-1:7001", false}});
+  fake_->Tick();
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("test:1"));
+  EXPECT_THAT(status.message(), HasSubstr("epoch 0 step 0"));
+  EXPECT_THAT(status.message(), HasSubstr("reset by peer"));
+  // It comes back: the loader goes on.
+  time_ += absl::Seconds(3);
+  fake_->SetServers({{1, "data-1:7001", true}});
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+}
+
+TEST_F(PrefetchLoaderTest, UsesAServerThatIsAdded) {
+  Open(100, {{1, "a", true}});
+  fake_->SetServers({{1, "a", true}, {2, "b", true}});
+  for (uint64_t step = 0; step < 20; ++step) {
+    CompleteAll();
+    ExpectNext({0, step});
+    fake_->Tick();
+  }
+  EXPECT_EQ(fake_->history().back().second.step_count, 2);
+  bool used = false;
+  for (const auto& [server, steps] : fake_->history()) used |= server == 2;
+  EXPECT_TRUE(used);
+}
+
+TEST_F(PrefetchLoaderTest, DropsAStepThatIsSentTwice) {
+  Open(2, {{1, "a", true}});
+  const CallId call = fake_->CallsAt(1)[0];
+  fake_->SendFrame(call);
+  ExpectNext({0, 0});
+  fake_->SendBatch(call, MakeBatch(plan_, {0, 0}));
+  CompleteAll();
+  ExpectNext({0, 1});
+  EXPECT_TRUE(absl::IsOutOfRange(loader_->Next().status()));
+}
+
+// --- frames that no correct server sends -----------------------------------
+
+TEST_F(PrefetchLoaderTest, RefusesAStepThatWasNotAskedFor) {
+  Open(20, {{1, "a", true}});
+  fake_->SendBatch(fake_->CallsAt(1)[0], MakeBatch(plan_, {0, 7}));
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("epoch 0 step 7"));
+}
+
+TEST_F(PrefetchLoaderTest, RefusesAFrameWithoutItsHeader) {
+  Open(4, {{1, "a", true}});
+  FrameView frame;
+  frame.data_bytes = 3;
+  frame.data = {"abc"};
+  fake_->SendRaw(fake_->CallsAt(1)[0], frame);
+  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, RefusesFramesThatLeaveAGapOrRunOver) {
+  for (const uint64_t offset : {uint64_t{9}, uint64_t{11}, ~uint64_t{0}}) {
+    SCOPED_TRACE(offset);
+    Open(4, {{1, "a", true}});
+    const CallId call = fake_->CallsAt(1)[0];
+    fake_->SendFrame(call, 10);
+    FrameView frame;
+    frame.offset = offset;
+    frame.data_bytes = 3;
+    frame.data = {"abc"};
+    fake_->SendRaw(call, frame);
+    EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+    loader_.reset();
+  }
+  Open(4, {{1, "a", true}});
+  FakeBatch batch = MakeBatch(plan_, {0, 0});
+  batch.payload += "more";
+  fake_->SendBatch(fake_->CallsAt(1)[0], batch);
+  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, RefusesABatchLargerThanItsSlot) {
+  Open(4, {{1, "a", true}});
+  FakeBatch batch = MakeBatch(plan_, {0, 0});
+  batch.header.set_payload_bytes(plan_.max_payload_bytes() + 1);
+  batch.payload.resize(plan_.max_payload_bytes() + 1);
+  fake_->SendBatch(fake_->CallsAt(1)[0], batch);
+  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+}
+
+TEST_F(PrefetchLoaderTest, ComparesTheDigestOfAPayload) {
+  options_.verify_payload = true;
+  Open(4, {{1, "a", true}});
+  const CallId call = fake_->CallsAt(1)[0];
+  fake_->SendFrame(call);
+  ExpectNext({0, 0});
+  FakeBatch batch = MakeBatch(plan_, {0, 1});
+  batch.payload[3] ^= 1;
+  fake_->SendBatch(call, batch);
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("digest"));
+}
+
+TEST_F(PrefetchLoaderTest, SaysThatThereIsNoMemoryForASlot) {
+  class NoMemory : public SlotAllocator {
+   public:
+    uint8_t* Allocate(uint64_t) override { return nullptr; }
+    void Free(uint8_t*, uint64_t) override { FAIL(); }
+  };
+  options_.allocator = std::make_shared<NoMemory>();
+  Open(4, {{1, "a", true}});
+  fake_->SendFrame(fake_->CallsAt(1)[0]);
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no memory"));
+}
+
+TEST_F(PrefetchLoaderTest, CloseMakesNextReturnCancelled) {
+  Open(4, {{1, "a", true}});
+  loader_->Close();
+  EXPECT_TRUE(fake_->stopped());
+  loader_->Close();
+  EXPECT_TRUE(absl::IsCancelled(loader_->Next().status()));
+}
+
+// --- options ----------------------------------------------------------------
+
+TEST(HostLoaderOptionsTest, RefusesWhatCannotBe) {
+  HostLoaderOptions options;
+  EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));  // no endpoint
+  options.endpoint = "a:1";
+  EXPECT_TRUE(options.Validate().ok());
+  options.rank = 1;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("rank 1"));
+  options.world_size = 0;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("world size 0"));
+  options.world_size = 2;
+  options.window = 1;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("window of 1"));
+  options.window = 0;
+  options.next_timeout = absl::ZeroDuration();
+  EXPECT_THAT(options.Validate().message(), HasSubstr("timeout"));
+}
+
+TEST(HostLoaderOptionsTest, TheWindowFollowsTheSizeOfBatches) {
+  HostLoaderOptions options;
+  EXPECT_EQ(ChooseWindow(options, 50'000), 64);
+  EXPECT_EQ(ChooseWindow(options, 10 << 20), 25);
+  EXPECT_EQ(ChooseWindow(options, uint64_t{1} << 40), 4);
+  options.window = 7;
+  EXPECT_EQ(ChooseWindow(options, 10 << 20), 7);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,222 @@
+// Servers that fail, fall silent, refuse, answer late, out of order and twice,
+// at random: what the consumer gets stays the plan's sequence, byte for byte.
+// The transport has a thread of its own, so that ThreadSanitizer sees both
+// sides.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/prefetch_loader.h"
+#include "common/logging.h"
+#include "proto/error_detail.h"
+#include "tests/client/prefetch/fake_transport.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::FakeTransport;
+using ::millrace::testing::MakeBatch;
+using ::millrace::testing::MakePlan;
+
+// A clock that the transport's thread moves.
+class FakeClock {
+ public:
+  absl::Time Now() const {
+    return absl::UnixEpoch() + absl::Milliseconds(ms_.load());
+  }
+  void Advance(int64_t ms) { ms_.fetch_add(ms); }
+
+ private:
+  std::atomic<int64_t> ms_{1'000'000};
+};
+
+class RandomTransport final : public FakeTransport {
+ public:
+  RandomTransport(OpenResponse plan, uint32_t seed, int servers,
+                  FakeClock* clock)
+      : FakeTransport(std::move(plan)), random_(seed), clock_(clock) {
+    for (int i = 0; i < servers; ++i) {
+      servers_.push_back(
+          {static_cast<ServerId>(i + 1), absl::StrCat("server-", i), true});
+    }
+  }
+  ~RandomTransport() override { Stop(); }
+
+  void Start(TransportEvents* events) override {
+    events_ = events;
+    thread_ = std::thread([this] {
+      FakeTransport::Start(events_);
+      while (!stop_) Act();
+    });
+  }
+  void Stop() override {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void StartCall(CallId id, ServerId server, const AskedSteps& steps) override {
+    FakeTransport::StartCall(id, server, steps);
+    Call& call = calls_[id];
+    // Batches may finish in any order.
+    if (Chance(50)) std::shuffle(call.left.begin(), call.left.end(), random_);
+    if (Chance(5)) silent_.insert(id);
+  }
+  void Wake() override { woken_ = true; }
+
+ private:
+  bool Chance(int percent) {
+    return static_cast<int>(random_() % 100) < percent;
+  }
+
+  void Act() {
+    clock_->Advance(5);
+    if (woken_.exchange(false) || Chance(10)) events_->OnTick();
+    if (Chance(2)) {
+      // A server is lost with all its calls, or comes back.
+      ServerState& server = servers_[random_() % servers_.size()];
+      server.ready = !server.ready;
+      const std::vector<CallId> calls = CallsAt(server.id);
+      events_->OnServers(servers_);
+      if (!server.ready) {
+        for (const CallId id : calls)
+          EndIfThere(id, absl::UnavailableError(""));
+      }
+    }
+    if (calls_.empty()) {
+      std::this_thread::yield();
+      return;
+    }
+    auto it = calls_.begin();
+    std::advance(it, random_() % calls_.size());
+    const CallId id = it->first;
+    if (silent_.count(id) > 0 && !Chance(1)) return;
+    if (Chance(3)) return EndIfThere(id, RandomError());
+    if (Chance(3)) {
+      // Twice the same step: only between batches may it be repeated.
+      const Call& call = it->second;
+      if (!call.begun && call.left.size() < call.steps.step_count) {
+        const uint64_t step =
+            call.steps.first_step + random_() % call.steps.step_count;
+        return SendBatch(id, MakeBatch(plan_, {call.steps.epoch, step}));
+      }
+    }
+    if (!SendFrame(id, 1 + random_() % 300)) {
+      EndIfThere(id, absl::OkStatus());
+    }
+  }
+
+  void EndIfThere(CallId id, absl::Status status) {
+    if (calls_.count(id) > 0) End(id, std::move(status));
+  }
+
+  absl::Status RandomError() {
+    if (Chance(40)) return absl::UnavailableError("lost");
+    if (Chance(30)) return absl::OkStatus();  // without its steps
+    // The first server always serves the plan: the others may not.
+    ErrorDetail detail = MakeErrorDetail("rpc");
+    detail.set_retry_delay_ms(1 + random_() % 200);
+    return WithErrorDetail(absl::ResourceExhaustedError("full"), detail);
+  }
+
+  std::mt19937 random_;
+  FakeClock* const clock_;
+  std::set<CallId> silent_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> woken_{false};
+  std::thread thread_;
+};
+
+class PrefetchPropertyTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
+  SetMinLogSeverity(LogSeverity::kERROR);
+  std::mt19937 random(GetParam());
+  const uint64_t steps = 1 + random() % 40;
+  const uint64_t epochs = 1 + random() % 6;
+  const OpenResponse plan = MakePlan(steps, 1 + random() % 9);
+  FakeClock clock;
+  HostLoaderOptions options;
+  options.endpoint = "random:1";
+  options.window = 2 + random() % 30;
+  options.epochs = epochs;
+  options.start = {random() % 3, random() % steps};
+  options.next_timeout = absl::Hours(10'000);
+  options.step_timeout = absl::Seconds(2);
+  options.verify_payload = random() % 2 == 0;
+  auto loader =
+      NewPrefetchLoader(options, plan,
+                        std::make_unique<RandomTransport>(
+                            plan, random(), 1 + random() % 4, &clock),
+                        clock.Now(), [&clock] { return clock.Now(); });
+  ASSERT_TRUE(loader.ok()) << loader.status();
+
+  // The consumer holds some batches for a while, fewer than there are slots.
+  std::deque<HostBatch> held;
+  const size_t most_held = random() % options.window;
+  Position expected = options.start;
+  const uint64_t last_epoch = options.start.epoch + epochs;
+  while (expected.epoch < last_epoch) {
+    ASSERT_EQ((*loader)->position(), expected);
+    absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    ASSERT_EQ(batch->position, expected);
+    held.push_back(*std::move(batch));
+    while (held.size() > most_held) {
+      const HostBatch& oldest = held.front();
+      ASSERT_EQ(std::string(oldest.payload.begin(), oldest.payload.end()),
+                MakeBatch(plan, oldest.position).payload);
+      held.pop_front();
+    }
+    if (++expected.step == steps) expected = {expected.epoch + 1, 0};
+  }
+  EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
+  EXPECT_EQ((*loader)->stats().open_slots, held.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PrefetchPropertyTest, ::testing::Range(0, 60));
+
+TEST(PrefetchCloseTest, CloseFromAnotherThreadEndsAWaitingNext) {
+  SetMinLogSeverity(LogSeverity::kERROR);
+  const OpenResponse plan = MakePlan(10);
+  for (int round = 0; round < 20; ++round) {
+    FakeClock clock;
+    HostLoaderOptions options;
+    options.endpoint = "random:1";
+    options.epochs = 0;
+    options.next_timeout = absl::Hours(10'000);
+    auto loader = NewPrefetchLoader(
+        options, plan,
+        std::make_unique<RandomTransport>(plan, round, 2, &clock), clock.Now(),
+        [&clock] { return clock.Now(); });
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    std::atomic<int> taken{0};
+    std::thread consumer([&] {
+      while (true) {
+        absl::StatusOr<HostBatch> batch = (*loader)->Next();
+        if (!batch.ok()) {
+          EXPECT_TRUE(absl::IsCancelled(batch.status())) << batch.status();
+          return;
+        }
+        ++taken;
+      }
+    });
+    while (taken < round) std::this_thread::yield();
+    std::thread closer([&] { (*loader)->Close(); });
+    (*loader)->Close();
+    closer.join();
+    consumer.join();
+  }
+}
+
+}  // namespace
+}  // namespace millrace
