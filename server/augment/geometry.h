@@ -1,0 +1,58 @@
+// Sizes and rectangles of the geometric transforms, with the rules of
+// torchvision v2. Pixels are not touched here.
+//
+// Pure functions and value types.
+//
+//   Rect crop = RandomCropRect(w, h, {}, random);
+//   Rect middle = CenterRect(w, h, 224, 224);
+
+#ifndef MILLRACE_SERVER_AUGMENT_GEOMETRY_H_
+#define MILLRACE_SERVER_AUGMENT_GEOMETRY_H_
+
+#include <cstdint>
+
+#include "server/augment/random.h"
+
+namespace millrace {
+
+struct Size {
+  int64_t width = 0;
+  int64_t height = 0;
+  friend bool operator==(const Size&, const Size&) = default;
+};
+
+// Pixels [left, left + width) x [top, top + height).
+struct Rect {
+  int64_t left = 0;
+  int64_t top = 0;
+  int64_t width = 0;
+  int64_t height = 0;
+  friend bool operator==(const Rect&, const Rect&) = default;
+};
+
+// Parameters of RandomResizedCrop; the defaults are torchvision's.
+struct CropDistribution {
+  double scale_min = 0.08;  // share of the image's area
+  double scale_max = 1.0;
+  double log_ratio_min = -0.28768207245178092;  // ln 3/4, of width / height
+  double log_ratio_max = 0.28768207245178092;   // ln 4/3
+};
+
+// RandomResizedCrop.get_params of torchvision: ten tries of an area uniform in
+// scale and a ratio uniform in its logarithm, placed uniformly; then the
+// largest centred crop whose ratio is allowed.
+Rect RandomCropRect(Size image, const CropDistribution& distribution,
+                    CounterRandom& random);
+
+// The size of an image whose short side becomes `short_side`; the long side is
+// rounded down, as torchvision does (at least 1).
+Size ShortSideSize(Size image, int64_t short_side);
+
+// The middle of the image, as torchvision's center_crop rounds it (ties to
+// even). Along a side that is smaller than asked the rectangle begins at a
+// negative place: what lies outside is padding.
+Rect CenterRect(Size image, Size crop);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_AUGMENT_GEOMETRY_H_

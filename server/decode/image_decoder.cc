@@ -1,0 +1,113 @@
+#include "server/decode/image_decoder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+// An EXIF orientation as steps from the upright to the stored image: swap the
+// axes, then mirror the stored columns, then the stored rows.
+struct Turn {
+  bool swap;
+  bool mirror_x;
+  bool mirror_y;
+};
+
+Turn TurnOf(int orientation) {
+  switch (orientation) {
+    case 2:
+      return {false, true, false};
+    case 3:
+      return {false, true, true};
+    case 4:
+      return {false, false, true};
+    case 5:
+      return {true, false, false};
+    case 6:
+      return {true, false, true};
+    case 7:
+      return {true, true, true};
+    case 8:
+      return {true, true, false};
+    default:
+      return {false, false, false};
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ImageHeader> ImageDecoder::Open(absl::Span<const uint8_t> bytes,
+                                               bool exif_transpose) {
+  format_ = DetectImageFormat(bytes);
+  switch (format_) {
+    case ImageFormat::kUnknown:
+      return UnknownImageError(bytes);
+    case ImageFormat::kJpeg: {
+      MR_ASSIGN_OR_RETURN(header_, jpeg_.Open(bytes, exif_transpose));
+      break;
+    }
+    case ImageFormat::kPng: {
+      MR_ASSIGN_OR_RETURN(header_, png_.Open(bytes, exif_transpose));
+      break;
+    }
+  }
+  if (TurnOf(header_.orientation).swap) {
+    std::swap(header_.width, header_.height);
+  }
+  // A mirrored image does not divide into the same pixels.
+  if (header_.orientation != 1) header_.max_divisor = 1;
+  return header_;
+}
+
+absl::StatusOr<DecodedImage> ImageDecoder::DecodeStored(
+    const DecodeRegion& region) {
+  return format_ == ImageFormat::kJpeg ? jpeg_.Decode(region)
+                                       : png_.Decode(region);
+}
+
+absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
+  if (header_.orientation == 1) return DecodeStored(region);
+  const Turn turn = TurnOf(header_.orientation);
+  DecodeRegion stored = region;
+  int64_t stored_width = header_.width;
+  int64_t stored_height = header_.height;
+  if (turn.swap) {
+    std::swap(stored.left, stored.top);
+    std::swap(stored.width, stored.height);
+    std::swap(stored_width, stored_height);
+  }
+  if (turn.mirror_x) stored.left = stored_width - stored.left - stored.width;
+  if (turn.mirror_y) stored.top = stored_height - stored.top - stored.height;
+  MR_ASSIGN_OR_RETURN(DecodedImage image, DecodeStored(stored));
+
+  const int64_t channels = region.channels;
+  const int64_t stride = region.width * channels;
+  uint8_t* to = upright_.Reserve(stride * region.height + kDecodedReadSlack);
+  if (to == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for ", stride * region.height, " bytes of pixels"));
+  }
+  for (int64_t y = 0; y < region.height; ++y) {
+    for (int64_t x = 0; x < region.width; ++x) {
+      int64_t from_x = turn.swap ? y : x;
+      int64_t from_y = turn.swap ? x : y;
+      if (turn.mirror_x) from_x = stored.width - 1 - from_x;
+      if (turn.mirror_y) from_y = stored.height - 1 - from_y;
+      const uint8_t* from =
+          image.data + from_y * image.stride + from_x * channels;
+      for (int64_t c = 0; c < channels; ++c) *to++ = from[c];
+    }
+  }
+  return DecodedImage{upright_.data(), stride};
+}
+
+void ImageDecoder::ReleaseAbove(size_t bytes) {
+  jpeg_.ReleaseAbove(bytes);
+  png_.ReleaseAbove(bytes);
+  upright_.ReleaseAbove(bytes);
+}
+
+}  // namespace millrace

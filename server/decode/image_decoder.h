@@ -1,0 +1,52 @@
+// ImageDecoder decodes a region of an image of any supported format: it looks
+// at the first bytes and asks the right decoder. With exif_transpose the image
+// is turned upright first: sizes and regions are those of the upright image.
+//
+// Not thread-safe: one per thread. Owns the memory of the pixels that it
+// returns. DataLoss: not an image, damaged, of an unsupported kind, too large.
+//
+//   ImageDecoder decoder;
+//   MR_ASSIGN_OR_RETURN(ImageHeader header, decoder.Open(bytes, false));
+//   MR_ASSIGN_OR_RETURN(DecodedImage image, decoder.Decode(region));
+
+#ifndef MILLRACE_SERVER_DECODE_IMAGE_DECODER_H_
+#define MILLRACE_SERVER_DECODE_IMAGE_DECODER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "server/decode/decoded_image.h"
+#include "server/decode/image_format.h"
+#include "server/decode/jpeg_decoder.h"
+#include "server/decode/png_decoder.h"
+
+namespace millrace {
+
+class ImageDecoder {
+ public:
+  // Reads the header. `bytes` must stay until Decode() returns.
+  absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
+                                   bool exif_transpose);
+
+  // Once after each successful Open(). region.divisor is at most the header's
+  // max_divisor.
+  absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
+
+  // Frees buffers larger than `bytes`; what Decode() returned is invalid then.
+  void ReleaseAbove(size_t bytes);
+
+ private:
+  absl::StatusOr<DecodedImage> DecodeStored(const DecodeRegion& region);
+
+  JpegDecoder jpeg_;
+  PngDecoder png_;
+  ImageFormat format_ = ImageFormat::kUnknown;
+  ImageHeader header_;     // of the upright image
+  AlignedBuffer upright_;  // pixels that had to be turned
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DECODE_IMAGE_DECODER_H_

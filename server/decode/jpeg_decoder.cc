@@ -1,0 +1,358 @@
+#include "server/decode/jpeg_decoder.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+// After stdio.h, which they need.
+// clang-format off
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
+
+#include "absl/strings/str_cat.h"
+#include "server/decode/exif.h"
+#include "server/decode/limits.h"
+#include "server/decode/pixel_rows.h"
+
+namespace millrace {
+namespace {
+
+// Rows handed to libjpeg at a time; it fills at most an iMCU row's.
+constexpr int kRowsPerCall = 8;
+
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
+  jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+struct SourceManager {
+  jpeg_source_mgr base;
+  bool ended;  // libjpeg has asked for more bytes than there are
+};
+
+void ErrorExit(j_common_ptr info) {
+  auto* error = reinterpret_cast<ErrorManager*>(info->err);
+  (*error->base.format_message)(info, error->message);
+  std::longjmp(error->jump, 1);
+}
+
+// Warnings after which every pixel is still the right one.
+bool IsHarmless(int code) {
+  switch (code) {
+    case JWRN_EXTRANEOUS_DATA:  // bytes between two markers
+    case JWRN_ADOBE_XFORM:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_BOGUS_ICC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// libjpeg would go on after a warning with grey pixels; a damaged sample must
+// not be trained on unnoticed.
+void EmitMessage(j_common_ptr info, int level) {
+  if (level < 0 && !IsHarmless(info->err->msg_code)) ErrorExit(info);
+}
+
+void OutputMessage(j_common_ptr) {}
+
+void NoSourceCall(j_decompress_ptr) {}
+
+// Past the end libjpeg finds an end marker. When pixels are missing it warns
+// that the data ended early.
+boolean FillInputBuffer(j_decompress_ptr info) {
+  static const JOCTET kEndOfImage[2] = {0xFF, JPEG_EOI};
+  auto* source = reinterpret_cast<SourceManager*>(info->src);
+  source->ended = true;
+  source->base.next_input_byte = kEndOfImage;
+  source->base.bytes_in_buffer = 2;
+  return TRUE;
+}
+
+void SkipInputData(j_decompress_ptr info, long count) {  // NOLINT: libjpeg's
+  if (count <= 0) return;
+  jpeg_source_mgr* source = info->src;
+  if (static_cast<size_t>(count) <= source->bytes_in_buffer) {
+    source->next_input_byte += count;
+    source->bytes_in_buffer -= count;
+  } else {
+    FillInputBuffer(info);
+  }
+}
+
+void CheckScans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number >
+      kMaxJpegScans) {
+    auto* error = reinterpret_cast<ErrorManager*>(info->err);
+    std::snprintf(error->message, sizeof(error->message),
+                  "it has more than %d scans", kMaxJpegScans);
+    std::longjmp(error->jump, 1);
+  }
+}
+
+// What DecodeOrJump() works on; no destructors.
+struct Target {
+  JDIMENSION crop_left;  // multiple of an iMCU's width
+  JDIMENSION crop_width;
+  JDIMENSION top;
+  JDIMENSION bottom;
+  J_COLOR_SPACE color;
+  bool cropped;
+  uint8_t* rows;  // (bottom - top) rows of `stride` bytes
+  ptrdiff_t stride;
+  uint8_t* line;  // of libjpeg's output when it is converted, or null
+  int channels;
+};
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct info;
+  ErrorManager error;
+  SourceManager source;
+  jpeg_progress_mgr scans;
+  bool created = false;
+  size_t bytes = 0;
+
+  // The functions that libjpeg's errors jump out of. They have nothing to
+  // destroy; false means that `error.message` says why.
+  static bool OpenOrJump(State* s, const uint8_t* data, size_t size,
+                         bool save_exif) {
+    if (setjmp(s->error.jump) != 0) return false;
+    jpeg_create_decompress(&s->info);
+    s->created = true;
+    s->info.src = &s->source.base;
+    s->info.progress = &s->scans;
+    s->source.base.next_input_byte = data;
+    s->source.base.bytes_in_buffer = size;
+    s->source.ended = false;
+    if (save_exif) jpeg_save_markers(&s->info, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_read_header(&s->info, TRUE);
+    return true;
+  }
+
+  static bool DecodeOrJump(State* s, const Target* target, int divisor) {
+    if (setjmp(s->error.jump) != 0) return false;
+    jpeg_decompress_struct* info = &s->info;
+    info->scale_num = 8 / divisor;
+    info->scale_denom = 8;
+    info->out_color_space = target->color;
+    info->dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(info);
+    if (target->cropped) {
+      JDIMENSION left = target->crop_left;
+      JDIMENSION width = target->crop_width;
+      jpeg_crop_scanline(info, &left, &width);
+      if (left != target->crop_left || width != target->crop_width) {
+        std::snprintf(s->error.message, sizeof(s->error.message),
+                      "libjpeg moved the crop (a bug here)");
+        return false;
+      }
+    }
+    if (target->top > 0) jpeg_skip_scanlines(info, target->top);
+    uint8_t* row = target->rows;
+    while (info->output_scanline < target->bottom) {
+      if (target->line == nullptr) {
+        JSAMPROW rows[kRowsPerCall];
+        JDIMENSION n = target->bottom - info->output_scanline;
+        if (n > kRowsPerCall) n = kRowsPerCall;
+        for (JDIMENSION i = 0; i < n; ++i) rows[i] = row + i * target->stride;
+        row += target->stride *
+               static_cast<ptrdiff_t>(jpeg_read_scanlines(info, rows, n));
+        continue;
+      }
+      JSAMPROW line = target->line;
+      jpeg_read_scanlines(info, &line, 1);
+      if (target->color == JCS_CMYK) {
+        // In place is safe: three bytes are written behind four read.
+        uint8_t* rgb = target->channels == 3 ? row : target->line;
+        InvertedCmykRowToRgb(line, target->crop_width, rgb);
+      }
+      if (target->channels == 1) {
+        RgbRowToGray(target->line, target->crop_width, row);
+      }
+      row += target->stride;
+    }
+    return true;
+  }
+
+  void Destroy() {
+    if (created) jpeg_destroy_decompress(&info);
+    created = false;
+  }
+
+  absl::Status Error() const {
+    if (source.ended) {
+      return absl::DataLossError(absl::StrCat(
+          "the JPEG is truncated: its ", bytes,
+          " bytes end before the picture does (", error.message, ")"));
+    }
+    return absl::DataLossError(
+        absl::StrCat("the JPEG is damaged or unusual: ", error.message));
+  }
+};
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  std::memset(&s.info, 0, sizeof(s.info));
+  std::memset(&s.source, 0, sizeof(s.source));
+  std::memset(&s.scans, 0, sizeof(s.scans));
+  s.info.err = jpeg_std_error(&s.error.base);
+  s.error.base.error_exit = ErrorExit;
+  s.error.base.emit_message = EmitMessage;
+  s.error.base.output_message = OutputMessage;
+  s.error.message[0] = '\0';
+  s.source.base.init_source = NoSourceCall;
+  s.source.base.fill_input_buffer = FillInputBuffer;
+  s.source.base.skip_input_data = SkipInputData;
+  s.source.base.resync_to_restart = jpeg_resync_to_restart;
+  s.source.base.term_source = NoSourceCall;
+  s.scans.progress_monitor = CheckScans;
+}
+
+JpegDecoder::~JpegDecoder() { state_->Destroy(); }
+
+void JpegDecoder::ReleaseAbove(size_t bytes) {
+  pixels_.ReleaseAbove(bytes);
+  line_.ReleaseAbove(bytes);
+}
+
+absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
+                                              bool read_orientation) {
+  State& s = *state_;
+  // A new decompressor for each image: libjpeg keeps Huffman and quantisation
+  // tables from one image to the next, and a damaged image that lacks its own
+  // would decode differently after different neighbours. Creating one takes
+  // about a microsecond.
+  s.Destroy();
+  s.bytes = bytes.size();
+  s.error.message[0] = '\0';
+  if (!State::OpenOrJump(&s, bytes.data(), bytes.size(), read_orientation)) {
+    absl::Status status = s.Error();
+    s.Destroy();
+    return status;
+  }
+  const jpeg_decompress_struct& info = s.info;
+  if (info.data_precision != 8) {
+    return absl::DataLossError(
+        absl::StrCat("the JPEG has ", info.data_precision,
+                     " bits a sample; 8 are supported: convert it"));
+  }
+  if (info.arith_code) {
+    return absl::DataLossError(
+        "the JPEG is arithmetic-coded; Huffman-coded ones are supported: "
+        "convert it (jpegtran does it without loss)");
+  }
+  if (info.num_components != 1 && info.num_components != 3 &&
+      info.num_components != 4) {
+    return absl::DataLossError(
+        absl::StrCat("the JPEG has ", info.num_components,
+                     " components; 1 (grey), 3 (colour) and 4 (CMYK) are "
+                     "supported"));
+  }
+  const int64_t pixels =
+      static_cast<int64_t>(info.image_width) * info.image_height;
+  if (pixels > kMaxImagePixels) {
+    return absl::DataLossError(absl::StrCat(
+        "the JPEG claims ", info.image_width, " x ", info.image_height,
+        " pixels; at most ", kMaxImagePixels, " are decoded"));
+  }
+  ImageHeader header;
+  header.width = info.image_width;
+  header.height = info.image_height;
+  header.max_divisor = 8;
+  if (read_orientation) {
+    for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr;
+         m = m->next) {
+      if (m->marker == JPEG_APP0 + 1 && m->data_length > 6 &&
+          std::memcmp(m->data, "Exif\0\0", 6) == 0) {
+        header.orientation = ExifOrientation({m->data + 6, m->data_length - 6});
+        break;
+      }
+    }
+  }
+  return header;
+}
+
+absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
+  State& s = *state_;
+  jpeg_decompress_struct& info = s.info;
+
+  // Several scans need all coefficients at once.
+  int64_t coefficient_bytes = 0;
+  if (jpeg_has_multiple_scans(&info)) {
+    for (int c = 0; c < info.num_components; ++c) {
+      const jpeg_component_info& component = info.comp_info[c];
+      coefficient_bytes +=
+          static_cast<int64_t>(component.width_in_blocks +
+                               component.h_samp_factor) *
+          (component.height_in_blocks + component.v_samp_factor) *
+          sizeof(JBLOCK);
+    }
+  }
+
+  Target target;
+  int samples = 3;  // of libjpeg's output, per pixel
+  if (info.num_components == 4) {
+    target.color = JCS_CMYK;
+    samples = 4;
+  } else if (info.jpeg_color_space == JCS_GRAYSCALE && region.channels == 1) {
+    target.color = JCS_GRAYSCALE;
+    samples = 1;
+  } else {
+    target.color = JCS_RGB;
+  }
+  target.channels = region.channels;
+
+  // The columns at the rim of a crop lack their neighbours when chroma is
+  // interpolated: decode an iMCU more on each inner side.
+  const int64_t image_width =
+      (info.image_width + region.divisor - 1) / region.divisor;
+  const int64_t unit = int64_t{8} / region.divisor * info.max_h_samp_factor;
+  int64_t crop_left = std::max<int64_t>(0, region.left / unit - 1) * unit;
+  int64_t crop_right = std::min(
+      image_width, ((region.left + region.width + unit - 1) / unit + 1) * unit);
+  target.cropped = crop_left > 0 || crop_right < image_width;
+  target.crop_left = static_cast<JDIMENSION>(crop_left);
+  target.crop_width = static_cast<JDIMENSION>(crop_right - crop_left);
+  target.top = static_cast<JDIMENSION>(region.top);
+  target.bottom = static_cast<JDIMENSION>(region.top + region.height);
+
+  const bool converted = samples != region.channels;
+  target.stride = (crop_right - crop_left) * region.channels;
+  const int64_t bytes = target.stride * region.height;
+  const int64_t line_bytes = (crop_right - crop_left) * samples;
+  if (bytes + coefficient_bytes > kMaxDecodedBytes) {
+    return absl::DataLossError(absl::StrCat(
+        "decoding the JPEG of ", info.image_width, " x ", info.image_height,
+        " pixels", coefficient_bytes > 0 ? " (progressive)" : "", " needs ",
+        bytes + coefficient_bytes, " bytes; at most ", kMaxDecodedBytes,
+        " are given to one image"));
+  }
+  target.rows = pixels_.Reserve(bytes + kDecodedReadSlack);
+  target.line = converted ? line_.Reserve(line_bytes) : nullptr;
+  if (target.rows == nullptr || (converted && target.line == nullptr)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", bytes, " bytes of pixels"));
+  }
+
+  const bool several_scans = coefficient_bytes > 0;
+  const bool ok = State::DecodeOrJump(&s, &target, region.divisor);
+  // A truncated progressive image decodes without a warning, only blurred.
+  if (!ok || (several_scans && s.source.ended)) {
+    if (ok) std::strcpy(s.error.message, "its last scans are missing");
+    absl::Status status = s.Error();
+    s.Destroy();
+    return status;
+  }
+  s.Destroy();
+  return DecodedImage{target.rows + (region.left - crop_left) * region.channels,
+                      target.stride};
+}
+
+}  // namespace millrace

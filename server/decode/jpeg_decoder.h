@@ -1,0 +1,52 @@
+// JpegDecoder decodes a region of a JPEG with libjpeg-turbo: only the rows and
+// columns that are asked for, at 1/1, 1/2, 1/4 or 1/8 of the size. The pixels
+// of a region are those of a full decode with libjpeg's defaults at that size.
+//
+// Not thread-safe: one per thread. Owns the memory of the pixels that it
+// returns. Foreign bytes: every damage becomes DataLoss with libjpeg's reason.
+// Damage below the region's last row is not seen, because it is not read.
+//
+//   JpegDecoder decoder;
+//   MR_ASSIGN_OR_RETURN(ImageHeader header, decoder.Open(bytes, false));
+//   MR_ASSIGN_OR_RETURN(DecodedImage image, decoder.Decode(region));
+
+#ifndef MILLRACE_SERVER_DECODE_JPEG_DECODER_H_
+#define MILLRACE_SERVER_DECODE_JPEG_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "server/decode/decoded_image.h"
+
+namespace millrace {
+
+class JpegDecoder {
+ public:
+  JpegDecoder();
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  // Reads the header. `bytes` must stay until Decode() returns.
+  absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
+                                   bool read_orientation);
+
+  // Once after each successful Open().
+  absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
+
+  // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
+  void ReleaseAbove(size_t bytes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  AlignedBuffer pixels_;
+  AlignedBuffer line_;  // a row before conversion
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DECODE_JPEG_DECODER_H_

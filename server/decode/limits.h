@@ -1,0 +1,24 @@
+// What an image may claim before anything is allocated for it.
+
+#ifndef MILLRACE_SERVER_DECODE_LIMITS_H_
+#define MILLRACE_SERVER_DECODE_LIMITS_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+// Memory that decoding one image may need: the pixels of the region that is
+// asked for, and what the format needs besides (coefficients of a progressive
+// JPEG, all pixels of an interlaced PNG).
+inline constexpr int64_t kMaxDecodedBytes = int64_t{256} << 20;
+
+// Pixels of a whole image; Pillow refuses the same number.
+inline constexpr int64_t kMaxImagePixels = 178956970;
+
+// Scans of a progressive JPEG. Encoders write about ten; thousands of empty
+// ones would keep a thread busy for minutes.
+inline constexpr int kMaxJpegScans = 100;
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DECODE_LIMITS_H_

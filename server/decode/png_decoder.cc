@@ -1,0 +1,214 @@
+#include "server/decode/png_decoder.h"
+
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "server/decode/exif.h"
+#include "server/decode/limits.h"
+#include "server/decode/pixel_rows.h"
+
+namespace millrace {
+namespace {
+
+// Text, colour profiles and the like are not kept beyond this.
+constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
+
+struct Source {
+  const uint8_t* next;
+  size_t left;
+};
+
+struct Failure {
+  jmp_buf jump;
+  char message[160];
+};
+
+void ReadBytes(png_structp png, png_bytep to, size_t n) {
+  auto* source = static_cast<Source*>(png_get_io_ptr(png));
+  if (n > source->left) png_error(png, "the data ends early");
+  std::memcpy(to, source->next, n);
+  source->next += n;
+  source->left -= n;
+}
+
+[[noreturn]] void OnError(png_structp png, png_const_charp message) {
+  auto* failure = static_cast<Failure*>(png_get_error_ptr(png));
+  std::snprintf(failure->message, sizeof(failure->message), "%s", message);
+  std::longjmp(failure->jump, 1);
+}
+
+// Warnings are about chunks beside the pixels.
+void OnWarning(png_structp, png_const_charp) {}
+
+}  // namespace
+
+struct PngDecoder::State {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  Source source{};
+  Failure failure{};
+  int channels = 0;  // of libpng's output
+  bool interlaced = false;
+
+  // The functions that libpng's errors jump out of. They have nothing to
+  // destroy; false means that `failure.message` says why.
+  static bool OpenOrJump(State* s) {
+    if (setjmp(s->failure.jump) != 0) return false;
+    png_set_read_fn(s->png, &s->source, ReadBytes);
+    png_set_user_limits(s->png, 65535, 65535);
+    png_set_chunk_malloc_max(s->png, kMaxChunkBytes);
+    png_set_chunk_cache_max(s->png, 64);
+    png_read_info(s->png, s->info);
+    return true;
+  }
+
+  static bool StartOrJump(State* s) {
+    if (setjmp(s->failure.jump) != 0) return false;
+    png_structp png = s->png;
+    const int type = png_get_color_type(png, s->info);
+    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+    if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
+    png_set_strip_16(png);
+    png_set_strip_alpha(png);
+    s->interlaced = png_get_interlace_type(png, s->info) != PNG_INTERLACE_NONE;
+    if (s->interlaced) png_set_interlace_handling(png);
+    png_read_update_info(png, s->info);
+    s->channels = png_get_channels(png, s->info);
+    return true;
+  }
+
+  // Reads `rows` rows to `to`, `stride` apart (0: each over the last).
+  static bool ReadRowsOrJump(State* s, uint8_t* to, ptrdiff_t stride,
+                             int64_t rows, int passes) {
+    if (setjmp(s->failure.jump) != 0) return false;
+    for (int pass = 0; pass < passes; ++pass) {
+      for (int64_t i = 0; i < rows; ++i) {
+        png_read_row(s->png, to + i * stride, nullptr);
+      }
+    }
+    return true;
+  }
+
+  void Destroy() {
+    if (png != nullptr) png_destroy_read_struct(&png, &info, nullptr);
+    png = nullptr;
+    info = nullptr;
+  }
+
+  absl::Status Error() const {
+    return absl::DataLossError(
+        absl::StrCat("the PNG is truncated or damaged: ", failure.message));
+  }
+};
+
+PngDecoder::PngDecoder() : state_(std::make_unique<State>()) {}
+
+PngDecoder::~PngDecoder() { state_->Destroy(); }
+
+void PngDecoder::ReleaseAbove(size_t bytes) {
+  pixels_.ReleaseAbove(bytes);
+  whole_.ReleaseAbove(bytes);
+}
+
+absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
+                                             bool read_orientation) {
+  State& s = *state_;
+  s.Destroy();
+  s.source = {bytes.data(), bytes.size()};
+  s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s.failure, OnError,
+                                 OnWarning);
+  if (s.png != nullptr) s.info = png_create_info_struct(s.png);
+  if (s.info == nullptr) {
+    s.Destroy();
+    return absl::ResourceExhaustedError("no memory for a PNG decoder");
+  }
+  if (!State::OpenOrJump(&s)) {
+    absl::Status status = s.Error();
+    s.Destroy();
+    return status;
+  }
+  ImageHeader header;
+  header.width = png_get_image_width(s.png, s.info);
+  header.height = png_get_image_height(s.png, s.info);
+  if (header.width * header.height > kMaxImagePixels) {
+    return absl::DataLossError(
+        absl::StrCat("the PNG claims ", header.width, " x ", header.height,
+                     " pixels; at most ", kMaxImagePixels, " are decoded"));
+  }
+#ifdef PNG_eXIf_SUPPORTED
+  if (read_orientation) {
+    png_bytep exif = nullptr;
+    png_uint_32 size = 0;
+    if (png_get_eXIf_1(s.png, s.info, &size, &exif) != 0 && exif != nullptr) {
+      header.orientation = ExifOrientation({exif, size});
+    }
+  }
+#endif
+  return header;
+}
+
+absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
+  State& s = *state_;
+  const int64_t width = png_get_image_width(s.png, s.info);
+  const int64_t height = png_get_image_height(s.png, s.info);
+  const int64_t stride = region.width * region.channels;
+  // Before libpng allocates its rows: at most 8 bytes a pixel.
+  const bool interlaced =
+      png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
+  const int64_t needed =
+      stride * region.height + width * 8 * (interlaced ? height : 4);
+  if (needed > kMaxDecodedBytes) {
+    return absl::DataLossError(absl::StrCat(
+        "decoding the PNG of ", width, " x ", height, " pixels",
+        interlaced ? " (interlaced)" : "", " needs ", needed,
+        " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
+  }
+  if (!State::StartOrJump(&s)) {
+    absl::Status status = s.Error();
+    s.Destroy();
+    return status;
+  }
+  const int64_t row_bytes = width * s.channels;
+  uint8_t* const pixels =
+      pixels_.Reserve(stride * region.height + kDecodedReadSlack);
+  uint8_t* const whole = whole_.Reserve(row_bytes * (interlaced ? height : 1));
+  if (pixels == nullptr || whole == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+  }
+  bool ok = true;
+  if (interlaced) {
+    constexpr int kAdam7Passes = 7;
+    ok = State::ReadRowsOrJump(&s, whole, row_bytes, height, kAdam7Passes);
+  } else if (region.top > 0) {
+    ok = State::ReadRowsOrJump(&s, whole, 0, region.top, 1);
+  }
+  for (int64_t y = 0; ok && y < region.height; ++y) {
+    const uint8_t* row = whole;
+    if (interlaced) {
+      row += (region.top + y) * row_bytes;
+    } else {
+      ok = State::ReadRowsOrJump(&s, whole, 0, 1, 1);
+      if (!ok) break;
+    }
+    row += region.left * s.channels;
+    uint8_t* const to = pixels + y * stride;
+    if (s.channels == region.channels) {
+      std::memcpy(to, row, stride);
+    } else if (s.channels == 1) {
+      GrayRowToRgb(row, region.width, to);
+    } else {
+      RgbRowToGray(row, region.width, to);
+    }
+  }
+  absl::Status status = ok ? absl::OkStatus() : s.Error();
+  s.Destroy();
+  if (!status.ok()) return status;
+  return DecodedImage{pixels, stride};
+}
+
+}  // namespace millrace
