@@ -1,0 +1,25 @@
+// Arrow's errors as ours.
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_ARROW_ERROR_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_ARROW_ERROR_H_
+
+#include <arrow/status.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+// Of reading: what Arrow cannot read is damaged (DataLoss) unless memory ran
+// out. "cannot ACTION PATH: ...".
+absl::Status ArrowReadError(const arrow::Status& status,
+                            absl::string_view action, absl::string_view path);
+
+// Of writing: the errno where Arrow knows it (ResourceExhausted when the disk
+// is full).
+absl::Status ArrowWriteError(const arrow::Status& status,
+                             absl::string_view action, absl::string_view path);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_ARROW_ERROR_H_

@@ -1,0 +1,192 @@
+#include "server/storage/parquet/column_map.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+bool IsBinary(const arrow::DataType& type) {
+  switch (type.id()) {
+    case arrow::Type::BINARY:
+    case arrow::Type::STRING:
+    case arrow::Type::LARGE_BINARY:
+    case arrow::Type::LARGE_STRING:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The element type that a column's numbers become; unspecified: none.
+DType NumberOf(const arrow::DataType& type) {
+  switch (type.id()) {
+    case arrow::Type::BOOL:
+      return DTYPE_BOOL;
+    case arrow::Type::UINT8:
+      return DTYPE_UINT8;
+    case arrow::Type::INT8:
+    case arrow::Type::INT16:
+    case arrow::Type::UINT16:
+    case arrow::Type::INT32:
+      return DTYPE_INT32;
+    case arrow::Type::UINT32:
+    case arrow::Type::INT64:
+      return DTYPE_INT64;
+    case arrow::Type::HALF_FLOAT:
+      return DTYPE_FLOAT16;
+    case arrow::Type::FLOAT:
+      return DTYPE_FLOAT32;
+    case arrow::Type::DOUBLE:
+      return DTYPE_FLOAT64;
+    default:
+      return DTYPE_UNSPECIFIED;
+  }
+}
+
+bool IsInteger(DType dtype) {
+  return dtype == DTYPE_UINT8 || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
+}
+
+// Lists are handed out where they lie, so their elements must not need
+// widening.
+DType ListNumberOf(const arrow::DataType& type) {
+  const DType dtype = NumberOf(type);
+  switch (type.id()) {
+    case arrow::Type::INT8:
+    case arrow::Type::INT16:
+    case arrow::Type::UINT16:
+    case arrow::Type::UINT32:
+      return DTYPE_UNSPECIFIED;
+    default:
+      return dtype;
+  }
+}
+
+std::shared_ptr<arrow::DataType> ArrowNumber(DType dtype) {
+  switch (dtype) {
+    case DTYPE_UINT8:
+      return arrow::uint8();
+    case DTYPE_BOOL:
+      return arrow::boolean();
+    case DTYPE_INT32:
+      return arrow::int32();
+    case DTYPE_INT64:
+      return arrow::int64();
+    case DTYPE_FLOAT16:
+      return arrow::float16();
+    case DTYPE_FLOAT32:
+      return arrow::float32();
+    case DTYPE_FLOAT64:
+      return arrow::float64();
+    default:
+      return nullptr;
+  }
+}
+
+void SetLabel(const std::map<std::string, ClassLabelFeature>& labels,
+              Field* field) {
+  const auto label = labels.find(field->name());
+  if (label == labels.end() || !IsInteger(field->dtype())) return;
+  field->set_dtype(DTYPE_INT64);
+  field->set_num_classes(label->second.num_classes);
+  for (const std::string& name : label->second.names) {
+    field->add_class_names(name);
+  }
+}
+
+}  // namespace
+
+bool FieldOfColumn(const arrow::Field& column,
+                   const std::map<std::string, ClassLabelFeature>& labels,
+                   Field* field, ColumnForm* form) {
+  const arrow::DataType& type = *column.type();
+  field->Clear();
+  field->set_name(column.name());
+  if (column.name().empty()) return false;
+  if (type.id() == arrow::Type::STRUCT) {
+    const auto bytes =
+        static_cast<const arrow::StructType&>(type).GetFieldByName("bytes");
+    if (bytes == nullptr || !IsBinary(*bytes->type())) return false;
+    *form = ColumnForm::kImageStruct;
+    field->set_kind(FIELD_KIND_ENCODED_IMAGE);
+    return true;
+  }
+  if (IsBinary(type)) {
+    *form = ColumnForm::kBinary;
+    const bool text = type.id() == arrow::Type::STRING ||
+                      type.id() == arrow::Type::LARGE_STRING;
+    if (column.name() == "image" && !text) {
+      field->set_kind(FIELD_KIND_ENCODED_IMAGE);
+    } else {
+      field->set_kind(FIELD_KIND_RAGGED);
+      field->set_dtype(DTYPE_UINT8);
+    }
+    return true;
+  }
+  if (type.id() == arrow::Type::FIXED_SIZE_LIST) {
+    const auto& list = static_cast<const arrow::FixedSizeListType&>(type);
+    *form = ColumnForm::kFixedList;
+    field->set_kind(FIELD_KIND_TENSOR);
+    field->set_dtype(ListNumberOf(*list.value_type()));
+    field->add_shape(list.list_size());
+    return field->dtype() != DTYPE_UNSPECIFIED && list.list_size() > 0;
+  }
+  if (type.id() == arrow::Type::LIST) {
+    const auto& list = static_cast<const arrow::ListType&>(type);
+    *form = ColumnForm::kList;
+    field->set_kind(FIELD_KIND_RAGGED);
+    field->set_dtype(ListNumberOf(*list.value_type()));
+    return field->dtype() != DTYPE_UNSPECIFIED && field->dtype() != DTYPE_BOOL;
+  }
+  *form = ColumnForm::kScalar;
+  field->set_kind(FIELD_KIND_TENSOR);
+  field->set_dtype(NumberOf(type));
+  SetLabel(labels, field);
+  return field->dtype() != DTYPE_UNSPECIFIED;
+}
+
+ColumnForm PackedForm(const Field& field) {
+  switch (field.kind()) {
+    case FIELD_KIND_ENCODED_IMAGE:
+      return ColumnForm::kImageStruct;
+    case FIELD_KIND_RAGGED:
+      return ColumnForm::kBinary;
+    default:
+      return field.shape().empty() ? ColumnForm::kScalar
+                                   : ColumnForm::kFixedList;
+  }
+}
+
+absl::StatusOr<std::shared_ptr<arrow::DataType>> ColumnTypeOf(
+    const Field& field) {
+  switch (PackedForm(field)) {
+    case ColumnForm::kImageStruct:
+      return arrow::struct_({arrow::field("bytes", arrow::binary()),
+                             arrow::field("path", arrow::utf8())});
+    case ColumnForm::kBinary:
+      return arrow::binary();
+    default:
+      break;
+  }
+  std::shared_ptr<arrow::DataType> number = ArrowNumber(field.dtype());
+  if (number == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("Parquet has no type for field '", field.name(), "' of ",
+                     DTypeName(field.dtype()), "; pack it as lmdb:PATH"));
+  }
+  if (field.shape().empty()) return number;
+  int64_t elements = 1;
+  for (const int64_t extent : field.shape()) elements *= extent;
+  if (elements > INT32_MAX) {
+    return absl::UnimplementedError(
+        absl::StrCat("field '", field.name(),
+                     "' is too large for Parquet; pack it as lmdb:PATH"));
+  }
+  return arrow::fixed_size_list(number, static_cast<int32_t>(elements));
+}
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+#include "server/storage/parquet/features_json.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+// A JSON string; bytes above 127 are UTF-8 and stay as they are.
+std::string Quote(absl::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted.push_back('\\');
+      quoted.push_back(c);
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&quoted, "\\u%04x", static_cast<int>(c));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+int64_t Elements(const Field& field) {
+  int64_t elements = 1;
+  for (const int64_t extent : field.shape()) elements *= extent;
+  return elements;
+}
+
+std::string ValueJson(absl::string_view dtype) {
+  return absl::StrCat("{\"dtype\": ", Quote(dtype), ", \"_type\": \"Value\"}");
+}
+
+std::string FeatureJson(const Field& field) {
+  if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
+    return "{\"_type\": \"Image\"}";
+  }
+  if (field.kind() == FIELD_KIND_RAGGED) return ValueJson("binary");
+  if (field.num_classes() > 0) {
+    std::string names;
+    for (int64_t i = 0; i < field.num_classes(); ++i) {
+      absl::StrAppend(&names, i == 0 ? "" : ", ",
+                      Quote(field.class_names().empty()
+                                ? absl::StrCat(i)
+                                : field.class_names(static_cast<int>(i))));
+    }
+    return absl::StrCat("{\"names\": [", names,
+                        "], \"_type\": \"ClassLabel\"}");
+  }
+  const std::string value = ValueJson(DTypeName(field.dtype()));
+  if (field.shape().empty()) return value;
+  return absl::StrCat("{\"feature\": ", value,
+                      ", \"length\": ", Elements(field),
+                      ", \"_type\": \"Sequence\"}");
+}
+
+// The member `name` of a JSON object; null when there is none.
+const google::protobuf::Value* Find(const google::protobuf::Struct& object,
+                                    const std::string& name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::string FeaturesJson(const Schema& schema) {
+  std::string features;
+  for (const Field& field : schema.fields()) {
+    absl::StrAppend(&features, features.empty() ? "" : ", ",
+                    Quote(field.name()), ": ", FeatureJson(field));
+  }
+  return absl::StrCat("{\"info\": {\"features\": {", features, "}}}");
+}
+
+absl::StatusOr<std::map<std::string, ClassLabelFeature>> ParseClassLabels(
+    absl::string_view json) {
+  google::protobuf::Struct document;
+  if (!google::protobuf::util::JsonStringToMessage(std::string(json), &document)
+           .ok()) {
+    return absl::InvalidArgumentError("the metadata is not JSON");
+  }
+  std::map<std::string, ClassLabelFeature> labels;
+  const google::protobuf::Value* info = Find(document, "info");
+  const google::protobuf::Value* features =
+      info == nullptr ? nullptr : Find(info->struct_value(), "features");
+  if (features == nullptr) return labels;
+  for (const auto& [column, feature] : features->struct_value().fields()) {
+    const google::protobuf::Struct& object = feature.struct_value();
+    const google::protobuf::Value* type = Find(object, "_type");
+    if (type == nullptr || type->string_value() != "ClassLabel") continue;
+    ClassLabelFeature label;
+    if (const auto* names = Find(object, "names")) {
+      for (const auto& name : names->list_value().values()) {
+        label.names.push_back(name.string_value());
+      }
+    }
+    label.num_classes = static_cast<int64_t>(label.names.size());
+    if (const auto* count = Find(object, "num_classes");
+        count != nullptr && label.names.empty()) {
+      const double number = count->number_value();
+      if (number >= 1 && number <= 1e9) {
+        label.num_classes = static_cast<int64_t>(number);
+      }
+    }
+    if (label.num_classes > 0) labels[column] = std::move(label);
+  }
+  return labels;
+}
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+// The `huggingface` metadata of Parquet files: which columns are images and
+// which are class labels with which names. Pure functions over text.
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_FEATURES_JSON_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_FEATURES_JSON_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+// {"info": {"features": {...}}} for the fields of `schema`.
+std::string FeaturesJson(const Schema& schema);
+
+struct ClassLabelFeature {
+  int64_t num_classes = 0;
+  std::vector<std::string> names;  // empty: not known
+};
+
+// The columns that `json` calls a ClassLabel. InvalidArgument: no such JSON.
+absl::StatusOr<std::map<std::string, ClassLabelFeature>> ParseClassLabels(
+    absl::string_view json);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_FEATURES_JSON_H_

@@ -1,0 +1,243 @@
+#include "server/storage/parquet/parquet_file.h"
+
+#include <arrow/table.h>
+#include <arrow/util/key_value_metadata.h>
+#include <google/protobuf/util/json_util.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "server/storage/parquet/arrow_error.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::string_view kMagic = "PAR1";
+constexpr int64_t kTailBytes = 8;  // footer length, magic
+
+// No threads of Arrow's: the pipeline's workers are the parallelism. No
+// reading ahead: a column of a row group is read with one pread.
+parquet::ArrowReaderProperties ReaderProperties() {
+  parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+  properties.set_pre_buffer(false);
+  return properties;
+}
+
+// Parquet's lower layer throws: exceptions end here.
+absl::Status Catch(const std::string& path, absl::string_view action,
+                   absl::FunctionRef<arrow::Status()> body) {
+  arrow::Status status;
+  try {
+    status = body();
+  } catch (const std::bad_alloc&) {
+    status = arrow::Status::OutOfMemory("out of memory");
+  } catch (const std::exception& error) {
+    status = arrow::Status::IOError(error.what());
+  }
+  if (status.ok()) return absl::OkStatus();
+  return ArrowReadError(status, action, path);
+}
+
+absl::Status Damaged(const std::string& path, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(
+      path, " ", what, "; copy the file again, or write it again"));
+}
+
+void AddLeaves(const parquet::arrow::SchemaField& field,
+               std::vector<int>* leaves) {
+  if (field.is_leaf()) leaves->push_back(field.column_index);
+  for (const auto& child : field.children) AddLeaves(child, leaves);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
+    const std::string& path) {
+  std::shared_ptr<ParquetFile> file(new ParquetFile);
+  file->path_ = path;
+  MR_RETURN_IF_ERROR(file->ReadFooter());
+  MR_RETURN_IF_ERROR(file->ReadSchema());
+  MR_RETURN_IF_ERROR(file->ReadOrigin());
+  return file;
+}
+
+absl::Status ParquetFile::ReadFooter() {
+  auto opened = arrow::io::ReadableFile::Open(path_);
+  if (!opened.ok()) return ArrowWriteError(opened.status(), "open", path_);
+  file_ = *std::move(opened);
+  MR_RETURN_IF_ERROR(
+      Catch(path_, "read", [&] { return file_->GetSize().Value(&bytes_); }));
+  if (bytes_ == 0) return Damaged(path_, "is empty");
+  const auto read_at = [&](int64_t at, int64_t count, std::string* out) {
+    return Catch(path_, "read", [&]() -> arrow::Status {
+      out->resize(count);
+      ARROW_ASSIGN_OR_RAISE(const int64_t got,
+                            file_->ReadAt(at, count, out->data()));
+      out->resize(got);
+      return arrow::Status::OK();
+    });
+  };
+  std::string head;
+  MR_RETURN_IF_ERROR(read_at(0, kMagic.size(), &head));
+  if (head == "PARE") {
+    return absl::UnimplementedError(
+        absl::StrCat(path_, " is encrypted, which is not supported"));
+  }
+  if (head != kMagic) return Damaged(path_, "is not a Parquet file");
+  std::string tail;
+  if (bytes_ >= static_cast<int64_t>(kMagic.size()) + kTailBytes) {
+    MR_RETURN_IF_ERROR(read_at(bytes_ - kTailBytes, kTailBytes, &tail));
+  }
+  if (tail.size() != kTailBytes ||
+      absl::string_view(tail).substr(4) != kMagic) {
+    return Damaged(path_, "is truncated: a Parquet file ends with its footer");
+  }
+  uint32_t length;
+  std::memcpy(&length, tail.data(), sizeof(length));
+  if (length == 0 ||
+      length > bytes_ - kTailBytes - static_cast<int64_t>(kMagic.size())) {
+    return Damaged(path_, "has a damaged footer");
+  }
+  MR_RETURN_IF_ERROR(read_at(bytes_ - kTailBytes - length, length, &footer_));
+  if (footer_.size() != length) return Damaged(path_, "has lost its footer");
+  return Catch(path_, "read the footer of", [&] {
+    metadata_ = parquet::FileMetaData::Make(footer_.data(), int64_t{length});
+    return arrow::Status::OK();
+  });
+}
+
+absl::Status ParquetFile::ReadSchema() {
+  MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
+    return parquet::arrow::FromParquetSchema(
+        metadata_->schema(), ReaderProperties(),
+        metadata_->key_value_metadata(), &schema_);
+  }));
+  return Catch(path_, "read the footer of", [&] {
+    rows_ = metadata_->num_rows();
+    group_starts_.push_back(0);
+    for (int i = 0; i < metadata_->num_row_groups(); ++i) {
+      const int64_t rows = metadata_->RowGroup(i)->num_rows();
+      if (rows < 0 || rows > rows_ - group_starts_.back()) {
+        return arrow::Status::Invalid("its row groups do not fit together");
+      }
+      group_starts_.push_back(group_starts_.back() + rows);
+    }
+    if (group_starts_.back() != rows_) {
+      return arrow::Status::Invalid("its row groups do not fit together");
+    }
+    return arrow::Status::OK();
+  });
+}
+
+absl::Status ParquetFile::ReadOrigin() {
+  const auto find = [](const auto& metadata, const char* key) {
+    std::string value;
+    if (metadata != nullptr) {
+      if (const int at = metadata->FindKey(key); at >= 0) {
+        value = metadata->value(at);
+      }
+    }
+    return value;
+  };
+  const auto& in_file = metadata_->key_value_metadata();
+  features_json_ = find(in_file, kFeaturesKey);
+  if (features_json_.empty()) {
+    features_json_ = find(schema_->metadata(), kFeaturesKey);
+  }
+  const std::string json = find(in_file, kShardMetadataKey);
+  if (json.empty()) return absl::OkStatus();
+  if (!absl::StartsWith(metadata_->created_by(), kParquetCreator)) {
+    // Arrow copies metadata into files that it derives from others.
+    MR_LOG(INFO) << path_ << " was rewritten by " << metadata_->created_by()
+                 << ": it is read as a foreign file";
+    return absl::OkStatus();
+  }
+  ShardMetadata packed;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // of later versions
+  if (!google::protobuf::util::JsonStringToMessage(json, &packed, options)
+           .ok()) {
+    return Damaged(path_, "has damaged metadata");
+  }
+  if (packed.shard_samples() != rows_) {
+    return Damaged(path_, absl::StrCat("has ", rows_, " rows instead of ",
+                                       packed.shard_samples()));
+  }
+  packed_ = std::move(packed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> ParquetFile::Leaves(const std::string& column,
+                                                     ColumnForm form) const {
+  std::vector<int> leaves;
+  MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
+    parquet::arrow::SchemaManifest manifest;
+    ARROW_RETURN_NOT_OK(parquet::arrow::SchemaManifest::Make(
+        metadata_->schema(), metadata_->key_value_metadata(),
+        ReaderProperties(), &manifest));
+    for (const auto& field : manifest.schema_fields) {
+      if (field.field->name() != column) continue;
+      if (form != ColumnForm::kImageStruct) {
+        AddLeaves(field, &leaves);
+        continue;
+      }
+      for (const auto& child : field.children) {
+        if (child.field->name() == "bytes") AddLeaves(child, &leaves);
+      }
+    }
+    return arrow::Status::OK();
+  }));
+  if (leaves.empty()) {
+    std::string names;
+    for (const auto& field : schema_->fields()) {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", field->name());
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        path_, " has no column '", column, "'; its columns are: ", names));
+  }
+  return leaves;
+}
+
+absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
+    int row_group, const std::vector<ColumnPlan>& columns) const {
+  std::vector<int> leaves;
+  for (const ColumnPlan& column : columns) {
+    leaves.insert(leaves.end(), column.leaves.begin(), column.leaves.end());
+  }
+  std::sort(leaves.begin(), leaves.end());
+  std::shared_ptr<arrow::Table> table;
+  MR_RETURN_IF_ERROR(Catch(path_, "decode", [&]() -> arrow::Status {
+    ARROW_ASSIGN_OR_RAISE(
+        auto reader,
+        parquet::arrow::FileReader::Make(
+            arrow::default_memory_pool(),
+            parquet::ParquetFileReader::Open(
+                file_, parquet::default_reader_properties(), metadata_),
+            ReaderProperties()));
+    return reader->ReadRowGroup(row_group, leaves).Value(&table);
+  }));
+  const int64_t rows = group_starts_[row_group + 1] - group_starts_[row_group];
+  if (table->num_rows() != rows) {
+    return Damaged(path_, absl::StrCat("has ", table->num_rows(),
+                                       " rows in a row group of ", rows));
+  }
+  absl::StatusOr<std::shared_ptr<RowGroup>> group =
+      RowGroup::Make(*table, columns);
+  if (!group.ok()) {
+    return absl::Status(group.status().code(),
+                        absl::StrCat(path_, ": ", group.status().message()));
+  }
+  return group;
+}
+
+}  // namespace millrace

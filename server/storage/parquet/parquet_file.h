@@ -1,0 +1,88 @@
+// ParquetFile is one shard file opened for reading: its footer, its schema and
+// what the footer says of its origin. It decodes row groups on request.
+//
+// Immutable, thread-safe: every decoding makes a reader of its own over the
+// shared footer and reads with pread.
+//
+//   MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
+//   MR_ASSIGN_OR_RETURN(auto group, file->Decode(3, columns));
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
+
+#include <arrow/io/file.h>
+#include <arrow/type.h>
+#include <parquet/metadata.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
+#include "server/storage/parquet/column_map.h"
+#include "server/storage/parquet/row_group.h"
+
+namespace millrace {
+
+// `created_by` of files that millrace-data writes begins with it.
+inline constexpr char kParquetCreator[] = "millrace-data";
+// Keys of the file's metadata.
+inline constexpr char kShardMetadataKey[] = "millrace";
+inline constexpr char kFeaturesKey[] = "huggingface";
+
+class ParquetFile {
+ public:
+  // DataLoss: truncated, foreign or damaged; names the file.
+  static absl::StatusOr<std::shared_ptr<const ParquetFile>> Open(
+      const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t rows() const { return rows_; }
+  // The footer as it lies in the file.
+  const std::string& footer() const { return footer_; }
+  const arrow::Schema& schema() const { return *schema_; }
+  // Present when millrace-data has written the file.
+  const std::optional<ShardMetadata>& packed() const { return packed_; }
+  // The `huggingface` metadata; empty: none.
+  const std::string& features_json() const { return features_json_; }
+
+  // Row groups, and the first row of each; one more entry is the end.
+  int row_groups() const { return static_cast<int>(group_starts_.size()) - 1; }
+  const std::vector<int64_t>& group_starts() const { return group_starts_; }
+
+  // The leaves of a column that are read for it. InvalidArgument: there is no
+  // such column.
+  absl::StatusOr<std::vector<int>> Leaves(const std::string& column,
+                                          ColumnForm form) const;
+
+  // Reads and decodes the columns of one row group. DataLoss: damaged.
+  absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
+      int row_group, const std::vector<ColumnPlan>& columns) const;
+
+ private:
+  ParquetFile() = default;
+  absl::Status ReadFooter();
+  absl::Status ReadSchema();
+  absl::Status ReadOrigin();
+
+  std::string path_;
+  std::shared_ptr<arrow::io::ReadableFile> file_;
+  int64_t bytes_ = 0;
+  int64_t rows_ = 0;
+  std::string footer_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::optional<ShardMetadata> packed_;
+  std::string features_json_;
+  std::vector<int64_t> group_starts_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_

@@ -1,0 +1,258 @@
+#include "server/storage/parquet/parquet_writer.h"
+
+#include <arrow/array.h>
+#include <arrow/array/builder_binary.h>
+#include <arrow/buffer.h>
+#include <arrow/builder.h>
+#include <arrow/io/file.h>
+#include <arrow/table.h>
+#include <arrow/util/key_value_metadata.h>
+#include <google/protobuf/util/json_util.h>
+#include <parquet/arrow/writer.h>
+#include <parquet/properties.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "server/storage/file_error.h"
+#include "server/storage/parquet/arrow_error.h"
+#include "server/storage/parquet/column_map.h"
+#include "server/storage/parquet/features_json.h"
+#include "server/storage/parquet/parquet_file.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kMaxFieldBytes = INT32_MAX - (1 << 20);
+
+// Collects the values of one column until a row group is full.
+class ColumnBuilder {
+ public:
+  ColumnBuilder(const Field& field, std::shared_ptr<arrow::DataType> type)
+      : form_(PackedForm(field)),
+        dtype_(field.dtype()),
+        type_(std::move(type)) {}
+
+  arrow::Status Append(absl::Span<const uint8_t> bytes,
+                       absl::string_view origin) {
+    ++rows_;
+    const int32_t size = static_cast<int32_t>(bytes.size());
+    switch (form_) {
+      case ColumnForm::kImageStruct:
+        ARROW_RETURN_NOT_OK(
+            origin.empty() ? paths_.AppendNull()
+                           : paths_.Append(origin.data(), static_cast<int32_t>(
+                                                              origin.size())));
+        return binary_.Append(bytes.data(), size);
+      case ColumnForm::kBinary:
+        return binary_.Append(bytes.data(), size);
+      default:
+        return fixed_.Append(bytes.data(), size);
+    }
+  }
+
+  arrow::Result<std::shared_ptr<arrow::Array>> Finish() {
+    const int64_t rows = std::exchange(rows_, 0);
+    switch (form_) {
+      case ColumnForm::kImageStruct: {
+        ARROW_ASSIGN_OR_RAISE(auto bytes, binary_.Finish());
+        ARROW_ASSIGN_OR_RAISE(auto paths, paths_.Finish());
+        return std::make_shared<arrow::StructArray>(
+            type_, rows, arrow::ArrayVector{bytes, paths});
+      }
+      case ColumnForm::kBinary:
+        return binary_.Finish();
+      default:
+        break;
+    }
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> values,
+                          fixed_.Finish());
+    const int64_t count = values->size() / ElementBytes(dtype_);
+    const bool list = form_ == ColumnForm::kFixedList;
+    const std::shared_ptr<arrow::DataType> number =
+        list ? type_->field(0)->type() : type_;
+    if (dtype_ == DTYPE_BOOL) {
+      ARROW_ASSIGN_OR_RAISE(values, PackBits(*values));
+    }
+    std::shared_ptr<arrow::Array> array = arrow::MakeArray(
+        arrow::ArrayData::Make(number, count, {nullptr, std::move(values)}));
+    if (!list) return array;
+    return std::make_shared<arrow::FixedSizeListArray>(type_, rows,
+                                                       std::move(array));
+  }
+
+ private:
+  static arrow::Result<std::shared_ptr<arrow::Buffer>> PackBits(
+      const arrow::Buffer& bytes) {
+    arrow::TypedBufferBuilder<bool> bits;
+    ARROW_RETURN_NOT_OK(bits.Append(bytes.data(), bytes.size()));
+    return bits.Finish();
+  }
+
+  const ColumnForm form_;
+  const DType dtype_;
+  const std::shared_ptr<arrow::DataType> type_;
+  int64_t rows_ = 0;
+  arrow::BinaryBuilder binary_;
+  arrow::StringBuilder paths_;
+  arrow::BufferBuilder fixed_;
+};
+
+std::shared_ptr<parquet::WriterProperties> Properties(const Schema& schema) {
+  parquet::WriterProperties::Builder builder;
+  builder.created_by(absl::StrCat(kParquetCreator, " version 1.0.0"));
+  builder.compression(parquet::Compression::SNAPPY);
+  for (const Field& field : schema.fields()) {
+    switch (PackedForm(field)) {
+      case ColumnForm::kImageStruct:
+        // Compressed already, and seldom equal.
+        for (const char* child : {"bytes", "path"}) {
+          const std::string path = absl::StrCat(field.name(), ".", child);
+          builder.disable_dictionary(path);
+          builder.disable_statistics(path);
+        }
+        builder.compression(absl::StrCat(field.name(), ".bytes"),
+                            parquet::Compression::UNCOMPRESSED);
+        break;
+      case ColumnForm::kBinary:
+        builder.disable_statistics(field.name());
+        break;
+      case ColumnForm::kFixedList: {
+        const std::string path = absl::StrCat(field.name(), ".list.element");
+        builder.disable_dictionary(path);
+        builder.disable_statistics(path);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  return builder.build();
+}
+
+class ParquetWriter final : public ShardWriter {
+ public:
+  explicit ParquetWriter(std::string path) : path_(std::move(path)) {}
+
+  ~ParquetWriter() override {
+    // The footer must not be written: without it the file is no shard. Closing
+    // the stream underneath makes the writer's own closing fail quietly.
+    if (file_ != nullptr) (void)file_->Close();
+    try {
+      writer_.reset();
+    } catch (const std::exception&) {
+    }
+  }
+
+  absl::Status Open(const Schema& schema) {
+    arrow::FieldVector columns;
+    for (const Field& field : schema.fields()) {
+      MR_ASSIGN_OR_RETURN(auto type, ColumnTypeOf(field));
+      columns.push_back(arrow::field(field.name(), type));
+      builders_.push_back(std::make_unique<ColumnBuilder>(field, type));
+    }
+    schema_ = arrow::schema(
+        std::move(columns),
+        arrow::key_value_metadata({kFeaturesKey}, {FeaturesJson(schema)}));
+    return Guard("create", [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(file_, arrow::io::FileOutputStream::Open(path_));
+      ARROW_ASSIGN_OR_RAISE(
+          writer_,
+          parquet::arrow::FileWriter::Open(
+              *schema_, arrow::default_memory_pool(), file_, Properties(schema),
+              parquet::ArrowWriterProperties::Builder()
+                  .store_schema()
+                  ->build()));
+      return arrow::Status::OK();
+    });
+  }
+
+  absl::Status Append(absl::Span<const absl::Span<const uint8_t>> fields,
+                      absl::string_view origin) override {
+    uint64_t bytes = 0;
+    for (const auto& field : fields) bytes += field.size();
+    if (bytes > kMaxFieldBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sample ", origin, " has ", bytes,
+                       " bytes, more than the 2 GiB of a Parquet value"));
+    }
+    if (pending_rows_ == kMaxRowGroupRows ||
+        (pending_rows_ > 0 && pending_bytes_ + bytes > kMaxRowGroupBytes)) {
+      MR_RETURN_IF_ERROR(FlushRowGroup());
+    }
+    MR_RETURN_IF_ERROR(Guard("write", [&] {
+      for (size_t i = 0; i < fields.size(); ++i) {
+        ARROW_RETURN_NOT_OK(builders_[i]->Append(fields[i], origin));
+      }
+      return arrow::Status::OK();
+    }));
+    ++pending_rows_;
+    pending_bytes_ += bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(const ShardMetadata& metadata) override {
+    if (pending_rows_ > 0) MR_RETURN_IF_ERROR(FlushRowGroup());
+    std::string json;
+    if (!google::protobuf::util::MessageToJsonString(metadata, &json).ok()) {
+      return absl::InternalError("the metadata cannot be written as JSON");
+    }
+    MR_RETURN_IF_ERROR(Guard("write", [&] {
+      ARROW_RETURN_NOT_OK(writer_->AddKeyValueMetadata(
+          arrow::key_value_metadata({kShardMetadataKey}, {json})));
+      ARROW_RETURN_NOT_OK(writer_->Close());
+      return file_->Close();
+    }));
+    return SyncToDisk(path_);
+  }
+
+ private:
+  // Parquet's lower layer throws: exceptions end here.
+  absl::Status Guard(absl::string_view action,
+                     absl::FunctionRef<arrow::Status()> body) {
+    arrow::Status status;
+    try {
+      status = body();
+    } catch (const std::exception& error) {
+      status = arrow::Status::IOError(error.what());
+    }
+    return status.ok() ? absl::OkStatus()
+                       : ArrowWriteError(status, action, path_);
+  }
+
+  absl::Status FlushRowGroup() {
+    const int64_t rows = std::exchange(pending_rows_, 0);
+    pending_bytes_ = 0;
+    return Guard("write", [&]() -> arrow::Status {
+      arrow::ArrayVector arrays;
+      for (const auto& builder : builders_) {
+        ARROW_ASSIGN_OR_RAISE(auto array, builder->Finish());
+        arrays.push_back(std::move(array));
+      }
+      return writer_->WriteTable(
+          *arrow::Table::Make(schema_, std::move(arrays), rows), rows);
+    });
+  }
+
+  const std::string path_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::vector<std::unique_ptr<ColumnBuilder>> builders_;
+  std::shared_ptr<arrow::io::FileOutputStream> file_;
+  std::unique_ptr<parquet::arrow::FileWriter> writer_;
+  int64_t pending_rows_ = 0;
+  uint64_t pending_bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardWriter>> NewParquetWriter(
+    const std::string& path, const Schema& schema) {
+  auto writer = std::make_unique<ParquetWriter>(path);
+  MR_RETURN_IF_ERROR(writer->Open(schema));
+  return writer;
+}
+
+}  // namespace millrace

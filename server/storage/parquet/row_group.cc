@@ -1,0 +1,265 @@
+#include "server/storage/parquet/row_group.h"
+
+#include <arrow/array/concatenate.h>
+#include <arrow/util/byte_size.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+absl::Status WrongType(const ColumnPlan& plan, const arrow::Array& array) {
+  return absl::DataLossError(absl::StrCat("column '", plan.name,
+                                          "' is unexpectedly of type ",
+                                          array.type()->ToString()));
+}
+
+// Marks the rows that have a null, in the row itself or in the elements
+// [begin(row), end(row)) of `elements`.
+template <typename Begin, typename End>
+void FindNulls(const arrow::Array& array, const arrow::Array* elements,
+               Begin begin, End end, std::vector<bool>* nulls) {
+  const bool in_elements = elements != nullptr && elements->null_count() != 0;
+  if (array.null_count() == 0 && !in_elements) return;
+  nulls->assign(array.length(), false);
+  for (int64_t row = 0; row < array.length(); ++row) {
+    bool null = array.IsNull(row);
+    for (int64_t i = begin(row); in_elements && !null && i < end(row); ++i) {
+      null = elements->IsNull(i);
+    }
+    (*nulls)[row] = null;
+  }
+}
+
+void FindNulls(const arrow::Array& array, std::vector<bool>* nulls) {
+  const auto none = [](int64_t) { return int64_t{0}; };
+  FindNulls(array, nullptr, none, none, nulls);
+}
+
+template <typename From, typename To>
+void Widen(const arrow::Array& array, std::vector<uint8_t>* out) {
+  const From* from = array.data()->GetValues<From>(1);
+  out->resize(array.length() * sizeof(To));
+  To* to = reinterpret_cast<To*>(out->data());
+  for (int64_t i = 0; i < array.length(); ++i) to[i] = static_cast<To>(from[i]);
+}
+
+template <typename To>
+bool WidenInteger(const arrow::Array& array, std::vector<uint8_t>* out) {
+  switch (array.type_id()) {
+    case arrow::Type::UINT8:
+      return Widen<uint8_t, To>(array, out), true;
+    case arrow::Type::INT8:
+      return Widen<int8_t, To>(array, out), true;
+    case arrow::Type::UINT16:
+      return Widen<uint16_t, To>(array, out), true;
+    case arrow::Type::INT16:
+      return Widen<int16_t, To>(array, out), true;
+    case arrow::Type::UINT32:
+      return Widen<uint32_t, To>(array, out), true;
+    case arrow::Type::INT32:
+      return Widen<int32_t, To>(array, out), true;
+    default:
+      return false;
+  }
+}
+
+// One byte a bit.
+void WidenBits(const arrow::BooleanArray& array, std::vector<uint8_t>* out) {
+  out->resize(array.length());
+  for (int64_t i = 0; i < array.length(); ++i) (*out)[i] = array.Value(i);
+}
+
+// The bytes of numbers where they lie; null: they need widening.
+const uint8_t* NumbersInPlace(const arrow::Array& array, DType dtype) {
+  static constexpr auto kMatches = [](arrow::Type::type id, DType to) {
+    switch (id) {
+      case arrow::Type::UINT8:
+        return to == DTYPE_UINT8;
+      case arrow::Type::INT32:
+        return to == DTYPE_INT32;
+      case arrow::Type::INT64:
+        return to == DTYPE_INT64;
+      case arrow::Type::HALF_FLOAT:
+        return to == DTYPE_FLOAT16;
+      case arrow::Type::FLOAT:
+        return to == DTYPE_FLOAT32;
+      case arrow::Type::DOUBLE:
+        return to == DTYPE_FLOAT64;
+      default:
+        return false;
+    }
+  };
+  if (!kMatches(array.type_id(), dtype)) return nullptr;
+  const uint8_t* values = array.data()->GetValues<uint8_t>(1, 0);
+  // An array without elements may have no memory at all.
+  static constexpr uint8_t kNothing = 0;
+  return values == nullptr ? &kNothing
+                           : values + array.offset() * ElementBytes(dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<RowGroup>> RowGroup::Make(
+    const arrow::Table& table, const std::vector<ColumnPlan>& plans) {
+  auto group = std::make_shared<RowGroup>();
+  group->rows_ = table.num_rows();
+  group->columns_.resize(plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const std::shared_ptr<arrow::ChunkedArray> chunks =
+        table.GetColumnByName(plans[i].name);
+    if (chunks == nullptr || chunks->length() != table.num_rows()) {
+      return absl::DataLossError(
+          absl::StrCat("column '", plans[i].name, "' is missing"));
+    }
+    std::shared_ptr<arrow::Array> array;
+    if (chunks->num_chunks() == 1) {
+      array = chunks->chunk(0);
+    } else {
+      auto joined = arrow::Concatenate(chunks->chunks());
+      if (!joined.ok()) {
+        return absl::UnimplementedError(absl::StrCat(
+            "a row group of column '", plans[i].name,
+            "' is too large to be read at once (", joined.status().message(),
+            "); write the file with smaller row groups"));
+      }
+      array = *std::move(joined);
+    }
+    Column& column = group->columns_[i];
+    column.name = plans[i].name;
+    MR_RETURN_IF_ERROR(MakeColumn(std::move(array), plans[i], &column));
+    group->bytes_ +=
+        column.widened.size() + arrow::util::TotalBufferSize(*column.array);
+  }
+  return group;
+}
+
+absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
+                                  const ColumnPlan& plan, Column* column) {
+  if (plan.form == ColumnForm::kImageStruct) {
+    if (array->type_id() != arrow::Type::STRUCT) {
+      return WrongType(plan, *array);
+    }
+    const auto& image = static_cast<const arrow::StructArray&>(*array);
+    std::shared_ptr<arrow::Array> bytes = image.GetFieldByName("bytes");
+    if (bytes == nullptr) return WrongType(plan, *array);
+    array = std::move(bytes);  // null where the struct is null
+  }
+  column->array = array;
+  switch (plan.form) {
+    case ColumnForm::kImageStruct:
+    case ColumnForm::kBinary:
+      column->stride = 1;
+      FindNulls(*array, &column->nulls);
+      switch (array->type_id()) {
+        case arrow::Type::BINARY:
+        case arrow::Type::STRING: {
+          const auto& binary = static_cast<const arrow::BinaryArray&>(*array);
+          column->offsets32 = binary.raw_value_offsets();
+          column->data = binary.raw_data();
+          return absl::OkStatus();
+        }
+        case arrow::Type::LARGE_BINARY:
+        case arrow::Type::LARGE_STRING: {
+          const auto& binary =
+              static_cast<const arrow::LargeBinaryArray&>(*array);
+          column->offsets64 = binary.raw_value_offsets();
+          column->data = binary.raw_data();
+          return absl::OkStatus();
+        }
+        default:
+          return WrongType(plan, *array);
+      }
+    case ColumnForm::kScalar:
+      column->stride = ElementBytes(plan.dtype);
+      FindNulls(*array, &column->nulls);
+      column->data = NumbersInPlace(*array, plan.dtype);
+      if (column->data != nullptr) return absl::OkStatus();
+      if (array->type_id() == arrow::Type::BOOL && plan.dtype == DTYPE_BOOL) {
+        WidenBits(static_cast<const arrow::BooleanArray&>(*array),
+                  &column->widened);
+      } else if (!(plan.dtype == DTYPE_INT32 &&
+                   WidenInteger<int32_t>(*array, &column->widened)) &&
+                 !(plan.dtype == DTYPE_INT64 &&
+                   WidenInteger<int64_t>(*array, &column->widened))) {
+        return WrongType(plan, *array);
+      }
+      column->data = column->widened.data();
+      return absl::OkStatus();
+    case ColumnForm::kFixedList: {
+      if (array->type_id() != arrow::Type::FIXED_SIZE_LIST) {
+        return WrongType(plan, *array);
+      }
+      const auto& list = static_cast<const arrow::FixedSizeListArray&>(*array);
+      const int64_t length = list.value_length();
+      const int64_t first = list.value_offset(0);
+      const std::shared_ptr<arrow::Array> values = list.values();
+      FindNulls(
+          *array, values.get(),
+          [&](int64_t row) { return first + row * length; },
+          [&](int64_t row) { return first + (row + 1) * length; },
+          &column->nulls);
+      column->stride = length * ElementBytes(plan.dtype);
+      column->data = NumbersInPlace(*values, plan.dtype);
+      if (column->data == nullptr) {
+        if (values->type_id() != arrow::Type::BOOL ||
+            plan.dtype != DTYPE_BOOL) {
+          return WrongType(plan, *array);
+        }
+        WidenBits(static_cast<const arrow::BooleanArray&>(*values),
+                  &column->widened);
+        column->data = column->widened.data();
+      }
+      column->data += first * ElementBytes(plan.dtype);
+      return absl::OkStatus();
+    }
+    case ColumnForm::kList: {
+      if (array->type_id() != arrow::Type::LIST) return WrongType(plan, *array);
+      const auto& list = static_cast<const arrow::ListArray&>(*array);
+      const std::shared_ptr<arrow::Array> values = list.values();
+      FindNulls(
+          *array, values.get(),
+          [&](int64_t row) { return int64_t{list.value_offset(row)}; },
+          [&](int64_t row) { return int64_t{list.value_offset(row + 1)}; },
+          &column->nulls);
+      column->stride = ElementBytes(plan.dtype);
+      column->offsets32 = list.raw_value_offsets();
+      column->data = NumbersInPlace(*values, plan.dtype);
+      return column->data == nullptr ? WrongType(plan, *array)
+                                     : absl::OkStatus();
+    }
+  }
+  return absl::InternalError("unknown form of a column");
+}
+
+absl::Status RowGroup::Row(int64_t row,
+                           absl::Span<absl::Span<const uint8_t>> views) const {
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    if (!column.nulls.empty() && column.nulls[row]) {
+      return absl::DataLossError(
+          absl::StrCat("column '", column.name,
+                       "' has a null here; fill it in, or leave the row out"));
+    }
+    uint64_t begin;
+    uint64_t count;
+    if (column.offsets32 != nullptr) {
+      begin = column.offsets32[row];
+      count = column.offsets32[row + 1] - begin;
+    } else if (column.offsets64 != nullptr) {
+      begin = column.offsets64[row];
+      count = column.offsets64[row + 1] - begin;
+    } else {
+      begin = row;
+      count = 1;
+    }
+    views[i] = {column.data + begin * column.stride, count * column.stride};
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace
