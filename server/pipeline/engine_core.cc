@@ -1,0 +1,263 @@
+#include "server/pipeline/engine_core.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/cgroup.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/error_detail.h"
+#include "server/pipeline/pipeline_cache.h"
+#include "server/pipeline/step_run.h"
+#include "server/pipeline/worker_state.h"
+#include "server/plan/resolve.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint32_t kMaxThreads = 4096;
+constexpr size_t kMaxSpecBytes = 64 << 10;
+// Memory of finished batches that is kept for the next ones.
+constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
+constexpr uint64_t kIdleShare = 16;  // at most this part of the budget
+
+// The scratch that one worker needs for the datasets' images.
+absl::StatusOr<uint64_t> ScratchBytes(
+    const std::map<std::string, DatasetInfo>& infos,
+    const ImageStageFactory& make_stage) {
+  uint64_t most = 0;
+  for (const auto& [name, info] : infos) {
+    for (const Field& field : info.schema().fields()) {
+      if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
+      Transform decode, crop;
+      decode.mutable_decode_image()->set_field(field.name());
+      RandomResizedCrop& random = *crop.mutable_random_resized_crop();
+      random.add_fields(field.name());
+      random.set_height(224);
+      random.set_width(224);
+      random.set_scale_min(0.08);
+      random.set_scale_max(1);
+      random.set_ratio_min(3.0 / 4);
+      random.set_ratio_max(4.0 / 3);
+      const PlacedTransform transforms[] = {{&decode, 0}, {&crop, 1}};
+      MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms));
+      most = std::max(most, stage->max_scratch_bytes());
+    }
+  }
+  return most;
+}
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const Options& options, DatasetCatalog catalog,
+             std::map<std::string, DatasetInfo> infos,
+             ImageStageFactory make_stage, uint32_t threads,
+             BatchMemoryLimit limit, ByteBudget::Reservation held,
+             uint64_t idle_bytes)
+      : catalog_(std::move(catalog)),
+        infos_(std::move(infos)),
+        make_stage_(std::move(make_stage)),
+        threads_(threads),
+        limit_(std::move(limit)),
+        held_(std::move(held)),
+        cache_(options.max_cached_pipelines),
+        workers_(threads) {
+    for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
+    parts_.budget = options.budget;
+    parts_.pool = std::make_shared<BufferPool>(idle_bytes);
+    parts_.admission_timeout = options.admission_timeout;
+    parts_.max_open_batches = 2 * uint64_t{threads} + 2;
+    parts_.timer = std::make_unique<DeadlineTimer>("mr-admission");
+    parts_.scheduler = std::make_unique<Scheduler>(
+        threads, [this](uint32_t worker, const Scheduler::Task& task) {
+          StepRun::Work(task, workers_[worker]);
+        });
+  }
+
+  ~EngineImpl() override {
+    // First what may add to the scheduler, then the workers.
+    parts_.timer.reset();
+    parts_.scheduler.reset();
+  }
+
+  const DatasetCatalog& catalog() const override { return catalog_; }
+
+  absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
+      const PipelineSpec& spec) override {
+    if (spec.ByteSizeLong() > kMaxSpecBytes) {
+      return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
+                                 "a pipeline spec of ", spec.ByteSizeLong(),
+                                 " bytes: at most ", kMaxSpecBytes)),
+                             MakeErrorDetail("plan"));
+    }
+    const std::string asked = spec.SerializeAsString();
+    if (auto found = cache_.Find(asked)) return found;
+    MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
+                        ResolveSpec(spec, info_by_name_));
+    const std::string key = resolved.SerializeAsString();
+    std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
+    if (pipeline == nullptr) {
+      const std::string& name = resolved.sources(0).dataset();
+      auto built = BuiltPipeline::Build(resolved, infos_.at(name),
+                                        catalog_.at(name), limit_, make_stage_);
+      if (!built.ok()) {
+        ErrorDetail detail = MakeErrorDetail("plan");
+        detail.set_dataset(name);
+        return WithErrorDetail(built.status(), detail);
+      }
+      pipeline = cache_.Insert(key, *std::move(built));
+    }
+    if (asked != key) cache_.AddSpelling(key, asked);
+    return pipeline;
+  }
+
+  absl::StatusOr<std::unique_ptr<Run>> Start(
+      std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
+      Callbacks callbacks) override {
+    auto built = std::dynamic_pointer_cast<const BuiltPipeline>(pipeline);
+    MR_CHECK(built != nullptr) << "a pipeline of another engine";
+    MR_CHECK(callbacks.on_batch != nullptr && callbacks.on_done != nullptr);
+    if (absl::Status checked = CheckRange(*built, range); !checked.ok()) {
+      return WithErrorDetail(std::move(checked), MakeErrorDetail("plan"));
+    }
+    auto run = std::make_shared<StepRun>(&parts_, std::move(built), range,
+                                         std::move(callbacks));
+    run->Start();
+    return std::make_unique<Handle>(std::move(run));
+  }
+
+  Stats stats() const override {
+    Stats stats;
+    stats.threads = threads_;
+    stats.bad_samples = parts_.bad_samples.load(std::memory_order_relaxed);
+    stats.refused_admissions =
+        parts_.refused_admissions.load(std::memory_order_relaxed);
+    stats.cached_pipelines = cache_.size();
+    stats.stages = parts_.clock.Read();
+    return stats;
+  }
+
+ private:
+  class Handle final : public Run {
+   public:
+    explicit Handle(std::shared_ptr<StepRun> run) : run_(std::move(run)) {}
+    ~Handle() override { Cancel(); }
+    void Cancel() override {
+      run_->Stop(absl::CancelledError("the run was cancelled"));
+    }
+
+   private:
+    const std::shared_ptr<StepRun> run_;
+  };
+
+  static absl::Status CheckRange(const BuiltPipeline& pipeline,
+                                 const StepRange& range) {
+    if (range.step_count == 0) {
+      return absl::InvalidArgumentError(
+          "an empty range of steps: ask for at least one");
+    }
+    MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
+    const StepTable& steps = pipeline.plan().steps();
+    // The first step too: the message names the one that is asked for.
+    MR_RETURN_IF_ERROR(
+        steps.Rows(range.first_step, range.rank, range.world_size).status());
+    if (range.step_count > steps.steps() - range.first_step) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "steps ", range.first_step, " and the ", range.step_count - 1,
+          " after it run past the end of the epoch, which has ", steps.steps(),
+          " steps"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Constant.
+  const DatasetCatalog catalog_;
+  const std::map<std::string, DatasetInfo> infos_;
+  DatasetInfos info_by_name_;
+  const ImageStageFactory make_stage_;
+  const uint32_t threads_;
+  const BatchMemoryLimit limit_;
+  const ByteBudget::Reservation held_;  // scratch and idle buffers
+
+  // Self-synchronised.
+  PipelineCache cache_;
+  // Each belongs to its thread.
+  std::vector<WorkerState> workers_;
+  EngineParts parts_;
+};
+
+}  // namespace
+
+absl::Status Engine::Options::Validate() const {
+  if (budget == nullptr) {
+    return absl::InvalidArgumentError("the engine needs a memory budget");
+  }
+  if (threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(threads, " worker threads: at most ", kMaxThreads,
+                     ", and more than the machine has CPUs gains nothing"));
+  }
+  if (admission_timeout < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("a negative admission timeout");
+  }
+  if (max_cached_pipelines == 0) {
+    return absl::InvalidArgumentError(
+        "a cache of no pipeline: keep at least one");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const Engine::Options& options, DatasetCatalog catalog,
+    ImageStageFactory make_stage) {
+  MR_RETURN_IF_ERROR(options.Validate());
+  std::map<std::string, DatasetInfo> infos;
+  for (const auto& [name, source] : catalog) {
+    if (name.empty() || source == nullptr) {
+      return absl::InvalidArgumentError(
+          "a dataset without a name or without a source");
+    }
+    DatasetInfo info = source->info();
+    info.set_name(name);
+    infos.emplace(name, std::move(info));
+  }
+  const uint32_t threads =
+      options.threads == 0 ? AvailableCpus() : options.threads;
+  MR_ASSIGN_OR_RETURN(const uint64_t scratch, ScratchBytes(infos, make_stage));
+  const uint64_t capacity = options.budget->capacity();
+  const uint64_t all_scratch = scratch * WorkerState::kKeptScratches * threads;
+  const uint64_t idle = std::min(kMaxIdleBatchBytes, capacity / kIdleShare);
+  const uint64_t elsewhere = options.budget_held_elsewhere_bytes;
+  BatchMemoryLimit limit;
+  limit.arithmetic = absl::StrCat(
+      "the memory budget of ", capacity, " bytes less ", all_scratch,
+      " for decoding on ", threads, " threads, ", idle,
+      " for recycled batches and ", elsewhere, " for caches leaves ");
+  const uint64_t taken = all_scratch + idle + elsewhere;
+  if (taken + BuiltPipeline::kBatchOverheadBytes >= capacity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(limit.arithmetic,
+                     "nothing for batches: give a larger --memory_budget "
+                     "or fewer --threads"));
+  }
+  limit.bytes = capacity - taken;
+  absl::StrAppend(&limit.arithmetic, limit.bytes);
+  ByteBudget::Reservation held;
+  if (!options.budget->TryReserve(all_scratch + idle, &held)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the memory budget of ", capacity, " bytes has ",
+        options.budget->used(),
+        " in use before the engine starts, which needs ", all_scratch + idle,
+        " for its threads: give a larger --memory_budget"));
+  }
+  return std::make_unique<EngineImpl>(
+      options, std::move(catalog), std::move(infos), std::move(make_stage),
+      threads, std::move(limit), std::move(held), idle);
+}
+
+}  // namespace millrace

@@ -1,0 +1,43 @@
+// What the parts of the engine share, and the engine with another way to make
+// image stages than ImageStage::Create (for tests).
+
+#ifndef MILLRACE_SERVER_PIPELINE_ENGINE_CORE_H_
+#define MILLRACE_SERVER_PIPELINE_ENGINE_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "common/byte_budget.h"
+#include "common/deadline_timer.h"
+#include "server/batch/buffer_pool.h"
+#include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/engine.h"
+#include "server/pipeline/scheduler.h"
+#include "server/pipeline/stage_clock.h"
+
+namespace millrace {
+
+// Lives as long as the engine; runs point at it. Self-synchronised.
+struct EngineParts {
+  ByteBudget* budget = nullptr;
+  std::shared_ptr<BufferPool> pool;
+  absl::Duration admission_timeout;
+  // Batches of one run that are reserved and not finished: enough for every
+  // worker to have one under way and one to go on with.
+  uint64_t max_open_batches = 4;
+  StageClock clock;
+  std::atomic<uint64_t> bad_samples{0};
+  std::atomic<uint64_t> refused_admissions{0};
+  // Last: their threads use what is above.
+  std::unique_ptr<DeadlineTimer> timer;
+  std::unique_ptr<Scheduler> scheduler;
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const Engine::Options& options, DatasetCatalog catalog,
+    ImageStageFactory make_stage);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_ENGINE_CORE_H_

@@ -1,0 +1,110 @@
+#include "server/pipeline/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/logging.h"
+
+namespace millrace {
+
+Scheduler::Scheduler(uint32_t threads,
+                     std::function<void(uint32_t, const Task&)> run)
+    : run_(std::move(run)) {
+  threads_.reserve(threads);
+  for (uint32_t i = 0; i < threads; ++i) {
+    threads_.emplace_back("mr-worker-" + std::to_string(i),
+                          [this, i] { Work(i); });
+  }
+}
+
+Scheduler::~Scheduler() {
+  {
+    MutexLock lock(mu_);
+    stop_ = true;
+  }
+  work_.NotifyAll();
+  for (NamedThread& thread : threads_) thread.Join();
+}
+
+void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+                    uint64_t rows, uint64_t rows_per_task) {
+  MR_CHECK(rows >= 1 && rows_per_task >= 1);
+  const bool many = rows > rows_per_task;
+  bool wake;
+  {
+    MutexLock lock(mu_);
+    if (lane->entries.empty()) ring_.push_back(lane);
+    lane->entries.push_back({std::move(job), 0, rows, rows_per_task});
+    wake = sleeping_ > 0;
+  }
+  if (!wake) return;
+  if (many) {
+    work_.NotifyAll();
+  } else {
+    work_.NotifyOne();
+  }
+}
+
+std::vector<Scheduler::Task> Scheduler::Remove(
+    const std::shared_ptr<Lane>& lane) {
+  std::vector<Task> removed;
+  MutexLock lock(mu_);
+  for (Lane::Entry& entry : lane->entries) {
+    removed.push_back({std::move(entry.job), entry.next, entry.rows});
+  }
+  if (!lane->entries.empty()) {
+    lane->entries.clear();
+    ring_.erase(std::find(ring_.begin(), ring_.end(), lane));
+  }
+  return removed;
+}
+
+void Scheduler::Post(std::function<void()> closure) {
+  {
+    MutexLock lock(mu_);
+    closures_.push_back(std::move(closure));
+  }
+  work_.NotifyOne();
+}
+
+void Scheduler::Work(uint32_t worker) {
+  while (true) {
+    std::function<void()> closure;
+    Task task;
+    {
+      MutexLock lock(mu_);
+      while (closures_.empty() && ring_.empty()) {
+        if (stop_) return;
+        ++sleeping_;
+        work_.Wait(lock);
+        --sleeping_;
+      }
+      if (!closures_.empty()) {
+        closure = std::move(closures_.front());
+        closures_.pop_front();
+      } else {
+        std::shared_ptr<Lane> lane = std::move(ring_.front());
+        ring_.pop_front();
+        Lane::Entry& entry = lane->entries.front();
+        task.begin = entry.next;
+        task.end = entry.next =
+            std::min(entry.rows, entry.next + entry.rows_per_task);
+        if (entry.next == entry.rows) {
+          task.job = std::move(entry.job);
+          lane->entries.pop_front();
+        } else {
+          task.job = entry.job;
+        }
+        if (!lane->entries.empty()) ring_.push_back(std::move(lane));
+      }
+    }
+    if (closure != nullptr) {
+      closure();
+    } else {
+      run_(worker, task);
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+// Scheduler gives work to the engine's threads: tasks (some rows of a batch) of
+// many lanes (runs). Lanes take turns, so that a long run does not hold up a
+// short one; within a lane the earliest batch is finished first. Closures come
+// before tasks.
+//
+// It does not know what a task does. Thread-safe; owns its threads. The
+// destructor finishes all that was added, then joins.
+//
+//   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
+//   scheduler.Add(lane, job, /*rows=*/64, /*rows_per_task=*/1);
+
+#ifndef MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
+#define MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/thread.h"
+
+namespace millrace {
+
+class Scheduler {
+ public:
+  // What tasks are made of; its owner derives from it.
+  class Job {
+   public:
+    virtual ~Job() = default;
+  };
+
+  // Rows [begin, end) of a job. Each row is handed out once.
+  struct Task {
+    std::shared_ptr<Job> job;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  // A queue of jobs that takes turns with the others. Shared by whoever adds
+  // to it and the scheduler.
+  class Lane {
+   private:
+    friend class Scheduler;
+    struct Entry {
+      std::shared_ptr<Job> job;
+      uint64_t next = 0;
+      uint64_t rows = 0;
+      uint64_t rows_per_task = 1;
+    };
+    std::deque<Entry> entries;  // guarded by the scheduler's mutex
+  };
+
+  // `run` is called on worker `worker` (0 .. threads-1) for every task.
+  Scheduler(uint32_t threads,
+            std::function<void(uint32_t worker, const Task& task)> run);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler();
+
+  // `rows` and `rows_per_task` are at least 1.
+  void Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+           uint64_t rows, uint64_t rows_per_task);
+
+  // Takes back what was not handed out of the lane, each as one task.
+  std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);
+
+  // Runs on a worker, soon.
+  void Post(std::function<void()> closure);
+
+ private:
+  void Work(uint32_t worker);
+
+  const std::function<void(uint32_t, const Task&)> run_;
+
+  Mutex mu_;
+  CondVar work_;
+  // Lanes with entries, in the order of their turns.
+  std::deque<std::shared_ptr<Lane>> ring_ MR_GUARDED_BY(mu_);
+  std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
+  uint32_t sleeping_ MR_GUARDED_BY(mu_) = 0;
+  bool stop_ MR_GUARDED_BY(mu_) = false;
+
+  std::vector<NamedThread> threads_;  // last: they use all of the above
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_SCHEDULER_H_

@@ -1,0 +1,299 @@
+#include "server/pipeline/step_run.h"
+
+#include <xxhash.h>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "proto/error_detail.h"
+#include "server/pipeline/row_filler.h"
+
+namespace millrace {
+namespace {
+
+// When a client whose request found no room should ask again.
+constexpr int64_t kRetryDelayMs = 500;
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+// A batch under way.
+class StepRun::Job final : public Scheduler::Job {
+ public:
+  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
+      ByteBudget::Reservation reservation)
+      : run(std::move(run)),
+        step(step),
+        rows(rows),
+        placed(this->run->pipeline_->layout().ForRows(rows.rows)),
+        payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
+                                               std::move(reservation),
+                                               this->run->parts_->pool)),
+        rows_left(Units(rows)) {}
+
+  // A rank without rows still gets its (empty) batch: one unit of no row.
+  static uint64_t Units(const StepRows& rows) {
+    return std::max<uint64_t>(1, rows.rows);
+  }
+
+  const std::shared_ptr<StepRun> run;
+  const uint64_t step;
+  const StepRows rows;
+  const BatchLayout::Placed placed;
+  std::shared_ptr<BatchPayload> payload;
+  std::atomic<uint64_t> rows_left;
+  std::atomic<uint64_t> emptied_rows{0};
+};
+
+StepRun::StepRun(EngineParts* parts,
+                 std::shared_ptr<const BuiltPipeline> pipeline,
+                 const StepRange& range, Engine::Callbacks callbacks)
+    : parts_(parts),
+      pipeline_(std::move(pipeline)),
+      range_(range),
+      end_step_(range.first_step + range.step_count),
+      epoch_(pipeline_->plan().ForEpoch(range.epoch)),
+      callbacks_(std::move(callbacks)),
+      lane_(std::make_shared<Scheduler::Lane>()),
+      next_step_(range.first_step) {}
+
+void StepRun::Admit() {
+  while (true) {
+    uint64_t step;
+    {
+      MutexLock lock(mu_);
+      if (ended_ || waiting_ || next_step_ == end_step_ ||
+          open_ >= parts_->max_open_batches) {
+        break;
+      }
+      waiting_ = true;
+      step = next_step_;
+    }
+    const auto rows =
+        pipeline_->plan().steps().Rows(step, range_.rank, range_.world_size);
+    MR_CHECK(rows.ok()) << "Start() has checked the range: " << rows.status();
+    const uint64_t bytes = pipeline_->layout().PayloadBytes(rows->rows) +
+                           BuiltPipeline::kBatchOverheadBytes;
+    ByteBudget::Reservation reservation;
+    if (parts_->budget->TryReserve(bytes, &reservation)) {
+      Granted(step, *rows, std::move(reservation));
+      continue;
+    }
+    const ByteBudget::Ticket ticket = parts_->budget->ReserveAsync(
+        bytes, [self = shared_from_this(), step,
+                rows = *rows](ByteBudget::Reservation granted) {
+          self->Granted(step, rows, std::move(granted));
+          self->Admit();
+        });
+    if (ticket == 0) return;  // granted meanwhile; the callback went on
+    bool cancel = false;
+    {
+      MutexLock lock(mu_);
+      // Otherwise it has been granted already.
+      if (waiting_ && next_step_ == step) {
+        if (ended_) {
+          cancel = true;
+        } else {
+          ticket_ = ticket;
+          if (parts_->admission_timeout > absl::ZeroDuration()) {
+            timer_ = parts_->timer->At(absl::Now() + parts_->admission_timeout,
+                                       [weak = weak_from_this(), step, bytes] {
+                                         if (auto self = weak.lock())
+                                           self->TimedOut(step, bytes);
+                                       });
+          }
+        }
+      }
+    }
+    if (cancel && parts_->budget->CancelWait(ticket)) {
+      MutexLock lock(mu_);
+      waiting_ = false;
+    }
+    break;
+  }
+  FinishIfDone();
+}
+
+void StepRun::Granted(uint64_t step, const StepRows& rows,
+                      ByteBudget::Reservation reservation) {
+  DeadlineTimer::Id timer;
+  bool drop;
+  {
+    MutexLock lock(mu_);
+    waiting_ = false;
+    ticket_ = 0;
+    timer = std::exchange(timer_, 0);
+    drop = ended_;
+    if (!drop) {
+      ++next_step_;
+      ++open_;
+    }
+  }
+  if (timer != 0) parts_->timer->Cancel(timer);
+  if (drop) return;  // the reservation goes back
+  parts_->scheduler->Add(lane_,
+                         std::make_shared<Job>(shared_from_this(), step, rows,
+                                               std::move(reservation)),
+                         Job::Units(rows), pipeline_->rows_per_task());
+}
+
+void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
+  ByteBudget::Ticket ticket;
+  {
+    MutexLock lock(mu_);
+    if (!waiting_ || next_step_ != step || ticket_ == 0) return;
+    ticket = ticket_;
+  }
+  if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
+  parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
+  ErrorDetail detail = MakeErrorDetail("pipeline");
+  detail.set_retry_delay_ms(kRetryDelayMs);
+  {
+    MutexLock lock(mu_);
+    waiting_ = false;
+    ticket_ = 0;
+    timer_ = 0;
+    ended_ = true;  // batches under way are still delivered
+    if (status_.ok()) {
+      status_ = WithErrorDetail(
+          absl::ResourceExhaustedError(absl::StrCat(
+              "step ", step, " found no ", bytes, " bytes of the server's ",
+              parts_->budget->capacity(), " bytes of memory budget within ",
+              absl::FormatDuration(parts_->admission_timeout), ": ask again")),
+          detail);
+    }
+  }
+  FinishIfDone();
+}
+
+void StepRun::Stop(absl::Status status) {
+  ByteBudget::Ticket ticket;
+  DeadlineTimer::Id timer;
+  {
+    MutexLock lock(mu_);
+    if (done_ || stopped_.exchange(true)) return;
+    if (status_.ok()) status_ = std::move(status);
+    ended_ = true;
+    ticket = std::exchange(ticket_, 0);
+    timer = std::exchange(timer_, 0);
+  }
+  if (timer != 0) parts_->timer->Cancel(timer);
+  if (ticket != 0 && parts_->budget->CancelWait(ticket)) {
+    MutexLock lock(mu_);
+    waiting_ = false;
+  }
+  for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
+    Complete(static_cast<Job&>(*task.job), task.end - task.begin);
+  }
+  FinishIfDone();
+}
+
+void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
+  Job& job = static_cast<Job&>(*task.job);
+  StepRun& run = *job.run;
+  const uint64_t end = std::min(task.end, job.rows.rows);
+  if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
+    const auto start = std::chrono::steady_clock::now();
+    const BuiltPipeline& pipeline = *run.pipeline_;
+    RowFiller filler(pipeline, run.epoch_, job.placed, job.payload->data(),
+                     worker);
+    absl::Status status = filler.Begin();
+    uint64_t row = task.begin;
+    for (; row < end && status.ok(); ++row) {
+      if (run.stopped_.load(std::memory_order_relaxed)) break;
+      status = filler.Fill(row, job.rows.first + row);
+    }
+    if (filler.emptied_rows() > 0) {
+      job.emptied_rows.fetch_add(filler.emptied_rows(),
+                                 std::memory_order_relaxed);
+    }
+    if (filler.bad_samples() > 0) {
+      run.parts_->bad_samples.fetch_add(filler.bad_samples(),
+                                        std::memory_order_relaxed);
+    }
+    ImageStage::Scratch::Times images;
+    bool has_images = false;
+    for (const auto& scratch : worker.ScratchOf(pipeline)) {
+      if (scratch == nullptr) continue;
+      const ImageStage::Scratch::Times times = scratch->TakeTimes();
+      images.decode_seconds += times.decode_seconds;
+      images.augment_seconds += times.augment_seconds;
+      has_images = true;
+    }
+    const uint64_t rows = row - task.begin;
+    StageClock& clock = run.parts_->clock;
+    clock.Add(
+        StageClock::READ,
+        SecondsSince(start) - images.decode_seconds - images.augment_seconds,
+        rows);
+    if (has_images) {
+      clock.Add(StageClock::DECODE, images.decode_seconds, rows);
+      clock.Add(StageClock::AUGMENT, images.augment_seconds, rows);
+    }
+    if (!status.ok()) run.Stop(std::move(status));
+  }
+  run.Complete(job, task.end - task.begin);
+}
+
+void StepRun::Complete(Job& job, uint64_t rows) {
+  // The last one sees what the others have written.
+  if (job.rows_left.fetch_sub(rows, std::memory_order_acq_rel) != rows) return;
+  if (!stopped_.load(std::memory_order_relaxed)) Deliver(job);
+  job.payload.reset();  // when it was not delivered: memory for others
+  {
+    MutexLock lock(mu_);
+    --open_;
+  }
+  Admit();  // and finishes the run when there is nothing left
+}
+
+void StepRun::Deliver(Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  job.placed.ZeroGaps(job.payload->data());
+  FilledBatch batch;
+  BatchHeader& header = batch.header;
+  header.set_epoch(range_.epoch);
+  header.set_step(job.step);
+  header.set_rank(range_.rank);
+  header.set_world_size(range_.world_size);
+  header.set_rows(job.rows.rows);
+  header.set_first_position(job.rows.first);
+  header.set_local_valid(job.rows.valid -
+                         job.emptied_rows.load(std::memory_order_relaxed));
+  header.set_global_valid(job.rows.global_valid);
+  job.placed.Describe(header);
+  if (range_.with_payload_digest) {
+    header.set_payload_xxh3(
+        XXH3_64bits(job.payload->data(), job.payload->bytes()));
+  }
+  batch.payload = std::move(job.payload);
+  parts_->clock.Add(StageClock::BATCH, SecondsSince(start), job.rows.rows);
+  callbacks_.on_batch(std::move(batch));
+}
+
+void StepRun::FinishIfDone() {
+  absl::Status status;
+  {
+    MutexLock lock(mu_);
+    if (done_ || waiting_ || open_ > 0 ||
+        !(ended_ || next_step_ == end_step_)) {
+      return;
+    }
+    done_ = true;
+    status = status_;
+  }
+  parts_->scheduler->Post(
+      [self = shared_from_this(), status = std::move(status)] {
+        self->callbacks_.on_done(status);
+      });
+}
+
+}  // namespace millrace

@@ -1,0 +1,85 @@
+// StepRun carries one range of steps through the engine: it reserves memory for
+// the steps in their order, gives their rows to the scheduler, hands finished
+// batches out and says once when all is over.
+//
+// Thread-safe. Kept alive by its jobs, by the budget's line and by the handle.
+// Callbacks run without locks held.
+//
+//   auto run = std::make_shared<StepRun>(parts, pipeline, range, callbacks);
+//   run->Start();
+
+#ifndef MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
+#define MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "common/byte_budget.h"
+#include "common/deadline_timer.h"
+#include "common/mutex.h"
+#include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/engine.h"
+#include "server/pipeline/engine_core.h"
+#include "server/pipeline/scheduler.h"
+#include "server/pipeline/worker_state.h"
+
+namespace millrace {
+
+class StepRun : public std::enable_shared_from_this<StepRun> {
+ public:
+  // The range has been checked. `parts` outlives the run's work.
+  StepRun(EngineParts* parts, std::shared_ptr<const BuiltPipeline> pipeline,
+          const StepRange& range, Engine::Callbacks callbacks);
+
+  void Start() { Admit(); }
+
+  // Ends the run with `status` unless it has ended: what waits is dropped, what
+  // is under way stops at its next sample. Idempotent.
+  void Stop(absl::Status status);
+
+  // Does some rows of one of its batches. Called by the scheduler's threads.
+  static void Work(const Scheduler::Task& task, WorkerState& worker);
+
+ private:
+  class Job;
+
+  // Reserves memory for the next steps as long as there is room.
+  void Admit();
+  // Memory for `step` has come.
+  void Granted(uint64_t step, const StepRows& rows,
+               ByteBudget::Reservation reservation);
+  void TimedOut(uint64_t step, uint64_t bytes);
+  // `rows` more rows of the job are done or given up.
+  void Complete(Job& job, uint64_t rows);
+  void Deliver(Job& job);
+  // Posts on_done when nothing is left.
+  void FinishIfDone();
+
+  // Constant.
+  EngineParts* const parts_;
+  const std::shared_ptr<const BuiltPipeline> pipeline_;
+  const StepRange range_;
+  const uint64_t end_step_;
+  const Plan::Epoch epoch_;
+  const Engine::Callbacks callbacks_;
+  const std::shared_ptr<Scheduler::Lane> lane_;
+
+  // Self-synchronised: set with ended_, read before every sample.
+  std::atomic<bool> stopped_{false};
+
+  Mutex mu_;
+  uint64_t next_step_ MR_GUARDED_BY(mu_);    // to reserve memory for
+  uint64_t open_ MR_GUARDED_BY(mu_) = 0;     // reserved and not delivered
+  bool waiting_ MR_GUARDED_BY(mu_) = false;  // for memory for next_step_
+  ByteBudget::Ticket ticket_ MR_GUARDED_BY(mu_) = 0;
+  DeadlineTimer::Id timer_ MR_GUARDED_BY(mu_) = 0;
+  bool ended_ MR_GUARDED_BY(mu_) = false;  // no further step
+  bool done_ MR_GUARDED_BY(mu_) = false;   // on_done is posted
+  absl::Status status_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
