@@ -1,0 +1,41 @@
+// The flags of millrace-server. A parser of our own, because --dataset may be
+// repeated and every mistake is answered with a sentence.
+
+#ifndef MILLRACE_SERVER_COMMAND_LINE_H_
+#define MILLRACE_SERVER_COMMAND_LINE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+struct CommandLine {
+  std::string config_file;  // empty: none
+  ServerConfig flags;       // what the flags say; unset fields are the file's
+  std::string port_file;    // empty: none
+  bool parse_config = false;
+  bool check_config = false;
+  bool help = false;
+  bool version = false;
+};
+
+// `arguments` are those after the program's name. --flag=VALUE and
+// --flag VALUE are the same. InvalidArgument: an unknown flag (names the
+// nearest one), a value that cannot be, an argument that is no flag.
+absl::StatusOr<CommandLine> ParseCommandLine(
+    const std::vector<std::string>& arguments);
+
+// The file's configuration with the flags' laid over it: a dataset replaces
+// the file's of the same name, else it is added.
+ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags);
+
+// What --help prints.
+std::string HelpText();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_COMMAND_LINE_H_

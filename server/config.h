@@ -1,0 +1,73 @@
+// The server's configuration: read from a file, completed by what the machine
+// offers, checked. It opens nothing but that file.
+//
+//   MR_ASSIGN_OR_RETURN(ServerConfig config, ReadServerConfig("s.textproto"));
+//   config.set_threads(8);                       // what flags say
+//   MR_ASSIGN_OR_RETURN(ServerSettings settings,
+//                       ResolveServerConfig(config, {cpus, memory_bytes}));
+
+#ifndef MILLRACE_SERVER_CONFIG_H_
+#define MILLRACE_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/config.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+// What the process may use (common/cgroup.h).
+struct Machine {
+  uint32_t cpus = 1;
+  uint64_t memory_bytes = 0;
+};
+
+// A complete configuration: no 0 stands for a default any more.
+struct ServerSettings {
+  struct Dataset {
+    std::string name;
+    std::string uri;
+  };
+  std::string listen;
+  std::vector<Dataset> datasets;  // at least one, names differ
+  uint32_t threads = 0;
+  uint64_t memory_budget_bytes = 0;
+  // Part of the budget: of all Parquet datasets together, and of each.
+  uint64_t row_group_cache_bytes = 0;
+  uint64_t row_group_cache_bytes_each = 0;
+  absl::Duration send_timeout;
+  absl::Duration admission_timeout;
+  absl::Duration shutdown_grace;
+  // Where `threads` and the budget come from, for people.
+  std::string threads_reason;
+  std::string memory_reason;
+};
+
+// NotFound, PermissionDenied, InvalidArgument: the file cannot be read, or each
+// mistake as "FILE:LINE:COLUMN: ..." with the field's name.
+absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path);
+
+// The same from text; `filename` is for messages.
+absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
+                                               const std::string& filename);
+
+// InvalidArgument, naming the field: no dataset, a name given twice, a number
+// that is absurd on this machine.
+absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
+                                                   const Machine& machine);
+
+// What the settings come to, as a table for people.
+std::string DescribeSettings(const ServerSettings& settings,
+                             const Machine& machine);
+
+// Whether `name` can be a dataset's: letters, digits, _ - . and not empty.
+bool IsDatasetName(absl::string_view name);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_CONFIG_H_

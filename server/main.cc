@@ -1,0 +1,182 @@
+// millrace-server: flags -> configuration -> datasets -> engine -> gRPC, then
+// it waits for a signal.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/byte_budget.h"
+#include "common/byte_size.h"
+#include "common/cgroup.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "common/version.h"
+#include "proto/wire/version.h"
+#include "server/command_line.h"
+#include "server/config.h"
+#include "server/pipeline/engine.h"
+#include "server/plan/content_revision.h"
+#include "server/port_file.h"
+#include "server/rpc/rpc_server.h"
+#include "server/storage/open.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 2;
+
+int Fail(int code, const absl::Status& status) {
+  absl::FPrintF(stderr, "millrace-server: %s\n", status.message());
+  return code;
+}
+
+absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
+                                            ByteBudget* budget) {
+  DatasetCatalog catalog;
+  for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    absl::StatusOr<std::unique_ptr<RecordSource>> source = OpenRecordSource(
+        dataset.uri, {.cache_budget = budget,
+                      .cache_bytes = settings.row_group_cache_bytes_each});
+    if (!source.ok()) {
+      return absl::Status(
+          source.status().code(),
+          absl::StrCat("cannot serve dataset ", dataset.name, " (", dataset.uri,
+                       "): ", source.status().message()));
+    }
+    catalog[dataset.name] = *std::move(source);
+  }
+  return catalog;
+}
+
+std::string DescribeDatasets(const DatasetCatalog& catalog) {
+  std::string text;
+  for (const auto& [name, source] : catalog) {
+    const DatasetInfo& info = source->info();
+    absl::StrAppendFormat(
+        &text, "%-20s %-14s %d samples, %d shard%s, fingerprint %s\n",
+        absl::StrCat("dataset ", name), info.format(), info.samples(),
+        info.shards_size(), info.shards_size() == 1 ? "" : "s",
+        info.fingerprint());
+  }
+  return text;
+}
+
+// SIGTERM and SIGINT are taken by a wait, not by a handler. Blocked before any
+// thread starts, so that none of them gets one.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+absl::Status Serve(const ServerSettings& settings, const Machine& machine,
+                   const CommandLine& line, const sigset_t& signals) {
+  // Everything below is charged to it, so it ends last.
+  ByteBudget budget(settings.memory_budget_bytes);
+  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, OpenDatasets(settings, &budget));
+  const std::string datasets = DescribeDatasets(catalog);
+  if (line.check_config) {
+    absl::PrintF("%s%s", DescribeSettings(settings, machine), datasets);
+    return absl::OkStatus();
+  }
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Engine> engine,
+      Engine::Create(
+          {.threads = settings.threads,
+           .budget = &budget,
+           .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
+           .admission_timeout = settings.admission_timeout},
+          std::move(catalog)));
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> server,
+      RpcServer::Start({.listen = settings.listen,
+                        .engine = engine.get(),
+                        .budget = &budget,
+                        .send_timeout = settings.send_timeout,
+                        .shutdown_grace = settings.shutdown_grace,
+                        .content_revision = kContentRevision}));
+  MR_LOG(INFO) << "millrace-server " << kMillraceVersion << " (protocol "
+               << kProtocolVersion << ", content revision " << kContentRevision
+               << ") listens on " << server->address() << "; "
+               << settings.threads << " threads, memory budget "
+               << FormatByteSize(settings.memory_budget_bytes);
+  for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    const DatasetInfo& info = engine->catalog().at(dataset.name)->info();
+    MR_LOG(INFO) << "dataset " << dataset.name << " (" << dataset.uri
+                 << "): " << info.samples() << " samples, fingerprint "
+                 << info.fingerprint();
+  }
+  if (!line.port_file.empty()) {
+    MR_RETURN_IF_ERROR(WritePortFile(line.port_file, server->port()));
+  }
+  absl::PrintF("listening on %s\n", server->address());
+  std::fflush(stdout);
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  MR_LOG(INFO) << "signal " << signal_number
+               << ": stopping; streams may finish within "
+               << settings.shutdown_grace;
+  // A second one ends the process at once.
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server->Shutdown();
+  MR_LOG(INFO) << "stopped";
+  return absl::OkStatus();
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  if (!line.ok()) return Fail(kExitUsage, line.status());
+  if (line->help) {
+    absl::PrintF("%s", HelpText());
+    return 0;
+  }
+  if (line->version) {
+    absl::PrintF("millrace-server %s (protocol %d, content revision %d)\n",
+                 kMillraceVersion, kProtocolVersion, kContentRevision);
+    return 0;
+  }
+  const sigset_t signals = BlockStopSignals();
+  ServerConfig config;
+  if (!line->config_file.empty()) {
+    absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);
+    if (!file.ok()) return Fail(kExitError, file.status());
+    config = *std::move(file);
+  }
+  config = MergeConfig(std::move(config), line->flags);
+  const Machine machine = {.cpus = AvailableCpus(),
+                           .memory_bytes = AvailableMemoryBytes()};
+  const absl::StatusOr<ServerSettings> settings =
+      ResolveServerConfig(config, machine);
+  if (!settings.ok()) return Fail(kExitUsage, settings.status());
+  if (line->parse_config) {
+    absl::PrintF("%s", DescribeSettings(*settings, machine));
+    return 0;
+  }
+  const absl::Status status = Serve(*settings, machine, *line, signals);
+  return status.ok() ? 0 : Fail(kExitError, status);
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  return millrace::Main({argv + 1, argv + argc});
+}

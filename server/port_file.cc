@@ -1,0 +1,32 @@
+#include "server/port_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+
+absl::Status WritePortFile(const std::string& path, int port) {
+  // In the same folder: a rename within one file system is atomic.
+  const std::string temporary = absl::StrCat(path, ".", getpid());
+  const auto failed = [&](absl::string_view what) {
+    const int reason = errno;
+    unlink(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat(
+        "cannot ", what, " the port file ", path, ": ", std::strerror(reason)));
+  };
+  std::FILE* file = std::fopen(temporary.c_str(), "we");
+  if (file == nullptr) return failed("create");
+  const bool written = std::fprintf(file, "%d\n", port) > 0;
+  if (std::fclose(file) != 0 || !written) return failed("write");
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return failed("rename");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,18 @@
+// Tells scripts which port was chosen.
+
+#ifndef MILLRACE_SERVER_PORT_FILE_H_
+#define MILLRACE_SERVER_PORT_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace millrace {
+
+// Writes the port and a newline to `path`, at once: who sees the file sees
+// all of it. Errors name the file and the reason.
+absl::Status WritePortFile(const std::string& path, int port);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PORT_FILE_H_

@@ -1,0 +1,118 @@
+// The flags of millrace-server.
+
+#include "server/command_line.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Mistake(const std::vector<std::string>& arguments) {
+  const auto line = ParseCommandLine(arguments);
+  EXPECT_EQ(line.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(line.status().message());
+}
+
+TEST(CommandLineTest, ReadsEveryFlag) {
+  const auto line = ParseCommandLine(
+      {"--dataset=a=lmdb:/data/a", "--dataset", "b=parquet:/data/b/*.parquet",
+       "--listen=127.0.0.1:0", "--threads=4", "--memory_budget=2GiB",
+       "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
+       "--config=s.textproto", "--port_file=/tmp/p", "--check_config",
+       "--parse_config"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_EQ(line->flags.datasets_size(), 2);
+  EXPECT_EQ(line->flags.datasets(0).name(), "a");
+  EXPECT_EQ(line->flags.datasets(0).uri(), "lmdb:/data/a");
+  EXPECT_EQ(line->flags.datasets(1).uri(), "parquet:/data/b/*.parquet");
+  EXPECT_EQ(line->flags.listen(), "127.0.0.1:0");
+  EXPECT_EQ(line->flags.threads(), 4);
+  EXPECT_EQ(line->flags.memory_budget_bytes(), uint64_t{2} << 30);
+  EXPECT_EQ(line->flags.send_timeout_ms(), 1500);
+  EXPECT_EQ(line->flags.admission_timeout_ms(), 250);
+  EXPECT_EQ(line->flags.shutdown_grace_ms(), 3000);
+  EXPECT_EQ(line->config_file, "s.textproto");
+  EXPECT_EQ(line->port_file, "/tmp/p");
+  EXPECT_TRUE(line->check_config);
+  EXPECT_TRUE(line->parse_config);
+  EXPECT_FALSE(line->help);
+}
+
+TEST(CommandLineTest, DatasetsMayBeSeparatedByCommas) {
+  const auto line =
+      ParseCommandLine({"--dataset=a=lmdb:/x,y=1,b=parquet:/z{1,2},c=lmdb:/c"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_EQ(line->flags.datasets_size(), 3);
+  EXPECT_EQ(line->flags.datasets(0).uri(), "lmdb:/x,y=1");  // part of the path
+  EXPECT_EQ(line->flags.datasets(1).uri(), "parquet:/z{1,2}");
+  EXPECT_EQ(line->flags.datasets(2).name(), "c");
+}
+
+TEST(CommandLineTest, NamesMistakes) {
+  EXPECT_THAT(Mistake({"--thread=4"}), HasSubstr("did you mean --threads?"));
+  EXPECT_THAT(Mistake({"--colour"}), HasSubstr("unknown flag --colour"));
+  EXPECT_THAT(Mistake({"serve"}), HasSubstr("`serve` is no flag"));
+  EXPECT_THAT(Mistake({"-h"}), HasSubstr("`-h` is no flag"));
+  EXPECT_THAT(Mistake({"--"}), HasSubstr("`--` is no flag"));
+  EXPECT_THAT(Mistake({"--threads"}), HasSubstr("--threads=N"));
+  EXPECT_THAT(Mistake({"--threads="}), HasSubstr("needs a value"));
+  EXPECT_THAT(Mistake({"--threads", "--help"}), HasSubstr("needs a value"));
+  EXPECT_THAT(Mistake({"--threads=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--threads=two"}), HasSubstr("--threads=two"));
+  EXPECT_THAT(Mistake({"--threads=1", "--threads=2"}),
+              HasSubstr("given twice"));
+  EXPECT_THAT(Mistake({"--memory_budget=lots"}), HasSubstr("512MiB"));
+  EXPECT_THAT(Mistake({"--memory_budget=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--send_timeout=soon"}), HasSubstr("10s"));
+  EXPECT_THAT(Mistake({"--shutdown_grace=25h"}), HasSubstr("24h"));
+  EXPECT_THAT(Mistake({"--shutdown_grace=-1s"}), HasSubstr("between"));
+  EXPECT_THAT(Mistake({"--help=yes"}), HasSubstr("takes no value"));
+  EXPECT_THAT(Mistake({"--dataset=/data/a"}), HasSubstr("NAME=lmdb:PATH"));
+  EXPECT_THAT(Mistake({"--dataset=a b=lmdb:/x"}), HasSubstr("NAME of"));
+  EXPECT_THAT(Mistake({"--dataset=a=lmdb:/x", "--dataset=a=lmdb:/y"}),
+              HasSubstr("`a` is given twice"));
+}
+
+TEST(MergeConfigTest, FlagsGoBeforeTheFile) {
+  ServerConfig file;
+  file.set_listen("0.0.0.0:1");
+  file.set_threads(9);
+  DatasetConfig* a = file.add_datasets();
+  a->set_name("a");
+  a->set_uri("lmdb:/file/a");
+  *file.add_datasets() = *a;
+  file.mutable_datasets(1)->set_name("b");
+  const auto line = ParseCommandLine(
+      {"--listen=0.0.0.0:2", "--dataset=b=lmdb:/flag/b,c=lmdb:/flag/c"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  const ServerConfig merged = MergeConfig(file, line->flags);
+  EXPECT_EQ(merged.listen(), "0.0.0.0:2");
+  EXPECT_EQ(merged.threads(), 9);
+  ASSERT_EQ(merged.datasets_size(), 3);
+  EXPECT_EQ(merged.datasets(0).uri(), "lmdb:/file/a");
+  EXPECT_EQ(merged.datasets(1).uri(), "lmdb:/flag/b");
+  EXPECT_EQ(merged.datasets(2).name(), "c");
+}
+
+TEST(HelpTextTest, FitsATerminalAndNamesEveryFlag) {
+  const std::string help = HelpText();
+  for (const char* flag : {"--dataset=NAME=URI", "--memory_budget=SIZE",
+                           "--check_config", "--port_file=FILE"}) {
+    EXPECT_THAT(help, HasSubstr(flag));
+  }
+  size_t begin = 0;
+  while (begin < help.size()) {
+    const size_t end = help.find('\n', begin);
+    EXPECT_LE(end - begin, 80) << help.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

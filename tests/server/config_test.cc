@@ -1,0 +1,138 @@
+// The server's configuration: what a file may say, how mistakes are named, and
+// what the machine fills in.
+
+#include "server/config.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr Machine kMachine = {.cpus = 6, .memory_bytes = 8 * kGiB};
+
+TEST(ParseServerConfigTest, NamesFileLineAndField) {
+  struct Mistake {
+    std::string text;
+    std::string says;
+  };
+  const std::string good = "datasets { name: \"a\" uri: \"lmdb:/a\" }\n";
+  const std::vector<Mistake> cases = {
+      {"listen: 7\n", "s.textproto:1:9: "},
+      {good + "thread: 4\n", "s.textproto:2:7: "},
+      {good + "thread: 4\n", "\"thread\""},
+      {good + "threads: -1\n", "s.textproto:2:10: "},
+      {good + "threads: 99999\n", "s.textproto:2:1: threads is 99999"},
+      {good + "\nmemory_budget_bytes: 5\n",
+       "s.textproto:3:1: memory_budget_bytes is 5 bytes"},
+      {good + "memory_budget_bytes: 18446744073709551615\n",
+       "which no machine has"},
+      {good + "row_group_cache_percent: 95\n", "row_group_cache_percent is 95"},
+      {good + "send_timeout_ms: 4000000000\n", "send_timeout_ms is 4000000000"},
+      {good + "datasets {\n  name: \"a\"\n  uri: \"lmdb:/b\"\n}\n",
+       "s.textproto:3:3: dataset name `a` is given twice"},
+      {"datasets { name: \"a b\" uri: \"lmdb:/a\" }\n",
+       "s.textproto:1:12: dataset name `a b`"},
+      {"datasets { uri: \"lmdb:/a\" }\n", "s.textproto:1:1: dataset name ``"},
+      {"datasets { name: \"a\" uri: \"/a\" }\n",
+       "s.textproto:1:22: dataset `a` has the uri `/a`"},
+      {"datasets { name: \"a\" }\n", "lmdb:PATH or parquet:PATH"},
+      {"datasets { name: \"a\"", "s.textproto:1:"},
+  };
+  for (const Mistake& mistake : cases) {
+    const auto config = ParseServerConfig(mistake.text, "s.textproto");
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument)
+        << mistake.text;
+    EXPECT_THAT(std::string(config.status().message()),
+                HasSubstr(mistake.says));
+  }
+}
+
+TEST(ParseServerConfigTest, NamesEveryMistake) {
+  const auto config = ParseServerConfig(
+      "threads: 99999\nmemory_budget_bytes: 5\n", "s.textproto");
+  EXPECT_THAT(std::string(config.status().message()), HasSubstr(":1:1: thr"));
+  EXPECT_THAT(std::string(config.status().message()), HasSubstr("\ns.text"));
+}
+
+TEST(ReadServerConfigTest, NamesAFileThatCannotBeRead) {
+  const auto missing = ReadServerConfig("/no/such/file.textproto");
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.status().message()),
+              HasSubstr("/no/such/file.textproto"));
+  EXPECT_FALSE(ReadServerConfig("/").ok());  // a folder
+}
+
+TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
+  ServerConfig config;
+  DatasetConfig* dataset = config.add_datasets();
+  dataset->set_name("a");
+  dataset->set_uri("lmdb:/a");
+  const auto settings = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->listen, "0.0.0.0:7001");
+  EXPECT_EQ(settings->threads, 6);
+  EXPECT_EQ(settings->memory_budget_bytes, 4 * kGiB);
+  EXPECT_EQ(settings->row_group_cache_bytes, 0);  // no Parquet
+  EXPECT_EQ(settings->send_timeout, absl::Seconds(10));
+  EXPECT_EQ(settings->admission_timeout, absl::Seconds(5));
+  EXPECT_EQ(settings->shutdown_grace, absl::Seconds(10));
+  const std::string table = DescribeSettings(*settings, kMachine);
+  EXPECT_THAT(table, HasSubstr("4 GiB"));
+  EXPECT_THAT(table, Not(HasSubstr("WARNING")));
+}
+
+TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
+  const auto config = ParseServerConfig(
+      "listen: '127.0.0.1:0' threads: 3 memory_budget_bytes: 1000000000 "
+      "row_group_cache_percent: 40 send_timeout_ms: 1 "
+      "datasets { name: 'a' uri: 'parquet:/a' } "
+      "datasets { name: 'b' uri: 'parquet:/b' } "
+      "datasets { name: 'c' uri: 'lmdb:/c' }",
+      "s.textproto");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto settings = ResolveServerConfig(*config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->listen, "127.0.0.1:0");
+  EXPECT_EQ(settings->threads, 3);
+  EXPECT_EQ(settings->memory_budget_bytes, 1000000000);
+  // Two Parquet datasets share 40 % of the budget.
+  EXPECT_EQ(settings->row_group_cache_bytes, 400000000);
+  EXPECT_EQ(settings->row_group_cache_bytes_each, 200000000);
+  EXPECT_EQ(settings->send_timeout, absl::Milliseconds(1));
+}
+
+TEST(ResolveServerConfigTest, RefusesWhatCannotRun) {
+  ServerConfig config;
+  EXPECT_THAT(
+      std::string(ResolveServerConfig(config, kMachine).status().message()),
+      HasSubstr("--dataset=NAME=lmdb:PATH"));
+  DatasetConfig* dataset = config.add_datasets();
+  dataset->set_name("a");
+  dataset->set_uri("lmdb:/a");
+  const auto tiny =
+      ResolveServerConfig(config, {.cpus = 1, .memory_bytes = 20 << 20});
+  EXPECT_THAT(std::string(tiny.status().message()),
+              HasSubstr("half of the 20 MiB"));
+}
+
+TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
+  const auto config = ParseServerConfig(
+      "memory_budget_bytes: 8500000000 "
+      "datasets { name: 'a' uri: 'lmdb:/a' }",
+      "s.textproto");
+  const auto settings = ResolveServerConfig(*config, kMachine);
+  ASSERT_TRUE(settings.ok());
+  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("WARNING"));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,43 @@
+// The file that tells scripts the port.
+
+#include "server/port_file.h"
+
+#include <dirent.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/port";
+  ASSERT_TRUE(WritePortFile(path, 7001).ok());
+  ASSERT_TRUE(WritePortFile(path, 7002).ok());  // over the one before
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "7002");
+  int entries = 0;
+  DIR* listing = opendir(folder.c_str());
+  ASSERT_NE(listing, nullptr);
+  while (readdir(listing) != nullptr) ++entries;
+  closedir(listing);
+  EXPECT_EQ(entries, 3);  // ".", "..", "port"
+}
+
+TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
+  const absl::Status status = WritePortFile("/no/such/folder/port", 1);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("/no/such/folder/port"));
+}
+
+}  // namespace
+}  // namespace millrace
