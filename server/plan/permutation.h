@@ -1,8 +1,9 @@
 // Permutation is a keyed bijection on [0, n), computed at any index in O(1)
-// time and memory: a Feistel network on the smallest power of two that holds n
-// and at least 2^4, walked along its cycle until it lands below n (on average
-// less than two steps for n > 8; Black and Rogaway, "Ciphers with arbitrary
-// finite domains", CT-RSA 2002).
+// time and memory. Above 256 it is a Feistel network on the smallest power of
+// two that holds n, walked along its cycle until it lands below n (less than
+// two steps on average; Black and Rogaway, "Ciphers with arbitrary finite
+// domains", CT-RSA 2002). Up to 256, where a network with halves of a few bits
+// is visibly not uniform, it is a table made by Fisher and Yates's shuffle.
 //
 // Statistical, not cryptographic strength: whoever knows the key knows the
 // order. Immutable after construction, so thread-safe; no allocation.
@@ -29,6 +30,7 @@ class Permutation {
 
   // `i` < size().
   uint64_t At(uint64_t i) const {
+    if (n_ <= kMaxTable) return table_.at[i % kMaxTable];
     do {
       i = Encrypt(i);
     } while (i >= n_);
@@ -37,6 +39,7 @@ class Permutation {
 
   // Inverse(At(i)) == i.
   uint64_t Inverse(uint64_t i) const {
+    if (n_ <= kMaxTable) return table_.inverse[i % kMaxTable];
     do {
       i = Decrypt(i);
     } while (i >= n_);
@@ -50,6 +53,7 @@ class Permutation {
   // functions make a pseudo-random permutation (Luby and Rackoff 1988) for
   // large halves; small halves collide, so they get more.
   static constexpr int kMaxPairs = 8;
+  static constexpr uint64_t kMaxTable = 256;
 
   struct RoundKey {
     uint64_t add;
@@ -90,7 +94,14 @@ class Permutation {
   int pairs_;
   uint64_t low_mask_;
   uint64_t high_mask_;
-  std::array<RoundKey, 2 * kMaxPairs> keys_;
+  struct Table {
+    std::array<uint8_t, kMaxTable> at;
+    std::array<uint8_t, kMaxTable> inverse;
+  };
+  union {
+    std::array<RoundKey, 2 * kMaxPairs> keys_;
+    Table table_;
+  };
 };
 
 }  // namespace millrace

@@ -19,7 +19,11 @@ SpecMistake Locate(const std::vector<SpecPathStep>& path,
   SpecMistake mistake;
   const TextFormat::ParseInfoTree* tree = &root;
   for (const SpecPathStep& step : path) {
-    const auto location = tree->GetLocation(step.field, step.index);
+    // Of a list in brackets only its begin is known.
+    auto location = tree->GetLocation(step.field, step.index);
+    for (int i = step.index - 1; location.line < 0 && i >= 0; --i) {
+      location = tree->GetLocation(step.field, i);
+    }
     if (location.line < 0) break;  // left out
     mistake.line = location.line + 1;
     mistake.column = location.column + 1;

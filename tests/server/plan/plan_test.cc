@@ -1,0 +1,179 @@
+#include "server/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "proto/spec_text.h"
+#include "server/plan/plan_hash.h"
+#include "server/plan/resolve.h"
+
+namespace millrace {
+namespace {
+
+DatasetInfo Info(int64_t samples) {
+  DatasetInfo info;
+  info.set_name("numbers");
+  info.set_samples(samples);
+  info.set_fingerprint("f00d");
+  Field* field = info.mutable_schema()->add_fields();
+  field->set_name("x");
+  field->set_kind(FIELD_KIND_TENSOR);
+  field->set_dtype(DTYPE_INT64);
+  return info;
+}
+
+PipelineSpec Resolved(const DatasetInfo& info, const std::string& text) {
+  auto spec = ParseSpecText(text + " sources { dataset: 'numbers' }", "test");
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  auto resolved = ResolveSpec(*spec, {{"numbers", &info}});
+  EXPECT_TRUE(resolved.ok()) << resolved.status();
+  return *resolved;
+}
+
+Plan MakePlan(const DatasetInfo& info, const std::string& text) {
+  auto plan = Plan::Create(Resolved(info, text), info);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+std::vector<int64_t> OrderOf(const Plan& plan, uint64_t epoch, uint32_t world) {
+  std::vector<int64_t> order;
+  const Plan::Epoch e = plan.ForEpoch(epoch);
+  for (uint64_t step = 0; step < plan.steps().steps(); ++step) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      const auto rows = plan.steps().Rows(step, rank, world);
+      for (uint64_t i = 0; i < rows->rows; ++i) {
+        const SampleRef ref = e.At(rows->first + i);
+        EXPECT_EQ(ref.position, rows->first + i);
+        EXPECT_EQ(ref.valid, i < rows->valid);
+        order.push_back(ref.index);
+      }
+    }
+  }
+  return order;
+}
+
+TEST(Plan, TheGlobalOrderIsTheSameForAnyNumberOfRanks) {
+  const DatasetInfo info = Info(101);
+  for (const char* text :
+       {"batch_size: 12 seed: 3", "batch_size: 12 last_batch: LAST_BATCH_PAD",
+        "batch_size: 12 last_batch: LAST_BATCH_PARTIAL",
+        "batch_size: 12 shuffle { mode: BLOCK block_size: 5 window_blocks: 2 }",
+        "batch_size: 12 shuffle { mode: SEQUENTIAL }"}) {
+    const Plan plan = MakePlan(info, text);
+    const std::vector<int64_t> one = OrderOf(plan, 4, 1);
+    for (uint32_t world : {2, 3, 4, 12}) {
+      EXPECT_EQ(OrderOf(plan, 4, world), one) << text << " world " << world;
+    }
+    std::set<int64_t> distinct(one.begin(), one.end());
+    distinct.erase(-1);
+    EXPECT_EQ(distinct.size() + plan.steps().dropped(), 101u) << text;
+  }
+}
+
+TEST(Plan, KeysDoNotDependOnOrderOrBatch) {
+  const DatasetInfo info = Info(100);
+  const Plan a = MakePlan(info, "batch_size: 10 seed: 3");
+  const Plan b =
+      MakePlan(info, "batch_size: 25 seed: 3 shuffle { mode: SEQUENTIAL }");
+  const Plan c = MakePlan(info, "batch_size: 10 seed: 4");
+  std::vector<uint64_t> keys(100);
+  for (int p = 0; p < 100; ++p) {
+    const SampleRef ref = a.ForEpoch(2).At(p);
+    keys[ref.index] = ref.key;
+    EXPECT_EQ(ref.key, SampleKey(3, 2, 0, ref.index, 0));
+  }
+  for (int p = 0; p < 100; ++p) {
+    EXPECT_EQ(b.ForEpoch(2).At(p).key, keys[p]);
+    EXPECT_NE(b.ForEpoch(3).At(p).key, keys[p]);
+    EXPECT_NE(c.ForEpoch(2).At(p).key, keys[c.ForEpoch(2).At(p).index]);
+  }
+}
+
+TEST(Plan, PaddingHasNoIndex) {
+  const DatasetInfo info = Info(5);
+  const Plan plan = MakePlan(info, "batch_size: 4 last_batch: LAST_BATCH_PAD");
+  const SampleRef ref = plan.ForEpoch(0).At(7);
+  EXPECT_FALSE(ref.valid);
+  EXPECT_EQ(ref.index, -1);
+}
+
+TEST(Plan, SubstitutesStayWithinTheSubset) {
+  const DatasetInfo info = Info(100);
+  auto spec = ParseSpecText(
+      "batch_size: 2 sources { dataset: 'numbers' subset "
+      "{ from: 0 to: 0.3 seed: 5 } }",
+      "test");
+  auto resolved = ResolveSpec(*spec, {{"numbers", &info}});
+  auto plan = Plan::Create(*resolved, info);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->steps().samples(), 30u);
+  const Plan::Epoch epoch = plan->ForEpoch(1);
+  std::set<int64_t> members;
+  for (int p = 0; p < 30; ++p) members.insert(epoch.At(p).index);
+  ASSERT_EQ(members.size(), 30u);
+  for (int p = 0; p < 30; ++p) {
+    const SampleRef bad = epoch.At(p);
+    std::set<int64_t> tried = {bad.index};
+    for (uint64_t attempt = 1; attempt < 30; ++attempt) {
+      const SampleRef other = epoch.Substitute(bad, attempt);
+      EXPECT_TRUE(members.count(other.index)) << other.index;
+      EXPECT_TRUE(tried.insert(other.index).second);
+      EXPECT_EQ(other.position, bad.position);
+      EXPECT_EQ(other.key, SampleKey(0, 1, 0, other.index, 0));
+    }
+  }
+}
+
+TEST(PlanHash, IsTheSameForEver) {
+  const DatasetInfo info = Info(100);
+  EXPECT_EQ(absl::BytesToHexString(MakePlan(info, "batch_size: 10").hash()),
+            "28ea86bf1f4f1bfee887248259a5b183");
+}
+
+TEST(PlanHash, ChangesWithEverythingThatMatters) {
+  DatasetInfo info = Info(100);
+  std::set<std::string> hashes;
+  for (const char* text :
+       {"batch_size: 10", "batch_size: 20", "batch_size: 10 seed: 1",
+        "batch_size: 10 last_batch: LAST_BATCH_PAD",
+        "batch_size: 10 shuffle { mode: SEQUENTIAL }",
+        "batch_size: 10 bad_samples { action: ZERO }",
+        "batch_size: 10 outputs { field: 'x' name: 'y' }"}) {
+    EXPECT_TRUE(hashes.insert(MakePlan(info, text).hash()).second) << text;
+  }
+  info.set_fingerprint("beef");
+  EXPECT_TRUE(hashes.insert(MakePlan(info, "batch_size: 10").hash()).second);
+  const PipelineSpec spec = Resolved(info, "batch_size: 10");
+  EXPECT_NE(PlanHash(spec, "beef", 1), PlanHash(spec, "beef", 2));
+  EXPECT_EQ(PlanHash(spec, "beef", 1).size(), 16u);
+}
+
+// A field that a later version adds must not change the hash of specs that do
+// not use it: what is not set, or set to its default, is not encoded.
+TEST(PlanHash, DefaultValuesAreNotEncoded) {
+  PipelineSpec spec;
+  EXPECT_EQ(CanonicalEncoding(spec), "");
+  spec.set_seed(0);
+  spec.mutable_shuffle()->set_mode(Shuffle::GLOBAL);
+  spec.mutable_bad_samples();
+  EXPECT_EQ(CanonicalEncoding(spec), "");
+  spec.set_seed(5);
+  EXPECT_EQ(absl::BytesToHexString(CanonicalEncoding(spec)),
+            "040500000000000000");
+  spec.clear_seed();
+  // Which transform it is counts, and so does a probability of zero.
+  spec.add_transforms()->mutable_horizontal_flip();
+  const std::string plain = CanonicalEncoding(spec);
+  spec.mutable_transforms(0)->mutable_horizontal_flip()->set_probability(0);
+  EXPECT_NE(CanonicalEncoding(spec), plain);
+  spec.mutable_transforms(0)->mutable_center_crop();
+  EXPECT_NE(CanonicalEncoding(spec), plain);
+}
+
+}  // namespace
+}  // namespace millrace

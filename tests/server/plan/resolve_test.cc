@@ -1,0 +1,371 @@
+#include "server/plan/resolve.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "proto/error_detail.h"
+#include "proto/spec_text.h"
+#include "server/plan/content_revision.h"
+#include "server/plan/field_trace.h"
+#include "server/plan/spec_check.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+Field TensorField(const std::string& name, DType dtype,
+                  std::vector<int64_t> shape) {
+  Field field;
+  field.set_name(name);
+  field.set_kind(FIELD_KIND_TENSOR);
+  field.set_dtype(dtype);
+  field.mutable_shape()->Add(shape.begin(), shape.end());
+  return field;
+}
+
+Field Label(int64_t classes) {
+  Field field = TensorField("label", DTYPE_INT64, {});
+  field.set_num_classes(classes);
+  return field;
+}
+
+Field EncodedImage(const std::string& name = "image") {
+  Field field;
+  field.set_name(name);
+  field.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  return field;
+}
+
+DatasetInfo Dataset(const std::string& name, std::vector<Field> fields,
+                    int64_t samples = 1000) {
+  DatasetInfo info;
+  info.set_name(name);
+  info.set_samples(samples);
+  for (Field& field : fields) {
+    *info.mutable_schema()->add_fields() = std::move(field);
+  }
+  return info;
+}
+
+class Resolve : public testing::Test {
+ protected:
+  Resolve() {
+    Field text;
+    text.set_name("text");
+    text.set_kind(FIELD_KIND_RAGGED);
+    text.set_dtype(DTYPE_UINT8);
+    infos_ = {
+        Dataset("digits",
+                {TensorField("image", DTYPE_UINT8, {28, 28, 1}), Label(10)}),
+        Dataset("photos", {EncodedImage(), Label(1000)}),
+        Dataset("captions", {EncodedImage(), text, Label(0)}),
+        Dataset("table", {TensorField("x", DTYPE_FLOAT32, {16})}),
+        Dataset("empty", {Label(2)}, 0),
+        Dataset("rgb", {TensorField("image", DTYPE_UINT8, {64, 48, 3})}),
+        Dataset("reserved", {TensorField("valid", DTYPE_UINT8, {})}),
+        Dataset("broken", {TensorField("x", DTYPE_FLOAT32, {-1})}),
+    };
+    for (const DatasetInfo& info : infos_) datasets_[info.name()] = &info;
+  }
+
+  PipelineSpec Parse(const std::string& text) {
+    auto spec = ParseSpecText(text, "test");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? *spec : PipelineSpec();
+  }
+
+  absl::StatusOr<PipelineSpec> Run(const std::string& text) {
+    return ResolveSpec(Parse(text), datasets_);
+  }
+
+  void ExpectRefused(const std::string& text, absl::StatusCode code,
+                     const std::string& message) {
+    const absl::Status status = Run(text).status();
+    EXPECT_EQ(status.code(), code) << text << "\n" << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message)) << text;
+    EXPECT_EQ(GetErrorDetail(status).stage(), "plan");
+  }
+  void ExpectInvalid(const std::string& text, const std::string& message) {
+    ExpectRefused(text, absl::StatusCode::kInvalidArgument, message);
+  }
+  void ExpectUnimplemented(const std::string& text,
+                           const std::string& message) {
+    ExpectRefused(text, absl::StatusCode::kUnimplemented, message);
+  }
+  void ExpectNotFound(const std::string& text, const std::string& message) {
+    ExpectRefused(text, absl::StatusCode::kNotFound, message);
+  }
+
+  std::vector<DatasetInfo> infos_;
+  DatasetInfos datasets_;
+};
+
+constexpr char kPhotos[] = "sources { dataset: 'photos' } batch_size: 8 ";
+constexpr char kDigits[] = "sources { dataset: 'digits' } batch_size: 8 ";
+
+TEST_F(Resolve, WritesEveryDefaultOut) {
+  const auto resolved = Run(std::string(kPhotos) + "preset: 'imagenet_train'");
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  const PipelineSpec wanted = Parse(R"(
+    spec_version: 1
+    sources { dataset: 'photos' weight: 1 }
+    shuffle {}
+    batch_size: 8
+    transforms { decode_image { field: 'image' } }
+    transforms { random_resized_crop {
+      fields: 'image' height: 224 width: 224
+      scale_min: 0.08 scale_max: 1 ratio_min: 0.75
+      ratio_max: 1.3333333333333333 } }
+    transforms { horizontal_flip { fields: 'image' probability: 0.5 } }
+    transforms { normalize { fields: 'image'
+      mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] } }
+    outputs { field: 'image' name: 'image' dtype: DTYPE_UINT8 }
+    outputs { field: 'label' name: 'label' dtype: DTYPE_INT64 }
+    bad_samples {})");
+  EXPECT_EQ(resolved->DebugString(), wanted.DebugString());
+}
+
+TEST_F(Resolve, ResolvedSpecsStayAsTheyAre) {
+  for (const std::string& text :
+       {std::string(kPhotos) + "preset: 'imagenet_train'",
+        std::string(kPhotos) + "preset: 'imagenet_eval' "
+                               "shuffle { mode: SEQUENTIAL }",
+        std::string(kPhotos) + "preset: 'mnist'",
+        std::string(kDigits) + "preset: 'mnist' last_batch: LAST_BATCH_PAD",
+        std::string(kDigits) + "shuffle { mode: BLOCK }",
+        std::string("sources { dataset: 'digits' weight: 3 subset { from: 0.5 "
+                    "to: 1 seed: 4 } } batch_size: 1 outputs { field: 'label' "
+                    "name: 'y' }"),
+        std::string("sources { dataset: 'table' } batch_size: 2"),
+        std::string("sources { dataset: 'rgb' } batch_size: 2 "
+                    "preset: 'imagenet_train'")}) {
+    const auto once = Run(text);
+    ASSERT_TRUE(once.ok()) << text << once.status();
+    const auto twice = ResolveSpec(*once, datasets_);
+    ASSERT_TRUE(twice.ok()) << twice.status();
+    EXPECT_EQ(once->SerializeAsString(), twice->SerializeAsString()) << text;
+  }
+}
+
+TEST_F(Resolve, PresetsFollowTheKindOfTheImage) {
+  // Raw digits: nothing to decode. Encoded ones: gray, 28 x 28.
+  const auto raw = Run(std::string(kDigits) + "preset: 'mnist'");
+  ASSERT_TRUE(raw.ok()) << raw.status();
+  ASSERT_EQ(raw->transforms_size(), 1);
+  EXPECT_TRUE(raw->transforms(0).has_normalize());
+  const auto encoded = Run(std::string(kPhotos) + "preset: 'mnist'");
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  ASSERT_EQ(encoded->transforms_size(), 3);
+  EXPECT_EQ(encoded->transforms(0).decode_image().color(), DecodeImage::GRAY);
+  // Raw photographs are cropped without decoding.
+  const auto rgb =
+      Run("sources { dataset: 'rgb' } batch_size: 2 preset: 'imagenet_eval'");
+  ASSERT_TRUE(rgb.ok()) << rgb.status();
+  EXPECT_EQ(rgb->transforms_size(), 3);
+}
+
+TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
+  ExpectInvalid(std::string(kDigits) + "preset: 'imagenet_train'",
+                "DTYPE_UINT8 [28, 28, 1]");
+  ExpectInvalid("sources { dataset: 'rgb' } batch_size: 1 preset: 'mnist'",
+                "wants field image to be");
+  ExpectNotFound("sources { dataset: 'table' } batch_size: 1 preset: 'mnist'",
+                 "dataset table does not have");
+  ExpectNotFound(std::string(kPhotos) + "preset: 'imagnet'",
+                 "imagenet_eval, imagenet_train, mnist");
+  ExpectInvalid(std::string(kPhotos) +
+                    "preset: 'mnist' transforms { horizontal_flip {} }",
+                "leave these empty");
+}
+
+TEST_F(Resolve, DefaultOutputsAreTheFieldsOfFixedShape) {
+  const auto text = Run("sources { dataset: 'captions' } batch_size: 2");
+  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_EQ(text->outputs_size(), 1);
+  EXPECT_EQ(text->outputs(0).field(), "label");
+  ExpectUnimplemented(
+      "sources { dataset: 'captions' } batch_size: 2 "
+      "outputs { field: 'text' }",
+      "ragged tensors are not built yet");
+  ExpectInvalid(std::string(kPhotos) + "outputs { field: 'image' }",
+                "add decode_image");
+  ExpectInvalid(std::string(kPhotos) +
+                    "transforms { decode_image {} } "
+                    "transforms { resize { short_side: 256 } } "
+                    "outputs { field: 'image' }",
+                "add center_crop");
+}
+
+TEST_F(Resolve, UnknownNamesAreNotFound) {
+  ExpectNotFound("sources { dataset: 'photo' } batch_size: 2",
+                 "it has: broken, captions, digits");
+  ExpectNotFound(std::string(kPhotos) + "outputs { field: 'img' }",
+                 "its fields are image, label");
+  ExpectNotFound(
+      std::string(kPhotos) + "transforms { decode_image { field: 'mask' } }",
+      "has no field \"mask\"");
+}
+
+TEST_F(Resolve, AbsurdSizesAreRefused) {
+  ExpectInvalid("sources { dataset: 'digits' }", "batch_size is 0");
+  ExpectInvalid("sources { dataset: 'digits' } batch_size: 1048577",
+                "1 .. 1048576");
+  ExpectInvalid("batch_size: 1", "names no dataset");
+  ExpectInvalid("sources { } batch_size: 1", "without a dataset");
+  ExpectInvalid("sources { dataset: 'empty' } batch_size: 1",
+                "holds no sample");
+  ExpectInvalid("sources { dataset: 'broken' } batch_size: 1",
+                "no usable type and shape");
+  ExpectInvalid("sources { dataset: 'reserved' } batch_size: 1",
+                "may not be called valid");
+  const std::string photos =
+      std::string(kPhotos) + "transforms { decode_image {} } transforms { ";
+  ExpectInvalid(photos + "center_crop { height: 0 width: 5 } }",
+                "transforms[1].center_crop.height: height is 0");
+  ExpectInvalid(photos + "center_crop { height: 5 width: 16385 } }",
+                "1 .. 16384");
+  ExpectInvalid(photos + "random_resized_crop { width: 5 } }", "height is 0");
+  ExpectInvalid(photos + "resize { } }", "short_side is 0");
+  ExpectInvalid(photos + "resize { short_side: 3 height: 2 width: 2 } }",
+                "not both");
+  ExpectInvalid(photos + "resize { height: 2 } }", "width is 0");
+}
+
+TEST_F(Resolve, RangesAreChecked) {
+  const std::string photos =
+      std::string(kPhotos) + "transforms { decode_image {} } transforms { ";
+  const std::string crop = photos + "random_resized_crop { height: 4 width: 4 ";
+  ExpectInvalid(crop + "scale_min: 0.5 scale_max: 0.2 } }", "scale_max");
+  ExpectInvalid(crop + "scale_max: 0.2 } }", "scale_min");
+  ExpectInvalid(crop + "scale_min: -1 scale_max: 1 } }", "scale_min");
+  ExpectInvalid(crop + "scale_min: 0.1 scale_max: 1.5 } }", "scale");
+  ExpectInvalid(crop + "ratio_min: 2 ratio_max: 1 } }", "ratio_max");
+  ExpectInvalid(crop + "ratio_min: 0.001 ratio_max: 1 } }", "ratio_min");
+  ExpectInvalid(crop + "scale_min: nan scale_max: 1 } }",
+                "not a finite number");
+  ExpectInvalid(photos + "horizontal_flip { probability: 1.5 } }",
+                "it is 0 .. 1");
+  ExpectInvalid(photos + "horizontal_flip { probability: inf } }",
+                "not a finite number");
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { from: 0.5 to: 0.2 } } "
+      "batch_size: 1",
+      "sources[0].subset");
+  ExpectInvalid("sources { dataset: 'digits' weight: -1 } batch_size: 1",
+                "negative");
+  ExpectInvalid(std::string(kDigits) + "shuffle { block_size: 4 }",
+                "only means something with mode: BLOCK");
+}
+
+TEST_F(Resolve, NormalizeMustFitTheChannels) {
+  const std::string start = std::string(kDigits) + "transforms { normalize { ";
+  ExpectInvalid(start + "} }", "without a mean");
+  ExpectInvalid(start + "mean: [1, 2] stddev: 1 } }", "2 means and 1 stddevs");
+  ExpectInvalid(start + "mean: 0 stddev: 0 } }", "above 0");
+  ExpectInvalid(start + "mean: [0, 0] stddev: [1, 1] } }",
+                "has 1 channels, normalize has 2");
+  ExpectUnimplemented(start + "mean: 0 stddev: 1 placement: SERVER } }",
+                      "on the server is not built yet");
+  ExpectInvalid(
+      "sources { dataset: 'table' } batch_size: 1 transforms { "
+      "normalize { fields: 'x' mean: 0 stddev: 1 } }",
+      "works on uint8");
+  ExpectInvalid(start +
+                    "mean: 0 stddev: 1 } } transforms { horizontal_flip "
+                    "{} }",
+                "nothing may come after normalize");
+}
+
+TEST_F(Resolve, TransformsMustFitTheField) {
+  ExpectInvalid(std::string(kDigits) + "transforms { decode_image {} }",
+                "holds raw pixels");
+  ExpectInvalid(std::string(kPhotos) +
+                    "transforms { center_crop { height: 3 width: 3 } }",
+                "put decode_image first");
+  ExpectInvalid(std::string(kPhotos) +
+                    "transforms { decode_image {} } "
+                    "transforms { decode_image {} }",
+                "only once");
+  ExpectInvalid(
+      "sources { dataset: 'table' } batch_size: 1 transforms { "
+      "horizontal_flip { fields: 'x' } }",
+      "is no image");
+}
+
+TEST_F(Resolve, WhatIsNotBuiltIsRefused) {
+  ExpectUnimplemented(
+      "sources { dataset: 'digits' } sources { dataset: "
+      "'photos' } batch_size: 1",
+      "mixtures of several sources");
+  ExpectUnimplemented(
+      std::string(kDigits) + "transforms { custom { name: 'blur' } }",
+      "custom transform \"blur\"");
+  ExpectUnimplemented(std::string(kDigits) +
+                          "transforms { horizontal_flip { fields: ['image', "
+                          "'label'] } }",
+                      "one transform a field");
+  ExpectUnimplemented(
+      std::string(kDigits) + "outputs { field: 'image' dtype: DTYPE_FLOAT32 }",
+      "conversion to float32 is not built yet");
+  ExpectUnimplemented(std::string(kDigits) + "spec_version: 2",
+                      "knows version 1");
+  ExpectUnimplemented(
+      "sources { dataset: 'digits' subset { to: 0.5 } } "
+      "batch_size: 1 shuffle { mode: BLOCK }",
+      "BLOCK order over a subset");
+  ExpectInvalid(std::string(kDigits) + "transforms { }", "an empty transform");
+}
+
+TEST_F(Resolve, OutputsHaveNamesOfTheirOwn) {
+  ExpectInvalid(std::string(kDigits) +
+                    "outputs { field: 'image' name: 'a' } "
+                    "outputs { field: 'label' name: 'a' }",
+                "two outputs are called a");
+  ExpectInvalid(
+      std::string(kDigits) + "outputs { field: 'label' name: 'sample_index' }",
+      "may not be called sample_index");
+}
+
+TEST_F(Resolve, ANewerProgramsSpecIsRefusedByItsFieldNumbers) {
+  PipelineSpec spec = Parse(kDigits);
+  spec.GetReflection()->MutableUnknownFields(&spec)->AddVarint(77, 1);
+  absl::Status status = ResolveSpec(spec, datasets_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("field number 77"));
+
+  spec = Parse(std::string(kPhotos) + "transforms { decode_image {} }");
+  DecodeImage& decode = *spec.mutable_transforms(0)->mutable_decode_image();
+  decode.GetReflection()->MutableUnknownFields(&decode)->AddVarint(9, 1);
+  status = ResolveSpec(spec, datasets_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("transforms[0].decode_image: field number 9"));
+
+  spec = Parse(kDigits);
+  spec.set_last_batch(static_cast<LastBatch>(9));
+  status = ResolveSpec(spec, datasets_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("value 9 of LastBatch"));
+}
+
+TEST_F(Resolve, HugeNamesDoNotReachTheMessage) {
+  PipelineSpec spec = Parse(kDigits);
+  spec.set_preset(std::string(100'000, 'x'));
+  const absl::Status status = ResolveSpec(spec, datasets_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_LT(status.message().size(), 200u);
+}
+
+TEST_F(Resolve, AnEvaluationPresetDoesNotChangeTheOrder) {
+  const auto resolved = Run(std::string(kPhotos) + "preset: 'imagenet_eval'");
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->shuffle().mode(), Shuffle::GLOBAL);
+  EXPECT_EQ(resolved->last_batch(), LAST_BATCH_DROP);
+}
+
+}  // namespace
+}  // namespace millrace

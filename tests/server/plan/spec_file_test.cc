@@ -1,0 +1,104 @@
+#include "server/plan/spec_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Lines(const std::vector<SpecMistake>& mistakes) {
+  return absl::StrJoin(mistakes, ",", [](std::string* out, const auto& m) {
+    absl::StrAppend(out, m.line);
+  });
+}
+
+TEST(SpecFile, AGoodFileHasNoMistakes) {
+  EXPECT_EQ(Lines(CheckSpecText(R"(# my pipeline
+preset: "imagenet_train"
+batch_size: 64
+)")),
+            "");
+}
+
+TEST(SpecFile, MistakesOfFormCarryTheirLine) {
+  const auto mistakes = CheckSpecText("batch_size: 4\nbatch_sise: 5\n");
+  ASSERT_EQ(Lines(mistakes), "2");
+  EXPECT_THAT(mistakes[0].message, HasSubstr("batch_sise"));
+  EXPECT_EQ(Lines(CheckSpecText("batch_size: 4\n\ntransforms {")), "3");
+  EXPECT_EQ(Lines(CheckSpecText("last_batch: LAST_BATCH_MAYBE")), "1");
+  EXPECT_EQ(Lines(CheckSpecText("batch_size: -4")), "1");
+}
+
+TEST(SpecFile, AllMistakesOfMeaningCarryTheirLines) {
+  const auto mistakes = CheckSpecText(R"(batch_size: 0
+transforms { decode_image { } }
+transforms {
+  random_resized_crop {
+    height: 224
+    width: 100000
+    scale_min: 2
+    scale_max: 1
+  }
+}
+transforms {
+  horizontal_flip {
+    probability: 2
+  }
+}
+transforms {
+  normalize {
+    mean: [0.5, 0.5, 0.5]
+    stddev: [1,
+      0, 1
+    ]
+  }
+}
+sources {
+  dataset: "a"
+  subset { from: 0.9 to: 0.1 }
+}
+shuffle { block_size: 3 }
+outputs { field: "image" name: "valid" }
+)");
+  EXPECT_EQ(Lines(mistakes), "1,6,8,13,19,26,28,29");
+  for (const SpecMistake& mistake : mistakes) {
+    EXPECT_GT(mistake.column, 0) << mistake.message;
+  }
+  EXPECT_THAT(mistakes[1].message,
+              HasSubstr("transforms[1].random_resized_crop.width"));
+}
+
+TEST(SpecFile, WhatIsLeftOutPointsAtItsMessage) {
+  const auto mistakes = CheckSpecText(R"(
+transforms { decode_image {} }
+transforms {
+  center_crop { height: 3 }
+}
+)");
+  ASSERT_EQ(Lines(mistakes), "4");
+  EXPECT_THAT(mistakes[0].message, HasSubstr("width is 0"));
+}
+
+TEST(SpecFile, AnUnknownPresetNamesTheKnownOnes) {
+  const auto mistakes = CheckSpecText("\npreset: 'imagnet'");
+  ASSERT_EQ(Lines(mistakes), "2");
+  EXPECT_THAT(mistakes[0].message, HasSubstr("imagenet_train"));
+}
+
+TEST(SpecFile, ParsingForProgramsSaysFileLineAndColumn) {
+  const auto spec = ParseSpecText("\nbatch_sise: 5", "my.textproto");
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(spec.status().message()),
+              HasSubstr("my.textproto:2:"));
+  EXPECT_TRUE(ParseSpecText("batch_size: 5", "f").ok());
+  EXPECT_FALSE(ParseSpecText(std::string(2 << 20, '#'), "f").ok());
+  EXPECT_FALSE(
+      ParseSpecText(std::string("\x89PNG\r\n\x1a\n\0\0", 10), "f").ok());
+}
+
+}  // namespace
+}  // namespace millrace
