@@ -1,0 +1,132 @@
+// `millrace audit`: receives an epoch as all ranks of a job and proves that
+// each sample came exactly once.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/digest.h"
+#include "client/cli/flags.h"
+#include "client/cli/report.h"
+#include "client/cli/spec_flags.h"
+#include "client/prefetch/host_loader.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint32_t kMostRanks = 1024;
+// Of the windows of all ranks together.
+constexpr uint64_t kWindowBytes = 256 << 20;
+
+// One rank's loader and what it received.
+struct Rank {
+  std::unique_ptr<HostLoader> loader;
+  EpochAudit audit;
+  absl::Status status;
+};
+
+absl::Status Receive(Rank& rank) {
+  while (true) {
+    absl::StatusOr<HostBatch> batch = rank.loader->Next();
+    if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
+    MR_RETURN_IF_ERROR(batch.status());
+    MR_RETURN_IF_ERROR(rank.audit.Add(batch->header, batch->payload));
+  }
+}
+
+}  // namespace
+
+absl::Status RunAudit(absl::Span<const std::string> arguments) {
+  SpecFlags spec_flags;
+  uint32_t world = 1;
+  uint64_t epoch = 0;
+  bool json = false;
+  FlagSet flags("audit",
+                "receives an epoch as all ranks of a job and proves that each "
+                "sample came exactly once");
+  spec_flags.AddTo(flags);
+  flags.Add("world", &world, "N", "ranks of the job");
+  flags.Add("epoch", &epoch, "N", "the epoch to receive");
+  flags.Add("json", &json, "", "print one JSON object");
+  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+  if (flags.help_wanted()) {
+    std::fputs(flags.Help().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  MR_RETURN_IF_ERROR(UsageError(spec_flags.Validate()));
+  if (world == 0 || world > kMostRanks) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat("flag --world=", world, ": expected 1 to ", kMostRanks)));
+  }
+
+  HostLoaderOptions options;
+  options.endpoint = spec_flags.endpoint;
+  options.world_size = world;
+  options.window_bytes = kWindowBytes / world;
+  options.start = {epoch, 0};
+  options.epochs = 1;
+  options.open_timeout = spec_flags.timeout;
+  options.next_timeout = std::max(absl::Seconds(60), spec_flags.timeout);
+  options.verify_payload = true;
+  MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
+
+  std::vector<Rank> ranks(world);
+  for (uint32_t i = 0; i < world; ++i) {
+    options.rank = i;
+    MR_ASSIGN_OR_RETURN(ranks[i].loader, OpenHostLoader(options));
+    // The others must serve the same plan.
+    options.expected_plan_hash = ranks[0].loader->plan().plan_hash();
+    options.expected_fingerprint = ranks[0].loader->plan().fingerprint();
+  }
+  std::vector<std::thread> threads;
+  for (Rank& rank : ranks) {
+    threads.emplace_back([&rank] { rank.status = Receive(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EpochAudit audit;
+  uint64_t retried = 0;
+  for (const Rank& rank : ranks) {
+    MR_RETURN_IF_ERROR(rank.status);
+    audit.Merge(rank.audit);
+    retried += rank.loader->stats().retried_steps;
+  }
+  const OpenResponse& plan = ranks[0].loader->plan();
+  const uint64_t dropped = plan.dropped_per_epoch();
+  const uint64_t expected = plan.samples_per_epoch() - dropped;
+  const uint64_t missing =
+      expected > audit.distinct() ? expected - audit.distinct() : 0;
+  const uint64_t duplicates = audit.samples() - audit.distinct();
+
+  Report report;
+  report.Add("", "plan samples", plan.samples_per_epoch());
+  report.Add("samples", "samples received", audit.samples());
+  report.Add("distinct", "distinct", audit.distinct());
+  report.Add("missing", "missing", missing);
+  report.Add("duplicates", "duplicates", duplicates);
+  report.Add("dropped", "dropped (rest of the epoch)", dropped);
+  report.Add("order_digest", "order digest",
+             absl::string_view(DigestText(audit.order_digest())));
+  report.Add("content_digest", "content digest",
+             absl::string_view(DigestText(audit.content_digest())));
+  report.Add("", "steps asked again", retried);
+  if (json) {
+    std::printf("%s\n", report.Json().c_str());
+  } else {
+    std::fputs(report.Text().c_str(), stdout);
+  }
+  if (missing != 0 || duplicates != 0 || audit.distinct() > expected) {
+    return absl::DataLossError(absl::StrCat(
+        "the epoch was not delivered exactly once: of ", expected,
+        " samples to come, ", audit.distinct(), " distinct ones came, ",
+        missing, " are missing and ", duplicates, " came again"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

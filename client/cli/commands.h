@@ -1,0 +1,27 @@
+// The commands of `millrace`. Each reads its flags, does its work, prints the
+// result to standard output and returns an error or OK.
+//
+// InvalidArgument with the payload of UsageError() is a mistake on the command
+// line: the program ends with 2. Other errors end it with 1.
+
+#ifndef MILLRACE_CLIENT_CLI_COMMANDS_H_
+#define MILLRACE_CLIENT_CLI_COMMANDS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace millrace {
+
+// Marks `status` as a mistake on the command line. OK stays OK.
+absl::Status UsageError(absl::Status status);
+bool IsUsageError(const absl::Status& status);
+
+absl::Status RunStatus(absl::Span<const std::string> arguments);
+absl::Status RunBench(absl::Span<const std::string> arguments);
+absl::Status RunAudit(absl::Span<const std::string> arguments);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_COMMANDS_H_

@@ -1,0 +1,155 @@
+#include "client/cli/digest.h"
+
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "proto/wire/batch_view.h"
+#include "xxhash.h"
+
+namespace millrace {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "digests are defined over little-endian numbers");
+
+absl::uint128 Number(XXH128_hash_t hash) {
+  return absl::MakeUint128(hash.high64, hash.low64);
+}
+
+template <typename T>
+T Load(absl::Span<const uint8_t> payload, uint64_t offset) {
+  T value;
+  std::memcpy(&value, payload.data() + offset, sizeof(value));
+  return value;
+}
+
+const TensorHeader* FindTensor(const BatchHeader& header,
+                               absl::string_view name, DType dtype) {
+  for (const TensorHeader& tensor : header.tensors()) {
+    if (tensor.name() == name && tensor.dtype() == dtype &&
+        tensor.sample_shape().empty()) {
+      return &tensor;
+    }
+  }
+  return nullptr;
+}
+
+// A tensor's rows within the payload.
+struct Rows {
+  bool ragged = false;
+  uint64_t offset = 0;  // of row 0, or of the offsets
+  uint64_t unit = 0;    // bytes of a row, or of a ragged value
+  uint64_t values = 0;  // ragged: of value 0
+};
+
+absl::Status BadTensor(const TensorHeader& tensor) {
+  return absl::DataLossError(
+      absl::StrCat("tensor `", tensor.name(), "` has a shape that is none"));
+}
+
+}  // namespace
+
+bool IndexSet::Insert(uint64_t index) {
+  Page& page = pages_[index / kPageBits];
+  uint64_t& word = page[index % kPageBits / 64];
+  const uint64_t bit = uint64_t{1} << (index % 64);
+  if ((word & bit) != 0) return false;
+  word |= bit;
+  ++size_;
+  return true;
+}
+
+void IndexSet::Merge(const IndexSet& other) {
+  for (const auto& [number, theirs] : other.pages_) {
+    Page& ours = pages_[number];
+    for (size_t i = 0; i < ours.size(); ++i) {
+      size_ += std::popcount(theirs[i] & ~ours[i]);
+      ours[i] |= theirs[i];
+    }
+  }
+}
+
+absl::Status EpochAudit::Add(const BatchHeader& header,
+                             absl::Span<const uint8_t> payload) {
+  const TensorHeader* index = FindTensor(header, "sample_index", DTYPE_INT64);
+  const TensorHeader* valid = FindTensor(header, "valid", DTYPE_BOOL);
+  if (index == nullptr || valid == nullptr) {
+    return absl::DataLossError(
+        "a batch without `sample_index` and `valid`: it cannot be audited");
+  }
+  std::vector<Rows> tensors;
+  for (const TensorHeader& tensor : header.tensors()) {
+    Rows rows;
+    uint64_t elements = 0;
+    if (!SampleElements(tensor.sample_shape(), &rows.ragged, &elements)) {
+      return BadTensor(tensor);
+    }
+    rows.offset = tensor.offset();
+    rows.unit = elements * ElementBytes(tensor.dtype());
+    rows.values = tensor.values_offset();
+    tensors.push_back(rows);
+  }
+
+  for (uint64_t row = 0; row < header.rows(); ++row) {
+    if (payload[valid->offset() + row] == 0) continue;
+    struct {
+      uint64_t position;
+      uint32_t source;
+      int64_t index;
+    } key = {header.first_position() + row, 0,
+             Load<int64_t>(payload, index->offset() + row * sizeof(int64_t))};
+    if (key.index < 0) {
+      return absl::DataLossError(
+          absl::StrCat("the sample at position ", key.position,
+                       " is valid and has index ", key.index));
+    }
+    ++samples_;
+    indices_.Insert(static_cast<uint64_t>(key.index));
+
+    uint8_t bytes[20];
+    std::memcpy(bytes, &key.position, 8);
+    std::memcpy(bytes + 8, &key.source, 4);
+    std::memcpy(bytes + 12, &key.index, 8);
+    order_digest_ += Number(XXH3_128bits(bytes, sizeof(bytes)));
+
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    XXH3_128bits_update(&state, &key.position, 8);
+    for (const Rows& rows : tensors) {
+      if (!rows.ragged) {
+        XXH3_128bits_update(
+            &state, payload.data() + rows.offset + row * rows.unit, rows.unit);
+        continue;
+      }
+      const int64_t begin = Load<int64_t>(payload, rows.offset + row * 8);
+      const int64_t end = Load<int64_t>(payload, rows.offset + row * 8 + 8);
+      const uint64_t count = static_cast<uint64_t>(end - begin);
+      XXH3_128bits_update(&state, &count, 8);
+      XXH3_128bits_update(&state,
+                          payload.data() + rows.values +
+                              static_cast<uint64_t>(begin) * rows.unit,
+                          count * rows.unit);
+    }
+    content_digest_ += Number(XXH3_128bits_digest(&state));
+  }
+  return absl::OkStatus();
+}
+
+void EpochAudit::Merge(const EpochAudit& other) {
+  samples_ += other.samples_;
+  indices_.Merge(other.indices_);
+  order_digest_ += other.order_digest_;
+  content_digest_ += other.content_digest_;
+}
+
+std::string DigestText(absl::uint128 digest) {
+  return absl::StrFormat("%016x%016x", absl::Uint128High64(digest),
+                         absl::Uint128Low64(digest));
+}
+
+}  // namespace millrace

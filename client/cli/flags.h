@@ -1,0 +1,63 @@
+// FlagSet reads the flags of one command: --name=value, --name value, and
+// --name alone for a bool. absl's flags are global to a program; a command
+// that refuses the flags of another needs its own.
+//
+// Not thread-safe. Targets are not owned and hold the defaults.
+//
+//   FlagSet flags("audit", "Proves that an epoch is delivered exactly once.");
+//   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]", "the data servers");
+//   MR_RETURN_IF_ERROR(flags.Parse(arguments));
+
+#ifndef MILLRACE_CLIENT_CLI_FLAGS_H_
+#define MILLRACE_CLIENT_CLI_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace millrace {
+
+class FlagSet {
+ public:
+  using Target =
+      std::variant<std::string*, uint64_t*, uint32_t*, bool*, absl::Duration*>;
+
+  FlagSet(std::string command, std::string summary)
+      : command_(std::move(command)), summary_(std::move(summary)) {}
+
+  // `value` is what the help calls the value: "HOST:PORT", "N". Durations are
+  // written 5s, 300ms, or as a number of seconds.
+  void Add(std::string name, Target target, std::string value,
+           std::string help);
+
+  // InvalidArgument names the flag and what is wrong with it.
+  absl::Status Parse(absl::Span<const std::string> arguments);
+
+  // --help was given.
+  bool help_wanted() const { return help_wanted_; }
+  std::string Help() const;
+
+ private:
+  struct Flag {
+    std::string name;
+    Target target;
+    std::string value;
+    std::string help;
+    std::string default_text;
+  };
+
+  const std::string command_;
+  const std::string summary_;
+  std::vector<Flag> flags_;
+  bool help_wanted_ = false;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_FLAGS_H_

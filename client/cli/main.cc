@@ -1,0 +1,65 @@
+// millrace: questions and measurements from the client's side.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/cli/commands.h"
+#include "common/version.h"
+#include "proto/error_detail.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    "millrace: the client's side of a Millrace data service\n"
+    "\n"
+    "  millrace status   what the data servers say of themselves\n"
+    "  millrace bench    how fast batches arrive here\n"
+    "  millrace audit    prove that an epoch is delivered exactly once\n"
+    "\n"
+    "`millrace COMMAND --help` lists the flags of a command.\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) {
+    std::fputs(kHelp, stderr);
+    return 2;
+  }
+  const std::string command = arguments[0];
+  arguments.erase(arguments.begin());
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  if (command == "--version") {
+    std::printf("millrace %s\n", millrace::kMillraceVersion);
+    return 0;
+  }
+  absl::Status status;
+  if (command == "status") {
+    status = millrace::RunStatus(arguments);
+  } else if (command == "bench") {
+    status = millrace::RunBench(arguments);
+  } else if (command == "audit") {
+    status = millrace::RunAudit(arguments);
+  } else {
+    std::fprintf(stderr, "millrace: unknown command `%s`\n\n%s",
+                 command.c_str(), kHelp);
+    return 2;
+  }
+  if (status.ok() && std::fflush(stdout) != 0) {
+    status = absl::DataLossError("cannot write to standard output");
+  }
+  if (status.ok()) return 0;
+  if (millrace::IsUsageError(status)) {
+    std::fprintf(stderr, "millrace %s: %s\n", command.c_str(),
+                 std::string(status.message()).c_str());
+    return 2;
+  }
+  std::fprintf(stderr, "millrace %s: %s\n", command.c_str(),
+               millrace::FormatError(status).c_str());
+  return 1;
+}

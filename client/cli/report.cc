@@ -1,0 +1,97 @@
+#include "client/cli/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+
+std::string JsonString(absl::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&json, "\\u%04x", c);
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
+}
+
+void Report::Add(absl::string_view key, absl::string_view label,
+                 uint64_t value) {
+  lines_.push_back({std::string(key), absl::StrCat(value), std::string(label),
+                    absl::StrCat(value)});
+}
+
+void Report::Add(absl::string_view key, absl::string_view label, double value,
+                 absl::string_view unit) {
+  lines_.push_back(
+      {std::string(key), JsonNumber(value), std::string(label),
+       absl::StrFormat("%.4g%s%s", value, unit.empty() ? "" : " ", unit)});
+}
+
+void Report::Add(absl::string_view key, absl::string_view label,
+                 absl::string_view value) {
+  lines_.push_back({std::string(key), JsonString(value), std::string(label),
+                    std::string(value)});
+}
+
+void Report::AddJson(absl::string_view key, absl::string_view json) {
+  lines_.push_back({std::string(key), std::string(json), "", ""});
+}
+
+std::string Report::Text() const {
+  size_t width = 0;
+  for (const Line& line : lines_) width = std::max(width, line.label.size());
+  std::string text;
+  for (const Line& line : lines_) {
+    if (line.label.empty()) continue;
+    absl::StrAppendFormat(&text, "%-*s  %s\n", width, line.label, line.text);
+  }
+  return text;
+}
+
+std::string Report::Json() const {
+  std::string json;
+  for (const Line& line : lines_) {
+    if (line.key.empty()) continue;
+    absl::StrAppend(&json, json.empty() ? "" : ", ", JsonString(line.key), ": ",
+                    line.json);
+  }
+  return absl::StrCat("{", json, "}");
+}
+
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i + 1 == row.size()) {
+        line += row[i];
+      } else {
+        absl::StrAppendFormat(&line, "%-*s  ", widths[i], row[i]);
+      }
+    }
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,41 @@
+// The flags with which a command says what to load and how, and the pipeline
+// spec that they make.
+
+#ifndef MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
+#define MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/flags.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+
+namespace millrace {
+
+struct SpecFlags {
+  std::string endpoint;
+  std::string dataset;
+  std::string preset;
+  std::string pipeline;
+  uint64_t batch_size = 0;
+  uint64_t seed = 0;
+  std::string last_batch;
+  absl::Duration timeout = absl::Seconds(5);
+
+  void AddTo(FlagSet& flags);
+
+  // InvalidArgument: a flag is missing or contradicts another.
+  absl::Status Validate() const;
+
+  // Reads the pipeline's file; asks the endpoint for the dataset's own preset
+  // when neither --preset nor --pipeline is given. What is given as a flag
+  // overrides what the file says.
+  absl::StatusOr<PipelineSpec> MakeSpec() const;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_

@@ -1,0 +1,162 @@
+// `millrace status`: what the servers of an endpoint say of themselves.
+
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands.h"
+#include "client/cli/flags.h"
+#include "client/cli/report.h"
+#include "client/receive/describe.h"
+#include "common/byte_size.h"
+#include "common/status_macros.h"
+#include "proto/error_detail.h"
+
+namespace millrace {
+namespace {
+
+std::string Uptime(double seconds) {
+  return absl::FormatDuration(
+      absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
+}
+
+std::string ServerJson(const ServerStatus& server) {
+  Report report;
+  report.Add("address", "", absl::string_view(server.address));
+  if (!server.status.ok()) {
+    report.Add("error", "",
+               absl::string_view(server.status.status().message()));
+    return report.Json();
+  }
+  const GetStatusResponse& s = *server.status;
+  report.Add("version", "", absl::string_view(s.version()));
+  report.Add("protocol_version", "", uint64_t{s.protocol_version()});
+  report.Add("content_revision", "", uint64_t{s.content_revision()});
+  report.Add("uptime_seconds", "", s.uptime_seconds(), "");
+  report.Add("threads", "", uint64_t{s.threads()});
+  report.Add("memory_budget_bytes", "", s.memory_budget_bytes());
+  report.Add("memory_used_bytes", "", s.memory_used_bytes());
+  report.Add("memory_peak_bytes", "", s.memory_peak_bytes());
+  report.Add("waiting_for_memory", "", s.waiting_for_memory());
+  report.Add("active_streams", "", s.active_streams());
+  report.Add("batches_sent", "", s.batches_sent());
+  report.Add("samples_sent", "", s.samples_sent());
+  report.Add("bytes_sent", "", s.bytes_sent());
+  report.Add("bad_samples", "", s.bad_samples());
+  report.Add("cancelled_sends", "", s.cancelled_sends());
+  report.Add("refused_admissions", "", s.refused_admissions());
+  report.Add("cached_pipelines", "", s.cached_pipelines());
+  report.AddJson("shutting_down", s.shutting_down() ? "true" : "false");
+  std::vector<std::string> parts;
+  for (const StageTime& stage : s.stages()) {
+    Report one;
+    one.Add("stage", "", absl::string_view(stage.stage()));
+    one.Add("seconds", "", stage.seconds(), "");
+    one.Add("samples", "", stage.samples());
+    parts.push_back(one.Json());
+  }
+  report.AddJson("stages", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
+  for (const DatasetSummary& dataset : s.datasets()) {
+    Report one;
+    one.Add("name", "", absl::string_view(dataset.name()));
+    one.Add("format", "", absl::string_view(dataset.format()));
+    one.AddJson("samples", absl::StrCat(dataset.samples()));
+    one.Add("fingerprint", "", absl::string_view(dataset.fingerprint()));
+    parts.push_back(one.Json());
+  }
+  report.AddJson("datasets",
+                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  return report.Json();
+}
+
+std::string ServersText(const std::vector<ServerStatus>& servers) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "STREAMS",
+       "BATCHES", "SAMPLES", "SENT", "BAD", "REFUSED"}};
+  std::vector<std::vector<std::string>> datasets = {
+      {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
+  for (const ServerStatus& server : servers) {
+    if (!server.status.ok()) {
+      rows.push_back(
+          {server.address, std::string(server.status.status().message())});
+      continue;
+    }
+    const GetStatusResponse& s = *server.status;
+    rows.push_back(
+        {server.address, s.shutting_down() ? "stopping" : "serving",
+         s.version(), Uptime(s.uptime_seconds()), absl::StrCat(s.threads()),
+         absl::StrCat(FormatByteSize(s.memory_used_bytes()), " of ",
+                      FormatByteSize(s.memory_budget_bytes())),
+         absl::StrCat(s.active_streams()), absl::StrCat(s.batches_sent()),
+         absl::StrCat(s.samples_sent()), FormatByteSize(s.bytes_sent()),
+         absl::StrCat(s.bad_samples()), absl::StrCat(s.refused_admissions())});
+    for (const DatasetSummary& dataset : s.datasets()) {
+      datasets.push_back({dataset.name(), dataset.format(),
+                          absl::StrCat(dataset.samples()),
+                          dataset.fingerprint(), server.address});
+    }
+  }
+  std::string text = Table(rows);
+  if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
+  return text;
+}
+
+}  // namespace
+
+absl::Status RunStatus(absl::Span<const std::string> arguments) {
+  std::string endpoint;
+  bool json = false;
+  absl::Duration timeout = absl::Seconds(5);
+  FlagSet flags("status",
+                "what the data servers say of themselves; fails when one does "
+                "not answer");
+  flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
+            "the data servers; one DNS name may stand for several");
+  flags.Add("json", &json, "", "print one JSON object");
+  flags.Add("timeout", &timeout, "TIME",
+            "give up on an endpoint that does not answer");
+  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+  if (flags.help_wanted()) {
+    std::fputs(flags.Help().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  if (endpoint.empty()) {
+    return UsageError(
+        absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<ServerStatus> servers,
+                      GetServerStatus(endpoint, timeout));
+  std::string silent;
+  size_t answered = 0;
+  std::vector<std::string> parts;
+  for (const ServerStatus& server : servers) {
+    parts.push_back(ServerJson(server));
+    if (server.status.ok()) {
+      ++answered;
+      continue;
+    }
+    absl::StrAppend(&silent, silent.empty() ? "" : "; ", server.address, ": ",
+                    server.status.status().message());
+  }
+  if (json) {
+    std::printf("{\"endpoint\": %s, \"servers\": [%s]}\n",
+                JsonString(endpoint).c_str(),
+                absl::StrJoin(parts, ", ").c_str());
+  } else if (answered > 0) {
+    std::fputs(ServersText(servers).c_str(), stdout);
+  }
+  if (silent.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      answered == 0 ? "no data server answers"
+                    : "not every data server answers",
+      " at endpoint ", endpoint, " (", silent,
+      "); check that millrace-server runs there and that its port can be "
+      "reached"));
+}
+
+}  // namespace millrace

@@ -1,0 +1,20 @@
+#include "absl/strings/cord.h"
+#include "client/cli/commands.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kPayloadUrl[] = "millrace.cli.UsageError";
+
+}  // namespace
+
+absl::Status UsageError(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kPayloadUrl, absl::Cord());
+  return status;
+}
+
+bool IsUsageError(const absl::Status& status) {
+  return status.GetPayload(kPayloadUrl).has_value();
+}
+
+}  // namespace millrace
