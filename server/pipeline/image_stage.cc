@@ -207,6 +207,15 @@ class BuiltImageStage : public ImageStage {
       const Segment& segment = segments[i];
       const bool last = i + 1 == segments.size();
       const bool decode = config_.encoded && i == 0;
+      // Sides are below 2^33, so the product fits.
+      if (!last && segment.canvas.width * segment.canvas.height >
+                       kMaxDecodedBytes / config_.channels) {
+        return absl::DataLossError(
+            absl::StrCat("the image of ", header.width, " x ", header.height,
+                         " pixels becomes ", segment.canvas.width, " x ",
+                         segment.canvas.height, " on its way; at most ",
+                         kMaxDecodedBytes, " bytes are given to one image"));
+      }
       const int divisor =
           decode
               ? ChooseDivisor(segment, config_.exact ? 1 : header.max_divisor)
@@ -222,15 +231,6 @@ class BuiltImageStage : public ImageStage {
       const int64_t stride = segment.canvas.width * config_.channels;
       if (!last) {
         const int64_t bytes = stride * segment.canvas.height;
-        if (segment.canvas.width > kMaxDecodedBytes ||
-            segment.canvas.height > kMaxDecodedBytes ||
-            bytes > kMaxDecodedBytes) {
-          return absl::DataLossError(
-              absl::StrCat("the image of ", header.width, " x ", header.height,
-                           " pixels becomes ", segment.canvas.width, " x ",
-                           segment.canvas.height, " on its way; at most ",
-                           kMaxDecodedBytes, " bytes are given to one image"));
-        }
         to = s.images[i % 2].Reserve(bytes + kResizeReadSlack);
         if (to == nullptr) return NoMemory(bytes);
       }

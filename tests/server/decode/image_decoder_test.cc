@@ -1,0 +1,237 @@
+#include "server/decode/image_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "server/decode/exif.h"
+#include "tests/testing/images/jpeg_writer.h"
+#include "tests/testing/images/png_writer.h"
+
+namespace millrace {
+namespace {
+
+std::vector<uint8_t> ReadGolden(const std::string& name) {
+  std::ifstream in("tests/testdata/images/" + name, std::ios::binary);
+  EXPECT_TRUE(in.good()) << name;
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+struct Picture {
+  int64_t width = 0;
+  int64_t height = 0;
+  std::vector<uint8_t> pixels;
+};
+
+Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
+                  bool exif = false) {
+  ImageDecoder decoder;
+  auto header = decoder.Open(bytes, exif);
+  EXPECT_TRUE(header.ok()) << header.status();
+  if (!header.ok()) return {};
+  auto image =
+      decoder.Decode({1, 0, 0, header->width, header->height, channels});
+  EXPECT_TRUE(image.ok()) << image.status();
+  if (!image.ok()) return {};
+  Picture picture{header->width, header->height, {}};
+  for (int64_t y = 0; y < header->height; ++y) {
+    const uint8_t* row = image->data + y * image->stride;
+    picture.pixels.insert(picture.pixels.end(), row,
+                          row + header->width * channels);
+  }
+  return picture;
+}
+
+void ExpectGolden(const std::string& input, const std::string& name,
+                  int channels, bool exif = false) {
+  SCOPED_TRACE(input);
+  const Picture got = DecodeAll(ReadGolden(input), channels, exif);
+  const Picture want = DecodeAll(ReadGolden(name + ".expected.png"), channels);
+  EXPECT_EQ(got.width, want.width);
+  EXPECT_EQ(got.height, want.height);
+  EXPECT_EQ(got.pixels, want.pixels);
+}
+
+TEST(ImageDecoder, AgreesWithPillowOnJpegs) {
+  for (const char* name :
+       {"jpeg_420", "jpeg_progressive", "jpeg_gray", "jpeg_cmyk"}) {
+    ExpectGolden(std::string(name) + ".jpg", name, 3);
+  }
+  ExpectGolden("jpeg_to_gray.jpg", "jpeg_to_gray", 1);
+}
+
+TEST(ImageDecoder, AgreesWithPillowOnPngs) {
+  for (const char* name : {"png_rgb", "png_gray", "png_1bit", "png_palette",
+                           "png_palette_transparent", "png_rgba", "png_la"}) {
+    ExpectGolden(std::string(name) + ".png", name, 3);
+  }
+  ExpectGolden("png_to_gray.png", "png_to_gray", 1);
+}
+
+TEST(ImageDecoder, TurnsUprightAsPillow) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::string name = "exif_" + std::to_string(orientation);
+    ExpectGolden(name + ".jpg", name, 3, true);
+  }
+  // Only when asked.
+  const Picture lying = DecodeAll(ReadGolden("exif_6.jpg"), 3);
+  EXPECT_EQ(lying.width, 24);
+  EXPECT_EQ(lying.height, 15);
+}
+
+TEST(ImageDecoder, ARegionOfATurnedImageIsThatOfTheUprightOne) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::vector<uint8_t> bytes =
+        ReadGolden("exif_" + std::to_string(orientation) + ".jpg");
+    const Picture full = DecodeAll(bytes, 3, true);
+    ImageDecoder decoder;
+    ASSERT_TRUE(decoder.Open(bytes, true).ok());
+    const DecodeRegion r = {1, 3, 5, 9, 7, 3};
+    auto image = decoder.Decode(r);
+    ASSERT_TRUE(image.ok()) << image.status();
+    for (int64_t y = 0; y < r.height; ++y) {
+      const uint8_t* got = image->data + y * image->stride;
+      EXPECT_TRUE(std::equal(
+          got, got + r.width * 3,
+          full.pixels.data() + ((r.top + y) * full.width + r.left) * 3))
+          << "orientation " << orientation << ", row " << y;
+    }
+  }
+}
+
+TEST(ExifOrientation, IgnoresBlocksThatMakeNoSense) {
+  const std::vector<uint8_t> good = {'I',  'I', 42, 0, 8, 0, 0, 0,  // header
+                                     1,    0,                       // entries
+                                     0x12, 1,   3,  0, 1, 0, 0, 0, 6, 0, 0, 0};
+  EXPECT_EQ(ExifOrientation(good), 6);
+  for (size_t n = 0; n < good.size(); ++n) {
+    const std::vector<uint8_t> cut(good.begin(), good.begin() + n);
+    EXPECT_EQ(ExifOrientation(cut), 1) << n;
+  }
+  std::vector<uint8_t> bad = good;
+  bad[18] = 9;
+  EXPECT_EQ(ExifOrientation(bad), 1);
+  bad = good;
+  bad[4] = bad[5] = bad[6] = bad[7] = 0xFF;  // a directory far outside
+  EXPECT_EQ(ExifOrientation(bad), 1);
+  const std::vector<uint8_t> big = {'M',  'M', 0, 42, 0, 0, 0, 8, 0, 1, 1,
+                                    0x12, 0,   3, 0,  0, 0, 1, 0, 3, 0, 0};
+  EXPECT_EQ(ExifOrientation(big), 3);
+}
+
+TEST(ImageDecoder, SixteenBitSamplesKeepTheirHighByte) {
+  for (int color_type : {0, 2, 4, 6}) {
+    for (bool interlaced : {false, true}) {
+      PngKind kind;
+      kind.bit_depth = 16;
+      kind.color_type = color_type;
+      kind.interlaced = interlaced;
+      const int samples = color_type == 0   ? 1
+                          : color_type == 2 ? 3
+                          : color_type == 4 ? 2
+                                            : 4;
+      const int kept = color_type == 0 || color_type == 4 ? 1 : 3;
+      const std::vector<uint8_t> stored =
+          TestPixels(kind.width * 2, kind.height, samples, 4);
+      std::vector<uint8_t> want;
+      for (int i = 0; i < kind.width * kind.height; ++i) {
+        for (int c = 0; c < 3; ++c) {
+          want.push_back(stored[(i * samples + (kept == 1 ? 0 : c)) * 2]);
+        }
+      }
+      EXPECT_EQ(DecodeAll(WritePng(kind, stored), 3).pixels, want)
+          << color_type << " " << interlaced;
+    }
+  }
+}
+
+TEST(ImageDecoder, ARegionOfAPngIsThatOfTheWhole) {
+  for (bool interlaced : {false, true}) {
+    PngKind kind;
+    kind.interlaced = interlaced;
+    const std::vector<uint8_t> pixels =
+        TestPixels(kind.width, kind.height, 3, 4);
+    const std::vector<uint8_t> png = WritePng(kind, pixels);
+    ImageDecoder decoder;
+    ASSERT_TRUE(decoder.Open(png, false).ok());
+    auto image = decoder.Decode({1, 7, 3, 9, 11, 3});
+    ASSERT_TRUE(image.ok()) << image.status();
+    for (int64_t y = 0; y < 11; ++y) {
+      const uint8_t* got = image->data + y * image->stride;
+      EXPECT_TRUE(std::equal(got, got + 27,
+                             pixels.data() + ((3 + y) * kind.width + 7) * 3));
+    }
+  }
+}
+
+TEST(ImageDecoder, EveryTruncationOfAPngIsDataLossOrTheSamePixels) {
+  for (bool interlaced : {false, true}) {
+    PngKind kind;
+    kind.interlaced = interlaced;
+    const std::vector<uint8_t> pixels =
+        TestPixels(kind.width, kind.height, 3, 4);
+    const std::vector<uint8_t> png = WritePng(kind, pixels);
+    ImageDecoder decoder;
+    int bad = 0;
+    for (size_t size = 0; size < png.size(); ++size) {
+      const std::vector<uint8_t> cut(png.begin(), png.begin() + size);
+      auto header = decoder.Open(cut, true);
+      absl::StatusOr<DecodedImage> image = absl::UnknownError("");
+      if (header.ok()) {
+        image = decoder.Decode({1, 0, 0, kind.width, kind.height, 3});
+      }
+      const absl::Status status =
+          header.ok() ? image.status() : header.status();
+      if (status.ok()) {
+        EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), image->data));
+      } else {
+        ++bad;
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      }
+    }
+    // All but the checksums at the end are needed.
+    EXPECT_GE(bad, static_cast<int>(png.size()) - 24);
+  }
+}
+
+TEST(ImageDecoder, RefusesAbsurdPngs) {
+  PngKind kind;
+  std::vector<uint8_t> png =
+      WritePng(kind, TestPixels(kind.width, kind.height, 3, 4));
+  // The size lies at byte 16; the checksum of the header then differs, so
+  // libpng refuses it, as it refuses sizes beyond the limit.
+  png[16] = png[20] = 0x7F;
+  ImageDecoder decoder;
+  EXPECT_EQ(decoder.Open(png, false).status().code(),
+            absl::StatusCode::kDataLoss);
+  // A valid file of too many pixels: 1 bit each, 24 MB, all zero.
+  kind = {.width = 65000, .height = 3000, .bit_depth = 1, .color_type = 0};
+  png = WritePng(kind, std::vector<uint8_t>(65000 / 8 * 3000));
+  auto header = decoder.Open(png, false);
+  ASSERT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(header.status().message().find("65000 x 3000"), std::string::npos)
+      << header.status();
+}
+
+TEST(ImageDecoder, BytesThatAreNoImageAreNamed) {
+  ImageDecoder decoder;
+  auto message = [&](const std::string& bytes) {
+    const std::vector<uint8_t> data(bytes.begin(), bytes.end());
+    auto header = decoder.Open(data, false);
+    EXPECT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
+    return std::string(header.status().message());
+  };
+  EXPECT_NE(message("").find("empty"), std::string::npos);
+  EXPECT_NE(message("hello world").find("68656c6c6f20776f"), std::string::npos);
+  EXPECT_NE(message("GIF89a....").find("GIF"), std::string::npos);
+  EXPECT_NE(message("RIFF....WEBPVP8 ").find("WebP"), std::string::npos);
+  EXPECT_NE(message(std::string("\xFF\xD8\xFF\xD9", 4)).find("JPEG"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace

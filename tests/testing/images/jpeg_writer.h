@@ -1,0 +1,40 @@
+// Writes JPEGs of every odd kind with libjpeg, for tests.
+
+#ifndef MILLRACE_TESTS_TESTING_IMAGES_JPEG_WRITER_H_
+#define MILLRACE_TESTS_TESTING_IMAGES_JPEG_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace {
+
+struct JpegKind {
+  int width = 64;
+  int height = 48;
+  int components = 3;  // 1 grey, 3 colour, 4 CMYK
+  bool rgb = false;    // 3: stored as RGB, not YCbCr
+  bool ycck = false;   // 4: stored as YCCK
+  int h_sampling = 2;  // of the first component
+  int v_sampling = 2;
+  bool progressive = false;
+  bool separate_scans = false;  // a scan per component
+  bool arithmetic = false;
+  int restart_rows = 0;
+  int quality = 85;
+};
+
+// Pixels of smooth shades and noise, fixed by `seed`.
+std::vector<uint8_t> TestPixels(int width, int height, int components,
+                                uint64_t seed);
+
+std::vector<uint8_t> WriteJpeg(const JpegKind& kind, uint64_t seed);
+
+// A full decode with libjpeg's defaults at 1/divisor of the size, with no crop
+// and no skipping: what the decoder under test must agree with. Interleaved
+// `channels`: 1 or 3 by libjpeg itself, 4 (CMYK as stored).
+std::vector<uint8_t> ReferenceDecode(const std::vector<uint8_t>& jpeg,
+                                     int divisor, int channels);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TESTS_TESTING_IMAGES_JPEG_WRITER_H_

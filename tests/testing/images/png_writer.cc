@@ -1,0 +1,36 @@
+#include "tests/testing/images/png_writer.h"
+
+#include <png.h>
+
+namespace millrace {
+
+std::vector<uint8_t> WritePng(const PngKind& kind,
+                              const std::vector<uint8_t>& samples) {
+  std::vector<uint8_t> out;
+  png_structp png =
+      png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &out,
+      [](png_structp p, png_bytep data, size_t n) {
+        auto* to = static_cast<std::vector<uint8_t>*>(png_get_io_ptr(p));
+        to->insert(to->end(), data, data + n);
+      },
+      nullptr);
+  png_set_IHDR(png, info, kind.width, kind.height, kind.bit_depth,
+               kind.color_type,
+               kind.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(png, info);
+  const size_t stride = samples.size() / kind.height;
+  std::vector<png_bytep> rows;
+  for (int y = 0; y < kind.height; ++y) {
+    rows.push_back(const_cast<png_bytep>(samples.data() + y * stride));
+  }
+  png_write_image(png, rows.data());
+  png_write_end(png, info);
+  png_destroy_write_struct(&png, &info);
+  return out;
+}
+
+}  // namespace millrace

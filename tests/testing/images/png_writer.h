@@ -1,0 +1,25 @@
+// Writes PNGs of every kind with libpng, for tests.
+
+#ifndef MILLRACE_TESTS_TESTING_IMAGES_PNG_WRITER_H_
+#define MILLRACE_TESTS_TESTING_IMAGES_PNG_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace {
+
+struct PngKind {
+  int width = 20;
+  int height = 14;
+  int bit_depth = 8;   // 8 or 16
+  int color_type = 2;  // PNG's: 0 grey, 2 RGB, 4 grey+alpha, 6 RGB+alpha
+  bool interlaced = false;
+};
+
+// `samples`: rows as PNG stores them (16-bit big-endian).
+std::vector<uint8_t> WritePng(const PngKind& kind,
+                              const std::vector<uint8_t>& samples);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TESTS_TESTING_IMAGES_PNG_WRITER_H_
