@@ -150,6 +150,36 @@ class Kubernetes(unittest.TestCase):
                 self.assertIn("memory", container["resources"]["limits"])
 
 
+class ServerConfigurations(unittest.TestCase):
+    """The server itself reads every configuration that is shown."""
+
+    def parse(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "server.textproto")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return subprocess.run(["server/millrace-server", f"--config={path}", "--parse_config"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  check=False)
+
+    def test_the_server_accepts_them(self):
+        texts = {"deploy/server.textproto": _read("deploy/server.textproto")}
+        for document in _all_documents():
+            if document["kind"] == "ConfigMap":
+                texts.update(document["data"])
+        self.assertEqual(len(texts), 2)
+        for name, text in texts.items():
+            result = self.parse(text)
+            self.assertEqual(result.returncode, 0, name + ": " + result.stderr)
+            self.assertIn("0.0.0.0:7001", result.stdout)
+            self.assertRegex(result.stdout, r"shutdown grace +20s")
+
+    def test_the_server_would_refuse_a_mistake(self):
+        result = self.parse('listen: "0.0.0.0:7001"\nthread: 4\n')
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("thread", result.stderr)
+
+
 class Compose(unittest.TestCase):
 
     def test_what_it_names_exists(self):
