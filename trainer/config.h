@@ -1,0 +1,64 @@
+// What a training run is asked to do: the program's flags as plain values.
+
+#ifndef MILLRACE_TRAINER_CONFIG_H_
+#define MILLRACE_TRAINER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace millrace {
+
+struct TrainerConfig {
+  std::string endpoint;      // host:port[,host:port...] or one DNS name:port
+  std::string dataset;       // to train on
+  std::string eval_dataset;  // empty: no evaluation
+  // At most one of each pair; both empty: what the dataset recommends.
+  std::string preset;
+  std::string pipeline;  // file with a PipelineSpec as text
+  std::string eval_preset;
+  std::string eval_pipeline;
+
+  std::string model = "mlp";  // mlp, cnn, resnet18
+  // Tensors of a batch; empty: the target is the one with classes, the input
+  // the first of the others.
+  std::string input;
+  std::string target;
+
+  uint64_t epochs = 1;
+  uint64_t batch_size = 64;  // global
+  uint64_t seed = 0;         // of the order, the augmentation and the weights
+  uint64_t max_steps = 0;    // optimiser steps of the run; 0: no limit
+  std::string last_batch = "drop";  // drop or pad
+
+  std::string optimizer = "adam";  // adam or sgd
+  double lr = 1e-3;
+  double momentum = 0.9;    // sgd
+  double weight_decay = 0;  // both
+
+  std::string device = "auto";  // auto, cpu, cuda
+  uint32_t device_prefetch = 2;
+  bool prepare_ahead = false;
+  uint32_t window = 0;  // batches asked for; 0: chosen by the client
+
+  // Endpoints and ranks that do not answer.
+  absl::Duration timeout = absl::Seconds(5);
+  absl::Duration rank_timeout = absl::Minutes(2);
+  // A batch that does not come.
+  absl::Duration data_timeout = absl::Minutes(5);
+
+  std::string json;         // summary file; empty: none
+  std::string step_losses;  // file with a line "epoch step loss" each; or empty
+  std::string checkpoint;   // written at the end and on failure; empty: none
+  std::string resume;       // checkpoint to go on from; empty: from the start
+  uint64_t log_every = 100;  // steps between lines when not on a terminal
+
+  // InvalidArgument names the flag.
+  absl::Status Validate() const;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_CONFIG_H_

@@ -1,0 +1,192 @@
+#include "trainer/ddp/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+std::string MessageOf(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace()
+                                : error.what();
+}
+
+class Alone final : public Communicator {
+ public:
+  uint32_t rank() const override { return 0; }
+  uint32_t world_size() const override { return 1; }
+  absl::Status Sum(torch::Tensor&) override { return absl::OkStatus(); }
+  absl::Status Broadcast(const std::vector<torch::Tensor>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status AverageGradientsOf(const std::vector<torch::Tensor>&) override {
+    return absl::OkStatus();
+  }
+  void BeforeForward() override {}
+  void BeforeBackward() override {}
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(const RankEnv& env,
+                   c10::intrusive_ptr<c10d::ProcessGroup> group)
+      : rank_(env.rank),
+        world_size_(env.world_size),
+        group_(std::move(group)) {}
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t world_size() const override { return world_size_; }
+
+  absl::Status Sum(torch::Tensor& tensor) override {
+    return Collective("sum", [&] {
+      std::vector<torch::Tensor> tensors = {tensor};
+      group_->allreduce(tensors)->wait();
+    });
+  }
+
+  absl::Status Broadcast(const std::vector<torch::Tensor>& tensors) override {
+    return Collective("broadcast", [&] {
+      torch::NoGradGuard no_grad;
+      for (const torch::Tensor& tensor : tensors) {
+        // Gloo moves plain memory.
+        std::vector<torch::Tensor> one = {tensor.detach().contiguous()};
+        group_->broadcast(one)->wait();
+        if (!one[0].is_alias_of(tensor)) tensor.detach().copy_(one[0]);
+      }
+    });
+  }
+
+  absl::Status AverageGradientsOf(
+      const std::vector<torch::Tensor>& parameters) override {
+    return Collective("set-up of the gradients' average", [&] {
+      c10d::verify_params_across_processes(group_, parameters, std::nullopt);
+      auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+          parameters,
+          {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap});
+      // Gradients are ready from the last layer to the first.
+      std::reverse(buckets.begin(), buckets.end());
+      reducer_ = std::make_unique<c10d::Reducer>(
+          parameters, std::move(buckets), group_,
+          std::vector<bool>(parameters.size(), false),
+          c10d::kDefaultBucketBytesCap,
+          /*find_unused_parameters=*/false,
+          // Gradients are set to none each step, so they cannot be views.
+          /*gradient_as_bucket_view=*/false,
+          std::unordered_map<size_t, std::string>{},
+          c10d::kDefaultFirstBucketBytes,
+          /*skip_all_reduce_unused_params=*/false,
+          /*use_python_reducer=*/false, std::vector<int64_t>{});
+    });
+  }
+
+  void BeforeForward() override {
+    if (reducer_ == nullptr) return;
+    reducer_->prepare_for_forward();
+    // After the first step the buckets follow the order in which gradients
+    // became ready.
+    reducer_->rebuild_buckets();
+  }
+  void BeforeBackward() override {
+    if (reducer_ != nullptr) reducer_->prepare_for_backward({});
+  }
+
+ private:
+  template <typename Call>
+  absl::Status Collective(absl::string_view what, Call&& call) {
+    try {
+      call();
+      return absl::OkStatus();
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", rank_, " of ", world_size_, ": the ", what,
+                       " over all ranks failed: ", MessageOf(error),
+                       "; another rank has most likely ended"));
+    }
+  }
+
+  const uint32_t rank_;
+  const uint32_t world_size_;
+  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::unique_ptr<c10d::Reducer> reducer_;
+};
+
+c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
+                                          std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = env.master_port;
+  options.isServer = env.rank == 0 && !env.agent_store;
+  options.numWorkers = env.world_size;
+  options.waitWorkers = false;  // the process group waits for the ranks
+  options.timeout = timeout;
+  if (options.isServer && env.master_fd >= 0) {
+    options.masterListenFd = env.master_fd;
+  }
+  c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::TCPStore>(env.master_address, options);
+  // torchrun's store lives on when ranks are restarted.
+  return c10::make_intrusive<c10d::PrefixStore>(
+      absl::StrCat("millrace/attempt_", env.restart), store);
+}
+
+std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
+  const std::string interface =
+      GetEnvironmentVariable("GLOO_SOCKET_IFNAME").value_or("");
+  if (!interface.empty()) {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  }
+  // All ranks are on this machine: its own name may lead anywhere.
+  if (env.master_address == "127.0.0.1" || env.master_address == "localhost") {
+    return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  }
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
+    const RankEnv& env, const Options& options) {
+  if (env.world_size == 1) return std::make_unique<Alone>();
+  if (!options.device.is_cpu()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "this version joins several ranks on the CPU only, not on ",
+        options.device.str(), "; use one rank, or --device=cpu"));
+  }
+  const std::chrono::milliseconds timeout(
+      absl::ToInt64Milliseconds(options.timeout));
+  try {
+    c10::intrusive_ptr<c10d::Store> store = OpenStore(env, timeout);
+    auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
+    gloo_options->devices.push_back(OpenNetwork(env));
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        store, static_cast<int>(env.rank), static_cast<int>(env.world_size),
+        gloo_options);
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(
+        store, static_cast<int>(env.rank), static_cast<int>(env.world_size));
+    group->setBackend(c10::kCPU, c10d::ProcessGroup::BackendType::GLOO,
+                      c10::intrusive_ptr<c10d::Backend>(gloo));
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    return std::make_unique<GlooCommunicator>(env, std::move(group));
+  } catch (const std::exception& error) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "rank ", env.rank, " of ", env.world_size,
+        " could not join the others at ", env.master_address, ":",
+        env.master_port, " within ", absl::FormatDuration(options.timeout),
+        ": ", MessageOf(error),
+        "; look whether all ranks were started and reach that address"));
+  }
+}
+
+}  // namespace millrace

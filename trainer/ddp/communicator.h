@@ -1,0 +1,64 @@
+// Communicator joins the ranks of a job: sums, broadcasts, and the averaging of
+// gradients that overlaps with the backward pass (c10d's Reducer, the code that
+// Python's DistributedDataParallel uses). With one rank everything here is
+// free.
+//
+// Every rank must make the same calls in the same order. One thread.
+//
+//   MR_ASSIGN_OR_RETURN(auto ranks, Communicator::Join(env, options));
+//   MR_RETURN_IF_ERROR(ranks->Broadcast(tensors));
+//   MR_RETURN_IF_ERROR(ranks->AverageGradientsOf(parameters));
+//   ... each step: ranks->BeforeForward(); logits = forward(x);
+//       ranks->BeforeBackward(); loss.backward(); ...
+
+#ifndef MILLRACE_TRAINER_DDP_COMMUNICATOR_H_
+#define MILLRACE_TRAINER_DDP_COMMUNICATOR_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "trainer/rank_env.h"
+
+namespace millrace {
+
+class Communicator {
+ public:
+  struct Options {
+    torch::Device device = torch::kCPU;
+    // For the others to come, and for a collective call to end.
+    absl::Duration timeout = absl::Minutes(2);
+  };
+
+  // Waits for all ranks. DeadlineExceeded: some did not come. Unimplemented:
+  // several ranks on a device that this build cannot join.
+  static absl::StatusOr<std::unique_ptr<Communicator>> Join(
+      const RankEnv& env, const Options& options);
+
+  virtual ~Communicator() = default;
+
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t world_size() const = 0;
+
+  // In place. Unavailable: another rank is gone or silent.
+  virtual absl::Status Sum(torch::Tensor& tensor) = 0;
+  // Rank 0's values for everybody, in place.
+  virtual absl::Status Broadcast(const std::vector<torch::Tensor>& tensors) = 0;
+
+  // From now on backward() leaves the mean of all ranks in the gradients.
+  virtual absl::Status AverageGradientsOf(
+      const std::vector<torch::Tensor>& parameters) = 0;
+  // Around the forward pass of each training step. They throw what libtorch
+  // throws, as the passes themselves do.
+  virtual void BeforeForward() = 0;
+  virtual void BeforeBackward() = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_DDP_COMMUNICATOR_H_

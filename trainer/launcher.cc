@@ -1,0 +1,206 @@
+#include "trainer/launcher.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+
+extern char** environ;
+
+namespace millrace {
+namespace {
+
+absl::Status SystemError(absl::string_view what) {
+  return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+// The store of the ranks: a socket that listens already and is handed to rank
+// 0, so that no other process can take the port meanwhile.
+struct Listener {
+  int fd = -1;
+  uint16_t port = 0;
+  ~Listener() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+absl::Status Listen(Listener* listener) {
+  listener->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (listener->fd < 0 ||
+      bind(listener->fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener->fd, 128) != 0 ||
+      getsockname(listener->fd, reinterpret_cast<sockaddr*>(&address), &size) !=
+          0) {
+    return SystemError("cannot listen on 127.0.0.1 for the ranks");
+  }
+  listener->port = ntohs(address.sin_port);
+  return absl::OkStatus();
+}
+
+// Everything that a child needs between fork and exec, made before the fork:
+// a child may call nothing that allocates.
+struct Child {
+  std::vector<std::string> environment;
+  std::vector<char*> environment_pointers;
+  pid_t pid = -1;
+  bool running = false;
+};
+
+void Prepare(Child* child, uint32_t rank, const LaunchOptions& options,
+             const Listener& listener) {
+  static constexpr absl::string_view kOurs[] = {"RANK=",
+                                                "WORLD_SIZE=",
+                                                "LOCAL_RANK=",
+                                                "MASTER_ADDR=",
+                                                "MASTER_PORT=",
+                                                "LOCAL_WORLD_SIZE=",
+                                                "OMP_NUM_THREADS=",
+                                                "MILLRACE_MASTER_FD=",
+                                                "MILLRACE_LAUNCHED="};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    bool ours = false;
+    for (absl::string_view name : kOurs) {
+      ours |= absl::StartsWith(*variable, name);
+    }
+    if (!ours) child->environment.push_back(*variable);
+  }
+  auto add = [child](absl::string_view name, auto value) {
+    child->environment.push_back(absl::StrCat(name, "=", value));
+  };
+  add("RANK", rank);
+  add("WORLD_SIZE", options.ranks);
+  add("LOCAL_RANK", rank);
+  add("LOCAL_WORLD_SIZE", options.ranks);
+  add("MASTER_ADDR", "127.0.0.1");
+  add("MASTER_PORT", listener.port);
+  add("OMP_NUM_THREADS", options.threads_per_rank);
+  add("MILLRACE_LAUNCHED", 1);
+  if (rank == 0) add("MILLRACE_MASTER_FD", listener.fd);
+  for (std::string& variable : child->environment) {
+    child->environment_pointers.push_back(variable.data());
+  }
+  child->environment_pointers.push_back(nullptr);
+}
+
+std::string HowItEnded(int status) {
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return absl::StrCat("was killed by signal ", signal, " (",
+                        strsignal(signal), ")");
+  }
+  return absl::StrCat("failed with exit code ", WEXITSTATUS(status));
+}
+
+void SignalAll(const std::vector<Child>& children, int signal) {
+  for (const Child& child : children) {
+    if (child.running) kill(child.pid, signal);
+  }
+}
+
+}  // namespace
+
+absl::Status RunRanks(const LaunchOptions& options) {
+  if (options.command.empty() || options.ranks < 1) {
+    return absl::InvalidArgumentError("no command or no ranks to run");
+  }
+  Listener listener;
+  MR_RETURN_IF_ERROR(Listen(&listener));
+
+  // Signals are taken one by one with sigtimedwait: no handler, no race.
+  sigset_t signals;
+  sigset_t before;
+  sigemptyset(&signals);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+
+  std::vector<std::string> command = options.command;
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+
+  absl::Status result;
+  const pid_t parent = getpid();
+  std::vector<Child> children(options.ranks);
+  for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+    Prepare(&children[rank], rank, options, listener);
+  }
+  uint32_t running = 0;
+  for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+    Child& child = children[rank];
+    child.pid = fork();
+    if (child.pid == 0) {
+      sigprocmask(SIG_SETMASK, &before, nullptr);
+      // A rank without its launcher would run on for ever.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(1);
+      if (rank == 0) fcntl(listener.fd, F_SETFD, 0);
+      execve(arguments[0], arguments.data(), child.environment_pointers.data());
+      _exit(127);
+    }
+    if (child.pid < 0) {
+      result = SystemError(absl::StrCat("cannot start rank ", rank));
+      break;
+    }
+    child.running = true;
+    ++running;
+  }
+
+  absl::Time kill_at = absl::InfiniteFuture();
+  auto stop = [&](absl::Status why) {
+    if (result.ok()) result = std::move(why);
+    if (kill_at == absl::InfiniteFuture()) {
+      kill_at = absl::Now() + options.grace;
+    }
+    SignalAll(children, SIGTERM);
+  };
+  if (!result.ok()) stop(result);
+  while (running > 0) {
+    // Also wakes now and then, for the time of the kill.
+    const timespec tick = absl::ToTimespec(absl::Seconds(1));
+    const int signal = sigtimedwait(&signals, nullptr, &tick);
+    if (signal == SIGINT || signal == SIGTERM) {
+      stop(absl::CancelledError(absl::StrCat("stopped by signal ", signal, " (",
+                                             strsignal(signal), ")")));
+    }
+    for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+      Child& child = children[rank];
+      int status = 0;
+      if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) {
+        continue;
+      }
+      child.running = false;
+      --running;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+      if (result.ok()) {
+        stop(absl::InternalError(
+            absl::StrCat("rank ", rank, " of ", options.ranks, " (process ",
+                         child.pid, ") ", HowItEnded(status),
+                         "; the others were ended. Its own lines above "
+                         "say why")));
+      }
+    }
+    if (absl::Now() >= kill_at) SignalAll(children, SIGKILL);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return result;
+}
+
+}  // namespace millrace

@@ -1,0 +1,36 @@
+// The pipelines of a run: what is asked of the data servers for training and
+// for evaluation.
+
+#ifndef MILLRACE_TRAINER_SPECS_H_
+#define MILLRACE_TRAINER_SPECS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+#include "trainer/config.h"
+
+namespace millrace {
+
+struct RunSpecs {
+  PipelineSpec train;
+  std::optional<PipelineSpec> eval;  // absent: no evaluation
+};
+
+// What the servers say of a dataset.
+using DescribeFunction =
+    std::function<absl::StatusOr<DatasetInfo>(const std::string& dataset)>;
+
+// Presets that are not given are the datasets' own. A pipeline file is taken
+// as it is; the flags fill in what it leaves out (dataset, batch size, seed).
+// Evaluation is in logical order, every sample once.
+absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
+                                   const DescribeFunction& describe);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_SPECS_H_

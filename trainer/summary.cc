@@ -1,0 +1,68 @@
+#include "trainer/summary.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+namespace {
+
+std::string Json(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
+}
+std::string Json(uint64_t value) { return absl::StrCat(value); }
+
+std::string Json(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&out, "\\", std::string(1, c));
+    } else if (byte < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string Json(const std::vector<double>& values) {
+  std::string out = "[";
+  for (const double value : values) {
+    absl::StrAppend(&out, out.size() > 1 ? ", " : "", Json(value));
+  }
+  return out + "]";
+}
+
+}  // namespace
+
+std::string ToJson(const TrainSummary& s) {
+  std::string out = "{";
+  auto add = [&out](const char* key, const std::string& value) {
+    absl::StrAppend(&out, out.size() > 1 ? "," : "", "\n  \"", key,
+                    "\": ", value);
+  };
+  add("model", Json(s.model));
+  add("dataset", Json(s.dataset));
+  add("device", Json(s.device));
+  add("world_size", Json(uint64_t{s.world_size}));
+  add("batch_size", Json(s.batch_size));
+  add("parameters", Json(s.parameters));
+  add("steps", Json(s.steps));
+  add("samples", Json(s.samples));
+  add("epoch_seconds", Json(s.epoch_seconds));
+  add("eval_seconds", Json(s.eval_seconds));
+  add("samples_per_second", Json(s.samples_per_second));
+  add("stall_share", Json(s.stall_share));
+  add("loss", Json(s.loss));
+  add("eval_loss", Json(s.eval_loss));
+  add("eval_accuracy",
+      s.eval_accuracy.has_value() ? Json(*s.eval_accuracy) : "null");
+  add("plan_hash", Json(s.plan_hash));
+  add("fingerprint", Json(s.fingerprint));
+  return out + "\n}\n";
+}
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// What a run reports at its end, for people and as JSON.
+
+#ifndef MILLRACE_TRAINER_SUMMARY_H_
+#define MILLRACE_TRAINER_SUMMARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+struct TrainSummary {
+  std::string model;
+  std::string dataset;
+  std::string device;
+  uint32_t world_size = 1;
+  uint64_t batch_size = 0;
+  uint64_t parameters = 0;
+  uint64_t steps = 0;
+  uint64_t samples = 0;               // trained on, padding not counted
+  std::vector<double> epoch_seconds;  // of training, evaluation not counted
+  std::vector<double> eval_seconds;
+  double samples_per_second = 0;
+  double stall_share = 0;    // time waiting for data / time of training
+  std::vector<double> loss;  // mean over the epoch's samples
+  std::vector<double> eval_loss;
+  // After the last epoch; absent: there was no evaluation.
+  std::optional<double> eval_accuracy;
+  std::string plan_hash;  // hexadecimal
+  std::string fingerprint;
+};
+
+// One object. Numbers that are no numbers become null.
+std::string ToJson(const TrainSummary& summary);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_SUMMARY_H_
