@@ -1,0 +1,164 @@
+// millrace-data inspect: what a dataset is, from its metadata alone.
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "server/data_tool/command_line.h"
+#include "server/data_tool/commands.h"
+#include "server/data_tool/json_text.h"
+#include "server/data_tool/report.h"
+#include "server/storage/open.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kSummary[] =
+    "Says what a dataset is: samples, fields, classes, fingerprint, shards.\n"
+    "Reads the metadata only; `millrace-data verify` reads everything.\n\n"
+    "  millrace-data inspect parquet:/data/photos";
+
+absl::string_view KindName(FieldKind kind) {
+  switch (kind) {
+    case FIELD_KIND_ENCODED_IMAGE:
+      return "encoded_image";
+    case FIELD_KIND_TENSOR:
+      return "tensor";
+    case FIELD_KIND_RAGGED:
+      return "ragged";
+    default:
+      return "unknown";
+  }
+}
+
+int64_t TotalBytes(const DatasetInfo& info) {
+  int64_t bytes = 0;
+  for (const ShardInfo& shard : info.shards()) bytes += shard.bytes();
+  return bytes;
+}
+
+// The field that is a class index; null when there is none.
+const Field* ClassField(const DatasetInfo& info) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.num_classes() > 0) return &field;
+  }
+  return nullptr;
+}
+
+std::string NamesJson(
+    const google::protobuf::RepeatedPtrField<std::string>& names) {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(names, ", ",
+                    [](std::string* out, const std::string& name) {
+                      out->append(JsonText(name));
+                    }),
+      "]");
+}
+
+void PrintJson(absl::string_view uri, const DatasetInfo& info,
+               std::ostream& out) {
+  out << "{\n"
+      << "  \"uri\": " << JsonText(uri) << ",\n"
+      << "  \"format\": " << JsonText(info.format()) << ",\n"
+      << "  \"samples\": " << info.samples() << ",\n"
+      << "  \"bytes\": " << TotalBytes(info) << ",\n"
+      << "  \"fingerprint\": " << JsonText(info.fingerprint()) << ",\n";
+  if (const Field* label = ClassField(info)) {
+    out << "  \"num_classes\": " << label->num_classes() << ",\n"
+        << "  \"classes\": " << NamesJson(label->class_names()) << ",\n";
+  }
+  out << "  \"train_preset\": " << JsonText(info.train_preset()) << ",\n"
+      << "  \"eval_preset\": " << JsonText(info.eval_preset()) << ",\n"
+      << "  \"fields\": [";
+  absl::string_view separator = "\n";
+  for (const Field& field : info.schema().fields()) {
+    out << separator << "    {\"name\": " << JsonText(field.name())
+        << ", \"kind\": " << JsonText(KindName(field.kind()));
+    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
+      out << ", \"dtype\": " << JsonText(DTypeName(field.dtype()));
+    }
+    if (field.kind() == FIELD_KIND_TENSOR) {
+      out << ", \"shape\": [" << absl::StrJoin(field.shape(), ", ") << "]";
+    }
+    if (field.num_classes() > 0) {
+      out << ", \"num_classes\": " << field.num_classes()
+          << ", \"class_names\": " << NamesJson(field.class_names());
+    }
+    out << "}";
+    separator = ",\n";
+  }
+  out << "\n  ],\n  \"shards\": [";
+  separator = "\n";
+  for (const ShardInfo& shard : info.shards()) {
+    out << separator << "    {\"name\": " << JsonText(shard.name())
+        << ", \"first_sample\": " << shard.first_sample()
+        << ", \"samples\": " << shard.samples()
+        << ", \"bytes\": " << shard.bytes()
+        << ", \"content_sum\": " << JsonText(shard.content_sum()) << "}";
+    separator = ",\n";
+  }
+  out << "\n  ]\n}\n";
+}
+
+void PrintText(absl::string_view uri, const DatasetInfo& info,
+               std::ostream& out) {
+  out << uri << "\n"
+      << "format       " << info.format() << "\n"
+      << "samples      " << info.samples() << "\n"
+      << absl::StreamFormat("size         %.1f MB (%d bytes)\n",
+                            static_cast<double>(TotalBytes(info)) / 1e6,
+                            TotalBytes(info))
+      << "fingerprint  " << info.fingerprint() << "\n";
+  if (!info.train_preset().empty()) {
+    out << "presets      " << info.train_preset() << " (training), "
+        << info.eval_preset() << " (evaluation)\n";
+  }
+  out << "fields\n";
+  for (const Field& field : info.schema().fields()) {
+    out << "  " << field.name() << ": " << KindName(field.kind());
+    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
+      out << " " << DTypeName(field.dtype());
+    }
+    if (field.kind() == FIELD_KIND_TENSOR) {
+      out << " [" << absl::StrJoin(field.shape(), ", ") << "]";
+    }
+    if (field.num_classes() > 0) {
+      constexpr int kMostListed = 20;
+      out << ", " << field.num_classes() << " classes";
+      for (int i = 0; i < field.class_names_size() && i < kMostListed; ++i) {
+        out << (i == 0 ? ": " : ", ") << field.class_names(i);
+      }
+      if (field.class_names_size() > kMostListed) out << ", ...";
+    }
+    out << "\n";
+  }
+  out << "shards\n";
+  for (const ShardInfo& shard : info.shards()) {
+    out << "  " << shard.name() << ": samples " << shard.first_sample()
+        << " to " << shard.first_sample() + shard.samples() - 1 << ", "
+        << shard.bytes() << " bytes\n";
+  }
+}
+
+}  // namespace
+
+int RunInspect(const Args& args, std::ostream& out) {
+  bool json = false;
+  CommandLine line("inspect", kSummary, "URI");
+  line.Add("json", "print JSON", &json);
+  int exit_code;
+  if (!ParseOrLeave(line, args, "inspect", out, &exit_code)) return exit_code;
+  const std::string& uri = line.operands()[0];
+  const auto source = OpenRecordSource(uri, {});
+  if (!source.ok()) return Report("inspect", source.status());
+  if (json) {
+    PrintJson(uri, (*source)->info(), out);
+  } else {
+    PrintText(uri, (*source)->info(), out);
+  }
+  return kExitOk;
+}
+
+}  // namespace millrace

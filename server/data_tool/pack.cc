@@ -1,0 +1,160 @@
+// millrace-data pack: original files -> a dataset.
+
+#include <iostream>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/status_macros.h"
+#include "server/data_tool/command_line.h"
+#include "server/data_tool/commands.h"
+#include "server/data_tool/idx_dataset.h"
+#include "server/data_tool/image_folder.h"
+#include "server/data_tool/interrupt.h"
+#include "server/data_tool/progress.h"
+#include "server/data_tool/report.h"
+#include "server/storage/dataset_writer.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kSummary[] =
+    "Packs original files into a dataset that millrace-server reads.\n\n"
+    "  millrace-data pack --format=imagefolder --input=DIR "
+    "--output=parquet:/data/photos --shards=4\n"
+    "  millrace-data pack --format=idx --split=test --input=DIR "
+    "--output=lmdb:/data/mnist-test.lmdb\n\n"
+    "imagefolder: one folder per class, .jpg, .jpeg and .png below it.\n"
+    "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); raw\n"
+    "pixels in LMDB, PNG in Parquet.\n"
+    "The output appears under its name only when it is whole.";
+
+struct PackOptions {
+  std::string format;
+  std::string input;
+  std::string split;
+  std::string output;
+  int64_t shards = 1;
+  bool overwrite = false;
+  bool skip_bad = false;
+
+  absl::Status Validate() const {
+    for (const auto& [name, value] :
+         {std::pair("--format", &format), std::pair("--input", &input),
+          std::pair("--output", &output)}) {
+      if (value->empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            name,
+            " is missing; `millrace-data pack --help` shows how to pack"));
+      }
+    }
+    if (format != "imagefolder" && format != "idx") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no format '", format, "'; --format is imagefolder or idx"));
+    }
+    if (shards < 1 || shards > DatasetWriter::kMaxShards) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--shards is ", shards, "; it must be 1 to ",
+                       DatasetWriter::kMaxShards));
+    }
+    if (!absl::StartsWith(output, "lmdb:") &&
+        !absl::StartsWith(output, "parquet:")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--output=", output,
+                       " does not say its format; write --output=lmdb:PATH or "
+                       "--output=parquet:PATH"));
+    }
+    if (skip_bad && format != "imagefolder") {
+      return absl::InvalidArgumentError(
+          "--skip_bad is for --format=imagefolder; an IDX file is whole or "
+          "not");
+    }
+    return absl::OkStatus();
+  }
+};
+
+absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
+    const PackOptions& options) {
+  if (options.format == "idx") {
+    return OpenIdxDataset(
+        {.folder = options.input,
+         .split = options.split.empty() ? "train" : options.split,
+         .as_png = absl::StartsWith(options.output, "parquet:")});
+  }
+  // Image folders keep their splits in folders of that name.
+  return OpenImageFolder(
+      {.folder = options.split.empty()
+                     ? options.input
+                     : absl::StrCat(options.input, "/", options.split),
+       .skip_bad = options.skip_bad});
+}
+
+absl::Status Pack(const PackOptions& options, std::ostream& out) {
+  const absl::Time start = absl::Now();
+  MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options));
+  const int64_t samples = reader->description().samples();
+  MR_ASSIGN_OR_RETURN(
+      auto writer, DatasetWriter::Create(options.output, reader->description(),
+                                         {.shards = options.shards,
+                                          .overwrite = options.overwrite}));
+  int64_t bytes = 0;
+  {
+    Progress progress("packing", samples);
+    SampleReader::Sample sample;
+    for (int64_t i = 0; i < samples; ++i) {
+      if (Interrupted()) {
+        return absl::CancelledError(
+            absl::StrCat("interrupted after ", i, " of ", samples,
+                         " samples; nothing is left of the output"));
+      }
+      MR_RETURN_IF_ERROR(reader->Next(&sample));
+      MR_RETURN_IF_ERROR(writer->Append(sample.fields, sample.origin));
+      for (const auto& field : sample.fields) bytes += field.size();
+      progress.Update(i + 1, bytes);
+    }
+  }
+  MR_ASSIGN_OR_RETURN(const DatasetInfo info, writer->Finish());
+  for (const std::string& warning : reader->Warnings()) {
+    std::cerr << "millrace-data pack: warning: " << warning << std::endl;
+  }
+  out << absl::StreamFormat(
+      "packed %d samples (%.1f MB) into %s: %d %s, fingerprint %s, %.1f s\n",
+      info.samples(), static_cast<double>(bytes) / 1e6, options.output,
+      info.shards_size(), info.shards_size() == 1 ? "shard" : "shards",
+      info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunPack(const Args& args, std::ostream& out) {
+  PackOptions options;
+  CommandLine line("pack", kSummary, "");
+  line.Add("format", "imagefolder|idx", "what the input is", &options.format);
+  line.Add("input", "DIR", "folder that holds the original files",
+           &options.input);
+  line.Add("split", "train|test",
+           "idx: which pair of files, train when not given; imagefolder: a "
+           "folder inside the input",
+           &options.split);
+  line.Add("output", "lmdb:PATH|parquet:PATH",
+           "where to: a file, or with several shards a folder",
+           &options.output);
+  line.Add("shards", "N", "number of files, 1 when not given", &options.shards);
+  line.Add("overwrite", "replace a dataset that is there", &options.overwrite);
+  line.Add("skip_bad",
+           "imagefolder: leave out files that are no image, and say how many",
+           &options.skip_bad);
+  int exit_code;
+  if (!ParseOrLeave(line, args, "pack", out, &exit_code)) return exit_code;
+  if (const absl::Status status = options.Validate(); !status.ok()) {
+    Report("pack", status);
+    return kExitUsage;
+  }
+  return Report("pack", Pack(options, out));
+}
+
+}  // namespace millrace
