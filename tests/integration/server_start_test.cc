@@ -1,0 +1,179 @@
+// millrace-server as its operator meets it: what it answers to mistakes on the
+// command line, in the configuration and in the data, and how it stops.
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/digits.h"
+#include "tests/testing/rpc_client.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::NewTempDir;
+using ::testing::Not;
+using testing::ProgramResult;
+using testing::RpcClient;
+using testing::ServerProcess;
+
+ProgramResult RunServer(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), testing::ProgramPath("server/millrace-server"));
+  return testing::RunProgram(flags);
+}
+
+class ServerStartTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = NewTempDir();
+    digits_ = "lmdb:" + folder_ + "/digits.lmdb";
+    const absl::Status written = testing::WriteDigits(digits_, 100);
+    ASSERT_TRUE(written.ok()) << written;
+  }
+
+  // An error of one line that says all of `says`.
+  void Fails(int exit_code, const std::vector<std::string>& flags,
+             const std::vector<std::string>& says) {
+    const ProgramResult result = RunServer(flags);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("millrace-server: "));
+    for (const std::string& text : says) {
+      EXPECT_THAT(result.err, HasSubstr(text));
+    }
+  }
+
+  std::string folder_;
+  std::string digits_;
+};
+
+TEST_F(ServerStartTest, VersionAndHelpNeedNothing) {
+  const ProgramResult version = RunServer({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, HasSubstr("millrace-server "));
+  const ProgramResult help = RunServer({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--dataset=NAME=URI"));
+}
+
+TEST_F(ServerStartTest, MistakesOnTheCommandLine) {
+  Fails(2, {}, {"no dataset to serve", "--dataset=NAME=lmdb:PATH"});
+  Fails(2, {"--datasets=a=" + digits_}, {"did you mean --dataset?"});
+  Fails(2, {"--dataset=" + digits_}, {"NAME=lmdb:PATH"});
+  Fails(2, {"--dataset=a=/path"}, {"`/path`", "lmdb:PATH"});
+  Fails(2, {"--dataset=a=" + digits_, "--threads=none"}, {"--threads=none"});
+  Fails(2, {"--dataset=a=" + digits_, "--memory_budget=1KiB"}, {"16 MiB"});
+}
+
+TEST_F(ServerStartTest, MistakesInTheConfiguration) {
+  Fails(1, {"--config=" + folder_ + "/none"}, {folder_ + "/none", "No such"});
+  const std::string file = folder_ + "/s.textproto";
+  testing::WriteFile(file, "listen: \"127.0.0.1:0\"\nthreds: 3\n");
+  Fails(1, {"--config=" + file}, {file + ":2:7: ", "threds"});
+}
+
+TEST_F(ServerStartTest, DatasetsThatCannotBeServed) {
+  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/none"},
+        {"dataset a", folder_ + "/none"});
+  Fails(1, {"--dataset=a=csv:" + folder_}, {"dataset a", "csv"});
+  testing::WriteFile(folder_ + "/empty.lmdb", "");
+  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/empty.lmdb"},
+        {"dataset a", "empty.lmdb"});
+  testing::WriteFile(folder_ + "/text.lmdb", std::string(100000, 'x'));
+  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/text.lmdb"},
+        {"dataset a", "text.lmdb"});
+  const std::string whole = testing::ReadFile(folder_ + "/digits.lmdb");
+  testing::WriteFile(folder_ + "/cut.lmdb", whole.substr(0, whole.size() / 2));
+  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/cut.lmdb"},
+        {"dataset a", "cut.lmdb"});
+}
+
+TEST_F(ServerStartTest, CheckConfigOpensWhatParseConfigDoesNot) {
+  const ProgramResult check =
+      RunServer({"--dataset=a=" + digits_, "--memory_budget=1GiB",
+                 "--threads=3", "--check_config"});
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("1 GiB"));
+  EXPECT_THAT(check.out, HasSubstr("100 samples"));
+  EXPECT_THAT(check.out, HasSubstr("fingerprint"));
+
+  const std::vector<std::string> missing = {"--dataset=a=lmdb:/none"};
+  EXPECT_EQ(RunServer({missing[0], "--check_config"}).exit_code, 1);
+  const ProgramResult parsed = RunServer({missing[0], "--parse_config"});
+  EXPECT_EQ(parsed.exit_code, 0) << parsed.err;
+  EXPECT_THAT(parsed.out, HasSubstr("memory budget"));
+}
+
+TEST_F(ServerStartTest, AddressesThatCannotBeListenedOn) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(name);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), length), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length), 0);
+  const std::string taken = absl::StrCat("127.0.0.1:", ntohs(name.sin_port));
+  Fails(1, {"--dataset=a=" + digits_, "--listen=" + taken},
+        {taken, "in use", "--listen"});
+  close(fd);
+  Fails(1, {"--dataset=a=" + digits_, "--listen=127.0.0.1"}, {"HOST:PORT"});
+  Fails(1, {"--dataset=a=" + digits_, "--listen=192.0.2.1:7001"},
+        {"192.0.2.1:7001"});
+}
+
+TEST_F(ServerStartTest, TwoServersDoNotShareAPort) {
+  auto first = ServerProcess::Start({"--dataset=a=" + digits_});
+  ASSERT_TRUE(first.ok()) << first.status();
+  Fails(1, {"--dataset=a=" + digits_, "--listen=" + (*first)->address()},
+        {"in use"});
+  // The first one goes on.
+  EXPECT_TRUE(RpcClient((*first)->address()).GetStatus().ok());
+}
+
+TEST_F(ServerStartTest, APortFileThatCannotBeWritten) {
+  Fails(1,
+        {"--dataset=a=" + digits_, "--listen=127.0.0.1:0",
+         "--port_file=" + folder_ + "/none/port"},
+        {});
+}
+
+TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {
+  for (int signal_number : {SIGTERM, SIGINT}) {
+    auto server = ServerProcess::Start({"--dataset=a=" + digits_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    EXPECT_THAT((*server)->process().Stdout(),
+                HasSubstr("listening on " + (*server)->address()));
+    (*server)->process().Signal(signal_number);
+    EXPECT_EQ((*server)->process().Wait(), 0);
+    EXPECT_THAT((*server)->process().Stderr(), HasSubstr("stopped"));
+    EXPECT_THAT((*server)->process().Stderr(),
+                HasSubstr("100 samples, fingerprint"));
+  }
+}
+
+TEST_F(ServerStartTest, AStoppedServersPortIsFreeAtOnce) {
+  auto server = ServerProcess::Start({"--dataset=a=" + digits_});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int port = (*server)->port();
+  ASSERT_TRUE(RpcClient((*server)->address()).GetStatus().ok());
+  EXPECT_EQ((*server)->Stop(), 0);
+  auto again = ServerProcess::Start({"--dataset=a=" + digits_}, port);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->port(), port);
+}
+
+}  // namespace
+}  // namespace millrace
