@@ -1,6 +1,7 @@
 #include "client/cli/flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,7 @@ std::string TargetText(const FlagSet::Target& target) {
 bool ParseTime(absl::string_view text, absl::Duration* duration) {
   double seconds = 0;
   if (absl::SimpleAtod(text, &seconds)) {
+    if (!std::isfinite(seconds)) return false;
     *duration = absl::Seconds(seconds);
     return true;
   }
@@ -122,7 +124,9 @@ std::string FlagSet::Help() const {
   }
   for (size_t i = 0; i < flags_.size(); ++i) {
     absl::StrAppendFormat(&text, "  %-*s  %s", width, names[i], flags_[i].help);
-    if (!flags_[i].default_text.empty()) {
+    // A help that explains the default itself has the last word.
+    if (!flags_[i].default_text.empty() &&
+        flags_[i].help.find("(default") == std::string::npos) {
       absl::StrAppend(&text, " (default ", flags_[i].default_text, ")");
     }
     text += '\n';

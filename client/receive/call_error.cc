@@ -12,7 +12,8 @@ absl::Status CallError(const grpc::Status& status) {
   const absl::Status error = FromGrpcStatus(status);
   if (absl::IsCancelled(error)) {
     return absl::UnavailableError(
-        absl::StrCat("the server ended the call: ", error.message()));
+        absl::StrCat("the server ended the call early (", error.message(),
+                     "); it may be stopping"));
   }
   if (!absl::IsUnavailable(error)) return error;
   // "failed to connect to all addresses; last error: UNKNOWN: ipv4:...:

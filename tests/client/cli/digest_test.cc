@@ -1,0 +1,224 @@
+#include "client/cli/digest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "xxhash.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Sample {
+  int64_t index = 0;
+  bool valid = true;
+  std::string bytes;  // of the dense tensor, 3 bytes
+  std::string text;   // ragged
+};
+
+struct Batch {
+  BatchHeader header;
+  std::vector<uint8_t> payload;
+};
+
+// Tensors data uint8[3], text ragged, sample_index, valid.
+Batch MakeBatch(uint64_t first_position, const std::vector<Sample>& samples) {
+  Batch batch;
+  batch.header.set_rows(samples.size());
+  batch.header.set_first_position(first_position);
+  std::vector<uint8_t>& payload = batch.payload;
+  const auto append = [&payload](const std::string& bytes) {
+    // Padding that no digest may depend on.
+    while (payload.size() % 64 != 0) {
+      payload.push_back(static_cast<uint8_t>(payload.size() * 7));
+    }
+    const uint64_t offset = payload.size();
+    payload.insert(payload.end(), bytes.begin(), bytes.end());
+    return offset;
+  };
+  const auto int64_text = [](int64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), 8);
+  };
+  std::string data, offsets = int64_text(0), values, index, valid;
+  for (const Sample& sample : samples) {
+    data += sample.bytes;
+    values += sample.text;
+    offsets += int64_text(static_cast<int64_t>(values.size()));
+    index += int64_text(sample.index);
+    valid += static_cast<char>(sample.valid);
+  }
+  const auto add = [&](const char* name, DType dtype, std::vector<int> shape,
+                       const std::string& bytes) {
+    TensorHeader* tensor = batch.header.add_tensors();
+    tensor->set_name(name);
+    tensor->set_dtype(dtype);
+    for (int d : shape) tensor->add_sample_shape(d);
+    tensor->set_offset(append(bytes));
+    tensor->set_bytes(bytes.size());
+    return tensor;
+  };
+  add("data", DTYPE_UINT8, {3}, data);
+  TensorHeader* text = add("text", DTYPE_UINT8, {-1}, offsets);
+  text->set_values_offset(append(values));
+  text->set_values_bytes(values.size());
+  add("sample_index", DTYPE_INT64, {}, index);
+  add("valid", DTYPE_BOOL, {}, valid);
+  return batch;
+}
+
+std::vector<Sample> MakeSamples(int count) {
+  std::vector<Sample> samples;
+  for (int i = 0; i < count; ++i) {
+    samples.push_back({.index = (i * 7) % count,
+                       .bytes = {static_cast<char>(i), 'x', 'y'},
+                       .text = std::string(i % 4, static_cast<char>('a' + i))});
+  }
+  return samples;
+}
+
+// The epoch cut into batches of `rows`, in any order, over some auditors.
+EpochAudit Audit(const std::vector<Sample>& samples, size_t rows,
+                 uint32_t seed) {
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < samples.size(); i += rows) starts.push_back(i);
+  std::mt19937 random(seed);
+  std::shuffle(starts.begin(), starts.end(), random);
+  std::vector<EpochAudit> parts(3);
+  for (const size_t start : starts) {
+    const Batch batch = MakeBatch(
+        start, {samples.begin() + start,
+                samples.begin() + std::min(start + rows, samples.size())});
+    EXPECT_TRUE(parts[random() % 3].Add(batch.header, batch.payload).ok());
+  }
+  for (int i = 1; i < 3; ++i) parts[0].Merge(parts[i]);
+  return parts[0];
+}
+
+TEST(EpochAuditTest, DigestsDoNotDependOnBatchesOrOrderOfArrival) {
+  const std::vector<Sample> samples = MakeSamples(100);
+  const EpochAudit one = Audit(samples, 100, 1);
+  EXPECT_EQ(one.samples(), 100);
+  EXPECT_EQ(one.distinct(), 100);
+  for (const size_t rows : {1, 3, 7, 64}) {
+    const EpochAudit other = Audit(samples, rows, rows);
+    EXPECT_EQ(other.samples(), 100);
+    EXPECT_EQ(other.distinct(), 100);
+    EXPECT_EQ(other.order_digest(), one.order_digest());
+    EXPECT_EQ(other.content_digest(), one.content_digest());
+  }
+}
+
+TEST(EpochAuditTest, AnyDifferenceShows) {
+  const std::vector<Sample> samples = MakeSamples(20);
+  const EpochAudit base = Audit(samples, 5, 1);
+  std::vector<Sample> changed = samples;
+  changed[7].bytes[2] ^= 1;
+  EpochAudit audit = Audit(changed, 5, 1);
+  EXPECT_EQ(audit.order_digest(), base.order_digest());
+  EXPECT_NE(audit.content_digest(), base.content_digest());
+
+  changed = samples;
+  std::swap(changed[3], changed[4]);
+  audit = Audit(changed, 5, 1);
+  EXPECT_NE(audit.order_digest(), base.order_digest());
+  EXPECT_NE(audit.content_digest(), base.content_digest());
+
+  // Ragged values that move from one row to the next.
+  changed = samples;
+  changed[1].text = "ab";
+  changed[2].text = "";
+  const EpochAudit ab = Audit(changed, 5, 1);
+  changed[1].text = "a";
+  changed[2].text = "b";
+  EXPECT_NE(Audit(changed, 5, 1).content_digest(), ab.content_digest());
+}
+
+TEST(EpochAuditTest, ASampleThatComesTwiceIsNotDistinct) {
+  std::vector<Sample> samples = MakeSamples(20);
+  samples[11].index = samples[12].index;
+  const EpochAudit audit = Audit(samples, 6, 1);
+  EXPECT_EQ(audit.samples(), 20);
+  EXPECT_EQ(audit.distinct(), 19);
+}
+
+TEST(EpochAuditTest, PaddingDoesNotCount) {
+  std::vector<Sample> samples = MakeSamples(10);
+  const EpochAudit base = Audit(samples, 10, 1);
+  for (int i = 0; i < 3; ++i) {
+    samples.push_back({.index = -1, .valid = false, .bytes = "\0\0\0"});
+    samples.back().bytes.resize(3);
+  }
+  const EpochAudit padded = Audit(samples, 13, 1);
+  EXPECT_EQ(padded.samples(), 10);
+  EXPECT_EQ(padded.order_digest(), base.order_digest());
+  EXPECT_EQ(padded.content_digest(), base.content_digest());
+}
+
+TEST(EpochAuditTest, IsTheSumOfTheHashesAsItIsDefined) {
+  const std::vector<Sample> samples = {
+      {.index = 5, .bytes = "abc", .text = "hi"},
+      {.index = 2, .bytes = "def", .text = ""}};
+  const EpochAudit audit = Audit(samples, 2, 1);
+  absl::uint128 order = 0;
+  absl::uint128 content = 0;
+  for (uint64_t position = 0; position < 2; ++position) {
+    const Sample& sample = samples[position];
+    const auto bytes = [](auto value) {
+      return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    const auto hash = [](const std::string& text) {
+      const XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
+      return absl::MakeUint128(h.high64, h.low64);
+    };
+    order += hash(bytes(position) + bytes(uint32_t{0}) + bytes(sample.index));
+    content += hash(bytes(position) + sample.bytes +
+                    bytes(uint64_t{sample.text.size()}) + sample.text +
+                    bytes(sample.index) + std::string(1, '\1'));
+  }
+  EXPECT_EQ(audit.order_digest(), order);
+  EXPECT_EQ(audit.content_digest(), content);
+}
+
+TEST(EpochAuditTest, RefusesBatchesThatSayNothingOfTheirSamples) {
+  Batch batch = MakeBatch(0, MakeSamples(3));
+  BatchHeader header = batch.header;
+  header.mutable_tensors()->DeleteSubrange(2, 1);
+  EpochAudit audit;
+  EXPECT_TRUE(absl::IsDataLoss(audit.Add(header, batch.payload)));
+  batch = MakeBatch(0, {{.index = -1, .valid = true, .bytes = "abc"}});
+  const absl::Status status = audit.Add(batch.header, batch.payload);
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(status.message(), HasSubstr("index -1"));
+}
+
+TEST(IndexSetTest, CountsLikeASetAndMerges) {
+  std::mt19937_64 random(7);
+  std::set<uint64_t> expected[2];
+  IndexSet sets[2];
+  for (int i = 0; i < 5000; ++i) {
+    const int which = static_cast<int>(random() % 2);
+    const uint64_t index = random() % 3 == 0 ? random() >> 1 : random() % 3000;
+    EXPECT_EQ(sets[which].Insert(index), expected[which].insert(index).second);
+  }
+  EXPECT_EQ(sets[0].size(), expected[0].size());
+  sets[0].Merge(sets[1]);
+  expected[0].insert(expected[1].begin(), expected[1].end());
+  EXPECT_EQ(sets[0].size(), expected[0].size());
+}
+
+TEST(DigestTextTest, Has32Digits) {
+  EXPECT_EQ(DigestText(0), "00000000000000000000000000000000");
+  EXPECT_EQ(DigestText(absl::MakeUint128(0xab, 1)),
+            "00000000000000ab0000000000000001");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,81 @@
+#include "client/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FlagsTest : public ::testing::Test {
+ protected:
+  absl::Status Parse(const std::vector<std::string>& arguments) {
+    FlagSet flags("audit", "summary");
+    flags.Add("endpoint", &endpoint_, "HOST:PORT", "where");
+    flags.Add("batches", &batches_, "N", "how many");
+    flags.Add("world", &world_, "N", "ranks");
+    flags.Add("json", &json_, "", "as JSON");
+    flags.Add("timeout", &timeout_, "TIME", "how long");
+    absl::Status status = flags.Parse(arguments);
+    help_ = flags.Help();
+    help_wanted_ = flags.help_wanted();
+    return status;
+  }
+
+  std::string endpoint_;
+  uint64_t batches_ = 200;
+  uint32_t world_ = 1;
+  bool json_ = false;
+  absl::Duration timeout_ = absl::Seconds(5);
+  std::string help_;
+  bool help_wanted_ = false;
+};
+
+TEST_F(FlagsTest, ReadsBothFormsAndKeepsDefaults) {
+  ASSERT_TRUE(Parse({"--endpoint=a:1", "--world", "4", "--json"}).ok());
+  EXPECT_EQ(endpoint_, "a:1");
+  EXPECT_EQ(world_, 4);
+  EXPECT_TRUE(json_);
+  EXPECT_EQ(batches_, 200);
+  ASSERT_TRUE(Parse({"--json=false", "--endpoint="}).ok());
+  EXPECT_FALSE(json_);
+  EXPECT_EQ(endpoint_, "");
+}
+
+TEST_F(FlagsTest, ReadsTimes) {
+  ASSERT_TRUE(Parse({"--timeout=300ms"}).ok());
+  EXPECT_EQ(timeout_, absl::Milliseconds(300));
+  ASSERT_TRUE(Parse({"--timeout=2.5"}).ok());
+  EXPECT_EQ(timeout_, absl::Milliseconds(2500));
+  for (const char* bad : {"0", "-1s", "soon", "nan", ""}) {
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(Parse({std::string("--timeout=") + bad})))
+        << bad;
+  }
+}
+
+TEST_F(FlagsTest, NamesWhatIsWrong) {
+  EXPECT_THAT(Parse({"--colour=red"}).message(),
+              HasSubstr("unknown flag --colour"));
+  EXPECT_THAT(Parse({"endpoint"}).message(), HasSubstr("`endpoint`"));
+  EXPECT_THAT(Parse({"--endpoint"}).message(), HasSubstr("needs a value"));
+  EXPECT_THAT(Parse({"--batches=-1"}).message(), HasSubstr("--batches=-1"));
+  EXPECT_THAT(Parse({"--world=4294967296"}).message(), HasSubstr("--world"));
+  EXPECT_THAT(Parse({"--batches=12x"}).message(), HasSubstr("--batches=12x"));
+  EXPECT_THAT(Parse({"--json=perhaps"}).message(), HasSubstr("--json"));
+}
+
+TEST_F(FlagsTest, HelpListsTheFlagsWithTheirDefaults) {
+  ASSERT_TRUE(Parse({"--help"}).ok());
+  EXPECT_TRUE(help_wanted_);
+  EXPECT_THAT(help_, HasSubstr("--batches=N"));
+  EXPECT_THAT(help_, HasSubstr("how many (default 200)"));
+  EXPECT_THAT(help_, HasSubstr("how long (default 5s)"));
+}
+
+}  // namespace
+}  // namespace millrace

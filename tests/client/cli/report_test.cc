@@ -1,0 +1,37 @@
+#include "client/cli/report.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace millrace {
+namespace {
+
+TEST(ReportTest, ShowsPeopleLabelsAndProgramsKeys) {
+  Report report;
+  report.Add("samples", "samples received", uint64_t{60000});
+  report.Add("", "for people", absl::string_view("a \"word\""));
+  report.Add("rate", "payload", 1.25, "GB/s");
+  report.Add("only_json", "", absl::string_view("x"));
+  EXPECT_EQ(report.Text(),
+            "samples received  60000\n"
+            "for people        a \"word\"\n"
+            "payload           1.25 GB/s\n");
+  EXPECT_EQ(report.Json(),
+            "{\"samples\": 60000, \"rate\": 1.25, \"only_json\": \"x\"}");
+}
+
+TEST(ReportTest, JsonEscapesWhatItMust) {
+  EXPECT_EQ(JsonString("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\u000a\\u0001\"");
+  EXPECT_EQ(JsonNumber(std::numeric_limits<double>::infinity()), "null");
+}
+
+TEST(TableTest, AlignsColumns) {
+  EXPECT_EQ(Table({{"NAME", "N"}, {"a long name", "1"}, {"b", "22"}}),
+            "NAME         N\n"
+            "a long name  1\n"
+            "b            22\n");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,404 @@
+// The loader over real gRPC on the loopback, against data services over a fake
+// engine in the same process.
+
+#include "client/prefetch/host_loader.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/receive/describe.h"
+#include "common/byte_budget.h"
+#include "proto/error_detail.h"
+#include "server/rpc/rpc_server.h"
+#include "tests/testing/fake_engine.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::FakeByte;
+using ::millrace::testing::FakeEngine;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A data server within the test.
+class TestServer {
+ public:
+  explicit TestServer(
+      const std::function<void(FakeEngine::Config&)>& configure = nullptr,
+      const std::string& listen = "127.0.0.1:0")
+      : budget_(256 * kMiB) {
+    FakeEngine::Config config;
+    config.budget = &budget_;
+    if (configure) configure(config);
+    engine_ = std::make_unique<FakeEngine>(config);
+    RpcServer::Options options;
+    options.listen = listen;
+    options.engine = engine_.get();
+    options.budget = &budget_;
+    options.shutdown_grace = absl::ZeroDuration();
+    auto server = RpcServer::Start(options);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  std::string address() const {
+    return absl::StrCat("127.0.0.1:", server_->port());
+  }
+  FakeEngine& engine() { return *engine_; }
+  ByteBudget& budget() { return budget_; }
+  void Stop() { server_.reset(); }
+
+ private:
+  ByteBudget budget_;
+  std::unique_ptr<FakeEngine> engine_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+// A socket that takes connections and never says a word.
+class MuteServer {
+ public:
+  MuteServer() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_, 16), 0);
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size),
+              0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~MuteServer() { close(fd_); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  const int fd_;
+  int port_ = 0;
+};
+
+// An address at which nobody listens.
+std::string DeadAddress() {
+  const TestServer server;
+  return server.address();
+}
+
+HostLoaderOptions Options(const std::vector<std::string>& addresses) {
+  HostLoaderOptions options;
+  options.endpoint = absl::StrJoin(addresses, ",");
+  options.spec.add_sources()->set_dataset("d");
+  options.window = 8;
+  return options;
+}
+
+void ExpectBatch(HostLoader& loader, Position position, uint32_t rank = 0) {
+  absl::StatusOr<HostBatch> batch = loader.Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  ASSERT_EQ(batch->position, position);
+  ASSERT_EQ(batch->header.rank(), rank);
+  for (uint64_t i = 0; i < batch->payload.size(); ++i) {
+    ASSERT_EQ(batch->payload[i],
+              FakeByte(position.epoch, position.step, rank, i))
+        << "byte " << i << " of step " << position.step;
+  }
+}
+
+TEST(HostLoaderTest, DeliversTheBytesOfEveryStepInOrder) {
+  // One byte, less than a frame, exactly one, and several with a rest.
+  for (const uint64_t bytes :
+       {uint64_t{1}, uint64_t{50'000}, uint64_t{256 << 10}, kMiB + 77}) {
+    SCOPED_TRACE(bytes);
+    TestServer server([bytes](FakeEngine::Config& config) {
+      config.payload_bytes = bytes;
+      config.steps_per_epoch = 23;
+    });
+    HostLoaderOptions options = Options({server.address()});
+    options.epochs = 2;
+    options.world_size = 2;
+    options.rank = 1;
+    auto loader = OpenHostLoader(options);
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+      for (uint64_t step = 0; step < 23; ++step) {
+        ExpectBatch(**loader, {epoch, step}, 1);
+      }
+    }
+    EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
+    EXPECT_GT((*loader)->stats().first_batch_seconds, 0);
+  }
+}
+
+TEST(HostLoaderTest, SurvivesAServerThatStopsHalfway) {
+  const auto configure = [](FakeEngine::Config& config) {
+    config.payload_bytes = 100'000;
+    config.steps_per_epoch = 200;
+  };
+  TestServer first(configure);
+  TestServer second(configure);
+  auto loader = OpenHostLoader(Options({first.address(), second.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 200; ++step) {
+    ExpectBatch(**loader, {0, step});
+    if (step == 60) {
+      EXPECT_GT(first.engine().batches_made(), 0);
+      EXPECT_GT(second.engine().batches_made(), 0);
+      first.Stop();
+    }
+  }
+  EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
+}
+
+TEST(HostLoaderTest, GoesOnWhenTheOnlyServerIsRestarted) {
+  const auto configure = [](FakeEngine::Config& config) {
+    config.steps_per_epoch = 100;
+  };
+  auto server = std::make_unique<TestServer>(configure);
+  const std::string address = server->address();
+  auto loader = OpenHostLoader(Options({address}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 50; ++step) ExpectBatch(**loader, {0, step});
+  server.reset();
+  server = std::make_unique<TestServer>(configure, address);
+  for (uint64_t step = 50; step < 100; ++step) ExpectBatch(**loader, {0, step});
+}
+
+TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
+  TestServer server;
+  MuteServer mute;
+  auto loader = OpenHostLoader(
+      Options({DeadAddress(), mute.address(), server.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
+  EXPECT_EQ((*loader)->stats().servers, 1);
+}
+
+TEST(HostLoaderTest, NamesEachServerThatDoesNotAnswerAndWhy) {
+  MuteServer mute;
+  const std::string dead = DeadAddress();
+  HostLoaderOptions options = Options({dead, mute.address()});
+  options.open_timeout = absl::Seconds(1);
+  const absl::Status status = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(absl::StrCat(dead, ": Connection refused")),
+                    HasSubstr(mute.address())));
+}
+
+TEST(HostLoaderTest, PassesOnWhatTheServerSaysAgainstTheSpec) {
+  TestServer server([](FakeEngine::Config& config) {
+    ErrorDetail detail = MakeErrorDetail("plan");
+    detail.set_dataset("d");
+    config.open_status =
+        WithErrorDetail(absl::NotFoundError("no dataset `d`"), detail);
+  });
+  const absl::Status status =
+      OpenHostLoader(Options({server.address()})).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no dataset `d`"));
+  EXPECT_EQ(GetErrorDetail(status).stage(), "plan");
+}
+
+TEST(HostLoaderTest, RefusesAWorldThatDoesNotDivideTheBatch) {
+  TestServer server;
+  HostLoaderOptions options = Options({server.address()});
+  options.world_size = 9;
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenHostLoader(options).status()));
+}
+
+TEST(HostLoaderTest, AnErrorInTheStreamComesAfterTheBatchesBeforeIt) {
+  TestServer server([](FakeEngine::Config& config) {
+    config.fail_at_step = 2;
+    ErrorDetail detail = MakeErrorDetail("decode");
+    detail.set_shard("part-1");
+    detail.set_row(17);
+    config.fail_status =
+        WithErrorDetail(absl::DataLossError("not an image"), detail);
+  });
+  auto loader = OpenHostLoader(Options({server.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  ExpectBatch(**loader, {0, 0});
+  ExpectBatch(**loader, {0, 1});
+  const absl::Status status = (*loader)->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("not an image"));
+  EXPECT_EQ(GetErrorDetail(status).row(), 17);
+  EXPECT_EQ((*loader)->position(), (Position{0, 2}));
+}
+
+TEST(HostLoaderTest, RefusesServersOfDifferentPlans) {
+  TestServer first;
+  TestServer second(
+      [](FakeEngine::Config& config) { config.fingerprint = "other"; });
+  const absl::Status status =
+      OpenHostLoader(Options({first.address(), second.address()})).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(first.address()), HasSubstr(second.address()),
+                    HasSubstr("other")));
+}
+
+TEST(HostLoaderTest, LeavesOutTheServerThatIsAlone) {
+  TestServer first;
+  TestServer second;
+  TestServer odd(
+      [](FakeEngine::Config& config) { config.fingerprint = "other"; });
+  auto loader = OpenHostLoader(
+      Options({first.address(), odd.address(), second.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 50; ++step) ExpectBatch(**loader, {0, step});
+  EXPECT_EQ(odd.engine().batches_made(), 0);
+}
+
+TEST(HostLoaderTest, RefusesAnotherPlanThanTheCheckpoints) {
+  TestServer server;
+  HostLoaderOptions options = Options({server.address()});
+  options.expected_fingerprint = "of the checkpoint";
+  absl::Status status = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("of the checkpoint"),
+                                      HasSubstr("fingerprint-a")));
+  options.expected_fingerprint = "";
+  options.expected_plan_hash = "other";
+  status = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  options.expected_plan_hash = "plan-a";
+  options.expected_fingerprint = "fingerprint-a";
+  EXPECT_TRUE(OpenHostLoader(options).ok());
+}
+
+TEST(HostLoaderTest, ASlowConsumerIsNotServedBeyondItsWindow) {
+  TestServer server([](FakeEngine::Config& config) {
+    config.payload_bytes = kMiB;
+    config.steps_per_epoch = 1000;
+  });
+  auto loader = OpenHostLoader(Options({server.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 40; ++step) {
+    ExpectBatch(**loader, {0, step});
+    EXPECT_LE(server.engine().batches_made(), step + 1 + (*loader)->window());
+    EXPECT_LE(server.budget().peak(), (*loader)->window() * kMiB);
+  }
+}
+
+TEST(HostLoaderTest, SeveralLoadersLiveInOneProcess) {
+  TestServer server;
+  std::vector<std::unique_ptr<HostLoader>> loaders;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    HostLoaderOptions options = Options({server.address()});
+    options.rank = rank;
+    options.world_size = 4;
+    auto loader = OpenHostLoader(options);
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    loaders.push_back(*std::move(loader));
+  }
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (uint64_t step = 0; step < 100; ++step) {
+        ExpectBatch(*loaders[rank], {0, step}, rank);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Threads of this process that carry the name of the receive thread.
+int ReceiveThreads() {
+  int count = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  while (const dirent* entry = readdir(tasks)) {
+    std::ifstream file(
+        absl::StrCat("/proc/self/task/", entry->d_name, "/comm"));
+    std::string name;
+    std::getline(file, name);
+    count += name == "mr-receive" ? 1 : 0;
+  }
+  closedir(tasks);
+  return count;
+}
+
+TEST(HostLoaderTest, CloseFromAnotherThreadEndsNextAndLeavesNoThread) {
+  // The second one is at a step that never comes.
+  TestServer server(
+      [](FakeEngine::Config& config) { config.payload_bytes = 1000; });
+  for (int round = 0; round < 10; ++round) {
+    auto loader = OpenHostLoader(Options({server.address()}));
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    std::atomic<int> taken{0};
+    std::thread consumer([&] {
+      while (true) {
+        absl::StatusOr<HostBatch> batch = (*loader)->Next();
+        if (!batch.ok()) {
+          EXPECT_TRUE(absl::IsCancelled(batch.status())) << batch.status();
+          return;
+        }
+        ++taken;
+      }
+    });
+    while (taken < 3 * round) std::this_thread::yield();
+    EXPECT_GE(ReceiveThreads(), 1);
+    (*loader)->Close();
+    (*loader)->Close();
+    consumer.join();
+    EXPECT_EQ(ReceiveThreads(), 0);
+  }
+}
+
+TEST(HostLoaderTest, AllSlotsHeldIsSaid) {
+  TestServer server;
+  HostLoaderOptions options = Options({server.address()});
+  options.window = 2;
+  options.next_timeout = absl::Milliseconds(50);
+  auto loader = OpenHostLoader(options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  auto first = (*loader)->Next();
+  auto second = (*loader)->Next();
+  ASSERT_TRUE(first.ok() && second.ok());
+  const absl::Status status = (*loader)->Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("all 2 slots are held"));
+  first = absl::CancelledError();
+  ExpectBatch(**loader, {0, 2});
+}
+
+TEST(DescribeTest, StatusNamesEveryServerAlsoThoseThatAreSilent) {
+  TestServer server;
+  const std::string dead = DeadAddress();
+  auto statuses = GetServerStatus(absl::StrCat(server.address(), ",", dead));
+  ASSERT_TRUE(statuses.ok()) << statuses.status();
+  ASSERT_EQ(statuses->size(), 2);
+  EXPECT_EQ((*statuses)[0].address, server.address());
+  EXPECT_TRUE((*statuses)[0].status.ok());
+  EXPECT_EQ((*statuses)[1].address, dead);
+  EXPECT_TRUE(absl::IsUnavailable((*statuses)[1].status.status()));
+}
+
+TEST(DescribeTest, AnUnknownDatasetIsNotFound) {
+  TestServer server;
+  const absl::Status status =
+      DescribeDataset(server.address(), "photos").status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("photos"));
+}
+
+}  // namespace
+}  // namespace millrace
