@@ -8,6 +8,7 @@ runs-anywhere   a copy of the folder, started from / with an empty environment
 thin            the libraries that each program loads are those of its side
 packages        Debian libraries belong to the packages that deploy/ names
 documented      flags and subcommands in the documents are in the programs' help
+pipelines       the pipeline specs in the README have no mistake
 """
 
 import os
@@ -181,11 +182,28 @@ def check_documented(bin_dir):
     return mistakes
 
 
+def check_pipelines(bin_dir):
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    # Indented blocks that begin a spec.
+    blocks = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "sources {" in b]
+    mistakes = [] if blocks else ["README.md shows no pipeline any more"]
+    for block in blocks:
+        with tempfile.NamedTemporaryFile("w", suffix=".textproto") as file:
+            file.write(block)
+            file.flush()
+            result = _run([os.path.join(bin_dir, "millrace-data"), "check", file.name])
+        if result.returncode != 0:
+            mistakes.append(f"README.md: {result.stdout}{result.stderr}")
+    return mistakes
+
+
 CHECKS = {
     "runs-anywhere": check_runs_anywhere,
     "thin": check_thin,
     "packages": check_packages,
     "documented": check_documented,
+    "pipelines": check_pipelines,
 }
 
 
@@ -199,6 +217,10 @@ def main(argv):
     elif len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
+    missing = [p for p in PROGRAMS if not libraries(os.path.join(argv[1], p))]
+    if missing:
+        print(f"{argv[1]} lacks {', '.join(missing)}: run tools/build", file=sys.stderr)
+        return 1
     mistakes = [f"{name}: {m}" for name in chosen for m in CHECKS[name](argv[1])]
     for mistake in mistakes:
         print(mistake, file=sys.stderr)
