@@ -66,24 +66,31 @@ absl::Status Damaged(const SliceReader& in, absl::string_view what) {
       "a damaged frame was received: ", what, " at byte ", in.position()));
 }
 
-absl::Status ReadVarint(SliceReader& in, uint64_t* value) {
+// At most `max_bytes` long: 10 for a number, 5 for tags and lengths, which
+// protobuf itself does not take longer.
+absl::Status ReadVarint(SliceReader& in, int max_bytes, uint64_t* value) {
   uint64_t result = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
+  for (int i = 0; i < max_bytes; ++i) {
     if (in.left() == 0) return Damaged(in, "it ends inside a number");
     const uint8_t byte = in.Byte();
-    if (shift == 63 && byte > 1) return Damaged(in, "a number of over 64 bits");
-    result |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (i == 9 && byte > 1) break;
+    result |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
     if ((byte & 0x80) == 0) {
       *value = result;
       return absl::OkStatus();
     }
   }
-  return Damaged(in, "a number of over 64 bits");
+  return Damaged(in, absl::StrCat("a number of over ",
+                                  max_bytes == 10 ? 64 : 35, " bits"));
+}
+
+absl::Status ReadNumber(SliceReader& in, uint64_t* value) {
+  return ReadVarint(in, 10, value);
 }
 
 absl::Status ReadTag(SliceReader& in, uint32_t* field, uint32_t* type) {
   uint64_t tag = 0;
-  if (absl::Status s = ReadVarint(in, &tag); !s.ok()) return s;
+  if (absl::Status s = ReadVarint(in, 5, &tag); !s.ok()) return s;
   if (tag > UINT32_MAX || tag >> 3 == 0) {
     return Damaged(in, "a field number that cannot be");
   }
@@ -93,7 +100,7 @@ absl::Status ReadTag(SliceReader& in, uint32_t* field, uint32_t* type) {
 }
 
 absl::Status ReadLength(SliceReader& in, uint64_t* length) {
-  if (absl::Status s = ReadVarint(in, length); !s.ok()) return s;
+  if (absl::Status s = ReadVarint(in, 5, length); !s.ok()) return s;
   if (*length > in.left()) {
     return Damaged(in, absl::StrCat("a field of ", *length, " bytes where ",
                                     in.left(), " are left"));
@@ -113,7 +120,7 @@ absl::Status SkipField(SliceReader& in, uint32_t field, uint32_t type,
   uint64_t number = 0;
   switch (type) {
     case wire::kVarint:
-      return ReadVarint(in, &number);
+      return ReadNumber(in, &number);
     case wire::kFixed64:
       return Skip(in, 8);
     case wire::kFixed32:
@@ -161,7 +168,6 @@ absl::Status ReadHeader(SliceReader& in, FrameView* frame) {
     }
     bytes = joined;
   }
-  // MergeFrom's Clear() keeps the memory of names and tensors.
   google::protobuf::io::CodedInputStream stream(
       reinterpret_cast<const uint8_t*>(bytes.data()),
       static_cast<int>(bytes.size()));
@@ -214,11 +220,11 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
         break;
       case wire::kFrameStep:
         if (type != wire::kVarint) return WrongType(in, "step");
-        status = ReadVarint(in, &frame->step);
+        status = ReadNumber(in, &frame->step);
         break;
       case wire::kFrameOffset:
         if (type != wire::kVarint) return WrongType(in, "offset");
-        status = ReadVarint(in, &frame->offset);
+        status = ReadNumber(in, &frame->offset);
         break;
       case wire::kFrameData:
         if (type != wire::kLength) return WrongType(in, "data");

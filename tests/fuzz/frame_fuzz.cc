@@ -1,0 +1,96 @@
+// Fuzz target of the wire: a message in slices cut as the input says. Whatever
+// arrives, parsing ends, stays inside the input, and what is taken is what
+// protobuf reads of the same bytes.
+
+#include <google/protobuf/stubs/logging.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/logging.h"
+#include "proto/wire/batch_view.h"
+#include "proto/wire/frame_view.h"
+#include "tests/testing/wire_samples.h"
+
+using millrace::BatchExpectation;
+using millrace::Frame;
+using millrace::FrameView;
+
+namespace {
+
+void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
+  Frame frame;
+  MR_CHECK(frame.ParseFromString(bytes)) << "protobuf refuses what we took";
+  MR_CHECK(frame.step() == view.step);
+  MR_CHECK(frame.offset() == view.offset);
+  MR_CHECK(frame.data().size() == view.data_bytes);
+  MR_CHECK(frame.has_header() == view.has_header);
+  MR_CHECK(frame.header().SerializeAsString() ==
+           view.header.SerializeAsString());
+  std::string data;
+  for (absl::string_view piece : view.data) {
+    MR_CHECK(piece.data() >= bytes.data() &&
+             piece.data() + piece.size() <= bytes.data() + bytes.size())
+        << "a piece lies outside the message";
+    data.append(piece.data(), piece.size());
+  }
+  MR_CHECK(frame.data() == data);
+}
+
+void CheckBatch(const FrameView& view) {
+  static const auto* const tensors =
+      new auto(millrace::testing::SampleTensors());
+  constexpr uint64_t kMaxPayload = 4096;
+  const millrace::BatchHeader& header = view.header;
+  const BatchExpectation expect{.tensors = tensors,
+                                .epoch = header.epoch(),
+                                .step = header.step(),
+                                .rank = header.rank(),
+                                .world_size = header.world_size(),
+                                .max_payload_bytes = kMaxPayload};
+  if (!ValidateBatchHeader(header, expect).ok()) return;
+  // A header that passed may be followed: every tensor lies in the payload.
+  // Under a sanitizer an access beside it ends the run.
+  std::vector<uint8_t> payload(header.payload_bytes(), 0);
+  (void)CopyFrameData(view, absl::MakeSpan(payload));
+  (void)millrace::ValidatePayload(header, payload);
+  for (const millrace::TensorHeader& tensor : header.tensors()) {
+    std::fill_n(payload.begin() + tensor.offset(), tensor.bytes(), 1);
+    std::fill_n(payload.begin() + tensor.values_offset(), tensor.values_bytes(),
+                1);
+  }
+}
+
+}  // namespace
+
+// The first byte is the number of cuts; so many bytes after it say where.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // protobuf writes a line for each string that is no UTF-8.
+  static const auto quiet = google::protobuf::SetLogHandler(
+      [](google::protobuf::LogLevel, const char*, int, const std::string&) {});
+  (void)quiet;
+  if (size == 0) return 0;
+  const size_t cuts = std::min<size_t>(data[0] % 16, size - 1);
+  const std::string bytes(reinterpret_cast<const char*>(data) + 1 + cuts,
+                          size - 1 - cuts);
+  std::vector<size_t> at = {0, bytes.size()};
+  for (size_t i = 0; i < cuts; ++i) {
+    at.push_back(bytes.size() * data[1 + i] / 255);
+  }
+  std::sort(at.begin(), at.end());
+  std::vector<absl::string_view> slices;
+  for (size_t i = 1; i < at.size(); ++i) {
+    slices.push_back(
+        absl::string_view(bytes).substr(at[i - 1], at[i] - at[i - 1]));
+  }
+  static thread_local FrameView view;  // used again and again, as clients do
+  if (!ParseFrame(slices, &view).ok()) return 0;
+  CheckAgainstProtobuf(bytes, view);
+  if (view.has_header) CheckBatch(view);
+  return 0;
+}
