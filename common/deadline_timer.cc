@@ -24,8 +24,8 @@ DeadlineTimer::Id DeadlineTimer::At(absl::Time when,
     MutexLock lock(mu_);
     id = next_id_++;
     times_.emplace(id, when);
-    first = calls_.emplace(std::pair(when, id), std::move(call)).first ==
-            calls_.begin();
+    const auto at = calls_.emplace(std::pair(when, id), std::move(call)).first;
+    first = at == calls_.begin();
   }
   if (first) changed_.NotifyAll();
   return id;

@@ -3,11 +3,12 @@
 // holds no state of any job: a batch is a function of (resolved spec, content,
 // epoch, step, rank, world size).
 //
-// Thread-safe. Callbacks run on worker threads (or on the thread that frees
-// memory) and must not block.
+// Thread-safe. Callbacks run on worker threads, some of them before Start() has
+// returned, and must not block. Runs take turns, so none starves; within a run
+// workers gather on the earliest step.
 //
 //   MR_ASSIGN_OR_RETURN(auto pipeline, engine.Open(spec));
-//   auto run = engine.Start(pipeline, range, {.on_batch = ..., .on_done = ...});
+//   auto run = engine.Start(pipeline, range, {on_batch, on_done});
 
 #ifndef MILLRACE_SERVER_PIPELINE_ENGINE_H_
 #define MILLRACE_SERVER_PIPELINE_ENGINE_H_
@@ -46,7 +47,8 @@ class Pipeline {
   virtual const OpenResponse& description() const = 0;
 
   // Largest payload of one rank's batch. InvalidArgument when `world_size`
-  // does not divide the batch: names the nearest that do.
+  // does not divide the batch (names the nearest that do), or when the batch
+  // is larger than the memory budget (says the arithmetic).
   virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
       uint32_t world_size) const = 0;
 };
@@ -65,8 +67,12 @@ class Engine {
   struct Options {
     // Worker threads. 0: the CPUs of the cgroup.
     uint32_t threads = 0;
-    // Bytes for batches under way and scratch. Not owned.
+    // Bytes for batches under way and scratch. Not owned; must outlive the
+    // engine and the last of its batches.
     ByteBudget* budget = nullptr;
+    // Bytes of the budget that others may take while the engine runs (caches
+    // of decoded row groups): a batch must fit beside them.
+    uint64_t budget_held_elsewhere_bytes = 0;
     // A batch that waits longer for memory ends its run with
     // ResourceExhausted. 0: wait for ever.
     absl::Duration admission_timeout = absl::Seconds(5);
@@ -80,7 +86,10 @@ class Engine {
     // A finished batch; steps may finish in any order.
     std::function<void(FilledBatch)> on_batch;
     // Called exactly once, after the last on_batch: OK when all steps were
-    // delivered, Cancelled after Run's Cancel(), else the first error.
+    // delivered, Cancelled after Run's Cancel(), else the first error: DataLoss
+    // (a bad sample; ErrorDetail names it), ResourceExhausted (no memory within
+    // admission_timeout; the steps before it were delivered, ErrorDetail says
+    // when to ask again), or what storage says.
     std::function<void(absl::Status)> on_done;
   };
 
@@ -102,8 +111,8 @@ class Engine {
     std::vector<StageTime> stages;
   };
 
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(
-      const Options& options, DatasetCatalog catalog);
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const Options& options,
+                                                        DatasetCatalog catalog);
 
   // Waits for the workers; every run must be done or cancelled.
   virtual ~Engine() = default;
@@ -111,14 +120,15 @@ class Engine {
   virtual const DatasetCatalog& catalog() const = 0;
 
   // Resolves and checks `spec` and builds its pipeline, or finds it built.
-  // InvalidArgument, NotFound (dataset, preset, field), Unimplemented,
-  // ResourceExhausted never: a batch larger than the budget is
-  // InvalidArgument with the arithmetic in its message.
+  // InvalidArgument, NotFound (dataset, preset, field), Unimplemented. That a
+  // batch fits into the budget depends on the world size: see
+  // Pipeline::MaxPayloadBytes. ErrorDetail says stage and dataset.
   virtual absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) = 0;
 
   // Starts the steps in order. OutOfRange: a step past the end of the epoch.
-  // InvalidArgument: rank, world size or an empty range.
+  // InvalidArgument: rank, world size, an empty range or a batch larger than
+  // the budget.
   virtual absl::StatusOr<std::unique_ptr<Run>> Start(
       std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
       Callbacks callbacks) = 0;
