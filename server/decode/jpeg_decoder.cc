@@ -105,7 +105,8 @@ struct Target {
   bool cropped;
   uint8_t* rows;  // (bottom - top) rows of `stride` bytes
   ptrdiff_t stride;
-  uint8_t* line;  // of libjpeg's output when it is converted, or null
+  uint8_t* line;         // of libjpeg's output when it is converted, or null
+  FastEntropy* entropy;  // null: libjpeg's own is used
   int channels;
 };
 
@@ -153,6 +154,16 @@ struct JpegDecoder::State {
                       "libjpeg moved the crop (a bug here)");
         return false;
       }
+    }
+    if (target->entropy != nullptr) {
+      const JDIMENSION unit =
+          (info->num_components == 1 ? 1 : info->max_h_samp_factor) * 8 /
+          divisor;
+      target->entropy->Attach(
+          info,
+          {s->source.base.next_input_byte, s->source.base.bytes_in_buffer},
+          target->crop_left / unit,
+          (target->crop_left + target->crop_width - 1) / unit);
     }
     if (target->top > 0) jpeg_skip_scanlines(info, target->top);
     uint8_t* row = target->rows;
@@ -220,6 +231,7 @@ JpegDecoder::~JpegDecoder() { state_->Destroy(); }
 void JpegDecoder::ReleaseAbove(size_t bytes) {
   pixels_.ReleaseAbove(bytes);
   line_.ReleaseAbove(bytes);
+  entropy_.ReleaseAbove(bytes);
 }
 
 absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
@@ -341,10 +353,14 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
         absl::StrCat("no memory for ", bytes, " bytes of pixels"));
   }
 
+  const bool fast = FastEntropy::Fits(info) && entropy_.Reserve(s.bytes);
+  target.entropy = fast ? &entropy_ : nullptr;
+
   const bool several_scans = coefficient_bytes > 0;
   const bool ok = State::DecodeOrJump(&s, &target, region.divisor);
   // A truncated progressive image decodes without a warning, only blurred.
   if (!ok || (several_scans && s.source.ended)) {
+    if (fast && entropy_.truncated()) s.source.ended = true;
     if (ok) std::strcpy(s.error.message, "its last scans are missing");
     absl::Status status = s.Error();
     s.Destroy();

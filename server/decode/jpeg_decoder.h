@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "server/decode/decoded_image.h"
+#include "server/decode/fast_entropy.h"
 
 namespace millrace {
 
@@ -44,6 +45,7 @@ class JpegDecoder {
   struct State;
   std::unique_ptr<State> state_;
   AlignedBuffer pixels_;
+  FastEntropy entropy_;
   AlignedBuffer line_;  // a row before conversion
 };
 

@@ -283,7 +283,8 @@ TEST(JpegDecoder, RefusesThousandsOfScans) {
   size_t scan = jpeg.size();
   while (!(jpeg[scan - 2] == 0xFF && jpeg[scan - 1] == 0xDA)) --scan;
   const std::vector<uint8_t> last(jpeg.begin() + scan - 2, jpeg.end() - 2);
-  jpeg.resize(jpeg.size() - 2);
+  jpeg.pop_back();
+  jpeg.pop_back();
   for (int i = 0; i < 2000; ++i) {
     jpeg.insert(jpeg.end(), last.begin(), last.end());
   }

@@ -1,0 +1,441 @@
+#include "server/decode/fast_entropy.h"
+
+#include <jerror.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/aligned_buffer.h"
+
+namespace millrace {
+namespace {
+
+// jpeg_entropy_decoder of libjpeg-turbo's jpegint.h.
+struct EntropyModule {
+  void (*start_pass)(j_decompress_ptr);
+  boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
+  boolean insufficient_data;
+};
+
+// Bits of a look into the tables: code and value bits together.
+constexpr int kLookBits = 11;
+constexpr int kLookSize = 1 << kLookBits;
+// Zero bytes behind the data: one MCU may be read too far before it is seen.
+// (10 blocks of 64 symbols of at most 31 bits.)
+constexpr size_t kPadding = 4096;
+
+// Zigzag to natural order; a damaged run may reach 15 places too far.
+constexpr uint8_t kNaturalOrder[64 + 16] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+    12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63};
+
+// An entry of a look: bits 0-5 length; bit 6 kSlow; then
+//   fast: bits 8-14 places to advance, bits 16-31 the coefficient;
+//   slow: bits 8-15 the symbol (run and size), length of its code alone;
+//         length 0: the code is longer than the look.
+constexpr int32_t kSlow = 64;
+
+int32_t Extend(int32_t bits, int size) {
+  return bits < (1 << (size - 1)) ? bits - (1 << size) + 1 : bits;
+}
+
+// One Huffman table, AC or DC (whose symbols are sizes with run 0).
+struct Table {
+  // What it was built from.
+  uint8_t counts[17] = {};
+  uint8_t symbols[256] = {};
+  bool dc = false;
+  bool built = false;
+
+  int32_t look[kLookSize];
+  // AC only. Several coefficients that are not wanted: bits 0-4 length, bit 5
+  // the block ends, bits 8-14 places to advance. 0: no whole one fits.
+  uint16_t skip[kLookSize];
+  // Longer codes: first 16-bit code behind those of length L, and what turns a
+  // code of length L into an index of `symbols`.
+  uint32_t limit[18];
+  int32_t offset[18];
+
+  void Build(const JHUFF_TBL& from, bool is_dc) {
+    if (built && dc == is_dc &&
+        std::memcmp(counts + 1, from.bits + 1, 16) == 0 &&
+        std::memcmp(symbols, from.huffval, 256) == 0) {
+      return;
+    }
+    built = true;
+    dc = is_dc;
+    std::memcpy(counts, from.bits, sizeof(counts));
+    std::memcpy(symbols, from.huffval, sizeof(symbols));
+    std::fill(look, look + kLookSize, kSlow);  // length 0
+    uint32_t code = 0;
+    int index = 0;
+    for (int length = 1; length <= 16; ++length) {
+      offset[length] = index - static_cast<int32_t>(code);
+      for (int i = 0; i < counts[length] && index < 256; ++i) {
+        if (length <= kLookBits) Fill(code, length, symbols[index]);
+        ++code;
+        ++index;
+      }
+      limit[length] = code << (16 - length);
+      code <<= 1;
+    }
+    limit[17] = 0xFFFFFFFF;
+    if (!dc) BuildSkip();
+  }
+
+  void Fill(uint32_t code, int length, uint8_t symbol) {
+    const int size = symbol & 15;
+    const int run = symbol >> 4;
+    int32_t* at = look + (code << (kLookBits - length));
+    const int spare = kLookBits - length;
+    const bool end_of_block = !dc && size == 0 && run != 15;
+    if (at + (1 << spare) > look + kLookSize) return;  // not a prefix code
+    if (end_of_block || size > spare || (dc && symbol > 15)) {
+      std::fill(at, at + (1 << spare), length | kSlow | symbol << 8);
+      return;
+    }
+    const int total = length + size;
+    for (int32_t bits = 0; bits < (1 << size); ++bits) {
+      const int32_t value = size == 0 ? 0 : Extend(bits, size);
+      const int32_t entry = static_cast<int32_t>(
+          static_cast<uint32_t>(value) << 16 | (run + 1) << 8 | total);
+      std::fill(at, at + (1 << (spare - size)), entry);
+      at += 1 << (spare - size);
+    }
+  }
+
+  void BuildSkip() {
+    for (uint32_t i = 0; i < kLookSize; ++i) {
+      int used = 0;
+      int advance = 0;
+      bool ended = false;
+      while (used < kLookBits) {
+        const int32_t entry = look[(i << used) & (kLookSize - 1)];
+        const int length = entry & 63;
+        if (length == 0 || used + length > kLookBits) break;
+        if (entry & kSlow) {
+          const int symbol = (entry >> 8) & 255;
+          if ((symbol & 15) != 0) break;
+          used += length;
+          ended = true;
+          break;
+        }
+        if (advance + ((entry >> 8) & 127) > 63) break;
+        used += length;
+        advance += (entry >> 8) & 127;
+      }
+      skip[i] = static_cast<uint16_t>(used | ended << 5 | advance << 8);
+    }
+  }
+};
+
+struct Bits {
+  uint64_t word;  // the next bits, from the top
+  int count;      // of them that are accounted for
+  const uint8_t* next;
+
+  void Refill() {
+    uint64_t load;
+    std::memcpy(&load, next, 8);
+    if constexpr (std::endian::native == std::endian::little) {
+      load = __builtin_bswap64(load);
+    }
+    word |= load >> count;
+    next += (63 - count) >> 3;
+    count |= 56;
+  }
+  void Consume(int n) {
+    word <<= n;
+    count -= n;
+  }
+  uint32_t Look() const {
+    return static_cast<uint32_t>(word >> (64 - kLookBits));
+  }
+};
+
+}  // namespace
+
+struct FastEntropy::State {
+  EntropyModule module;  // first: libjpeg gets a pointer to it
+  Table dc[NUM_HUFF_TBLS];
+  Table ac[NUM_HUFF_TBLS];
+  AlignedBuffer bytes;
+
+  Bits bits;
+  const uint8_t* end;    // of the segment's data
+  uint8_t* initialised;  // memory before it has been written
+  const uint8_t* raw;    // where the next segment begins, still stuffed
+  const uint8_t* raw_end;
+  uint8_t marker;          // that ended the segment; 0: the data did
+  uint32_t restarts_left;  // MCUs until the next restart marker
+  uint8_t next_restart;    // 0 .. 7
+  uint32_t column;
+  uint32_t first_column;
+  uint32_t last_column;
+  int32_t last_dc[MAX_COMPS_IN_SCAN];
+  // Of each block of an MCU.
+  int blocks;
+  const Table* block_dc[D_MAX_BLOCKS_IN_MCU];
+  const Table* block_ac[D_MAX_BLOCKS_IN_MCU];
+  uint8_t block_component[D_MAX_BLOCKS_IN_MCU];
+  bool block_wanted[D_MAX_BLOCKS_IN_MCU];  // its AC coefficients are
+
+  [[noreturn]] static void Fail(j_decompress_ptr info, int code) {
+    info->err->msg_code = code;
+    info->err->msg_parm.i[0] = 0;
+    (*info->err->error_exit)(reinterpret_cast<j_common_ptr>(info));
+    __builtin_unreachable();
+  }
+
+  // Copies the entropy-coded bytes up to the next marker, without stuffing.
+  void NextSegment() {
+    uint8_t* to = bytes.data();
+    const uint8_t* from = raw;
+    marker = 0;
+    while (from < raw_end) {
+      const auto* stop =
+          static_cast<const uint8_t*>(std::memchr(from, 0xFF, raw_end - from));
+      const size_t n = (stop == nullptr ? raw_end : stop) - from;
+      std::memcpy(to, from, n);
+      to += n;
+      from += n;
+      if (stop == nullptr) break;
+      // Any number of FF may stand before the marker's code.
+      while (from < raw_end && *from == 0xFF) ++from;
+      if (from == raw_end) break;
+      const uint8_t code = *from++;
+      if (code != 0) {
+        marker = code;
+        break;
+      }
+      *to++ = 0xFF;
+    }
+    raw = from;
+    end = to;
+    // All of it once, then what an earlier segment has left is good enough.
+    if (to + kPadding > initialised) {
+      uint8_t* from_here = std::max(to, initialised);
+      std::memset(from_here, 0, to + kPadding - from_here);
+      initialised = to + kPadding;
+    }
+    std::memset(to, 0, 8);
+    bits = {0, 0, bytes.data()};
+    std::fill(last_dc, last_dc + MAX_COMPS_IN_SCAN, 0);
+  }
+
+  void Restart(j_decompress_ptr info) {
+    if (marker != JPEG_RST0 + next_restart) {
+      Fail(info, marker == 0 ? JWRN_HIT_MARKER : JWRN_MUST_RESYNC);
+    }
+    next_restart = (next_restart + 1) & 7;
+    restarts_left = info->restart_interval;
+    NextSegment();
+  }
+
+  // A symbol whose code is longer than a look.
+  static int LongSymbol(j_decompress_ptr info, const Table& table, Bits& b) {
+    const uint32_t code = static_cast<uint32_t>(b.word >> 48);
+    int length = kLookBits + 1;
+    while (length <= 16 && code >= table.limit[length]) ++length;
+    if (length > 16) Fail(info, JWRN_HUFF_BAD_CODE);
+    b.Consume(length);
+    return table
+        .symbols[((code >> (16 - length)) + table.offset[length]) & 255];
+  }
+
+  static int32_t TakeValue(Bits& b, int size) {
+    if (size == 0) return 0;
+    const int32_t value =
+        Extend(static_cast<int32_t>(b.word >> (64 - size)), size);
+    b.Consume(size);
+    return value;
+  }
+
+  static int32_t DecodeDc(j_decompress_ptr info, const Table& table, Bits& b) {
+    b.Refill();
+    const int32_t entry = table.look[b.Look()];
+    if ((entry & kSlow) == 0) {
+      b.Consume(entry & 63);
+      return entry >> 16;
+    }
+    int symbol = (entry >> 8) & 255;
+    if ((entry & 63) == 0) {
+      symbol = LongSymbol(info, table, b);
+    } else {
+      b.Consume(entry & 63);
+    }
+    return TakeValue(b, symbol & 15);
+  }
+
+  // Places to go on by, and the value, of a symbol that a look does not hold;
+  // 0 at the end of the block.
+  static int SlowAc(j_decompress_ptr info, const Table& table, int32_t entry,
+                    Bits& b, int32_t& value) {
+    b.Refill();
+    int symbol = (entry >> 8) & 255;
+    if ((entry & 63) == 0) {
+      symbol = LongSymbol(info, table, b);
+    } else {
+      b.Consume(entry & 63);
+    }
+    const int size = symbol & 15;
+    const int run = symbol >> 4;
+    if (size == 0 && run != 15) return 0;
+    value = TakeValue(b, size);
+    return run + 1;
+  }
+
+  static void DecodeAc(j_decompress_ptr info, const Table& table, Bits& b,
+                       JCOEF* block) {
+    int k = 1;
+    do {
+      b.Refill();
+      // Two fast ones, or a fast and a slow one, fit into what Refill gives.
+      for (int i = 0; i < 3; ++i) {
+        const int32_t entry = table.look[b.Look()];
+        if (__builtin_expect((entry & kSlow) == 0, 1)) {
+          b.Consume(entry & 63);
+          k += (entry >> 8) & 127;
+          block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(entry >> 16);
+        } else {
+          int32_t value = 0;
+          const int advance = SlowAc(info, table, entry, b, value);
+          if (advance == 0) return;
+          k += advance;
+          if (k > 64) break;
+          block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(value);
+        }
+        if (k >= 64) break;
+      }
+    } while (k < 64);
+    if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
+  }
+
+  static void SkipAc(j_decompress_ptr info, const Table& table, Bits& b) {
+    int k = 1;
+    do {
+      b.Refill();
+      for (int i = 0; i < 3; ++i) {
+        const uint32_t look = b.Look();
+        const uint32_t several = table.skip[look];
+        const int to = k + static_cast<int>(several >> 8);
+        const bool ends = (several & 32) != 0;
+        if (__builtin_expect(several != 0 && to + ends <= 64, 1)) {
+          b.Consume(several & 31);
+          k = to;
+          if (ends) return;
+        } else {
+          const int32_t entry = table.look[look];
+          if ((entry & kSlow) == 0) {
+            b.Consume(entry & 63);
+            k += (entry >> 8) & 127;
+          } else {
+            int32_t value;
+            const int advance = SlowAc(info, table, entry, b, value);
+            if (advance == 0) return;
+            k += advance;
+          }
+        }
+        if (k >= 64) break;
+      }
+    } while (k < 64);
+    if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
+  }
+
+  static boolean DecodeMcu(j_decompress_ptr info, JBLOCKROW* mcu) {
+    State& s = *reinterpret_cast<State*>(info->entropy);
+    if (info->restart_interval != 0 && s.restarts_left == 0) s.Restart(info);
+    --s.restarts_left;
+    const bool store = mcu != nullptr && s.column >= s.first_column &&
+                       s.column <= s.last_column;
+    if (++s.column == info->MCUs_per_row) s.column = 0;
+    Bits b = s.bits;
+    for (int i = 0; i < s.blocks; ++i) {
+      int32_t& last = s.last_dc[s.block_component[i]];
+      // Damaged data may count beyond any bound.
+      last = static_cast<int32_t>(
+          static_cast<uint32_t>(last) +
+          static_cast<uint32_t>(DecodeDc(info, *s.block_dc[i], b)));
+      if (store) (*mcu[i])[0] = static_cast<JCOEF>(last);
+      if (store && s.block_wanted[i]) {
+        DecodeAc(info, *s.block_ac[i], b, *mcu[i]);
+      } else {
+        SkipAc(info, *s.block_ac[i], b);
+      }
+    }
+    s.bits = b;
+    // More bits used than there were?
+    if (b.next - b.count / 8 > s.end) Fail(info, JWRN_HIT_MARKER);
+    return TRUE;
+  }
+
+  static void StartPass(j_decompress_ptr) {}
+};
+
+FastEntropy::FastEntropy() : state_(std::make_unique<State>()) {}
+
+FastEntropy::~FastEntropy() = default;
+
+bool FastEntropy::Fits(const jpeg_decompress_struct& info) {
+#if LIBJPEG_TURBO_VERSION_NUMBER >= 2000000 && \
+    LIBJPEG_TURBO_VERSION_NUMBER < 3000000
+  return !info.progressive_mode && !info.arith_code &&
+         info.comps_in_scan == info.num_components && info.Ss == 0 &&
+         info.Se == DCTSIZE2 - 1;
+#else
+  return false;
+#endif
+}
+
+bool FastEntropy::Reserve(size_t bytes) {
+  return state_->bytes.Reserve(bytes + kPadding) != nullptr;
+}
+
+bool FastEntropy::truncated() const { return state_->marker == 0; }
+
+void FastEntropy::ReleaseAbove(size_t bytes) {
+  state_->bytes.ReleaseAbove(bytes);
+}
+
+void FastEntropy::Attach(jpeg_decompress_struct* info,
+                         absl::Span<const uint8_t> scan, uint32_t first_column,
+                         uint32_t last_column) {
+  State& s = *state_;
+  for (int c = 0; c < info->comps_in_scan; ++c) {
+    const jpeg_component_info* component = info->cur_comp_info[c];
+    s.dc[component->dc_tbl_no].Build(
+        *info->dc_huff_tbl_ptrs[component->dc_tbl_no], true);
+    s.ac[component->ac_tbl_no].Build(
+        *info->ac_huff_tbl_ptrs[component->ac_tbl_no], false);
+  }
+  s.blocks = info->blocks_in_MCU;
+  for (int i = 0; i < s.blocks; ++i) {
+    const int c = info->MCU_membership[i];
+    const jpeg_component_info* component = info->cur_comp_info[c];
+    s.block_component[i] = static_cast<uint8_t>(c);
+    s.block_dc[i] = &s.dc[component->dc_tbl_no];
+    s.block_ac[i] = &s.ac[component->ac_tbl_no];
+    // At 1/8 of the size the DC coefficient is the pixel.
+    s.block_wanted[i] =
+        component->component_needed && component->DCT_scaled_size > 1;
+  }
+  s.raw = scan.data();
+  s.raw_end = scan.data() + scan.size();
+  s.initialised = s.bytes.data();
+  s.column = 0;
+  s.first_column = first_column;
+  s.last_column = last_column;
+  s.next_restart = 0;
+  s.restarts_left = info->restart_interval;
+  s.NextSegment();
+  s.module.start_pass = State::StartPass;
+  s.module.decode_mcu = State::DecodeMcu;
+  s.module.insufficient_data = FALSE;
+  info->entropy = reinterpret_cast<jpeg_entropy_decoder*>(&s.module);
+}
+
+}  // namespace millrace
