@@ -1,0 +1,430 @@
+// What is special to Parquet: the schema that other programs see, and the
+// files of other programs, written here by Arrow as they write them.
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <arrow/util/key_value_metadata.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/writer.h>
+#include <parquet/file_reader.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "proto/error_detail.h"
+#include "server/storage/open.h"
+#include "server/storage/parquet/parquet_writer.h"
+#include "tests/server/storage/storage_testing.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A JSON list of rows as an array.
+std::shared_ptr<arrow::Array> Binary(std::vector<const char*> values,
+                                     bool text = false) {
+  arrow::BinaryBuilder binary;
+  arrow::StringBuilder utf8;
+  arrow::BinaryBuilder& builder = text ? utf8 : binary;
+  for (const char* value : values) {
+    EXPECT_TRUE((value == nullptr ? builder.AppendNull()
+                                  : builder.Append(value, strlen(value)))
+                    .ok());
+  }
+  return *builder.Finish();
+}
+
+template <typename Builder, typename T>
+std::shared_ptr<arrow::Array> Numbers(std::vector<T> values) {
+  Builder builder;
+  EXPECT_TRUE(builder.AppendValues(values).ok());
+  return *builder.Finish();
+}
+
+std::shared_ptr<arrow::Array> Int64(std::vector<int64_t> values) {
+  return Numbers<arrow::Int64Builder>(std::move(values));
+}
+
+std::shared_ptr<arrow::Array> Images(std::vector<const char*> values) {
+  std::vector<const char*> paths(values.size(), "a.jpg");
+  return *arrow::StructArray::Make(
+      {Binary(values), Binary(paths, /*text=*/true)},
+      std::vector<std::string>{"bytes", "path"});
+}
+
+struct NamedArray {
+  std::string name;
+  std::shared_ptr<arrow::Array> array;
+};
+
+void WriteParquet(const std::string& path, std::vector<NamedArray> columns,
+                  const std::string& features = "", int64_t group_rows = 2) {
+  arrow::FieldVector fields;
+  arrow::ArrayVector arrays;
+  for (const NamedArray& column : columns) {
+    fields.push_back(arrow::field(column.name, column.array->type()));
+    arrays.push_back(column.array);
+  }
+  auto schema = arrow::schema(fields);
+  if (!features.empty()) {
+    schema = schema->WithMetadata(
+        arrow::key_value_metadata({"huggingface"}, {features}));
+  }
+  const auto file = *arrow::io::FileOutputStream::Open(path);
+  const arrow::Status status = parquet::arrow::WriteTable(
+      *arrow::Table::Make(schema, arrays), arrow::default_memory_pool(), file,
+      group_rows, parquet::default_writer_properties(),
+      parquet::ArrowWriterProperties::Builder().store_schema()->build());
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(file->Close().ok());
+}
+
+constexpr char kCatDog[] =
+    R"({"info": {"features": {"image": {"_type": "Image"}, )"
+    R"("label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}})";
+
+class ParquetSourceTest : public ::testing::Test {
+ protected:
+  std::string Uri(absl::string_view name) const {
+    return absl::StrCat("parquet:", folder_ / name);
+  }
+  absl::StatusOr<std::unique_ptr<RecordSource>> Open(absl::string_view name) {
+    return OpenRecordSource(Uri(name), {});
+  }
+  absl::Status Read(absl::string_view name, int64_t index) {
+    const auto source = Open(name);
+    if (!source.ok()) return source.status();
+    const auto reader = (*source)->NewReader();
+    return (*reader)->Read(
+        index, [](const EncodedSample&) { return absl::OkStatus(); });
+  }
+  TempFolder folder_;
+};
+
+TEST_F(ParquetSourceTest, PackedFilesHaveTheSchemaThatDatasetsWrites) {
+  ASSERT_TRUE(Pack(Uri("d"), ImageDataset(150), ImageSamples(150)).ok());
+  const auto reader =
+      *parquet::arrow::OpenFile(*arrow::io::ReadableFile::Open(folder_ / "d"),
+                                arrow::default_memory_pool());
+  std::shared_ptr<arrow::Schema> schema;
+  ASSERT_TRUE(reader->GetSchema(&schema).ok());
+  ASSERT_EQ(schema->num_fields(), 2);
+  EXPECT_EQ(schema->field(0)->name(), "image");
+  EXPECT_TRUE(schema->field(0)->type()->Equals(
+      arrow::struct_({arrow::field("bytes", arrow::binary()),
+                      arrow::field("path", arrow::utf8())})))
+      << schema->field(0)->type()->ToString();
+  EXPECT_TRUE(schema->field(0)->nullable());
+  EXPECT_EQ(schema->field(1)->name(), "label");
+  EXPECT_TRUE(schema->field(1)->type()->Equals(arrow::int64()));
+  // In the Arrow schema, where `datasets` looks, and beside it.
+  const std::string features =
+      R"({"info": {"features": {"image": {"_type": "Image"}, "label": )"
+      R"({"names": ["cat", "dog", "eel \"x\""], "_type": "ClassLabel"}}}})";
+  EXPECT_EQ(schema->metadata()->Get("huggingface").ValueOrDie(), features);
+  const auto metadata = reader->parquet_reader()->metadata();
+  EXPECT_EQ(metadata->key_value_metadata()->Get("huggingface").ValueOrDie(),
+            features);
+  EXPECT_TRUE(metadata->key_value_metadata()->Contains("ARROW:schema"));
+  EXPECT_TRUE(metadata->key_value_metadata()->Contains("millrace"));
+
+  const auto table = *reader->ReadTable();
+  const auto& images =
+      static_cast<const arrow::StructArray&>(*table->column(0)->chunk(0));
+  EXPECT_EQ(static_cast<const arrow::BinaryArray&>(*images.field(0)).GetView(7),
+            ImageSamples(8)[7][0]);
+  EXPECT_EQ(static_cast<const arrow::StringArray&>(*images.field(1)).GetView(7),
+            "f/7.jpg");
+}
+
+TEST_F(ParquetSourceTest, RowGroupsAreSmall) {
+  DatasetInfo info = ImageDataset(70);
+  Samples samples;
+  for (int i = 0; i < 70; ++i) {
+    // One of ten megabytes, some of three, many small ones.
+    const size_t size = i == 3 ? 10 << 20 : i > 60 ? 3 << 20 : 100;
+    samples.push_back({std::string(size, 'x'), Scalar<int64_t>(0)});
+  }
+  ASSERT_TRUE(Pack(Uri("d"), info, samples).ok());
+  const auto file = parquet::ParquetFileReader::OpenFile(folder_ / "d");
+  std::vector<int64_t> rows;
+  for (int i = 0; i < file->metadata()->num_row_groups(); ++i) {
+    const auto group = file->metadata()->RowGroup(i);
+    rows.push_back(group->num_rows());
+    EXPECT_LE(group->num_rows(), kMaxRowGroupRows);
+    if (group->num_rows() > 1) {
+      EXPECT_LE(group->total_byte_size(), kMaxRowGroupBytes + (64 << 10));
+    }
+    // Images are stored as they are.
+    EXPECT_EQ(group->ColumnChunk(0)->compression(),
+              parquet::Compression::UNCOMPRESSED);
+    EXPECT_FALSE(group->ColumnChunk(0)->has_dictionary_page());
+  }
+  // The large one stands alone; 8 MiB hold two of three and the small ones.
+  EXPECT_THAT(rows, ElementsAre(3, 1, 59, 2, 2, 2, 1));
+}
+
+TEST_F(ParquetSourceTest, HuggingFaceFilesAreImagesAndClasses) {
+  WriteParquet(
+      folder_ / "d",
+      {{"image", Images({"aa", "b", ""})}, {"label", Int64({1, 0, 1})}},
+      kCatDog);
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  const Schema& schema = (*source)->info().schema();
+  EXPECT_EQ(schema.fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
+  EXPECT_EQ(schema.fields(1).num_classes(), 2);
+  EXPECT_THAT(schema.fields(1).class_names(), ElementsAre("cat", "dog"));
+  const auto read = ReadAll(**source);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, (Samples{{"aa", Scalar<int64_t>(1)},
+                            {"b", Scalar<int64_t>(0)},
+                            {"", Scalar<int64_t>(1)}}));
+}
+
+TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
+  const auto list_values = Numbers<arrow::Int32Builder, int32_t>({1, 2, 3, 4});
+  const auto fixed = *arrow::FixedSizeListArray::FromArrays(list_values, 2);
+  const auto lists = *arrow::ListArray::FromArrays(
+      *Numbers<arrow::Int32Builder, int32_t>({0, 3, 4}), *list_values);
+  const auto unreadable = *arrow::ListArray::FromArrays(
+      *Numbers<arrow::Int32Builder, int32_t>({0, 1, 2}), *Binary({"a", "b"}));
+  WriteParquet(
+      folder_ / "d",
+      {{"image", Binary({"i", "j"})},
+       {"payload", Binary({"p", "qq"})},
+       {"text", Binary({"t", ""}, /*text=*/true)},
+       {"bool", Numbers<arrow::BooleanBuilder, bool>({true, false})},
+       {"i8", Numbers<arrow::Int8Builder, int8_t>({-1, 2})},
+       {"u16", Numbers<arrow::UInt16Builder, uint16_t>({65535, 2})},
+       {"u32", Numbers<arrow::UInt32Builder, uint32_t>({4294967295u, 2})},
+       {"f32", Numbers<arrow::FloatBuilder, float>({1.5f, 2})},
+       {"u64", Numbers<arrow::UInt64Builder, uint64_t>({1, 2})},
+       {"fixed", fixed},
+       {"lists", lists},
+       {"unreadable", unreadable},
+       {"label", Numbers<arrow::UInt8Builder, uint8_t>({1, 0})}},
+      kCatDog);
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::vector<std::string> names;
+  for (const Field& field : (*source)->info().schema().fields()) {
+    names.push_back(absl::StrCat(
+        field.name(), " ", FieldKind_Name(field.kind()).substr(11), " ",
+        DType_Name(field.dtype()).substr(6), " ", field.shape_size()));
+  }
+  EXPECT_THAT(names,
+              ElementsAre("image ENCODED_IMAGE UNSPECIFIED 0",
+                          "payload RAGGED UINT8 0", "text RAGGED UINT8 0",
+                          "bool TENSOR BOOL 0", "i8 TENSOR INT32 0",
+                          "u16 TENSOR INT32 0", "u32 TENSOR INT64 0",
+                          "f32 TENSOR FLOAT32 0", "fixed TENSOR INT32 1",
+                          "lists RAGGED INT32 0", "label TENSOR INT64 0"));
+  const auto read = ReadAll(**source);
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto ints = [](std::vector<int32_t> values) {
+    std::string bytes;
+    for (int32_t value : values) bytes += Scalar(value);
+    return bytes;
+  };
+  EXPECT_EQ(*read,
+            (Samples{{"i", "p", "t", Scalar<uint8_t>(1), ints({-1}),
+                      ints({65535}), Scalar<int64_t>(4294967295), Scalar(1.5f),
+                      ints({1, 2}), ints({1, 2, 3}), Scalar<int64_t>(1)},
+                     {"j", "qq", "", Scalar<uint8_t>(0), ints({2}), ints({2}),
+                      Scalar<int64_t>(2), Scalar(2.0f), ints({3, 4}), ints({4}),
+                      Scalar<int64_t>(0)}}));
+}
+
+TEST_F(ParquetSourceTest, NothingReadableIsRefused) {
+  WriteParquet(folder_ / "d",
+               {{"u64", Numbers<arrow::UInt64Builder, uint64_t>({1, 2})}});
+  const absl::Status status = Open("d").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("u64"));
+}
+
+TEST_F(ParquetSourceTest, AFileWithoutRowsIsRefused) {
+  WriteParquet(folder_ / "d", {{"label", Int64({})}});
+  EXPECT_TRUE(absl::IsInvalidArgument(Open("d").status()));
+}
+
+TEST_F(ParquetSourceTest, NullsAndWrongClassesNameShardAndRow) {
+  std::filesystem::create_directory(folder_ / "d");
+  WriteParquet(folder_ / "d/a.parquet",
+               {{"image", Images({"x", "y"})}, {"label", Int64({0, 1})}},
+               kCatDog);
+  WriteParquet(folder_ / "d/b.parquet",
+               {{"image", Images({"x", nullptr, "z", "u"})},
+                {"label", Int64({0, 1, 2, -1})}},
+               kCatDog);
+  EXPECT_TRUE(Read("d", 2).ok());
+  for (int64_t index : {3, 4, 5}) {
+    const absl::Status status = Read("d", index);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_EQ(GetErrorDetail(status).shard(), "b.parquet");
+    EXPECT_EQ(GetErrorDetail(status).row(), index - 2);
+    EXPECT_EQ(GetErrorDetail(status).sample(), index);
+  }
+  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("null"));
+  EXPECT_THAT(std::string(Read("d", 4).message()), HasSubstr("class 2"));
+  EXPECT_THAT(std::string(Read("d", 5).message()), HasSubstr("class -1"));
+}
+
+TEST_F(ParquetSourceTest, ForeignShardsAreReadInTheOrderOfTheirNames) {
+  std::filesystem::create_directory(folder_ / "d");
+  WriteParquet(folder_ / "d/10.parquet", {{"x", Int64({3, 4})}});
+  WriteParquet(folder_ / "d/1.parquet", {{"x", Int64({1, 2})}});
+  WriteParquet(folder_ / "d/2.parquet", {{"x", Int64({5})}});
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto read = ReadAll(**source);
+  // Bytewise: "1.parquet" < "10.parquet" < "2.parquet".
+  EXPECT_EQ(*read, (Samples{{Scalar<int64_t>(1)},
+                            {Scalar<int64_t>(2)},
+                            {Scalar<int64_t>(3)},
+                            {Scalar<int64_t>(4)},
+                            {Scalar<int64_t>(5)}}));
+  // Copies of the files are the same dataset, wherever they lie.
+  std::filesystem::copy(folder_ / "d", folder_ / "copy");
+  EXPECT_EQ((*Open("copy"))->info().fingerprint(),
+            (*source)->info().fingerprint());
+  WriteParquet(folder_ / "copy/2.parquet", {{"x", Int64({6})}});
+  EXPECT_NE((*Open("copy"))->info().fingerprint(),
+            (*source)->info().fingerprint());
+}
+
+TEST_F(ParquetSourceTest, DifferentSchemasAreRefused) {
+  std::filesystem::create_directory(folder_ / "d");
+  WriteParquet(folder_ / "d/1.parquet", {{"x", Int64({1, 2})}});
+  WriteParquet(folder_ / "d/2.parquet", {{"y", Int64({1, 2})}});
+  const absl::Status status = Open("d").status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2.parquet"));
+}
+
+TEST_F(ParquetSourceTest, SplitsInOneFolderAreNotMixed) {
+  std::filesystem::create_directory(folder_ / "d");
+  for (const char* name : {"test-00000-of-00001", "train-00000-of-00002",
+                           "train-00001-of-00002"}) {
+    WriteParquet(folder_ / absl::StrCat("d/", name, ".parquet"),
+                 {{"x", Int64({1, 2})}});
+  }
+  EXPECT_THAT(std::string(Open("d").status().message()), HasSubstr("glob"));
+  const auto train = Open("d/train-*.parquet");
+  ASSERT_TRUE(train.ok()) << train.status();
+  EXPECT_EQ((*train)->info().samples(), 4);
+  std::filesystem::remove(folder_ / "d/train-00000-of-00002.parquet");
+  EXPECT_THAT(std::string(Open("d/train-*.parquet").status().message()),
+              HasSubstr("train-00000-of-00002.parquet is missing"));
+  // Naming the one file says that it alone is meant.
+  EXPECT_TRUE(Open("d/train-00001-of-00002.parquet").ok());
+}
+
+TEST_F(ParquetSourceTest, PackedAndForeignShardsAreNotMixed) {
+  ASSERT_TRUE(
+      Pack(Uri("d"), ImageDataset(4), ImageSamples(4), {.shards = 2}).ok());
+  WriteParquet(folder_ / "d/x.parquet", {{"x", Int64({1, 2})}});
+  EXPECT_THAT(std::string(Open("d").status().message()),
+              HasSubstr("different programs"));
+}
+
+// pandas and pyarrow copy metadata into what they write.
+TEST_F(ParquetSourceTest, AFileThatAnotherProgramDerivedIsForeign) {
+  ASSERT_TRUE(Pack(Uri("d"), ImageDataset(10), ImageSamples(10)).ok());
+  const auto reader =
+      *parquet::arrow::OpenFile(*arrow::io::ReadableFile::Open(folder_ / "d"),
+                                arrow::default_memory_pool());
+  const auto table = *reader->ReadTable();
+  const auto first = table->Slice(0, 10);  // as many rows
+  ASSERT_TRUE(first->schema()->metadata()->Contains("millrace"));
+  const auto out = *arrow::io::FileOutputStream::Open(folder_ / "derived");
+  ASSERT_TRUE(
+      parquet::arrow::WriteTable(*first, arrow::default_memory_pool(), out)
+          .ok());
+  ASSERT_TRUE(out->Close().ok());
+  const auto derived = Open("derived");
+  ASSERT_TRUE(derived.ok()) << derived.status();
+  EXPECT_NE((*derived)->info().fingerprint(),
+            (*Open("d"))->info().fingerprint());
+  EXPECT_EQ(*ReadAll(**derived), ImageSamples(10));
+}
+
+TEST_F(ParquetSourceTest, DamageInsideIsDataLossAndNeverMore) {
+  ASSERT_TRUE(Pack(Uri("d"), ImageDataset(100), ImageSamples(100)).ok());
+  const std::string whole = ReadFile(folder_ / "d");
+  int refused = 0;
+  for (size_t step = 0; step < 300; ++step) {
+    std::string damaged = whole;
+    damaged[step * 7919 % whole.size()] ^= 0x55;
+    WriteFile(folder_ / "damaged", damaged);
+    const auto source = Open("damaged");
+    if (!source.ok() || !ReadAll(**source).ok()) ++refused;
+  }
+  // Most bytes are image bytes, which only the decoder can judge.
+  EXPECT_GT(refused, 0);
+  // The footer: every byte of its last 200.
+  for (size_t at = whole.size() - 200; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] ^= 0x55;
+    WriteFile(folder_ / "damaged", damaged);
+    const auto source = Open("damaged");
+    if (source.ok()) (void)ReadAll(**source);
+  }
+}
+
+TEST_F(ParquetSourceTest, EncryptedFilesAreUnimplemented) {
+  WriteFile(folder_ / "d", absl::StrCat("PARE", std::string(100, 'x'), "PARE"));
+  EXPECT_TRUE(absl::IsUnimplemented(Open("d").status()));
+}
+
+TEST_F(ParquetSourceTest, ReadersOnManyThreadsSeeTheSame) {
+  ASSERT_TRUE(Pack(Uri("d"), EveryKindDataset(500), EveryKindSamples(500),
+                   {.shards = 2})
+                  .ok());
+  const Samples expected = EveryKindSamples(500);
+  for (uint64_t bytes : {0, 20'000, 1 << 20}) {
+    ByteBudget budget(bytes);
+    const auto source = OpenRecordSource(
+        Uri("d"), {.cache_budget = &budget, .cache_bytes = bytes});
+    ASSERT_TRUE(source.ok());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        const auto reader = (*source)->NewReader();
+        for (int64_t i = 0; i < 200; ++i) {
+          const int64_t index = (i * 137 + t * 11) % 500;
+          const absl::Status status =
+              (*reader)->Read(index, [&](const EncodedSample& sample) {
+                for (size_t f = 0; f < sample.fields.size(); ++f) {
+                  EXPECT_EQ(std::string(sample.fields[f].begin(),
+                                        sample.fields[f].end()),
+                            expected[index][f]);
+                }
+                return absl::OkStatus();
+              });
+          EXPECT_TRUE(status.ok()) << status;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LE(budget.peak(), bytes);
+  }
+}
+
+TEST_F(ParquetSourceTest, AFieldThatParquetCannotHoldIsRefused) {
+  DatasetInfo info = EveryKindDataset(3);
+  info.mutable_schema()->mutable_fields(8)->set_dtype(DTYPE_BFLOAT16);
+  const auto writer = DatasetWriter::Create(Uri("d"), info, {});
+  EXPECT_TRUE(absl::IsUnimplemented(writer.status())) << writer.status();
+  EXPECT_THAT(std::string(writer.status().message()), HasSubstr("'f32'"));
+  EXPECT_TRUE(folder_.Names().empty());
+}
+
+}  // namespace
+}  // namespace millrace

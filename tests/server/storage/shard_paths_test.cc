@@ -1,0 +1,102 @@
+#include "server/storage/shard_paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/server/storage/storage_testing.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(FindShardsTest, AFileIsItself) {
+  TempFolder folder;
+  WriteFile(folder / "any name", "x");
+  const auto found = FindShards(folder / "any name", ".lmdb");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->one_file);
+  EXPECT_THAT(found->files, ElementsAre(folder / "any name"));
+}
+
+TEST(FindShardsTest, AFolderGivesItsShardsInBytewiseOrder) {
+  TempFolder folder;
+  for (const char* name : {"b.lmdb", "a.lmdb", "B.lmdb", "c.parquet", "notes",
+                           ".a.lmdb.1.tmp", ".hidden.lmdb"}) {
+    WriteFile(folder / name, "x");
+  }
+  std::filesystem::create_directory(folder / "d.lmdb");
+  const auto found = FindShards(folder.path(), ".lmdb");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->one_file);
+  EXPECT_THAT(found->files, ElementsAre(folder / "B.lmdb", folder / "a.lmdb",
+                                        folder / "b.lmdb"));
+}
+
+TEST(FindShardsTest, AGlobGivesWhatItMatches) {
+  TempFolder folder;
+  for (const char* name : {"x-2", "x-1", "y-1"}) WriteFile(folder / name, "x");
+  const auto found = FindShards(folder / "x-*", ".lmdb");
+  ASSERT_TRUE(found.ok());
+  EXPECT_THAT(found->files, ElementsAre(folder / "x-1", folder / "x-2"));
+}
+
+TEST(FindShardsTest, AFileWhoseNameLooksLikeAGlobIsAFile) {
+  TempFolder folder;
+  WriteFile(folder / "x[1]", "x");
+  EXPECT_TRUE(FindShards(folder / "x[1]", ".lmdb").ok());
+}
+
+TEST(FindShardsTest, WhatLiesThereInsteadIsSaid) {
+  TempFolder folder;
+  const auto message = [&] {
+    const auto found = FindShards(folder.path(), ".lmdb");
+    EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+    return std::string(found.status().message());
+  };
+  EXPECT_THAT(message(), HasSubstr("name a shard file"));
+  WriteFile(folder / "a.parquet", "x");
+  EXPECT_THAT(message(), HasSubstr("parquet:PATH"));
+  WriteFile(folder / ".a.lmdb.77.tmp", "x");
+  EXPECT_THAT(message(), HasSubstr("interrupted"));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(FindShards("/dev/null", ".lmdb").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(FindShards("", ".lmdb").status()));
+}
+
+TEST(NumberedNameTest, TakesNamesApart) {
+  NumberedName name;
+  ASSERT_TRUE(ParseNumberedName(ShardName(2, 40, ".lmdb"), ".lmdb", &name));
+  EXPECT_EQ(name.prefix, "part");
+  EXPECT_EQ(name.index, 2);
+  EXPECT_EQ(name.count, 40);
+  for (const char* other :
+       {"part-00002-of-00004", "part-0002-of-00004.lmdb", "00002-of-00004.lmdb",
+        "part-00002-xx-00004.lmdb", "part-0000x-of-00004.lmdb", ".lmdb"}) {
+    EXPECT_FALSE(ParseNumberedName(other, ".lmdb", &name)) << other;
+  }
+}
+
+TEST(NumberedNameTest, ASetMustBeWholeAndOne) {
+  const auto check = [](std::vector<std::string> files) {
+    return CheckNumberedNames(files, ".parquet");
+  };
+  EXPECT_TRUE(check({"/d/a.parquet", "/d/b.parquet"}).ok());
+  EXPECT_TRUE(check({"/d/train-00000-of-00002.parquet",
+                     "/d/train-00001-of-00002.parquet"})
+                  .ok());
+  const absl::Status missing = check(
+      {"/d/train-00000-of-00003.parquet", "/d/train-00002-of-00003.parquet"});
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr("train-00001-of-00003.parquet is missing"));
+  const absl::Status mixed = check(
+      {"/d/test-00000-of-00001.parquet", "/d/train-00000-of-00001.parquet"});
+  EXPECT_THAT(std::string(mixed.message()), HasSubstr("different sets"));
+  EXPECT_FALSE(check({"/d/train-00005-of-00003.parquet"}).ok());
+}
+
+}  // namespace
+}  // namespace millrace
