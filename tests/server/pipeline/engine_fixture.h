@@ -1,0 +1,261 @@
+// What the engine's tests share: datasets in memory, an image stage that
+// computes something cheap, and a place where a run's batches arrive.
+
+#ifndef MILLRACE_TESTS_SERVER_PIPELINE_ENGINE_FIXTURE_H_
+#define MILLRACE_TESTS_SERVER_PIPELINE_ENGINE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/spec_text.h"
+#include "server/pipeline/engine_core.h"
+#include "server/storage/memory/memory_source.h"
+
+namespace millrace {
+
+// Opened once; waiting before that blocks.
+class Gate {
+ public:
+  void Open() {
+    MutexLock lock(mu_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+  void Pass() {
+    MutexLock lock(mu_);
+    ++waiting_;
+    changed_.NotifyAll();
+    while (!open_) changed_.Wait(lock);
+    --waiting_;
+  }
+  // Until `n` threads stand before the gate.
+  void AwaitWaiting(int n) {
+    MutexLock lock(mu_);
+    while (waiting_ < n) changed_.Wait(lock);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool open_ MR_GUARDED_BY(mu_) = false;
+  int waiting_ MR_GUARDED_BY(mu_) = 0;
+};
+
+// Lets every read pass a gate first.
+class GatedSource final : public RecordSource {
+ public:
+  GatedSource(std::shared_ptr<const RecordSource> base, Gate* gate)
+      : base_(std::move(base)), gate_(gate) {}
+  const DatasetInfo& info() const override { return base_->info(); }
+  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+    auto reader = base_->NewReader();
+    if (!reader.ok()) return reader.status();
+    return std::make_unique<Reader>(*std::move(reader), gate_);
+  }
+
+ private:
+  class Reader final : public RecordReader {
+   public:
+    Reader(std::unique_ptr<RecordReader> base, Gate* gate)
+        : base_(std::move(base)), gate_(gate) {}
+    absl::Status Read(
+        int64_t index,
+        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
+      gate_->Pass();
+      return base_->Read(index, visit);
+    }
+
+   private:
+    const std::unique_ptr<RecordReader> base_;
+    Gate* const gate_;
+  };
+
+  const std::shared_ptr<const RecordSource> base_;
+  Gate* const gate_;
+};
+
+// 4 x 4 x 1 bytes of sample bytes, key and scratch size; "bad..." is refused.
+class FakeStage final : public ImageStage {
+ public:
+  static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
+      const Field&, absl::Span<const PlacedTransform>) {
+    return std::make_unique<FakeStage>();
+  }
+  const std::vector<int64_t>& output_shape() const override { return shape_; }
+  uint64_t max_scratch_bytes() const override { return 1024; }
+  std::unique_ptr<Scratch> NewScratch() const override {
+    return std::make_unique<FakeScratch>();
+  }
+  absl::Status Run(absl::Span<const uint8_t> stored, uint64_t key, Scratch&,
+                   absl::Span<uint8_t> out) const override {
+    // Left behind by a failure: must not be seen in any batch.
+    std::memset(out.data(), 0xee, out.size());
+    if (stored.size() >= 3 && std::memcmp(stored.data(), "bad", 3) == 0) {
+      return absl::DataLossError("the bytes are no image");
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<uint8_t>((key >> (i % 8 * 8)) +
+                                    stored[i % stored.size()] + i);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  class FakeScratch final : public Scratch {
+   public:
+    Times TakeTimes() override { return {}; }
+  };
+  const std::vector<int64_t> shape_ = {4, 4, 1};
+};
+
+inline std::string Int64Bytes(int64_t value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+// "x" uint8 [6] = index and its square, "label" class of 10.
+inline std::shared_ptr<const RecordSource> Numbers(int64_t samples) {
+  DatasetInfo info;
+  Field& x = *info.mutable_schema()->add_fields();
+  x.set_name("x");
+  x.set_kind(FIELD_KIND_TENSOR);
+  x.set_dtype(DTYPE_UINT8);
+  x.add_shape(6);
+  Field& label = *info.mutable_schema()->add_fields();
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_TENSOR);
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(10);
+  std::vector<std::vector<std::string>> all;
+  for (int64_t i = 0; i < samples; ++i) {
+    std::string bytes = Int64Bytes(i).substr(0, 3);
+    bytes += Int64Bytes(i * i).substr(0, 3);
+    all.push_back({bytes, Int64Bytes(i % 10)});
+  }
+  return NewMemorySource(info, std::move(all));
+}
+
+// "image" encoded, in shards of 10; those in `bad` are damaged.
+inline std::shared_ptr<const RecordSource> Images(
+    int64_t samples, const std::vector<int64_t>& bad = {}) {
+  DatasetInfo info;
+  Field& image = *info.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  Field& label = *info.mutable_schema()->add_fields();
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_TENSOR);
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(10);
+  std::vector<std::vector<std::string>> all;
+  for (int64_t i = 0; i < samples; ++i) {
+    all.push_back({"image " + std::to_string(i), Int64Bytes(i % 10)});
+    if (i % 10 == 0) {
+      ShardInfo& shard = *info.add_shards();
+      shard.set_name("part-" + std::to_string(i / 10));
+      shard.set_first_sample(i);
+      shard.set_samples(std::min<int64_t>(10, samples - i));
+    }
+  }
+  for (int64_t i : bad) all[i][0] = "bad " + std::to_string(i);
+  return NewMemorySource(info, std::move(all));
+}
+
+constexpr char kImageTransforms[] =
+    "transforms { decode_image { color: GRAY } } "
+    "transforms { random_resized_crop { height: 4 width: 4 } } "
+    "transforms { normalize { mean: 0.5 stddev: 0.25 } } ";
+
+inline PipelineSpec Spec(const std::string& text) {
+  auto spec = ParseSpecText(text, "test");
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.ok() ? *spec : PipelineSpec();
+}
+
+// Where the callbacks of one run arrive.
+class Arrivals {
+ public:
+  Engine::Callbacks callbacks() {
+    return {[this](FilledBatch batch) {
+              MutexLock lock(mu_);
+              EXPECT_FALSE(done_) << "a batch after on_done";
+              batches_.push_back(std::move(batch));
+              changed_.NotifyAll();
+            },
+            [this](absl::Status status) {
+              MutexLock lock(mu_);
+              EXPECT_FALSE(done_) << "on_done twice";
+              done_ = true;
+              status_ = std::move(status);
+              changed_.NotifyAll();
+            }};
+  }
+
+  absl::Status AwaitDone() {
+    MutexLock lock(mu_);
+    while (!done_) changed_.Wait(lock);
+    return status_;
+  }
+
+  FilledBatch AwaitBatch() {
+    MutexLock lock(mu_);
+    while (batches_.empty()) changed_.Wait(lock);
+    FilledBatch batch = std::move(batches_.front());
+    batches_.erase(batches_.begin());
+    return batch;
+  }
+
+  // After AwaitDone; by step.
+  std::map<uint64_t, FilledBatch> TakeBatches() {
+    std::vector<FilledBatch> batches;
+    {
+      MutexLock lock(mu_);
+      batches.swap(batches_);
+    }
+    std::map<uint64_t, FilledBatch> by_step;
+    for (FilledBatch& batch : batches) {
+      const uint64_t step = batch.header.step();
+      EXPECT_TRUE(by_step.emplace(step, std::move(batch)).second);
+    }
+    return by_step;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<FilledBatch> batches_ MR_GUARDED_BY(mu_);
+  bool done_ MR_GUARDED_BY(mu_) = false;
+  absl::Status status_ MR_GUARDED_BY(mu_);
+};
+
+inline std::string PayloadText(const FilledBatch& batch) {
+  return std::string(reinterpret_cast<const char*>(batch.payload->data()),
+                     batch.payload->bytes());
+}
+
+template <typename T>
+std::vector<T> TensorValues(const FilledBatch& batch, const std::string& name) {
+  for (const TensorHeader& tensor : batch.header.tensors()) {
+    if (tensor.name() != name) continue;
+    std::vector<T> values(tensor.bytes() / sizeof(T));
+    if (!values.empty()) {
+      std::memcpy(values.data(), batch.payload->data() + tensor.offset(),
+                  tensor.bytes());
+    }
+    return values;
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TESTS_SERVER_PIPELINE_ENGINE_FIXTURE_H_
