@@ -15,7 +15,7 @@ absl::Status Bad(absl::string_view flag, absl::string_view why) {
 
 absl::Status TrainerConfig::Validate() const {
   if (endpoint.empty()) return Bad("endpoint", "is missing; give HOST:PORT");
-  if (dataset.empty()) {
+  if (dataset.empty() && pipeline.empty()) {
     return Bad("dataset", "is missing; `millrace status` lists them");
   }
   if (!preset.empty() && !pipeline.empty()) {
@@ -36,7 +36,7 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("optimizer",
                absl::StrCat("is \"", optimizer, "\"; choose adam or sgd"));
   }
-  if (last_batch != "drop" && last_batch != "pad") {
+  if (!last_batch.empty() && last_batch != "drop" && last_batch != "pad") {
     return Bad("last_batch",
                absl::StrCat("is \"", last_batch, "\"; choose drop or pad"));
   }
@@ -45,9 +45,6 @@ absl::Status TrainerConfig::Validate() const {
                absl::StrCat("is \"", device, "\"; choose auto, cpu or cuda"));
   }
   if (epochs < 1) return Bad("epochs", "is 0; give at least 1");
-  if (batch_size < 1) {
-    return Bad("batch_size", "is 0; give the samples of a global batch");
-  }
   if (!std::isfinite(lr) || lr <= 0) {
     return Bad("lr", absl::StrCat("is ", lr, "; give a number above 0"));
   }

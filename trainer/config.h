@@ -28,10 +28,11 @@ struct TrainerConfig {
   std::string target;
 
   uint64_t epochs = 1;
-  uint64_t batch_size = 64;  // global
-  uint64_t seed = 0;         // of the order, the augmentation and the weights
-  uint64_t max_steps = 0;    // optimiser steps of the run; 0: no limit
-  std::string last_batch = "drop";  // drop or pad
+  uint64_t batch_size = 0;  // global; 0: what the pipeline says, else 64
+  uint64_t seed = 0;        // of the order, the augmentation and the weights
+  uint64_t max_steps = 0;   // optimiser steps of the run; 0: no limit
+  // drop or pad; empty: what the pipeline says, else drop.
+  std::string last_batch;
 
   std::string optimizer = "adam";  // adam or sgd
   double lr = 1e-3;

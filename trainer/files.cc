@@ -53,6 +53,11 @@ absl::Status CheckWritable(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReadable(const std::string& path) {
+  return access(path.c_str(), R_OK) == 0 ? absl::OkStatus()
+                                         : Failed("read", path);
+}
+
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view contents) {
   const std::string fresh = Beside(path);

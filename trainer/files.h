@@ -15,6 +15,8 @@ namespace millrace {
 // written. Leaves nothing behind.
 absl::Status CheckWritable(const std::string& path);
 
+absl::Status CheckReadable(const std::string& path);
+
 // Writes a new file beside `path`, synchronises it and renames it: on an error
 // (disk full) what was at `path` is still there.
 absl::Status WriteFileAtomically(const std::string& path,

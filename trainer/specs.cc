@@ -1,54 +1,28 @@
 #include "trainer/specs.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/spec_text.h"
 #include "trainer/files.h"
 
 namespace millrace {
 namespace {
 
 constexpr uint64_t kLargestPipelineFile = 16 << 20;
-
-// Keeps the mistakes that protobuf's parser finds, each with its place.
-class Mistakes final : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    absl::StrAppend(&text_, text_.empty() ? "" : "; ", "line ", line + 1, ":",
-                    column + 1, ": ", message);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-absl::StatusOr<PipelineSpec> ReadPipeline(const std::string& path) {
-  MR_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kLargestPipelineFile));
-  PipelineSpec spec;
-  Mistakes mistakes;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&mistakes);
-  if (!parser.ParseFromString(text, &spec)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is not a pipeline: ", mistakes.text(),
-                     "; `millrace-data check ", path, "` says more"));
-  }
-  return spec;
-}
+constexpr uint64_t kDefaultBatchSize = 64;
 
 absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
                                       const std::string& dataset,
                                       const std::string& pipeline,
-                                      const std::string& preset, bool train,
+                                      const std::string& preset,
+                                      uint64_t batch_size, bool train,
                                       const DescribeFunction& describe) {
   const char* flag = train ? "preset" : "eval_preset";
   PipelineSpec spec;
   if (!pipeline.empty()) {
-    MR_ASSIGN_OR_RETURN(spec, ReadPipeline(pipeline));
+    MR_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(pipeline, kLargestPipelineFile));
+    MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
   } else if (!preset.empty()) {
     spec.set_preset(preset);
   } else {
@@ -61,16 +35,19 @@ absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
                        "=NAME or --", train ? "" : "eval_", "pipeline=FILE"));
     }
   }
-  if (spec.sources_size() == 0) spec.add_sources()->set_dataset(dataset);
-  if (spec.batch_size() == 0 || pipeline.empty()) {
-    spec.set_batch_size(config.batch_size);
-  } else if (spec.batch_size() != config.batch_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(pipeline, " says batch_size: ", spec.batch_size(),
-                     ", but --batch_size is ", config.batch_size,
-                     "; make them equal or leave it out of the file"));
+  // What the flags say replaces what a file says.
+  if (!dataset.empty()) {
+    if (spec.sources_size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the dataset ", dataset, " cannot stand for the ",
+                       spec.sources_size(), " sources of ", pipeline));
+    }
+    if (spec.sources().empty()) spec.add_sources();
+    spec.mutable_sources(0)->set_dataset(dataset);
   }
-  if (spec.seed() == 0) spec.set_seed(config.seed);
+  if (batch_size != 0) spec.set_batch_size(batch_size);
+  if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
+  if (config.seed != 0) spec.set_seed(config.seed);
   return spec;
 }
 
@@ -81,8 +58,9 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   RunSpecs specs;
   MR_ASSIGN_OR_RETURN(specs.train,
                       MakeSpec(config, config.dataset, config.pipeline,
-                               config.preset, /*train=*/true, describe));
-  if (config.pipeline.empty() || config.last_batch == "pad") {
+                               config.preset, config.batch_size,
+                               /*train=*/true, describe));
+  if (!config.last_batch.empty()) {
     specs.train.set_last_batch(config.last_batch == "pad" ? LAST_BATCH_PAD
                                                           : LAST_BATCH_DROP);
   }
@@ -90,12 +68,13 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
     return absl::InvalidArgumentError(absl::StrCat(
         config.pipeline,
         " has last_batch: LAST_BATCH_PARTIAL, which may give a rank no rows; "
-        "training takes LAST_BATCH_DROP or LAST_BATCH_PAD"));
+        "give --last_batch=drop or pad"));
   }
   if (config.eval_dataset.empty()) return specs;
   MR_ASSIGN_OR_RETURN(
       specs.eval, MakeSpec(config, config.eval_dataset, config.eval_pipeline,
-                           config.eval_preset, /*train=*/false, describe));
+                           config.eval_preset, specs.train.batch_size(),
+                           /*train=*/false, describe));
   specs.eval->mutable_shuffle()->Clear();
   specs.eval->mutable_shuffle()->set_mode(Shuffle::SEQUENTIAL);
   specs.eval->set_last_batch(LAST_BATCH_PARTIAL);

@@ -25,9 +25,10 @@ struct RunSpecs {
 using DescribeFunction =
     std::function<absl::StatusOr<DatasetInfo>(const std::string& dataset)>;
 
-// Presets that are not given are the datasets' own. A pipeline file is taken
-// as it is; the flags fill in what it leaves out (dataset, batch size, seed).
-// Evaluation is in logical order, every sample once.
+// Presets that are not given are the datasets' own. Of a pipeline file, the
+// flags that are given replace dataset, batch size, seed and last batch.
+// Evaluation uses the batch size of training, in logical order, every sample
+// once.
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
                                    const DescribeFunction& describe);
 

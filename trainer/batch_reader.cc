@@ -1,0 +1,118 @@
+#include "trainer/batch_reader.h"
+
+#include <ATen/Functions.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+std::string List(const OpenResponse& plan) {
+  return absl::StrJoin(
+      plan.tensors(), ", ", [](std::string* out, const TensorSpec& spec) {
+        absl::StrAppend(out, spec.name(), " ", DTypeName(spec.dtype()), "[",
+                        absl::StrJoin(spec.sample_shape(), ","), "]");
+      });
+}
+
+bool IsRagged(const TensorSpec& spec) {
+  for (int64_t dim : spec.sample_shape()) {
+    if (dim < 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
+                                              const std::string& input,
+                                              const std::string& target) {
+  auto bad = [&plan](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, "; its tensors are: ", List(plan)));
+  };
+  const TensorSpec* x = nullptr;
+  const TensorSpec* y = nullptr;
+  for (const TensorSpec& spec : plan.tensors()) {
+    const bool is_target =
+        target.empty() ? spec.num_classes() > 0 : spec.name() == target;
+    if (!is_target) continue;
+    if (y != nullptr) {
+      return bad(
+          "the pipeline gives several tensors with classes; name one "
+          "with --target");
+    }
+    y = &spec;
+  }
+  if (y == nullptr) {
+    return bad(target.empty()
+                   ? std::string("the pipeline gives no tensor with classes to "
+                                 "learn")
+                   : absl::StrCat("the pipeline gives no tensor ", target));
+  }
+  if (y->num_classes() < 2 || y->sample_shape_size() != 0 ||
+      (y->dtype() != DTYPE_INT64 && y->dtype() != DTYPE_INT32)) {
+    return bad(absl::StrCat("the target ", y->name(),
+                            " is not one class index per sample"));
+  }
+  for (const TensorSpec& spec : plan.tensors()) {
+    const bool is_input = input.empty()
+                              ? &spec != y && spec.name() != "sample_index" &&
+                                    spec.name() != "valid" && x == nullptr
+                              : spec.name() == input;
+    if (is_input) x = &spec;
+  }
+  if (x == nullptr) {
+    return bad(input.empty()
+                   ? std::string("the pipeline gives nothing to learn from")
+                   : absl::StrCat("the pipeline gives no tensor ", input));
+  }
+  if (IsRagged(*x)) {
+    return bad(absl::StrCat("the input ", x->name(),
+                            " has no fixed shape; models of this trainer need "
+                            "one"));
+  }
+  BatchReader reader;
+  reader.input_ = x->name();
+  reader.target_ = y->name();
+  reader.classes_ = y->num_classes();
+  const auto& shape = x->sample_shape();
+  switch (shape.size()) {
+    case 3:
+      reader.shape_ = {shape[2], shape[0], shape[1]};
+      reader.channels_last_ = !x->has_device_transform();
+      break;
+    case 2:
+      reader.shape_ = {1, shape[0], shape[1]};
+      break;
+    case 1:
+      reader.shape_ = {1, 1, shape[0]};
+      break;
+    default:
+      return bad(absl::StrCat("the input ", x->name(), " has ", shape.size(),
+                              " dimensions; models of this trainer take 1 to "
+                              "3"));
+  }
+  return reader;
+}
+
+torch::Tensor BatchReader::Input(const Batch& batch) const {
+  torch::Tensor x = batch.tensor(input_);
+  // Transformed images come as [rows, C, H, W] already; others as they are on
+  // the wire.
+  if (x.scalar_type() == torch::kByte) x = x.to(torch::kFloat).div_(255);
+  if (x.scalar_type() != torch::kFloat) x = x.to(torch::kFloat);
+  if (channels_last_) x = x.permute({0, 3, 1, 2});
+  if (x.dim() < 4) {
+    x = x.reshape({x.size(0), shape_.channels, shape_.height, shape_.width});
+  }
+  return x;
+}
+
+torch::Tensor BatchReader::Target(const Batch& batch) const {
+  return batch.tensor(target_).to(torch::kLong);
+}
+
+}  // namespace millrace

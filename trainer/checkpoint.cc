@@ -1,0 +1,119 @@
+#include "trainer/checkpoint.h"
+
+#include <torch/serialize/archive.h>
+
+#include <exception>
+#include <sstream>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer/files.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kFormat = 1;
+
+absl::Status Damaged(const std::string& path, const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return absl::DataLossError(absl::StrCat(
+      path, " is not a whole checkpoint of this trainer: ",
+      torch_error != nullptr ? torch_error->what_without_backtrace()
+                             : error.what()));
+}
+
+std::string ReadString(torch::serialize::InputArchive& archive,
+                       const std::string& key) {
+  c10::IValue value;
+  archive.read(key, value);
+  return value.toStringRef();
+}
+
+int64_t ReadInt(torch::serialize::InputArchive& archive,
+                const std::string& key) {
+  c10::IValue value;
+  archive.read(key, value);
+  return value.toInt();
+}
+
+}  // namespace
+
+absl::Status WriteCheckpoint(const std::string& path,
+                             const CheckpointInfo& info,
+                             const torch::nn::Module& model,
+                             const torch::optim::Optimizer& optimizer) {
+  std::ostringstream bytes;
+  try {
+    torch::serialize::OutputArchive archive;
+    archive.write("format", c10::IValue(kFormat));
+    archive.write("model_name", c10::IValue(info.model));
+    archive.write("optimizer_name", c10::IValue(info.optimizer));
+    archive.write("classes", c10::IValue(info.classes));
+    archive.write("epoch",
+                  c10::IValue(static_cast<int64_t>(info.position.epoch)));
+    archive.write("step",
+                  c10::IValue(static_cast<int64_t>(info.position.step)));
+    archive.write("steps", c10::IValue(static_cast<int64_t>(info.steps)));
+    archive.write("plan_hash",
+                  c10::IValue(absl::BytesToHexString(info.plan_hash)));
+    archive.write("fingerprint", c10::IValue(info.fingerprint));
+    torch::serialize::OutputArchive weights(archive.compilation_unit());
+    model.save(weights);
+    archive.write("model", weights);
+    torch::serialize::OutputArchive state(archive.compilation_unit());
+    optimizer.save(state);
+    archive.write("optimizer", state);
+    archive.save_to(bytes);
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        absl::StrCat("cannot make the checkpoint ", path, ": ", error.what()));
+  }
+  return WriteFileAtomically(path, bytes.str());
+}
+
+absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
+  // A missing file is told apart from a damaged one.
+  MR_RETURN_IF_ERROR(CheckReadable(path));
+  try {
+    torch::serialize::InputArchive archive;
+    archive.load_from(path);
+    if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " has checkpoint format ", format,
+                       "; this version reads ", kFormat));
+    }
+    CheckpointInfo info;
+    info.model = ReadString(archive, "model_name");
+    info.optimizer = ReadString(archive, "optimizer_name");
+    info.classes = ReadInt(archive, "classes");
+    info.position.epoch = static_cast<uint64_t>(ReadInt(archive, "epoch"));
+    info.position.step = static_cast<uint64_t>(ReadInt(archive, "step"));
+    info.steps = static_cast<uint64_t>(ReadInt(archive, "steps"));
+    info.plan_hash = absl::HexStringToBytes(ReadString(archive, "plan_hash"));
+    info.fingerprint = ReadString(archive, "fingerprint");
+    return info;
+  } catch (const std::exception& error) {
+    return Damaged(path, error);
+  }
+}
+
+absl::Status RestoreCheckpoint(const std::string& path,
+                               torch::nn::Module& model,
+                               torch::optim::Optimizer& optimizer) {
+  try {
+    torch::serialize::InputArchive archive;
+    archive.load_from(path);
+    torch::serialize::InputArchive weights;
+    archive.read("model", weights);
+    model.load(weights);
+    torch::serialize::InputArchive state;
+    archive.read("optimizer", state);
+    optimizer.load(state);
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return Damaged(path, error);
+  }
+}
+
+}  // namespace millrace

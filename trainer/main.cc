@@ -1,0 +1,236 @@
+// millrace-train: trains a model on batches from Millrace data servers, on one
+// rank or several.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/torch/cuda_runtime.h"
+#include "common/cgroup.h"
+#include "common/version.h"
+#include "trainer/config.h"
+#include "trainer/launcher.h"
+#include "trainer/rank_env.h"
+#include "trainer/run.h"
+#include "trainer/stop_signal.h"
+#include "trainer/summary.h"
+
+namespace millrace {
+
+// A flag's duration: 5s, 300ms, or a number of seconds.
+struct Time {
+  absl::Duration duration;
+};
+
+bool AbslParseFlag(absl::string_view text, Time* time, std::string* error) {
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds)) {
+    time->duration = absl::Seconds(seconds);
+    return true;
+  }
+  if (absl::ParseDuration(text, &time->duration)) return true;
+  *error = "give a time such as 5s, 300ms, or a number of seconds";
+  return false;
+}
+
+std::string AbslUnparseFlag(Time time) {
+  return absl::FormatDuration(time.duration);
+}
+
+}  // namespace millrace
+
+ABSL_FLAG(std::string, endpoint, "",
+          "Data servers: HOST:PORT[,HOST:PORT...] or one DNS name with port.");
+ABSL_FLAG(std::string, dataset, "", "Dataset to train on.");
+ABSL_FLAG(std::string, eval_dataset, "",
+          "Dataset to evaluate on after each epoch. Empty: no evaluation.");
+ABSL_FLAG(std::string, preset, "",
+          "Pipeline by name. Empty: what the dataset recommends.");
+ABSL_FLAG(std::string, pipeline, "",
+          "Pipeline of your own: a PipelineSpec as text in this file.");
+ABSL_FLAG(std::string, eval_preset, "", "As --preset, for evaluation.");
+ABSL_FLAG(std::string, eval_pipeline, "", "As --pipeline, for evaluation.");
+ABSL_FLAG(std::string, model, "mlp", "mlp, cnn or resnet18.");
+ABSL_FLAG(std::string, input, "",
+          "Tensor to learn from. Empty: the first that is not the target.");
+ABSL_FLAG(std::string, target, "",
+          "Tensor to learn. Empty: the one that has classes.");
+ABSL_FLAG(uint64_t, epochs, 1, "Epochs to train.");
+ABSL_FLAG(uint64_t, batch_size, 0,
+          "Samples of a global batch. 0: what the pipeline says, else 64.");
+ABSL_FLAG(uint64_t, max_steps, 0,
+          "Stop after this many steps of this run. 0: no limit.");
+ABSL_FLAG(std::string, last_batch, "",
+          "What becomes of the rest of an epoch: drop, or pad (learnt with its "
+          "right weight). Empty: what the pipeline says, else drop.");
+ABSL_FLAG(uint64_t, seed, 0,
+          "Fixes the order, the augmentation and the first weights.");
+ABSL_FLAG(std::string, optimizer, "adam", "adam or sgd.");
+ABSL_FLAG(double, lr, 1e-3, "Learning rate.");
+ABSL_FLAG(double, momentum, 0.9, "Of sgd.");
+ABSL_FLAG(double, weight_decay, 0, "L2 penalty of the optimiser.");
+ABSL_FLAG(uint32_t, nproc, 0,
+          "Start this many ranks on this machine. 0: this process is a rank, "
+          "as torchrun's environment says, or the only one.");
+ABSL_FLAG(std::string, device, "auto", "auto, cpu or cuda.");
+ABSL_FLAG(uint32_t, device_prefetch, 2, "Batches kept ready on the device.");
+ABSL_FLAG(bool, prepare_ahead, false,
+          "On the CPU, normalise batches on a thread of its own. Good when "
+          "training leaves cores idle.");
+ABSL_FLAG(uint32_t, window, 0,
+          "Batches asked for ahead. 0: chosen by their size.");
+ABSL_FLAG(millrace::Time, timeout, millrace::Time{absl::Seconds(5)},
+          "Give up on an endpoint that does not answer for so long.");
+ABSL_FLAG(millrace::Time, rank_timeout, millrace::Time{absl::Minutes(2)},
+          "Give up on other ranks that do not answer for so long.");
+ABSL_FLAG(millrace::Time, data_timeout, millrace::Time{absl::Minutes(5)},
+          "Give up when no batch comes for so long.");
+ABSL_FLAG(std::string, json, "", "Write the summary to this file.");
+ABSL_FLAG(std::string, step_losses, "",
+          "Write the loss of every step to this file: epoch step loss.");
+ABSL_FLAG(std::string, checkpoint, "",
+          "Write a checkpoint to this file at the end and on failure.");
+ABSL_FLAG(std::string, resume, "", "Go on from this checkpoint.");
+ABSL_FLAG(uint64_t, log_every, 100,
+          "Steps between lines when output is not a terminal. 0: none.");
+
+namespace millrace {
+namespace {
+
+int Fail(const absl::Status& status) {
+  absl::FPrintF(stderr, "millrace-train: %s\n", status.message());
+  return 1;
+}
+
+TrainerConfig ReadFlags() {
+  TrainerConfig config;
+  config.endpoint = absl::GetFlag(FLAGS_endpoint);
+  config.dataset = absl::GetFlag(FLAGS_dataset);
+  config.eval_dataset = absl::GetFlag(FLAGS_eval_dataset);
+  config.preset = absl::GetFlag(FLAGS_preset);
+  config.pipeline = absl::GetFlag(FLAGS_pipeline);
+  config.eval_preset = absl::GetFlag(FLAGS_eval_preset);
+  config.eval_pipeline = absl::GetFlag(FLAGS_eval_pipeline);
+  config.model = absl::GetFlag(FLAGS_model);
+  config.input = absl::GetFlag(FLAGS_input);
+  config.target = absl::GetFlag(FLAGS_target);
+  config.epochs = absl::GetFlag(FLAGS_epochs);
+  config.batch_size = absl::GetFlag(FLAGS_batch_size);
+  config.max_steps = absl::GetFlag(FLAGS_max_steps);
+  config.last_batch = absl::GetFlag(FLAGS_last_batch);
+  config.seed = absl::GetFlag(FLAGS_seed);
+  config.optimizer = absl::GetFlag(FLAGS_optimizer);
+  config.lr = absl::GetFlag(FLAGS_lr);
+  config.momentum = absl::GetFlag(FLAGS_momentum);
+  config.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  config.device = absl::GetFlag(FLAGS_device);
+  config.device_prefetch = absl::GetFlag(FLAGS_device_prefetch);
+  config.prepare_ahead = absl::GetFlag(FLAGS_prepare_ahead);
+  config.window = absl::GetFlag(FLAGS_window);
+  config.timeout = absl::GetFlag(FLAGS_timeout).duration;
+  config.rank_timeout = absl::GetFlag(FLAGS_rank_timeout).duration;
+  config.data_timeout = absl::GetFlag(FLAGS_data_timeout).duration;
+  config.json = absl::GetFlag(FLAGS_json);
+  config.step_losses = absl::GetFlag(FLAGS_step_losses);
+  config.checkpoint = absl::GetFlag(FLAGS_checkpoint);
+  config.resume = absl::GetFlag(FLAGS_resume);
+  config.log_every = absl::GetFlag(FLAGS_log_every);
+  return config;
+}
+
+// Starts the program once for each rank.
+int Launch(uint32_t ranks, int argc, char** argv) {
+  LaunchOptions options;
+  options.ranks = ranks;
+  options.threads_per_rank = std::max(1u, AvailableCpus() / ranks);
+  options.command = {"/proc/self/exe"};
+  for (int i = 1; i < argc; ++i) options.command.push_back(argv[i]);
+  const absl::Status status = RunRanks(options);
+  return status.ok() ? 0 : Fail(status);
+}
+
+int Main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "trains a model on batches from Millrace data servers.\n\n"
+      "  millrace-train --endpoint=data-1:7001,data-2:7001 --dataset=photos "
+      "\\\n      --model=resnet18 --epochs=10 --batch_size=256 --nproc=2\n");
+  absl::FlagsUsageConfig usage;
+  usage.version_string = [] {
+    return absl::StrCat("millrace-train ", kMillraceVersion, "\n");
+  };
+  // All flags of this program are in this file.
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "trainer/main.cc");
+  };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
+  }
+  const TrainerConfig config = ReadFlags();
+  if (absl::Status status = config.Validate(); !status.ok()) {
+    return Fail(status);
+  }
+
+  const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
+  const uint32_t ranks = absl::GetFlag(FLAGS_nproc);
+  if (ranks > 0 && !launched) {
+    if (std::getenv("RANK") != nullptr ||
+        std::getenv("WORLD_SIZE") != nullptr) {
+      return Fail(absl::InvalidArgumentError(
+          "--nproc starts ranks, but RANK or WORLD_SIZE is set already; drop "
+          "one of them"));
+    }
+    if (config.batch_size % ranks != 0) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat(
+          "--batch_size=", config.batch_size, " cannot be shared by --nproc=",
+          ranks, " ranks; make it a multiple")));
+    }
+    return Launch(ranks, argc, argv);
+  }
+
+  StopSignal stop;
+  const absl::Status cuda = LoadCudaRuntime();
+  if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {
+    absl::FPrintF(stderr, "millrace-train: %s; training on the CPU\n",
+                  cuda.message());
+  }
+  if (!cuda.ok() && config.device == "cuda") return Fail(cuda);
+  const absl::StatusOr<RankEnv> env = ReadRankEnv();
+  if (!env.ok()) return Fail(env.status());
+  const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
+  if (!summary.ok()) return Fail(summary.status());
+  if (env->rank == 0) {
+    absl::FPrintF(stdout,
+                  "%d samples, %.0f samples/s, waiting for data %.1f %%",
+                  summary->samples, summary->samples_per_second,
+                  100 * summary->stall_share);
+    if (!summary->loss.empty()) {
+      absl::FPrintF(stdout, ", loss %.4f", summary->loss.back());
+    }
+    if (summary->eval_accuracy.has_value()) {
+      absl::FPrintF(stdout, ", accuracy %.4f", *summary->eval_accuracy);
+    }
+    absl::FPrintF(stdout, "\n");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) { return millrace::Main(argc, argv); }

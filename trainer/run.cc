@@ -1,0 +1,550 @@
+#include "trainer/run.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <torch/cuda.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/loader.h"
+#include "client/receive/describe.h"
+#include "common/cgroup.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "trainer/batch_reader.h"
+#include "trainer/checkpoint.h"
+#include "trainer/ddp/communicator.h"
+#include "trainer/files.h"
+#include "trainer/models/model.h"
+#include "trainer/progress.h"
+#include "trainer/specs.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The label that the loss leaves out: padding.
+constexpr int64_t kIgnored = -100;
+// On a device whose losses have to be fetched, they are looked at this often.
+constexpr uint64_t kLossCheckSteps = 50;
+
+double Seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::string At(const Position& position) {
+  return absl::StrCat("epoch ", position.epoch + 1, ", step ",
+                      position.step + 1);
+}
+
+absl::Status FromTorch(const std::exception& error, absl::string_view what) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return absl::InternalError(absl::StrCat(
+      what, " failed: ",
+      torch_error != nullptr ? torch_error->what_without_backtrace()
+                             : error.what()));
+}
+
+absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
+                                           const RankEnv& env) {
+  if (config.device == "cpu") return torch::Device(torch::kCPU);
+  const auto gpus = static_cast<uint32_t>(torch::cuda::device_count());
+  if (gpus == 0) {
+    if (config.device == "auto") return torch::Device(torch::kCPU);
+    return absl::FailedPreconditionError(
+        "--device=cuda, but this process sees no CUDA device; look at the "
+        "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB");
+  }
+  // Several ranks have no common language on GPUs yet.
+  if (env.world_size > 1 && config.device == "auto") {
+    return torch::Device(torch::kCPU);
+  }
+  return torch::Device(torch::kCUDA,
+                       static_cast<c10::DeviceIndex>(env.local_rank % gpus));
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainerConfig& config, const RankEnv& env, StopSignal& stop)
+      : config_(config),
+        env_(env),
+        stop_(stop),
+        progress_({.enabled = env.rank == 0,
+                   .terminal = isatty(STDOUT_FILENO) == 1,
+                   .log_every = config.log_every}) {}
+  ~TrainingRun() { stop_.OnSignal(nullptr); }
+
+  absl::Status SetUp();
+  absl::Status Train();
+  absl::Status WriteCheckpointHere();
+  absl::StatusOr<TrainSummary> Finish();
+
+  // True when there is a model that has a place in the data.
+  bool can_checkpoint() const { return optimizer_ != nullptr; }
+
+ private:
+  absl::Status OpenData();
+  absl::Status CheckEvaluation();
+  absl::Status MakeModelAndOptimizer();
+  DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
+
+  absl::Status TrainEpoch(uint64_t epoch);
+  absl::Status Step(const Batch& batch);
+  absl::Status Evaluate();
+  absl::Status CheckLosses(uint64_t first, uint64_t last);
+  // Padded rows of a target get the ignored label.
+  torch::Tensor MaskedTarget(const Batch& batch) const;
+  std::vector<torch::Tensor> Buffers() const;
+  absl::Status Stopped() const;
+
+  const TrainerConfig& config_;
+  const RankEnv& env_;
+  StopSignal& stop_;
+  Progress progress_;
+
+  RunSpecs specs_;
+  torch::Device device_ = torch::kCPU;
+  CheckpointInfo resumed_;
+  std::unique_ptr<DataLoader> loader_;
+  std::unique_ptr<BatchReader> reader_;
+  std::string eval_plan_hash_;
+  std::string eval_fingerprint_;
+  std::unique_ptr<Communicator> ranks_;
+  std::shared_ptr<Classifier> model_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+
+  Position position_;       // the next step to train
+  uint64_t steps_ = 0;      // since the very start
+  uint64_t run_steps_ = 0;  // of this process
+  // Sum of the losses of this rank's valid rows, one a step of the epoch, on
+  // the device: reading one back would stop it.
+  torch::Tensor losses_;
+  std::vector<uint64_t> global_valid_;  // of each step of the epoch
+  double train_seconds_ = 0;
+  double wait_seconds_ = 0;
+  std::string step_lines_;
+  TrainSummary summary_;
+};
+
+DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
+  DataLoader::Options options;
+  options.endpoint = config_.endpoint;
+  options.spec = spec;
+  options.rank = env_.rank;
+  options.world_size = env_.world_size;
+  options.device = device_;
+  options.device_prefetch = config_.device_prefetch;
+  options.prepare_ahead = config_.prepare_ahead;
+  options.window = config_.window;
+  options.open_timeout = config_.timeout;
+  options.next_timeout = config_.data_timeout;
+  return options;
+}
+
+absl::Status TrainingRun::SetUp() {
+  if (env_.rank == 0) {
+    for (const std::string& path :
+         {config_.json, config_.step_losses, config_.checkpoint}) {
+      if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
+    }
+  }
+  // Spinning threads of several ranks on the same cores ruin each other's
+  // steps. Who sets OMP_NUM_THREADS has decided already.
+  if (!GetEnvironmentVariable("OMP_NUM_THREADS").has_value()) {
+    at::set_num_threads(static_cast<int>(
+        std::max(1u, AvailableCpus() / env_.local_world_size)));
+  }
+  MR_ASSIGN_OR_RETURN(device_, ChooseDevice(config_, env_));
+  if (!config_.resume.empty()) {
+    MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(config_.resume));
+    if (resumed_.model != config_.model ||
+        resumed_.optimizer != config_.optimizer) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.resume, " holds --model=", resumed_.model,
+          " --optimizer=", resumed_.optimizer, ", not --model=", config_.model,
+          " --optimizer=", config_.optimizer));
+    }
+    position_ = resumed_.position;
+    steps_ = resumed_.steps;
+  }
+  MR_RETURN_IF_ERROR(OpenData());
+  MR_RETURN_IF_ERROR(CheckEvaluation());
+  MR_ASSIGN_OR_RETURN(
+      ranks_, Communicator::Join(env_, {device_, config_.rank_timeout}));
+  return MakeModelAndOptimizer();
+}
+
+absl::Status TrainingRun::OpenData() {
+  MR_ASSIGN_OR_RETURN(
+      specs_, MakeSpecs(config_, [this](const std::string& dataset) {
+        return DescribeDataset(config_.endpoint, dataset, config_.timeout);
+      }));
+  DataLoader::Options options = LoaderOptions(specs_.train);
+  if (position_.epoch >= config_.epochs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config_.resume, " has trained ", position_.epoch,
+                     " epochs already; raise --epochs to train more"));
+  }
+  options.start = position_;
+  options.epochs = config_.epochs - position_.epoch;
+  options.expected_plan_hash = resumed_.plan_hash;
+  options.expected_fingerprint = resumed_.fingerprint;
+  MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
+  const OpenResponse& plan = loader_->plan();
+  MR_ASSIGN_OR_RETURN(BatchReader reader,
+                      BatchReader::Make(plan, config_.input, config_.target));
+  reader_ = std::make_unique<BatchReader>(std::move(reader));
+  summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
+  summary_.fingerprint = plan.fingerprint();
+  stop_.OnSignal([loader = loader_.get()] { loader->Close(); });
+  return absl::OkStatus();
+}
+
+// Opens the evaluation's data once before training, so that a mistake in it is
+// not found an epoch later.
+absl::Status TrainingRun::CheckEvaluation() {
+  if (!specs_.eval.has_value()) return absl::OkStatus();
+  DataLoader::Options options = LoaderOptions(*specs_.eval);
+  options.window = 1;
+  MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(options));
+  const OpenResponse& plan = loader->plan();
+  MR_ASSIGN_OR_RETURN(BatchReader reader,
+                      BatchReader::Make(plan, config_.input, config_.target));
+  if (reader.classes() != reader_->classes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the dataset ", config_.dataset, " has ", reader_->classes(),
+        " classes, but ", config_.eval_dataset, " has ", reader.classes(),
+        "; evaluate on data with the same classes"));
+  }
+  if (reader.shape().channels != reader_->shape().channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples have ", reader_->shape().channels,
+                     " channels for training, but ", reader.shape().channels,
+                     " for evaluation; choose presets that agree"));
+  }
+  eval_plan_hash_ = plan.plan_hash();
+  eval_fingerprint_ = plan.fingerprint();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::MakeModelAndOptimizer() {
+  try {
+    // The same weights on every rank, whatever else the generator was used
+    // for.
+    torch::manual_seed(config_.seed);
+    MR_ASSIGN_OR_RETURN(
+        model_, MakeModel(config_.model, reader_->shape(), reader_->classes()));
+    model_->to(device_);
+    std::unique_ptr<torch::optim::Optimizer> optimizer;
+    if (config_.optimizer == "adam") {
+      optimizer = std::make_unique<torch::optim::Adam>(
+          model_->parameters(), torch::optim::AdamOptions(config_.lr)
+                                    .weight_decay(config_.weight_decay));
+    } else {
+      optimizer = std::make_unique<torch::optim::SGD>(
+          model_->parameters(), torch::optim::SGDOptions(config_.lr)
+                                    .momentum(config_.momentum)
+                                    .weight_decay(config_.weight_decay));
+    }
+    if (!config_.resume.empty()) {
+      MR_RETURN_IF_ERROR(
+          RestoreCheckpoint(config_.resume, *model_, *optimizer));
+    }
+    MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
+    MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+    MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(model_->parameters()));
+    optimizer_ = std::move(optimizer);
+  } catch (const std::exception& error) {
+    return FromTorch(error, "making the model");
+  }
+  const OpenResponse& plan = loader_->plan();
+  summary_.model = config_.model;
+  summary_.dataset = config_.dataset;
+  summary_.device = device_.str();
+  summary_.world_size = env_.world_size;
+  summary_.batch_size = plan.resolved_spec().batch_size();
+  summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
+  progress_.Line(absl::StrFormat(
+      "%s with %d parameters on %d rank%s (%s, %d threads each): %d samples, "
+      "%d steps of %d an epoch",
+      config_.model, summary_.parameters, env_.world_size,
+      env_.world_size == 1 ? "" : "s", device_.str(), at::get_num_threads(),
+      plan.samples_per_epoch(), plan.steps_per_epoch(), summary_.batch_size));
+  return absl::OkStatus();
+}
+
+std::vector<torch::Tensor> TrainingRun::Buffers() const {
+  return model_->buffers();
+}
+
+absl::Status TrainingRun::Stopped() const {
+  if (stop_.signal() == 0) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("stopped by signal ", stop_.signal(),
+                                           " before ", At(position_)));
+}
+
+torch::Tensor TrainingRun::MaskedTarget(const Batch& batch) const {
+  torch::Tensor target = reader_->Target(batch);
+  if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
+  return target.masked_fill(batch.tensor("valid").logical_not(), kIgnored);
+}
+
+absl::Status TrainingRun::Step(const Batch& batch) {
+  try {
+    optimizer_->zero_grad();
+    ranks_->BeforeForward();
+    torch::Tensor logits = model_->forward(reader_->Input(batch));
+    torch::Tensor sum = at::cross_entropy_loss(logits, MaskedTarget(batch), {},
+                                               at::Reduction::Sum, kIgnored);
+    // The Reducer averages over ranks, so this becomes the mean over the valid
+    // rows of the global batch, however they are spread.
+    torch::Tensor loss = sum * (static_cast<double>(env_.world_size) /
+                                static_cast<double>(batch.global_valid));
+    ranks_->BeforeBackward();
+    loss.backward();
+    {
+      torch::NoGradGuard no_grad;
+      losses_.select(0, static_cast<int64_t>(batch.position.step)).copy_(sum);
+    }
+    if (device_.is_cpu()) {
+      // Before the weights are touched: the checkpoint is of a good model.
+      MR_RETURN_IF_ERROR(
+          CheckLosses(batch.position.step, batch.position.step + 1));
+    }
+    optimizer_->step();
+  } catch (const c10::IndexError& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("training at ", At(batch.position), ": ",
+                     error.what_without_backtrace(),
+                     "; a label of the data lies outside its ",
+                     reader_->classes(), " classes"));
+  } catch (const std::exception& error) {
+    return FromTorch(error, absl::StrCat("rank ", env_.rank, ", training at ",
+                                         At(batch.position)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::CheckLosses(uint64_t first, uint64_t last) {
+  const torch::Tensor values =
+      losses_.slice(0, static_cast<int64_t>(first), static_cast<int64_t>(last))
+          .cpu();
+  const auto* loss = values.data_ptr<double>();
+  for (uint64_t i = 0; i < last - first; ++i) {
+    if (std::isfinite(loss[i])) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the loss is ", loss[i], " at ", At({position_.epoch, first + i}),
+        " (rank ", env_.rank,
+        "); lower --lr, or look at the batch with `millrace-data preview`"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
+  const uint64_t steps = loader_->plan().steps_per_epoch();
+  const uint64_t first = position_.step;
+  losses_ = torch::zeros({static_cast<int64_t>(steps)},
+                         torch::TensorOptions(torch::kDouble).device(device_));
+  global_valid_.assign(steps, 0);
+  const double waited_before = loader_->stats().wait_seconds;
+  const Clock::time_point start = Clock::now();
+  uint64_t samples = 0;
+  uint64_t checked = first;
+  bool last = false;
+  for (uint64_t step = first; step < steps && !last; ++step) {
+    MR_RETURN_IF_ERROR(Stopped());
+    absl::StatusOr<Batch> batch = loader_->Next();
+    if (!batch.ok()) {
+      MR_RETURN_IF_ERROR(Stopped());
+      return batch.status();
+    }
+    MR_CHECK(batch->position == (Position{epoch, step}))
+        << "a batch out of turn: " << At(batch->position);
+    global_valid_[step] = batch->global_valid;
+    MR_RETURN_IF_ERROR(Step(*batch));
+    samples += batch->global_valid;
+    ++steps_;
+    ++run_steps_;
+    last = config_.max_steps > 0 && run_steps_ >= config_.max_steps;
+    if (!device_.is_cpu() &&
+        (step + 1 - checked >= kLossCheckSteps || step + 1 == steps || last)) {
+      MR_RETURN_IF_ERROR(CheckLosses(checked, step + 1));
+      checked = step + 1;
+    }
+    position_ = {epoch, step + 1};
+    if (progress_.Wants(step + 1, steps)) {
+      const double seconds = Seconds(start, Clock::now());
+      progress_.Step(
+          {.epoch = epoch,
+           .epochs = config_.epochs,
+           .step = step + 1,
+           .steps = steps,
+           .loss = losses_[static_cast<int64_t>(step)].item<double>() *
+                   env_.world_size / static_cast<double>(batch->global_valid),
+           .samples_per_second = static_cast<double>(samples) / seconds,
+           .stall_share =
+               (loader_->stats().wait_seconds - waited_before) / seconds});
+    }
+  }
+  const uint64_t end = position_.step;
+  const double seconds = Seconds(start, Clock::now());
+  const double waited = loader_->stats().wait_seconds - waited_before;
+  train_seconds_ += seconds;
+  wait_seconds_ += waited;
+
+  torch::Tensor sums = losses_.cpu();
+  MR_RETURN_IF_ERROR(ranks_->Sum(sums));
+  const auto* sum = sums.data_ptr<double>();
+  double total = 0;
+  for (uint64_t step = first; step < end; ++step) {
+    total += sum[step];
+    if (!config_.step_losses.empty()) {
+      absl::StrAppendFormat(
+          &step_lines_, "%d %d %.9g\n", epoch, step,
+          sum[step] / static_cast<double>(global_valid_[step]));
+    }
+  }
+  if (position_.step == steps) position_ = {epoch + 1, 0};
+  summary_.samples += samples;
+  summary_.epoch_seconds.push_back(seconds);
+  summary_.loss.push_back(total / static_cast<double>(samples));
+  progress_.Line(absl::StrFormat(
+      "epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s, waiting %.1f %%",
+      epoch + 1, config_.epochs, summary_.loss.back(), seconds,
+      static_cast<double>(samples) / seconds, 100 * waited / seconds));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Evaluate() {
+  DataLoader::Options options = LoaderOptions(*specs_.eval);
+  options.expected_plan_hash = eval_plan_hash_;
+  options.expected_fingerprint = eval_fingerprint_;
+  const Clock::time_point start = Clock::now();
+  MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(options));
+  // Running statistics differ between ranks: all judge rank 0's model.
+  MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+  // correct, loss, samples
+  torch::Tensor sums =
+      torch::zeros({3}, torch::TensorOptions(torch::kDouble).device(device_));
+  try {
+    torch::NoGradGuard no_grad;
+    model_->eval();
+    while (true) {
+      MR_RETURN_IF_ERROR(Stopped());
+      absl::StatusOr<Batch> batch = loader->Next();
+      if (absl::IsOutOfRange(batch.status())) break;
+      if (!batch.ok()) return batch.status();
+      if (batch->rows == 0) continue;  // the rest was shared out
+      const torch::Tensor logits = model_->forward(reader_->Input(*batch));
+      const torch::Tensor target = MaskedTarget(*batch);
+      sums[0] += logits.argmax(1).eq(target).sum();
+      sums[1] += at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
+                                        kIgnored);
+      sums[2] += static_cast<double>(batch->local_valid);
+    }
+    model_->train();
+  } catch (const std::exception& error) {
+    return FromTorch(error,
+                     absl::StrCat("evaluating on ", config_.eval_dataset));
+  }
+  sums = sums.cpu();
+  MR_RETURN_IF_ERROR(ranks_->Sum(sums));
+  const auto* sum = sums.data_ptr<double>();
+  const double expected =
+      static_cast<double>(loader->plan().samples_per_epoch());
+  if (sum[2] != expected &&
+      specs_.eval->bad_samples().action() != BadSamplePolicy::ZERO) {
+    return absl::InternalError(absl::StrCat(
+        "evaluated ", sum[2], " samples of ", expected, " in ",
+        config_.eval_dataset, "; every one must come exactly once"));
+  }
+  summary_.eval_seconds.push_back(Seconds(start, Clock::now()));
+  summary_.eval_accuracy = sum[0] / sum[2];
+  summary_.eval_loss.push_back(sum[1] / sum[2]);
+  progress_.Line(absl::StrFormat(
+      "  evaluation on %s: accuracy %.4f, loss %.4f, %d samples, %.2f s",
+      config_.eval_dataset, *summary_.eval_accuracy, summary_.eval_loss.back(),
+      static_cast<int64_t>(sum[2]), summary_.eval_seconds.back()));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Train() {
+  model_->train();
+  while (position_.epoch < config_.epochs) {
+    MR_RETURN_IF_ERROR(TrainEpoch(position_.epoch));
+    if (specs_.eval.has_value()) MR_RETURN_IF_ERROR(Evaluate());
+    if (config_.max_steps > 0 && run_steps_ >= config_.max_steps) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::WriteCheckpointHere() {
+  if (config_.checkpoint.empty() || env_.rank != 0) return absl::OkStatus();
+  const OpenResponse& plan = loader_->plan();
+  CheckpointInfo info;
+  info.model = config_.model;
+  info.optimizer = config_.optimizer;
+  info.classes = reader_->classes();
+  info.position = position_;
+  info.steps = steps_;
+  info.plan_hash = plan.plan_hash();
+  info.fingerprint = plan.fingerprint();
+  MR_RETURN_IF_ERROR(
+      WriteCheckpoint(config_.checkpoint, info, *model_, *optimizer_));
+  progress_.Line(absl::StrCat("checkpoint before ", At(position_), ": ",
+                              config_.checkpoint));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainSummary> TrainingRun::Finish() {
+  loader_->Close();
+  MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+  MR_RETURN_IF_ERROR(WriteCheckpointHere());
+  summary_.steps = run_steps_;
+  if (train_seconds_ > 0) {
+    summary_.samples_per_second =
+        static_cast<double>(summary_.samples) / train_seconds_;
+    summary_.stall_share = wait_seconds_ / train_seconds_;
+  }
+  if (env_.rank == 0 && !config_.step_losses.empty()) {
+    MR_RETURN_IF_ERROR(WriteFileAtomically(config_.step_losses, step_lines_));
+  }
+  if (env_.rank == 0 && !config_.json.empty()) {
+    MR_RETURN_IF_ERROR(WriteFileAtomically(config_.json, ToJson(summary_)));
+  }
+  return summary_;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
+                                         const RankEnv& env, StopSignal& stop) {
+  MR_RETURN_IF_ERROR(config.Validate());
+  TrainingRun run(config, env, stop);
+  MR_RETURN_IF_ERROR(run.SetUp());
+  if (absl::Status status = run.Train(); !status.ok()) {
+    // The error that ended the run matters more than one of the checkpoint.
+    if (absl::Status written = run.WriteCheckpointHere(); !written.ok()) {
+      MR_LOG(ERROR) << written.message();
+    }
+    return status;
+  }
+  return run.Finish();
+}
+
+}  // namespace millrace

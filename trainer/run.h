@@ -1,0 +1,24 @@
+// One rank's training run, from opening the data to the summary.
+
+#ifndef MILLRACE_TRAINER_RUN_H_
+#define MILLRACE_TRAINER_RUN_H_
+
+#include "absl/status/statusor.h"
+#include "trainer/config.h"
+#include "trainer/rank_env.h"
+#include "trainer/stop_signal.h"
+#include "trainer/summary.h"
+
+namespace millrace {
+
+// Trains, evaluates after each epoch, writes the files that `config` names. On
+// an error (data servers gone, another rank gone, a loss that is no number, a
+// stop signal as Cancelled) rank 0 has written the checkpoint, when one was
+// asked for, of the last step that was complete. All ranks return an equal
+// summary, except for the files' sake: rank 0 writes them.
+absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
+                                         const RankEnv& env, StopSignal& stop);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_RUN_H_
