@@ -1,0 +1,32 @@
+// Data sets for the tests that audit: made by `millrace-data pack` as a user
+// makes them, once in a test program.
+
+#ifndef MILLRACE_TESTS_INTEGRATION_AUDIT_DATA_H_
+#define MILLRACE_TESTS_INTEGRATION_AUDIT_DATA_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/testing/subprocess.h"
+
+namespace millrace::testing {
+
+// A folder with IDX files of `samples` digits, for --format=idx.
+std::string WriteIdxFolder(int samples);
+
+// A folder of JPEGs of different sizes in three classes, for
+// --format=imagefolder.
+std::string WriteImageFolder(int images);
+
+// Packs and returns the dataset's flag: "--dataset=NAME=URI". Aborts the
+// program with the tool's message when it fails.
+std::string Pack(const std::string& name, const std::string& format,
+                 const std::string& input, const std::string& store,
+                 int shards);
+
+// Runs `millrace` with these arguments.
+ProgramResult Millrace(const std::vector<std::string>& arguments);
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_TESTS_INTEGRATION_AUDIT_DATA_H_

@@ -1,0 +1,268 @@
+// `millrace audit` over real processes: what an epoch consists of depends on
+// data and spec alone, not on ranks, servers, threads, shards or formats.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/integration/audit_data.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::Millrace;
+using ::millrace::testing::NewTempDir;
+using ::millrace::testing::Pack;
+using ::millrace::testing::ProgramResult;
+using ::millrace::testing::ServerProcess;
+using ::millrace::testing::WriteFile;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kDigits = 2003;  // no multiple of a batch
+constexpr int kPhotos = 70;
+
+class AuditTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const std::string digits = testing::WriteIdxFolder(kDigits);
+    const std::string photos = testing::WriteImageFolder(kPhotos);
+    std::vector<std::string> flags;
+    for (const char* store : {"lmdb", "parquet"}) {
+      for (const int shards : {1, 4}) {
+        flags.push_back(Pack(absl::StrCat("digits_", store, shards), "idx",
+                             digits, store, shards));
+        flags.push_back(Pack(absl::StrCat("photos_", store, shards),
+                             "imagefolder", photos, store, shards));
+      }
+    }
+    for (const int threads : {1, 8}) {
+      std::vector<std::string> all = flags;
+      all.push_back(absl::StrCat("--threads=", threads));
+      all.push_back("--memory_budget=512MiB");
+      auto server = ServerProcess::Start(all);
+      ASSERT_TRUE(server.ok()) << server.status();
+      (threads == 1 ? one_thread_ : eight_threads_) = server->release();
+    }
+  }
+  static void TearDownTestSuite() {
+    delete one_thread_;
+    delete eight_threads_;
+  }
+
+  // The line of JSON.
+  static std::string Audit(const std::string& endpoint,
+                           const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"audit", "--endpoint=" + endpoint,
+                                    "--json"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const ProgramResult result = Millrace(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  }
+
+  static std::string One() { return one_thread_->address(); }
+  static std::string Eight() { return eight_threads_->address(); }
+
+  static ServerProcess* one_thread_;
+  static ServerProcess* eight_threads_;
+};
+
+ServerProcess* AuditTest::one_thread_ = nullptr;
+ServerProcess* AuditTest::eight_threads_ = nullptr;
+
+TEST_F(AuditTest, DigitsAreTheSameForWorldsThreadsServersShardsAndFormats) {
+  const std::vector<std::string> spec = {"--preset=mnist", "--batch_size=48",
+                                         "--epoch=3", "--seed=7"};
+  const auto audit = [&spec](const std::string& endpoint,
+                             const std::string& dataset, int world) {
+    std::vector<std::string> flags = spec;
+    flags.push_back("--dataset=" + dataset);
+    flags.push_back(absl::StrCat("--world=", world));
+    return Audit(endpoint, flags);
+  };
+  const std::string expected = audit(One(), "digits_lmdb1", 1);
+  EXPECT_THAT(expected,
+              AllOf(HasSubstr("\"samples\": 1968, \"distinct\": 1968, "
+                              "\"missing\": 0, \"duplicates\": 0, "
+                              "\"dropped\": 35, \"order_digest\": \""),
+                    HasSubstr("\", \"content_digest\": \"")));
+  EXPECT_EQ(audit(One(), "digits_lmdb1", 2), expected);
+  EXPECT_EQ(audit(One(), "digits_lmdb1", 4), expected);
+  EXPECT_EQ(audit(Eight(), "digits_lmdb1", 2), expected);
+  EXPECT_EQ(audit(One() + "," + Eight(), "digits_lmdb1", 2), expected);
+  EXPECT_EQ(audit(Eight(), "digits_lmdb4", 1), expected);
+  EXPECT_EQ(audit(Eight(), "digits_parquet1", 1), expected);
+  EXPECT_EQ(audit(Eight(), "digits_parquet4", 4), expected);
+}
+
+TEST_F(AuditTest, PhotosAreTheSameForWorldsThreadsServersShardsAndFormats) {
+  const std::vector<std::string> spec = {"--preset=imagenet_train",
+                                         "--batch_size=16", "--epoch=1"};
+  const auto audit = [&spec](const std::string& endpoint,
+                             const std::string& dataset, int world) {
+    std::vector<std::string> flags = spec;
+    flags.push_back("--dataset=" + dataset);
+    flags.push_back(absl::StrCat("--world=", world));
+    return Audit(endpoint, flags);
+  };
+  const std::string expected = audit(One(), "photos_lmdb1", 1);
+  EXPECT_THAT(expected, HasSubstr("\"samples\": 64, \"distinct\": 64, "
+                                  "\"missing\": 0, \"duplicates\": 0, "
+                                  "\"dropped\": 6, "));
+  EXPECT_EQ(audit(Eight(), "photos_lmdb1", 4), expected);
+  EXPECT_EQ(audit(One() + "," + Eight(), "photos_lmdb4", 2), expected);
+  EXPECT_EQ(audit(Eight(), "photos_parquet1", 1), expected);
+  EXPECT_EQ(audit(Eight(), "photos_parquet4", 2), expected);
+}
+
+TEST_F(AuditTest, EverySampleComesWhenNothingIsDropped) {
+  for (const char* last : {"pad", "partial"}) {
+    SCOPED_TRACE(last);
+    const auto audit = [last](int world) {
+      return Audit(Eight(), {"--dataset=digits_lmdb4", "--preset=mnist",
+                             "--batch_size=64", "--epoch=0",
+                             absl::StrCat("--world=", world),
+                             absl::StrCat("--last_batch=", last)});
+    };
+    const std::string expected = audit(1);
+    EXPECT_THAT(expected, HasSubstr("\"samples\": 2003, \"distinct\": 2003, "
+                                    "\"missing\": 0, \"duplicates\": 0, "
+                                    "\"dropped\": 0, "));
+    EXPECT_EQ(audit(4), expected);
+  }
+}
+
+TEST_F(AuditTest, OrderAndContentFollowSeedAndEpoch) {
+  const auto audit = [](int seed, int epoch) {
+    return Audit(Eight(), {"--dataset=digits_lmdb1", "--preset=mnist",
+                           absl::StrCat("--seed=", seed),
+                           absl::StrCat("--epoch=", epoch)});
+  };
+  EXPECT_NE(audit(1, 0), audit(1, 1));
+  EXPECT_NE(audit(1, 0), audit(2, 0));
+  EXPECT_EQ(audit(1, 0), audit(1, 0));
+}
+
+TEST_F(AuditTest, TakesAPipelineOfOnesOwn) {
+  const std::string path = NewTempDir() + "/mine.textproto";
+  WriteFile(path,
+            "preset: 'mnist'\nbatch_size: 50\nlast_batch: LAST_BATCH_PAD\n"
+            "sources { dataset: 'digits_lmdb1' "
+            "subset { from: 0 to: 0.5 seed: 3 } }\n");
+  EXPECT_THAT(Audit(Eight(), {"--pipeline=" + path, "--world=2"}),
+              AllOf(HasSubstr("\"missing\": 0, \"duplicates\": 0, "
+                              "\"dropped\": 0"),
+                    Not(HasSubstr("\"samples\": 2003"))));
+
+  WriteFile(path, "preset: 'mnist'\nbatchsize: 50\n");
+  const ProgramResult result =
+      Millrace({"audit", "--endpoint=" + Eight(), "--dataset=digits_lmdb1",
+                "--pipeline=" + path});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("mine.textproto:2:"), HasSubstr("batchsize")));
+}
+
+TEST_F(AuditTest, MistakesAreNamed) {
+  struct Case {
+    std::vector<std::string> flags;
+    int exit_code;
+    std::string message;
+  };
+  const std::string endpoint = "--endpoint=" + Eight();
+  const std::vector<Case> cases = {
+      {{"--dataset=digits_lmdb1"}, 2, "--endpoint=HOST:PORT is missing"},
+      {{endpoint}, 2, "--dataset=NAME is missing"},
+      {{endpoint, "--dataset=d", "--colour=red"}, 2, "unknown flag --colour"},
+      {{endpoint, "--dataset=d", "--world=0"}, 2, "--world=0"},
+      {{endpoint, "--dataset=d", "--last_batch=keep"}, 2, "--last_batch=keep"},
+      {{endpoint, "--dataset=d", "--preset=mnist", "--pipeline=x"},
+       2,
+       "contradict"},
+      {{endpoint, "--dataset=digits", "--preset=mnist"}, 1, "digits"},
+      {{endpoint, "--dataset=digits_lmdb1", "--preset=minst"}, 1, "minst"},
+      {{endpoint, "--dataset=digits_lmdb1", "--preset=mnist", "--world=3"},
+       1,
+       "64"},
+      {{endpoint, "--dataset=digits_lmdb1", "--preset=mnist",
+        "--batch_size=5000"},
+       1,
+       "5000"},
+      {{endpoint, "--dataset=digits_lmdb1", "--pipeline=/no/such/file"},
+       1,
+       "/no/such/file"},
+      {{"--endpoint=data-1", "--dataset=d", "--preset=mnist"}, 1, "no port"},
+      {{"--endpoint=127.0.0.1:1", "--dataset=d", "--preset=mnist",
+        "--timeout=300ms"},
+       1,
+       "Connection refused"},
+  };
+  for (const Case& one : cases) {
+    std::vector<std::string> arguments = one.flags;
+    arguments.insert(arguments.begin(), "audit");
+    const ProgramResult result = Millrace(arguments);
+    EXPECT_EQ(result.exit_code, one.exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(one.message));
+    EXPECT_THAT(result.err, HasSubstr("millrace audit: "));
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(AuditTest, BenchMeasuresAsItIsDocumented) {
+  const ProgramResult json =
+      Millrace({"bench", "--endpoint=" + Eight(), "--dataset=digits_lmdb1",
+                "--preset=mnist", "--batches=100", "--json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_THAT(json.out, ::testing::MatchesRegex(
+                            "\\{\"images_per_second\": [0-9.e+]+, "
+                            "\"gigabytes_per_second\": [0-9.e+-]+, "
+                            "\"client_cpu_seconds_per_gigabyte\": [0-9.e+]+, "
+                            "\"time_to_first_batch_ms\": [0-9.e+]+\\}\n"));
+  const ProgramResult text =
+      Millrace({"bench", "--endpoint=" + One() + "," + Eight(),
+                "--dataset=photos_parquet4", "--batches=12", "--world=2",
+                "--rank=1", "--window=4"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("images per second"),
+                              HasSubstr("1 of 2"), HasSubstr("GB/s")));
+  const ProgramResult one = Millrace({"bench", "--endpoint=" + Eight(),
+                                      "--dataset=digits_lmdb1", "--batches=1"});
+  EXPECT_EQ(one.exit_code, 2);
+  EXPECT_THAT(one.err, HasSubstr("--batches=1"));
+}
+
+TEST_F(AuditTest, StatusShowsServersAndFailsWhenOneIsSilent) {
+  ProgramResult result =
+      Millrace({"status", "--endpoint=" + One() + "," + Eight()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr(One()), HasSubstr(Eight()),
+                                HasSubstr("digits_parquet4")));
+  result = Millrace({"status", "--endpoint=" + One() + ",127.0.0.1:1",
+                     "--timeout=1s", "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("\"name\": \"photos_lmdb1\""),
+                    HasSubstr("\"error\": \"Connection refused\"")));
+  EXPECT_THAT(result.err, HasSubstr("not every data server answers"));
+}
+
+TEST(MillraceTest, HelpAndUnknownCommands) {
+  EXPECT_EQ(Millrace({"--help"}).exit_code, 0);
+  EXPECT_THAT(Millrace({"audit", "--help"}).out, HasSubstr("--batch_size=N"));
+  EXPECT_THAT(Millrace({"--version"}).out, HasSubstr("millrace "));
+  EXPECT_EQ(Millrace({}).exit_code, 2);
+  const ProgramResult result = Millrace({"watch-tv"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("unknown command `watch-tv`"));
+}
+
+}  // namespace
+}  // namespace millrace
