@@ -25,19 +25,27 @@ constexpr int kLookSize = 1 << kLookBits;
 // (10 blocks of 64 symbols of at most 31 bits.)
 constexpr size_t kPadding = 4096;
 
-// Zigzag to natural order; a damaged run may reach 15 places too far.
-constexpr uint8_t kNaturalOrder[64 + 16] = {
+// Zigzag to natural order.
+constexpr uint8_t kNaturalOrder[64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
     12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
     35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63};
+    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 // An entry of a look: bits 0-5 length; bit 6 kSlow; then
 //   fast: bits 8-14 places to advance, bits 16-31 the coefficient;
 //   slow: bits 8-15 the symbol (run and size), length of its code alone;
 //         length 0: the code is longer than the look.
 constexpr int32_t kSlow = 64;
+
+// An entry of a pair: up to two coefficients and the end of the block at one
+// look. Bits 0-5 length; bit 6 kSlow, take one symbol instead; bit 7 kEnds, the
+// block ends here (with kSlow: and nothing before); bits 8-12 places to advance
+// for the first, 13-17 for the second (0: there is none), bits 18-23 its value,
+// 24-31 the first's.
+constexpr uint32_t kEnds = 128;
+constexpr int kMaxFirstSize = 7;
+constexpr int kMaxSecondSize = 5;
 
 int32_t Extend(int32_t bits, int size) {
   return bits < (1 << (size - 1)) ? bits - (1 << size) + 1 : bits;
@@ -52,6 +60,7 @@ struct Table {
   bool built = false;
 
   int32_t look[kLookSize];
+  uint32_t pair[kLookSize];  // AC only
   // AC only. Several coefficients that are not wanted: bits 0-4 length, bit 5
   // the block ends, bits 8-14 places to advance. 0: no whole one fits.
   uint16_t skip[kLookSize];
@@ -84,7 +93,10 @@ struct Table {
       code <<= 1;
     }
     limit[17] = 0xFFFFFFFF;
-    if (!dc) BuildSkip();
+    if (!dc) {
+      BuildPairs();
+      BuildSkip();
+    }
   }
 
   void Fill(uint32_t code, int length, uint8_t symbol) {
@@ -105,6 +117,41 @@ struct Table {
           static_cast<uint32_t>(value) << 16 | (run + 1) << 8 | total);
       std::fill(at, at + (1 << (spare - size)), entry);
       at += 1 << (spare - size);
+    }
+  }
+
+  void BuildPairs() {
+    for (uint32_t i = 0; i < kLookSize; ++i) {
+      const int32_t first = look[i];
+      int used = first & 63;
+      if (first & kSlow) {
+        const bool ends = used != 0 && ((first >> 8) & 15) == 0;
+        pair[i] = used | kSlow | (ends ? kEnds : 0);
+        continue;
+      }
+      const int32_t value = first >> 16;
+      if (value < -(1 << kMaxFirstSize) || value >= 1 << kMaxFirstSize) {
+        pair[i] = kSlow;
+        continue;
+      }
+      uint32_t entry = static_cast<uint32_t>(value) << 24 | ((first >> 8) & 31)
+                                                                << 8;
+      // The bits behind those used are only known as far as the look goes.
+      int32_t next = look[(i << used) & (kLookSize - 1)];
+      if (next != kSlow && used + (next & 63) <= kLookBits &&
+          (next & kSlow) == 0 && (next >> 16) >= -(1 << kMaxSecondSize) &&
+          (next >> 16) < 1 << kMaxSecondSize) {
+        used += next & 63;
+        entry |= ((next >> 8) & 31) << 13 |
+                 (static_cast<uint32_t>(next >> 16) & 63) << 18;
+        next = look[(i << used) & (kLookSize - 1)];
+      }
+      if ((next & kSlow) != 0 && (next & 63) != 0 && ((next >> 8) & 15) == 0 &&
+          used + (next & 63) <= kLookBits) {
+        used += next & 63;
+        entry |= kEnds;
+      }
+      pair[i] = entry | used;
     }
   }
 
@@ -289,61 +336,80 @@ struct FastEntropy::State {
     return run + 1;
   }
 
+  // One symbol from place k on; the place behind it, 65 at the end of the
+  // block. `block` may be null.
+  static int DecodeOne(j_decompress_ptr info, const Table& table, Bits& b,
+                       int k, JCOEF* block) {
+    const int32_t entry = table.look[b.Look()];
+    int32_t value = entry >> 16;
+    int advance = (entry >> 8) & 127;
+    if ((entry & kSlow) != 0) {
+      value = 0;
+      advance = SlowAc(info, table, entry, b, value);
+      if (advance == 0) return 65;
+    } else {
+      b.Consume(entry & 63);
+    }
+    k += advance;
+    if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
+    if (block != nullptr)
+      block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(value);
+    return k;
+  }
+
   static void DecodeAc(j_decompress_ptr info, const Table& table, Bits& b,
                        JCOEF* block) {
     int k = 1;
     do {
       b.Refill();
-      // Two fast ones, or a fast and a slow one, fit into what Refill gives.
-      for (int i = 0; i < 3; ++i) {
-        const int32_t entry = table.look[b.Look()];
-        if (__builtin_expect((entry & kSlow) == 0, 1)) {
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t entry = table.pair[b.Look()];
+        const int first = k + ((entry >> 8) & 31);
+        const int second = first + ((entry >> 13) & 31);
+        if (__builtin_expect(
+                (entry & kSlow) == 0 &&
+                    second + static_cast<int>((entry & kEnds) != 0) <= 64,
+                1)) {
           b.Consume(entry & 63);
-          k += (entry >> 8) & 127;
-          block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(entry >> 16);
+          // Without a second one its place is the first's: the first, stored
+          // last, stays.
+          block[kNaturalOrder[second - 1]] =
+              static_cast<JCOEF>(static_cast<int32_t>(entry << 8) >> 26);
+          block[kNaturalOrder[first - 1]] =
+              static_cast<JCOEF>(static_cast<int32_t>(entry) >> 24);
+          if (entry & kEnds) return;
+          k = second;
+        } else if ((entry & kSlow) != 0 && (entry & kEnds) != 0) {
+          b.Consume(entry & 63);
+          return;
         } else {
-          int32_t value = 0;
-          const int advance = SlowAc(info, table, entry, b, value);
-          if (advance == 0) return;
-          k += advance;
-          if (k > 64) break;
-          block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(value);
+          k = DecodeOne(info, table, b, k, block);
+          if (k < 64) b.Refill();
         }
-        if (k >= 64) break;
+        if (k >= 64) return;
       }
-    } while (k < 64);
-    if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
+    } while (true);
   }
 
   static void SkipAc(j_decompress_ptr info, const Table& table, Bits& b) {
     int k = 1;
     do {
       b.Refill();
-      for (int i = 0; i < 3; ++i) {
-        const uint32_t look = b.Look();
-        const uint32_t several = table.skip[look];
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t several = table.skip[b.Look()];
         const int to = k + static_cast<int>(several >> 8);
         const bool ends = (several & 32) != 0;
         if (__builtin_expect(several != 0 && to + ends <= 64, 1)) {
           b.Consume(several & 31);
-          k = to;
           if (ends) return;
+          k = to;
         } else {
-          const int32_t entry = table.look[look];
-          if ((entry & kSlow) == 0) {
-            b.Consume(entry & 63);
-            k += (entry >> 8) & 127;
-          } else {
-            int32_t value;
-            const int advance = SlowAc(info, table, entry, b, value);
-            if (advance == 0) return;
-            k += advance;
-          }
+          k = DecodeOne(info, table, b, k, nullptr);
+          if (k < 64) b.Refill();
         }
-        if (k >= 64) break;
+        if (k >= 64) return;
       }
-    } while (k < 64);
-    if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
+    } while (true);
   }
 
   static boolean DecodeMcu(j_decompress_ptr info, JBLOCKROW* mcu) {
