@@ -220,7 +220,7 @@ absl::Status TrainingRun::OpenData() {
 absl::Status TrainingRun::CheckEvaluation() {
   if (!specs_.eval.has_value()) return absl::OkStatus();
   DataLoader::Options options = LoaderOptions(*specs_.eval);
-  options.window = 1;
+  options.window = 2;  // the smallest there is
   MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(options));
   const OpenResponse& plan = loader->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
