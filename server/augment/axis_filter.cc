@@ -43,13 +43,12 @@ void AxisFilter::Build(const Options& o) {
   for (int64_t i = 0; i < o.count; ++i) {
     const double center =
         o.begin + (static_cast<double>(o.first + i) + 0.5) * step;
-    // Places whose middle lies under the triangle.
-    const int64_t low =
-        std::clamp(static_cast<int64_t>(std::floor(center - support + 0.5)),
-                   o.limit_begin, o.limit_end - 1);
-    const int64_t high =
-        std::clamp(static_cast<int64_t>(std::floor(center + support + 0.5)),
-                   low + 1, o.limit_end);
+    // Places whose middle lies under the triangle. The limits are not negative,
+    // so that cutting off a negative number's fraction changes nothing.
+    const int64_t low = std::clamp(static_cast<int64_t>(center - support + 0.5),
+                                   o.limit_begin, o.limit_end - 1);
+    const int64_t high = std::clamp(
+        static_cast<int64_t>(center + support + 0.5), low + 1, o.limit_end);
     const int32_t n =
         static_cast<int32_t>(std::min<int64_t>(high - low, stride_));
     double sum = 0;

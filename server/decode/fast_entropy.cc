@@ -18,6 +18,16 @@ struct EntropyModule {
   boolean insufficient_data;
 };
 
+// Shifts by a variable are most of the work; BMI2 has cheaper ones. The same
+// code is compiled twice and chosen for the CPU.
+#if defined(__x86_64__)
+#define MR_HAVE_BMI2_VERSION 1
+#define MR_BMI2 __attribute__((target("bmi2")))
+#else
+#define MR_HAVE_BMI2_VERSION 0
+#endif
+#define MR_INLINE inline __attribute__((always_inline))
+
 // Bits of a look into the tables: code and value bits together.
 constexpr int kLookBits = 11;
 constexpr int kLookSize = 1 << kLookBits;
@@ -44,6 +54,8 @@ constexpr int32_t kSlow = 64;
 // for the first, 13-17 for the second (0: there is none), bits 18-23 its value,
 // 24-31 the first's.
 constexpr uint32_t kEnds = 128;
+constexpr uint32_t kUnknownPair = 0xFFFFFFFF;
+constexpr uint16_t kUnknownSkip = 0xFFFF;
 constexpr int kMaxFirstSize = 7;
 constexpr int kMaxSecondSize = 5;
 
@@ -93,10 +105,10 @@ struct Table {
       code <<= 1;
     }
     limit[17] = 0xFFFFFFFF;
-    if (!dc) {
-      BuildPairs();
-      BuildSkip();
-    }
+    // The entries of these are made when they are first looked at: an image
+    // with tables of its own uses a part of them.
+    std::fill(pair, pair + kLookSize, kUnknownPair);
+    std::fill(skip, skip + kLookSize, kUnknownSkip);
   }
 
   void Fill(uint32_t code, int length, uint8_t symbol) {
@@ -120,63 +132,56 @@ struct Table {
     }
   }
 
-  void BuildPairs() {
-    for (uint32_t i = 0; i < kLookSize; ++i) {
-      const int32_t first = look[i];
-      int used = first & 63;
-      if (first & kSlow) {
-        const bool ends = used != 0 && ((first >> 8) & 15) == 0;
-        pair[i] = used | kSlow | (ends ? kEnds : 0);
-        continue;
-      }
-      const int32_t value = first >> 16;
-      if (value < -(1 << kMaxFirstSize) || value >= 1 << kMaxFirstSize) {
-        pair[i] = kSlow;
-        continue;
-      }
-      uint32_t entry = static_cast<uint32_t>(value) << 24 | ((first >> 8) & 31)
-                                                                << 8;
-      // The bits behind those used are only known as far as the look goes.
-      int32_t next = look[(i << used) & (kLookSize - 1)];
-      if (next != kSlow && used + (next & 63) <= kLookBits &&
-          (next & kSlow) == 0 && (next >> 16) >= -(1 << kMaxSecondSize) &&
-          (next >> 16) < 1 << kMaxSecondSize) {
-        used += next & 63;
-        entry |= ((next >> 8) & 31) << 13 |
-                 (static_cast<uint32_t>(next >> 16) & 63) << 18;
-        next = look[(i << used) & (kLookSize - 1)];
-      }
-      if ((next & kSlow) != 0 && (next & 63) != 0 && ((next >> 8) & 15) == 0 &&
-          used + (next & 63) <= kLookBits) {
-        used += next & 63;
-        entry |= kEnds;
-      }
-      pair[i] = entry | used;
+  uint32_t MakePair(uint32_t i) const {
+    const int32_t first = look[i];
+    int used = first & 63;
+    if (first & kSlow) {
+      const bool ends = used != 0 && ((first >> 8) & 15) == 0;
+      return used | kSlow | (ends ? kEnds : 0);
     }
+    const int32_t value = first >> 16;
+    if (value < -(1 << kMaxFirstSize) || value >= 1 << kMaxFirstSize) {
+      return kSlow;
+    }
+    uint32_t entry = static_cast<uint32_t>(value) << 24 | ((first >> 8) & 31)
+                                                              << 8;
+    // The bits behind those used are only known as far as the look goes.
+    int32_t next = look[(i << used) & (kLookSize - 1)];
+    if ((next & kSlow) == 0 && used + (next & 63) <= kLookBits &&
+        (next >> 16) >= -(1 << kMaxSecondSize) &&
+        (next >> 16) < 1 << kMaxSecondSize) {
+      used += next & 63;
+      entry |= ((next >> 8) & 31) << 13 |
+               (static_cast<uint32_t>(next >> 16) & 63) << 18;
+      next = look[(i << used) & (kLookSize - 1)];
+    }
+    if ((next & kSlow) != 0 && (next & 63) != 0 && ((next >> 8) & 15) == 0 &&
+        used + (next & 63) <= kLookBits) {
+      used += next & 63;
+      entry |= kEnds;
+    }
+    return entry | used;
   }
 
-  void BuildSkip() {
-    for (uint32_t i = 0; i < kLookSize; ++i) {
-      int used = 0;
-      int advance = 0;
-      bool ended = false;
-      while (used < kLookBits) {
-        const int32_t entry = look[(i << used) & (kLookSize - 1)];
-        const int length = entry & 63;
-        if (length == 0 || used + length > kLookBits) break;
-        if (entry & kSlow) {
-          const int symbol = (entry >> 8) & 255;
-          if ((symbol & 15) != 0) break;
-          used += length;
-          ended = true;
-          break;
-        }
-        if (advance + ((entry >> 8) & 127) > 63) break;
+  uint16_t MakeSkip(uint32_t i) const {
+    int used = 0;
+    int advance = 0;
+    bool ended = false;
+    while (used < kLookBits) {
+      const int32_t entry = look[(i << used) & (kLookSize - 1)];
+      const int length = entry & 63;
+      if (length == 0 || used + length > kLookBits) break;
+      if (entry & kSlow) {
+        if (((entry >> 8) & 15) != 0) break;
         used += length;
-        advance += (entry >> 8) & 127;
+        ended = true;
+        break;
       }
-      skip[i] = static_cast<uint16_t>(used | ended << 5 | advance << 8);
+      if (advance + ((entry >> 8) & 127) > 63) break;
+      used += length;
+      advance += (entry >> 8) & 127;
     }
+    return static_cast<uint16_t>(used | ended << 5 | advance << 8);
   }
 };
 
@@ -185,7 +190,7 @@ struct Bits {
   int count;      // of them that are accounted for
   const uint8_t* next;
 
-  void Refill() {
+  MR_INLINE void Refill() {
     uint64_t load;
     std::memcpy(&load, next, 8);
     if constexpr (std::endian::native == std::endian::little) {
@@ -195,11 +200,11 @@ struct Bits {
     next += (63 - count) >> 3;
     count |= 56;
   }
-  void Consume(int n) {
+  MR_INLINE void Consume(int n) {
     word <<= n;
     count -= n;
   }
-  uint32_t Look() const {
+  MR_INLINE uint32_t Look() const {
     return static_cast<uint32_t>(word >> (64 - kLookBits));
   }
 };
@@ -227,7 +232,7 @@ struct FastEntropy::State {
   // Of each block of an MCU.
   int blocks;
   const Table* block_dc[D_MAX_BLOCKS_IN_MCU];
-  const Table* block_ac[D_MAX_BLOCKS_IN_MCU];
+  Table* block_ac[D_MAX_BLOCKS_IN_MCU];
   uint8_t block_component[D_MAX_BLOCKS_IN_MCU];
   bool block_wanted[D_MAX_BLOCKS_IN_MCU];  // its AC coefficients are
 
@@ -294,7 +299,7 @@ struct FastEntropy::State {
         .symbols[((code >> (16 - length)) + table.offset[length]) & 255];
   }
 
-  static int32_t TakeValue(Bits& b, int size) {
+  static MR_INLINE int32_t TakeValue(Bits& b, int size) {
     if (size == 0) return 0;
     const int32_t value =
         Extend(static_cast<int32_t>(b.word >> (64 - size)), size);
@@ -302,7 +307,8 @@ struct FastEntropy::State {
     return value;
   }
 
-  static int32_t DecodeDc(j_decompress_ptr info, const Table& table, Bits& b) {
+  static MR_INLINE int32_t DecodeDc(j_decompress_ptr info, const Table& table,
+                                    Bits& b) {
     b.Refill();
     const int32_t entry = table.look[b.Look()];
     if ((entry & kSlow) == 0) {
@@ -357,8 +363,8 @@ struct FastEntropy::State {
     return k;
   }
 
-  static void DecodeAc(j_decompress_ptr info, const Table& table, Bits& b,
-                       JCOEF* block) {
+  static MR_INLINE void DecodeAc(j_decompress_ptr info, Table& table, Bits& b,
+                                 JCOEF* block) {
     int k = 1;
     do {
       b.Refill();
@@ -379,6 +385,9 @@ struct FastEntropy::State {
               static_cast<JCOEF>(static_cast<int32_t>(entry) >> 24);
           if (entry & kEnds) return;
           k = second;
+        } else if (entry == kUnknownPair) {
+          const uint32_t look = b.Look();
+          table.pair[look] = table.MakePair(look);
         } else if ((entry & kSlow) != 0 && (entry & kEnds) != 0) {
           b.Consume(entry & 63);
           return;
@@ -391,7 +400,7 @@ struct FastEntropy::State {
     } while (true);
   }
 
-  static void SkipAc(j_decompress_ptr info, const Table& table, Bits& b) {
+  static MR_INLINE void SkipAc(j_decompress_ptr info, Table& table, Bits& b) {
     int k = 1;
     do {
       b.Refill();
@@ -403,6 +412,9 @@ struct FastEntropy::State {
           b.Consume(several & 31);
           if (ends) return;
           k = to;
+        } else if (several == kUnknownSkip) {
+          const uint32_t look = b.Look();
+          table.skip[look] = table.MakeSkip(look);
         } else {
           k = DecodeOne(info, table, b, k, nullptr);
           if (k < 64) b.Refill();
@@ -412,7 +424,8 @@ struct FastEntropy::State {
     } while (true);
   }
 
-  static boolean DecodeMcu(j_decompress_ptr info, JBLOCKROW* mcu) {
+  static MR_INLINE boolean DecodeMcuBody(j_decompress_ptr info,
+                                         JBLOCKROW* mcu) {
     State& s = *reinterpret_cast<State*>(info->entropy);
     if (info->restart_interval != 0 && s.restarts_left == 0) s.Restart(info);
     --s.restarts_left;
@@ -438,6 +451,16 @@ struct FastEntropy::State {
     if (b.next - b.count / 8 > s.end) Fail(info, JWRN_HIT_MARKER);
     return TRUE;
   }
+
+  static boolean DecodeMcu(j_decompress_ptr info, JBLOCKROW* mcu) {
+    return DecodeMcuBody(info, mcu);
+  }
+
+#if MR_HAVE_BMI2_VERSION
+  MR_BMI2 static boolean DecodeMcuBmi2(j_decompress_ptr info, JBLOCKROW* mcu) {
+    return DecodeMcuBody(info, mcu);
+  }
+#endif
 
   static void StartPass(j_decompress_ptr) {}
 };
@@ -500,6 +523,11 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   s.NextSegment();
   s.module.start_pass = State::StartPass;
   s.module.decode_mcu = State::DecodeMcu;
+#if MR_HAVE_BMI2_VERSION
+  if (__builtin_cpu_supports("bmi2")) {
+    s.module.decode_mcu = State::DecodeMcuBmi2;
+  }
+#endif
   s.module.insufficient_data = FALSE;
   info->entropy = reinterpret_cast<jpeg_entropy_decoder*>(&s.module);
 }

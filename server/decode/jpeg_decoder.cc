@@ -23,6 +23,9 @@ namespace {
 // Rows handed to libjpeg at a time; it fills at most an iMCU row's.
 constexpr int kRowsPerCall = 8;
 
+// FastEntropy copies the file; a larger one goes libjpeg's way.
+constexpr size_t kMaxFastBytes = 16 << 20;
+
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
   jmp_buf jump;
@@ -353,7 +356,8 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
         absl::StrCat("no memory for ", bytes, " bytes of pixels"));
   }
 
-  const bool fast = FastEntropy::Fits(info) && entropy_.Reserve(s.bytes);
+  const bool fast = s.bytes <= kMaxFastBytes && FastEntropy::Fits(info) &&
+                    entropy_.Reserve(s.bytes);
   target.entropy = fast ? &entropy_ : nullptr;
 
   const bool several_scans = coefficient_bytes > 0;
