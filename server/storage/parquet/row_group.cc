@@ -148,6 +148,7 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
     std::shared_ptr<arrow::Array> bytes = image.GetFieldByName("bytes");
     if (bytes == nullptr) return WrongType(plan, *array);
     array = std::move(bytes);  // null where the struct is null
+    column->image = true;
   }
   column->array = array;
   switch (plan.form) {
@@ -241,9 +242,12 @@ absl::Status RowGroup::Row(int64_t row,
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
     if (!column.nulls.empty() && column.nulls[row]) {
-      return absl::DataLossError(
-          absl::StrCat("column '", column.name,
-                       "' has a null here; fill it in, or leave the row out"));
+      return absl::DataLossError(absl::StrCat(
+          "column '", column.name,
+          column.image ? "' has no bytes here, at most a path; write the file "
+                         "with the images in it"
+                       : "' has a null here; fill it in, or leave the row "
+                         "out"));
     }
     uint64_t begin;
     uint64_t count;

@@ -50,6 +50,7 @@ class RowGroup final : public CachedRowGroup {
  private:
   struct Column {
     std::string name;
+    bool image = false;
     // Values of `stride` bytes each, or where offsets are set, elements of
     // `stride` bytes.
     const uint8_t* data = nullptr;

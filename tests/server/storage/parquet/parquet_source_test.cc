@@ -271,9 +271,27 @@ TEST_F(ParquetSourceTest, NullsAndWrongClassesNameShardAndRow) {
     EXPECT_EQ(GetErrorDetail(status).row(), index - 2);
     EXPECT_EQ(GetErrorDetail(status).sample(), index);
   }
-  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("null"));
+  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("no bytes"));
   EXPECT_THAT(std::string(Read("d", 4).message()), HasSubstr("class 2"));
   EXPECT_THAT(std::string(Read("d", 5).message()), HasSubstr("class -1"));
+}
+
+TEST_F(ParquetSourceTest, NullsInNumbersAndListsAreErrorsOfTheirRows) {
+  arrow::Int64Builder scalars;
+  ASSERT_TRUE(scalars.AppendValues({1, 2, 3}).ok());
+  ASSERT_TRUE(scalars.AppendNull().ok());
+  arrow::Int32Builder elements;
+  ASSERT_TRUE(elements.AppendValues({1, 2, 3}).ok());
+  ASSERT_TRUE(elements.AppendNull().ok());
+  const std::shared_ptr<arrow::Array> values = *elements.Finish();
+  const auto lists = *arrow::ListArray::FromArrays(
+      *Numbers<arrow::Int32Builder, int32_t>({0, 1, 2, 4, 4}), *values);
+  WriteParquet(folder_ / "d", {{"x", *scalars.Finish()}, {"lists", lists}}, "",
+               /*group_rows=*/4);
+  EXPECT_TRUE(Read("d", 0).ok());
+  EXPECT_TRUE(Read("d", 1).ok());
+  EXPECT_THAT(std::string(Read("d", 2).message()), HasSubstr("'lists'"));
+  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("'x'"));
 }
 
 TEST_F(ParquetSourceTest, ForeignShardsAreReadInTheOrderOfTheirNames) {

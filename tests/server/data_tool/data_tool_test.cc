@@ -1,0 +1,524 @@
+// The subcommands from end to end, as a user calls them: results, sentences
+// and exit codes.
+
+#include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "server/data_tool/commands.h"
+#include "server/data_tool/png_encoder.h"
+#include "server/storage/open.h"
+#include "tests/server/storage/storage_testing.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Result {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Result Call(const std::vector<std::string>& args) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Result result;
+  result.code = RunDataTool(args, std::cout);
+  std::cout.flush();
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr();
+  return result;
+}
+
+MATCHER_P(FailsWith, sentence, "") {
+  *result_listener << "exit code " << arg.code << ", stderr: " << arg.err;
+  return arg.code == kExitFailed &&
+         ::testing::Value(arg.err, HasSubstr(std::string(sentence)));
+}
+
+MATCHER_P(IsUsageError, sentence, "") {
+  *result_listener << "exit code " << arg.code << ", stderr: " << arg.err;
+  return arg.code == kExitUsage &&
+         ::testing::Value(arg.err, HasSubstr(std::string(sentence)));
+}
+
+std::string BigEndian(uint32_t value) {
+  return Scalar(__builtin_bswap32(value));
+}
+
+std::string Idx(std::vector<uint32_t> shape, absl::string_view bytes) {
+  std::string file("\0\0\x08", 3);
+  file.push_back(static_cast<char>(shape.size()));
+  for (uint32_t extent : shape) file += BigEndian(extent);
+  return absl::StrCat(file, bytes);
+}
+
+std::string Gzip(absl::string_view bytes) {
+  std::string out(compressBound(bytes.size()) + 64, 0);
+  z_stream stream{};
+  EXPECT_EQ(
+      deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY),
+      Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = bytes.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Pixels(int64_t count) {
+  std::string pixels;
+  for (int64_t i = 0; i < count; ++i) pixels.push_back(i * 31 % 251);
+  return pixels;
+}
+
+// A file that begins as a JPEG; the packer looks no further.
+std::string Jpeg(absl::string_view rest) {
+  return absl::StrCat("\xFF\xD8\xFF\xE0", rest);
+}
+
+class DataToolTest : public ::testing::Test {
+ protected:
+  // cat: 3 (one nested), dog: 2.
+  std::string MakeImageFolder() {
+    const std::string root = folder_ / "images";
+    for (const char* name : {"cat/b", "dog"}) {
+      std::filesystem::create_directories(absl::StrCat(root, "/", name));
+    }
+    std::string png;
+    const std::vector<uint8_t> pixels(12, 7);
+    EXPECT_TRUE(EncodePng(pixels, 2, 2, 3, &png).ok());
+    WriteFile(root + "/cat/2.JPG", Jpeg("two"));
+    WriteFile(root + "/cat/10.jpeg", Jpeg("ten"));
+    WriteFile(root + "/cat/b/1.png", png);
+    WriteFile(root + "/dog/a.jpg", Jpeg("a"));
+    WriteFile(root + "/dog/b.jpg", Jpeg("b"));
+    return root;
+  }
+  std::string MakeIdx(int64_t samples, bool gzip = false) {
+    const std::string root = folder_ / "idx";
+    std::filesystem::create_directories(root);
+    std::string labels;
+    for (int64_t i = 0; i < samples; ++i) labels.push_back(i % 10);
+    const uint32_t n = samples;
+    const std::string images = Idx({n, 28, 28}, Pixels(samples * 784));
+    const std::string suffix = gzip ? ".gz" : "";
+    for (const char* split : {"train", "t10k"}) {
+      WriteFile(absl::StrCat(root, "/", split, "-images-idx3-ubyte", suffix),
+                gzip ? Gzip(images) : images);
+      WriteFile(absl::StrCat(root, "/", split, "-labels-idx1-ubyte", suffix),
+                gzip ? Gzip(Idx({n}, labels)) : Idx({n}, labels));
+    }
+    return root;
+  }
+  Result PackFolder(std::vector<std::string> more) {
+    std::vector<std::string> args = {"pack", "--format=imagefolder",
+                                     "--input=" + folder_ / "images"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Call(args);
+  }
+  Result PackIdx(std::vector<std::string> more) {
+    std::vector<std::string> args = {"pack", "--format=idx",
+                                     "--input=" + folder_ / "idx"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Call(args);
+  }
+  std::string Out(absl::string_view scheme, absl::string_view name) {
+    return absl::StrCat("--output=", scheme, ":", folder_ / name);
+  }
+  std::string Uri(absl::string_view scheme, absl::string_view name) {
+    return absl::StrCat(scheme, ":", folder_ / name);
+  }
+  Samples ReadDataset(const std::string& uri, DatasetInfo* info = nullptr) {
+    const auto source = OpenRecordSource(uri, {});
+    EXPECT_TRUE(source.ok()) << source.status();
+    if (!source.ok()) return {};
+    if (info != nullptr) *info = (*source)->info();
+    const auto samples = ReadAll(**source);
+    EXPECT_TRUE(samples.ok()) << samples.status();
+    return *samples;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(DataToolTest, AnImageFolderIsPackedInBytewiseOrder) {
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    const Result packed = PackFolder({Out(scheme, scheme)});
+    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    EXPECT_THAT(packed.out, HasSubstr("packed 5 samples"));
+    EXPECT_EQ(packed.err, "");
+    DatasetInfo info;
+    const Samples samples = ReadDataset(Uri(scheme, scheme), &info);
+    ASSERT_EQ(samples.size(), 5);
+    EXPECT_EQ(samples[0][0], Jpeg("ten"));  // cat/10.jpeg
+    EXPECT_EQ(samples[1][0], Jpeg("two"));  // cat/2.JPG
+    EXPECT_EQ(samples[2][0].substr(1, 3), "PNG");
+    EXPECT_EQ(samples[3][0], Jpeg("a"));
+    EXPECT_EQ(samples[2][1], Scalar<int64_t>(0));
+    EXPECT_EQ(samples[3][1], Scalar<int64_t>(1));
+    EXPECT_THAT(info.schema().fields(1).class_names(),
+                ElementsAre("cat", "dog"));
+    EXPECT_EQ(info.train_preset(), "imagenet_train");
+    EXPECT_EQ(info.eval_preset(), "imagenet_eval");
+  }
+}
+
+TEST_F(DataToolTest, FormatsAndShardsHaveOneFingerprint) {
+  MakeImageFolder();
+  std::vector<std::string> fingerprints;
+  for (const std::string& scheme : Schemes()) {
+    for (int shards : {1, 4}) {
+      const std::string name = absl::StrCat(scheme, shards);
+      ASSERT_EQ(
+          PackFolder({Out(scheme, name), absl::StrCat("--shards=", shards)})
+              .code,
+          kExitOk);
+      DatasetInfo info;
+      ReadDataset(Uri(scheme, name), &info);
+      EXPECT_EQ(info.shards_size(), shards);
+      fingerprints.push_back(info.fingerprint());
+    }
+  }
+  EXPECT_THAT(fingerprints, ::testing::Each(fingerprints[0]));
+}
+
+TEST_F(DataToolTest, OtherFilesAreLeftOutAndCounted) {
+  MakeImageFolder();
+  WriteFile(folder_ / "images/readme.txt", "x");
+  WriteFile(folder_ / "images/cat/notes.txt", "x");
+  WriteFile(folder_ / "images/cat/.hidden.jpg", "x");
+  const Result packed = PackFolder({Out("lmdb", "d")});
+  EXPECT_EQ(packed.code, kExitOk);
+  EXPECT_THAT(packed.err, HasSubstr("2 files left out"));
+}
+
+TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
+  MakeImageFolder();
+  for (const auto& [name, bytes] :
+       {std::pair("empty.jpg", ""), std::pair("text.png", "hello, world")}) {
+    const std::string path = folder_ / absl::StrCat("images/dog/", name);
+    WriteFile(path, bytes);
+    const Result failed = PackFolder({Out("lmdb", "d")});
+    EXPECT_THAT(failed, FailsWith(path));
+    EXPECT_THAT(failed.err, HasSubstr("--skip_bad"));
+    std::filesystem::remove(path);
+  }
+  WriteFile(folder_ / "images/dog/text.jpg", "hello, world");
+  std::filesystem::create_symlink("/nowhere", folder_ / "images/dog/link.jpg");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("link.jpg"));
+  const Result skipped = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+  EXPECT_EQ(skipped.code, kExitOk) << skipped.err;
+  EXPECT_THAT(skipped.err,
+              AllOf(HasSubstr("text.jpg"), HasSubstr("2 bad files left out")));
+  EXPECT_EQ(ReadDataset(Uri("lmdb", "d")).size(), 5);
+}
+
+TEST_F(DataToolTest, FoldersThatAreNoImageFolderAreRefused) {
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("images"));
+  std::filesystem::create_directory(folder_ / "images");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("no folders in it"));
+  std::filesystem::create_directory(folder_ / "images/cat");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("images/cat"));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--skip_bad"}),
+              FailsWith("there is no image"));
+  std::filesystem::create_directory(folder_ / "images/cat\xFF");
+  WriteFile(folder_ / "images/cat/a.jpg", Jpeg(""));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("not UTF-8"));
+  std::filesystem::remove(folder_ / "images/cat\xFF");
+  std::filesystem::create_directory_symlink(folder_ / "images/cat",
+                                            folder_ / "images/cat/loop");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("circle"));
+}
+
+TEST_F(DataToolTest, SplitsOfAnImageFolderAreFolders) {
+  MakeImageFolder();
+  std::filesystem::create_directory(folder_ / "all");
+  std::filesystem::rename(folder_ / "images", folder_ / "all/test");
+  const Result packed = Call({"pack", "--format=imagefolder", "--split=test",
+                              "--input=" + folder_ / "all", Out("lmdb", "d")});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(ReadDataset(Uri("lmdb", "d")).size(), 5);
+}
+
+TEST_F(DataToolTest, IdxBecomesRawPixelsInLmdb) {
+  for (bool gzip : {false, true}) {
+    std::filesystem::remove_all(folder_ / "idx");
+    MakeIdx(30, gzip);
+    const Result packed =
+        PackIdx({Out("lmdb", "d"), gzip ? "--split=test" : "--split=train",
+                 "--overwrite"});
+    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    DatasetInfo info;
+    const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
+    ASSERT_EQ(samples.size(), 30);
+    EXPECT_EQ(samples[29][0], Pixels(30 * 784).substr(29 * 784));
+    EXPECT_EQ(samples[29][1], Scalar<int64_t>(9));
+    const Field& image = info.schema().fields(0);
+    EXPECT_EQ(image.kind(), FIELD_KIND_TENSOR);
+    EXPECT_EQ(image.dtype(), DTYPE_UINT8);
+    EXPECT_THAT(image.shape(), ElementsAre(28, 28, 1));
+    EXPECT_EQ(info.schema().fields(1).num_classes(), 10);
+    EXPECT_EQ(info.train_preset(), "mnist");
+    EXPECT_EQ(info.eval_preset(), "mnist");
+  }
+}
+
+TEST_F(DataToolTest, IdxBecomesPngInParquet) {
+  if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
+  MakeIdx(3);
+  ASSERT_EQ(PackIdx({Out("parquet", "d")}).code, kExitOk);
+  DatasetInfo info;
+  const Samples samples = ReadDataset(Uri("parquet", "d"), &info);
+  ASSERT_EQ(samples.size(), 3);
+  EXPECT_EQ(samples[0][0].substr(0, 8), "\x89PNG\r\n\x1A\n");
+  EXPECT_EQ(info.schema().fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
+  EXPECT_EQ(info.train_preset(), "mnist");
+}
+
+TEST_F(DataToolTest, BadIdxFilesAreNamed) {
+  EXPECT_THAT(PackIdx({Out("lmdb", "d")}), FailsWith("there is no folder"));
+  MakeIdx(4);
+  EXPECT_THAT(PackIdx({Out("lmdb", "d"), "--split=dev"}),
+              FailsWith("--split is train or test"));
+  const std::string images = folder_ / "idx/train-images-idx3-ubyte";
+  const std::string labels = folder_ / "idx/train-labels-idx1-ubyte";
+  const std::string good = ReadFile(images);
+  const auto packs_with = [&](absl::string_view bytes) {
+    WriteFile(images, bytes);
+    const Result result = PackIdx({Out("lmdb", "d")});
+    EXPECT_THAT(result.err, HasSubstr(images));
+    return result;
+  };
+  EXPECT_THAT(packs_with(""), FailsWith("is empty"));
+  EXPECT_THAT(packs_with("P5 28 28"), FailsWith("not an IDX file"));
+  EXPECT_THAT(packs_with(good.substr(0, 10)), FailsWith("truncated"));
+  EXPECT_THAT(packs_with(good.substr(0, good.size() - 1)),
+              FailsWith("truncated"));
+  EXPECT_THAT(packs_with(good + "x"), FailsWith("longer"));
+  EXPECT_THAT(packs_with(Idx({0, 28, 28}, "")), FailsWith("dimension of 0"));
+  EXPECT_THAT(packs_with(Idx({4000000000, 4000000000, 4000000000}, "")),
+              FailsWith("claims a dimension"));
+  EXPECT_THAT(packs_with(Idx({1000000, 28, 28}, "few")),
+              FailsWith("truncated"));
+  EXPECT_THAT(packs_with(Idx({5, 28, 28}, Pixels(5 * 784))),
+              FailsWith("do not belong together"));
+  EXPECT_THAT(packs_with(ReadFile(labels)), FailsWith("right file"));
+  const std::string zipped = Gzip(good);
+  EXPECT_THAT(packs_with(zipped.substr(0, zipped.size() / 2)),
+              FailsWith("gzip stream ends early"));
+  std::string damaged = zipped;
+  damaged[damaged.size() - 6] ^= 1;  // its checksum
+  EXPECT_THAT(packs_with(damaged), FailsWith("damaged"));
+  std::string floats = good;
+  floats[2] = 0x0D;
+  EXPECT_THAT(packs_with(floats), FailsWith("only unsigned bytes"));
+  std::filesystem::remove(images);
+  EXPECT_THAT(PackIdx({Out("lmdb", "d")}),
+              FailsWith("no train-images-idx3-ubyte[.gz]"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "d"));
+}
+
+TEST_F(DataToolTest, WhatIsThereIsKeptWithoutOverwrite) {
+  MakeImageFolder();
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("--overwrite"));
+  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--overwrite"}).code, kExitOk);
+}
+
+TEST_F(DataToolTest, AnUnwritableOutputIsToldWithItsFolder) {
+  MakeImageFolder();
+  EXPECT_THAT(PackFolder({Out("lmdb", "no/where/d")}), FailsWith("no/where"));
+  EXPECT_THAT(PackFolder({"--output=lmdb:/proc/d"}), FailsWith("/proc"));
+}
+
+TEST_F(DataToolTest, MoreShardsThanSamplesAreRefused) {
+  MakeImageFolder();
+  EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--shards=6"}),
+              FailsWith("at most 5"));
+}
+
+// A limit on the size of files stands for a full disk.
+TEST_F(DataToolTest, AFullDiskLeavesNothingThatIsADataset) {
+  MakeIdx(3000);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result one = PackIdx({Out("lmdb", "d")});
+  const Result many = PackIdx({Out("lmdb", "dir"), "--shards=2"});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(one, FailsWith("cannot write"));
+  EXPECT_THAT(many, FailsWith("cannot write"));
+  EXPECT_THAT(folder_.Names(), ElementsAre("idx"));
+  EXPECT_THAT(Call({"inspect", Uri("lmdb", "d")}),
+              FailsWith("there is no file"));
+}
+
+TEST_F(DataToolTest, InspectSaysWhatADatasetIs) {
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code, kExitOk);
+    DatasetInfo info;
+    ReadDataset(Uri(scheme, scheme), &info);
+    const Result text = Call({"inspect", Uri(scheme, scheme)});
+    EXPECT_EQ(text.code, kExitOk);
+    for (const std::string& part :
+         {std::string("samples      5"), info.fingerprint(),
+          std::string("2 classes: cat, dog"), info.shards(1).name(),
+          std::string("image: encoded_image")}) {
+      EXPECT_THAT(text.out, HasSubstr(part));
+    }
+    const Result json = Call({"inspect", "--json", Uri(scheme, scheme)});
+    EXPECT_EQ(json.code, kExitOk);
+    google::protobuf::Struct document;
+    ASSERT_TRUE(
+        google::protobuf::util::JsonStringToMessage(json.out, &document).ok())
+        << json.out;
+    const auto& fields = document.fields();
+    EXPECT_EQ(fields.at("samples").number_value(), 5);
+    EXPECT_EQ(fields.at("num_classes").number_value(), 2);
+    EXPECT_EQ(fields.at("classes").list_value().values(1).string_value(),
+              "dog");
+    EXPECT_EQ(fields.at("fingerprint").string_value(), info.fingerprint());
+    EXPECT_EQ(fields.at("format").string_value(), scheme);
+    EXPECT_EQ(fields.at("shards").list_value().values_size(), 2);
+    EXPECT_EQ(fields.at("bytes").number_value(),
+              info.shards(0).bytes() + info.shards(1).bytes());
+  }
+}
+
+TEST_F(DataToolTest, InspectRefusesWhatIsNoDataset) {
+  WriteFile(folder_ / "text", std::string(10000, 'x'));
+  EXPECT_THAT(Call({"inspect", Uri("lmdb", "text")}), FailsWith("text"));
+  EXPECT_THAT(Call({"inspect", Uri("lmdb", "none")}), FailsWith("none"));
+  EXPECT_THAT(Call({"inspect", folder_ / "text"}), FailsWith("lmdb:"));
+  EXPECT_THAT(Call({"inspect", "zarr:/x"}), FailsWith("zarr"));
+}
+
+TEST_F(DataToolTest, VerifyReadsEverything) {
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code, kExitOk);
+    const Result result = Call({"verify", Uri(scheme, scheme)});
+    EXPECT_EQ(result.code, kExitOk) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("5 samples"));
+    EXPECT_THAT(result.out, HasSubstr("as they were packed"));
+  }
+}
+
+TEST_F(DataToolTest, VerifySeesAChangedImage) {
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    ASSERT_EQ(PackFolder({Out(scheme, scheme)}).code, kExitOk);
+    std::string bytes = ReadFile(folder_ / scheme);
+    // LMDB may hold a second copy in a page that is free again.
+    int copies = 0;
+    for (size_t at = bytes.find(Jpeg("two")); at != bytes.npos;
+         at = bytes.find(Jpeg("two"), at)) {
+      bytes[at + 4] = 'T';
+      ++copies;
+    }
+    ASSERT_GT(copies, 0);
+    WriteFile(folder_ / scheme, bytes);
+    EXPECT_EQ(Call({"inspect", Uri(scheme, scheme)}).code, kExitOk);
+    EXPECT_THAT(Call({"verify", Uri(scheme, scheme)}),
+                FailsWith("not what was packed"));
+  }
+}
+
+// LMDB may die of what it finds here; the tool answers all the same.
+TEST_F(DataToolTest, VerifySurvivesDamagedTrees) {
+  MakeIdx(200);
+  ASSERT_EQ(PackIdx({Out("lmdb", "d")}).code, kExitOk);
+  const std::string whole = ReadFile(folder_ / "d");
+  int refused = 0;
+  for (size_t page = 2; page < whole.size() / 4096; page += 3) {
+    for (char filler : {'\0', '\xFF', '\x41'}) {
+      std::string damaged = whole;
+      std::fill_n(damaged.begin() + page * 4096, 64, filler);
+      // A new file each time: its pages may be mapped still.
+      std::filesystem::remove(folder_ / "damaged");
+      WriteFile(folder_ / "damaged", damaged);
+      const Result result = Call({"verify", Uri("lmdb", "damaged")});
+      if (result.code == kExitOk) continue;  // a page that is not used
+      ++refused;
+      EXPECT_EQ(result.code, kExitFailed);
+      EXPECT_THAT(result.err, Not(::testing::IsEmpty()));
+    }
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(DataToolTest, CheckNamesEachMistakeWithItsLine) {
+  WriteFile(folder_ / "good.textproto", "preset: \"mnist\"\nbatch_size: 64\n");
+  const Result good = Call({"check", folder_ / "good.textproto"});
+  EXPECT_EQ(good.code, kExitOk) << good.err;
+  WriteFile(folder_ / "bad.textproto", "batch_size: 64\nno_such_field: 3\n");
+  const Result bad = Call({"check", folder_ / "bad.textproto"});
+  EXPECT_THAT(bad, FailsWith("bad.textproto:2:"));
+  EXPECT_THAT(bad.err, HasSubstr("no_such_field"));
+  EXPECT_THAT(Call({"check", folder_ / "none"}), FailsWith("none"));
+}
+
+TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
+  EXPECT_THAT(Call({}), IsUsageError("usage"));
+  EXPECT_THAT(Call({"unpack"}), IsUsageError("no command 'unpack'"));
+  EXPECT_THAT(Call({"pack"}), IsUsageError("--format is missing"));
+  EXPECT_THAT(Call({"pack", "--formt=idx"}), IsUsageError("--formt"));
+  EXPECT_THAT(Call({"pack", "--format=tar", "--input=x", "--output=lmdb:x"}),
+              IsUsageError("no format 'tar'"));
+  EXPECT_THAT(Call({"pack", "--format=idx", "--input=x", "--output=x"}),
+              IsUsageError("lmdb:PATH"));
+  for (const char* shards :
+       {"0", "-4", "99999999", "four", "", "1e3", "99999999999999999999"}) {
+    EXPECT_THAT(Call({"pack", "--format=idx", "--input=x", "--output=lmdb:x",
+                      absl::StrCat("--shards=", shards)}),
+                IsUsageError("--shards"))
+        << shards;
+  }
+  EXPECT_THAT(Call({"pack", "--format=idx", "--format=idx"}),
+              IsUsageError("twice"));
+  EXPECT_THAT(Call({"pack", "--input"}), IsUsageError("needs a value"));
+  EXPECT_THAT(Call({"pack", "extra"}), IsUsageError("extra"));
+  EXPECT_THAT(Call({"pack", "--format=idx", "--input=x", "--output=lmdb:x",
+                    "--skip_bad"}),
+              IsUsageError("imagefolder"));
+  EXPECT_THAT(Call({"inspect"}), IsUsageError("URI is missing"));
+  EXPECT_THAT(Call({"inspect", "lmdb:a", "lmdb:b"}), IsUsageError("lmdb:b"));
+  EXPECT_THAT(Call({"inspect", "lmdb:a", "--jsn"}), IsUsageError("--jsn"));
+  EXPECT_THAT(Call({"verify", "--json", "lmdb:a"}), IsUsageError("--json"));
+}
+
+TEST_F(DataToolTest, HelpIsThereForAll) {
+  EXPECT_EQ(Call({"--help"}).code, kExitOk);
+  EXPECT_THAT(Call({"--version"}).out, HasSubstr("millrace-data "));
+  for (const char* command : {"pack", "inspect", "verify", "check"}) {
+    const Result help = Call({command, "--help"});
+    EXPECT_EQ(help.code, kExitOk);
+    EXPECT_THAT(help.out,
+                HasSubstr(absl::StrCat("usage: millrace-data ", command)));
+    EXPECT_EQ(help.err, "");
+  }
+}
+
+}  // namespace
+}  // namespace millrace
