@@ -1,7 +1,6 @@
 #include "server/pipeline/built_pipeline.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,11 +19,6 @@ constexpr uint64_t kTaskNanos = 200'000;
 constexpr uint64_t kRowNanos = 300;
 constexpr uint64_t kBytesPerNano = 4;
 constexpr uint64_t kImageNanos = 300'000;
-
-uint64_t NextId() {
-  static std::atomic<uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
 
 int FieldIndex(const DatasetInfo& info, const std::string& name) {
   for (int i = 0; i < info.schema().fields_size(); ++i) {
@@ -68,8 +62,7 @@ BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout,
                              const DatasetInfo& info,
                              std::shared_ptr<const RecordSource> source,
                              BatchMemoryLimit limit)
-    : id_(NextId()),
-      plan_(std::move(plan)),
+    : plan_(std::move(plan)),
       layout_(std::move(layout)),
       info_(info),
       source_(std::move(source)),
@@ -116,6 +109,9 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
   std::shared_ptr<BuiltPipeline> pipeline(
       new BuiltPipeline(std::move(plan), std::move(layout), info,
                         std::move(source), std::move(limit)));
+  for (const Column& column : columns) {
+    pipeline->has_stages_ |= column.stage != nullptr;
+  }
   pipeline->columns_ = std::move(columns);
   pipeline->rows_per_task_ = std::max<uint64_t>(1, kTaskNanos / row_nanos);
 

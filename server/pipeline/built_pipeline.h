@@ -61,8 +61,7 @@ class BuiltPipeline final : public Pipeline {
   const std::vector<Column>& columns() const { return columns_; }
   const DatasetInfo& info() const { return info_; }
   const RecordSource& source() const { return *source_; }
-  // Unlike its address, of this pipeline alone.
-  uint64_t id() const { return id_; }
+  bool has_stages() const { return has_stages_; }
   // Rows that make a task worth its dispatch, and no more: a batch of small
   // tensors is one task, large images are a task each.
   uint64_t rows_per_task() const { return rows_per_task_; }
@@ -72,7 +71,6 @@ class BuiltPipeline final : public Pipeline {
                 std::shared_ptr<const RecordSource> source,
                 BatchMemoryLimit limit);
 
-  const uint64_t id_;
   const Plan plan_;
   const BatchLayout layout_;
   const DatasetInfo& info_;
@@ -80,6 +78,7 @@ class BuiltPipeline final : public Pipeline {
   const BatchMemoryLimit limit_;
   std::vector<Column> columns_;
   OpenResponse description_;
+  bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;
 };
 

@@ -230,7 +230,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
       options.threads == 0 ? AvailableCpus() : options.threads;
   MR_ASSIGN_OR_RETURN(const uint64_t scratch, ScratchBytes(infos, make_stage));
   const uint64_t capacity = options.budget->capacity();
-  const uint64_t all_scratch = scratch * WorkerState::kKeptScratches * threads;
+  const uint64_t all_scratch = scratch * threads;
   const uint64_t idle = std::min(kMaxIdleBatchBytes, capacity / kIdleShare);
   const uint64_t elsewhere = options.budget_held_elsewhere_bytes;
   BatchMemoryLimit limit;

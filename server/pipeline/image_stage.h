@@ -30,7 +30,8 @@ struct PlacedTransform {
 
 class ImageStage {
  public:
-  // Decoder and resize buffers of one worker, kept from image to image.
+  // Decoder and resize buffers of one worker, kept from image to image. One
+  // that any stage has made serves every stage.
   class Scratch;
 
   // `transforms`: those of the resolved spec that name this field, in spec

@@ -21,7 +21,6 @@ absl::Status RowFiller::Begin() {
   auto reader = worker_.ReaderOf(pipeline_.source());
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
   reader_ = *reader;
-  scratch_ = &worker_.ScratchOf(pipeline_);
   return absl::OkStatus();
 }
 
@@ -80,7 +79,8 @@ absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
     const absl::Span<const uint8_t> stored = sample.fields[column.field];
     uint8_t* const out = placed_.Row(payload_, i, row);
     if (column.stage != nullptr) {
-      MR_RETURN_IF_ERROR(column.stage->Run(stored, key, *(*scratch_)[i],
+      MR_RETURN_IF_ERROR(column.stage->Run(stored, key,
+                                           worker_.ScratchFor(*column.stage),
                                            absl::MakeSpan(out, column.bytes)));
     } else if (stored.size() == column.bytes) {
       std::memcpy(out, stored.data(), column.bytes);

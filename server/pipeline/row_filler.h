@@ -13,8 +13,6 @@
 #define MILLRACE_SERVER_PIPELINE_ROW_FILLER_H_
 
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "server/pipeline/built_pipeline.h"
@@ -37,7 +35,7 @@ class RowFiller {
         payload_(payload),
         worker_(worker) {}
 
-  // Takes the worker's reader and scratch.
+  // Takes the worker's reader.
   absl::Status Begin();
 
   // DataLoss: a damaged sample under the policy FAIL, or with SUBSTITUTE one
@@ -64,7 +62,6 @@ class RowFiller {
   uint8_t* const payload_;
   WorkerState& worker_;
   RecordReader* reader_ = nullptr;
-  const std::vector<std::unique_ptr<ImageStage::Scratch>>* scratch_ = nullptr;
   uint64_t bad_samples_ = 0;
   uint64_t emptied_rows_ = 0;
 };

@@ -220,21 +220,15 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
                                         std::memory_order_relaxed);
     }
     ImageStage::Scratch::Times images;
-    bool has_images = false;
-    for (const auto& scratch : worker.ScratchOf(pipeline)) {
-      if (scratch == nullptr) continue;
-      const ImageStage::Scratch::Times times = scratch->TakeTimes();
-      images.decode_seconds += times.decode_seconds;
-      images.augment_seconds += times.augment_seconds;
-      has_images = true;
-    }
+    const bool has_images = worker.scratch() != nullptr;
+    if (has_images) images = worker.scratch()->TakeTimes();
     const uint64_t rows = row - task.begin;
     StageClock& clock = run.parts_->clock;
     clock.Add(
         StageClock::READ,
         SecondsSince(start) - images.decode_seconds - images.augment_seconds,
         rows);
-    if (has_images) {
+    if (has_images && pipeline.has_stages()) {
       clock.Add(StageClock::DECODE, images.decode_seconds, rows);
       clock.Add(StageClock::AUGMENT, images.augment_seconds, rows);
     }
