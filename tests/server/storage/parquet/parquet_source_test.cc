@@ -146,8 +146,8 @@ TEST_F(ParquetSourceTest, RowGroupsAreSmall) {
   DatasetInfo info = ImageDataset(70);
   Samples samples;
   for (int i = 0; i < 70; ++i) {
-    // One of ten megabytes, some of three, many small ones.
-    const size_t size = i == 3 ? 10 << 20 : i > 60 ? 3 << 20 : 100;
+    // One of ten megabytes, some of almost one, many small ones.
+    const size_t size = i == 3 ? 10 << 20 : i > 60 ? 900 << 10 : 100;
     samples.push_back({std::string(size, 'x'), Scalar<int64_t>(0)});
   }
   ASSERT_TRUE(Pack(Uri("d"), info, samples).ok());
@@ -165,7 +165,7 @@ TEST_F(ParquetSourceTest, RowGroupsAreSmall) {
               parquet::Compression::UNCOMPRESSED);
     EXPECT_FALSE(group->ColumnChunk(0)->has_dictionary_page());
   }
-  // The large one stands alone; 8 MiB hold two of three and the small ones.
+  // The large one stands alone; 2 MiB hold two of 900 KiB and the small ones.
   EXPECT_THAT(rows, ElementsAre(3, 1, 59, 2, 2, 2, 1));
 }
 
