@@ -1,0 +1,122 @@
+// DataLoader: what of the feeder becomes libtorch's tensors.
+
+#include "client/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/loader_internal.h"
+#include "tests/client/torch/fake_host_loader.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<DataLoader> Open(FakeHostLoader::Options host,
+                                 DataLoader::Options options = {}) {
+  auto loader =
+      internal::NewDataLoader(std::make_unique<FakeHostLoader>(std::move(host)),
+                              NewHostDevice(), options);
+  EXPECT_TRUE(loader.ok()) << loader.status();
+  return *std::move(loader);
+}
+
+TEST(DataLoader, GivesTensorsOfTheTypesAndShapesOfThePlan) {
+  auto loader = Open({.rows = 4});
+  auto batch = loader->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->tensor("image").scalar_type(), torch::kFloat);
+  EXPECT_EQ(batch->tensor("image").sizes(), (std::vector<int64_t>{4, 2, 2, 3}));
+  EXPECT_TRUE(
+      batch->tensor("image").is_contiguous(torch::MemoryFormat::ChannelsLast));
+  EXPECT_EQ(batch->tensor("label").scalar_type(), torch::kLong);
+  EXPECT_EQ(batch->tensor("label").sizes(), (std::vector<int64_t>{4}));
+  EXPECT_EQ(batch->tensor("valid").scalar_type(), torch::kBool);
+  EXPECT_EQ(batch->tensor("text").sizes(), (std::vector<int64_t>{6}));
+  EXPECT_EQ(batch->tensor("text.offsets")[4].item<int64_t>(), 6);
+  EXPECT_FALSE(batch->has("mask"));
+  EXPECT_EQ(batch->rows, 4u);
+  EXPECT_EQ(batch->local_valid, 4u);
+}
+
+TEST(DataLoader, NormalisesAsLibtorchWould) {
+  auto loader = Open({.rows = 4});
+  auto plain = Open({.rows = 4}, {.apply_device_transform = false});
+  auto batch = loader->Next();
+  auto bytes = plain->Next();
+  ASSERT_TRUE(batch.ok() && bytes.ok());
+  const torch::Tensor wire = bytes->tensor("image");
+  EXPECT_EQ(wire.scalar_type(), torch::kByte);
+  EXPECT_EQ(wire.sizes(), (std::vector<int64_t>{4, 2, 3, 2}));
+  const torch::Tensor mean = at::tensor({0.25f, 0.5f});
+  const torch::Tensor stddev = at::tensor({0.5f, 0.3f});
+  const torch::Tensor expected = wire.to(torch::kFloat)
+                                     .mul(1.0f / 255)
+                                     .sub(mean)
+                                     .div(stddev)
+                                     .permute({0, 3, 1, 2});
+  // Bit for bit: devices compute it with these very operations.
+  EXPECT_TRUE(torch::equal(batch->tensor("image"), expected));
+}
+
+TEST(DataLoader, KeepsTensorsThatOutliveTheBatchAndTheLoader) {
+  auto loader =
+      Open({.rows = 4, .steps = 6, .window = 2}, {.device_prefetch = 4});
+  std::vector<torch::Tensor> images;
+  std::vector<torch::Tensor> copies;
+  for (int i = 0; i < 6; ++i) {
+    auto batch = loader->Next();  // labels let go of their slot each time
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    images.push_back(batch->tensor("image").slice(0, 1, 3));
+    copies.push_back(images.back().clone());
+  }
+  loader.reset();
+  for (size_t i = 0; i < images.size(); ++i) {
+    EXPECT_TRUE(torch::equal(images[i], copies[i]));
+  }
+}
+
+TEST(DataLoader, UsesASlotAgainWhenItsLastTensorHasDied) {
+  auto loader = Open({.rows = 4, .steps = 50, .window = 1});
+  for (int i = 0; i < 50; ++i) {
+    auto batch = loader->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->tensor("sample_index")[0].item<int64_t>(), 4 * i);
+  }
+  EXPECT_TRUE(absl::IsOutOfRange(loader->Next().status()));
+}
+
+TEST(DataLoader, SaysThatTheCallerHoldsAllSlots) {
+  auto loader = Open({.window = 8}, {.device_prefetch = 1,
+                                     .next_timeout = absl::Milliseconds(10)});
+  std::vector<Batch> held;
+  absl::Status status;
+  while (held.size() < 8 && status.ok()) {
+    auto batch = loader->Next();
+    status = batch.status();
+    if (batch.ok()) held.push_back(*std::move(batch));
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("slots are held"));
+}
+
+TEST(DataLoader, KnowsThePositionAfterTheLastBatch) {
+  auto loader = Open({.steps = 2, .epochs = 2});
+  EXPECT_EQ(loader->position(), (Position{0, 0}));
+  ASSERT_TRUE(loader->Next().ok());
+  EXPECT_EQ(loader->position(), (Position{0, 1}));
+  ASSERT_TRUE(loader->Next().ok());
+  EXPECT_EQ(loader->position(), (Position{1, 0}));
+  loader->Close();
+  loader->Close();
+  EXPECT_TRUE(absl::IsCancelled(loader->Next().status()));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,98 @@
+#include "trainer/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Launcher : public ::testing::Test {
+ protected:
+  absl::Status Run(const std::string& script, uint32_t ranks = 3) {
+    LaunchOptions options;
+    options.command = {"/bin/sh", "-c", "cd " + folder_ + "; " + script};
+    options.ranks = ranks;
+    options.threads_per_rank = 5;
+    return RunRanks(options);
+  }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  const std::string folder_ = [] {
+    std::string name = ::testing::TempDir() + "/launcher.XXXXXX";
+    return std::string(mkdtemp(name.data()));
+  }();
+};
+
+TEST_F(Launcher, TellsEachRankWhichItIs) {
+  ASSERT_TRUE(
+      Run("echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR "
+          "$OMP_NUM_THREADS ${MILLRACE_MASTER_FD:-none} > $RANK")
+          .ok());
+  EXPECT_THAT(Read("0"), HasSubstr("0 3 0 3 127.0.0.1 5 "));
+  EXPECT_THAT(Read("0"), testing::Not(HasSubstr("none")));
+  EXPECT_EQ(Read("1"), "1 3 1 3 127.0.0.1 5 none\n");
+  EXPECT_EQ(Read("2"), "2 3 2 3 127.0.0.1 5 none\n");
+}
+
+TEST_F(Launcher, HandsOnlyRankZeroTheListeningSocket) {
+  ASSERT_TRUE(Run("readlink /proc/$$/fd/${MILLRACE_MASTER_FD:-9999} > $RANK; "
+                  "true")
+                  .ok());
+  EXPECT_THAT(Read("0"), HasSubstr("socket:"));
+  EXPECT_EQ(Read("1"), "");
+}
+
+TEST_F(Launcher, EndsTheOthersWhenOneFailsAndNamesIt) {
+  // The others would wait for ever; `trap` shows that they were asked to end.
+  const absl::Status status =
+      Run("mkfifo never.$RANK; trap 'echo asked > ended.$RANK; exit 0' TERM; "
+          "echo > ready.$RANK; "
+          "if [ $RANK = 1 ]; then "
+          "  while ! [ -e ready.0 -a -e ready.2 ]; do :; done; exit 7; fi; "
+          "exec 3<>never.$RANK; read x <&3");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 of 3"), HasSubstr("exit code 7")));
+  EXPECT_EQ(Read("ended.0"), "asked\n");
+  EXPECT_EQ(Read("ended.2"), "asked\n");
+}
+
+TEST_F(Launcher, NamesTheSignalThatKilledARank) {
+  const absl::Status status =
+      Run("if [ $RANK = 0 ]; then kill -KILL $$; fi", 1);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 0 of 1"), HasSubstr("signal 9")));
+}
+
+TEST_F(Launcher, PassesASignalOn) {
+  // The first rank sends its launcher what a person's Ctrl-C would.
+  const absl::Status status =
+      Run("mkfifo never; trap 'echo asked > ended; exit 0' TERM; "
+          "kill -INT $PPID; exec 3<>never; read x <&3",
+          1);
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(Read("ended"), "asked\n");
+}
+
+TEST_F(Launcher, SaysThatAProgramDoesNotStart) {
+  LaunchOptions options;
+  options.command = {folder_ + "/missing"};
+  EXPECT_THAT(std::string(RunRanks(options).message()),
+              HasSubstr("exit code 127"));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,304 @@
+// The whole way as a user goes it: packed data, a real server, the trainer.
+//
+// The data are ten classes of 28x28 images, each a bright band at a place of
+// its own under noise: learnable in seconds, not by chance.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string BigEndian(uint32_t n) {
+  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16),
+          static_cast<char>(n >> 8), static_cast<char>(n)};
+}
+
+// IDX files as MNIST has them.
+void WriteIdx(const std::string& prefix, uint32_t samples, uint32_t classes,
+              uint32_t seed) {
+  std::string images =
+      BigEndian(0x803) + BigEndian(samples) + BigEndian(28) + BigEndian(28);
+  std::string labels = BigEndian(0x801) + BigEndian(samples);
+  uint32_t random = seed;
+  for (uint32_t i = 0; i < samples; ++i) {
+    const uint32_t label = i * 7 % classes;
+    labels += static_cast<char>(label);
+    for (uint32_t p = 0; p < 784; ++p) {
+      random = random * 1664525 + 1013904223;
+      const uint32_t row = p / 28;
+      const bool band = row >= 2 * label && row < 2 * label + 4;
+      images += static_cast<char>((random >> 25) + (band ? 96 : 0));
+    }
+  }
+  WriteFile(prefix + "-images-idx3-ubyte", images);
+  WriteFile(prefix + "-labels-idx1-ubyte", labels);
+}
+
+std::string Pack(const std::string& folder, const std::string& name,
+                 const std::string& split) {
+  const std::string uri = absl::StrCat("lmdb:", folder, "/", name, ".lmdb");
+  const ProgramResult packed = RunProgram(
+      {ProgramPath("server/data_tool/millrace-data"), "pack", "--format=idx",
+       "--split=" + split, "--input=" + folder, "--output=" + uri});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  return absl::StrCat("--dataset=", name, "=", uri);
+}
+
+// One server for all tests of this program.
+struct World {
+  World() {
+    WriteIdx(folder + "/train", 200, 10, 1);
+    WriteIdx(folder + "/t10k", 77, 10, 2);
+    std::vector<std::string> flags = {Pack(folder, "train", "train"),
+                                      Pack(folder, "test", "test"),
+                                      "--threads=1"};
+    WriteIdx(folder + "/train", 50, 5, 3);
+    flags.push_back(Pack(folder, "five", "train"));
+    auto started = ServerProcess::Start(flags);
+    EXPECT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    this->flags = flags;
+  }
+  const std::string folder = NewTempDir();
+  std::vector<std::string> flags;
+  std::unique_ptr<ServerProcess> server;
+};
+
+class Train : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { world_ = new World; }
+  static void TearDownTestSuite() {
+    delete world_;
+    world_ = nullptr;
+  }
+
+  // Flags that come later win.
+  static std::vector<std::string> Command(
+      const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {
+        ProgramPath("trainer/millrace-train"),
+        "--endpoint=" + world_->server->address(),
+        "--dataset=train",
+        "--batch_size=32",
+        "--seed=1",
+        "--log_every=1"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return command;
+  }
+  static ProgramResult Run(const std::vector<std::string>& flags) {
+    return RunProgram(Command(flags));
+  }
+
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_, "/", name);
+  }
+
+  // The third word of each line of a --step_losses file.
+  std::vector<double> Losses(const std::string& name) const {
+    std::istringstream lines(ReadFile(Path(name)));
+    std::vector<double> losses;
+    double epoch, step, loss;
+    while (lines >> epoch >> step >> loss) losses.push_back(loss);
+    return losses;
+  }
+
+  static void ExpectNear(const std::vector<double>& a,
+                         const std::vector<double>& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i], b[i], tolerance) << "step " << i;
+    }
+  }
+
+  static World* world_;
+  const std::string folder_ = NewTempDir();
+};
+
+World* Train::world_ = nullptr;
+
+double Number(const std::string& json, const std::string& key) {
+  std::smatch match;
+  const std::regex pattern("\"" + key + "\": ([-0-9.e+]+)");
+  if (!std::regex_search(json, match, pattern)) return std::nan("");
+  return std::stod(match[1]);
+}
+
+TEST_F(Train, LearnsWithTwoRanksAndReports) {
+  const ProgramResult run =
+      Run({"--eval_dataset=test", "--epochs=4", "--nproc=2",
+           "--json=" + Path("summary.json")});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("2 ranks"), HasSubstr("epoch 4/4")));
+  const std::string json = ReadFile(Path("summary.json"));
+  // Chance is 0.1.
+  EXPECT_GT(Number(json, "eval_accuracy"), 0.8) << json;
+  EXPECT_GT(Number(json, "samples_per_second"), 0);
+  EXPECT_GE(Number(json, "stall_share"), 0);
+  EXPECT_EQ(Number(json, "steps"), 24);
+  EXPECT_EQ(Number(json, "samples"), 4 * 192);
+  EXPECT_THAT(
+      json, AllOf(HasSubstr("\"epoch_seconds\": ["), HasSubstr("\"loss\": [")));
+  EXPECT_EQ(json.find("acc"), json.rfind("acc")) << json;
+}
+
+// 200 samples in batches of 32: of the padded last one the first rank gets all
+// 8 samples and the second none.
+TEST_F(Train, GivesTheSameLossesWithTwoRanksAsWithOne) {
+  for (const char* model : {"mlp", "cnn"}) {
+    for (const char* ranks : {"1", "2"}) {
+      const ProgramResult run =
+          Run({absl::StrCat("--model=", model), absl::StrCat("--nproc=", ranks),
+               "--epochs=2", "--last_batch=pad",
+               "--step_losses=" + Path(absl::StrCat(model, ranks))});
+      ASSERT_EQ(run.exit_code, 0) << run.err;
+    }
+    const std::vector<double> losses = Losses(absl::StrCat(model, "1"));
+    EXPECT_EQ(losses.size(), 14u);
+    EXPECT_LT(losses.back(), losses.front());
+    ExpectNear(losses, Losses(absl::StrCat(model, "2")), 1e-5);
+  }
+}
+
+TEST_F(Train, StartsFromTheEnvironmentOfTorchrun) {
+  ASSERT_EQ(Run({"--step_losses=" + Path("alone")}).exit_code, 0);
+  // A port that was free a moment ago.
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
+  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+  close(probe);
+  auto environment = [&](int rank) -> std::vector<std::string> {
+    return {absl::StrCat("RANK=", rank),
+            "WORLD_SIZE=2",
+            absl::StrCat("LOCAL_RANK=", rank),
+            "LOCAL_WORLD_SIZE=2",
+            "MASTER_ADDR=127.0.0.1",
+            absl::StrCat("MASTER_PORT=", ntohs(address.sin_port)),
+            "OMP_NUM_THREADS=1"};
+  };
+  const auto command = Command({"--step_losses=" + Path("two")});
+  Subprocess one(command, environment(1));
+  Subprocess zero(command, environment(0));
+  EXPECT_EQ(zero.Wait(), 0) << zero.Stderr();
+  EXPECT_EQ(one.Wait(), 0) << one.Stderr();
+  EXPECT_THAT(one.Stdout(), Not(HasSubstr("epoch"))) << "rank 0 alone reports";
+  ExpectNear(Losses("alone"), Losses("two"), 1e-5);
+}
+
+TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
+  const std::string checkpoint = Path("run.ckpt");
+  ASSERT_EQ(Run({"--epochs=2", "--step_losses=" + Path("whole")}).exit_code, 0);
+  ASSERT_EQ(Run({"--epochs=2", "--max_steps=4", "--checkpoint=" + checkpoint,
+                 "--step_losses=" + Path("first")})
+                .exit_code,
+            0);
+  const ProgramResult rest =
+      Run({"--epochs=2", "--resume=" + checkpoint, "--checkpoint=" + checkpoint,
+           "--step_losses=" + Path("rest")});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  std::vector<double> joined = Losses("first");
+  EXPECT_EQ(joined.size(), 4u);
+  for (double loss : Losses("rest")) joined.push_back(loss);
+  ExpectNear(Losses("whole"), joined, 1e-6);
+
+  // What does not belong together is refused.
+  EXPECT_THAT(Run({"--epochs=2", "--resume=" + checkpoint}).err,
+              HasSubstr("raise --epochs"));
+  EXPECT_THAT(Run({"--epochs=3", "--resume=" + checkpoint, "--model=cnn"}).err,
+              HasSubstr("--model=mlp"));
+  const ProgramResult other =
+      Run({"--epochs=3", "--resume=" + checkpoint, "--seed=2"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("plan")) << "another order of the samples";
+}
+
+TEST_F(Train, WritesACheckpointWhenItIsStopped) {
+  const std::string checkpoint = Path("stopped.ckpt");
+  Subprocess run(Command({"--epochs=100000", "--checkpoint=" + checkpoint}));
+  while (run.Running() && run.Stdout().find("epoch 2/") == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(20));  // for the program's own pace
+  }
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 15"));
+  const ProgramResult rest =
+      Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+}
+
+TEST_F(Train, WritesACheckpointWhenTheServersAreGone) {
+  auto server = ServerProcess::Start(world_->flags);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string checkpoint = Path("gone.ckpt");
+  Subprocess run(
+      Command({"--endpoint=" + (*server)->address(), "--epochs=100000",
+               "--data_timeout=1s", "--checkpoint=" + checkpoint}));
+  while (run.Running() && run.Stdout().find("epoch 2/") == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  (*server)->process().Signal(SIGKILL);
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.Stderr(), HasSubstr((*server)->address()));
+  EXPECT_EQ(access(checkpoint.c_str(), F_OK), 0) << run.Stderr();
+}
+
+TEST_F(Train, AnswersMistakesWithASentence) {
+  const std::string garbage = Path("garbage");
+  WriteFile(garbage, "no checkpoint");
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"--endpoint=127.0.0.1:1"}, "127.0.0.1:1"},
+      {{"--dataset=nothing"}, "nothing"},
+      {{"--preset=nothing"}, "nothing"},
+      {{"--json=/no/such/folder/x.json"}, "/no/such/folder/x.json"},
+      {{"--nproc=3"}, "multiple"},
+      {{"--batch_size=1000"}, "1000"},
+      {{"--eval_dataset=five"}, "5"},
+      {{"--resume=" + garbage}, garbage},
+      {{"--resume=/no/such/file"}, "/no/such/file"},
+      {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
+      {{"--input=nothing"}, "image"},
+      {{"--no_such_flag=1"}, "no_such_flag"},
+      {{"stray"}, "stray"},
+  };
+  for (const auto& [flags, expected] : kMistakes) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 1) << flags[0];
+    EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
+  }
+  EXPECT_EQ(Run({"--max_steps=1"}).exit_code, 0) << "the server goes on";
+}
+
+TEST_F(Train, NamesTheRankThatFailed) {
+  const ProgramResult run = Run({"--nproc=2", "--lr=1e30", "--optimizer=sgd"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("of 2 (process"), HasSubstr("the loss is")));
+}
+
+}  // namespace
+}  // namespace millrace::testing
