@@ -2,7 +2,6 @@
 // it waits for a signal.
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -28,6 +27,7 @@
 #include "server/plan/content_revision.h"
 #include "server/port_file.h"
 #include "server/rpc/rpc_server.h"
+#include "server/stop_signals.h"
 #include "server/storage/open.h"
 
 namespace millrace {
@@ -72,20 +72,8 @@ std::string DescribeDatasets(const DatasetCatalog& catalog) {
   return text;
 }
 
-// SIGTERM and SIGINT are taken by a wait, not by a handler. Blocked before any
-// thread starts, so that none of them gets one.
-sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
-
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
-                   const CommandLine& line, const sigset_t& signals) {
+                   const CommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
   ByteBudget budget(settings.memory_budget_bytes);
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, OpenDatasets(settings, &budget));
@@ -121,21 +109,18 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                  << "): " << info.samples() << " samples, fingerprint "
                  << info.fingerprint();
   }
+  // Who learns of the port may stop the server, gracefully.
+  signals.Hold();
   if (!line.port_file.empty()) {
     MR_RETURN_IF_ERROR(WritePortFile(line.port_file, server->port()));
   }
   absl::PrintF("listening on %s\n", server->address());
   std::fflush(stdout);
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  const int signal_number = signals.Await();
   MR_LOG(INFO) << "signal " << signal_number
                << ": stopping; streams may finish within "
                << settings.shutdown_grace;
-  // A second one ends the process at once.
-  signal(SIGTERM, SIG_DFL);
-  signal(SIGINT, SIG_DFL);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   server->Shutdown();
   MR_LOG(INFO) << "stopped";
   return absl::OkStatus();
@@ -153,7 +138,8 @@ int Main(const std::vector<std::string>& arguments) {
                  kMillraceVersion, kProtocolVersion, kContentRevision);
     return 0;
   }
-  const sigset_t signals = BlockStopSignals();
+  StopSignals signals;
+  signal(SIGPIPE, SIG_IGN);
   ServerConfig config;
   if (!line->config_file.empty()) {
     absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);

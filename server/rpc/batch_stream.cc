@@ -51,6 +51,7 @@ struct BatchStream::Action {
   std::list<std::unique_ptr<Engine::Run>> runs;
   std::deque<FilledBatch> batches;
   std::optional<BatchFrames> frames;
+  grpc::ByteBuffer frame;
 };
 
 struct BatchStream::State {
@@ -246,12 +247,12 @@ void BatchStream::AskMore() {
 }
 
 void BatchStream::OnWriteDone(bool ok) {
+  State& state = *state_;
   Action action;
   {
-    MutexLock lock(state_->mu);
-    State& state = *state_;
+    MutexLock lock(state.mu);
     state.writing = false;
-    state.frame.Clear();
+    action.frame.Swap(&state.frame);
     if (!ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
     } else if (state.current.has_value() && state.current->done()) {
@@ -335,6 +336,7 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
   action.runs.clear();
   action.batches.clear();
   action.frames.reset();
+  action.frame.Clear();
   if (action.write) {
     stream->StartWrite(&stream->state_->frame, action.options);
   } else if (action.finish) {

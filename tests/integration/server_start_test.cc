@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -162,6 +164,27 @@ TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {
     EXPECT_THAT((*server)->process().Stderr(),
                 HasSubstr("100 samples, fingerprint"));
   }
+}
+
+TEST_F(ServerStartTest, ASignalEndsAServerThatHangsWhileItStarts) {
+  // Opening a pipe waits for a writer that never comes.
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  testing::Subprocess server(
+      {testing::ProgramPath("server/millrace-server"), "--config=" + pipe});
+  // SIGTERM (bit 14) is blocked once the server handles it itself.
+  const std::string status = absl::StrCat("/proc/", server.pid(), "/status");
+  while (server.Running()) {
+    const std::string text = testing::ReadFile(status);
+    const size_t at = text.find("SigBlk:");
+    if (at != std::string::npos &&
+        (std::strtoull(text.c_str() + at + 7, nullptr, 16) >> 14 & 1) != 0) {
+      break;
+    }
+  }
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 128 + SIGTERM);
+  EXPECT_THAT(server.Stderr(), HasSubstr("ended at once"));
 }
 
 TEST_F(ServerStartTest, AStoppedServersPortIsFreeAtOnce) {
