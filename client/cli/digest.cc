@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,10 @@ struct Rows {
   uint64_t offset = 0;  // of row 0, or of the offsets
   uint64_t unit = 0;    // bytes of a row, or of a ragged value
   uint64_t values = 0;  // ragged: of value 0
+};
+
+struct FreeState {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
 
 absl::Status BadTensor(const TensorHeader& tensor) {
@@ -95,6 +100,8 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
     tensors.push_back(rows);
   }
 
+  // On the heap: it needs an alignment that not every stack keeps.
+  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   for (uint64_t row = 0; row < header.rows(); ++row) {
     if (payload[valid->offset() + row] == 0) continue;
     struct {
@@ -117,25 +124,25 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
     std::memcpy(bytes + 12, &key.index, 8);
     order_digest_ += Number(XXH3_128bits(bytes, sizeof(bytes)));
 
-    XXH3_state_t state;
-    XXH3_128bits_reset(&state);
-    XXH3_128bits_update(&state, &key.position, 8);
+    XXH3_128bits_reset(state.get());
+    XXH3_128bits_update(state.get(), &key.position, 8);
     for (const Rows& rows : tensors) {
       if (!rows.ragged) {
-        XXH3_128bits_update(
-            &state, payload.data() + rows.offset + row * rows.unit, rows.unit);
+        XXH3_128bits_update(state.get(),
+                            payload.data() + rows.offset + row * rows.unit,
+                            rows.unit);
         continue;
       }
       const int64_t begin = Load<int64_t>(payload, rows.offset + row * 8);
       const int64_t end = Load<int64_t>(payload, rows.offset + row * 8 + 8);
       const uint64_t count = static_cast<uint64_t>(end - begin);
-      XXH3_128bits_update(&state, &count, 8);
-      XXH3_128bits_update(&state,
+      XXH3_128bits_update(state.get(), &count, 8);
+      XXH3_128bits_update(state.get(),
                           payload.data() + rows.values +
                               static_cast<uint64_t>(begin) * rows.unit,
                           count * rows.unit);
     }
-    content_digest_ += Number(XXH3_128bits_digest(&state));
+    content_digest_ += Number(XXH3_128bits_digest(state.get()));
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/commands.h"
+#include "common/malloc_tuning.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 
@@ -23,6 +24,7 @@ constexpr char kHelp[] =
 }  // namespace
 
 int main(int argc, char** argv) {
+  millrace::KeepFreedMemory();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
     std::fputs(kHelp, stderr);

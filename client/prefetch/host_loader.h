@@ -67,7 +67,7 @@ struct HostLoaderOptions {
   uint32_t rank = 0;
   uint32_t world_size = 1;
   Position start;
-  // Epochs to deliver; 0: without end.
+  // Epochs to deliver, counted from start.epoch; 0: without end.
   uint64_t epochs = 1;
   // Batches asked for and not yet consumed, over all servers. 0: as many as
   // fit into window_bytes, at least 4, at most 64.
@@ -110,10 +110,13 @@ class HostLoader {
   // The next batch of the rank. OutOfRange: all epochs were delivered.
   // DeadlineExceeded: no batch within next_timeout, names the endpoint and
   // what it waited for, or "all N slots are held" when the caller holds them.
-  // Any other error is final and is returned again.
+  // Unavailable: the same when no server can be reached. After these two the
+  // loader goes on: Next() may be called again. Any other error is final and
+  // is returned again.
   virtual absl::StatusOr<HostBatch> Next() = 0;
 
-  // Position after the last batch that Next() returned.
+  // Position after the last batch that Next() returned; after the last step of
+  // an epoch that is step 0 of the next one.
   virtual Position position() const = 0;
 
   virtual Stats stats() const = 0;
