@@ -48,6 +48,22 @@ std::vector<Named> Kinds() {
       kinds.push_back({name + " grey", k});
     }
   }
+  // Short and long codes, small and large coefficients, runs of zeros.
+  for (int quality : {2, 30, 96, 100}) {
+    for (bool optimized : {false, true}) {
+      JpegKind k;
+      k.width = 131;
+      k.height = 121;
+      k.quality = quality;
+      k.optimized = optimized;
+      const std::string name = "quality " + std::to_string(quality) +
+                               (optimized ? " optimised" : "");
+      kinds.push_back({name, k});
+      k.components = 1;
+      k.restart_rows = 2;
+      kinds.push_back({name + " grey", k});
+    }
+  }
   JpegKind one;
   one.width = one.height = 1;
   kinds.push_back({"1x1", one});

@@ -63,6 +63,7 @@ std::vector<uint8_t> WriteJpeg(const JpegKind& kind, uint64_t seed) {
     info.comp_info[3].v_samp_factor = kind.v_sampling;
   }
   info.restart_in_rows = kind.restart_rows;
+  info.optimize_coding = kind.optimized;
   info.arith_code = kind.arithmetic;
   if (kind.progressive) jpeg_simple_progression(&info);
   jpeg_scan_info scans[4] = {};

@@ -19,6 +19,7 @@ struct JpegKind {
   bool progressive = false;
   bool separate_scans = false;  // a scan per component
   bool arithmetic = false;
+  bool optimized = false;  // Huffman tables made for the image
   int restart_rows = 0;
   int quality = 85;
 };
