@@ -98,7 +98,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   uint64_t ChunkFor(uint32_t held) const;
   uint64_t Free() const;
   bool WorthAsking() const;
-  absl::Status TimeoutError(absl::Duration waited) const;
+  absl::Status TimeoutError(absl::Duration waited) const MR_REQUIRES(mu_);
 
   const HostLoaderOptions options_;
   const OpenResponse plan_;
