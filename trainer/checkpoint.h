@@ -3,7 +3,9 @@
 // (plan hash and fingerprint, checked by the client when it opens).
 //
 // The file is written beside its place and renamed: there is always a whole one
-// or none. It is an archive of libtorch; docs/formats.md lists its entries.
+// or none. It is an archive of libtorch with the entries format (1),
+// model_name, optimizer_name, classes, epoch, step, steps, plan_hash
+// (hexadecimal), fingerprint, model (named weights and buffers) and optimizer.
 
 #ifndef MILLRACE_TRAINER_CHECKPOINT_H_
 #define MILLRACE_TRAINER_CHECKPOINT_H_

@@ -70,9 +70,10 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
         "--device=cuda, but this process sees no CUDA device; look at the "
         "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB");
   }
-  // Several ranks have no common language on GPUs yet.
-  if (env.world_size > 1 && config.device == "auto") {
-    return torch::Device(torch::kCPU);
+  if (env.world_size > 1) {
+    return absl::UnimplementedError(
+        "this version joins several ranks on the CPU only; use one rank, or "
+        "--device=cpu");
   }
   return torch::Device(torch::kCUDA,
                        static_cast<c10::DeviceIndex>(env.local_rank % gpus));
@@ -250,6 +251,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     MR_ASSIGN_OR_RETURN(
         model_, MakeModel(config_.model, reader_->shape(), reader_->classes()));
     model_->to(device_);
+    UseChannelsLast(*model_);
     std::unique_ptr<torch::optim::Optimizer> optimizer;
     if (config_.optimizer == "adam") {
       optimizer = std::make_unique<torch::optim::Adam>(

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -30,12 +31,15 @@ absl::Status LoadCudaRuntime() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL) == nullptr) {
     return absl::NotFoundError("this machine has no NVIDIA driver");
   }
-  const std::string library =
-      absl::StrCat(LibtorchFolder(), "/libtorch_cuda.so");
+  const char* elsewhere = std::getenv("MILLRACE_TORCH_LIB");
+  const std::string library = absl::StrCat(
+      elsewhere != nullptr ? std::string(elsewhere) : LibtorchFolder(),
+      "/libtorch_cuda.so");
   std::error_code error;
   if (!std::filesystem::exists(library, error)) {
     return absl::NotFoundError(
-        absl::StrCat("this libtorch has no CUDA part at ", library));
+        absl::StrCat("this libtorch has no CUDA part at ", library,
+                     "; name the folder of one with MILLRACE_TORCH_LIB"));
   }
   if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     return absl::FailedPreconditionError(

@@ -75,6 +75,24 @@ TEST(Models, StartFromTheSameWeightsWithTheSameSeed) {
   }
 }
 
+TEST(Models, ComputeTheSameWithWeightsInTheOtherLayout) {
+  torch::NoGradGuard no_grad;
+  torch::manual_seed(4);
+  auto model = Make("resnet18", {3, 64, 64}, 10);
+  model->eval();
+  const torch::Tensor images = torch::rand({2, 3, 64, 64});
+  const torch::Tensor before = model->forward(images);
+  UseChannelsLast(*model);
+  for (const auto& named : model->named_parameters()) {
+    if (named.value().dim() != 4) continue;
+    EXPECT_EQ(named.value().stride(1), 1) << named.key();
+  }
+  EXPECT_TRUE(torch::allclose(
+      before,
+      model->forward(images.contiguous(torch::MemoryFormat::ChannelsLast)),
+      1e-4, 1e-4));
+}
+
 TEST(Models, RefuseDataThatDoesNotFit) {
   EXPECT_THAT(Refusal("mlp", {3, 224, 224}, 10), HasSubstr("224x224x3 values"));
   EXPECT_THAT(Refusal("cnn", {1, 2, 2}, 10), HasSubstr("2x2x1"));

@@ -1,5 +1,7 @@
 #include "trainer/models/model.h"
 
+#include <ATen/Functions.h>
+
 #include "absl/strings/str_cat.h"
 #include "trainer/models/cnn.h"
 #include "trainer/models/mlp.h"
@@ -44,6 +46,17 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown model \"", name, "\"; choose mlp, cnn or resnet18"));
+}
+
+void UseChannelsLast(torch::nn::Module& model) {
+  for (torch::Tensor& parameter : model.parameters()) {
+    if (parameter.dim() != 4) continue;
+    // contiguous() would keep 1x1 kernels, whose strides fit both layouts.
+    torch::Tensor laid_out =
+        at::empty_like(parameter.detach(), {}, at::MemoryFormat::ChannelsLast);
+    laid_out.copy_(parameter.detach());
+    parameter.set_data(laid_out);
+  }
 }
 
 int64_t CountParameters(const torch::nn::Module& model) {

@@ -39,6 +39,11 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
                                                       const ImageShape& shape,
                                                       int64_t classes);
 
+// Lays the weights of convolutions out channels-last, as the loader's images
+// are: convolutions then need no reordering, and gradients come in the layout
+// that the buckets of several ranks expect.
+void UseChannelsLast(torch::nn::Module& model);
+
 // Trainable values.
 int64_t CountParameters(const torch::nn::Module& model);
 
