@@ -13,17 +13,13 @@
 namespace millrace {
 namespace {
 
-// LMDB reports a write that was cut short as EIO, so that error too says how
-// much room there is.
-bool MayBeFull(int error) {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
-}
+// Less room than this is none.
+constexpr uint64_t kFullBytes = 1 << 20;
 
-std::string FreeSpace(absl::string_view path) {
+uint64_t FreeBytes(absl::string_view path) {
   struct statvfs fs;
-  if (statvfs(FolderOf(path).c_str(), &fs) != 0) return "";
-  const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
-  return absl::StrCat(" (", free >> 20, " MiB are free there)");
+  if (statvfs(FolderOf(path).c_str(), &fs) != 0) return UINT64_MAX;
+  return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
 }
 
 absl::string_view Advice(int error) {
@@ -50,13 +46,16 @@ absl::string_view Advice(int error) {
 
 absl::Status FileError(int error, absl::string_view action,
                        absl::string_view path) {
-  const std::string text =
-      absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error),
-                   MayBeFull(error) ? FreeSpace(path) : "", Advice(error));
+  const std::string text = absl::StrCat("cannot ", action, " ", path, ": ",
+                                        std::strerror(error), Advice(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return absl::ResourceExhaustedError(text);
   }
   return absl::Status(absl::ErrnoToStatusCode(error), text);
+}
+
+int WriteErrno(int error, absl::string_view path) {
+  return error == EIO && FreeBytes(path) < kFullBytes ? ENOSPC : error;
 }
 
 std::string FileName(absl::string_view path) {

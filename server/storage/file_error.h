@@ -11,11 +11,15 @@
 
 namespace millrace {
 
-// "cannot ACTION PATH: No space left on device (12 kB are free there); ...".
+// "cannot ACTION PATH: No space left on device; make room or ...".
 // NotFound, PermissionDenied, AlreadyExists and so on by `error` (an errno);
 // ResourceExhausted when there is no room.
 absl::Status FileError(int error, absl::string_view action,
                        absl::string_view path);
+
+// The errno of a failed write: a library that reports one that was cut short
+// as EIO (LMDB does) has met a full disk when there is no room left.
+int WriteErrno(int error, absl::string_view path);
 
 // The last part of a path: "part-00000-of-00004.lmdb".
 std::string FileName(absl::string_view path);

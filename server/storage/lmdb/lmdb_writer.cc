@@ -84,7 +84,7 @@ class LmdbWriter final : public ShardWriter {
     mdb_env_info(env_, &info);
     const uint64_t file_bytes = (info.me_last_pgno + 1) * page_bytes_;
     if (int rc = mdb_env_sync(env_, 1); rc != 0) {
-      return LmdbError(rc, "write", path_);
+      return LmdbError(WriteErrno(rc, path_), "write", path_);
     }
     mdb_env_close(std::exchange(env_, nullptr));
     // A page that was allocated last and then freed is counted but never
@@ -130,7 +130,7 @@ class LmdbWriter final : public ShardWriter {
   absl::Status Commit() {
     if (txn_ == nullptr) return absl::OkStatus();
     if (int rc = mdb_txn_commit(std::exchange(txn_, nullptr)); rc != 0) {
-      return LmdbError(rc, "write", path_);
+      return LmdbError(WriteErrno(rc, path_), "write", path_);
     }
     return absl::OkStatus();
   }
