@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
 #include "common/status_macros.h"
+#include "server/rpc/listen_address.h"
 
 namespace millrace {
 namespace {
@@ -83,6 +84,12 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
       report("uri", i,
              absl::StrCat("dataset `", dataset.name(), "` has the uri `",
                           dataset.uri(), "`; write lmdb:PATH or parquet:PATH"));
+    }
+  }
+  if (!config.listen().empty()) {
+    const auto address = ParseListenAddress(config.listen());
+    if (!address.ok()) {
+      report("listen", -1, std::string(address.status().message()));
     }
   }
   if (config.threads() > kMaxThreads) {

@@ -27,6 +27,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
   const std::string good = "datasets { name: \"a\" uri: \"lmdb:/a\" }\n";
   const std::vector<Mistake> cases = {
       {"listen: 7\n", "s.textproto:1:9: "},
+      {good + "listen: \"0.0.0.0:70x\"\n", "s.textproto:2:1: cannot listen on"},
       {good + "thread: 4\n", "s.textproto:2:7: "},
       {good + "thread: 4\n", "\"thread\""},
       {good + "threads: -1\n", "s.textproto:2:10: "},
