@@ -146,6 +146,10 @@ absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
 absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
   MR_RETURN_IF_ERROR(CheckRunning());
+  // A client that gives a call up at once may have sent no request at all.
+  if (context->IsCancelled() || !bytes.Valid()) {
+    return absl::CancelledError("the client ended the call");
+  }
   GetBatchesRequest request;
   grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
   if (!grpc::SerializationTraits<GetBatchesRequest>::Deserialize(&buffer,
@@ -183,6 +187,8 @@ grpc::ServerUnaryReactor* DataServiceImpl::Answer(
 absl::Status DataServiceImpl::Refused(grpc::CallbackServerContext* context,
                                       absl::string_view method,
                                       const absl::Status& status) {
+  // Nothing was refused when the client itself went away.
+  if (absl::IsCancelled(status)) return status;
   static internal_logging::EveryGate gate;
   if (gate.Pass(absl::Seconds(1))) {
     const uint64_t more = refusals_not_logged_.exchange(0);
