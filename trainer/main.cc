@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
+#include "common/malloc_tuning.h"
 #include "common/version.h"
 #include "trainer/config.h"
 #include "trainer/launcher.h"
@@ -244,5 +245,6 @@ int main(int argc, char** argv) {
     execv("/proc/self/exe", argv);
     // Without it training is slower, no more.
   }
+  millrace::KeepFreedMemory();
   return millrace::Main(argc, argv);
 }

@@ -1,5 +1,6 @@
 #include "trainer/rank_env.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
@@ -77,6 +78,19 @@ absl::StatusOr<RankEnv> ReadRankEnv(const GetVariable& get) {
     env.master_fd = static_cast<int>(fd);
   }
   return env;
+}
+
+absl::StatusOr<uint32_t> GpuOf(const RankEnv& env, uint32_t gpus) {
+  const uint32_t ranks = std::max(env.local_world_size, env.local_rank + 1);
+  if (ranks > gpus) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        ranks, " ranks run on this machine, but each sees ", gpus,
+        gpus == 1 ? " CUDA device" : " CUDA devices",
+        "; start at most one rank for each device (--nproc, or torchrun's "
+        "--nproc-per-node), look at CUDA_VISIBLE_DEVICES, or use "
+        "--device=cpu"));
+  }
+  return env.local_rank;
 }
 
 }  // namespace millrace

@@ -40,6 +40,11 @@ std::optional<std::string> GetEnvironmentVariable(absl::string_view name);
 absl::StatusOr<RankEnv> ReadRankEnv(
     const GetVariable& get = GetEnvironmentVariable);
 
+// The GPU that this rank takes, of those that a process on this machine sees:
+// that of its local rank. FailedPrecondition: there are more ranks on this
+// machine than GPUs, and NCCL needs one of its own for each.
+absl::StatusOr<uint32_t> GpuOf(const RankEnv& env, uint32_t gpus);
+
 }  // namespace millrace
 
 #endif  // MILLRACE_TRAINER_RANK_ENV_H_

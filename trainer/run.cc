@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/cuda.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
@@ -70,13 +71,12 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
         "--device=cuda, but this process sees no CUDA device; look at the "
         "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB");
   }
-  if (env.world_size > 1) {
-    return absl::UnimplementedError(
-        "this version joins several ranks on the CPU only; use one rank, or "
-        "--device=cpu");
-  }
-  return torch::Device(torch::kCUDA,
-                       static_cast<c10::DeviceIndex>(env.local_rank % gpus));
+  MR_ASSIGN_OR_RETURN(const uint32_t gpu, GpuOf(env, gpus));
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(gpu));
+  // What is made without naming a device is made on this one, by us and by
+  // NCCL.
+  c10::impl::VirtualGuardImpl(torch::kCUDA).setDevice(device);
+  return device;
 }
 
 class TrainingRun {
@@ -170,7 +170,11 @@ absl::Status TrainingRun::SetUp() {
     at::set_num_threads(static_cast<int>(
         std::max(1u, AvailableCpus() / env_.local_world_size)));
   }
-  MR_ASSIGN_OR_RETURN(device_, ChooseDevice(config_, env_));
+  try {
+    MR_ASSIGN_OR_RETURN(device_, ChooseDevice(config_, env_));
+  } catch (const std::exception& error) {
+    return FromTorch(error, "choosing the device");
+  }
   if (!config_.resume.empty()) {
     MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(config_.resume));
     if (resumed_.model != config_.model ||
@@ -517,6 +521,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   loader_->Close();
   MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
   MR_RETURN_IF_ERROR(WriteCheckpointHere());
+  MR_RETURN_IF_ERROR(ranks_->Leave());
   summary_.steps = run_steps_;
   if (train_seconds_ > 0) {
     summary_.samples_per_second =

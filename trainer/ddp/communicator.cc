@@ -1,5 +1,7 @@
 #include "trainer/ddp/communicator.h"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -13,7 +15,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
+#include "trainer/ddp/nccl_loader.h"
 
 namespace millrace {
 namespace {
@@ -37,15 +41,28 @@ class Alone final : public Communicator {
   }
   void BeforeForward() override {}
   void BeforeBackward() override {}
+  absl::Status Leave() override { return absl::OkStatus(); }
 };
 
-class GlooCommunicator final : public Communicator {
+class GroupCommunicator final : public Communicator {
  public:
-  GlooCommunicator(const RankEnv& env,
-                   c10::intrusive_ptr<c10d::ProcessGroup> group)
+  GroupCommunicator(const RankEnv& env,
+                    c10::intrusive_ptr<c10d::ProcessGroup> group,
+                    c10::intrusive_ptr<c10d::Backend> nccl)
       : rank_(env.rank),
         world_size_(env.world_size),
-        group_(std::move(group)) {}
+        group_(std::move(group)),
+        nccl_(std::move(nccl)) {}
+
+  ~GroupCommunicator() override {
+    if (nccl_ == nullptr) return;
+    // The run failed. Closing in order would wait for ranks that may be gone.
+    try {
+      nccl_->abort();
+    } catch (const std::exception& error) {
+      MR_LOG(WARNING) << "NCCL cannot be ended: " << MessageOf(error);
+    }
+  }
 
   uint32_t rank() const override { return rank_; }
   uint32_t world_size() const override { return world_size_; }
@@ -61,7 +78,7 @@ class GlooCommunicator final : public Communicator {
     return Collective("broadcast", [&] {
       torch::NoGradGuard no_grad;
       for (const torch::Tensor& tensor : tensors) {
-        // Gloo moves plain memory.
+        // Both backends move plain memory.
         std::vector<torch::Tensor> one = {tensor.detach().contiguous()};
         group_->broadcast(one)->wait();
         if (!one[0].is_alias_of(tensor)) tensor.detach().copy_(one[0]);
@@ -103,6 +120,12 @@ class GlooCommunicator final : public Communicator {
     if (reducer_ != nullptr) reducer_->prepare_for_backward({});
   }
 
+  absl::Status Leave() override {
+    if (nccl_ == nullptr) return absl::OkStatus();
+    return Collective("end",
+                      [this] { std::exchange(nccl_, nullptr)->shutdown(); });
+  }
+
  private:
   template <typename Call>
   absl::Status Collective(absl::string_view what, Call&& call) {
@@ -120,6 +143,7 @@ class GlooCommunicator final : public Communicator {
   const uint32_t rank_;
   const uint32_t world_size_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Backend> nccl_;  // null on the CPU
   std::unique_ptr<c10d::Reducer> reducer_;
 };
 
@@ -154,15 +178,30 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
+// Ranks on GPUs would wait in NCCL for ranks that are not there.
+absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
+                              c10d::ProcessGroup& group) {
+  std::vector<torch::Tensor> on_gpu = {
+      torch::full({1}, device.is_cuda() ? 1 : 0, torch::kInt64)};
+  group.allreduce(on_gpu)->wait();
+  const auto count = on_gpu[0].item<int64_t>();
+  if (count == 0 || count == env.world_size) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(count, " of ", env.world_size,
+                   " ranks run on GPUs and the others on "
+                   "CPUs (rank ",
+                   env.rank, " on ", device.str(),
+                   "); say --device=cuda or --device=cpu to all"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     const RankEnv& env, const Options& options) {
   if (env.world_size == 1) return std::make_unique<Alone>();
-  if (!options.device.is_cpu()) {
-    return absl::UnimplementedError(absl::StrCat(
-        "this version joins several ranks on the CPU only, not on ",
-        options.device.str(), "; use one rank, or --device=cpu"));
+  MakeNcclBackend* make_nccl = nullptr;
+  if (options.device.is_cuda()) {
+    MR_ASSIGN_OR_RETURN(make_nccl, LoadNccl(NcclPluginPaths()));
   }
   const std::chrono::milliseconds timeout(
       absl::ToInt64Milliseconds(options.timeout));
@@ -178,7 +217,23 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     group->setBackend(c10::kCPU, c10d::ProcessGroup::BackendType::GLOO,
                       c10::intrusive_ptr<c10d::Backend>(gloo));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-    return std::make_unique<GlooCommunicator>(env, std::move(group));
+    MR_RETURN_IF_ERROR(CheckSameDevices(env, options.device, *group));
+    c10::intrusive_ptr<c10d::Backend> nccl;
+    if (make_nccl != nullptr) {
+      // A store of its own: keys of the two backends must not meet.
+      MR_ASSIGN_OR_RETURN(
+          nccl, ConnectNccl(make_nccl,
+                            {.store = c10::make_intrusive<c10d::PrefixStore>(
+                                 "nccl", store),
+                             .rank = static_cast<int32_t>(env.rank),
+                             .size = static_cast<int32_t>(env.world_size),
+                             .device = options.device.index(),
+                             .timeout_ms = timeout.count()}));
+      group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
+                        nccl);
+    }
+    return std::make_unique<GroupCommunicator>(env, std::move(group),
+                                               std::move(nccl));
   } catch (const std::exception& error) {
     return absl::DeadlineExceededError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size,

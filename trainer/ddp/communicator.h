@@ -1,7 +1,7 @@
 // Communicator joins the ranks of a job: sums, broadcasts, and the averaging of
 // gradients that overlaps with the backward pass (c10d's Reducer, the code that
-// Python's DistributedDataParallel uses). With one rank everything here is
-// free.
+// Python's DistributedDataParallel uses). Tensors on the CPU travel over Gloo,
+// those on a GPU over NCCL. With one rank everything here is free.
 //
 // Every rank must make the same calls in the same order. One thread.
 //
@@ -35,17 +35,21 @@ class Communicator {
     absl::Duration timeout = absl::Minutes(2);
   };
 
-  // Waits for all ranks. DeadlineExceeded: some did not come. Unimplemented:
-  // several ranks on a device that this build cannot join.
+  // Waits for all ranks. DeadlineExceeded: some did not come.
+  // FailedPrecondition or NotFound: several ranks on GPUs that cannot be
+  // joined, or some on GPUs and some on CPUs.
   static absl::StatusOr<std::unique_ptr<Communicator>> Join(
       const RankEnv& env, const Options& options);
 
+  // Without Leave the other ranks are left as they are.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t world_size() const = 0;
 
-  // In place. Unavailable: another rank is gone or silent.
+  // In place. Unavailable: another rank is gone or silent. Of tensors on a GPU
+  // that is not told here: NCCL's watchdog ends this process after the timeout,
+  // as it does in Python.
   virtual absl::Status Sum(torch::Tensor& tensor) = 0;
   // Rank 0's values for everybody, in place.
   virtual absl::Status Broadcast(const std::vector<torch::Tensor>& tensors) = 0;
@@ -57,6 +61,10 @@ class Communicator {
   // throws, as the passes themselves do.
   virtual void BeforeForward() = 0;
   virtual void BeforeBackward() = 0;
+
+  // At the end of a run that went well, when nothing is under way: closes the
+  // connections in order. No other call may follow.
+  virtual absl::Status Leave() = 0;
 };
 
 }  // namespace millrace

@@ -1,0 +1,41 @@
+#include "trainer/ddp/nccl_plugin.h"
+
+#include <chrono>
+#include <exception>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace {
+
+c10::intrusive_ptr<c10d::Backend> Make(const millrace::NcclRequest& request) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = std::chrono::milliseconds(request.timeout_ms);
+  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      request.store, request.rank, request.size, options);
+  // At once, not with the first gradients: what is wrong with the GPUs or the
+  // network is found before training.
+  const at::Device device(at::kCUDA,
+                          static_cast<c10::DeviceIndex>(request.device));
+  nccl->setBoundDeviceId(device);
+  nccl->eagerConnectSingleDevice(device);
+  return nccl;
+}
+
+}  // namespace
+
+static_assert(std::is_same_v<decltype(millrace_make_nccl_backend_v1),
+                             millrace::MakeNcclBackend>);
+
+int millrace_make_nccl_backend_v1(const millrace::NcclRequest* request,
+                                  millrace::NcclReply* reply) {
+  try {
+    reply->backend = Make(*request);
+    return 0;
+  } catch (const c10::Error& error) {
+    reply->error = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    reply->error = error.what();
+  } catch (...) {
+    reply->error = "an exception of unknown type";
+  }
+  return 1;
+}
