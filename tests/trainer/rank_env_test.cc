@@ -9,6 +9,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
@@ -71,6 +72,31 @@ TEST(RankEnv, NamesTheVariableThatIsWrong) {
     EXPECT_THAT(std::string(Read(variables).status().message()),
                 HasSubstr(name));
   }
+}
+
+TEST(GpuOf, IsTheLocalRank) {
+  RankEnv env;
+  env.rank = 9;
+  env.world_size = 16;
+  env.local_rank = 1;
+  env.local_world_size = 8;
+  EXPECT_EQ(GpuOf(env, 8).value(), 1u);
+  EXPECT_EQ(GpuOf(RankEnv(), 1).value(), 0u);
+}
+
+TEST(GpuOf, RefusesMoreRanksThanGpus) {
+  RankEnv env;
+  env.local_world_size = 3;
+  const auto gpu = GpuOf(env, 2);
+  EXPECT_EQ(gpu.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(gpu.status().message()),
+              AllOf(HasSubstr("3 ranks"), HasSubstr("2 CUDA devices"),
+                    HasSubstr("--nproc")));
+  // Who starts ranks by hand may forget LOCAL_WORLD_SIZE.
+  env.local_world_size = 1;
+  env.local_rank = 2;
+  EXPECT_EQ(GpuOf(env, 2).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
