@@ -246,7 +246,9 @@ TEST_F(ServerStreamTest, SlowReadersCostNoMoreThanTheBudget) {
   }
   EXPECT_GT(frames, kStreams);
   EXPECT_GT(peak, 0);
+#if !defined(__SANITIZE_ADDRESS__)  // which keeps 256 MB of freed memory back
   EXPECT_LT(peak, kBudget + (200 << 20));
+#endif
   const auto status = client_->GetStatus();
   ASSERT_TRUE(status.ok());
   EXPECT_LE(status->memory_peak_bytes(), kBudget);
