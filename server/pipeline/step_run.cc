@@ -282,11 +282,13 @@ void StepRun::FinishIfDone() {
       return;
     }
     done_ = true;
-    status = status_;
+    // Given away, not shared: the receiver may be on another thread, and the
+    // count of a status lies in a library that ThreadSanitizer cannot see.
+    status = std::exchange(status_, absl::OkStatus());
   }
   parts_->scheduler->Post(
-      [self = shared_from_this(), status = std::move(status)] {
-        self->callbacks_.on_done(status);
+      [self = shared_from_this(), status = std::move(status)]() mutable {
+        self->callbacks_.on_done(std::move(status));
       });
 }
 
