@@ -3,6 +3,7 @@
 #include <chrono>
 #include <exception>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <type_traits>
 
 namespace {
 
