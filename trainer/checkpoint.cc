@@ -1,9 +1,15 @@
 #include "trainer/checkpoint.h"
 
+#include <ATen/Functions.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
 #include <exception>
+#include <memory>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -37,6 +43,34 @@ int64_t ReadInt(torch::serialize::InputArchive& archive,
   return value.toInt();
 }
 
+bool IsFinite(const torch::Tensor& tensor) {
+  return !tensor.defined() || at::isfinite(tensor).all().item<bool>();
+}
+
+// All that a step can spoil.
+bool IsFinite(const torch::nn::Module& model,
+              const torch::optim::Optimizer& optimizer) {
+  for (const torch::Tensor& tensor : model.parameters()) {
+    if (!IsFinite(tensor)) return false;
+  }
+  for (const torch::Tensor& tensor : model.buffers()) {
+    if (!IsFinite(tensor)) return false;
+  }
+  for (const auto& [parameter, state] : optimizer.state()) {
+    if (const auto* adam =
+            dynamic_cast<const torch::optim::AdamParamState*>(state.get())) {
+      if (!IsFinite(adam->exp_avg()) || !IsFinite(adam->exp_avg_sq())) {
+        return false;
+      }
+    } else if (const auto* sgd =
+                   dynamic_cast<const torch::optim::SGDParamState*>(
+                       state.get())) {
+      if (!IsFinite(sgd->momentum_buffer())) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::Status WriteCheckpoint(const std::string& path,
@@ -45,6 +79,12 @@ absl::Status WriteCheckpoint(const std::string& path,
                              const torch::optim::Optimizer& optimizer) {
   std::ostringstream bytes;
   try {
+    if (!IsFinite(model, optimizer)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the weights or the optimiser's state hold values that are no finite "
+          "numbers, so they are not written; an older checkpoint at ",
+          path, " is kept"));
+    }
     torch::serialize::OutputArchive archive;
     archive.write("format", c10::IValue(kFormat));
     archive.write("model_name", c10::IValue(info.model));
@@ -77,7 +117,8 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   MR_RETURN_IF_ERROR(CheckReadable(path));
   try {
     torch::serialize::InputArchive archive;
-    archive.load_from(path);
+    // Whatever device it was written on need not be here.
+    archive.load_from(path, torch::kCPU);
     if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
       return absl::FailedPreconditionError(
           absl::StrCat(path, " has checkpoint format ", format,
@@ -103,13 +144,24 @@ absl::Status RestoreCheckpoint(const std::string& path,
                                torch::optim::Optimizer& optimizer) {
   try {
     torch::serialize::InputArchive archive;
-    archive.load_from(path);
+    // Loading gives a parameter the device of the file's tensor.
+    const std::vector<torch::Tensor> parameters = model.parameters();
+    archive.load_from(path, parameters.empty() ? torch::Device(torch::kCPU)
+                                               : parameters[0].device());
     torch::serialize::InputArchive weights;
     archive.read("model", weights);
     model.load(weights);
     torch::serialize::InputArchive state;
     archive.read("optimizer", state);
+    // Loading also replaces the options.
+    std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+    for (const auto& group : optimizer.param_groups()) {
+      options.push_back(group.options().clone());
+    }
     optimizer.load(state);
+    for (size_t i = 0; i < options.size(); ++i) {
+      optimizer.param_groups()[i].set_options(std::move(options[i]));
+    }
     return absl::OkStatus();
   } catch (const std::exception& error) {
     return Damaged(path, error);

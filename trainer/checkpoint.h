@@ -32,6 +32,7 @@ struct CheckpointInfo {
   std::string fingerprint;
 };
 
+// FailedPrecondition: a value is no finite number; the file at `path` is kept.
 absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
@@ -41,7 +42,9 @@ absl::Status WriteCheckpoint(const std::string& path,
 // one.
 absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
-// Weights and optimiser state, in place.
+// Weights and optimiser state, in place and on the model's device, whatever
+// device they were written on. The optimiser's options (learning rate and so
+// on) stay what they are.
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
                                torch::optim::Optimizer& optimizer);
