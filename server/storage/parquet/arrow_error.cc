@@ -2,6 +2,7 @@
 
 #include <arrow/util/io_util.h>
 
+#include <cerrno>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +19,27 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// Whether the system has failed to read: the file itself may be whole. EINVAL
+// and EOVERFLOW are answers to an offset that a damaged footer has asked for.
+bool SystemFailed(int error) {
+  return error != 0 && error != EINVAL && error != EOVERFLOW;
+}
+
 }  // namespace
 
 absl::Status ArrowReadError(const arrow::Status& status,
                             absl::string_view action, absl::string_view path) {
+  const int error = arrow::internal::ErrnoFromStatus(status);
+  if (error != ENOMEM && SystemFailed(error)) {
+    return absl::UnavailableError(
+        absl::StrCat(FileError(error, action, path).message(),
+                     "; the file may be whole: check the disk or the network "
+                     "that it lies on and try again"));
+  }
   const std::string text = absl::StrCat("cannot ", action, " ", path, ": ",
                                         OneLine(status.message()));
-  if (status.IsOutOfMemory()) return absl::ResourceExhaustedError(text);
+  if (error == ENOMEM || status.IsOutOfMemory())
+    return absl::ResourceExhaustedError(text);
   if (status.IsNotImplemented()) return absl::UnimplementedError(text);
   return absl::DataLossError(
       absl::StrCat(text, "; copy the file again, or write it again"));

@@ -10,8 +10,10 @@
 
 namespace millrace {
 
-// Of reading: what Arrow cannot read is damaged (DataLoss) unless memory ran
-// out. "cannot ACTION PATH: ...".
+// Of reading: what Arrow cannot make sense of is damaged (DataLoss). Memory
+// that ran out is ResourceExhausted; a read that the system has failed (EIO,
+// ESTALE, ETIMEDOUT) is Unavailable: nothing is known of the bytes, and a
+// sample must not pass for a bad one. "cannot ACTION PATH: ...".
 absl::Status ArrowReadError(const arrow::Status& status,
                             absl::string_view action, absl::string_view path);
 

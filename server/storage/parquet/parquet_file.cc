@@ -39,6 +39,8 @@ absl::Status Catch(const std::string& path, absl::string_view action,
   arrow::Status status;
   try {
     status = body();
+  } catch (const parquet::ParquetStatusException& error) {
+    status = error.status();  // with the errno, where there is one
   } catch (const std::bad_alloc&) {
     status = arrow::Status::OutOfMemory("out of memory");
   } catch (const std::exception& error) {

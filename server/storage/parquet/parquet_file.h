@@ -37,7 +37,8 @@ inline constexpr char kFeaturesKey[] = "huggingface";
 
 class ParquetFile {
  public:
-  // DataLoss: truncated, foreign or damaged; names the file.
+  // DataLoss: truncated, foreign or damaged; Unavailable: the system has failed
+  // to read it. Names the file.
   static absl::StatusOr<std::shared_ptr<const ParquetFile>> Open(
       const std::string& path);
 
@@ -61,7 +62,8 @@ class ParquetFile {
   absl::StatusOr<std::vector<int>> Leaves(const std::string& column,
                                           ColumnForm form) const;
 
-  // Reads and decodes the columns of one row group. DataLoss: damaged.
+  // Reads and decodes the columns of one row group. Errors as
+  // of Open().
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       int row_group, const std::vector<ColumnPlan>& columns) const;
 

@@ -3,19 +3,24 @@
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/util/io_util.h>
 #include <arrow/util/key_value_metadata.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/writer.h>
 #include <parquet/file_reader.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 #include "server/storage/open.h"
+#include "server/storage/parquet/arrow_error.h"
 #include "server/storage/parquet/parquet_writer.h"
 #include "tests/server/storage/storage_testing.h"
 
@@ -394,6 +399,65 @@ TEST_F(ParquetSourceTest, DamageInsideIsDataLossAndNeverMore) {
     const auto source = Open("damaged");
     if (source.ok()) (void)ReadAll(**source);
   }
+}
+
+// The descriptor that this process has opened for `path`; -1: none.
+int DescriptorOf(const std::filesystem::path& path) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the directory's own descriptor
+    if (std::filesystem::read_symlink(entry.path(), gone) == path) {
+      return std::stoi(entry.path().filename());
+    }
+  }
+  return -1;
+}
+
+// Else a substitute would quietly take the place of a sample that is whole.
+TEST_F(ParquetSourceTest, AReadThatTheSystemFailsIsNoDamage) {
+  ASSERT_TRUE(Pack(Uri("d"), ImageDataset(100), ImageSamples(100)).ok());
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto reader = (*source)->NewReader();
+  ASSERT_TRUE(reader.ok());
+  const auto read = [&] {
+    return (*reader)->Read(
+        0, [](const EncodedSample&) { return absl::OkStatus(); });
+  };
+  // A folder in the file's place: every read of it fails with EISDIR.
+  const int file = DescriptorOf(std::filesystem::canonical(folder_ / "d"));
+  ASSERT_GE(file, 0);
+  const int kept = dup(file);
+  const int folder = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_GE(kept, 0);
+  ASSERT_GE(folder, 0);
+  ASSERT_EQ(dup2(folder, file), file);
+  const absl::Status status = read();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(std::string(folder_ / "d")));
+  ASSERT_EQ(dup2(kept, file), file);
+  EXPECT_TRUE(read().ok());
+  close(kept);
+  close(folder);
+}
+
+TEST(ArrowReadError, OnlyWhatIsReadIsCalledDamaged) {
+  using arrow::internal::IOErrorFromErrno;
+  const auto code = [](const arrow::Status& status) {
+    return ArrowReadError(status, "read", "a.parquet").code();
+  };
+  for (int error : {EIO, ESTALE, ENFILE, ETIMEDOUT}) {
+    EXPECT_EQ(code(IOErrorFromErrno(error, "read")),
+              absl::StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(code(IOErrorFromErrno(ENOMEM, "read")),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(IOErrorFromErrno(EINVAL, "a negative offset")),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(arrow::Status::IOError("a bad page")),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST_F(ParquetSourceTest, EncryptedFilesAreUnimplemented) {
