@@ -7,7 +7,9 @@ namespace millrace {
 DeadlineTimer::DeadlineTimer(std::string thread_name)
     : thread_(std::move(thread_name), [this] { Loop(); }) {}
 
-DeadlineTimer::~DeadlineTimer() {
+DeadlineTimer::~DeadlineTimer() { Stop(); }
+
+void DeadlineTimer::Stop() {
   {
     MutexLock lock(mu_);
     stop_ = true;

@@ -3,7 +3,7 @@
 // for exact or frequent ticks.
 //
 // Thread-safe. Owns one thread, which runs the functions one after the other:
-// they must not block. The destructor drops what is not due.
+// they must not block. Stop() drops what is not due; the destructor stops.
 //
 //   const DeadlineTimer::Id id = timer.At(absl::Now() + limit, [=] { ... });
 //   timer.Cancel(id);
@@ -37,6 +37,10 @@ class DeadlineTimer {
   // True when the function had not been started; it will never run. Does not
   // wait for one that runs.
   bool Cancel(Id id);
+
+  // Waits for the function that runs; no other will. At() and Cancel() may
+  // still be called. Idempotent; one caller at a time, not from a function.
+  void Stop();
 
  private:
   void Loop();

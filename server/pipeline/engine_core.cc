@@ -80,9 +80,10 @@ class EngineImpl final : public Engine {
   }
 
   ~EngineImpl() override {
-    // First what may add to the scheduler, then the workers.
-    parts_.timer.reset();
-    parts_.scheduler.reset();
+    // First what may add to the scheduler, then the workers. Both stay in
+    // place: workers that finish the rows of cancelled runs still use them.
+    parts_.timer->Stop();
+    parts_.scheduler->Stop();
   }
 
   const DatasetCatalog& catalog() const override { return catalog_; }

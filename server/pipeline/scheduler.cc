@@ -18,7 +18,9 @@ Scheduler::Scheduler(uint32_t threads,
   }
 }
 
-Scheduler::~Scheduler() {
+Scheduler::~Scheduler() { Stop(); }
+
+void Scheduler::Stop() {
   {
     MutexLock lock(mu_);
     stop_ = true;

@@ -3,8 +3,8 @@
 // short one; within a lane the earliest batch is finished first. Closures come
 // before tasks.
 //
-// It does not know what a task does. Thread-safe; owns its threads. The
-// destructor finishes all that was added, then joins.
+// It does not know what a task does. Thread-safe; owns its threads. Stop()
+// finishes all that was added, then joins; the destructor stops.
 //
 //   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
 //   scheduler.Add(lane, job, /*rows=*/64, /*rows_per_task=*/1);
@@ -68,6 +68,11 @@ class Scheduler {
 
   // Runs on a worker, soon.
   void Post(std::function<void()> closure);
+
+  // Finishes all that was added, also by the tasks and closures that it still
+  // runs, then joins the workers. What others add later never runs. Idempotent;
+  // one caller at a time, not from a worker.
+  void Stop();
 
  private:
   void Work(uint32_t worker);

@@ -205,6 +205,11 @@ class Arrivals {
     return status_;
   }
 
+  bool done() {
+    MutexLock lock(mu_);
+    return done_;
+  }
+
   FilledBatch AwaitBatch() {
     MutexLock lock(mu_);
     while (batches_.empty()) changed_.Wait(lock);

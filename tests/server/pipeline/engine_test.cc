@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "proto/error_detail.h"
 #include "tests/server/pipeline/engine_fixture.h"
@@ -482,6 +484,36 @@ TEST_F(EngineTest, ADestroyedRunIsCancelled) {
   }
   gate.Open();
   EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
+}
+
+// Workers finish the rows of cancelled runs, and tell them of their end, while
+// the engine waits for them.
+TEST_F(EngineTest, CancelledRunsEndWhileTheEngineIsDestroyed) {
+  Gate gate;
+  auto engine = Make(
+      4, {{"numbers", std::make_shared<GatedSource>(Numbers(1000), &gate)}});
+  const auto pipeline =
+      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
+  Arrivals arrivals[3];
+  std::vector<std::unique_ptr<Engine::Run>> runs;
+  for (Arrivals& each : arrivals) {
+    auto run =
+        engine->Start(pipeline, {0, 0, 10, 0, 1, false}, each.callbacks());
+    ASSERT_TRUE(run.ok()) << run.status();
+    runs.push_back(*std::move(run));
+  }
+  gate.AwaitWaiting(4);
+  for (const auto& run : runs) run->Cancel();
+  std::thread destroyer([&engine] { engine.reset(); });
+  gate.Open();
+  destroyer.join();
+  for (Arrivals& each : arrivals) {
+    // No worker is left: what has not been called by now never will be.
+    ASSERT_TRUE(each.done());
+    EXPECT_EQ(each.AwaitDone().code(), absl::StatusCode::kCancelled);
+    EXPECT_TRUE(each.TakeBatches().empty());
+  }
+  EXPECT_EQ(budget_->used(), 0u);
 }
 
 // A long run does not hold up a short one that starts later.
