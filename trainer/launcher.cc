@@ -147,6 +147,9 @@ absl::Status RunRanks(const LaunchOptions& options) {
     Child& child = children[rank];
     child.pid = fork();
     if (child.pid == 0) {
+      // A group of its own: a terminal's Ctrl-C would reach the ranks as well
+      // as the launcher, whose SIGTERM would then be a rank's second signal.
+      setpgid(0, 0);
       sigprocmask(SIG_SETMASK, &before, nullptr);
       // A rank without its launcher would run on for ever.
       prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -3,7 +3,8 @@
 // ends the others, and its name is in the error.
 //
 // Call it before the process has other threads. It takes over SIGINT and
-// SIGTERM, which are passed on to the ranks.
+// SIGTERM, which are passed on to the ranks as SIGTERM. Each rank has a process
+// group of its own, so that a terminal's Ctrl-C comes to it once, from here.
 
 #ifndef MILLRACE_TRAINER_LAUNCHER_H_
 #define MILLRACE_TRAINER_LAUNCHER_H_

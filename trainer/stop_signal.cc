@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <utility>
 
 namespace millrace {
@@ -11,6 +12,8 @@ namespace {
 
 // What the destructor wakes the thread with.
 constexpr int kWake = SIGUSR2;
+// A signal that comes so soon after the first was answered says the same.
+constexpr std::chrono::seconds kSameWish(1);
 
 sigset_t Signals() {
   sigset_t signals;
@@ -40,14 +43,20 @@ void StopSignal::OnSignal(std::function<void()> callback) {
 }
 
 void StopSignal::Run() {
+  using Clock = std::chrono::steady_clock;
   const sigset_t signals = Signals();
+  Clock::time_point answered;
   while (!ended_) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0 || signal == kWake) continue;
-    if (signal_ != 0) _exit(128 + signal);
+    if (signal_ != 0) {
+      if (Clock::now() - answered < kSameWish) continue;
+      _exit(128 + signal);
+    }
     MutexLock lock(mu_);
     signal_ = signal;
     if (callback_) callback_();
+    answered = Clock::now();
   }
 }
 

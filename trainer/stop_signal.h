@@ -2,7 +2,9 @@
 // at the next step boundary and writes its checkpoint.
 //
 // Make it first thing in main: threads that exist already would still get the
-// signals. Owns one thread. A second signal ends the process at once.
+// signals. Owns one thread. A second signal ends the process at once, unless it
+// comes within a second of the first: launchers and terminals often send the
+// same wish twice.
 
 #ifndef MILLRACE_TRAINER_STOP_SIGNAL_H_
 #define MILLRACE_TRAINER_STOP_SIGNAL_H_

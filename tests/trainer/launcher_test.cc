@@ -87,6 +87,14 @@ TEST_F(Launcher, PassesASignalOn) {
   EXPECT_EQ(Read("ended"), "asked\n");
 }
 
+// Else Ctrl-C would reach a rank from the terminal and from the launcher.
+TEST_F(Launcher, GivesEachRankAProcessGroupOfItsOwn) {
+  ASSERT_TRUE(Run("read pid name state parent group rest < /proc/$$/stat; "
+                  "[ $group = $$ ] && echo own > $RANK; true")
+                  .ok());
+  for (const char* rank : {"0", "1", "2"}) EXPECT_EQ(Read(rank), "own\n");
+}
+
 TEST_F(Launcher, SaysThatAProgramDoesNotStart) {
   LaunchOptions options;
   options.command = {folder_ + "/missing"};
