@@ -44,7 +44,8 @@ struct TrainerConfig {
   bool prepare_ahead = false;
   uint32_t window = 0;  // batches asked for; 0: chosen by the client
 
-  // Endpoints and ranks that do not answer.
+  // Endpoints and ranks that do not answer. Ranks that have joined may be
+  // waiting for data: they are given data_timeout and a little at least.
   absl::Duration timeout = absl::Seconds(5);
   absl::Duration rank_timeout = absl::Minutes(2);
   // A batch that does not come.
@@ -52,7 +53,8 @@ struct TrainerConfig {
 
   std::string json;         // summary file; empty: none
   std::string step_losses;  // file with a line "epoch step loss" each; or empty
-  std::string checkpoint;   // written at the end and on failure; empty: none
+  // Written after each epoch, at the end and on failure; empty: none.
+  std::string checkpoint;
   std::string resume;       // checkpoint to go on from; empty: from the start
   uint64_t log_every = 100;  // steps between lines when not on a terminal
 

@@ -96,15 +96,19 @@ ABSL_FLAG(uint32_t, window, 0,
 ABSL_FLAG(millrace::Time, timeout, millrace::Time{absl::Seconds(5)},
           "Give up on an endpoint that does not answer for so long.");
 ABSL_FLAG(millrace::Time, rank_timeout, millrace::Time{absl::Minutes(2)},
-          "Give up on other ranks that do not answer for so long.");
+          "Give up on other ranks that do not answer for so long; once they "
+          "have joined, not before --data_timeout is over as well.");
 ABSL_FLAG(millrace::Time, data_timeout, millrace::Time{absl::Minutes(5)},
           "Give up when no batch comes for so long.");
 ABSL_FLAG(std::string, json, "", "Write the summary to this file.");
 ABSL_FLAG(std::string, step_losses, "",
           "Write the loss of every step to this file: epoch step loss.");
 ABSL_FLAG(std::string, checkpoint, "",
-          "Write a checkpoint to this file at the end and on failure.");
-ABSL_FLAG(std::string, resume, "", "Go on from this checkpoint.");
+          "Write a checkpoint to this file after each epoch, at the end and on "
+          "failure.");
+ABSL_FLAG(std::string, resume, "",
+          "Go on from this checkpoint. --lr, --momentum and --weight_decay "
+          "are those given now.");
 ABSL_FLAG(uint64_t, log_every, 100,
           "Steps between lines when output is not a terminal. 0: none.");
 

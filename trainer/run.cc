@@ -14,13 +14,16 @@
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "client/loader.h"
 #include "client/receive/describe.h"
 #include "common/cgroup.h"
@@ -41,6 +44,10 @@ using Clock = std::chrono::steady_clock;
 
 // The label that the loss leaves out: padding.
 constexpr int64_t kIgnored = -100;
+// Ranks wait for one another so much longer than each waits for data.
+constexpr absl::Duration kDataMargin = absl::Seconds(30);
+// Between two tries to open the evaluation's data.
+constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
 // On a device whose losses have to be fetched, they are looked at this often.
 constexpr uint64_t kLossCheckSteps = 50;
 
@@ -59,6 +66,10 @@ absl::Status FromTorch(const std::exception& error, absl::string_view what) {
       what, " failed: ",
       torch_error != nullptr ? torch_error->what_without_backtrace()
                              : error.what()));
+}
+
+void LogError(const absl::Status& status) {
+  if (!status.ok()) MR_LOG(ERROR) << status.message();
 }
 
 absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
@@ -110,6 +121,10 @@ class TrainingRun {
   absl::Status CheckLosses(uint64_t first, uint64_t last);
   // Padded rows of a target get the ignored label.
   torch::Tensor MaskedTarget(const Batch& batch) const;
+  absl::StatusOr<std::unique_ptr<DataLoader>> OpenEvaluation();
+  // Every rank says whether it can go on; none goes on without the others,
+  // which would wait for it in the next collective call.
+  absl::Status Agree(absl::Status mine);
   std::vector<torch::Tensor> Buffers() const;
   absl::Status Stopped() const;
 
@@ -129,9 +144,10 @@ class TrainingRun {
   std::shared_ptr<Classifier> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 
-  Position position_;       // the next step to train
-  uint64_t steps_ = 0;      // since the very start
-  uint64_t run_steps_ = 0;  // of this process
+  Position position_;                     // the next step to train
+  uint64_t steps_ = 0;                    // since the very start
+  uint64_t run_steps_ = 0;                // of this process
+  std::optional<uint64_t> checkpointed_;  // steps_ in the last file written
   // Sum of the losses of this rank's valid rows, one a step of the epoch, on
   // the device: reading one back would stop it.
   torch::Tensor losses_;
@@ -190,7 +206,13 @@ absl::Status TrainingRun::SetUp() {
   MR_RETURN_IF_ERROR(OpenData());
   MR_RETURN_IF_ERROR(CheckEvaluation());
   MR_ASSIGN_OR_RETURN(
-      ranks_, Communicator::Join(env_, {device_, config_.rank_timeout}));
+      ranks_,
+      Communicator::Join(env_, {.device = device_,
+                                .timeout = config_.rank_timeout,
+                                // A rank that waits for its data is not gone.
+                                .call_timeout = std::max(
+                                    config_.rank_timeout,
+                                    config_.data_timeout + kDataMargin)}));
   return MakeModelAndOptimizer();
 }
 
@@ -304,6 +326,23 @@ absl::Status TrainingRun::Stopped() const {
                                            " before ", At(position_)));
 }
 
+absl::Status TrainingRun::Agree(absl::Status mine) {
+  if (env_.world_size == 1) return mine;
+  torch::Tensor left = torch::zeros({env_.world_size}, torch::kInt64);
+  auto* of_rank = left.data_ptr<int64_t>();
+  if (!mine.ok()) of_rank[env_.rank] = 1;
+  const absl::Status summed = ranks_->Sum(left);
+  if (!mine.ok()) return mine;
+  MR_RETURN_IF_ERROR(summed);
+  for (uint32_t rank = 0; rank < env_.world_size; ++rank) {
+    if (of_rank[rank] == 0) continue;
+    return absl::CancelledError(absl::StrCat(
+        "ended before ", At(position_), " with rank ", rank, " of ",
+        env_.world_size, ", which could not go on; its own lines say why"));
+  }
+  return absl::OkStatus();
+}
+
 torch::Tensor TrainingRun::MaskedTarget(const Batch& batch) const {
   torch::Tensor target = reader_->Target(batch);
   if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
@@ -373,12 +412,11 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   uint64_t checked = first;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
-    MR_RETURN_IF_ERROR(Stopped());
     absl::StatusOr<Batch> batch = loader_->Next();
-    if (!batch.ok()) {
-      MR_RETURN_IF_ERROR(Stopped());
-      return batch.status();
-    }
+    // A stop also ends Next().
+    absl::Status can_go_on = Stopped();
+    if (can_go_on.ok()) can_go_on = batch.status();
+    MR_RETURN_IF_ERROR(Agree(std::move(can_go_on)));
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
@@ -386,13 +424,14 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     samples += batch->global_valid;
     ++steps_;
     ++run_steps_;
+    // Before the losses are looked at: the weights have taken this step.
+    position_ = {epoch, step + 1};
     last = config_.max_steps > 0 && run_steps_ >= config_.max_steps;
     if (!device_.is_cpu() &&
         (step + 1 - checked >= kLossCheckSteps || step + 1 == steps || last)) {
       MR_RETURN_IF_ERROR(CheckLosses(checked, step + 1));
       checked = step + 1;
     }
-    position_ = {epoch, step + 1};
     if (progress_.Wants(step + 1, steps)) {
       const double seconds = Seconds(start, Clock::now());
       progress_.Step(
@@ -436,25 +475,53 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::Evaluate() {
+// Servers may be away as long between epochs as within one.
+absl::StatusOr<std::unique_ptr<DataLoader>> TrainingRun::OpenEvaluation() {
   DataLoader::Options options = LoaderOptions(*specs_.eval);
   options.expected_plan_hash = eval_plan_hash_;
   options.expected_fingerprint = eval_fingerprint_;
+  const absl::Time deadline = absl::Now() + config_.data_timeout;
+  while (true) {
+    // Opened many times, each not for long: a stop signal cannot end it.
+    MR_RETURN_IF_ERROR(Stopped());
+    absl::StatusOr<std::unique_ptr<DataLoader>> loader =
+        DataLoader::Open(options);
+    if (loader.ok() || absl::Now() >= deadline ||
+        (!absl::IsUnavailable(loader.status()) &&
+         !absl::IsDeadlineExceeded(loader.status()))) {
+      return loader;
+    }
+    absl::SleepFor(kReopenPause);
+  }
+}
+
+absl::Status TrainingRun::Evaluate() {
   const Clock::time_point start = Clock::now();
-  MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(options));
+  absl::StatusOr<std::unique_ptr<DataLoader>> opened = OpenEvaluation();
+  MR_RETURN_IF_ERROR(Agree(opened.status()));
+  const std::unique_ptr<DataLoader> loader = *std::move(opened);
+  stop_.OnSignal([training = loader_.get(), evaluation = loader.get()] {
+    training->Close();
+    evaluation->Close();
+  });
+  const absl::Cleanup forget_loader = [this] {
+    stop_.OnSignal([training = loader_.get()] { training->Close(); });
+  };
   // Running statistics differ between ranks: all judge rank 0's model.
   MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
   // correct, loss, samples
   torch::Tensor sums =
       torch::zeros({3}, torch::TensorOptions(torch::kDouble).device(device_));
+  absl::Status evaluated;
   try {
     torch::NoGradGuard no_grad;
     model_->eval();
     while (true) {
-      MR_RETURN_IF_ERROR(Stopped());
       absl::StatusOr<Batch> batch = loader->Next();
-      if (absl::IsOutOfRange(batch.status())) break;
-      if (!batch.ok()) return batch.status();
+      evaluated = Stopped();
+      if (!evaluated.ok() || absl::IsOutOfRange(batch.status())) break;
+      evaluated = batch.status();
+      if (!evaluated.ok()) break;
       if (batch->rows == 0) continue;  // the rest was shared out
       const torch::Tensor logits = model_->forward(reader_->Input(*batch));
       const torch::Tensor target = MaskedTarget(*batch);
@@ -468,6 +535,7 @@ absl::Status TrainingRun::Evaluate() {
     return FromTorch(error,
                      absl::StrCat("evaluating on ", config_.eval_dataset));
   }
+  MR_RETURN_IF_ERROR(Agree(std::move(evaluated)));
   sums = sums.cpu();
   MR_RETURN_IF_ERROR(ranks_->Sum(sums));
   const auto* sum = sums.data_ptr<double>();
@@ -493,6 +561,9 @@ absl::Status TrainingRun::Train() {
   model_->train();
   while (position_.epoch < config_.epochs) {
     MR_RETURN_IF_ERROR(TrainEpoch(position_.epoch));
+    // A disk that is full for a while need not end the run: at its end the
+    // write is tried again, and there an error counts.
+    LogError(WriteCheckpointHere());
     if (specs_.eval.has_value()) MR_RETURN_IF_ERROR(Evaluate());
     if (config_.max_steps > 0 && run_steps_ >= config_.max_steps) break;
   }
@@ -501,6 +572,7 @@ absl::Status TrainingRun::Train() {
 
 absl::Status TrainingRun::WriteCheckpointHere() {
   if (config_.checkpoint.empty() || env_.rank != 0) return absl::OkStatus();
+  if (checkpointed_ == steps_) return absl::OkStatus();
   const OpenResponse& plan = loader_->plan();
   CheckpointInfo info;
   info.model = config_.model;
@@ -512,6 +584,7 @@ absl::Status TrainingRun::WriteCheckpointHere() {
   info.fingerprint = plan.fingerprint();
   MR_RETURN_IF_ERROR(
       WriteCheckpoint(config_.checkpoint, info, *model_, *optimizer_));
+  checkpointed_ = steps_;
   progress_.Line(absl::StrCat("checkpoint before ", At(position_), ": ",
                               config_.checkpoint));
   return absl::OkStatus();
@@ -521,7 +594,6 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   loader_->Close();
   MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
   MR_RETURN_IF_ERROR(WriteCheckpointHere());
-  MR_RETURN_IF_ERROR(ranks_->Leave());
   summary_.steps = run_steps_;
   if (train_seconds_ > 0) {
     summary_.samples_per_second =
@@ -534,6 +606,8 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   if (env_.rank == 0 && !config_.json.empty()) {
     MR_RETURN_IF_ERROR(WriteFileAtomically(config_.json, ToJson(summary_)));
   }
+  // Last: what can fail here must not cost what the run has found.
+  MR_RETURN_IF_ERROR(ranks_->Leave());
   return summary_;
 }
 
@@ -546,9 +620,7 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   MR_RETURN_IF_ERROR(run.SetUp());
   if (absl::Status status = run.Train(); !status.ok()) {
     // The error that ended the run matters more than one of the checkpoint.
-    if (absl::Status written = run.WriteCheckpointHere(); !written.ok()) {
-      MR_LOG(ERROR) << written.message();
-    }
+    LogError(run.WriteCheckpointHere());
     return status;
   }
   return run.Finish();

@@ -11,10 +11,12 @@
 
 namespace millrace {
 
-// Trains, evaluates after each epoch, writes the files that `config` names. On
-// an error (data servers gone, another rank gone, a loss that is no number, a
-// stop signal as Cancelled) rank 0 has written the checkpoint, when one was
-// asked for, of the last step that was complete. All ranks return an equal
+// Trains, evaluates and writes the checkpoint after each epoch, writes the
+// files that `config` names. On an error (data servers gone, another rank gone,
+// a loss that is no number, a stop signal as Cancelled) rank 0 has written the
+// checkpoint, when one was asked for, of the last step that was complete; one
+// with values that are no numbers is not written, the one before it is kept.
+// A rank that has to stop says so before a step: all end there. All ranks return an equal
 // summary, except for the files' sake: rank 0 writes them.
 absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
                                          const RankEnv& env, StopSignal& stop);

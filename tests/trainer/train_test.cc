@@ -119,6 +119,39 @@ class Train : public ::testing::Test {
     return absl::StrCat(folder_, "/", name);
   }
 
+  // For a run that would go on for ever; sleeps for the program's own pace.
+  static void WaitForOutput(Subprocess& run, const std::string& text) {
+    while (run.Running() && run.Stdout().find(text) == std::string::npos) {
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    ASSERT_TRUE(run.Running()) << run.Stderr();
+  }
+  static void ExpectResumes(const std::string& checkpoint) {
+    const ProgramResult rest =
+        Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
+    EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  }
+  // What torchrun tells two ranks that meet at a port that was free just now.
+  static std::vector<std::vector<std::string>> TorchrunEnvironments() {
+    const int probe = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
+    getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+    close(probe);
+    std::vector<std::vector<std::string>> environments;
+    for (int rank : {0, 1}) {
+      environments.push_back(
+          {absl::StrCat("RANK=", rank), "WORLD_SIZE=2",
+           absl::StrCat("LOCAL_RANK=", rank), "LOCAL_WORLD_SIZE=2",
+           "MASTER_ADDR=127.0.0.1",
+           absl::StrCat("MASTER_PORT=", ntohs(address.sin_port)),
+           "OMP_NUM_THREADS=1"});
+    }
+    return environments;
+  }
+
   // The third word of each line of a --step_losses file.
   std::vector<double> Losses(const std::string& name) const {
     std::istringstream lines(ReadFile(Path(name)));
@@ -200,26 +233,10 @@ TEST_F(Train, GivesTheSameLossesWithTwoRanksAsWithOne) {
 
 TEST_F(Train, StartsFromTheEnvironmentOfTorchrun) {
   ASSERT_EQ(Run({"--step_losses=" + Path("alone")}).exit_code, 0);
-  // A port that was free a moment ago.
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
-  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
-  close(probe);
-  auto environment = [&](int rank) -> std::vector<std::string> {
-    return {absl::StrCat("RANK=", rank),
-            "WORLD_SIZE=2",
-            absl::StrCat("LOCAL_RANK=", rank),
-            "LOCAL_WORLD_SIZE=2",
-            "MASTER_ADDR=127.0.0.1",
-            absl::StrCat("MASTER_PORT=", ntohs(address.sin_port)),
-            "OMP_NUM_THREADS=1"};
-  };
+  const auto environments = TorchrunEnvironments();
   const auto command = Command({"--step_losses=" + Path("two")});
-  Subprocess one(command, environment(1));
-  Subprocess zero(command, environment(0));
+  Subprocess one(command, environments[1]);
+  Subprocess zero(command, environments[0]);
   EXPECT_EQ(zero.Wait(), 0) << zero.Stderr();
   EXPECT_EQ(one.Wait(), 0) << one.Stderr();
   EXPECT_THAT(one.Stdout(), Not(HasSubstr("epoch"))) << "rank 0 alone reports";
@@ -279,6 +296,66 @@ TEST_F(Train, WritesACheckpointWhenItIsStopped) {
   const ProgramResult rest =
       Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
+}
+
+// Ctrl-C reaches the whole process group: launcher and, were they in it, ranks.
+TEST_F(Train, WritesACheckpointWhenATerminalInterruptsItsRanks) {
+  const std::string checkpoint = Path("interrupted.ckpt");
+  std::vector<std::string> command =
+      Command({"--epochs=100000", "--nproc=2", "--checkpoint=" + checkpoint});
+  command.insert(command.begin(), "/usr/bin/setsid");
+  Subprocess run(command);
+  WaitForOutput(run, "epoch 2/");
+  ASSERT_EQ(kill(-run.pid(), SIGINT), 0);
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 2 (Interrupt)"));
+  EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 15 before"))
+      << "the ranks were told by the launcher alone";
+  ExpectResumes(checkpoint);
+}
+
+TEST_F(Train, WritesACheckpointWhenASignalComesTwiceAtOnce) {
+  const std::string checkpoint = Path("twice.ckpt");
+  Subprocess run(Command({"--epochs=100000", "--checkpoint=" + checkpoint}));
+  WaitForOutput(run, "epoch 2/");
+  run.Signal(SIGINT);
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Wait(), 1);
+  ExpectResumes(checkpoint);
+}
+
+TEST_F(Train, EndsAllRanksWhenOneIsStopped) {
+  const std::string checkpoint = Path("one_stopped.ckpt");
+  const auto environments = TorchrunEnvironments();
+  const auto command =
+      Command({"--epochs=100000", "--checkpoint=" + checkpoint});
+  Subprocess one(command, environments[1]);
+  Subprocess zero(command, environments[0]);
+  WaitForOutput(zero, "epoch 2/");
+  one.Signal(SIGTERM);
+  EXPECT_EQ(zero.Wait(), 1);
+  EXPECT_EQ(one.Wait(), 1);
+  EXPECT_THAT(zero.Stderr(), HasSubstr("with rank 1 of 2"));
+  EXPECT_THAT(one.Stderr(), HasSubstr("stopped by signal 15"));
+  ExpectResumes(checkpoint);
+}
+
+TEST_F(Train, WritesACheckpointAfterEachEpoch) {
+  const std::string checkpoint = Path("epoch.ckpt");
+  Subprocess run(Command({"--epochs=100000", "--checkpoint=" + checkpoint}));
+  WaitForOutput(run, "checkpoint before epoch 2, step 1");
+  run.Signal(SIGKILL);  // no time for another one
+  run.Wait();
+  ExpectResumes(checkpoint);
+}
+
+TEST_F(Train, GoesOnWithTheLearningRateGivenNow) {
+  const std::string checkpoint = Path("lr.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  // Nothing but its own learning rate makes the second run diverge.
+  const ProgramResult rest = Run({"--resume=" + checkpoint, "--lr=1e30"});
+  EXPECT_EQ(rest.exit_code, 1);
+  EXPECT_THAT(rest.err, HasSubstr("the loss is"));
 }
 
 TEST_F(Train, WritesACheckpointWhenTheServersAreGone) {

@@ -205,6 +205,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
   }
   const std::chrono::milliseconds timeout(
       absl::ToInt64Milliseconds(options.timeout));
+  const std::chrono::milliseconds call_timeout(
+      absl::ToInt64Milliseconds(options.call_timeout));
   try {
     c10::intrusive_ptr<c10d::Store> store = OpenStore(env, timeout);
     auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
@@ -218,6 +220,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
                       c10::intrusive_ptr<c10d::Backend>(gloo));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     MR_RETURN_IF_ERROR(CheckSameDevices(env, options.device, *group));
+    gloo->setTimeout(call_timeout);
     c10::intrusive_ptr<c10d::Backend> nccl;
     if (make_nccl != nullptr) {
       // A store of its own: keys of the two backends must not meet.
@@ -228,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
                              .rank = static_cast<int32_t>(env.rank),
                              .size = static_cast<int32_t>(env.world_size),
                              .device = options.device.index(),
-                             .timeout_ms = timeout.count()}));
+                             .timeout_ms = call_timeout.count()}));
       group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
                         nccl);
     }

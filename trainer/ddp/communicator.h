@@ -31,8 +31,10 @@ class Communicator {
  public:
   struct Options {
     torch::Device device = torch::kCPU;
-    // For the others to come, and for a collective call to end.
+    // For the others to come.
     absl::Duration timeout = absl::Minutes(2);
+    // For a collective call to end.
+    absl::Duration call_timeout = absl::Minutes(2);
   };
 
   // Waits for all ranks. DeadlineExceeded: some did not come.
