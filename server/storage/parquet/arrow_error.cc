@@ -38,8 +38,9 @@ absl::Status ArrowReadError(const arrow::Status& status,
   }
   const std::string text = absl::StrCat("cannot ", action, " ", path, ": ",
                                         OneLine(status.message()));
-  if (error == ENOMEM || status.IsOutOfMemory())
+  if (error == ENOMEM || status.IsOutOfMemory()) {
     return absl::ResourceExhaustedError(text);
+  }
   if (status.IsNotImplemented()) return absl::UnimplementedError(text);
   return absl::DataLossError(
       absl::StrCat(text, "; copy the file again, or write it again"));

@@ -210,6 +210,25 @@ absl::StatusOr<std::vector<int>> ParquetFile::Leaves(const std::string& column,
   return leaves;
 }
 
+absl::StatusOr<uint64_t> ParquetFile::GroupBytes(
+    int row_group, const std::vector<ColumnPlan>& columns) const {
+  uint64_t bytes = 0;
+  MR_RETURN_IF_ERROR(Catch(path_, "read the footer of", [&] {
+    const auto group = metadata_->RowGroup(row_group);
+    for (const ColumnPlan& column : columns) {
+      for (const int leaf : column.leaves) {
+        const int64_t size =
+            group->ColumnChunk(leaf)->total_uncompressed_size();
+        if (size < 0)
+          return arrow::Status::Invalid("a column's size is negative");
+        bytes += static_cast<uint64_t>(size);
+      }
+    }
+    return arrow::Status::OK();
+  }));
+  return bytes;
+}
+
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     int row_group, const std::vector<ColumnPlan>& columns) const {
   std::vector<int> leaves;

@@ -62,6 +62,11 @@ class ParquetFile {
   absl::StatusOr<std::vector<int>> Leaves(const std::string& column,
                                           ColumnForm form) const;
 
+  // What decoding one row group will take at least, by the footer: a column
+  // that is stored as a dictionary takes more.
+  absl::StatusOr<uint64_t> GroupBytes(
+      int row_group, const std::vector<ColumnPlan>& columns) const;
+
   // Reads and decodes the columns of one row group. Errors as
   // of Open().
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(

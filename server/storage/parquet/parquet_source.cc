@@ -145,6 +145,28 @@ absl::StatusOr<std::unique_ptr<RecordReader>> ParquetSource::NewReader() const {
   return std::make_unique<ParquetReader>(*this);
 }
 
+// A row group that the cache cannot hold would be memory that nobody counts,
+// once for every worker.
+absl::Status CheckGroupsFit(const std::vector<Shard>& shards,
+                            const OpenSourceOptions& options) {
+  if (options.cache_budget == nullptr) return absl::OkStatus();
+  for (const Shard& shard : shards) {
+    for (int i = 0; i < shard.file->row_groups(); ++i) {
+      MR_ASSIGN_OR_RETURN(const uint64_t bytes,
+                          shard.file->GroupBytes(i, shard.columns));
+      if (bytes <= options.cache_bytes) continue;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          shard.file->path(), ": row group ", i, " takes ", bytes,
+          " bytes of memory, but the cache of decoded row groups has ",
+          options.cache_bytes,
+          " for this dataset; pack the dataset again, which makes small row "
+          "groups, or raise --memory_budget or, in the configuration, "
+          "row_group_cache_percent"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
                                       const Schema& schema) {
   Shard shard{.file = std::move(file)};
@@ -178,6 +200,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
                         PlanPackedShard(by_path[shard.path], info.schema()));
     shards.push_back(std::move(planned));
   }
+  MR_RETURN_IF_ERROR(CheckGroupsFit(shards, options));
   return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
                                          std::move(check), options);
 }
@@ -268,6 +291,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   info.set_fingerprint(HashToHex(HashBytes(
       {reinterpret_cast<const uint8_t*>(footers.data()), footers.size()})));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
+  MR_RETURN_IF_ERROR(CheckGroupsFit(shards, options));
   return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
                                          std::move(check), options);
 }

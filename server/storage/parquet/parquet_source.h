@@ -18,7 +18,7 @@ namespace millrace {
 
 // DataLoss: a file is truncated, foreign or damaged, the set is not whole, or
 // the files' schemas differ. InvalidArgument: no row, or no column that can be
-// read.
+// read. ResourceExhausted: a row group is larger than the cache.
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
     const ShardPaths& shards, const OpenSourceOptions& options);
 

@@ -20,27 +20,8 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
 
   absl::StatusOr<Value> value = load();
 
-  // Destroyed last, outside the lock: giving memory back may run other code.
-  std::vector<Value> victims;
-  bool charged = false;
-  if (value.ok() && budget_ != nullptr && (*value)->bytes() <= max_bytes_) {
-    const uint64_t bytes = (*value)->bytes();
-    {
-      MutexLock lock(mu_);
-      if (kept_bytes_ + bytes > max_bytes_) {
-        Evict(kept_bytes_ + bytes - max_bytes_, &victims);
-      }
-      charged = Charge(**value);
-      if (!charged) Evict(bytes, &victims);
-    }
-    if (!charged) {
-      // The batches need the memory. What was thrown out goes to those who
-      // wait in line; if anything is left, it is ours.
-      victims.clear();
-      MutexLock lock(mu_);
-      charged = Charge(**value);
-    }
-  }
+  const bool charged =
+      value.ok() && budget_ != nullptr && MakeRoomAndCharge(**value);
   {
     MutexLock lock(mu_);
     slot->value = value;
@@ -57,33 +38,60 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
   return value;
 }
 
+bool RowGroupCache::MakeRoomAndCharge(CachedRowGroup& value) {
+  const uint64_t bytes = value.bytes();
+  if (bytes > max_bytes_) return false;
+  // Room in the cache may have to be made first, then room in the budget: what
+  // is thrown out goes to the batches that wait in line; if anything is left,
+  // it is ours.
+  for (int tries = 0;; ++tries) {
+    // Destroyed outside the lock: giving memory back may run other code.
+    std::vector<Value> victims;
+    MutexLock lock(mu_);
+    if (Charge(value)) return true;
+    if (tries == 2) return false;
+    const uint64_t charged = charged_->load();
+    const uint64_t room = charged < max_bytes_ ? max_bytes_ - charged : 0;
+    Evict(bytes > room ? bytes - room : bytes, &victims);
+    if (victims.empty()) return false;
+  }
+}
+
 bool RowGroupCache::Charge(CachedRowGroup& value) {
-  // Others may have filled the room in the meantime.
-  if (kept_bytes_ + value.bytes() > max_bytes_ ||
-      !budget_->TryReserve(value.bytes(), &value.reservation_)) {
+  const uint64_t bytes = value.bytes();
+  if (charged_->load() + bytes > max_bytes_ ||
+      !budget_->TryReserve(bytes, &value.reservation_)) {
     return false;
   }
-  kept_bytes_ += value.bytes();
+  charged_->fetch_add(bytes);
+  value.charged_sum_ = charged_;
   return true;
 }
 
 void RowGroupCache::Evict(uint64_t bytes, std::vector<Value>* victims) {
   uint64_t freed = 0;
-  while (freed < bytes && !lru_.empty()) {
-    const auto oldest = entries_.find(lru_.front());
-    lru_.pop_front();
-    // A copy: a thread that has waited for it may not have taken it yet.
-    const Value& value = *oldest->second.slot->value;
-    freed += value->bytes();
-    kept_bytes_ -= value->bytes();
-    victims->push_back(value);
-    entries_.erase(oldest);
+  for (auto at = lru_.begin(); freed < bytes && at != lru_.end();) {
+    const auto entry = entries_.find(*at);
+    const std::shared_ptr<Slot>& slot = entry->second.slot;
+    // Copies are made under mu_ alone, so a count of one stays. A thread that
+    // has waited for the slot may not have taken its value yet.
+    if (slot.use_count() > 1 || slot->value->use_count() > 1) {
+      ++at;
+      continue;
+    }
+    freed += (*slot->value)->bytes();
+    victims->push_back(*std::move(slot->value));
+    entries_.erase(entry);
+    at = lru_.erase(at);
   }
 }
 
-uint64_t RowGroupCache::kept_bytes() const {
-  MutexLock lock(mu_);
-  return kept_bytes_;
+CachedRowGroup::~CachedRowGroup() {
+  if (charged_sum_ == nullptr) return;
+  const uint64_t bytes = reservation_.bytes();
+  // First, so that the budget never holds more than the sum says.
+  reservation_.Release();
+  charged_sum_->fetch_sub(bytes);
 }
 
 }  // namespace millrace

@@ -2,8 +2,12 @@
 // sees to it that readers who want the same one at the same time decode it
 // once. It knows nothing of Parquet: what it keeps is anything with a size.
 //
-// Bounded twice: by `max_bytes` of its own and by the server's budget. When
-// there is no room a row group is handed out without being kept.
+// Bounded twice: by `max_bytes` of its own and by the server's budget. What
+// counts is what is charged to the budget, and that is every row group that it
+// has kept, until its last holder lets go: the batches can rely on the rest of
+// the budget. When there is no room a row group is handed out without being
+// kept or charged. One that somebody holds is not thrown out, for that would
+// free nothing.
 //
 // Thread-safe. Get() blocks while the row group is being loaded, by the caller
 // or by another thread. Memory goes back to the budget when the last holder
@@ -14,6 +18,7 @@
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_CACHE_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_CACHE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -32,12 +37,15 @@ namespace millrace {
 // What the cache keeps.
 class CachedRowGroup {
  public:
-  virtual ~CachedRowGroup() = default;
+  virtual ~CachedRowGroup();
   virtual uint64_t bytes() const = 0;
 
  private:
   friend class RowGroupCache;
   ByteBudget::Reservation reservation_;
+  // The cache's sum of reservations, which may outlive the cache; null: this
+  // row group is not in it.
+  std::shared_ptr<std::atomic<uint64_t>> charged_sum_;
 };
 
 class RowGroupCache {
@@ -55,7 +63,8 @@ class RowGroupCache {
   absl::StatusOr<Value> Get(Key key,
                             absl::FunctionRef<absl::StatusOr<Value>()> load);
 
-  uint64_t kept_bytes() const;
+  // Of row groups that are kept or were kept and are still held.
+  uint64_t charged_bytes() const { return charged_->load(); }
 
  private:
   struct Slot {
@@ -69,19 +78,24 @@ class RowGroupCache {
     bool kept = false;
   };
 
+  // Charges the value, at the expense of older ones; false when there is no
+  // room.
+  bool MakeRoomAndCharge(CachedRowGroup& value) MR_EXCLUDES(mu_);
   // Takes the value's bytes from the budget; false when there is no room.
   bool Charge(CachedRowGroup& value) MR_REQUIRES(mu_);
-  // Moves the oldest values, of `bytes` together, to `victims`: they are to be
-  // destroyed outside the lock.
+  // Moves the oldest values that nobody holds, of `bytes` together, to
+  // `victims`: they are to be destroyed outside the lock.
   void Evict(uint64_t bytes, std::vector<Value>* victims) MR_REQUIRES(mu_);
 
   ByteBudget* const budget_;
   const uint64_t max_bytes_;
-  mutable Mutex mu_;
+  Mutex mu_;
   CondVar loaded_;
   std::map<Key, Entry> entries_ MR_GUARDED_BY(mu_);
   std::list<Key> lru_ MR_GUARDED_BY(mu_);  // the oldest first
-  uint64_t kept_bytes_ MR_GUARDED_BY(mu_) = 0;
+  // Grows under mu_ alone.
+  const std::shared_ptr<std::atomic<uint64_t>> charged_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 }  // namespace millrace

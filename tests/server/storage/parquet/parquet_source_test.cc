@@ -460,6 +460,27 @@ TEST(ArrowReadError, OnlyWhatIsReadIsCalledDamaged) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_F(ParquetSourceTest, RowGroupsThatTheCacheCannotHoldAreRefused) {
+  const std::string large(5000, 'x');
+  const char* const row = large.c_str();
+  WriteParquet(folder_ / "d", {{"image", Images({"a", "b", row, "c"})}});
+  ByteBudget budget(1 << 20);
+  const auto open = [&](uint64_t cache_bytes) {
+    return OpenRecordSource(
+               Uri("d"), {.cache_budget = &budget, .cache_bytes = cache_bytes})
+        .status();
+  };
+  const absl::Status refused = open(4000);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  for (const std::string& part :
+       {std::string(folder_ / "d"), std::string("row group 1"),
+        std::string("4000"), std::string("--memory_budget")}) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
+  }
+  EXPECT_TRUE(open(12000).ok()) << open(12000);
+  EXPECT_TRUE(Open("d").ok());  // one reader without a budget
+}
+
 TEST_F(ParquetSourceTest, EncryptedFilesAreUnimplemented) {
   WriteFile(folder_ / "d", absl::StrCat("PARE", std::string(100, 'x'), "PARE"));
   EXPECT_TRUE(absl::IsUnimplemented(Open("d").status()));
@@ -473,8 +494,8 @@ TEST_F(ParquetSourceTest, ReadersOnManyThreadsSeeTheSame) {
   for (uint64_t bytes : {0, 20'000, 1 << 20}) {
     ByteBudget budget(bytes);
     const auto source = OpenRecordSource(
-        Uri("d"), {.cache_budget = &budget, .cache_bytes = bytes});
-    ASSERT_TRUE(source.ok());
+        Uri("d"), {.cache_budget = &budget, .cache_bytes = 1 << 20});
+    ASSERT_TRUE(source.ok()) << source.status();
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <latch>
 #include <thread>
+#include <vector>
 
 namespace millrace {
 namespace {
@@ -43,7 +44,7 @@ TEST_F(RowGroupCacheTest, KeepsWhatFits) {
     }
   }
   EXPECT_EQ(loads_, 3);
-  EXPECT_EQ(cache.kept_bytes(), 30);
+  EXPECT_EQ(cache.charged_bytes(), 30);
   EXPECT_EQ(budget_.used(), 30);
 }
 
@@ -67,7 +68,7 @@ TEST_F(RowGroupCacheTest, WithoutRoomItWorksWithoutKeeping) {
   EXPECT_TRUE(Get(cache, 0).ok());
   EXPECT_TRUE(Get(cache, 0).ok());
   EXPECT_EQ(loads_, 2);
-  EXPECT_EQ(cache.kept_bytes(), 0);
+  EXPECT_EQ(cache.charged_bytes(), 0);
   batches.Release();
   (void)Get(cache, 0);
   (void)Get(cache, 0);
@@ -78,7 +79,7 @@ TEST_F(RowGroupCacheTest, WhatIsLargerThanTheCacheIsNotKept) {
   RowGroupCache cache(&budget_, 30);
   (void)Get(cache, 0);
   EXPECT_TRUE(Get(cache, 1, 31).ok());
-  EXPECT_EQ(cache.kept_bytes(), 10);  // and throws nothing out
+  EXPECT_EQ(cache.charged_bytes(), 10);  // and throws nothing out
 }
 
 TEST_F(RowGroupCacheTest, WithoutABudgetNothingIsKept) {
@@ -92,9 +93,36 @@ TEST_F(RowGroupCacheTest, MemoryGoesBackWhenTheLastHolderLetsGo) {
   RowGroupCache cache(&budget_, 10);
   auto held = Get(cache, 0);
   (void)Get(cache, 1);
-  EXPECT_EQ(budget_.used(), 20);  // one is kept, one is held
+  EXPECT_EQ(budget_.used(), 10);  // the held one
+  (void)Get(cache, 0);
+  EXPECT_EQ(loads_,
+            2);  // which was not thrown out: it would have freed nothing
+  held = absl::UnknownError("");
+  (void)Get(cache, 1);  // now takes its place
+  (void)Get(cache, 1);
+  EXPECT_EQ(loads_, 3);
+  EXPECT_EQ(budget_.used(), 10);
+  {
+    RowGroupCache brief(&budget_, 10);
+    held = Get(brief, 0);
+    EXPECT_EQ(budget_.used(), 20);
+  }
+  EXPECT_EQ(budget_.used(), 20);  // longer than the cache
   held = absl::UnknownError("");
   EXPECT_EQ(budget_.used(), 10);
+}
+
+// Batches are accepted that need all of the budget but the cache's part.
+TEST_F(RowGroupCacheTest, HoldersDoNotMakeTheCacheTakeMoreThanItsPart) {
+  RowGroupCache cache(&budget_, 30);
+  std::vector<absl::StatusOr<RowGroupCache::Value>> held;
+  for (int id = 0; id < 9; ++id) {
+    held.push_back(Get(cache, id));
+    ASSERT_TRUE(held.back().ok());
+    EXPECT_EQ(static_cast<const Group&>(**held.back()).id, id);
+  }
+  EXPECT_EQ(budget_.peak(), 30);
+  EXPECT_EQ(cache.charged_bytes(), 30);
 }
 
 // A batch that waits for memory gets what the cache gives up.
@@ -167,8 +195,8 @@ TEST_F(RowGroupCacheTest, ThreadsThatEvictEachOtherStillGetTheirValues) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(cache.kept_bytes(), 20);
-  EXPECT_EQ(budget_.used(), cache.kept_bytes());
+  EXPECT_LE(cache.charged_bytes(), 20);
+  EXPECT_EQ(budget_.used(), cache.charged_bytes());
 }
 
 }  // namespace
