@@ -134,6 +134,10 @@ class Engine {
       Callbacks callbacks) = 0;
 
   virtual Stats stats() const = 0;
+
+  // Bytes of the budget that batches can have: what the engine holds for
+  // itself and what is held elsewhere is not among them. Constant, above 0.
+  virtual uint64_t batch_budget_bytes() const = 0;
 };
 
 }  // namespace millrace

@@ -132,6 +132,8 @@ class EngineImpl final : public Engine {
     return std::make_unique<Handle>(std::move(run));
   }
 
+  uint64_t batch_budget_bytes() const override { return limit_.bytes; }
+
   Stats stats() const override {
     Stats stats;
     stats.threads = threads_;

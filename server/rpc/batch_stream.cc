@@ -72,10 +72,10 @@ struct BatchStream::State {
         context(context),
         next_step(range.first_step) {}
 
-  // Steps that may be asked for and unwritten: an equal part of the budget for
-  // every stream and for one that may still come.
+  // Steps that may be asked for and unwritten: an equal part of what the budget
+  // has for batches for every stream and for one that may still come.
   uint64_t WindowSteps() const {
-    const uint64_t share = environment.budget->capacity() /
+    const uint64_t share = environment.engine->batch_budget_bytes() /
                            (environment.counters->active_streams.load() + 1);
     return std::max(kMinWindowSteps,
                     share / std::max<uint64_t>(1, max_payload_bytes));

@@ -3,7 +3,7 @@
 // frame after the other.
 //
 // Bounded: what it has asked for and not yet written stays within the stream's
-// share of the memory budget (two batches are always allowed), so a client
+// share of the budget's bytes for batches (two are always allowed), so a client
 // that reads slowly cannot hold the memory that other clients need.
 //
 // Lives from the call's start to gRPC's OnDone, which deletes it. Callbacks of

@@ -34,7 +34,7 @@ class RpcServer {
     // HOST:PORT, [IPV6]:PORT; port 0: a free one.
     std::string listen;
     Engine* engine = nullptr;
-    // The engine's, for its numbers and the streams' shares.
+    // The engine's, for its numbers.
     const ByteBudget* budget = nullptr;
     // A write that is blocked for so long cancels its call. Above 0.
     absl::Duration send_timeout = absl::Seconds(10);

@@ -33,6 +33,8 @@ class FakeEngine final : public Engine {
  public:
   struct Config {
     ByteBudget* budget = nullptr;  // not owned
+    // What batch_budget_bytes() says. 0: the budget's capacity.
+    uint64_t batch_budget_bytes = 0;
     uint64_t payload_bytes = 1000;
     uint64_t steps_per_epoch = 1'000'000;
     std::string fingerprint = "fingerprint-a";
@@ -60,6 +62,10 @@ class FakeEngine final : public Engine {
       std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
       Callbacks callbacks) override;
   Stats stats() const override;
+  uint64_t batch_budget_bytes() const override {
+    return config_.batch_budget_bytes != 0 ? config_.batch_budget_bytes
+                                           : config_.budget->capacity();
+  }
 
   uint64_t batches_made() const { return batches_made_; }
   uint64_t runs_done() const { return runs_done_; }

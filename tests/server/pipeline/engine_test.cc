@@ -389,6 +389,20 @@ TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
       absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(EngineTest, WhatItHoldsIsNotForBatches) {
+  ByteBudget budget(1 << 20);
+  Engine::Options options;
+  options.threads = 3;
+  options.budget = &budget;
+  options.budget_held_elsewhere_bytes = 200000;
+  const auto engine =
+      CreateEngine(options, {{"images", Images(10)}}, FakeStage::Create);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EXPECT_GT(budget.used(), 0u);
+  EXPECT_EQ((*engine)->batch_budget_bytes(),
+            budget.capacity() - budget.used() - 200000);
+}
+
 TEST_F(EngineTest, ABudgetTooSmallForTheThreadsIsRefused) {
   ByteBudget budget(4096);
   Engine::Options options;

@@ -298,6 +298,34 @@ TEST_F(RpcServerTest, ASlowReaderGetsAShareAndOthersGoOn) {
   EXPECT_TRUE(Eventually([&] { return budget_.used() == 0; }));
 }
 
+// Half of the whole budget is more than scratch and caches have left: a reader
+// that takes nothing must not have all of that.
+TEST_F(RpcServerTest, SharesArePartsOfWhatTheBudgetHasForBatches) {
+  config_.payload_bytes = kMiB / 4;
+  config_.batch_budget_bytes = 6 * kMiB;
+  // Not to be saved by it.
+  options_.send_timeout = absl::Minutes(2);
+  ByteBudget::Reservation held;
+  ASSERT_TRUE(budget_.TryReserve(10 * kMiB, &held));
+  StartServer();
+  const OpenResponse plan = Plan();
+  RpcClient slow_client(server_->address());
+  grpc::ClientContext context;
+  auto slow = slow_client.stub().GetBatches(
+      &context, RpcClient::Request(plan, 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(slow->Read(&frame));  // and no more
+  std::vector<ReceivedBatch> batches;
+  ASSERT_TRUE(
+      client_->GetBatches(RpcClient::Request(plan, 0, 200), &batches).ok());
+  EXPECT_EQ(batches.size(), 200);
+  const auto status = client_->GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->cancelled_sends(), 0);
+  context.TryCancel();
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
+}
+
 TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
   config_.payload_bytes = 100000;
   StartServer();
