@@ -14,8 +14,16 @@
 namespace millrace {
 namespace {
 
-// Text, colour profiles and the like are not kept beyond this.
+// What libpng takes for one chunk beside the pixels. It keeps or inflates those
+// that it knows, and an EXIF block with a preview may be this large.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
+
+// Chunks that may come in any number or inflate to a thousand times their size,
+// and that say nothing of the samples: they are skipped unread.
+constexpr png_byte kSkippedChunks[] =
+    "iCCP\0iTXt\0sPLT\0tEXt\0zTXt";  // each ends in its zero
+constexpr int kSkippedChunkCount = sizeof(kSkippedChunks) / 5;
+static_assert(sizeof(kSkippedChunks) % 5 == 0);
 
 struct Source {
   const uint8_t* next;
@@ -61,6 +69,8 @@ struct PngDecoder::State {
     png_set_read_fn(s->png, &s->source, ReadBytes);
     png_set_user_limits(s->png, 65535, 65535);
     png_set_chunk_malloc_max(s->png, kMaxChunkBytes);
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, kSkippedChunks,
+                                kSkippedChunkCount);
     png_set_chunk_cache_max(s->png, 64);
     png_read_info(s->png, s->info);
     return true;

@@ -1,6 +1,7 @@
 #include "server/decode/image_decoder.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <fstream>
@@ -215,6 +216,32 @@ TEST(ImageDecoder, RefusesAbsurdPngs) {
   ASSERT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(header.status().message().find("65000 x 3000"), std::string::npos)
       << header.status();
+}
+
+// 16 texts of 7 MiB in a file of some 120 KB: libpng would keep them all.
+TEST(ImageDecoder, TextsInAPngTakeNoMemory) {
+  PngKind kind;
+  kind.texts = 16;
+  kind.text_bytes = 7 << 20;
+  kind.exif = {'I',  'I', 42, 0, 8, 0, 0, 0,  // header
+               1,    0,                       // entries
+               0x12, 1,   3,  0, 1, 0, 0, 0, 6, 0, 0, 0};
+  const std::vector<uint8_t> pixels = TestPixels(kind.width, kind.height, 3, 4);
+  const std::vector<uint8_t> png = WritePng(kind, pixels);
+  ASSERT_LT(png.size(), 1u << 20);
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = in_use();
+  ImageDecoder decoder;
+  const auto header = decoder.Open(png, /*exif_transpose=*/true);
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_LT(in_use(), before + (1 << 20));
+  // What is behind the texts, and EXIF, is still seen.
+  EXPECT_EQ(header->orientation, 6);
+  EXPECT_EQ(header->width, kind.height);
+  EXPECT_EQ(DecodeAll(png, 3).pixels, pixels);
 }
 
 TEST(ImageDecoder, BytesThatAreNoImageAreNamed) {

@@ -2,6 +2,8 @@
 
 #include <png.h>
 
+#include <string>
+
 namespace millrace {
 
 std::vector<uint8_t> WritePng(const PngKind& kind,
@@ -21,6 +23,19 @@ std::vector<uint8_t> WritePng(const PngKind& kind,
                kind.color_type,
                kind.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::vector<uint8_t> exif = kind.exif;
+  if (!exif.empty()) {
+    png_set_eXIf_1(png, info, static_cast<png_uint_32>(exif.size()),
+                   exif.data());
+  }
+  std::string letters(kind.text_bytes, 'a');
+  std::string key = "Comment";
+  png_text text{};
+  text.compression = PNG_TEXT_COMPRESSION_zTXt;
+  text.key = key.data();
+  text.text = letters.data();
+  text.text_length = letters.size();
+  for (int i = 0; i < kind.texts; ++i) png_set_text(png, info, &text, 1);
   png_write_info(png, info);
   const size_t stride = samples.size() / kind.height;
   std::vector<png_bytep> rows;

@@ -14,6 +14,9 @@ struct PngKind {
   int bit_depth = 8;   // 8 or 16
   int color_type = 2;  // PNG's: 0 grey, 2 RGB, 4 grey+alpha, 6 RGB+alpha
   bool interlaced = false;
+  std::vector<uint8_t> exif;  // from its TIFF header on; empty: none
+  int texts = 0;              // compressed ones, of `text_bytes` equal letters
+  int text_bytes = 0;
 };
 
 // `samples`: rows as PNG stores them (16-bit big-endian).
