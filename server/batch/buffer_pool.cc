@@ -24,9 +24,8 @@ uint8_t* BufferPool::Take(uint64_t bytes, uint64_t* capacity) {
   {
     MutexLock lock(mu_);
     for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
-      if (it->capacity < rounded || it->capacity - rounded > rounded / 8) {
-        continue;
-      }
+      // A longer one would be more than its batch has reserved.
+      if (it->capacity != rounded) continue;
       const Idle found = *it;
       idle_.erase(std::next(it).base());
       idle_bytes_ -= found.capacity;

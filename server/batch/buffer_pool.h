@@ -28,9 +28,9 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  // 64-byte aligned, not initialised, at least `bytes` long and not more than
-  // an eighth longer. `capacity` is its real length. Aborts when the system has
-  // no memory: the budget is there to keep that from happening.
+  // 64-byte aligned, not initialised, `bytes` long or up to 63 bytes longer.
+  // `capacity` is its real length. Aborts when the system has no memory: the
+  // budget is there to keep that from happening.
   uint8_t* Take(uint64_t bytes, uint64_t* capacity);
 
   // Keeps the buffer or frees it.

@@ -19,7 +19,7 @@ TEST(BufferPool, GivesTheSameMemoryAgain) {
   pool.Give(first, capacity);
   EXPECT_EQ(pool.idle_bytes(), capacity);
   uint64_t again_capacity = 0;
-  uint8_t* again = pool.Take(99'000, &again_capacity);
+  uint8_t* again = pool.Take(99'990, &again_capacity);
   EXPECT_EQ(again, first);
   EXPECT_EQ(again_capacity, capacity);
   EXPECT_EQ(pool.idle_bytes(), 0u);
@@ -36,6 +36,21 @@ TEST(BufferPool, DoesNotWasteALargeBufferOnASmallBatch) {
   EXPECT_LE(small_capacity, 1024u);
   EXPECT_EQ(pool.idle_bytes(), capacity);
   pool.Give(small, small_capacity);
+}
+
+// What a batch reserves is its own bytes: a buffer that is a little longer
+// would be memory that nobody counts.
+TEST(BufferPool, ABufferIsNotLongerThanItsBatchHasReserved) {
+  BufferPool pool(1 << 20);
+  uint64_t capacity = 0;
+  uint8_t* longer = pool.Take(100'000, &capacity);
+  pool.Give(longer, capacity);
+  uint64_t own_capacity = 0;
+  uint8_t* own = pool.Take(95'000, &own_capacity);
+  EXPECT_GE(own_capacity, 95'000u);
+  EXPECT_LT(own_capacity, 95'000u + 64);
+  EXPECT_EQ(pool.idle_bytes(), capacity);
+  pool.Give(own, own_capacity);
 }
 
 TEST(BufferPool, KeepsNoMoreThanItsBound) {
