@@ -20,6 +20,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +39,7 @@ class StreamRegistry;
 struct StreamEnvironment {
   Engine* engine = nullptr;
   const ByteBudget* budget = nullptr;
+  uint64_t max_streams = 0;
   StreamRegistry* registry = nullptr;
   std::shared_ptr<RpcCounters> counters;
   std::shared_ptr<LivePayloads> live_payloads;

@@ -18,6 +18,9 @@
 namespace millrace {
 namespace {
 
+// When a client whose call found too many others should ask again.
+constexpr int64_t kRetryDelayMs = 500;
+
 // A GetBatches call that ends as it begins.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
@@ -111,6 +114,20 @@ absl::Status DataServiceImpl::CheckRunning() const {
       "the server is shutting down; ask another one, or this one again later");
 }
 
+absl::Status DataServiceImpl::CheckRoomForStream() const {
+  const uint64_t active = environment_.counters->active_streams.load();
+  if (active < environment_.max_streams) return absl::OkStatus();
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_retry_delay_ms(kRetryDelayMs);
+  return WithErrorDetail(
+      absl::ResourceExhaustedError(absl::StrCat(
+          active, " GetBatches calls are under way and this server takes ",
+          environment_.max_streams,
+          ": ask again, or ask another server; few long calls are better than "
+          "many short ones")),
+      detail);
+}
+
 absl::Status DataServiceImpl::Describe(
     const DescribeDatasetRequest& request,
     DescribeDatasetResponse* response) const {
@@ -150,6 +167,7 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
   if (context->IsCancelled() || !bytes.Valid()) {
     return absl::CancelledError("the client ended the call");
   }
+  MR_RETURN_IF_ERROR(CheckRoomForStream());
   GetBatchesRequest request;
   grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
   if (!grpc::SerializationTraits<GetBatchesRequest>::Deserialize(&buffer,

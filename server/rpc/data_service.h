@@ -64,6 +64,7 @@ class DataServiceImpl final
   absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer& request);
   absl::Status CheckRunning() const;
+  absl::Status CheckRoomForStream() const;
   // Ends a unary call; a refusal is logged.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    absl::string_view method,

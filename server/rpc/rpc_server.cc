@@ -22,6 +22,8 @@ namespace {
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
 // Requests carry a spec; nothing that clients send is large.
 constexpr int kMaxRequestBytes = 4 << 20;
+// Calls of one connection at a time; a client lets further ones wait.
+constexpr int kMaxCallsPerConnection = 1024;
 
 class RpcServerImpl final : public RpcServer {
  public:
@@ -33,6 +35,7 @@ class RpcServerImpl final : public RpcServer {
         registry_(options.send_timeout, counters_),
         service_({.engine = options.engine,
                   .budget = options.budget,
+                  .max_streams = options.max_streams,
                   .registry = &registry_,
                   .counters = counters_,
                   .live_payloads = live_payloads_},
@@ -56,6 +59,8 @@ class RpcServerImpl final : public RpcServer {
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                               kMaxCallsPerConnection);
     // Two servers on one port would share its connections without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // A host that is gone is noticed after 10 s + 5 s.
@@ -126,6 +131,9 @@ class RpcServerImpl final : public RpcServer {
 absl::Status RpcServer::Options::Validate() const {
   if (engine == nullptr || budget == nullptr) {
     return absl::InvalidArgumentError("a server needs an engine and a budget");
+  }
+  if (max_streams == 0) {
+    return absl::InvalidArgumentError("max_streams must be above 0");
   }
   if (send_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("send_timeout must be above 0");

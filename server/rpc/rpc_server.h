@@ -40,6 +40,10 @@ class RpcServer {
     absl::Duration send_timeout = absl::Seconds(10);
     // How long Shutdown lets streams finish. 0: ends them at once.
     absl::Duration shutdown_grace = absl::Seconds(10);
+    // GetBatches calls at a time, of all clients together; further ones are
+    // refused as RESOURCE_EXHAUSTED with a delay. Calls that arrive at the same
+    // moment may exceed it by the number of gRPC's threads. Above 0.
+    uint64_t max_streams = 4096;
     // Shown by GetStatus.
     uint32_t content_revision = 0;
 

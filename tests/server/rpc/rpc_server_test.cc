@@ -326,6 +326,31 @@ TEST_F(RpcServerTest, SharesArePartsOfWhatTheBudgetHasForBatches) {
   EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
 }
 
+TEST_F(RpcServerTest, TooManyStreamsAreRefusedWithADelay) {
+  config_.payload_bytes = kMiB;
+  options_.max_streams = 2;
+  StartServer();
+  const OpenResponse plan = Plan();
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
+  Frame frame;
+  for (int i = 0; i < 2; ++i) {
+    streams[i] = client_->stub().GetBatches(
+        &contexts[i], RpcClient::Request(plan, 0, 100000));
+    ASSERT_TRUE(streams[i]->Read(&frame));
+  }
+  const absl::Status refusal = Refusal(RpcClient::Request(plan, 0, 1));
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted) << refusal;
+  EXPECT_GT(GetErrorDetail(refusal).retry_delay_ms(), 0);
+  contexts[0].TryCancel();
+  // There is room again.
+  EXPECT_TRUE(Eventually([&] {
+    std::vector<ReceivedBatch> batches;
+    return client_->GetBatches(RpcClient::Request(plan, 0, 1), &batches).ok();
+  }));
+  contexts[1].TryCancel();
+}
+
 TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
   config_.payload_bytes = 100000;
   StartServer();
