@@ -16,6 +16,9 @@ struct ImageHeader {
   int max_divisor = 1;
   // EXIF orientation, 1 .. 8; 1 unless it was asked for.
   int orientation = 1;
+  // Memory that decoding takes whatever the region: the coefficients of a
+  // progressive JPEG, all pixels of an interlaced PNG.
+  int64_t whole_bytes = 0;
 };
 
 // Pixels [left, left + width) x [top, top + height) of the image at 1/divisor

@@ -113,6 +113,20 @@ struct Target {
   int channels;
 };
 
+// Several scans need all coefficients at once.
+int64_t CoefficientBytes(jpeg_decompress_struct& info) {
+  int64_t bytes = 0;
+  if (!jpeg_has_multiple_scans(&info)) return bytes;
+  for (int c = 0; c < info.num_components; ++c) {
+    const jpeg_component_info& component = info.comp_info[c];
+    bytes += static_cast<int64_t>(component.width_in_blocks +
+                                  component.h_samp_factor) *
+             (component.height_in_blocks + component.v_samp_factor) *
+             sizeof(JBLOCK);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 struct JpegDecoder::State {
@@ -291,6 +305,7 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
       }
     }
   }
+  header.whole_bytes = CoefficientBytes(s.info);
   return header;
 }
 
@@ -298,18 +313,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   State& s = *state_;
   jpeg_decompress_struct& info = s.info;
 
-  // Several scans need all coefficients at once.
-  int64_t coefficient_bytes = 0;
-  if (jpeg_has_multiple_scans(&info)) {
-    for (int c = 0; c < info.num_components; ++c) {
-      const jpeg_component_info& component = info.comp_info[c];
-      coefficient_bytes +=
-          static_cast<int64_t>(component.width_in_blocks +
-                               component.h_samp_factor) *
-          (component.height_in_blocks + component.v_samp_factor) *
-          sizeof(JBLOCK);
-    }
-  }
+  const int64_t coefficient_bytes = CoefficientBytes(info);
 
   Target target;
   int samples = 3;  // of libjpeg's output, per pixel

@@ -149,6 +149,9 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
         absl::StrCat("the PNG claims ", header.width, " x ", header.height,
                      " pixels; at most ", kMaxImagePixels, " are decoded"));
   }
+  if (png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE) {
+    header.whole_bytes = header.width * header.height * 8;
+  }
 #ifdef PNG_eXIf_SUPPORTED
   if (read_orientation) {
     png_bytep exif = nullptr;

@@ -17,6 +17,7 @@
 #include "server/augment/portable_math.h"
 #include "server/augment/resize.h"
 #include "server/decode/image_decoder.h"
+#include "server/decode/large_image_gate.h"
 #include "server/decode/limits.h"
 
 namespace millrace {
@@ -28,6 +29,13 @@ constexpr size_t kKeptBytes = 4 << 20;
 // Decoded pixels, turned pixels, transposed columns, intermediate images and
 // libjpeg's own rows.
 constexpr uint64_t kTypicalScratchBytes = 16 << 20;
+
+// Images that need more than a worker is counted for, of all stages and
+// datasets: together they take no more than one of the largest may.
+LargeImageGate& LargeImages() {
+  static LargeImageGate& gate = *new LargeImageGate(kMaxDecodedBytes);
+  return gate;
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -151,7 +159,8 @@ class BuiltImageStage : public ImageStage {
     auto& s = static_cast<StageScratch&>(scratch);
     const Clock::time_point start = Clock::now();
     Clock::duration decoding{};
-    absl::Status status = Fill(stored, sample_key, s, out, decoding);
+    LargeImageGate::Admission large;  // until the memory is given back
+    absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
     s.times.decode_seconds += Seconds(decoding);
     s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
     s.ReleaseUnusual();
@@ -161,6 +170,7 @@ class BuiltImageStage : public ImageStage {
  private:
   absl::Status Fill(absl::Span<const uint8_t> stored, uint64_t sample_key,
                     StageScratch& s, absl::Span<uint8_t> out,
+                    LargeImageGate::Admission& large,
                     Clock::duration& decoding) const {
     const uint64_t out_bytes = static_cast<uint64_t>(output_shape_[0]) *
                                output_shape_[1] * config_.channels;
@@ -198,6 +208,12 @@ class BuiltImageStage : public ImageStage {
 
     const SegmentList segments =
         chain_.Plan({header.width, header.height}, sample_key);
+    if (const int64_t bytes = ScratchBytes(header, segments);
+        bytes > static_cast<int64_t>(kTypicalScratchBytes)) {
+      const Clock::time_point start = Clock::now();
+      large.Enter(LargeImages(), bytes);
+      decoding += Clock::now() - start;
+    }
     Size size = {header.width, header.height};
     Pixels pixels;
     if (!config_.encoded) {
@@ -239,6 +255,34 @@ class BuiltImageStage : public ImageStage {
       pixels = {to, stride, 0, 0, !last};
     }
     return absl::OkStatus();
+  }
+
+  // About what the image will take on its way; more than may be given to one
+  // counts as that, for it is refused before.
+  int64_t ScratchBytes(const ImageHeader& header,
+                       const SegmentList& segments) const {
+    double bytes = header.whole_bytes;  // sides may be below 2^33: no overflow
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const Segment& segment = segments[i];
+      const bool decode = config_.encoded && i == 0;
+      const int divisor =
+          decode
+              ? ChooseDivisor(segment, config_.exact ? 1 : header.max_divisor)
+              : 1;
+      const double row =
+          static_cast<double>(segment.box.width) * config_.channels / divisor;
+      if (i == 0 && (decode || segment.resize)) {
+        const int copies = decode && header.orientation != 1 ? 2 : 1;
+        bytes += row * segment.box.height / divisor * copies;
+      }
+      if (segment.resize) bytes += row * 64;  // transposed columns
+      if (i + 1 < segments.size()) {
+        bytes += static_cast<double>(segment.canvas.width) *
+                 segment.canvas.height * config_.channels;
+      }
+    }
+    return static_cast<int64_t>(
+        std::min(bytes, static_cast<double>(kMaxDecodedBytes)));
   }
 
   static absl::Status NoMemory(int64_t bytes) {

@@ -49,8 +49,9 @@ class ImageStage {
   virtual const std::vector<int64_t>& output_shape() const = 0;
 
   // Upper bound of what Scratch holds for a typical large image, for the
-  // memory arithmetic; images that need more than kMaxDecodedBytes are refused
-  // as bad samples.
+  // memory arithmetic. Larger ones wait for each other: those of the whole
+  // process take about kMaxDecodedBytes together, and images that need more
+  // than that are refused as bad samples.
   virtual uint64_t max_scratch_bytes() const = 0;
 
   virtual std::unique_ptr<Scratch> NewScratch() const = 0;
