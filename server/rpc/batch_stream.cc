@@ -3,13 +3,13 @@
 #include <grpc/grpc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <list>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/error_detail.h"
@@ -92,7 +92,7 @@ struct BatchStream::State {
       if (current.has_value()) {
         frame = current->Next();
         writing = true;
-        write_started = absl::Now();
+        write_started = std::chrono::steady_clock::now();
         // More is ready: gRPC may wait for it and fill its packets.
         if (!current->done() || !ready.empty()) {
           action->options.set_buffer_hint();
@@ -134,7 +134,7 @@ struct BatchStream::State {
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   grpc::ByteBuffer frame;  // gRPC's while `writing`, else guarded by mu
   bool writing MR_GUARDED_BY(mu) = false;
-  absl::Time write_started MR_GUARDED_BY(mu);
+  std::chrono::steady_clock::time_point write_started MR_GUARDED_BY(mu);
   bool abandoned MR_GUARDED_BY(mu) = false;  // nothing more is written
   bool finished MR_GUARDED_BY(mu) = false;   // Finish is called or about to be
   bool asking MR_GUARDED_BY(mu) = false;     // a thread is in AskMore
@@ -301,12 +301,13 @@ BatchStream::Deferred BatchStream::Stop(absl::Status status) {
   };
 }
 
-BatchStream::Deferred BatchStream::StopIfBlockedSince(absl::Time since,
-                                                      absl::Status status) {
+BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
+                                                    absl::Status status) {
   {
     MutexLock lock(state_->mu);
     if (!state_->writing || state_->abandoned ||
-        state_->write_started > since) {
+        absl::FromChrono(std::chrono::steady_clock::now() -
+                         state_->write_started) < timeout) {
       return nullptr;
     }
   }

@@ -64,9 +64,10 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // `status`.
   Deferred Stop(absl::Status status);
 
-  // When one write has been under way since before `since`: drops the rest
-  // and returns a function that cancels the call with `status`.
-  Deferred StopIfBlockedSince(absl::Time since, absl::Status status);
+  // When one write has been under way for `timeout`, whatever was done to the
+  // system's clock meanwhile: drops the rest and returns a function that
+  // cancels the call with `status`.
+  Deferred StopIfBlockedFor(absl::Duration timeout, absl::Status status);
 
   const std::string& peer() const { return peer_; }
 

@@ -76,7 +76,6 @@ void StreamRegistry::Watch() {
 }
 
 void StreamRegistry::CancelBlocked() {
-  const absl::Time since = absl::Now() - send_timeout_;
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "the client has taken nothing for ", absl::FormatDuration(send_timeout_),
       "; the server dropped its batches, ask for them again"));
@@ -84,7 +83,7 @@ void StreamRegistry::CancelBlocked() {
   {
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
-      if (auto end = stream->StopIfBlockedSince(since, status)) {
+      if (auto end = stream->StopIfBlockedFor(send_timeout_, status)) {
         blocked.emplace_back(std::move(end), stream->peer());
       }
     }
