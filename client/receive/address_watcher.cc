@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -15,11 +17,18 @@ constexpr absl::Duration kShortestInterval = absl::Seconds(2);
 }  // namespace
 
 AddressWatcher::AddressWatcher(std::vector<HostPort> hosts,
+                               const std::vector<Address>& known,
                                absl::Duration interval,
                                std::function<void()> changed)
     : hosts_(std::move(hosts)),
       interval_(interval),
-      changed_(std::move(changed)) {
+      changed_(std::move(changed)),
+      known_(hosts_.size()) {
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    for (const Address& address : known) {
+      if (address.authority == hosts_[i].text) known_[i].push_back(address);
+    }
+  }
   const bool may_change =
       std::any_of(hosts_.begin(), hosts_.end(),
                   [](const HostPort& host) { return !host.numeric; });
@@ -61,21 +70,47 @@ void AddressWatcher::Loop() {
       if (stop_) return;
       refresh_ = false;
     }
-    std::string trouble;
-    absl::StatusOr<std::vector<Address>> addresses =
-        ResolveHosts(hosts_, &trouble);
-    if (!addresses.ok() || !trouble.empty()) {
-      // The addresses that are known may still be right.
-      MR_LOG_EVERY(WARNING, absl::Seconds(30))
-          << trouble << "; the addresses known so far stay in use";
-      continue;
+    if (!LookUp()) continue;
+    std::vector<Address> addresses;
+    for (const std::vector<Address>& of_host : known_) {
+      for (const Address& address : of_host) {
+        // Several names may stand for one server.
+        if (std::none_of(addresses.begin(), addresses.end(),
+                         [&address](const Address& other) {
+                           return other.target == address.target;
+                         })) {
+          addresses.push_back(address);
+        }
+      }
     }
     {
       MutexLock lock(mu_);
-      found_ = *std::move(addresses);
+      found_ = std::move(addresses);
     }
     changed_();
   }
+}
+
+bool AddressWatcher::LookUp() {
+  bool any = false;
+  std::string trouble;
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    absl::StatusOr<std::vector<Address>> found =
+        ResolveHosts(absl::MakeSpan(&hosts_[i], 1));
+    if (found.ok()) {
+      any = true;
+      known_[i] = *std::move(found);
+    } else {
+      // What is known of this host may still be right.
+      absl::StrAppend(&trouble, trouble.empty() ? "" : "; ",
+                      found.status().message());
+    }
+  }
+  if (!trouble.empty()) {
+    MR_LOG_EVERY(WARNING, absl::Seconds(30))
+        << trouble << "; the addresses known of it so far stay in use";
+  }
+  return any;
 }
 
 }  // namespace millrace

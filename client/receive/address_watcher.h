@@ -1,7 +1,8 @@
 // AddressWatcher asks the resolver again and again for the addresses behind an
 // endpoint, because servers come and go: every `interval`, and soon after
 // RefreshSoon(). Looking up a name blocks, so it has a thread of its own; an
-// endpoint of numeric addresses cannot change and needs none.
+// endpoint of numeric addresses cannot change and needs none. A host that
+// cannot be looked up keeps its addresses, the others go on changing.
 //
 // Thread-safe. The destructor joins the thread and may wait for a lookup that
 // is under way.
@@ -22,9 +23,10 @@ namespace millrace {
 
 class AddressWatcher {
  public:
-  // `changed` is called on the watcher's thread when Take() has something new.
-  AddressWatcher(std::vector<HostPort> hosts, absl::Duration interval,
-                 std::function<void()> changed);
+  // `known` are the addresses that are in use already. `changed` is called on
+  // the watcher's thread when Take() has something new.
+  AddressWatcher(std::vector<HostPort> hosts, const std::vector<Address>& known,
+                 absl::Duration interval, std::function<void()> changed);
   ~AddressWatcher();
   AddressWatcher(const AddressWatcher&) = delete;
   AddressWatcher& operator=(const AddressWatcher&) = delete;
@@ -37,10 +39,14 @@ class AddressWatcher {
 
  private:
   void Loop();
+  // Looks every host up; false when none of them could be.
+  bool LookUp();
 
   const std::vector<HostPort> hosts_;
   const absl::Duration interval_;
   const std::function<void()> changed_;
+  // One entry a host; the watcher's thread alone changes it.
+  std::vector<std::vector<Address>> known_;
   Mutex mu_;
   CondVar wake_;
   bool stop_ MR_GUARDED_BY(mu_) = false;

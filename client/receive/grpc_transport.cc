@@ -106,7 +106,11 @@ GrpcTransport::GrpcTransport(GrpcTransportOptions options)
 
 void GrpcTransport::Start(TransportEvents* events) {
   events_ = events;
-  watcher_.emplace(options_.hosts, options_.resolve_interval,
+  std::vector<Address> known;
+  for (const ServerChannel& link : options_.servers) {
+    known.push_back(link.address);
+  }
+  watcher_.emplace(options_.hosts, known, options_.resolve_interval,
                    [this] { Wake(); });
   thread_ = std::thread([this] { Loop(); });
   pthread_setname_np(thread_.native_handle(), "mr-receive");

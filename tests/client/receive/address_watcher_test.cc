@@ -38,7 +38,7 @@ class Signal {
 
 TEST(AddressWatcherTest, LooksANameUpAgainAndAgain) {
   Signal signal;
-  AddressWatcher watcher(*ParseEndpoint("localhost:7001"),
+  AddressWatcher watcher(*ParseEndpoint("localhost:7001"), {},
                          absl::Milliseconds(1), [&signal] { signal.Notify(); });
   ASSERT_TRUE(signal.WaitFor(3));
   std::optional<std::vector<Address>> addresses = watcher.Take();
@@ -47,9 +47,31 @@ TEST(AddressWatcherTest, LooksANameUpAgainAndAgain) {
   EXPECT_EQ((*addresses)[0].authority, "localhost:7001");
 }
 
+// The names under .invalid never resolve.
+TEST(AddressWatcherTest, ANameThatFailsKeepsItsAddressesAndHoldsNoOtherBack) {
+  Signal signal;
+  const std::vector<Address> known = {
+      {"ipv4:192.0.2.1:7001", "data.invalid:7001", "data.invalid:7001"},
+      {"ipv4:192.0.2.2:7001", "localhost:7001", "localhost:7001 (192.0.2.2)"},
+      {"ipv4:192.0.2.3:7001", "gone:7001", "gone:7001 (192.0.2.3)"}};
+  AddressWatcher watcher(
+      *ParseEndpoint("data.invalid:7001,localhost:7001,127.0.0.1:7001"), known,
+      absl::Milliseconds(1), [&signal] { signal.Notify(); });
+  // Also after the first time.
+  ASSERT_TRUE(signal.WaitFor(2));
+  std::optional<std::vector<Address>> addresses = watcher.Take();
+  ASSERT_TRUE(addresses.has_value());
+  // localhost has moved; 127.0.0.1 is the same server.
+  ASSERT_EQ(addresses->size(), 2u);
+  EXPECT_EQ((*addresses)[0].target, "ipv4:192.0.2.1:7001");
+  EXPECT_EQ((*addresses)[0].authority, "data.invalid:7001");
+  EXPECT_EQ((*addresses)[1].target, "ipv4:127.0.0.1:7001");
+  EXPECT_EQ((*addresses)[1].authority, "localhost:7001");
+}
+
 TEST(AddressWatcherTest, EndsAtOnceWhileItWaits) {
   for (const char* endpoint : {"localhost:7001", "127.0.0.1:7001"}) {
-    AddressWatcher watcher(*ParseEndpoint(endpoint), absl::Hours(1),
+    AddressWatcher watcher(*ParseEndpoint(endpoint), {}, absl::Hours(1),
                            [] { ADD_FAILURE() << "nothing was asked for"; });
     watcher.RefreshSoon();
     EXPECT_FALSE(watcher.Take().has_value());
