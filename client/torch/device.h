@@ -39,7 +39,8 @@ class Device {
   // and the functions of streams and events are never called.
   virtual bool is_host() const = 0;
 
-  // 64-byte aligned, or nullptr when there is no room.
+  // 64-byte aligned, or nullptr when there is no room. What is queued on the
+  // caller's current stream may still be using the memory, as its last owner.
   virtual uint8_t* Allocate(uint64_t bytes) = 0;
   virtual void Free(uint8_t* data, uint64_t bytes) = 0;
 

@@ -38,6 +38,12 @@ absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
     }
     ring->free_.push_back({data, {}});
   }
+  if (!ring->device_->is_host()) {
+    // An allocator of a device hands memory out whose last work is still
+    // queued: right for the caller's stream, not for the copy stream.
+    std::shared_ptr<DeviceEvent> before = ring->device_->RecordConsumer();
+    for (Free& slot : ring->free_) slot.events.push_back(before);
+  }
   return ring;
 }
 

@@ -54,7 +54,8 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
     Events after_ MR_GUARDED_BY(mu_);
   };
 
-  // ResourceExhausted when the device has no room for them.
+  // ResourceExhausted when the device has no room for them. The slots come
+  // after the work that is queued on the caller's current stream.
   static absl::StatusOr<std::shared_ptr<SlotRing>> Make(
       std::shared_ptr<Device> device, uint32_t slots, uint64_t slot_bytes);
   ~SlotRing();

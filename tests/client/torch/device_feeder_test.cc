@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <string>
 #include <vector>
 
+#include "client/torch/slot_ring.h"
 #include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/fake_host_loader.h"
 
@@ -231,6 +233,47 @@ TEST(DeviceFeeder, NeverReusesASlotUnderWorkThatIsQueued) {
     EXPECT_EQ(read, 50);
     EXPECT_EQ(wrong, 0) << "seed " << seed;
   }
+}
+
+TEST(DeviceFeeder, FillsNewSlotsAfterTheWorkOfTheirLastOwner) {
+  auto device = std::make_shared<FakeDevice>(9);
+  device->AllocateUnderLateWork();
+  auto feeder = Start({.rows = 8}, device);
+  std::atomic<int> wrong = 0;
+  std::vector<DeviceBatch> held;
+  for (int i = 0; i < 4; ++i) {  // every slot of the ring
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    DeviceBatch plain = *batch;
+    for (DeviceTensor& tensor : plain.tensors) tensor.hold = nullptr;
+    device->consumer().Queue([&wrong, plain] { wrong += CountWrong(plain); });
+    held.push_back(std::move(*batch));
+  }
+  device->Synchronize();
+  EXPECT_EQ(wrong, 0);
+}
+
+// The same without a race that might be won: the slot names the work.
+TEST(SlotRing, HandsOutTheWorkThatWasQueuedBeforeIt) {
+  auto device = std::make_shared<FakeDevice>(10);
+  std::promise<void> gate;
+  std::atomic<bool> done = false;
+  device->consumer().Queue([&, opened = gate.get_future().share()] {
+    opened.wait();
+    done = true;
+  });
+  auto ring = SlotRing::Make(device, 2, 64);
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  gate.set_value();
+  for (int i = 0; i < 2; ++i) {
+    auto lease = (*ring)->Acquire(absl::InfinitePast());
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    SlotRing::Events events = (*lease)->TakeEvents();
+    ASSERT_EQ(events.size(), 1u);
+    for (auto& event : events) event->Await();
+    EXPECT_TRUE(done);
+  }
+  device->Synchronize();
 }
 
 TEST(DeviceFeeder, KeepsADeviceBatchAfterTheFeederIsGone) {

@@ -95,6 +95,11 @@ class FakeDevice final : public Device {
   uint8_t* Allocate(uint64_t bytes) override {
     auto* data = static_cast<uint8_t*>(std::malloc(bytes));
     std::memset(data, 0xdd, bytes);
+    if (late_work_) {
+      for (int i = 0; i < 50; ++i) {
+        consumer_.Queue([=] { std::memset(data, 0xcc, bytes); });
+      }
+    }
     return data;
   }
   void Free(uint8_t* data, uint64_t bytes) override {
@@ -120,6 +125,10 @@ class FakeDevice final : public Device {
   void CopyWaits(DeviceEvent& event) override { Wait(copy_, event); }
   void ConsumerWaits(DeviceEvent& event) override { Wait(consumer_, event); }
 
+  // Allocate() gives out memory that work of its last owner still writes, as
+  // a caching allocator does.
+  void AllocateUnderLateWork() { late_work_ = true; }
+
   // The program's own work on the device.
   FakeStream& consumer() { return consumer_; }
   void Synchronize() { RecordConsumer()->Await(); }
@@ -136,6 +145,7 @@ class FakeDevice final : public Device {
     stream.Queue([kept] { kept->Await(); });
   }
 
+  bool late_work_ = false;
   FakeStream consumer_;
   FakeStream copy_;
 };
