@@ -16,9 +16,12 @@ inline uint64_t ElementBytes(DType dtype) {
   switch (dtype) {
     case DTYPE_UINT8:
     case DTYPE_BOOL:
+    case DTYPE_INT8:
       return 1;
     case DTYPE_FLOAT16:
     case DTYPE_BFLOAT16:
+    case DTYPE_INT16:
+    case DTYPE_UINT16:
       return 2;
     case DTYPE_INT32:
     case DTYPE_FLOAT32:
@@ -50,6 +53,12 @@ inline absl::string_view DTypeName(DType dtype) {
       return "float16";
     case DTYPE_BFLOAT16:
       return "bfloat16";
+    case DTYPE_INT8:
+      return "int8";
+    case DTYPE_INT16:
+      return "int16";
+    case DTYPE_UINT16:
+      return "uint16";
     default:
       return "unknown";
   }

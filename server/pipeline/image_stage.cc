@@ -447,19 +447,19 @@ absl::StatusOr<GeometryOp> ReadFlip(const HorizontalFlip& flip,
   GeometryOp op;
   op.kind = GeometryOp::Kind::kHorizontalFlip;
   op.place = place;
-  if (flip.has_probability()) op.probability = flip.probability();
+  if (flip.has_p()) op.probability = flip.p();
   if (!(op.probability >= 0 && op.probability <= 1)) {
     return Invalid(
         "horizontal_flip", place,
-        absl::StrCat("probability is ", op.probability, "; it must be 0 to 1"));
+        absl::StrCat("p is ", op.probability, "; it must be 0 to 1"));
   }
   return op;
 }
 
 absl::Status CheckNormalize(const Normalize& normalize, uint32_t place,
                             int64_t channels) {
-  if (normalize.placement() != Normalize::CLIENT) {
-    return NotBuilt("normalize", place, "placement SERVER");
+  if (normalize.placement() != PLACEMENT_CLIENT) {
+    return NotBuilt("normalize", place, "placement PLACEMENT_SERVER");
   }
   auto fits = [&](int n) { return n == channels || n == 1; };
   if (!fits(normalize.mean_size()) || !fits(normalize.stddev_size())) {
@@ -521,8 +521,9 @@ class ChainReader {
       case Transform::KIND_NOT_SET:
         return Invalid("unknown transform", place,
                        "it is empty, or newer than this server");
+      default:
+        return NotBuilt("transform", place, "it");
     }
-    return Invalid("unknown transform", place, "it is newer than this server");
   }
 
   std::vector<GeometryOp> TakeOps() { return std::move(ops_); }

@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<Transform>> ExpandPreset(absl::string_view preset,
     RandomResizedCrop& crop = *out.Add().mutable_random_resized_crop();
     crop.set_height(224);
     crop.set_width(224);
-    out.Add().mutable_horizontal_flip()->set_probability(0.5);
+    out.Add().mutable_horizontal_flip()->set_p(0.5);
   } else {
     out.Add().mutable_resize()->set_short_side(256);
     CenterCrop& crop = *out.Add().mutable_center_crop();

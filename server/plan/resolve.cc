@@ -89,14 +89,13 @@ void WriteDefaults(Transform& transform) {
     case Transform::kHorizontalFlip: {
       HorizontalFlip& flip = *transform.mutable_horizontal_flip();
       DefaultFields(flip);
-      if (!flip.has_probability()) flip.set_probability(0.5);
+      if (!flip.has_p()) flip.set_p(0.5);
       break;
     }
     case Transform::kNormalize:
       DefaultFields(*transform.mutable_normalize());
       break;
-    case Transform::kCustom:
-    case Transform::KIND_NOT_SET:
+    default:
       break;
   }
 }

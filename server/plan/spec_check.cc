@@ -271,10 +271,10 @@ class Checker {
         break;
       case Transform::kHorizontalFlip: {
         const HorizontalFlip& flip = transform.horizontal_flip();
-        if (flip.has_probability() &&
-            !(flip.probability() >= 0 && flip.probability() <= 1)) {
-          Invalid(flip, "probability",
-                  absl::StrCat("probability ", flip.probability(),
+        if (flip.has_p() &&
+            !(flip.p() >= 0 && flip.p() <= 1)) {
+          Invalid(flip, "p",
+                  absl::StrCat("p is ", flip.p(),
                                ": it is 0 .. 1"));
         }
         break;
@@ -288,6 +288,9 @@ class Checker {
                                    "\": custom transforms are not built yet"));
         break;
       case Transform::KIND_NOT_SET:
+        break;
+      default:
+        Unimplemented(absl::StrCat(kind->name(), " is not built yet"));
         break;
     }
     CheckFields(transform, place);
@@ -377,7 +380,7 @@ class Checker {
   }
 
   void CheckNormalize(const Normalize& normalize) {
-    if (normalize.placement() == Normalize::SERVER) {
+    if (normalize.placement() == PLACEMENT_SERVER) {
       Unimplemented(normalize, "placement",
                     "normalising on the server is not built yet: leave "
                     "placement out, the client does it on the device");
@@ -457,11 +460,9 @@ std::vector<std::string> TransformFields(const Transform& transform) {
       return FieldsOrImage(transform.horizontal_flip().fields());
     case Transform::kNormalize:
       return FieldsOrImage(transform.normalize().fields());
-    case Transform::kCustom:
-    case Transform::KIND_NOT_SET:
+    default:
       return {};
   }
-  return {};
 }
 
 std::vector<SpecProblem> FindSpecProblems(const PipelineSpec& spec) {

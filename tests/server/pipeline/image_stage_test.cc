@@ -156,7 +156,7 @@ TEST(ImageStage, RawPixelsWithoutTransformsAreCopied) {
 TEST(ImageStage, FlipMirrorsColumns) {
   const Bytes pixels = TestPixels(5, 3, 3, 3);
   const Bytes got = MustRun(RawField(3, 5, 3),
-                            {"horizontal_flip { probability: 1 }"}, pixels, 1);
+                            {"horizontal_flip { p: 1 }"}, pixels, 1);
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 5; ++x) {
       for (int c = 0; c < 3; ++c) {
@@ -178,7 +178,7 @@ TEST(ImageStage, CenterCropCutsAndPads) {
   // Padded on the left by (9 - 6) / 2 = 1, mirrored with its padding.
   const Bytes padded = MustRun(RawField(5, 6, 1),
                                {"center_crop { height: 5 width: 9 }",
-                                "horizontal_flip { probability: 1 }"},
+                                "horizontal_flip { p: 1 }"},
                                pixels, 1);
   for (int y = 0; y < 5; ++y) {
     for (int x = 0; x < 9; ++x) {
@@ -231,7 +231,7 @@ TEST(ImageStage, DecodingARegionChangesNoPixel) {
   };
   for (const auto& chain : chains) {
     std::vector<std::string> decode = {"decode_image { mode: EXACT }"};
-    std::vector<std::string> crop = {"horizontal_flip { probability: 0 }"};
+    std::vector<std::string> crop = {"horizontal_flip { p: 0 }"};
     decode.insert(decode.end(), chain.begin(), chain.end());
     crop.insert(crop.end(), chain.begin(), chain.end());  // the same places
     for (uint64_t key = 0; key < 12; ++key) {
@@ -408,9 +408,9 @@ TEST(ImageStage, RefusesWhatItCannotDo) {
         "}"},
        Code::kInvalidArgument,
        "scale"},
-      {{crop, "horizontal_flip { probability: 1.5 }"},
+      {{crop, "horizontal_flip { p: 1.5 }"},
        Code::kInvalidArgument,
-       "probability"},
+       "p is"},
       {{crop,
         "normalize { mean: 0 mean: 0 mean: 0 stddev: 1 stddev: 1 stddev: 1 }",
         crop},
@@ -422,9 +422,9 @@ TEST(ImageStage, RefusesWhatItCannotDo) {
       {{crop, "normalize { mean: 0 mean: 0 stddev: 1 stddev: 1 }"},
        Code::kInvalidArgument,
        "2 means"},
-      {{crop, "normalize { mean: 0 stddev: 1 placement: SERVER }"},
+      {{crop, "normalize { mean: 0 stddev: 1 placement: PLACEMENT_SERVER }"},
        Code::kUnimplemented,
-       "SERVER"},
+       "PLACEMENT_SERVER"},
       {{crop, "custom { name: \"mine\" }"}, Code::kUnimplemented, "mine"},
       {{crop, ""}, Code::kInvalidArgument, "transform 1"},
   };

@@ -40,7 +40,7 @@ TEST(ForeignSpec, AnyBytesGetAnAnswer) {
            "batch_size: 8 seed: 77 last_batch: LAST_BATCH_PAD "
            "transforms { decode_image { color: GRAY } } "
            "transforms { resize { height: 9 width: 7 } } "
-           "transforms { horizontal_flip { probability: 0.25 } } "
+           "transforms { horizontal_flip { p: 0.25 } } "
            "transforms { center_crop { height: 5 width: 5 } } "
            "transforms { normalize { mean: 0.5 stddev: 0.5 } } "
            "outputs { field: 'image' name: 'x' } bad_samples { action: ZERO }",

@@ -169,7 +169,7 @@ TEST(PlanHash, DefaultValuesAreNotEncoded) {
   // Which transform it is counts, and so does a probability of zero.
   spec.add_transforms()->mutable_horizontal_flip();
   const std::string plain = CanonicalEncoding(spec);
-  spec.mutable_transforms(0)->mutable_horizontal_flip()->set_probability(0);
+  spec.mutable_transforms(0)->mutable_horizontal_flip()->set_p(0);
   EXPECT_NE(CanonicalEncoding(spec), plain);
   spec.mutable_transforms(0)->mutable_center_crop();
   EXPECT_NE(CanonicalEncoding(spec), plain);

@@ -120,7 +120,7 @@ TEST_F(Resolve, WritesEveryDefaultOut) {
       fields: 'image' height: 224 width: 224
       scale_min: 0.08 scale_max: 1 ratio_min: 0.75
       ratio_max: 1.3333333333333333 } }
-    transforms { horizontal_flip { fields: 'image' probability: 0.5 } }
+    transforms { horizontal_flip { fields: 'image' p: 0.5 } }
     transforms { normalize { fields: 'image'
       mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] } }
     outputs { field: 'image' name: 'image' dtype: DTYPE_UINT8 }
@@ -247,9 +247,9 @@ TEST_F(Resolve, RangesAreChecked) {
   ExpectInvalid(crop + "ratio_min: 0.001 ratio_max: 1 } }", "ratio_min");
   ExpectInvalid(crop + "scale_min: nan scale_max: 1 } }",
                 "not a finite number");
-  ExpectInvalid(photos + "horizontal_flip { probability: 1.5 } }",
+  ExpectInvalid(photos + "horizontal_flip { p: 1.5 } }",
                 "it is 0 .. 1");
-  ExpectInvalid(photos + "horizontal_flip { probability: inf } }",
+  ExpectInvalid(photos + "horizontal_flip { p: inf } }",
                 "not a finite number");
   ExpectInvalid(
       "sources { dataset: 'digits' subset { from: 0.5 to: 0.2 } } "
@@ -268,7 +268,7 @@ TEST_F(Resolve, NormalizeMustFitTheChannels) {
   ExpectInvalid(start + "mean: 0 stddev: 0 } }", "above 0");
   ExpectInvalid(start + "mean: [0, 0] stddev: [1, 1] } }",
                 "has 1 channels, normalize has 2");
-  ExpectUnimplemented(start + "mean: 0 stddev: 1 placement: SERVER } }",
+  ExpectUnimplemented(start + "mean: 0 stddev: 1 placement: PLACEMENT_SERVER } }",
                       "on the server is not built yet");
   ExpectInvalid(
       "sources { dataset: 'table' } batch_size: 1 transforms { "

@@ -46,7 +46,7 @@ transforms {
 }
 transforms {
   horizontal_flip {
-    probability: 2
+    p: 2
   }
 }
 transforms {

@@ -1,0 +1,71 @@
+// PixelOp is a transform of an image's pixels that keeps its size: colour,
+// blur, erasing, rotation. What changes sizes is server/augment/
+// geometry_chain.h. It knows no decoder and no protobuf.
+//
+// Immutable and thread-safe: Apply() is a pure function of (pixels, sample
+// key); each thread brings its own context. Random choices come from
+// CounterRandom(context.sample_key, place), with the place that the op was made
+// for; the header of each op says in which order it draws.
+//
+//   std::unique_ptr<PixelOp> op = MakeGrayscale({.place = 3, .p = 0.1});
+//   MR_RETURN_IF_ERROR(op->Apply(image, {.sample_key = key,
+//                                        .scratch = &scratch}));
+
+#ifndef MILLRACE_SERVER_AUGMENT_PIXEL_OP_H_
+#define MILLRACE_SERVER_AUGMENT_PIXEL_OP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/aligned_buffer.h"
+#include "server/augment/geometry.h"
+
+namespace millrace {
+
+// uint8 pixels [height, width, channels]. The bytes around the rows belong to
+// others, maybe to other threads: they are neither read nor written.
+struct ImageSpan {
+  uint8_t* data = nullptr;
+  int64_t height = 0;
+  int64_t width = 0;
+  int channels = 3;      // 1 or 3, unless the op says otherwise
+  ptrdiff_t stride = 0;  // bytes from row to row, >= width * channels
+};
+
+// What an op has drawn for a sample, for people (`preview --explain`).
+class ParameterLog {
+ public:
+  virtual ~ParameterLog() = default;
+  // "brightness 1.13, hue -0.02"; `place` is the transform's in the spec.
+  virtual void Add(uint32_t place, std::string what) = 0;
+};
+
+struct OpContext {
+  uint64_t sample_key = 0;
+  // For the op alone during Apply(); what it holds before is unspecified.
+  AlignedBuffer* scratch = nullptr;
+  // Null on the way of training.
+  ParameterLog* log = nullptr;
+};
+
+class PixelOp {
+ public:
+  virtual ~PixelOp() = default;
+
+  // At most what Apply() reserves of the scratch for an image of this size.
+  virtual int64_t ScratchBytes(Size size, int channels) const {
+    static_cast<void>(size);
+    static_cast<void>(channels);
+    return 0;
+  }
+
+  // ResourceExhausted: no memory for the scratch.
+  virtual absl::Status Apply(ImageSpan image,
+                             const OpContext& context) const = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_AUGMENT_PIXEL_OP_H_
