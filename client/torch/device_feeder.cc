@@ -273,13 +273,16 @@ void DeviceFeeder::ProduceLoop() {
         changed_.Wait(lock);
       }
       if (closed_) return;
-      waiting_for_slot_ = true;
-      changed_.NotifyAll();  // from now on the consumer minds the deadline
+      // From now on the consumer minds the deadline; without a ring the host
+      // loader does.
+      waiting_for_slot_ = ring_ != nullptr;
+      changed_.NotifyAll();
     }
     absl::StatusOr<Prepared> prepared = Produce(absl::InfiniteFuture());
-    // After a deadline the host loader may be asked again.
-    const bool last =
-        !prepared.ok() && !absl::IsDeadlineExceeded(prepared.status());
+    // After these two the host loader goes on.
+    const bool last = !prepared.ok() &&
+                      !absl::IsDeadlineExceeded(prepared.status()) &&
+                      !absl::IsUnavailable(prepared.status());
     MutexLock lock(mu_);
     waiting_for_slot_ = false;
     if (last) final_ = prepared.status();
@@ -299,7 +302,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
       absl::StatusOr<Prepared> front = std::move(ready_.front());
       ready_.pop_front();
       changed_.NotifyAll();
-      // A deadline that began before the caller came says nothing yet.
+      // What began before the caller came says nothing yet of its deadline.
       if (!front.ok() && absl::Now() < deadline) continue;
       return front;
     }

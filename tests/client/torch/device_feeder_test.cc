@@ -148,6 +148,36 @@ TEST_P(DeviceFeederOnHost, PassesAnErrorOnAndRepeatsIt) {
   EXPECT_TRUE(absl::IsDataLoss(feeder->Next().status()));
 }
 
+TEST_P(DeviceFeederOnHost, GoesOnWhenTheServersAreBack) {
+  std::atomic<int> away = 3;  // calls that find no server
+  auto feeder = Start({.steps = 2,
+                       .before_next =
+                           [&](Position p) {
+                             return p.step == 1 && away-- > 0
+                                        ? absl::UnavailableError("no server")
+                                        : absl::OkStatus();
+                           }},
+                      NewHostDevice(),
+                      {.thread = GetParam(),
+                       // The caller's own deadline has passed when it hears.
+                       .next_timeout = absl::ZeroDuration()});
+  std::vector<uint64_t> steps;
+  int unavailable = 0;
+  while (steps.size() < 2) {
+    auto batch = feeder->Next();
+    if (batch.ok()) {
+      steps.push_back(batch->position.step);
+      EXPECT_EQ(CountWrong(*batch), 0);
+    } else if (absl::IsUnavailable(batch.status())) {
+      ASSERT_LE(++unavailable, 3) << batch.status();
+    } else {
+      ASSERT_TRUE(absl::IsDeadlineExceeded(batch.status())) << batch.status();
+    }
+  }
+  EXPECT_THAT(steps, ElementsAre(0, 1));
+  EXPECT_EQ(unavailable, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(CallerAndThread, DeviceFeederOnHost,
                          ::testing::Bool());
 
@@ -162,6 +192,19 @@ TEST(DeviceFeeder, LeavesTensorsWhereTheyWereReceivedOnTheHost) {
     if (place == nullptr) place = batch->tensors[0].data;
     // One slot in the window: the same memory each time, so nothing is copied.
     EXPECT_EQ(batch->tensors[0].data, place);
+  }
+}
+
+// There is no ring then, whose slots a deadline could speak of.
+TEST(DeviceFeeder, MindsNoDeadlineOfSlotsWhenThereAreNone) {
+  constexpr uint64_t kSteps = 20000;
+  auto feeder =
+      Start({.rows = 1, .steps = kSteps, .transform = false}, NewHostDevice(),
+            {.thread = true, .next_timeout = absl::ZeroDuration()});
+  for (uint64_t i = 0; i < kSteps; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->position.step, i);
   }
 }
 
