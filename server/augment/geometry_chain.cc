@@ -150,10 +150,9 @@ class Planner {
 
 }  // namespace
 
-absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
-                                                    std::optional<Size> input) {
+absl::StatusOr<GeometryChain> GeometryChain::CreateAnySize(
+    std::vector<GeometryOp> ops, std::optional<Size> input) {
   std::optional<Size> size = input;
-  const GeometryOp* last_sizing = nullptr;
   for (const GeometryOp& op : ops) {
     switch (op.kind) {
       case Kind::kRandomResizedCrop:
@@ -172,11 +171,21 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
       case Kind::kHorizontalFlip:
         continue;
     }
-    last_sizing = &op;
     if (!size.has_value()) continue;
     if (absl::Status status = CheckSize(op, *size); !status.ok()) return status;
   }
-  if (!size.has_value()) {
+  return GeometryChain(std::move(ops), size);
+}
+
+absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
+                                                    std::optional<Size> input) {
+  absl::StatusOr<GeometryChain> chain = CreateAnySize(std::move(ops), input);
+  if (!chain.ok()) return chain;
+  const GeometryOp* last_sizing = nullptr;
+  for (const GeometryOp& op : chain->ops_) {
+    if (op.kind != Kind::kHorizontalFlip) last_sizing = &op;
+  }
+  if (!chain->fixed_output().has_value()) {
     if (last_sizing == nullptr) {
       return absl::InvalidArgumentError(
           "no transform gives the images one size, but a batch needs one; add "
@@ -188,7 +197,7 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
         "but a batch needs one; add center_crop after it, or give it height "
         "and width"));
   }
-  return GeometryChain(std::move(ops), *size);
+  return chain;
 }
 
 SegmentList GeometryChain::Plan(Size image, uint64_t sample_key) const {

@@ -68,18 +68,24 @@ class GeometryChain {
   static absl::StatusOr<GeometryChain> Create(std::vector<GeometryOp> ops,
                                               std::optional<Size> input);
 
-  // Size of every result.
-  Size output() const { return output_; }
+  // The same for a chain whose results may differ in size.
+  static absl::StatusOr<GeometryChain> CreateAnySize(
+      std::vector<GeometryOp> ops, std::optional<Size> input);
+
+  // Size of every result; absent when they differ.
+  std::optional<Size> fixed_output() const { return output_; }
+  // The same of a chain that Create() has made.
+  Size output() const { return *output_; }
 
   // `image` has sides 1 .. kMaxImageSide.
   SegmentList Plan(Size image, uint64_t sample_key) const;
 
  private:
-  GeometryChain(std::vector<GeometryOp> ops, Size output)
+  GeometryChain(std::vector<GeometryOp> ops, std::optional<Size> output)
       : ops_(std::move(ops)), output_(output) {}
 
   std::vector<GeometryOp> ops_;
-  Size output_;
+  std::optional<Size> output_;
 };
 
 }  // namespace millrace

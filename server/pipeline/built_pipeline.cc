@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
     transforms.push_back({&spec.transforms(static_cast<int>(place)), place});
   }
   MR_ASSIGN_OR_RETURN(std::unique_ptr<ImageStage> stage,
-                      make_stage(field, transforms));
+                      make_stage(field, transforms, {}));
   if (stage->output_shape() != *trace.shape) {
     return absl::InternalError(absl::StrCat(
         "the stages make [", absl::StrJoin(stage->output_shape(), ", "),

@@ -26,7 +26,8 @@ namespace millrace {
 // ImageStage::Create, or a fake of it.
 using ImageStageFactory =
     std::function<absl::StatusOr<std::unique_ptr<ImageStage>>(
-        const Field&, absl::Span<const PlacedTransform>)>;
+        const Field&, absl::Span<const PlacedTransform>,
+        const ImageStageOptions&)>;
 
 // What one batch may take of the memory budget, and why.
 struct BatchMemoryLimit {

@@ -45,7 +45,7 @@ absl::StatusOr<uint64_t> ScratchBytes(
       random.set_ratio_min(3.0 / 4);
       random.set_ratio_max(4.0 / 3);
       const PlacedTransform transforms[] = {{&decode, 0}, {&crop, 1}};
-      MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms));
+      MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms, {}));
       most = std::max(most, stage->max_scratch_bytes());
     }
   }

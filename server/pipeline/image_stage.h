@@ -18,6 +18,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "server/augment/pixel_op.h"
 
 namespace millrace {
 
@@ -26,6 +27,12 @@ namespace millrace {
 struct PlacedTransform {
   const Transform* transform;
   uint32_t place;
+};
+
+// What the transforms do not say.
+struct ImageStageOptions {
+  // How geometric transforms move the field.
+  FieldRole::Role role = FieldRole::IMAGE;
 };
 
 class ImageStage {
@@ -41,7 +48,8 @@ class ImageStage {
   // absurd, a parameter is out of range; names the transform and its place.
   // Unimplemented: not built yet; names it.
   static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
-      const Field& field, absl::Span<const PlacedTransform> transforms);
+      const Field& field, absl::Span<const PlacedTransform> transforms,
+      const ImageStageOptions& options = {});
 
   virtual ~ImageStage() = default;
 
@@ -73,6 +81,10 @@ class ImageStage::Scratch {
     double augment_seconds = 0;
   };
   virtual Times TakeTimes() = 0;
+
+  // Where stages write what they have drawn for a sample. Not owned; null on
+  // the way of training.
+  ParameterLog* log = nullptr;
 };
 
 }  // namespace millrace

@@ -85,7 +85,8 @@ class GatedSource final : public RecordSource {
 class FakeStage final : public ImageStage {
  public:
   static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
-      const Field&, absl::Span<const PlacedTransform>) {
+      const Field&, absl::Span<const PlacedTransform>,
+      const ImageStageOptions&) {
     return std::make_unique<FakeStage>();
   }
   const std::vector<int64_t>& output_shape() const override { return shape_; }

@@ -1,0 +1,293 @@
+#include "server/pipeline/image_program.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "server/augment/portable_math.h"
+#include "server/pipeline/pixel_ops.h"
+
+namespace millrace {
+namespace {
+
+absl::Status Invalid(absl::string_view name, uint32_t place,
+                     absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " (transform ", place, "): ", what));
+}
+
+absl::Status NotBuilt(absl::string_view name, uint32_t place,
+                      absl::string_view what) {
+  return absl::UnimplementedError(
+      absl::StrCat(name, " (transform ", place, "): ", what,
+                   " is not built in this version"));
+}
+
+absl::Status CheckBilinear(absl::string_view name, uint32_t place,
+                           Interpolation interpolation) {
+  if (interpolation == INTERPOLATION_BILINEAR) return absl::OkStatus();
+  return NotBuilt(
+      name, place,
+      absl::StrCat("interpolation ", static_cast<int>(interpolation)));
+}
+
+absl::StatusOr<GeometryOp> ReadRandomResizedCrop(const RandomResizedCrop& crop,
+                                                 uint32_t place) {
+  constexpr char kName[] = "random_resized_crop";
+  MR_RETURN_IF_ERROR(CheckBilinear(kName, place, crop.interpolation()));
+  GeometryOp op;
+  op.kind = GeometryOp::Kind::kRandomResizedCrop;
+  op.place = place;
+  op.size = {crop.width(), crop.height()};
+  op.antialias = !crop.no_antialias();
+  CropDistribution& d = op.distribution;
+  if (crop.scale_min() != 0 || crop.scale_max() != 0) {
+    d.scale_min = crop.scale_min();
+    d.scale_max = crop.scale_max();
+    if (!(d.scale_min > 0 && d.scale_min <= d.scale_max && d.scale_max <= 1)) {
+      return Invalid(kName, place,
+                     absl::StrCat("scale is ", d.scale_min, " to ", d.scale_max,
+                                  "; it must rise within 0 (excluded) to 1"));
+    }
+  }
+  if (crop.ratio_min() != 0 || crop.ratio_max() != 0) {
+    const double low = crop.ratio_min();
+    const double high = crop.ratio_max();
+    constexpr double kMaxRatio = 1000;
+    if (!(low >= 1 / kMaxRatio && low <= high && high <= kMaxRatio)) {
+      return Invalid(kName, place,
+                     absl::StrCat("ratio is ", low, " to ", high,
+                                  "; it must rise within 0.001 to 1000"));
+    }
+    d.log_ratio_min = PortableLog(low);
+    d.log_ratio_max = PortableLog(high);
+  }
+  return op;
+}
+
+absl::StatusOr<GeometryOp> ReadResize(const Resize& resize, uint32_t place) {
+  constexpr char kName[] = "resize";
+  MR_RETURN_IF_ERROR(CheckBilinear(kName, place, resize.interpolation()));
+  const bool both = resize.height() != 0 && resize.width() != 0;
+  const bool any = resize.height() != 0 || resize.width() != 0;
+  if (resize.short_side() != 0 ? any : !both) {
+    return Invalid(kName, place,
+                   "give either short_side or both height and width");
+  }
+  GeometryOp op;
+  op.place = place;
+  op.antialias = !resize.no_antialias();
+  op.kind =
+      both ? GeometryOp::Kind::kResize : GeometryOp::Kind::kResizeShortSide;
+  op.size = {resize.width(), resize.height()};
+  op.short_side = resize.short_side();
+  return op;
+}
+
+absl::StatusOr<GeometryOp> ReadFlip(const HorizontalFlip& flip,
+                                    uint32_t place) {
+  GeometryOp op;
+  op.kind = GeometryOp::Kind::kHorizontalFlip;
+  op.place = place;
+  if (flip.has_p()) op.probability = flip.p();
+  if (!(op.probability >= 0 && op.probability <= 1)) {
+    return Invalid(
+        "horizontal_flip", place,
+        absl::StrCat("p is ", op.probability, "; it must be 0 to 1"));
+  }
+  return op;
+}
+
+absl::Status CheckNormalize(const Normalize& normalize, uint32_t place,
+                            int64_t channels) {
+  if (normalize.placement() != PLACEMENT_CLIENT) {
+    return NotBuilt("normalize", place, "placement PLACEMENT_SERVER");
+  }
+  auto fits = [&](int n) { return n == channels || n == 1; };
+  if (!fits(normalize.mean_size()) || !fits(normalize.stddev_size())) {
+    return Invalid(
+        "normalize", place,
+        absl::StrCat("has ", normalize.mean_size(), " means and ",
+                     normalize.stddev_size(), " stddevs; the image has ",
+                     channels, " channels"));
+  }
+  for (float value : normalize.stddev()) {
+    if (!(value > 0)) {
+      return Invalid("normalize", place,
+                     absl::StrCat("stddev ", value, " is not above 0"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Reads the transforms of one field in their order.
+class ProgramReader {
+ public:
+  ProgramReader(ImageProgram& program, const ImageStageOptions& options)
+      : program_(program), options_(options) {
+    if (!program.encoded) size_ = program.raw;
+  }
+
+  absl::Status Read(const PlacedTransform& placed) {
+    const Transform& transform = *placed.transform;
+    const uint32_t place = placed.place;
+    switch (transform.kind_case()) {
+      case Transform::kDecodeImage:
+        return ReadDecode(transform.decode_image(), place);
+      case Transform::kRandomResizedCrop:
+        return Add(
+            ReadRandomResizedCrop(transform.random_resized_crop(), place),
+            "random_resized_crop", place);
+      case Transform::kResize:
+        return Add(ReadResize(transform.resize(), place), "resize", place);
+      case Transform::kCenterCrop: {
+        GeometryOp op;
+        op.kind = GeometryOp::Kind::kCenterCrop;
+        op.place = place;
+        op.size = {transform.center_crop().width(),
+                   transform.center_crop().height()};
+        return Add(op, "center_crop", place);
+      }
+      case Transform::kHorizontalFlip:
+        return Add(ReadFlip(transform.horizontal_flip(), place),
+                   "horizontal_flip", place);
+      case Transform::kNormalize:
+        normalized_ = true;
+        return CheckNormalize(transform.normalize(), place, program_.channels);
+      case Transform::KIND_NOT_SET:
+        return Invalid("unknown transform", place,
+                       "it is empty, or newer than this server");
+      default:
+        return AddPixelOp(placed);
+    }
+  }
+
+  absl::Status Finish() {
+    if (!ops_.empty() || program_.phases.empty()) {
+      MR_RETURN_IF_ERROR(EndGeometry());
+    }
+    if (!size_.has_value()) {
+      // Says which transform is to blame.
+      return GeometryChain::Create(std::move(last_geometry_), std::nullopt)
+          .status();
+    }
+    program_.output = *size_;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadDecode(const DecodeImage& decode, uint32_t place) {
+    constexpr char kName[] = "decode_image";
+    if (!program_.encoded) {
+      return Invalid(kName, place,
+                     "the field holds raw pixels; leave decode_image out");
+    }
+    if (decoded_ || !ops_.empty() || !program_.phases.empty() || normalized_) {
+      return Invalid(kName, place,
+                     "an image is decoded once, before other transforms");
+    }
+    decoded_ = true;
+    if (!DecodeImage::Color_IsValid(decode.color()) ||
+        decode.color() == DecodeImage::INDEX) {
+      return NotBuilt(kName, place, absl::StrCat("color ", decode.color()));
+    }
+    if (!DecodeImage::Mode_IsValid(decode.mode())) {
+      return NotBuilt(kName, place, absl::StrCat("mode ", decode.mode()));
+    }
+    program_.channels = decode.color() == DecodeImage::GRAY ? 1 : 3;
+    program_.exact = decode.mode() == DecodeImage::EXACT;
+    program_.exif_transpose = decode.exif_transpose();
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(absl::StatusOr<GeometryOp> op, absl::string_view name,
+                   uint32_t place) {
+    if (!op.ok()) return op.status();
+    if (normalized_ && op->kind != GeometryOp::Kind::kHorizontalFlip) {
+      // A flip mirrors what is normalised or not: the same result.
+      return Invalid(name, place, "must come before normalize");
+    }
+    if (op->kind != GeometryOp::Kind::kCenterCrop &&
+        op->kind != GeometryOp::Kind::kHorizontalFlip &&
+        program_.channels != 1 && program_.channels != 3) {
+      return NotBuilt(name, place,
+                      absl::StrCat("resizing ", program_.channels,
+                                   " channels (1 and 3 are)"));
+    }
+    ops_.push_back(*std::move(op));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddPixelOp(const PlacedTransform& placed) {
+    MR_ASSIGN_OR_RETURN(auto op,
+                        MakePixelOp(placed, program_.channels, options_));
+    if (normalized_) {
+      return Invalid("transform", placed.place, "must come before normalize");
+    }
+    // Pixels are changed in memory of ours: the first phase brings them there.
+    if (!ops_.empty() || program_.phases.empty()) {
+      MR_RETURN_IF_ERROR(EndGeometry());
+    }
+    program_.phases.push_back({std::nullopt, std::move(op)});
+    return absl::OkStatus();
+  }
+
+  absl::Status EndGeometry() {
+    MR_ASSIGN_OR_RETURN(GeometryChain chain,
+                        GeometryChain::CreateAnySize(ops_, size_));
+    size_ = chain.fixed_output();
+    program_.phases.push_back({std::move(chain), nullptr});
+    last_geometry_.insert(last_geometry_.end(), ops_.begin(), ops_.end());
+    ops_.clear();
+    return absl::OkStatus();
+  }
+
+  ImageProgram& program_;
+  const ImageStageOptions& options_;
+  std::optional<Size> size_;               // when all images have the same
+  std::vector<GeometryOp> ops_;            // of the phase that is being read
+  std::vector<GeometryOp> last_geometry_;  // of all phases
+  bool decoded_ = false;
+  bool normalized_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<ImageProgram> ImageProgram::Read(
+    const Field& field, absl::Span<const PlacedTransform> transforms,
+    const ImageStageOptions& options) {
+  ImageProgram program;
+  if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
+    program.encoded = true;
+  } else if (field.kind() == FIELD_KIND_TENSOR &&
+             field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
+    for (int64_t side : field.shape()) {
+      if (side <= 0 || side > kMaxImageSide) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("field \"", field.name(), "\" has the shape [",
+                         absl::StrJoin(field.shape(), ", "),
+                         "]; each size must be 1 to ", kMaxImageSide));
+      }
+    }
+    program.raw = {field.shape(1), field.shape(0)};
+    program.channels = static_cast<int>(field.shape(2));
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field \"", field.name(),
+        "\" is no image: image transforms work on encoded images and on uint8 "
+        "tensors of shape [height, width, channels]"));
+  }
+  ProgramReader reader(program, options);
+  for (const PlacedTransform& placed : transforms) {
+    MR_RETURN_IF_ERROR(reader.Read(placed));
+  }
+  if (absl::Status status = reader.Finish(); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("field \"", field.name(),
+                                                    "\": ", status.message()));
+  }
+  return program;
+}
+
+}  // namespace millrace
