@@ -17,7 +17,7 @@ struct ImageHeader {
   // EXIF orientation, 1 .. 8; 1 unless it was asked for.
   int orientation = 1;
   // Memory that decoding takes whatever the region: the coefficients of a
-  // progressive JPEG, all pixels of an interlaced PNG.
+  // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP.
   int64_t whole_bytes = 0;
 };
 
@@ -31,6 +31,10 @@ struct DecodeRegion {
   int64_t width = 0;
   int64_t height = 0;
   int channels = 3;  // 1: grey, 3: RGB
+  // With one channel: the stored numbers instead of colours, for masks of
+  // classes. The index of a palette PNG, the value of a grey one of up to 8
+  // bits, neither scaled; of any other image it is refused.
+  bool index = false;
 };
 
 // Interleaved pixels of a region, in the decoder's memory: valid until its

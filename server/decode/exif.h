@@ -1,6 +1,7 @@
-// Reads the orientation out of an EXIF block, as cameras write it.
+// Reads the orientation out of an EXIF block, as cameras write it, or out of an
+// XMP packet, where some editors write it alone.
 //
-// Pure function over foreign bytes: never reads outside them.
+// Pure functions over foreign bytes: never read outside them.
 
 #ifndef MILLRACE_SERVER_DECODE_EXIF_H_
 #define MILLRACE_SERVER_DECODE_EXIF_H_
@@ -14,6 +15,12 @@ namespace millrace {
 // `tiff` begins at the TIFF header ("II*\0" or "MM\0*"). Returns 1 .. 8; 1
 // (upright) also when there is no orientation or the block makes no sense.
 int ExifOrientation(absl::Span<const uint8_t> tiff);
+
+// What Pillow's ImageOps.exif_transpose() goes by: the orientation of `exif`
+// (which may begin with "Exif\0\0"), or, when it has none at all, the first
+// tiff:Orientation in the text of `xmp`. Either may be empty. 1 .. 8.
+int ImageOrientation(absl::Span<const uint8_t> exif,
+                     absl::Span<const uint8_t> xmp);
 
 }  // namespace millrace
 

@@ -53,6 +53,10 @@ absl::StatusOr<ImageHeader> ImageDecoder::Open(absl::Span<const uint8_t> bytes,
       MR_ASSIGN_OR_RETURN(header_, png_.Open(bytes, exif_transpose));
       break;
     }
+    case ImageFormat::kWebp: {
+      MR_ASSIGN_OR_RETURN(header_, webp_.Open(bytes, exif_transpose));
+      break;
+    }
   }
   if (TurnOf(header_.orientation).swap) {
     std::swap(header_.width, header_.height);
@@ -64,8 +68,20 @@ absl::StatusOr<ImageHeader> ImageDecoder::Open(absl::Span<const uint8_t> bytes,
 
 absl::StatusOr<DecodedImage> ImageDecoder::DecodeStored(
     const DecodeRegion& region) {
-  return format_ == ImageFormat::kJpeg ? jpeg_.Decode(region)
-                                       : png_.Decode(region);
+  if (region.index && format_ != ImageFormat::kPng) {
+    return absl::DataLossError(absl::StrCat(
+        "the image is a ", format_ == ImageFormat::kJpeg ? "JPEG" : "WebP",
+        ", which stores colours; the color INDEX reads the class numbers of a "
+        "palette or grey PNG"));
+  }
+  switch (format_) {
+    case ImageFormat::kJpeg:
+      return jpeg_.Decode(region);
+    case ImageFormat::kWebp:
+      return webp_.Decode(region);
+    default:
+      return png_.Decode(region);
+  }
 }
 
 absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
@@ -107,6 +123,7 @@ absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
 void ImageDecoder::ReleaseAbove(size_t bytes) {
   jpeg_.ReleaseAbove(bytes);
   png_.ReleaseAbove(bytes);
+  webp_.ReleaseAbove(bytes);
   upright_.ReleaseAbove(bytes);
 }
 

@@ -21,6 +21,7 @@
 #include "server/decode/image_format.h"
 #include "server/decode/jpeg_decoder.h"
 #include "server/decode/png_decoder.h"
+#include "server/decode/webp_decoder.h"
 
 namespace millrace {
 
@@ -42,6 +43,7 @@ class ImageDecoder {
 
   JpegDecoder jpeg_;
   PngDecoder png_;
+  WebpDecoder webp_;
   ImageFormat format_ = ImageFormat::kUnknown;
   ImageHeader header_;     // of the upright image
   AlignedBuffer upright_;  // pixels that had to be turned

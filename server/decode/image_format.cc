@@ -23,12 +23,16 @@ const char* UnsupportedFormat(absl::string_view text) {
       absl::StartsWith(text, absl::string_view("MM\0*", 4))) {
     return "a TIFF";
   }
-  if (absl::StartsWith(text, "RIFF") && text.size() >= 12 &&
-      text.substr(8, 4) == "WEBP") {
-    return "a WebP";
-  }
   if (text.size() >= 12 && text.substr(4, 4) == "ftyp") {
     return "an AVIF, HEIF or MP4";
+  }
+  if (absl::StartsWith(text, absl::string_view("\0\0\0\x0CjP  ", 8)) ||
+      absl::StartsWith(text, "\xFF\x4F\xFF\x51")) {
+    return "a JPEG 2000";
+  }
+  if (absl::StartsWith(text, absl::string_view("\0\0\0\x0CJXL ", 8)) ||
+      absl::StartsWith(text, "\xFF\x0A")) {
+    return "a JPEG XL";
   }
   return nullptr;
 }
@@ -39,6 +43,10 @@ ImageFormat DetectImageFormat(absl::Span<const uint8_t> bytes) {
   const absl::string_view text = AsText(bytes);
   if (absl::StartsWith(text, "\xFF\xD8\xFF")) return ImageFormat::kJpeg;
   if (absl::StartsWith(text, "\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
+  if (absl::StartsWith(text, "RIFF") && text.size() >= 12 &&
+      text.substr(8, 4) == "WEBP") {
+    return ImageFormat::kWebp;
+  }
   return ImageFormat::kUnknown;
 }
 
@@ -52,7 +60,7 @@ absl::Status UnknownImageError(absl::Span<const uint8_t> bytes) {
   return absl::DataLossError(absl::StrCat(
       "the ", bytes.size(), " bytes are ", kind, "; they begin with ",
       absl::BytesToHexString(text.substr(0, std::min<size_t>(8, text.size()))),
-      " (hexadecimal); JPEG and PNG are read"));
+      " (hexadecimal); JPEG, PNG and WebP are read"));
 }
 
 }  // namespace millrace

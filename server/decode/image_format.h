@@ -12,12 +12,12 @@
 
 namespace millrace {
 
-enum class ImageFormat { kUnknown, kJpeg, kPng };
+enum class ImageFormat { kUnknown, kJpeg, kPng, kWebp };
 
 ImageFormat DetectImageFormat(absl::Span<const uint8_t> bytes);
 
 // DataLoss for bytes of no known format: names the first bytes, and the format
-// when it is a known one that is not supported (GIF, WebP, ...).
+// when it is a known one that is not supported (GIF, TIFF, ...).
 absl::Status UnknownImageError(absl::Span<const uint8_t> bytes);
 
 }  // namespace millrace

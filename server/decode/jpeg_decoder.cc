@@ -12,10 +12,13 @@
 #include <jerror.h>
 // clang-format on
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/decode/exif.h"
 #include "server/decode/limits.h"
 #include "server/decode/pixel_rows.h"
+#include "server/decode/seek_index.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +28,10 @@ constexpr int kRowsPerCall = 8;
 
 // FastEntropy copies the file; a larger one goes libjpeg's way.
 constexpr size_t kMaxFastBytes = 16 << 20;
+
+// What the APP1 blocks begin with.
+constexpr absl::string_view kExifName("Exif\0\0", 6);
+constexpr absl::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
@@ -110,6 +117,8 @@ struct Target {
   ptrdiff_t stride;
   uint8_t* line;         // of libjpeg's output when it is converted, or null
   FastEntropy* entropy;  // null: libjpeg's own is used
+  const uint8_t* index;  // seek index of the scan, not checked yet
+  size_t index_bytes;
   int channels;
 };
 
@@ -150,6 +159,7 @@ struct JpegDecoder::State {
     s->source.base.bytes_in_buffer = size;
     s->source.ended = false;
     if (save_exif) jpeg_save_markers(&s->info, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_save_markers(&s->info, JPEG_APP0 + kSeekIndexApp, 0xFFFF);
     jpeg_read_header(&s->info, TRUE);
     return true;
   }
@@ -179,7 +189,7 @@ struct JpegDecoder::State {
       target->entropy->Attach(
           info,
           {s->source.base.next_input_byte, s->source.base.bytes_in_buffer},
-          target->crop_left / unit,
+          {target->index, target->index_bytes}, target->crop_left / unit,
           (target->crop_left + target->crop_width - 1) / unit);
     }
     if (target->top > 0) jpeg_skip_scanlines(info, target->top);
@@ -296,14 +306,19 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   header.height = info.image_height;
   header.max_divisor = 8;
   if (read_orientation) {
+    absl::Span<const uint8_t> exif;
+    absl::Span<const uint8_t> xmp;
     for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr;
          m = m->next) {
-      if (m->marker == JPEG_APP0 + 1 && m->data_length > 6 &&
-          std::memcmp(m->data, "Exif\0\0", 6) == 0) {
-        header.orientation = ExifOrientation({m->data + 6, m->data_length - 6});
-        break;
+      const absl::string_view block(reinterpret_cast<const char*>(m->data),
+                                    m->data_length);
+      if (exif.empty() && absl::StartsWith(block, kExifName)) {
+        exif = {m->data, m->data_length};
+      } else if (xmp.empty() && absl::StartsWith(block, kXmpName)) {
+        xmp = {m->data, m->data_length};
       }
     }
+    header.orientation = ImageOrientation(exif, xmp);
   }
   header.whole_bytes = CoefficientBytes(s.info);
   return header;
@@ -363,6 +378,15 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   const bool fast = s.bytes <= kMaxFastBytes && FastEntropy::Fits(info) &&
                     entropy_.Reserve(s.bytes);
   target.entropy = fast ? &entropy_ : nullptr;
+  target.index = nullptr;
+  target.index_bytes = 0;
+  for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr; m = m->next) {
+    if (m->marker == JPEG_APP0 + kSeekIndexApp &&
+        IsSeekIndex({m->data, m->data_length})) {
+      target.index = m->data;
+      target.index_bytes = m->data_length;
+    }
+  }
 
   const bool several_scans = coefficient_bytes > 0;
   const bool ok = State::DecodeOrJump(&s, &target, region.divisor);

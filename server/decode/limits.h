@@ -9,7 +9,7 @@ namespace millrace {
 
 // Memory that decoding one image may need: the pixels of the region that is
 // asked for, and what the format needs besides (coefficients of a progressive
-// JPEG, all pixels of an interlaced PNG).
+// JPEG, all pixels of an interlaced PNG or of a lossless WebP).
 inline constexpr int64_t kMaxDecodedBytes = int64_t{256} << 20;
 
 // Pixels of a whole image; Pillow refuses the same number.

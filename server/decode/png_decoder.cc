@@ -76,14 +76,18 @@ struct PngDecoder::State {
     return true;
   }
 
-  static bool StartOrJump(State* s) {
+  static bool StartOrJump(State* s, bool index) {
     if (setjmp(s->failure.jump) != 0) return false;
     png_structp png = s->png;
     const int type = png_get_color_type(png, s->info);
-    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
-    if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
-    png_set_strip_16(png);
-    png_set_strip_alpha(png);
+    if (index) {
+      png_set_packing(png);
+    } else {
+      if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+      if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
+      png_set_strip_16(png);
+      png_set_strip_alpha(png);
+    }
     s->interlaced = png_get_interlace_type(png, s->info) != PNG_INTERLACE_NONE;
     if (s->interlaced) png_set_interlace_handling(png);
     png_read_update_info(png, s->info);
@@ -107,6 +111,24 @@ struct PngDecoder::State {
     if (png != nullptr) png_destroy_read_struct(&png, &info, nullptr);
     png = nullptr;
     info = nullptr;
+  }
+
+  // Whether the samples are class numbers of a byte.
+  absl::Status CheckIndex() const {
+    const int type = png_get_color_type(png, info);
+    const int depth = png_get_bit_depth(png, info);
+    if (type == PNG_COLOR_TYPE_PALETTE ||
+        (type == PNG_COLOR_TYPE_GRAY && depth <= 8)) {
+      return absl::OkStatus();
+    }
+    const char* const kind = type == PNG_COLOR_TYPE_GRAY ? "grey"
+                             : type == PNG_COLOR_TYPE_GRAY_ALPHA
+                                 ? "grey and alpha"
+                                 : "RGB";
+    return absl::DataLossError(absl::StrCat(
+        "the PNG stores ", kind, " of ", depth,
+        " bits; the color INDEX reads the class numbers of a palette PNG, or "
+        "of a grey one of up to 8 bits: convert it"));
   }
 
   absl::Status Error() const {
@@ -150,14 +172,14 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
                      " pixels; at most ", kMaxImagePixels, " are decoded"));
   }
   if (png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE) {
-    header.whole_bytes = header.width * header.height * 8;
+    header.whole_bytes = header.width * header.height * 3;
   }
 #ifdef PNG_eXIf_SUPPORTED
   if (read_orientation) {
     png_bytep exif = nullptr;
     png_uint_32 size = 0;
     if (png_get_eXIf_1(s.png, s.info, &size, &exif) != 0 && exif != nullptr) {
-      header.orientation = ExifOrientation({exif, size});
+      header.orientation = ImageOrientation({exif, size}, {});
     }
   }
 #endif
@@ -169,18 +191,24 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
   const int64_t width = png_get_image_width(s.png, s.info);
   const int64_t height = png_get_image_height(s.png, s.info);
   const int64_t stride = region.width * region.channels;
+  if (region.index) {
+    if (absl::Status status = s.CheckIndex(); !status.ok()) {
+      s.Destroy();
+      return status;
+    }
+  }
   // Before libpng allocates its rows: at most 8 bytes a pixel.
   const bool interlaced =
       png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
-  const int64_t needed =
-      stride * region.height + width * 8 * (interlaced ? height : 4);
+  const int64_t whole_bytes = interlaced ? width * height * 3 : 0;
+  const int64_t needed = stride * region.height + width * 8 * 4 + whole_bytes;
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the PNG of ", width, " x ", height, " pixels",
         interlaced ? " (interlaced)" : "", " needs ", needed,
         " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
   }
-  if (!State::StartOrJump(&s)) {
+  if (!State::StartOrJump(&s, region.index)) {
     absl::Status status = s.Error();
     s.Destroy();
     return status;

@@ -255,7 +255,9 @@ TEST(ImageDecoder, BytesThatAreNoImageAreNamed) {
   EXPECT_NE(message("").find("empty"), std::string::npos);
   EXPECT_NE(message("hello world").find("68656c6c6f20776f"), std::string::npos);
   EXPECT_NE(message("GIF89a....").find("GIF"), std::string::npos);
-  EXPECT_NE(message("RIFF....WEBPVP8 ").find("WebP"), std::string::npos);
+  EXPECT_NE(message("RIFF....WEBPVP8 ").find("the WebP is"), std::string::npos);
+  EXPECT_NE(message(std::string("\0\0\0\x0CjP  ....", 12)).find("JPEG 2000"),
+            std::string::npos);
   EXPECT_NE(message(std::string("\xFF\xD8\xFF\xD9", 4)).find("JPEG"),
             std::string::npos);
 }

@@ -1,0 +1,197 @@
+#include "server/decode/webp_decoder.h"
+
+#include <webp/decode.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/decode/exif.h"
+#include "server/decode/limits.h"
+#include "server/decode/pixel_rows.h"
+#include "server/decode/webp_memory.h"
+
+namespace millrace {
+namespace {
+
+// What libwebp may take beside the pixels that whole_bytes counts: Huffman
+// tables, up to 20 KB a group. Encoders write at most 2,600 groups, and a group
+// takes room in the file.
+int64_t WorkingBytes(size_t file_bytes) {
+  constexpr int64_t kLeast = 4 << 20;
+  constexpr int64_t kMost = 64 << 20;
+  constexpr size_t kPerFileByte = 64;
+  if (file_bytes > kMost / kPerFileByte) return kMost;
+  return std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
+}
+
+absl::Status StatusOf(VP8StatusCode code, bool over_budget) {
+  switch (code) {
+    case VP8_STATUS_OK:
+      return absl::OkStatus();
+    case VP8_STATUS_OUT_OF_MEMORY:
+      if (over_budget) {
+        return absl::DataLossError(
+            "the WebP needs more memory for its tables than pictures of its "
+            "size do; it is damaged or made to harm");
+      }
+      return absl::ResourceExhaustedError("no memory for a WebP decoder");
+    case VP8_STATUS_NOT_ENOUGH_DATA:
+    case VP8_STATUS_SUSPENDED:
+      return absl::DataLossError(
+          "the WebP is truncated: its picture's data end early");
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+      return absl::DataLossError(
+          "the WebP has a feature that libwebp does not support");
+    default:
+      return absl::DataLossError(
+          absl::StrCat("the WebP is damaged: libwebp reports a bad bit stream "
+                       "(status ",
+                       static_cast<int>(code), ")"));
+  }
+}
+
+}  // namespace
+
+void WebpDecoder::ReleaseAbove(size_t bytes) {
+  pixels_.ReleaseAbove(bytes);
+  rgb_.ReleaseAbove(bytes);
+}
+
+absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
+                                              bool read_orientation) {
+  MR_ASSIGN_OR_RETURN(file_, ReadWebpContainer(bytes));
+  WebPBitstreamFeatures features;
+  MR_RETURN_IF_ERROR(StatusOf(
+      WebPGetFeatures(file_.picture.data(), file_.picture.size(), &features),
+      false));
+  picture_width_ = features.width;
+  picture_height_ = features.height;
+  if (file_.canvas_width == 0) {
+    file_.canvas_width = picture_width_;
+    file_.canvas_height = picture_height_;
+  }
+  if (!file_.animated) {
+    file_.frame_width = file_.canvas_width;
+    file_.frame_height = file_.canvas_height;
+  }
+  if (file_.frame_width != picture_width_ ||
+      file_.frame_height != picture_height_) {
+    return absl::DataLossError(
+        absl::StrCat("the WebP is damaged: its headers say ", file_.frame_width,
+                     " x ", file_.frame_height, " pixels, its picture says ",
+                     picture_width_, " x ", picture_height_));
+  }
+  if (file_.frame_left + picture_width_ > file_.canvas_width ||
+      file_.frame_top + picture_height_ > file_.canvas_height) {
+    return absl::DataLossError(
+        "the WebP is damaged: its first frame lies outside the canvas");
+  }
+  ImageHeader header;
+  header.width = file_.canvas_width;
+  header.height = file_.canvas_height;
+  if (header.width * header.height > kMaxImagePixels) {  // each below 2^25
+    return absl::DataLossError(
+        absl::StrCat("the WebP claims ", header.width, " x ", header.height,
+                     " pixels; at most ", kMaxImagePixels, " are decoded"));
+  }
+  // libwebp keeps all pixels of a lossless picture, 4 bytes each, and 17 rows
+  // more; of a lossy one some rows.
+  constexpr int64_t kLossyBytesPerColumn = 128;
+  whole_bytes_ = file_.lossless ? 4 * picture_width_ * (picture_height_ + 17)
+                                : kLossyBytesPerColumn * picture_width_;
+  header.whole_bytes = whole_bytes_;
+  if (read_orientation) {
+    header.orientation = ImageOrientation(file_.exif, file_.xmp);
+  }
+  return header;
+}
+
+absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
+                                    int64_t stride) const {
+  WebPDecoderConfig config;
+  if (!WebPInitDecoderConfig(&config)) {
+    return absl::InternalError("libwebp is of another version than its header");
+  }
+  config.options.use_cropping =
+      box.width != picture_width_ || box.height != picture_height_;
+  config.options.crop_left = static_cast<int>(box.left);
+  config.options.crop_top = static_cast<int>(box.top);
+  config.options.crop_width = static_cast<int>(box.width);
+  config.options.crop_height = static_cast<int>(box.height);
+  config.output.colorspace = MODE_RGB;
+  config.output.is_external_memory = 1;
+  config.output.u.RGBA.rgba = to;
+  config.output.u.RGBA.stride = static_cast<int>(stride);
+  config.output.u.RGBA.size = stride * box.height;
+  const WebpMemoryBudget budget(memory);
+  return StatusOf(
+      WebPDecode(file_.picture.data(), file_.picture.size(), &config),
+      budget.exceeded());
+}
+
+absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
+  const int64_t channels = region.channels;
+  // What of the picture lies in the region; coordinates of the picture.
+  const int64_t left = std::max<int64_t>(0, region.left - file_.frame_left);
+  const int64_t top = std::max<int64_t>(0, region.top - file_.frame_top);
+  const int64_t right =
+      std::min(picture_width_, region.left + region.width - file_.frame_left);
+  const int64_t bottom =
+      std::min(picture_height_, region.top + region.height - file_.frame_top);
+  const bool nothing = left >= right || top >= bottom;
+  const bool covered =
+      right - left == region.width && bottom - top == region.height;
+
+  // Chroma of a lossy picture is interpolated: pixels at the rim of a crop lack
+  // their neighbours, so two more on each inner side are decoded. libwebp would
+  // make left and top even, they are so already.
+  Box box = {left, top, right - left, bottom - top};
+  if (!file_.lossless && !nothing) {
+    constexpr int64_t kMargin = 2;
+    box.left = std::max<int64_t>(0, (left - kMargin) & ~int64_t{1});
+    box.top = std::max<int64_t>(0, (top - kMargin) & ~int64_t{1});
+    box.width = std::min(picture_width_, right + kMargin) - box.left;
+    box.height = std::min(picture_height_, bottom + kMargin) - box.top;
+  }
+  const int64_t box_stride = box.width * 3;
+  const int64_t box_bytes = nothing ? 0 : box_stride * box.height;
+  const bool direct = covered && channels == 3;
+  const int64_t stride = region.width * channels;
+  const int64_t region_bytes = direct ? 0 : stride * region.height;
+  const int64_t needed = box_bytes + region_bytes + whole_bytes_;
+  if (needed > kMaxDecodedBytes) {
+    return absl::DataLossError(absl::StrCat(
+        "decoding the WebP of ", file_.canvas_width, " x ", file_.canvas_height,
+        " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
+        " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
+  }
+  AlignedBuffer& decoded = direct ? pixels_ : rgb_;
+  uint8_t* const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
+  uint8_t* const pixels =
+      direct ? rgb : pixels_.Reserve(region_bytes + kDecodedReadSlack);
+  if (rgb == nullptr || pixels == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+  }
+  if (!covered) std::memset(pixels, 0, region_bytes);
+  if (nothing) return DecodedImage{pixels, stride};
+  MR_RETURN_IF_ERROR(DecodeBox(
+      box, whole_bytes_ + WorkingBytes(file_.picture.size()), rgb, box_stride));
+  const uint8_t* const from =
+      rgb + (top - box.top) * box_stride + (left - box.left) * 3;
+  if (direct) return DecodedImage{from, box_stride};
+  uint8_t* const to = pixels + (top + file_.frame_top - region.top) * stride +
+                      (left + file_.frame_left - region.left) * channels;
+  for (int64_t y = 0; y < bottom - top; ++y) {
+    if (channels == 3) {
+      std::memcpy(to + y * stride, from + y * box_stride, (right - left) * 3);
+    } else {
+      RgbRowToGray(from + y * box_stride, right - left, to + y * stride);
+    }
+  }
+  return DecodedImage{pixels, stride};
+}
+
+}  // namespace millrace
