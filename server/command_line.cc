@@ -100,6 +100,13 @@ const std::vector<Flag>& Flags() {
        [](const std::string& value, Line line) {
          return AddDatasets(value, &line->flags);
        }},
+      {"operators", "FILE.so",
+       "load a library of transforms, decoders and sources "
+       "(docs/extending.md); may be repeated",
+       [](const std::string& value, Line line) {
+         line->flags.add_operators(value);
+         return absl::OkStatus();
+       }},
       {"listen", "HOST:PORT",
        "address to listen on; port 0 takes a free one (0.0.0.0:7001)",
        [](const std::string& value, Line line) {
@@ -235,7 +242,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(
         std::find_if(Flags().begin(), Flags().end(),
                      [&](const Flag& known) { return known.name == name; });
     if (flag == Flags().end()) return UnknownFlag(name);
-    if (!seen.insert(flag->name).second && flag->name != "dataset") {
+    if (!seen.insert(flag->name).second && flag->name != "dataset" &&
+        flag->name != "operators") {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, " is given twice"));
     }

@@ -227,6 +227,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.datasets.push_back({dataset.name(), dataset.uri()});
     parquet += IsParquet(dataset.uri());
   }
+  settings.operators.assign(config.operators().begin(),
+                            config.operators().end());
   settings.threads = config.threads();
   settings.threads_reason = "as configured";
   if (settings.threads == 0) {

@@ -34,7 +34,8 @@ struct ServerSettings {
     std::string uri;
   };
   std::string listen;
-  std::vector<Dataset> datasets;  // at least one, names differ
+  std::vector<Dataset> datasets;       // at least one, names differ
+  std::vector<std::string> operators;  // files
   uint32_t threads = 0;
   uint64_t memory_budget_bytes = 0;
   // Part of the budget: of all Parquet datasets together, and of each.

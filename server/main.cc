@@ -23,6 +23,7 @@
 #include "proto/wire/version.h"
 #include "server/command_line.h"
 #include "server/config.h"
+#include "server/operators/operators.h"
 #include "server/pipeline/engine.h"
 #include "server/plan/content_revision.h"
 #include "server/port_file.h"
@@ -42,12 +43,14 @@ int Fail(int code, const absl::Status& status) {
 }
 
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
+                                            const Operators& operators,
                                             ByteBudget* budget) {
   DatasetCatalog catalog;
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     absl::StatusOr<std::unique_ptr<RecordSource>> source = OpenRecordSource(
         dataset.uri, {.cache_budget = budget,
-                      .cache_bytes = settings.row_group_cache_bytes_each});
+                      .cache_bytes = settings.row_group_cache_bytes_each,
+                      .operators = &operators});
     if (!source.ok()) {
       return absl::Status(
           source.status().code(),
@@ -72,14 +75,29 @@ std::string DescribeDatasets(const DatasetCatalog& catalog) {
   return text;
 }
 
+std::string DescribeOperators(const Operators& operators) {
+  std::string text;
+  for (const Operators::Entry& entry : operators.List()) {
+    absl::StrAppendFormat(&text, "%-20s %-14s %s, library %s\n",
+                          absl::StrCat(entry.kind, " ", entry.ref.name()),
+                          entry.ref.version(), entry.file,
+                          entry.ref.library_hash());
+  }
+  return text;
+}
+
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const CommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
   ByteBudget budget(settings.memory_budget_bytes);
-  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, OpenDatasets(settings, &budget));
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
+                      Operators::Load(settings.operators));
+  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog,
+                      OpenDatasets(settings, *operators, &budget));
   const std::string datasets = DescribeDatasets(catalog);
   if (line.check_config) {
-    absl::PrintF("%s%s", DescribeSettings(settings, machine), datasets);
+    absl::PrintF("%s%s%s", DescribeSettings(settings, machine),
+                 DescribeOperators(*operators), datasets);
     return absl::OkStatus();
   }
   MR_ASSIGN_OR_RETURN(
@@ -103,6 +121,10 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                << ") listens on " << server->address() << "; "
                << settings.threads << " threads, memory budget "
                << FormatByteSize(settings.memory_budget_bytes);
+  for (const Operators::Entry& entry : operators->List()) {
+    MR_LOG(INFO) << entry.kind << " " << FormatOperator(entry.ref) << " ("
+                 << entry.file << ")";
+  }
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     const DatasetInfo& info = engine->catalog().at(dataset.name)->info();
     MR_LOG(INFO) << "dataset " << dataset.name << " (" << dataset.uri

@@ -19,7 +19,8 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown storage format '", scheme,
-                   "'; write lmdb:PATH or parquet:PATH"));
+                   "'; write lmdb:PATH or parquet:PATH, or load the library "
+                   "of a source of that name with --operators=FILE.so"));
 }
 
 absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri) {

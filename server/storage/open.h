@@ -14,6 +14,8 @@ namespace millrace {
 
 // `uri` is lmdb:PATH or parquet:PATH, PATH a file, a folder of shards or a
 // glob. Reads metadata and checks every shard's size and schema, not its rows.
+// SOURCE:PATH asks the source of that name among options.operators, which then
+// decides what PATH is and what is wrong with it.
 // NotFound: nothing there. InvalidArgument: unknown scheme, or a folder without
 // shards. DataLoss: truncated, foreign or damaged; names the file.
 // Unimplemented: a newer format version, or this program was built without the
