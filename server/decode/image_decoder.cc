@@ -39,25 +39,41 @@ Turn TurnOf(int orientation) {
 
 }  // namespace
 
-absl::StatusOr<ImageHeader> ImageDecoder::Open(absl::Span<const uint8_t> bytes,
-                                               bool exif_transpose) {
+OperatorDecoder& ImageDecoder::Of(const Operators::Decoder& decoder) {
+  for (const std::unique_ptr<OperatorDecoder>& known : operators_) {
+    if (&known->decoder() == &decoder) return *known;
+  }
+  return *operators_.emplace_back(std::make_unique<OperatorDecoder>(decoder));
+}
+
+absl::StatusOr<ImageHeader> ImageDecoder::OpenStored(
+    absl::Span<const uint8_t> bytes, bool exif_transpose,
+    absl::Span<const Operators::Decoder* const> operators) {
+  operator_ = nullptr;
+  for (const Operators::Decoder* decoder : operators) {
+    OperatorDecoder& candidate = Of(*decoder);
+    if (!candidate.Sniff(bytes)) continue;
+    operator_ = &candidate;
+    return candidate.Open(bytes, exif_transpose);
+  }
   format_ = DetectImageFormat(bytes);
   switch (format_) {
     case ImageFormat::kUnknown:
       return UnknownImageError(bytes);
-    case ImageFormat::kJpeg: {
-      MR_ASSIGN_OR_RETURN(header_, jpeg_.Open(bytes, exif_transpose));
-      break;
-    }
-    case ImageFormat::kPng: {
-      MR_ASSIGN_OR_RETURN(header_, png_.Open(bytes, exif_transpose));
-      break;
-    }
-    case ImageFormat::kWebp: {
-      MR_ASSIGN_OR_RETURN(header_, webp_.Open(bytes, exif_transpose));
-      break;
-    }
+    case ImageFormat::kJpeg:
+      return jpeg_.Open(bytes, exif_transpose);
+    case ImageFormat::kPng:
+      return png_.Open(bytes, exif_transpose);
+    case ImageFormat::kWebp:
+      return webp_.Open(bytes, exif_transpose);
   }
+  return absl::InternalError("an image format without a decoder");
+}
+
+absl::StatusOr<ImageHeader> ImageDecoder::Open(
+    absl::Span<const uint8_t> bytes, bool exif_transpose,
+    absl::Span<const Operators::Decoder* const> operators) {
+  MR_ASSIGN_OR_RETURN(header_, OpenStored(bytes, exif_transpose, operators));
   if (TurnOf(header_.orientation).swap) {
     std::swap(header_.width, header_.height);
   }
@@ -68,6 +84,7 @@ absl::StatusOr<ImageHeader> ImageDecoder::Open(absl::Span<const uint8_t> bytes,
 
 absl::StatusOr<DecodedImage> ImageDecoder::DecodeStored(
     const DecodeRegion& region) {
+  if (operator_ != nullptr) return operator_->Decode(region);
   if (region.index && format_ != ImageFormat::kPng) {
     return absl::DataLossError(absl::StrCat(
         "the image is a ", format_ == ImageFormat::kJpeg ? "JPEG" : "WebP",
@@ -124,6 +141,7 @@ void ImageDecoder::ReleaseAbove(size_t bytes) {
   jpeg_.ReleaseAbove(bytes);
   png_.ReleaseAbove(bytes);
   webp_.ReleaseAbove(bytes);
+  for (const auto& decoder : operators_) decoder->ReleaseAbove(bytes);
   upright_.ReleaseAbove(bytes);
 }
 

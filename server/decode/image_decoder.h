@@ -13,6 +13,8 @@
 #define MILLRACE_SERVER_DECODE_IMAGE_DECODER_H_
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -20,16 +22,20 @@
 #include "server/decode/decoded_image.h"
 #include "server/decode/image_format.h"
 #include "server/decode/jpeg_decoder.h"
+#include "server/decode/operator_decoder.h"
 #include "server/decode/png_decoder.h"
 #include "server/decode/webp_decoder.h"
+#include "server/operators/operators.h"
 
 namespace millrace {
 
 class ImageDecoder {
  public:
-  // Reads the header. `bytes` must stay until Decode() returns.
-  absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
-                                   bool exif_transpose);
+  // Reads the header. `bytes` must stay until Decode() returns. Decoders of the
+  // operators are asked first, in their order; they must outlive this one.
+  absl::StatusOr<ImageHeader> Open(
+      absl::Span<const uint8_t> bytes, bool exif_transpose,
+      absl::Span<const Operators::Decoder* const> operators = {});
 
   // Once after each successful Open(). region.divisor is at most the header's
   // max_divisor.
@@ -39,11 +45,17 @@ class ImageDecoder {
   void ReleaseAbove(size_t bytes);
 
  private:
+  absl::StatusOr<ImageHeader> OpenStored(
+      absl::Span<const uint8_t> bytes, bool exif_transpose,
+      absl::Span<const Operators::Decoder* const> operators);
   absl::StatusOr<DecodedImage> DecodeStored(const DecodeRegion& region);
+  OperatorDecoder& Of(const Operators::Decoder& decoder);
 
   JpegDecoder jpeg_;
   PngDecoder png_;
   WebpDecoder webp_;
+  std::vector<std::unique_ptr<OperatorDecoder>> operators_;  // those met
+  OperatorDecoder* operator_ = nullptr;  // who reads it; null: format_ says
   ImageFormat format_ = ImageFormat::kUnknown;
   ImageHeader header_;     // of the upright image
   AlignedBuffer upright_;  // pixels that had to be turned

@@ -41,7 +41,7 @@ class Handle {
   void* get() const { return handle_; }
 
  private:
-  const millrace_source& source_;
+  const millrace_source source_;
   void* handle_ = nullptr;
   bool open_ = false;
 };
@@ -65,7 +65,7 @@ class OperatorSource final : public RecordSource {
   const SampleCheck& check() const { return check_; }
 
  private:
-  const millrace_source& functions_;
+  const millrace_source functions_;
   const std::string who_;  // "source csv 1.0", for messages
   const std::unique_ptr<Handle> handle_;
   const DatasetInfo info_;

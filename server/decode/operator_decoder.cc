@@ -1,0 +1,133 @@
+#include "server/decode/operator_decoder.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/decode/limits.h"
+#include "server/decode/pixel_rows.h"
+#include "server/operators/operator_result.h"
+
+namespace millrace {
+
+OperatorDecoder::OperatorDecoder(const Operators::Decoder& decoder)
+    : decoder_(decoder),
+      who_(absl::StrCat("decoder ", decoder.ref.name(), " ",
+                        decoder.ref.version())) {}
+
+OperatorDecoder::~OperatorDecoder() {
+  const millrace_decoder& f = decoder_.functions;
+  if (has_state_ && f.free_state != nullptr) f.free_state(state_);
+}
+
+bool OperatorDecoder::Sniff(absl::Span<const uint8_t> bytes) const {
+  return decoder_.functions.sniff({bytes.data(), bytes.size()}) != 0;
+}
+
+absl::Status OperatorDecoder::Refused(absl::string_view what) const {
+  return absl::DataLossError(absl::StrCat(who_, ": ", what));
+}
+
+absl::Status OperatorDecoder::MakeState() {
+  if (has_state_ || decoder_.functions.new_state == nullptr) {
+    return absl::OkStatus();
+  }
+  OperatorResult result;
+  result = decoder_.functions.new_state(&state_, result.error());
+  MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kInternal));
+  has_state_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ImageHeader> OperatorDecoder::Open(
+    absl::Span<const uint8_t> bytes, bool read_orientation) {
+  MR_RETURN_IF_ERROR(MakeState());
+  bytes_ = {bytes.data(), bytes.size()};
+  millrace_image_header said = {.struct_size = sizeof(millrace_image_header)};
+  OperatorResult result;
+  result =
+      decoder_.functions.read_header(state_, bytes_, &said, result.error());
+  MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kDataLoss));
+  if (said.channels != 1 && said.channels != 3) {
+    return Refused(absl::StrCat("says that the image has ", said.channels,
+                                " channels; 1 and 3 are possible"));
+  }
+  if (said.width < 1 || said.height < 1 ||
+      said.width > kMaxImagePixels / said.height) {
+    return Refused(absl::StrCat("the image claims ", said.width, " x ",
+                                said.height, " pixels; at most ",
+                                kMaxImagePixels, " are decoded"));
+  }
+  if (said.memory_bytes < 0 || said.memory_bytes > kMaxDecodedBytes) {
+    return Refused(absl::StrCat("asks for ", said.memory_bytes,
+                                " bytes of memory; at most ", kMaxDecodedBytes,
+                                " are given to one image"));
+  }
+  if (said.orientation < 0 || said.orientation > 8) {
+    return Refused(absl::StrCat("says that the orientation is ",
+                                said.orientation, "; EXIF has 1 to 8"));
+  }
+  stored_channels_ = said.channels;
+  memory_bytes_ = said.memory_bytes;
+  ImageHeader header;
+  header.width = said.width;
+  header.height = said.height;
+  header.whole_bytes = said.memory_bytes;
+  if (read_orientation && said.orientation != 0) {
+    header.orientation = said.orientation;
+  }
+  return header;
+}
+
+absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
+    const DecodeRegion& region) {
+  if (region.index && stored_channels_ != 1) {
+    return Refused(
+        "the image has colours; the color INDEX reads the numbers of a grey "
+        "one");
+  }
+  const bool convert = region.channels != stored_channels_;
+  // Sides are those of an image below kMaxImagePixels, so nothing overflows.
+  const int64_t pixels = region.width * region.height;
+  const int64_t stride = region.width * region.channels;
+  const int64_t stored_stride = region.width * stored_channels_;
+  const int64_t needed = memory_bytes_ + pixels * region.channels +
+                         (convert ? pixels * stored_channels_ : 0);
+  if (needed > kMaxDecodedBytes) {
+    return Refused(absl::StrCat("decoding ", region.width, " x ", region.height,
+                                " pixels takes ", needed, " bytes; at most ",
+                                kMaxDecodedBytes, " are given to one image"));
+  }
+  uint8_t* const out =
+      pixels_.Reserve(stride * region.height + kDecodedReadSlack);
+  uint8_t* const stored =
+      convert ? stored_.Reserve(stored_stride * region.height) : out;
+  if (out == nullptr || stored == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+  }
+  const millrace_region asked = {.struct_size = sizeof(millrace_region),
+                                 .left = region.left,
+                                 .top = region.top,
+                                 .width = region.width,
+                                 .height = region.height};
+  OperatorResult result;
+  result = decoder_.functions.decode(state_, bytes_, &asked, stored,
+                                     stored_stride, result.error());
+  MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kDataLoss));
+  if (convert && region.channels == 1) {
+    for (int64_t y = 0; y < region.height; ++y) {
+      RgbRowToGray(stored + y * stored_stride, region.width, out + y * stride);
+    }
+  } else if (convert) {
+    for (int64_t y = 0; y < region.height; ++y) {
+      GrayRowToRgb(stored + y * stored_stride, region.width, out + y * stride);
+    }
+  }
+  return DecodedImage{out, static_cast<ptrdiff_t>(stride)};
+}
+
+void OperatorDecoder::ReleaseAbove(size_t bytes) {
+  stored_.ReleaseAbove(bytes);
+  pixels_.ReleaseAbove(bytes);
+}
+
+}  // namespace millrace
