@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/aligned_buffer.h"
+#include "server/decode/seek_index.h"
 
 namespace millrace {
 namespace {
@@ -222,10 +223,17 @@ struct FastEntropy::State {
   uint8_t* initialised;  // memory before it has been written
   const uint8_t* raw;    // where the next segment begins, still stuffed
   const uint8_t* raw_end;
-  uint8_t marker;          // that ended the segment; 0: the data did
-  uint32_t restarts_left;  // MCUs until the next restart marker
-  uint8_t next_restart;    // 0 .. 7
-  uint32_t column;
+  uint8_t marker;  // that ended the segment; 0: the data did
+  absl::Span<const uint8_t> scan;
+  absl::Span<const uint8_t> index;  // its seek index, to be checked; or empty
+  uint32_t segments;                // restart intervals of the scan
+  uint32_t segment;                 // the one that the bits are of
+  // MCUs are numbered through the scan. What is not wanted is passed over
+  // when something behind it is.
+  uint32_t asked;        // the next that libjpeg asks for
+  uint32_t next;         // the one that the bits begin with
+  uint32_t segment_end;  // the first of the next segment
+  uint32_t column;       // of `asked`
   uint32_t first_column;
   uint32_t last_column;
   int32_t last_dc[MAX_COMPS_IN_SCAN];
@@ -279,13 +287,39 @@ struct FastEntropy::State {
     std::fill(last_dc, last_dc + MAX_COMPS_IN_SCAN, 0);
   }
 
-  void Restart(j_decompress_ptr info) {
-    if (marker != JPEG_RST0 + next_restart) {
-      Fail(info, marker == 0 ? JWRN_HIT_MARKER : JWRN_MUST_RESYNC);
+  // Moves `raw` behind the next marker.
+  void PassSegment() {
+    marker = 0;
+    while (marker == 0 && raw < raw_end) {
+      const auto* stop =
+          static_cast<const uint8_t*>(std::memchr(raw, 0xFF, raw_end - raw));
+      raw = stop == nullptr ? raw_end : stop;
+      while (raw < raw_end && *raw == 0xFF) ++raw;
+      if (raw < raw_end) marker = *raw++;
     }
-    next_restart = (next_restart + 1) & 7;
-    restarts_left = info->restart_interval;
+  }
+
+  // Begins segment `wanted`, which is behind the present one.
+  void GoToSegment(j_decompress_ptr info, uint32_t wanted) {
+    if (wanted > segment + 1 && !index.empty()) {
+      const std::optional<size_t> at =
+          FindInterval(index, scan, segments, wanted);
+      if (at.has_value()) {
+        raw = scan.data() + *at;
+        segment = wanted;
+      } else {
+        index = {};
+      }
+    }
+    while (segment < wanted) {
+      if (marker != JPEG_RST0 + (segment & 7)) {
+        Fail(info, marker == 0 ? JWRN_HIT_MARKER : JWRN_MUST_RESYNC);
+      }
+      if (++segment < wanted) PassSegment();
+    }
     NextSegment();
+    next = segment * info->restart_interval;
+    segment_end = next + info->restart_interval;
   }
 
   // A symbol whose code is longer than a look.
@@ -424,41 +458,75 @@ struct FastEntropy::State {
     } while (true);
   }
 
+  void CheckOverrun(j_decompress_ptr info, const Bits& b) const {
+    // More bits used than there were?
+    if (b.next - b.count / 8 > end) Fail(info, JWRN_HIT_MARKER);
+  }
+
+  MR_INLINE void DecodeBlockDc(j_decompress_ptr info, int i, Bits& b) {
+    int32_t& last = last_dc[block_component[i]];
+    // Damaged data may count beyond any bound.
+    last = static_cast<int32_t>(
+        static_cast<uint32_t>(last) +
+        static_cast<uint32_t>(DecodeDc(info, *block_dc[i], b)));
+  }
+
+  // Goes on to MCU `wanted`.
+  MR_INLINE void AdvanceBody(j_decompress_ptr info, uint32_t wanted) {
+    if (wanted >= segment_end) {
+      GoToSegment(info, wanted / info->restart_interval);
+    }
+    Bits b = bits;
+    for (; next < wanted; ++next) {
+      for (int i = 0; i < blocks; ++i) {
+        DecodeBlockDc(info, i, b);
+        SkipAc(info, *block_ac[i], b);
+      }
+      CheckOverrun(info, b);
+    }
+    bits = b;
+  }
+
+  template <void (*advance)(State&, j_decompress_ptr, uint32_t)>
   static MR_INLINE boolean DecodeMcuBody(j_decompress_ptr info,
                                          JBLOCKROW* mcu) {
     State& s = *reinterpret_cast<State*>(info->entropy);
-    if (info->restart_interval != 0 && s.restarts_left == 0) s.Restart(info);
-    --s.restarts_left;
-    const bool store = mcu != nullptr && s.column >= s.first_column &&
-                       s.column <= s.last_column;
+    const uint32_t asked = s.asked++;
+    const bool wanted = mcu != nullptr && s.column >= s.first_column &&
+                        s.column <= s.last_column;
     if (++s.column == info->MCUs_per_row) s.column = 0;
+    if (!wanted) return TRUE;
+    if (asked != s.next || asked == s.segment_end) advance(s, info, asked);
     Bits b = s.bits;
     for (int i = 0; i < s.blocks; ++i) {
-      int32_t& last = s.last_dc[s.block_component[i]];
-      // Damaged data may count beyond any bound.
-      last = static_cast<int32_t>(
-          static_cast<uint32_t>(last) +
-          static_cast<uint32_t>(DecodeDc(info, *s.block_dc[i], b)));
-      if (store) (*mcu[i])[0] = static_cast<JCOEF>(last);
-      if (store && s.block_wanted[i]) {
+      s.DecodeBlockDc(info, i, b);
+      (*mcu[i])[0] = static_cast<JCOEF>(s.last_dc[s.block_component[i]]);
+      if (s.block_wanted[i]) {
         DecodeAc(info, *s.block_ac[i], b, *mcu[i]);
       } else {
         SkipAc(info, *s.block_ac[i], b);
       }
     }
     s.bits = b;
-    // More bits used than there were?
-    if (b.next - b.count / 8 > s.end) Fail(info, JWRN_HIT_MARKER);
+    ++s.next;
+    s.CheckOverrun(info, b);
     return TRUE;
   }
 
+  static void Advance(State& s, j_decompress_ptr info, uint32_t wanted) {
+    s.AdvanceBody(info, wanted);
+  }
   static boolean DecodeMcu(j_decompress_ptr info, JBLOCKROW* mcu) {
-    return DecodeMcuBody(info, mcu);
+    return DecodeMcuBody<Advance>(info, mcu);
   }
 
 #if MR_HAVE_BMI2_VERSION
+  MR_BMI2 static void AdvanceBmi2(State& s, j_decompress_ptr info,
+                                  uint32_t wanted) {
+    s.AdvanceBody(info, wanted);
+  }
   MR_BMI2 static boolean DecodeMcuBmi2(j_decompress_ptr info, JBLOCKROW* mcu) {
-    return DecodeMcuBody(info, mcu);
+    return DecodeMcuBody<AdvanceBmi2>(info, mcu);
   }
 #endif
 
@@ -491,7 +559,8 @@ void FastEntropy::ReleaseAbove(size_t bytes) {
 }
 
 void FastEntropy::Attach(jpeg_decompress_struct* info,
-                         absl::Span<const uint8_t> scan, uint32_t first_column,
+                         absl::Span<const uint8_t> scan,
+                         absl::Span<const uint8_t> index, uint32_t first_column,
                          uint32_t last_column) {
   State& s = *state_;
   for (int c = 0; c < info->comps_in_scan; ++c) {
@@ -515,11 +584,18 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   s.raw = scan.data();
   s.raw_end = scan.data() + scan.size();
   s.initialised = s.bytes.data();
+  s.scan = scan;
+  s.index = index;
+  const uint32_t interval = info->restart_interval;
+  const uint32_t mcus = info->MCUs_per_row * info->MCU_rows_in_scan;
+  s.segments = interval == 0 ? 1 : (mcus + interval - 1) / interval;
+  s.segment = 0;
+  s.asked = 0;
+  s.next = 0;
+  s.segment_end = interval == 0 ? UINT32_MAX : interval;
   s.column = 0;
   s.first_column = first_column;
   s.last_column = last_column;
-  s.next_restart = 0;
-  s.restarts_left = info->restart_interval;
   s.NextSegment();
   s.module.start_pass = State::StartPass;
   s.module.decode_mcu = State::DecodeMcu;

@@ -7,6 +7,9 @@
 // 8 bytes are loaded at once; a table gives run, value and length of a
 // coefficient in one look; outside the columns and rows that are wanted,
 // several coefficients are passed over at one look and nothing is stored.
+// Where the scan has restart markers, whole intervals are passed over unread,
+// with a seek index (seek_index.h) by one jump. What stands behind the last
+// wanted column of an interval is not read at all.
 //
 // It knows the layout of a private struct of libjpeg-turbo, the same since
 // libjpeg 6: Fits() is false for a library that it was not tested with. Not
@@ -14,7 +17,7 @@
 // anew when an image has others). Damage is reported as libjpeg's error.
 //
 //   if (FastEntropy::Fits(info)) {
-//     entropy.Attach(&info, data_left, 0, info.MCUs_per_row - 1);
+//     entropy.Attach(&info, data_left, {}, 0, info.MCUs_per_row - 1);
 //   }
 
 #ifndef MILLRACE_SERVER_DECODE_FAST_ENTROPY_H_
@@ -48,10 +51,13 @@ class FastEntropy {
   bool Reserve(size_t bytes);
 
   // Takes over decoding of `scan`, the bytes from the first entropy-coded one
-  // to the end of the data, and outlives it. Coefficients are stored for the
-  // MCU columns first .. last of each row. Never fails, destroys nothing.
+  // to the end of the data, and outlives it, as does `index`, the payload of a
+  // seek index, which need not be right; empty: there is none. Coefficients are
+  // stored for the MCU columns first .. last of each row. Never fails, destroys
+  // nothing.
   void Attach(jpeg_decompress_struct* info, absl::Span<const uint8_t> scan,
-              uint32_t first_column, uint32_t last_column);
+              absl::Span<const uint8_t> index, uint32_t first_column,
+              uint32_t last_column);
 
   // Whether the data ended without a marker.
   bool truncated() const;

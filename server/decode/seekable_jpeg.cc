@@ -1,0 +1,420 @@
+#include "server/decode/seekable_jpeg.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+// After stdio.h, which they need.
+// clang-format off
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
+
+#include "absl/strings/match.h"
+#include "server/decode/exif.h"
+#include "server/decode/image_format.h"
+#include "server/decode/limits.h"
+#include "server/decode/seek_index.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kExifApp = JPEG_APP0 + 1;
+constexpr int kIccApp = JPEG_APP0 + 2;
+constexpr char kExifName[6] = {'E', 'x', 'i', 'f', '\0', '\0'};
+constexpr char kIccName[12] = "ICC_PROFILE";  // with its zero
+constexpr char kXmpName[29] = "http://ns.adobe.com/xap/1.0/";
+constexpr absl::string_view kXmpOrientation = "tiff:Orientation";
+
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
+  jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+void ErrorExit(j_common_ptr info) {
+  auto* error = reinterpret_cast<ErrorManager*>(info->err);
+  (*error->base.format_message)(info, error->message);
+  std::longjmp(error->jump, 1);
+}
+
+// Nothing is rewritten that libjpeg has any doubt of, whatever decoding makes
+// of it, but for bytes between two markers.
+void EmitMessage(j_common_ptr info, int level) {
+  if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) ErrorExit(info);
+}
+
+void OutputMessage(j_common_ptr) {}
+
+void CheckScans(j_common_ptr info) {
+  if (info->is_decompressor &&
+      reinterpret_cast<j_decompress_ptr>(info)->input_scan_number >
+          kMaxJpegScans) {
+    auto* error = reinterpret_cast<ErrorManager*>(info->err);
+    std::snprintf(error->message, sizeof(error->message),
+                  "it has more than %d scans", kMaxJpegScans);
+    std::longjmp(error->jump, 1);
+  }
+}
+
+// Memory that grows as libjpeg writes. malloc, as an error jumps past every
+// destructor.
+struct Destination {
+  jpeg_destination_mgr base;
+  uint8_t* data;
+  size_t capacity;
+};
+
+void GrowOrExit(j_compress_ptr info, size_t used) {
+  auto* to = reinterpret_cast<Destination*>(info->dest);
+  const size_t capacity = std::max<size_t>(size_t{64} << 10, to->capacity * 2);
+  auto* data = static_cast<uint8_t*>(std::realloc(to->data, capacity));
+  if (data == nullptr) {
+    info->err->msg_code = JERR_OUT_OF_MEMORY;
+    info->err->msg_parm.i[0] = 0;
+    ErrorExit(reinterpret_cast<j_common_ptr>(info));
+  }
+  to->data = data;
+  to->capacity = capacity;
+  to->base.next_output_byte = data + used;
+  to->base.free_in_buffer = capacity - used;
+}
+
+void InitDestination(j_compress_ptr info) {
+  auto* to = reinterpret_cast<Destination*>(info->dest);
+  to->base.next_output_byte = to->data;
+  to->base.free_in_buffer = to->capacity;
+  if (to->capacity == 0) GrowOrExit(info, 0);
+}
+
+boolean EmptyOutputBuffer(j_compress_ptr info) {
+  GrowOrExit(info, reinterpret_cast<Destination*>(info->dest)->capacity);
+  return TRUE;
+}
+
+void TermDestination(j_compress_ptr) {}
+
+// A marker segment whose payload begins so.
+bool IsSegment(const jpeg_marker_struct& m, int marker, const char* name,
+               size_t name_bytes) {
+  return m.marker == marker && m.data_length > name_bytes &&
+         std::memcmp(m.data, name, name_bytes) == 0;
+}
+
+// An EXIF block that says nothing but the orientation.
+struct OrientationBlock {
+  uint8_t bytes[32];
+
+  explicit OrientationBlock(int orientation)
+      : bytes{'E',
+              'x',
+              'i',
+              'f',
+              0,
+              0,  // name
+              'I',
+              'I',
+              42,
+              0,
+              8,
+              0,
+              0,
+              0,  // TIFF, directory at 8
+              1,
+              0,  // one entry
+              0x12,
+              1,
+              3,
+              0,
+              1,
+              0,
+              0,
+              0,                                  // orientation, one SHORT
+              static_cast<uint8_t>(orientation),  //
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0} {}  // no next directory
+};
+
+}  // namespace
+
+struct SeekableJpeg::State {
+  jpeg_decompress_struct from;
+  jpeg_compress_struct to;
+  jpeg_decompress_struct check;  // reads what was written
+  ErrorManager error;            // of all three
+  jpeg_progress_mgr scans;
+  Destination destination;
+  size_t line_bytes = 0;
+  uint8_t* lines[2] = {nullptr, nullptr};
+  Outcome outcome = Outcome::kNotJpeg;
+
+  State() {
+    std::memset(&from, 0, sizeof(from));
+    std::memset(&to, 0, sizeof(to));
+    std::memset(&check, 0, sizeof(check));
+    std::memset(&scans, 0, sizeof(scans));
+    std::memset(&destination, 0, sizeof(destination));
+    from.err = to.err = check.err = jpeg_std_error(&error.base);
+    error.base.error_exit = ErrorExit;
+    error.base.emit_message = EmitMessage;
+    error.base.output_message = OutputMessage;
+    error.message[0] = '\0';
+    scans.progress_monitor = CheckScans;
+    destination.base.init_destination = InitDestination;
+    destination.base.empty_output_buffer = EmptyOutputBuffer;
+    destination.base.term_destination = TermDestination;
+  }
+
+  ~State() {
+    DestroyAll();
+    std::free(destination.data);
+    std::free(lines[0]);
+    std::free(lines[1]);
+  }
+
+  // Harmless on one that was never created.
+  void DestroyAll() {
+    jpeg_destroy_decompress(&from);
+    jpeg_destroy_compress(&to);
+    jpeg_destroy_decompress(&check);
+  }
+
+  static void Create(jpeg_decompress_struct* info, jpeg_progress_mgr* scans,
+                     const uint8_t* data, size_t size) {
+    jpeg_create_decompress(info);
+    info->progress = scans;
+    jpeg_mem_src(info, data, size);
+  }
+
+  // What keeps the image whose header is read from being rewritten, or
+  // kRewritten.
+  static Outcome Judge(const jpeg_decompress_struct& info) {
+    if (info.num_components == 4) return Outcome::kCmyk;
+    if (info.arith_code) return Outcome::kArithmetic;
+    if ((info.num_components != 1 && info.num_components != 3) ||
+        info.data_precision != 8) {
+      return Outcome::kUnusual;
+    }
+    int64_t coefficients = 0;
+    for (int c = 0; c < info.num_components; ++c) {
+      const jpeg_component_info& component = info.comp_info[c];
+      coefficients += static_cast<int64_t>(component.width_in_blocks +
+                                           component.h_samp_factor) *
+                      (component.height_in_blocks + component.v_samp_factor) *
+                      static_cast<int64_t>(sizeof(JBLOCK));
+    }
+    const int64_t pixels =
+        static_cast<int64_t>(info.image_width) * info.image_height;
+    if (pixels > kMaxImagePixels || coefficients > kMaxDecodedBytes) {
+      return Outcome::kTooLarge;
+    }
+    return Outcome::kRewritten;
+  }
+
+  // The functions that libjpeg's errors jump out of. They have nothing to
+  // destroy; false: s->outcome says why.
+
+  // Leaves the new file in s->destination, without its index.
+  static bool RecodeOrJump(State* s, const uint8_t* data, size_t size) {
+    s->outcome = Outcome::kDamaged;
+    if (setjmp(s->error.jump) != 0) {
+      switch (s->error.base.msg_code) {
+        case JERR_BAD_PRECISION:
+        case JERR_SOF_UNSUPPORTED:
+        case JERR_MISMATCHED_QUANT_TABLE:
+        case JERR_BAD_MCU_SIZE:
+        case JERR_CCIR601_NOTIMPL:
+        case JERR_FRACT_SAMPLE_NOTIMPL:
+          s->outcome = Outcome::kUnusual;
+      }
+      return false;
+    }
+    jpeg_decompress_struct* from = &s->from;
+    Create(from, &s->scans, data, size);
+    jpeg_save_markers(from, kExifApp, 0xFFFF);
+    jpeg_save_markers(from, kIccApp, 0xFFFF);
+    jpeg_read_header(from, TRUE);
+    s->outcome = Judge(*from);
+    if (s->outcome != Outcome::kRewritten) return false;
+    s->outcome = Outcome::kDamaged;
+    jvirt_barray_ptr* coefficients = jpeg_read_coefficients(from);
+
+    jpeg_compress_struct* to = &s->to;
+    jpeg_create_compress(to);
+    to->dest = &s->destination.base;
+    jpeg_copy_critical_parameters(from, to);
+    to->optimize_coding = TRUE;
+    to->restart_in_rows = 1;
+    jpeg_write_coefficients(to, coefficients);
+    WriteMarkers(from->marker_list, to);
+    jpeg_finish_compress(to);
+    jpeg_finish_decompress(from);
+    s->outcome = Outcome::kRewritten;
+    return true;
+  }
+
+  static void WriteMarkers(jpeg_saved_marker_ptr list,
+                           jpeg_compress_struct* to) {
+    bool exif_seen = false;
+    for (jpeg_saved_marker_ptr m = list; m != nullptr; m = m->next) {
+      if (!exif_seen && IsSegment(*m, kExifApp, kExifName, sizeof(kExifName))) {
+        exif_seen = true;  // decoders take the first
+        const int orientation = ExifOrientation(
+            {m->data + sizeof(kExifName), m->data_length - sizeof(kExifName)});
+        if (orientation == 1) continue;
+        const OrientationBlock block(orientation);
+        jpeg_write_marker(to, kExifApp, block.bytes, sizeof(block.bytes));
+      } else if (IsSegment(*m, kIccApp, kIccName, sizeof(kIccName))) {
+        jpeg_write_marker(to, m->marker, m->data, m->data_length);
+      } else if (IsSegment(*m, kExifApp, kXmpName, sizeof(kXmpName)) &&
+                 absl::StrContains(
+                     absl::string_view(reinterpret_cast<const char*>(m->data),
+                                       m->data_length),
+                     kXmpOrientation)) {
+        // Some readers look here when EXIF does not say it.
+        jpeg_write_marker(to, m->marker, m->data, m->data_length);
+      }
+    }
+  }
+
+  // Decodes both, row by row, with libjpeg's defaults.
+  static bool CompareOrJump(State* s, const uint8_t* data, size_t size,
+                            const uint8_t* new_data, size_t new_size) {
+    s->outcome = Outcome::kDamaged;
+    if (setjmp(s->error.jump) != 0) return false;
+    jpeg_decompress_struct* infos[2] = {&s->from, &s->check};
+    Create(infos[0], &s->scans, data, size);
+    Create(infos[1], &s->scans, new_data, new_size);
+    for (jpeg_decompress_struct* info : infos) {
+      jpeg_read_header(info, TRUE);
+      jpeg_start_decompress(info);
+    }
+    const jpeg_decompress_struct& a = s->from;
+    const jpeg_decompress_struct& b = s->check;
+    s->outcome = Outcome::kDifferent;
+    if (a.output_width != b.output_width ||
+        a.output_height != b.output_height ||
+        a.jpeg_color_space != b.jpeg_color_space ||
+        a.output_components != b.output_components) {
+      return false;
+    }
+    const size_t line_bytes =
+        static_cast<size_t>(a.output_width) * a.output_components;
+    if (line_bytes > s->line_bytes) {
+      for (uint8_t*& line : s->lines) {
+        std::free(line);
+        line = static_cast<uint8_t*>(std::malloc(line_bytes));
+      }
+      s->line_bytes =
+          s->lines[0] != nullptr && s->lines[1] != nullptr ? line_bytes : 0;
+      if (s->line_bytes == 0) {
+        s->outcome = Outcome::kTooLarge;
+        return false;
+      }
+    }
+    while (a.output_scanline < a.output_height) {
+      for (int i = 0; i < 2; ++i) {
+        s->outcome = i == 0 ? Outcome::kDamaged : Outcome::kDifferent;
+        jpeg_read_scanlines(infos[i], &s->lines[i], 1);
+      }
+      if (std::memcmp(s->lines[0], s->lines[1], line_bytes) != 0) {
+        s->outcome = Outcome::kDifferent;
+        return false;
+      }
+    }
+    s->outcome = Outcome::kRewritten;
+    return true;
+  }
+};
+
+namespace {
+
+// Puts the index behind the JFIF segment, which must be the first.
+bool AddIndex(absl::Span<const uint8_t> jpeg, std::string* out) {
+  size_t at = 2;
+  size_t place = at;
+  size_t scan = 0;
+  while (at + 4 <= jpeg.size() && jpeg[at] == 0xFF) {
+    const uint8_t marker = jpeg[at + 1];
+    at += 2 + (size_t{jpeg[at + 2]} << 8 | jpeg[at + 3]);
+    if (marker == JPEG_APP0) place = at;
+    if (marker == 0xDA) {
+      scan = at;
+      break;
+    }
+  }
+  if (scan == 0 || scan >= jpeg.size()) return false;
+  const std::string index = SeekIndexOf(jpeg.subspan(scan));
+  if (index.empty() || index.size() + 2 > 0xFFFF) return false;
+  const size_t length = index.size() + 2;
+  const auto* chars = reinterpret_cast<const char*>(jpeg.data());
+  out->clear();
+  out->reserve(jpeg.size() + 2 + length);
+  out->append(chars, place);
+  out->push_back('\xFF');
+  out->push_back(static_cast<char>(JPEG_APP0 + kSeekIndexApp));
+  out->push_back(static_cast<char>(length >> 8));
+  out->push_back(static_cast<char>(length & 255));
+  out->append(index);
+  out->append(chars + place, jpeg.size() - place);
+  return true;
+}
+
+}  // namespace
+
+absl::string_view SeekableJpeg::Reason(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kRewritten:
+      return "rewritten";
+    case Outcome::kNotJpeg:
+      return "no JPEG";
+    case Outcome::kCmyk:
+      return "CMYK";
+    case Outcome::kArithmetic:
+      return "arithmetic-coded";
+    case Outcome::kUnusual:
+      return "of an unusual kind";
+    case Outcome::kTooLarge:
+      return "too large";
+    case Outcome::kDamaged:
+      return "damaged";
+    case Outcome::kDifferent:
+      return "would have changed";
+  }
+  return "unknown";
+}
+
+SeekableJpeg::SeekableJpeg() : state_(std::make_unique<State>()) {}
+
+SeekableJpeg::~SeekableJpeg() = default;
+
+absl::string_view SeekableJpeg::message() const {
+  return state_->error.message;
+}
+
+SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
+                                            std::string* out) {
+  State& s = *state_;
+  s.error.message[0] = '\0';
+  if (DetectImageFormat(jpeg) != ImageFormat::kJpeg) return Outcome::kNotJpeg;
+  bool done = State::RecodeOrJump(&s, jpeg.data(), jpeg.size());
+  const size_t bytes =
+      done ? s.destination.capacity - s.destination.base.free_in_buffer : 0;
+  s.DestroyAll();
+  if (!done) return s.outcome;
+  if (!AddIndex({s.destination.data, bytes}, out)) return Outcome::kUnusual;
+  State::CompareOrJump(&s, jpeg.data(), jpeg.size(),
+                       reinterpret_cast<const uint8_t*>(out->data()),
+                       out->size());
+  s.DestroyAll();
+  return s.outcome;
+}
+
+}  // namespace millrace
