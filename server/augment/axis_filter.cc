@@ -31,6 +31,24 @@ void AxisFilter::BuildIdentity(int64_t first, int64_t count) {
   source_end_ = first + count;
 }
 
+void AxisFilter::BuildNearest(const Options& o) {
+  Reset(o.count, 1);
+  const int64_t begin = static_cast<int64_t>(o.begin);
+  const int64_t places = static_cast<int64_t>(o.end) - begin;
+  // at::native's nearest_neighbor_compute_source_index.
+  const float scale =
+      static_cast<float>(places) / static_cast<float>(o.resized);
+  for (int64_t i = 0; i < o.count; ++i) {
+    const float at = static_cast<float>(o.first + i) * scale;
+    starts_[i] = begin + std::min(static_cast<int64_t>(at), places - 1);
+    taps_[i] = 1;
+    weights_[i] = 65535;
+  }
+  max_taps_ = 1;
+  source_begin_ = starts_[0];
+  source_end_ = starts_[o.count - 1] + 1;
+}
+
 void AxisFilter::Build(const Options& o) {
   const double step = (o.end - o.begin) / static_cast<double>(o.resized);
   // Half the width of the triangle, in source places.

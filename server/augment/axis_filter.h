@@ -44,6 +44,11 @@ class AxisFilter {
   // The filter that copies `count` places from `first` on.
   void BuildIdentity(int64_t first, int64_t count);
 
+  // The nearest place by torchvision's rule: output place i of the `resized`
+  // ones is floor(i * (places / resized)), in float32. `begin` and `end` are
+  // whole numbers; `antialias` and the limits mean nothing.
+  void BuildNearest(const Options& options);
+
   int64_t count() const { return count_; }
   // First source place of output place i (of the wanted ones).
   int64_t start(int64_t i) const { return starts_[i]; }

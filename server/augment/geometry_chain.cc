@@ -1,46 +1,15 @@
 #include "server/augment/geometry_chain.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
 
 using Kind = GeometryOp::Kind;
-
-std::string OpName(const GeometryOp& op) {
-  const char* name = "";
-  switch (op.kind) {
-    case Kind::kRandomResizedCrop:
-      name = "random_resized_crop";
-      break;
-    case Kind::kResizeShortSide:
-    case Kind::kResize:
-      name = "resize";
-      break;
-    case Kind::kCenterCrop:
-      name = "center_crop";
-      break;
-    case Kind::kHorizontalFlip:
-      name = "horizontal_flip";
-      break;
-  }
-  return absl::StrCat(name, " (transform ", op.place, ")");
-}
-
-bool SideIsSane(int64_t side) { return side > 0 && side <= kMaxImageSide; }
-
-absl::Status CheckSize(const GeometryOp& op, Size size) {
-  if (SideIsSane(size.width) && SideIsSane(size.height)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      OpName(op), " makes images of ", size.height, " x ", size.width,
-      " (height x width); each side must be 1 to ", kMaxImageSide));
-}
 
 Segment WholeImage(Size image) {
   Segment segment;
@@ -51,102 +20,188 @@ Segment WholeImage(Size image) {
   return segment;
 }
 
-bool IsPadded(const Segment& s) {
-  return s.canvas.width != s.window.width || s.canvas.height != s.window.height;
+bool Inside(const Rect& rect, Size size) {
+  return rect.left >= 0 && rect.top >= 0 &&
+         rect.left + rect.width <= size.width &&
+         rect.top + rect.height <= size.height;
 }
 
-// Cuts `rect`, given in the coordinates of the segment's output, out of it.
-// `rect` lies inside the canvas and there is no padding.
+// Makes what is left of a window after a cut the whole box: what was cut off
+// will not be seen by a resize that follows.
+void NarrowBox(Segment& s) {
+  if (s.window.width == 0) {  // one pixel, which is not drawn
+    s.resize = false;
+    s.box.width = s.box.height = 1;
+    s.resized = {1, 1};
+    s.window = {0, 0, 0, 0};
+    return;
+  }
+  if (s.resize) return;
+  s.box.left += s.window.left;
+  s.box.top += s.window.top;
+  s.box.width = s.window.width;
+  s.box.height = s.window.height;
+  s.resized = {s.box.width, s.box.height};
+  s.window = {0, 0, s.box.width, s.box.height};
+}
+
+// Makes `rect`, given in the coordinates of the segment's output, its output.
+// Where it reaches beyond the canvas there is more of the padding.
 void Cut(Segment& s, Rect rect) {
   if (s.flip) rect.left = s.canvas.width - rect.left - rect.width;
-  s.window.left += rect.left;
-  s.window.top += rect.top;
-  s.window.width = rect.width;
-  s.window.height = rect.height;
+  if (s.flip_vertical) rect.top = s.canvas.height - rect.top - rect.height;
   s.canvas = {rect.width, rect.height};
-  if (!s.resize) {
-    // Nothing is resized yet: what was cut off will not be seen by a resize
-    // that follows.
-    s.box.left += s.window.left;
-    s.box.top += s.window.top;
-    s.box.width = rect.width;
-    s.box.height = rect.height;
-    s.resized = s.canvas;
-    s.window = {0, 0, rect.width, rect.height};
+  if (s.surround != Surround::kFill) {
+    s.pad_left -= rect.left;
+    s.pad_top -= rect.top;
+    return;
   }
+  const int64_t left = std::max(s.pad_left, rect.left);
+  const int64_t top = std::max(s.pad_top, rect.top);
+  const int64_t right =
+      std::min(s.pad_left + s.window.width, rect.left + rect.width);
+  const int64_t bottom =
+      std::min(s.pad_top + s.window.height, rect.top + rect.height);
+  if (left >= right || top >= bottom) {
+    s.window = {0, 0, 0, 0};
+    s.pad_left = s.pad_top = 0;
+  } else {
+    s.window = {s.window.left + left - s.pad_left,
+                s.window.top + top - s.pad_top, right - left, bottom - top};
+    s.pad_left = left - rect.left;
+    s.pad_top = top - rect.top;
+  }
+  NarrowBox(s);
 }
 
-void SetResize(Segment& s, Size size, bool antialias) {
-  s.resize = size != s.resized;  // resizing to the same size changes nothing
-  s.antialias = antialias;
+void SetResize(Segment& s, Size size, const GeometryOp& op) {
+  s.resize = true;
+  s.antialias = op.antialias;
+  s.nearest = op.nearest;
   s.resized = size;
   s.window = {0, 0, size.width, size.height};
   s.canvas = size;
+}
+
+// The places of [0, size) that [begin, end) of a continued line shows.
+void SourceRange(Surround surround, int64_t begin, int64_t end, int64_t size,
+                 int64_t& low, int64_t& high) {
+  if (end - begin >= 4 * size) {  // every place is seen
+    low = 0;
+    high = size;
+    return;
+  }
+  low = size;
+  high = 0;
+  for (int64_t at = begin; at < end; ++at) {
+    // What lies inside is a range: its ends will do.
+    if (at > 0 && at < size - 1 && at > begin && at < end - 1) {
+      at = std::min(size - 1, end - 1) - 1;
+      continue;
+    }
+    const int64_t place = SurroundSource(surround, at, size);
+    low = std::min(low, place);
+    high = std::max(high, place + 1);
+  }
+}
+
+// Of the edge, reads only what the canvas shows.
+void NarrowEdge(Segment& s) {
+  int64_t left, right, top, bottom;
+  SourceRange(s.surround, -s.pad_left, s.canvas.width - s.pad_left,
+              s.edge.width, left, right);
+  SourceRange(s.surround, -s.pad_top, s.canvas.height - s.pad_top,
+              s.edge.height, top, bottom);
+  s.box = {s.edge.left + left, s.edge.top + top, right - left, bottom - top};
+  s.resized = {s.box.width, s.box.height};
+  s.window = {0, 0, s.box.width, s.box.height};
 }
 
 class Planner {
  public:
   explicit Planner(Size image) { segments_.push_back(WholeImage(image)); }
 
-  void Apply(const GeometryOp& op, uint64_t sample_key) {
-    switch (op.kind) {
-      case Kind::kRandomResizedCrop: {
-        BeginUnresized();
-        CounterRandom random(sample_key, op.place);
-        Cut(last(), RandomCropRect(last().canvas, op.distribution, random));
-        SetResize(last(), op.size, op.antialias);
+  void Apply(const GeometryStep& step) {
+    switch (step.kind) {
+      case GeometryStep::Kind::kCut:
+        ApplyCut(step.rect, *step.op);
         break;
-      }
-      case Kind::kResizeShortSide:
-        BeginUnresized();
-        SetResize(last(), ShortSideSize(last().canvas, op.short_side),
-                  op.antialias);
+      case GeometryStep::Kind::kResize:
+        // The nearest pixel of a mirrored image is another one.
+        if (last().resize || last().padded() ||
+            (step.op->nearest && (last().flip || last().flip_vertical))) {
+          Begin();
+        }
+        SetResize(last(), step.size, *step.op);
         break;
-      case Kind::kResize:
-        BeginUnresized();
-        SetResize(last(), op.size, op.antialias);
+      case GeometryStep::Kind::kFlipHorizontal:
+        last().flip = !last().flip;
         break;
-      case Kind::kCenterCrop:
-        CenterCrop(op.size);
+      case GeometryStep::Kind::kFlipVertical:
+        last().flip_vertical = !last().flip_vertical;
         break;
-      case Kind::kHorizontalFlip: {
-        CounterRandom random(sample_key, op.place);
-        if (random.Uniform() < op.probability) last().flip = !last().flip;
-        break;
-      }
     }
   }
 
-  SegmentList Take() { return std::move(segments_); }
+  SegmentList Take() {
+    for (size_t i = segments_.size(); i-- > 0;) {
+      Segment& s = segments_[i];
+      if (s.surround == Surround::kFill) continue;
+      NarrowEdge(s);
+      if (i == 0) continue;
+      // Nothing else of the segment before is looked at.
+      Cut(segments_[i - 1], s.box);
+      s.edge.left -= s.box.left;
+      s.edge.top -= s.box.top;
+      s.box.left = s.box.top = 0;
+    }
+    return std::move(segments_);
+  }
 
  private:
   Segment& last() { return segments_.back(); }
 
-  // A resize needs a segment that has neither one nor padding yet.
-  void BeginUnresized() {
-    if (last().resize || IsPadded(last())) {
-      segments_.push_back(WholeImage(last().canvas));
-    }
-  }
+  void Begin() { segments_.push_back(WholeImage(last().canvas)); }
 
-  void CenterCrop(Size size) {
-    if (IsPadded(last())) segments_.push_back(WholeImage(last().canvas));
-    const Size canvas = last().canvas;
-    const Rect rect = CenterRect(canvas, size);
-    const Rect inside = {std::max<int64_t>(rect.left, 0),
-                         std::max<int64_t>(rect.top, 0),
-                         std::min(canvas.width, size.width),
-                         std::min(canvas.height, size.height)};
-    Cut(last(), inside);
-    Segment& s = last();
-    s.canvas = size;
-    s.pad_top = std::max<int64_t>(0, -rect.top);
-    s.pad_left = std::max<int64_t>(0, -rect.left);
-    if (s.flip) s.pad_left = size.width - s.pad_left - inside.width;
+  void ApplyCut(const Rect& rect, const GeometryOp& op) {
+    if (!Inside(rect, last().canvas)) {
+      if (op.surround != Surround::kFill) {
+        if (last().resize || last().padded()) Begin();
+        last().surround = op.surround;
+        last().edge = last().box;
+      } else {
+        if (last().surround != Surround::kFill ||
+            (last().padded() && last().fill != op.fill)) {
+          Begin();
+        }
+        last().fill = op.fill;
+      }
+    }
+    Cut(last(), rect);
   }
 
   SegmentList segments_;
 };
+
+// A crop that no image of `size` is large enough for.
+absl::Status CheckRoom(const GeometryOp& op, Size size) {
+  if (op.kind != Kind::kRandomCrop || op.pad_if_needed) {
+    return absl::OkStatus();
+  }
+  const int64_t width = size.width + op.padding.left + op.padding.right;
+  const int64_t height = size.height + op.padding.top + op.padding.bottom;
+  if (op.size.width <= width && op.size.height <= height) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      OpName(op), " takes a window of ", op.size.height, " x ", op.size.width,
+      " (height x width), but the images are ", height, " x ", width,
+      " there, padding included; set pad_if_needed, or resize before it"));
+}
+
+bool IsFlip(Kind kind) {
+  return kind == Kind::kHorizontalFlip || kind == Kind::kVerticalFlip;
+}
 
 }  // namespace
 
@@ -154,25 +209,15 @@ absl::StatusOr<GeometryChain> GeometryChain::CreateAnySize(
     std::vector<GeometryOp> ops, std::optional<Size> input) {
   std::optional<Size> size = input;
   for (const GeometryOp& op : ops) {
-    switch (op.kind) {
-      case Kind::kRandomResizedCrop:
-      case Kind::kResize:
-      case Kind::kCenterCrop:
-        size = op.size;
-        break;
-      case Kind::kResizeShortSide:
-        if (op.short_side <= 0 || op.short_side > kMaxImageSide) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(OpName(op), " has short_side ", op.short_side,
-                           "; it must be 1 to ", kMaxImageSide));
-        }
-        if (size.has_value()) size = ShortSideSize(*size, op.short_side);
-        break;
-      case Kind::kHorizontalFlip:
-        continue;
-    }
+    MR_RETURN_IF_ERROR(CheckOp(op));
+    if (size.has_value()) MR_RETURN_IF_ERROR(CheckRoom(op, *size));
+    size = OutputSize(op, size);
     if (!size.has_value()) continue;
-    if (absl::Status status = CheckSize(op, *size); !status.ok()) return status;
+    if (size->width > kMaxImageSide || size->height > kMaxImageSide) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          OpName(op), " makes images of ", size->height, " x ", size->width,
+          " (height x width); each side must be 1 to ", kMaxImageSide));
+    }
   }
   return GeometryChain(std::move(ops), size);
 }
@@ -183,7 +228,7 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
   if (!chain.ok()) return chain;
   const GeometryOp* last_sizing = nullptr;
   for (const GeometryOp& op : chain->ops_) {
-    if (op.kind != Kind::kHorizontalFlip) last_sizing = &op;
+    if (!IsFlip(op.kind)) last_sizing = &op;
   }
   if (!chain->fixed_output().has_value()) {
     if (last_sizing == nullptr) {
@@ -193,16 +238,27 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
     }
     return absl::InvalidArgumentError(absl::StrCat(
         OpName(*last_sizing),
-        " keeps the aspect ratio of each image, so the results differ in size, "
-        "but a batch needs one; add center_crop after it, or give it height "
-        "and width"));
+        last_sizing->kind == Kind::kPad
+            ? " adds to images that differ in size"
+            : " keeps the aspect ratio of each image, so the results differ in "
+              "size",
+        ", but a batch needs one; add center_crop after it, or ",
+        last_sizing->kind == Kind::kPad ? "a resize with" : "give it",
+        " height and width"));
   }
   return chain;
 }
 
-SegmentList GeometryChain::Plan(Size image, uint64_t sample_key) const {
+absl::StatusOr<SegmentList> GeometryChain::Plan(Size image, uint64_t sample_key,
+                                                ParameterLog* log) const {
   Planner planner(image);
-  for (const GeometryOp& op : ops_) planner.Apply(op, sample_key);
+  StepList steps;
+  Size size = image;
+  for (const GeometryOp& op : ops_) {
+    steps.clear();
+    MR_RETURN_IF_ERROR(Resolve(op, sample_key, log, size, steps));
+    for (const GeometryStep& step : steps) planner.Apply(step);
+  }
   return planner.Take();
 }
 

@@ -16,11 +16,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "common/aligned_buffer.h"
 #include "server/augment/geometry.h"
+#include "server/augment/parameter_log.h"
 
 namespace millrace {
 
@@ -32,14 +32,6 @@ struct ImageSpan {
   int64_t width = 0;
   int channels = 3;      // 1 or 3, unless the op says otherwise
   ptrdiff_t stride = 0;  // bytes from row to row, >= width * channels
-};
-
-// What an op has drawn for a sample, for people (`preview --explain`).
-class ParameterLog {
- public:
-  virtual ~ParameterLog() = default;
-  // "brightness 1.13, hue -0.02"; `place` is the transform's in the spec.
-  virtual void Add(uint32_t place, std::string what) = 0;
 };
 
 struct OpContext {

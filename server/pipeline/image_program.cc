@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/augment/portable_math.h"
 #include "server/pipeline/pixel_ops.h"
+#include "server/pipeline/read_geometry.h"
 
 namespace millrace {
 namespace {
@@ -23,81 +23,6 @@ absl::Status NotBuilt(absl::string_view name, uint32_t place,
   return absl::UnimplementedError(
       absl::StrCat(name, " (transform ", place, "): ", what,
                    " is not built in this version"));
-}
-
-absl::Status CheckBilinear(absl::string_view name, uint32_t place,
-                           Interpolation interpolation) {
-  if (interpolation == INTERPOLATION_BILINEAR) return absl::OkStatus();
-  return NotBuilt(
-      name, place,
-      absl::StrCat("interpolation ", static_cast<int>(interpolation)));
-}
-
-absl::StatusOr<GeometryOp> ReadRandomResizedCrop(const RandomResizedCrop& crop,
-                                                 uint32_t place) {
-  constexpr char kName[] = "random_resized_crop";
-  MR_RETURN_IF_ERROR(CheckBilinear(kName, place, crop.interpolation()));
-  GeometryOp op;
-  op.kind = GeometryOp::Kind::kRandomResizedCrop;
-  op.place = place;
-  op.size = {crop.width(), crop.height()};
-  op.antialias = !crop.no_antialias();
-  CropDistribution& d = op.distribution;
-  if (crop.scale_min() != 0 || crop.scale_max() != 0) {
-    d.scale_min = crop.scale_min();
-    d.scale_max = crop.scale_max();
-    if (!(d.scale_min > 0 && d.scale_min <= d.scale_max && d.scale_max <= 1)) {
-      return Invalid(kName, place,
-                     absl::StrCat("scale is ", d.scale_min, " to ", d.scale_max,
-                                  "; it must rise within 0 (excluded) to 1"));
-    }
-  }
-  if (crop.ratio_min() != 0 || crop.ratio_max() != 0) {
-    const double low = crop.ratio_min();
-    const double high = crop.ratio_max();
-    constexpr double kMaxRatio = 1000;
-    if (!(low >= 1 / kMaxRatio && low <= high && high <= kMaxRatio)) {
-      return Invalid(kName, place,
-                     absl::StrCat("ratio is ", low, " to ", high,
-                                  "; it must rise within 0.001 to 1000"));
-    }
-    d.log_ratio_min = PortableLog(low);
-    d.log_ratio_max = PortableLog(high);
-  }
-  return op;
-}
-
-absl::StatusOr<GeometryOp> ReadResize(const Resize& resize, uint32_t place) {
-  constexpr char kName[] = "resize";
-  MR_RETURN_IF_ERROR(CheckBilinear(kName, place, resize.interpolation()));
-  const bool both = resize.height() != 0 && resize.width() != 0;
-  const bool any = resize.height() != 0 || resize.width() != 0;
-  if (resize.short_side() != 0 ? any : !both) {
-    return Invalid(kName, place,
-                   "give either short_side or both height and width");
-  }
-  GeometryOp op;
-  op.place = place;
-  op.antialias = !resize.no_antialias();
-  op.kind =
-      both ? GeometryOp::Kind::kResize : GeometryOp::Kind::kResizeShortSide;
-  op.size = {resize.width(), resize.height()};
-  op.short_side = resize.short_side();
-  return op;
-}
-
-absl::StatusOr<GeometryOp> ReadFlip(const HorizontalFlip& flip,
-                                    uint32_t place) {
-  GeometryOp op;
-  op.kind = GeometryOp::Kind::kHorizontalFlip;
-  op.place = place;
-  if (flip.has_p()) op.probability = flip.p();
-  if (!(op.probability >= 0 && op.probability <= 1)) {
-    return Invalid(
-        "horizontal_flip", place,
-        absl::StrCat("p is ", op.probability, "; it must be 0 to 1"));
-  }
-  return op;
 }
 
 absl::Status CheckNormalize(const Normalize& normalize, uint32_t place,
@@ -136,23 +61,6 @@ class ProgramReader {
     switch (transform.kind_case()) {
       case Transform::kDecodeImage:
         return ReadDecode(transform.decode_image(), place);
-      case Transform::kRandomResizedCrop:
-        return Add(
-            ReadRandomResizedCrop(transform.random_resized_crop(), place),
-            "random_resized_crop", place);
-      case Transform::kResize:
-        return Add(ReadResize(transform.resize(), place), "resize", place);
-      case Transform::kCenterCrop: {
-        GeometryOp op;
-        op.kind = GeometryOp::Kind::kCenterCrop;
-        op.place = place;
-        op.size = {transform.center_crop().width(),
-                   transform.center_crop().height()};
-        return Add(op, "center_crop", place);
-      }
-      case Transform::kHorizontalFlip:
-        return Add(ReadFlip(transform.horizontal_flip(), place),
-                   "horizontal_flip", place);
       case Transform::kNormalize:
         normalized_ = true;
         return CheckNormalize(transform.normalize(), place, program_.channels);
@@ -160,7 +68,8 @@ class ProgramReader {
         return Invalid("unknown transform", place,
                        "it is empty, or newer than this server");
       default:
-        return AddPixelOp(placed);
+        return IsGeometry(transform) ? AddGeometry(placed)
+                                     : AddPixelOp(placed);
     }
   }
 
@@ -202,21 +111,16 @@ class ProgramReader {
     return absl::OkStatus();
   }
 
-  absl::Status Add(absl::StatusOr<GeometryOp> op, absl::string_view name,
-                   uint32_t place) {
-    if (!op.ok()) return op.status();
-    if (normalized_ && op->kind != GeometryOp::Kind::kHorizontalFlip) {
+  absl::Status AddGeometry(const PlacedTransform& placed) {
+    MR_ASSIGN_OR_RETURN(GeometryOp op,
+                        ReadGeometry(placed, program_.channels, options_));
+    if (normalized_ && op.kind != GeometryOp::Kind::kHorizontalFlip &&
+        op.kind != GeometryOp::Kind::kVerticalFlip) {
       // A flip mirrors what is normalised or not: the same result.
-      return Invalid(name, place, "must come before normalize");
+      return absl::InvalidArgumentError(
+          absl::StrCat(OpName(op), ": must come before normalize"));
     }
-    if (op->kind != GeometryOp::Kind::kCenterCrop &&
-        op->kind != GeometryOp::Kind::kHorizontalFlip &&
-        program_.channels != 1 && program_.channels != 3) {
-      return NotBuilt(name, place,
-                      absl::StrCat("resizing ", program_.channels,
-                                   " channels (1 and 3 are)"));
-    }
-    ops_.push_back(*std::move(op));
+    ops_.push_back(std::move(op));
     return absl::OkStatus();
   }
 

@@ -135,7 +135,11 @@ class BuiltImageStage : public ImageStage {
     }
     const ImageHeader& header = *opened;
     const Size stored_size = {header.width, header.height};
-    PlanGeometry(stored_size, sample_key, s);
+    if (absl::Status status = PlanGeometry(stored_size, sample_key, s);
+        !status.ok()) {
+      decoding += Clock::now() - start;
+      return status;
+    }
     if (const int64_t bytes = ScratchBytes(header, s.plans);
         bytes > static_cast<int64_t>(kTypicalScratchBytes)) {
       large.Enter(LargeImages(), bytes);
@@ -203,13 +207,17 @@ class BuiltImageStage : public ImageStage {
     return absl::OkStatus();
   }
 
-  void PlanGeometry(Size size, uint64_t sample_key, StageScratch& s) const {
+  absl::Status PlanGeometry(Size size, uint64_t sample_key,
+                            StageScratch& s) const {
     s.plans.clear();
     for (const ImageProgram::Phase& phase : program_.phases) {
       if (!phase.geometry.has_value()) continue;
-      s.plans.push_back(phase.geometry->Plan(size, sample_key));
+      MR_ASSIGN_OR_RETURN(SegmentList plan,
+                          phase.geometry->Plan(size, sample_key, s.log));
+      s.plans.push_back(std::move(plan));
       size = s.plans.back().back().canvas;
     }
+    return absl::OkStatus();
   }
 
   int DivisorFor(const Segment& segment, const ImageHeader& header) const {

@@ -33,6 +33,8 @@ struct PlacedTransform {
 struct ImageStageOptions {
   // How geometric transforms move the field.
   FieldRole::Role role = FieldRole::IMAGE;
+  // MASK: what lies outside the image.
+  uint8_t mask_fill = 0;
 };
 
 class ImageStage {

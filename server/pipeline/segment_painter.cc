@@ -1,44 +1,20 @@
 #include "server/pipeline/segment_painter.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/augment/copy_pixels.h"
 
 namespace millrace {
-namespace {
-
-void CopyRows(const uint8_t* from, ptrdiff_t from_stride, Size size,
-              int64_t channels, bool flip, uint8_t* to, ptrdiff_t to_stride) {
-  const int64_t row_bytes = size.width * channels;
-  if (!flip && from_stride == row_bytes && to_stride == row_bytes) {
-    std::memcpy(to, from, row_bytes * size.height);
-    return;
-  }
-  for (int64_t y = 0; y < size.height; ++y) {
-    const uint8_t* row = from + y * from_stride;
-    uint8_t* out = to + y * to_stride;
-    if (!flip) {
-      std::memcpy(out, row, row_bytes);
-      continue;
-    }
-    for (int64_t x = 0; x < size.width; ++x) {
-      const uint8_t* pixel = row + (size.width - 1 - x) * channels;
-      for (int64_t c = 0; c < channels; ++c) *out++ = pixel[c];
-    }
-  }
-}
-
-}  // namespace
-
 absl::Status NoMemoryForPixels(int64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("no memory for ", bytes, " bytes of pixels"));
 }
 
 int ChooseDivisor(const Segment& segment, int max_divisor) {
-  if (!segment.resize) return 1;
+  // The nearest pixel is one of those that are stored.
+  if (!segment.resize || segment.nearest) return 1;
   int divisor = max_divisor;
   while (divisor > 1 &&
          (segment.box.width < divisor * segment.resized.width ||
@@ -63,7 +39,11 @@ void SegmentPainter::BuildFilters(const Segment& s, Size image, int divisor) {
     o.first = first;
     o.count = count;
     o.antialias = s.antialias;
-    filter.Build(o);
+    if (s.nearest) {
+      filter.BuildNearest(o);
+    } else {
+      filter.Build(o);
+    }
   };
   build(x_, s.box.left, s.box.width, image.width, s.resized.width,
         s.window.left, s.window.width);
@@ -99,18 +79,58 @@ absl::Status SegmentPainter::Decode(const Segment& segment, Size image,
 
 absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
                                   int channels, uint8_t* to, ptrdiff_t stride) {
+  if (segment.flip_vertical) {  // the rows from the last to the first
+    to += (segment.canvas.height - 1) * stride;
+    stride = -stride;
+  }
+  if (segment.surround != Surround::kFill) {
+    SurroundJob job;
+    job.from = pixels.data;
+    job.from_stride = pixels.stride;
+    job.from_left = pixels.left - segment.edge.left;
+    job.from_top = pixels.top - segment.edge.top;
+    job.edge = {segment.edge.width, segment.edge.height};
+    job.surround = segment.surround;
+    job.left = segment.pad_left;
+    job.top = segment.pad_top;
+    job.channels = channels;
+    job.canvas = segment.canvas;
+    job.flip = segment.flip;
+    job.to = to;
+    job.to_stride = stride;
+    CopySurrounded(job);
+    return absl::OkStatus();
+  }
   const Size window = {segment.window.width, segment.window.height};
-  if (window != segment.canvas) {
-    std::memset(to, 0, stride * segment.canvas.height);
+  if (segment.padded()) {
     const int64_t left =
         segment.flip ? segment.canvas.width - segment.pad_left - window.width
                      : segment.pad_left;
+    FillAround(to, stride, segment.canvas,
+               {left, segment.pad_top, window.width, window.height},
+               segment.fill, channels);
+    if (window.width == 0) return absl::OkStatus();
     to += segment.pad_top * stride + left * channels;
   }
   if (!segment.resize) {
-    CopyRows(pixels.data + (segment.box.top - pixels.top) * pixels.stride +
-                 (segment.box.left - pixels.left) * channels,
-             pixels.stride, window, channels, segment.flip, to, stride);
+    CopyPixels(pixels.data + (segment.box.top - pixels.top) * pixels.stride +
+                   (segment.box.left - pixels.left) * channels,
+               pixels.stride, window, channels, segment.flip, to, stride);
+    return absl::OkStatus();
+  }
+  if (segment.nearest) {
+    NearestJob job;
+    job.from = pixels.data;
+    job.from_stride = pixels.stride;
+    job.left = pixels.left;
+    job.top = pixels.top;
+    job.x = &x_;
+    job.y = &y_;
+    job.channels = channels;
+    job.flip = segment.flip;
+    job.to = to;
+    job.to_stride = stride;
+    CopyNearest(job);
     return absl::OkStatus();
   }
   if (!pixels.slack) {
@@ -120,9 +140,10 @@ absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
     const int64_t bytes = read.width * channels * read.height;
     uint8_t* copy = copy_.Reserve(bytes + kResizeReadSlack);
     if (copy == nullptr) return NoMemoryForPixels(bytes);
-    CopyRows(pixels.data + y_.source_begin() * pixels.stride +
-                 x_.source_begin() * channels,
-             pixels.stride, read, channels, false, copy, read.width * channels);
+    CopyPixels(pixels.data + y_.source_begin() * pixels.stride +
+                   x_.source_begin() * channels,
+               pixels.stride, read, channels, false, copy,
+               read.width * channels);
     pixels = {copy, read.width * channels, x_.source_begin(), y_.source_begin(),
               true};
   }

@@ -39,7 +39,7 @@ TEST(GeometryChain, FoldsResizeAndCenterCropIntoOneSegment) {
       {ShortSide(0, 256), Op(Kind::kCenterCrop, 1, {224, 224})}, std::nullopt);
   ASSERT_TRUE(chain.ok());
   EXPECT_EQ(chain->output(), (Size{224, 224}));
-  const SegmentList segments = chain->Plan({500, 375}, 9);
+  const SegmentList segments = *chain->Plan({500, 375}, 9);
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(segments[0].box, (Rect{0, 0, 500, 375}));
   EXPECT_EQ(segments[0].resized, (Size{341, 256}));
@@ -52,7 +52,7 @@ TEST(GeometryChain, CropBeforeResizeNarrowsTheBox) {
       {Op(Kind::kCenterCrop, 0, {100, 80}), Op(Kind::kResize, 1, {50, 40})},
       std::nullopt);
   ASSERT_TRUE(chain.ok());
-  const SegmentList segments = chain->Plan({200, 100}, 9);
+  const SegmentList segments = *chain->Plan({200, 100}, 9);
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(segments[0].box, (Rect{50, 10, 100, 80}));
   EXPECT_TRUE(segments[0].resize);
@@ -65,7 +65,7 @@ TEST(GeometryChain, SecondResizeBeginsASecondSegment) {
        Op(Kind::kRandomResizedCrop, 1, {32, 32}), Flip(2, 1.0)},
       std::nullopt);
   ASSERT_TRUE(chain.ok());
-  const SegmentList segments = chain->Plan({200, 100}, 9);
+  const SegmentList segments = *chain->Plan({200, 100}, 9);
   ASSERT_EQ(segments.size(), 2u);
   EXPECT_FALSE(segments[0].flip);
   EXPECT_TRUE(segments[1].flip);
@@ -77,7 +77,7 @@ TEST(GeometryChain, PadsWhatIsTooSmall) {
   auto chain = GeometryChain::Create({Op(Kind::kCenterCrop, 0, {224, 224})},
                                      std::nullopt);
   ASSERT_TRUE(chain.ok());
-  const SegmentList segments = chain->Plan({101, 301}, 9);
+  const SegmentList segments = *chain->Plan({101, 301}, 9);
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(segments[0].box, (Rect{0, 38, 101, 224}));
   EXPECT_EQ(segments[0].canvas, (Size{224, 224}));
@@ -91,7 +91,7 @@ TEST(GeometryChain, ACropAfterAFlipIsTakenFromTheMirroredImage) {
   auto chain = GeometryChain::Create(
       {Flip(0, 1.0), Op(Kind::kCenterCrop, 1, {222, 10})}, std::nullopt);
   ASSERT_TRUE(chain.ok());
-  const SegmentList segments = chain->Plan({225, 10}, 9);
+  const SegmentList segments = *chain->Plan({225, 10}, 9);
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(segments[0].box, (Rect{1, 0, 222, 10}));
   EXPECT_TRUE(segments[0].flip);
@@ -103,7 +103,7 @@ TEST(GeometryChain, FlipsAsOftenAsItsProbabilitySays) {
     ASSERT_TRUE(chain.ok());
     int flips = 0;
     for (uint64_t key = 0; key < 20000; ++key) {
-      flips += chain->Plan({8, 8}, key)[0].flip;
+      flips += (*chain->Plan({8, 8}, key))[0].flip;
     }
     EXPECT_NEAR(flips, p * 20000, p == 0 || p == 1 ? 0 : 250) << p;
   }
@@ -115,9 +115,9 @@ TEST(GeometryChain, PlaceIsPartOfTheRandomKey) {
   auto b = GeometryChain::Create({Op(Kind::kRandomResizedCrop, 1, {32, 32})},
                                  std::nullopt);
   ASSERT_TRUE(a.ok() && b.ok());
-  EXPECT_EQ(a->Plan({500, 375}, 5)[0].box, a->Plan({500, 375}, 5)[0].box);
-  EXPECT_NE(a->Plan({500, 375}, 5)[0].box, b->Plan({500, 375}, 5)[0].box);
-  EXPECT_NE(a->Plan({500, 375}, 5)[0].box, a->Plan({500, 375}, 6)[0].box);
+  EXPECT_EQ((*a->Plan({500, 375}, 5))[0].box, (*a->Plan({500, 375}, 5))[0].box);
+  EXPECT_NE((*a->Plan({500, 375}, 5))[0].box, (*b->Plan({500, 375}, 5))[0].box);
+  EXPECT_NE((*a->Plan({500, 375}, 5))[0].box, (*a->Plan({500, 375}, 6))[0].box);
 }
 
 TEST(GeometryChain, RefusesResultsOfDifferentSizes) {

@@ -1,0 +1,231 @@
+#include "server/augment/geometry_op.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/augment/random.h"
+
+namespace millrace {
+namespace {
+
+using Kind = GeometryOp::Kind;
+
+bool SideIsSane(int64_t side) { return side > 0 && side <= kMaxImageSide; }
+
+bool HasSize(Kind kind) {
+  return kind == Kind::kRandomResizedCrop || kind == Kind::kResize ||
+         kind == Kind::kCenterCrop || kind == Kind::kRandomCrop;
+}
+
+// The cut that puts a padding around an image.
+Rect Padded(Size size, const Padding& p) {
+  return {-p.left, -p.top, size.width + p.left + p.right,
+          size.height + p.top + p.bottom};
+}
+
+void AppendCut(const GeometryOp& op, Rect rect, Size& size, StepList& steps) {
+  if (rect == Rect{0, 0, size.width, size.height}) return;
+  GeometryStep& step = steps.emplace_back();
+  step.kind = GeometryStep::Kind::kCut;
+  step.rect = rect;
+  step.op = &op;
+  size = {rect.width, rect.height};
+}
+
+void AppendResize(const GeometryOp& op, Size to, Size& size, StepList& steps) {
+  if (to == size) return;  // torchvision changes nothing then, and so do we
+  GeometryStep& step = steps.emplace_back();
+  step.kind = GeometryStep::Kind::kResize;
+  step.size = to;
+  step.op = &op;
+  size = to;
+}
+
+void LogRect(ParameterLog* log, const GeometryOp& op, const Rect& rect) {
+  if (log == nullptr) return;
+  log->Add(op.place,
+           absl::StrCat("left ", rect.left, ", top ", rect.top, ", width ",
+                        rect.width, ", height ", rect.height));
+}
+
+absl::Status ResolveRandomCrop(const GeometryOp& op, bool applied,
+                               CounterRandom& random, ParameterLog* log,
+                               Size& size, StepList& steps) {
+  Padding padding = op.padding;
+  Rect padded = Padded(size, padding);
+  if (op.pad_if_needed) {
+    // What an axis lacks is added on both of its sides.
+    const int64_t height = std::max<int64_t>(0, op.size.height - padded.height);
+    const int64_t width = std::max<int64_t>(0, op.size.width - padded.width);
+    padding.top += height;
+    padding.bottom += height;
+    padding.left += width;
+    padding.right += width;
+    padded = Padded(size, padding);
+  }
+  if (padded.width < op.size.width || padded.height < op.size.height) {
+    return absl::DataLossError(absl::StrCat(
+        OpName(op), ": the image of ", size.height, " x ", size.width,
+        " pixels (height x width) is ",
+        padded.width != size.width || padded.height != size.height
+            ? absl::StrCat(padded.height, " x ", padded.width, " with padding")
+            : "smaller than the window",
+        ", the window ", op.size.height, " x ", op.size.width,
+        "; set pad_if_needed, or resize before it"));
+  }
+  Rect rect;
+  if (applied) {
+    const int64_t top = random.Below(padded.height - op.size.height + 1);
+    const int64_t left = random.Below(padded.width - op.size.width + 1);
+    rect = {left, top, op.size.width, op.size.height};
+  } else {
+    rect = CenterRect({padded.width, padded.height}, op.size);
+  }
+  rect.left -= padding.left;
+  rect.top -= padding.top;
+  LogRect(log, op, rect);
+  AppendCut(op, rect, size, steps);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t SurroundSource(Surround surround, int64_t at, int64_t size) {
+  if (at >= 0 && at < size) return at;
+  if (surround == Surround::kEdge || size == 1) {
+    return std::clamp<int64_t>(at, 0, size - 1);
+  }
+  const int64_t period =
+      surround == Surround::kReflect ? 2 * (size - 1) : 2 * size;
+  int64_t rest = at % period;
+  if (rest < 0) rest += period;
+  if (rest < size) return rest;
+  return surround == Surround::kReflect ? period - rest : period - 1 - rest;
+}
+
+std::string OpName(const GeometryOp& op) {
+  const char* name = "";
+  switch (op.kind) {
+    case Kind::kRandomResizedCrop:
+      name = "random_resized_crop";
+      break;
+    case Kind::kResizeShortSide:
+    case Kind::kResize:
+      name = "resize";
+      break;
+    case Kind::kCenterCrop:
+      name = "center_crop";
+      break;
+    case Kind::kRandomCrop:
+      name = "random_crop";
+      break;
+    case Kind::kPad:
+      name = "pad";
+      break;
+    case Kind::kHorizontalFlip:
+      name = "horizontal_flip";
+      break;
+    case Kind::kVerticalFlip:
+      name = "vertical_flip";
+      break;
+  }
+  return absl::StrCat(name, " (transform ", op.place, ")");
+}
+
+absl::Status CheckOp(const GeometryOp& op) {
+  if (HasSize(op.kind) &&
+      !(SideIsSane(op.size.width) && SideIsSane(op.size.height))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        OpName(op), " makes images of ", op.size.height, " x ", op.size.width,
+        " (height x width); each side must be 1 to ", kMaxImageSide));
+  }
+  if (op.kind == Kind::kResizeShortSide && !SideIsSane(op.short_side)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(OpName(op), " has short_side ", op.short_side,
+                     "; it must be 1 to ", kMaxImageSide));
+  }
+  for (int64_t side :
+       {op.padding.left, op.padding.top, op.padding.right, op.padding.bottom}) {
+    if (side < 0 || side > kMaxImageSide) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(OpName(op), " has a padding of ", side,
+                       "; it must be 0 to ", kMaxImageSide));
+    }
+  }
+  if (!(op.probability >= 0 && op.probability <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        OpName(op), ": p is ", op.probability, "; it must be 0 to 1"));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<Size> OutputSize(const GeometryOp& op, std::optional<Size> size) {
+  switch (op.kind) {
+    case Kind::kRandomResizedCrop:
+    case Kind::kResize:
+    case Kind::kCenterCrop:
+    case Kind::kRandomCrop:
+      return op.size;
+    case Kind::kResizeShortSide:
+      if (!size.has_value()) return std::nullopt;
+      return ShortSideSize(*size, op.short_side);
+    case Kind::kPad: {
+      if (!size.has_value()) return std::nullopt;
+      const Rect padded = Padded(*size, op.padding);
+      return Size{padded.width, padded.height};
+    }
+    case Kind::kHorizontalFlip:
+    case Kind::kVerticalFlip:
+      break;
+  }
+  return size;
+}
+
+absl::Status Resolve(const GeometryOp& op, uint64_t sample_key,
+                     ParameterLog* log, Size& size, StepList& steps) {
+  CounterRandom random(sample_key, op.place);
+  const bool applied =
+      op.probability >= 1.0 || random.Uniform() < op.probability;
+  switch (op.kind) {
+    case Kind::kRandomResizedCrop: {
+      if (applied) {
+        const Rect crop = RandomCropRect(size, op.distribution, random);
+        LogRect(log, op, crop);
+        AppendCut(op, crop, size, steps);
+      } else {
+        LogRect(log, op, {0, 0, size.width, size.height});
+      }
+      AppendResize(op, op.size, size, steps);
+      break;
+    }
+    case Kind::kResizeShortSide:
+      AppendResize(op, ShortSideSize(size, op.short_side), size, steps);
+      break;
+    case Kind::kResize:
+      AppendResize(op, op.size, size, steps);
+      break;
+    case Kind::kCenterCrop:
+      AppendCut(op, CenterRect(size, op.size), size, steps);
+      break;
+    case Kind::kRandomCrop:
+      return ResolveRandomCrop(op, applied, random, log, size, steps);
+    case Kind::kPad:
+      AppendCut(op, Padded(size, op.padding), size, steps);
+      break;
+    case Kind::kHorizontalFlip:
+    case Kind::kVerticalFlip: {
+      if (log != nullptr)
+        log->Add(op.place, applied ? "flipped" : "not flipped");
+      if (!applied) break;
+      GeometryStep& step = steps.emplace_back();
+      step.kind = op.kind == Kind::kHorizontalFlip
+                      ? GeometryStep::Kind::kFlipHorizontal
+                      : GeometryStep::Kind::kFlipVertical;
+      step.op = &op;
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace
