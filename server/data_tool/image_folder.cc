@@ -32,7 +32,7 @@ struct File {
 
 bool HasImageName(absl::string_view name) {
   const std::string lower = absl::AsciiStrToLower(name);
-  for (absl::string_view suffix : {".jpg", ".jpeg", ".png"}) {
+  for (absl::string_view suffix : {".jpg", ".jpeg", ".png", ".webp"}) {
     if (absl::EndsWith(lower, suffix)) return true;
   }
   return false;
@@ -42,16 +42,18 @@ bool HasImageName(absl::string_view name) {
 absl::string_view WhyNoImage(absl::string_view start) {
   if (start.empty()) return "is empty";
   if (absl::StartsWith(start, "\xFF\xD8\xFF") ||
-      absl::StartsWith(start, "\x89PNG\r\n\x1A\n")) {
+      absl::StartsWith(start, "\x89PNG\r\n\x1A\n") ||
+      (absl::StartsWith(start, "RIFF") && start.size() >= 12 &&
+       start.substr(8, 4) == "WEBP")) {
     return "";
   }
-  return "is neither a JPEG nor a PNG image, whatever its name says";
+  return "is no JPEG, PNG or WebP image, whatever its name says";
 }
 
 absl::StatusOr<std::string> ReadStart(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return FileError(errno, "open", path);
-  char start[8];
+  char start[12];
   const ssize_t got = pread(fd, start, sizeof(start), 0);
   const int error = errno;
   close(fd);
@@ -79,8 +81,8 @@ class ImageFolder final : public SampleReader {
       if (files_.size() == before && !options_.skip_bad) {
         return absl::InvalidArgumentError(absl::StrCat(
             "class folder ", options_.folder, "/", classes[i],
-            " holds no .jpg, .jpeg or .png image; remove it, or keep the class "
-            "without samples by --skip_bad"));
+            " holds no .jpg, .jpeg, .png or .webp image; remove "
+            "it, or keep the class without samples by --skip_bad"));
       }
     }
     if (files_.empty()) {
@@ -116,8 +118,8 @@ class ImageFolder final : public SampleReader {
     if (other_files_ > 0) {
       warnings.push_back(absl::StrCat(
           other_files_,
-          " files left out: they are not .jpg, .jpeg or .png in a class "
-          "folder"));
+          " files left out: they are not .jpg, .jpeg, .png or .webp in a "
+          "class folder"));
     }
     for (const std::string& text : bad_) warnings.push_back(text);
     if (bad_count_ > static_cast<int64_t>(bad_.size())) {

@@ -1,5 +1,5 @@
-// An image folder: one folder per class, images (JPEG, PNG) below it at any
-// depth. Classes are the folders' names in bytewise order; samples are in
+// An image folder: one folder per class, images (JPEG, PNG, WebP) below it at
+// any depth. Classes are the folders' names in bytewise order; samples are in
 // bytewise order of their paths.
 //
 //   DIR/cat/1.jpg   DIR/cat/2.jpg   DIR/dog/a/1.png

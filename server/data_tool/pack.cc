@@ -27,7 +27,7 @@ constexpr char kSummary[] =
     "--output=parquet:/data/photos --shards=4\n"
     "  millrace-data pack --format=idx --split=test --input=DIR "
     "--output=lmdb:/data/mnist-test.lmdb\n\n"
-    "imagefolder: one folder per class, .jpg, .jpeg and .png below it.\n"
+    "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp below it.\n"
     "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); raw\n"
     "pixels in LMDB, PNG in Parquet.\n"
     "The output appears under its name only when it is whole.";

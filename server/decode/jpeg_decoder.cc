@@ -224,7 +224,37 @@ struct JpegDecoder::State {
     created = false;
   }
 
+  // Names kinds of JPEG that libjpeg knows and does not decode; "" for others.
+  std::string UnsupportedKind() const {
+    const int number = error.base.msg_parm.i[0];
+    switch (error.base.msg_code) {
+      case JERR_BAD_PRECISION:
+        return absl::StrCat("has ", number, " bits a sample; 8 are supported");
+      case JERR_ARITH_NOTIMPL:
+        return "is arithmetic-coded; Huffman-coded ones are supported";
+      case JERR_SOF_UNSUPPORTED:
+        switch (number) {
+          case 0xC3:
+          case 0xC7:
+          case 0xCB:
+          case 0xCF:
+            return "is a lossless one (not DCT-based), which is not supported";
+          default:
+            return "is a hierarchical one, which is not supported";
+        }
+      case JERR_UNKNOWN_MARKER:
+        if (number == 0xF7) return "is a JPEG-LS, which is not supported";
+        return "";
+      default:
+        return "";
+    }
+  }
+
   absl::Status Error() const {
+    if (const std::string kind = UnsupportedKind(); !kind.empty()) {
+      return absl::DataLossError(
+          absl::StrCat("the JPEG ", kind, ": convert it"));
+    }
     if (source.ended) {
       return absl::DataLossError(absl::StrCat(
           "the JPEG is truncated: its ", bytes,
@@ -271,6 +301,7 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   s.Destroy();
   s.bytes = bytes.size();
   s.error.message[0] = '\0';
+  s.error.base.msg_code = 0;
   if (!State::OpenOrJump(&s, bytes.data(), bytes.size(), read_orientation)) {
     absl::Status status = s.Error();
     s.Destroy();
@@ -278,9 +309,9 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   }
   const jpeg_decompress_struct& info = s.info;
   if (info.data_precision != 8) {
-    return absl::DataLossError(
-        absl::StrCat("the JPEG has ", info.data_precision,
-                     " bits a sample; 8 are supported: convert it"));
+    s.error.base.msg_code = JERR_BAD_PRECISION;
+    s.error.base.msg_parm.i[0] = info.data_precision;
+    return s.Error();
   }
   if (info.arith_code) {
     return absl::DataLossError(

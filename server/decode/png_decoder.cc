@@ -7,21 +7,21 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "server/decode/exif.h"
 #include "server/decode/limits.h"
 #include "server/decode/pixel_rows.h"
+#include "server/decode/png_orientation.h"
 
 namespace millrace {
 namespace {
 
 // What libpng takes for one chunk beside the pixels. It keeps or inflates those
-// that it knows, and an EXIF block with a preview may be this large.
+// that it knows.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 
 // Chunks that may come in any number or inflate to a thousand times their size,
 // and that say nothing of the samples: they are skipped unread.
 constexpr png_byte kSkippedChunks[] =
-    "iCCP\0iTXt\0sPLT\0tEXt\0zTXt";  // each ends in its zero
+    "eXIf\0iCCP\0iTXt\0sPLT\0tEXt\0zTXt";  // each ends in its zero
 constexpr int kSkippedChunkCount = sizeof(kSkippedChunks) / 5;
 static_assert(sizeof(kSkippedChunks) % 5 == 0);
 
@@ -124,7 +124,8 @@ struct PngDecoder::State {
     const char* const kind = type == PNG_COLOR_TYPE_GRAY ? "grey"
                              : type == PNG_COLOR_TYPE_GRAY_ALPHA
                                  ? "grey and alpha"
-                                 : "RGB";
+                             : type == PNG_COLOR_TYPE_RGB ? "RGB"
+                                                          : "RGB and alpha";
     return absl::DataLossError(absl::StrCat(
         "the PNG stores ", kind, " of ", depth,
         " bits; the color INDEX reads the class numbers of a palette PNG, or "
@@ -174,15 +175,7 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
   if (png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE) {
     header.whole_bytes = header.width * header.height * 3;
   }
-#ifdef PNG_eXIf_SUPPORTED
-  if (read_orientation) {
-    png_bytep exif = nullptr;
-    png_uint_32 size = 0;
-    if (png_get_eXIf_1(s.png, s.info, &size, &exif) != 0 && exif != nullptr) {
-      header.orientation = ImageOrientation({exif, size}, {});
-    }
-  }
-#endif
+  if (read_orientation) header.orientation = PngOrientation(bytes);
   return header;
 }
 

@@ -32,7 +32,7 @@ class PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 
   // Reads the chunks before the pixels. `bytes` must stay until Decode()
-  // returns. An EXIF block behind the pixels is not seen.
+  // returns.
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
 

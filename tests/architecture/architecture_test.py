@@ -75,6 +75,7 @@ class BadTree(unittest.TestCase):
             "Arrow": ["arrow/api.h", "parquet/file_reader.h"],
             "libjpeg": ["jpeglib.h", "turbojpeg.h"],
             "libpng": ["png.h"],
+            "libwebp": ["webp/decode.h"],
             "zlib": ["zlib.h"],
             "Highway": ["hwy/highway.h"],
             "GoogleTest": ["gtest/gtest.h", "gmock/gmock.h"],

@@ -47,6 +47,7 @@ HEADERS = [
     ("Arrow", r"(arrow|parquet)/.*", ["server/storage/parquet/", "tests/server/storage/"]),
     ("libjpeg", r"j(peglib|error|morecfg|config)\.h|turbojpeg\.h", ["server/decode/", "tests/"]),
     ("libpng", r"png\.h", ["server/decode/", "server/data_tool/", "tests/"]),
+    ("libwebp", r"webp/.*", ["server/decode/", "tests/"]),
     ("zlib", r"zlib\.h", ["server/data_tool/", "tests/"]),
     ("Highway", r"hwy/.*", ["server/decode/", "server/augment/", "tests/"]),
     ("GoogleTest", r"g(test|mock)/.*", ["tests/"]),
@@ -63,6 +64,7 @@ GATES = {
     "arrow": ["server/storage/parquet", "tests/server"],
     "jpeg": ["server/decode", "tests"],
     "png": ["server/decode", "server/data_tool", "tests"],
+    "webp": ["server/decode", "tests"],
     "zlib": ["server/data_tool", "tests"],
     "highway": ["server/decode", "server/augment", "tests"],
     "torch": ["client", "client/torch", "docs/example", "tests", "trainer"],
@@ -80,7 +82,7 @@ FIELD_BLIND = ["proto/wire/", "server/batch/", "server/rpc/", "server/storage/me
 FIELD_WORDS = re.compile(r'"(image|label|images|labels)"')
 
 _CODECS = ["//third_party:lmdb", "//third_party:jpeg", "//third_party:png",
-           "@pyarrow//:arrow"]
+           "//third_party:webp", "@pyarrow//:arrow"]
 
 # (name, from, must not reach): Bazel target patterns.
 DEPENDENCIES = [

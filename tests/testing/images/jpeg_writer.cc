@@ -51,7 +51,8 @@ std::vector<uint8_t> WriteJpeg(const JpegKind& kind, uint64_t seed) {
   jpeg_set_defaults(&info);
   if (kind.rgb) jpeg_set_colorspace(&info, JCS_RGB);
   if (kind.ycck) jpeg_set_colorspace(&info, JCS_YCCK);
-  jpeg_set_quality(&info, kind.quality, TRUE);
+  jpeg_set_quality(&info, kind.quality, kind.wide_tables ? FALSE : TRUE);
+  if (!kind.adobe_marker) info.write_Adobe_marker = FALSE;
   for (int c = 0; c < info.num_components; ++c) {
     info.comp_info[c].h_samp_factor = 1;
     info.comp_info[c].v_samp_factor = 1;
@@ -61,6 +62,10 @@ std::vector<uint8_t> WriteJpeg(const JpegKind& kind, uint64_t seed) {
   if (kind.components == 4) {  // K as the first
     info.comp_info[3].h_samp_factor = kind.h_sampling;
     info.comp_info[3].v_samp_factor = kind.v_sampling;
+  }
+  for (size_t c = 0; c < kind.sampling.size(); ++c) {
+    info.comp_info[c].h_samp_factor = kind.sampling[c][0];
+    info.comp_info[c].v_samp_factor = kind.sampling[c][1];
   }
   info.restart_in_rows = kind.restart_rows;
   info.optimize_coding = kind.optimized;
@@ -77,6 +82,19 @@ std::vector<uint8_t> WriteJpeg(const JpegKind& kind, uint64_t seed) {
     info.num_scans = info.num_components;
   }
   jpeg_start_compress(&info, TRUE);
+  if (!kind.exif.empty()) {
+    std::vector<uint8_t> block = {'E', 'x', 'i', 'f', 0, 0};
+    block.insert(block.end(), kind.exif.begin(), kind.exif.end());
+    jpeg_write_marker(&info, JPEG_APP0 + 1, block.data(),
+                      static_cast<unsigned>(block.size()));
+  }
+  if (!kind.xmp.empty()) {
+    const std::string block =
+        std::string("http://ns.adobe.com/xap/1.0/") + '\0' + kind.xmp;
+    jpeg_write_marker(&info, JPEG_APP0 + 1,
+                      reinterpret_cast<const JOCTET*>(block.data()),
+                      static_cast<unsigned>(block.size()));
+  }
   const size_t stride = static_cast<size_t>(kind.width) * kind.components;
   while (info.next_scanline < info.image_height) {
     JSAMPROW row =

@@ -3,7 +3,9 @@
 #ifndef MILLRACE_TESTS_TESTING_IMAGES_JPEG_WRITER_H_
 #define MILLRACE_TESTS_TESTING_IMAGES_JPEG_WRITER_H_
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace millrace {
@@ -16,12 +18,19 @@ struct JpegKind {
   bool ycck = false;   // 4: stored as YCCK
   int h_sampling = 2;  // of the first component
   int v_sampling = 2;
+  // Of each component, horizontal and vertical, in place of the two above.
+  std::vector<std::array<int, 2>> sampling;
+  bool wide_tables =
+      false;  // quantisation tables of 16 bits where they need it
   bool progressive = false;
   bool separate_scans = false;  // a scan per component
   bool arithmetic = false;
   bool optimized = false;  // Huffman tables made for the image
   int restart_rows = 0;
   int quality = 85;
+  bool adobe_marker = true;   // when libjpeg would write one
+  std::vector<uint8_t> exif;  // from its TIFF header on; empty: none
+  std::string xmp;            // empty: none
 };
 
 // Pixels of smooth shades and noise, fixed by `seed`.
