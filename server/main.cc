@@ -23,6 +23,7 @@
 #include "proto/wire/version.h"
 #include "server/command_line.h"
 #include "server/config.h"
+#include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/engine.h"
 #include "server/plan/content_revision.h"

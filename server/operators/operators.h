@@ -73,15 +73,6 @@ class Operators {
   ByName<Source> sources_;
 };
 
-// "gamma 1.0 of the library 3f7a...", as messages name an operator.
-std::string FormatOperator(const OperatorRef& ref);
-
-// Compares what a resolved spec asks for with what the server has. An empty
-// version or hash asks for any. FailedPrecondition: says which of the two
-// differs, both values and what to do.
-absl::Status CheckSameOperator(absl::string_view kind, const OperatorRef& asked,
-                               const OperatorRef& have);
-
 }  // namespace millrace
 
 #endif  // MILLRACE_SERVER_OPERATORS_OPERATORS_H_

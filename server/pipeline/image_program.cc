@@ -108,6 +108,18 @@ class ProgramReader {
     program_.channels = decode.color() == DecodeImage::GRAY ? 1 : 3;
     program_.exact = decode.mode() == DecodeImage::EXACT;
     program_.exif_transpose = decode.exif_transpose();
+    for (const OperatorRef& ref : decode.decoders()) {
+      const Operators::Decoder* const decoder =
+          options_.operators == nullptr
+              ? nullptr
+              : options_.operators->FindDecoder(ref.name());
+      if (decoder == nullptr) {
+        return Invalid(kName, place,
+                       absl::StrCat("there is no decoder \"", ref.name(),
+                                    "\" among the operators"));
+      }
+      program_.decoders.push_back(decoder);
+    }
     return absl::OkStatus();
   }
 

@@ -22,6 +22,7 @@
 #include "proto/names.h"
 #include "server/augment/geometry_chain.h"
 #include "server/augment/pixel_op.h"
+#include "server/operators/operators.h"
 #include "server/pipeline/image_stage.h"
 
 namespace millrace {
@@ -43,6 +44,8 @@ struct ImageProgram {
   int channels = 3;
   bool exact = false;
   bool exif_transpose = false;
+  // Asked before the server's own; of options.operators.
+  std::vector<const Operators::Decoder*> decoders;
 
   // The first is geometry. The last geometry makes one size of every image.
   std::vector<Phase> phases;

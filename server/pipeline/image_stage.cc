@@ -93,7 +93,8 @@ class BuiltImageStage : public ImageStage {
     ImageHeader header;
     if (program_.encoded) {
       MR_ASSIGN_OR_RETURN(
-          header, s.painter.decoder().Open(stored, program_.exif_transpose));
+          header, s.painter.decoder().Open(stored, program_.exif_transpose,
+                                           program_.decoders));
       if (header.width <= 0 || header.height <= 0 ||
           header.width > kMaxImageSide || header.height > kMaxImageSide) {
         return absl::DataLossError(absl::StrCat(

@@ -22,6 +22,8 @@
 
 namespace millrace {
 
+class Operators;
+
 // A transform and its place in the spec: the place is part of the key of its
 // random choices.
 struct PlacedTransform {
@@ -35,6 +37,9 @@ struct ImageStageOptions {
   FieldRole::Role role = FieldRole::IMAGE;
   // MASK: what lies outside the image.
   uint8_t mask_fill = 0;
+  // Libraries whose transforms and decoders may be named; null: none. Must
+  // outlive the stages and their scratch.
+  const Operators* operators = nullptr;
 };
 
 class ImageStage {

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/operators/operators.h"
+#include "server/pipeline/operator_transform.h"
 
 namespace millrace {
 namespace {
@@ -13,19 +15,33 @@ std::string NameOf(const Transform& transform) {
   return kind == nullptr ? "transform" : kind->name();
 }
 
+absl::StatusOr<std::unique_ptr<const PixelOp>> MakeCustom(
+    const PlacedTransform& placed, int channels,
+    const ImageStageOptions& options) {
+  const CustomTransform& custom = placed.transform->custom();
+  const Operators::Transform* const transform =
+      options.operators == nullptr
+          ? nullptr
+          : options.operators->FindTransform(custom.name());
+  if (transform == nullptr ||
+      transform->functions.works_on != MILLRACE_ON_IMAGE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("custom (transform ", placed.place,
+                     "): there is no transform \"", custom.name(),
+                     "\" on images among the operators"));
+  }
+  return MakeOperatorPixelOp(*transform, custom, placed.place, channels);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options) {
-  static_cast<void>(channels);
-  static_cast<void>(options);
   const Transform& transform = *placed.transform;
   switch (transform.kind_case()) {
     case Transform::kCustom:
-      return absl::UnimplementedError(absl::StrCat(
-          "custom (transform ", placed.place, "): the transform \"",
-          transform.custom().name(), "\" is not built in this version"));
+      return MakeCustom(placed, channels, options);
     default:
       return absl::UnimplementedError(
           absl::StrCat(NameOf(transform), " (transform ", placed.place,
