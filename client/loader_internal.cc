@@ -5,36 +5,12 @@
 #include <utility>
 
 #include "client/torch/device_feeder.h"
+#include "client/torch/torch_types.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 
 namespace millrace {
 namespace {
-
-at::ScalarType ToTorch(DType dtype) {
-  switch (dtype) {
-    case DTYPE_UINT8:
-      return at::kByte;
-    case DTYPE_BOOL:
-      return at::kBool;
-    case DTYPE_INT32:
-      return at::kInt;
-    case DTYPE_INT64:
-      return at::kLong;
-    case DTYPE_FLOAT32:
-      return at::kFloat;
-    case DTYPE_FLOAT64:
-      return at::kDouble;
-    case DTYPE_FLOAT16:
-      return at::kHalf;
-    case DTYPE_BFLOAT16:
-      return at::kBFloat16;
-    default:
-      // The feeder has refused types without a size.
-      MR_CHECK(false) << "a batch with an unknown type";
-      return at::kByte;
-  }
-}
 
 class DataLoaderImpl final : public DataLoader {
  public:
@@ -73,7 +49,7 @@ class DataLoaderImpl final : public DataLoader {
         tensor.data, tensor.sizes, tensor.strides,
         // The hold dies with the tensor's last reference.
         [hold = std::move(tensor.hold)](void*) {},
-        at::TensorOptions(ToTorch(tensor.dtype)).device(device_), device_);
+        at::TensorOptions(TorchType(tensor.dtype)).device(device_), device_);
   }
 
   const std::unique_ptr<DeviceFeeder> feeder_;

@@ -3,7 +3,7 @@
 // It knows neither libtorch nor CUDA, so that the rules of slots and lifetimes
 // are tested against a fake that is slow on purpose, under ThreadSanitizer.
 //
-// CopyIn, Normalize and the events of the copy stream are called by one thread
+// CopyIn, Cast and the events of the copy stream are called by one thread
 // (the feeder's). RecordConsumer may be called from any thread: it refers to
 // the stream that is current there.
 //
@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/torch/normalize.h"
+#include "proto/tensor_cast.h"
 
 namespace millrace {
 
@@ -48,9 +48,18 @@ class Device {
   // live until an event that is recorded afterwards has passed.
   virtual absl::Status CopyIn(uint8_t* target, const uint8_t* source,
                               uint64_t bytes) = 0;
-  virtual absl::Status Normalize(const Normalization& normalization,
-                                 const uint8_t* source, float* target,
-                                 uint64_t elements) = 0;
+  // The same bytes as cast.Apply() makes. `scratch` has CastScratchBytes() and
+  // is not used by others until the cast is done.
+  virtual absl::Status Cast(const TensorCast& cast, const uint8_t* source,
+                            uint8_t* target, uint8_t* scratch,
+                            uint64_t elements) = 0;
+  // 0 for most.
+  virtual uint64_t CastScratchBytes(const TensorCast& cast,
+                                    uint64_t elements) const {
+    static_cast<void>(cast);
+    static_cast<void>(elements);
+    return 0;
+  }
 
   virtual std::shared_ptr<DeviceEvent> RecordCopy() = 0;
   virtual std::shared_ptr<DeviceEvent> RecordConsumer() = 0;

@@ -41,6 +41,15 @@ void SeeAsNchw(DeviceTensor* tensor) {
   permute(tensor->strides);
 }
 
+// Whether samples of [H, W, C] are given out as [C, H, W].
+bool IsSeenChannelsFirst(const TensorSpec& spec) {
+  if (spec.sample_shape_size() != 3) return false;
+  if (spec.view() == TensorSpec::VIEW_DEFAULT) {
+    return spec.device_transform().mean_size() > 0;
+  }
+  return spec.view() == TensorSpec::VIEW_CHANNELS_FIRST;
+}
+
 absl::Status Malformed(const TensorHeader& header, absl::string_view what) {
   return absl::InternalError(
       absl::StrCat("tensor ", header.name(), " of a batch ", what,
@@ -151,12 +160,16 @@ absl::Status DeviceFeeder::Plan() {
   }
   for (const TensorSpec& spec : plan.tensors()) {
     Recipe recipe;
+    recipe.channels_first =
+        options_.apply_transform && IsSeenChannelsFirst(spec);
     if (options_.apply_transform && spec.has_device_transform()) {
-      MR_ASSIGN_OR_RETURN(recipe.normalization, Normalization::Make(spec));
+      MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
+      const uint64_t elements = rows * recipe.cast->sample_elements();
+      recipe.rows = rows;
       recipe.slot_offset = bytes;
-      recipe.capacity =
-          rows * recipe.normalization->sample_elements() * sizeof(float);
-      bytes += Align(recipe.capacity);
+      bytes += Align(elements * ElementBytes(recipe.cast->target()));
+      recipe.scratch_offset = bytes;
+      bytes += Align(device_->CastScratchBytes(*recipe.cast, elements));
     }
     recipes_.push_back(std::move(recipe));
   }
@@ -233,22 +246,25 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     status = Describe(header.tensors(i), batch.rows, base, payload_bytes, hold,
                       &batch.tensors);
     const Recipe& recipe = recipes_[i];
-    if (!status.ok() || !recipe.normalization.has_value()) continue;
+    if (!status.ok()) break;
     DeviceTensor& tensor = batch.tensors[first];
-    const uint64_t elements =
-        batch.rows * recipe.normalization->sample_elements();
-    if (elements * sizeof(float) > recipe.capacity ||
-        header.tensors(i).bytes() != elements) {
-      status = Malformed(header.tensors(i), "is not as the plan describes it");
-      break;
+    if (recipe.cast.has_value()) {
+      const TensorCast& cast = *recipe.cast;
+      const uint64_t elements = batch.rows * cast.sample_elements();
+      if (batch.rows > recipe.rows || tensor.dtype != cast.source() ||
+          header.tensors(i).bytes() != elements * ElementBytes(cast.source())) {
+        status =
+            Malformed(header.tensors(i), "is not as the plan describes it");
+        break;
+      }
+      uint8_t* const target = slot->data() + recipe.slot_offset;
+      status = device_->Cast(cast, tensor.data, target,
+                             slot->data() + recipe.scratch_offset, elements);
+      tensor.data = target;
+      tensor.dtype = cast.target();
+      if (!streams) tensor.hold = SlotRing::Hold(slot);
     }
-    auto* target = reinterpret_cast<float*>(slot->data() + recipe.slot_offset);
-    status = device_->Normalize(*recipe.normalization, tensor.data, target,
-                                elements);
-    tensor.data = reinterpret_cast<uint8_t*>(target);
-    tensor.dtype = DTYPE_FLOAT32;
-    if (!streams) tensor.hold = SlotRing::Hold(slot);
-    if (tensor.sizes.size() == 4) SeeAsNchw(&tensor);
+    if (recipe.channels_first && tensor.sizes.size() == 4) SeeAsNchw(&tensor);
   }
   if (streams) {
     prepared.ready = device_->RecordCopy();

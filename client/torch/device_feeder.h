@@ -36,9 +36,9 @@
 #include "absl/time/time.h"
 #include "client/prefetch/host_loader.h"
 #include "client/torch/device.h"
-#include "client/torch/normalize.h"
 #include "client/torch/slot_ring.h"
 #include "common/mutex.h"
+#include "proto/tensor_cast.h"
 
 namespace millrace {
 
@@ -106,9 +106,12 @@ class DeviceFeeder {
  private:
   // How one tensor of the plan is given out.
   struct Recipe {
-    std::optional<Normalization> normalization;
-    uint64_t slot_offset = 0;  // of the transformed tensor in a slot
-    uint64_t capacity = 0;     // in bytes
+    std::optional<TensorCast> cast;
+    uint64_t slot_offset = 0;     // of the transformed tensor in a slot
+    uint64_t scratch_offset = 0;  // of the device's scratch for it
+    uint64_t rows = 0;            // that there is room for
+    // [H, W, C] in memory, given out as [C, H, W].
+    bool channels_first = false;
   };
   struct Prepared {
     DeviceBatch batch;

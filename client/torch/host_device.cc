@@ -1,8 +1,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "client/torch/device.h"
 #include "common/logging.h"
+#include "proto/dtype.h"
 
 namespace millrace {
 namespace {
@@ -23,11 +25,11 @@ class HostDevice final : public Device {
     std::memcpy(target, source, bytes);
     return absl::OkStatus();
   }
-  absl::Status Normalize(const Normalization& normalization,
-                         const uint8_t* source, float* target,
-                         uint64_t elements) override {
-    normalization.Apply(source, target, elements);
-    return absl::OkStatus();
+  absl::Status Cast(const TensorCast& cast, const uint8_t* source,
+                    uint8_t* target, uint8_t*, uint64_t elements) override {
+    if (cast.Apply(source, target, elements)) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("a value does not fit into ", DTypeName(cast.target())));
   }
 
   std::shared_ptr<DeviceEvent> RecordCopy() override { return NoStreams(); }

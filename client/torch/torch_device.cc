@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/torch/torch_types.h"
 #include "common/logging.h"
 #include "common/mutex.h"
+#include "proto/tensor_cast.h"
 
 namespace millrace {
 namespace {
@@ -113,23 +115,43 @@ class TorchDevice final : public Device {
     });
   }
 
-  // The same three roundings as Normalization's table, in place: the caching
-  // allocator is not asked for anything.
-  absl::Status Normalize(const Normalization& normalization,
-                         const uint8_t* source, float* target,
-                         uint64_t elements) override {
-    return Queue("normalising a batch on the device", [&] {
-      const Constants& constants = ConstantsOf(normalization);
-      const auto channels = static_cast<int64_t>(normalization.channels());
+  // The same roundings as TensorCast's tables, in place: the caching allocator
+  // is not asked for anything.
+  absl::Status Cast(const TensorCast& cast, const uint8_t* source,
+                    uint8_t* target, uint8_t* scratch,
+                    uint64_t elements) override {
+    return Queue("converting a batch on the device", [&] {
+      const auto channels = static_cast<int64_t>(cast.channels());
+      const auto run = static_cast<int64_t>(cast.run());
       const std::vector<int64_t> sizes = {
-          static_cast<int64_t>(elements) / channels, channels};
-      at::Tensor out = View(target, sizes, at::kFloat);
-      out.copy_(View(const_cast<uint8_t*>(source), sizes, at::kByte),
-                /*non_blocking=*/true);
-      out.mul_(normalization.scale())
-          .sub_(constants.mean)
-          .div_(constants.stddev);
+          static_cast<int64_t>(elements) / channels / run, channels, run};
+      const at::Tensor in =
+          View(const_cast<uint8_t*>(source), sizes, TorchType(cast.source()));
+      at::Tensor out = View(target, sizes, TorchType(cast.target()));
+      if (!cast.has_scale()) {
+        out.copy_(in, /*non_blocking=*/true);
+        return;
+      }
+      // All arithmetic is in float32; another type is rounded to at the end.
+      at::Tensor work = CastScratchBytes(cast, elements) == 0
+                            ? out
+                            : View(scratch, sizes, at::kFloat);
+      work.copy_(in, /*non_blocking=*/true);
+      work.mul_(cast.scale());
+      if (!cast.mean().empty()) {
+        const Constants& constants = ConstantsOf(cast);
+        work.sub_(constants.mean).div_(constants.stddev);
+      }
+      if (cast.target() != DTYPE_FLOAT32) {
+        out.copy_(work, /*non_blocking=*/true);
+      }
     });
+  }
+  uint64_t CastScratchBytes(const TensorCast& cast,
+                            uint64_t elements) const override {
+    return cast.has_scale() && cast.target() != DTYPE_FLOAT32
+               ? elements * sizeof(float)
+               : 0;
   }
 
   std::shared_ptr<DeviceEvent> RecordCopy() override {
@@ -173,15 +195,16 @@ class TorchDevice final : public Device {
   }
 
   // Made once for each transform of the plan; used by the feeder's thread.
-  const Constants& ConstantsOf(const Normalization& normalization) {
-    auto [it, fresh] = constants_.try_emplace(&normalization);
+  const Constants& ConstantsOf(const TensorCast& cast) {
+    auto [it, fresh] = constants_.try_emplace(&cast);
     if (fresh) {
       auto make = [this](absl::Span<const float> values) {
         return at::tensor(at::ArrayRef<float>(values.data(), values.size()),
                           at::kFloat)
+            .view({-1, 1})  // against [samples, channels, run]
             .to(device_);
       };
-      it->second = {make(normalization.mean()), make(normalization.stddev())};
+      it->second = {make(cast.mean()), make(cast.stddev())};
     }
     return it->second;
   }
@@ -190,7 +213,7 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::Stream copy_stream_;
   Memory memory_;
-  std::map<const Normalization*, Constants> constants_;
+  std::map<const TensorCast*, Constants> constants_;
 };
 
 }  // namespace

@@ -65,6 +65,42 @@ TEST(DataLoader, NormalisesAsLibtorchWould) {
   EXPECT_TRUE(torch::equal(batch->tensor("image"), expected));
 }
 
+// The same roundings, bit for bit, and libtorch's names for every type.
+TEST(DataLoader, CastsAsLibtorchWould) {
+  const std::vector<std::pair<DType, torch::ScalarType>> types = {
+      {DTYPE_FLOAT16, torch::kHalf},  {DTYPE_BFLOAT16, torch::kBFloat16},
+      {DTYPE_FLOAT32, torch::kFloat}, {DTYPE_FLOAT64, torch::kDouble},
+      {DTYPE_INT8, torch::kChar},     {DTYPE_INT16, torch::kShort},
+      {DTYPE_UINT16, torch::kUInt16}, {DTYPE_INT32, torch::kInt},
+      {DTYPE_UINT8, torch::kByte}};
+  for (const auto& [dtype, type] : types) {
+    const bool floating = at::isFloatingType(type);
+    auto loader = Open(
+        {.rows = 16,
+         .edit_plan = [dtype = dtype, floating](OpenResponse& plan) {
+           if (floating) {
+             plan.mutable_tensors(0)->mutable_device_transform()->set_dtype(
+                 dtype);
+           }
+           plan.mutable_tensors(1)->mutable_device_transform()->set_dtype(
+               dtype);
+         }});
+    auto plain = Open({.rows = 16});
+    for (int step = 0; step < 3; ++step) {
+      auto batch = loader->Next();
+      auto reference = plain->Next();
+      ASSERT_TRUE(batch.ok() && reference.ok());
+      ASSERT_EQ(batch->tensor("label").scalar_type(), type);
+      EXPECT_TRUE(torch::equal(batch->tensor("label").to(torch::kLong),
+                               reference->tensor("label")));
+      if (!floating) continue;
+      ASSERT_EQ(batch->tensor("image").scalar_type(), type);
+      EXPECT_TRUE(torch::equal(batch->tensor("image"),
+                               reference->tensor("image").to(type)));
+    }
+  }
+}
+
 TEST(DataLoader, KeepsTensorsThatOutliveTheBatchAndTheLoader) {
   auto loader =
       Open({.rows = 4, .steps = 6, .window = 2}, {.device_prefetch = 4});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/torch/slot_ring.h"
+#include "proto/half_float.h"
 #include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/fake_host_loader.h"
 
@@ -226,24 +227,97 @@ TEST(DeviceFeeder, DescribesImagesAsNchwAndRaggedTensorsWithTheirOffsets) {
   EXPECT_EQ(batch->tensors[5].name, "valid");
 }
 
-TEST(DeviceFeeder, RefusesATransformThatDoesNotFit) {
-  TensorSpec spec;
-  spec.set_name("image");
-  spec.set_dtype(DTYPE_UINT8);
-  spec.add_sample_shape(4);
-  spec.mutable_device_transform()->set_dtype(DTYPE_FLOAT32);
-  spec.mutable_device_transform()->set_scale(1);
-  spec.mutable_device_transform()->add_mean(0);
-  spec.mutable_device_transform()->add_stddev(1);
-  EXPECT_TRUE(Normalization::Make(spec).ok());
-  spec.mutable_device_transform()->set_stddev(0, 0);
-  EXPECT_TRUE(absl::IsInvalidArgument(Normalization::Make(spec).status()));
-  spec.mutable_device_transform()->set_stddev(0, 1);
-  spec.mutable_device_transform()->add_mean(0);
-  EXPECT_TRUE(absl::IsInvalidArgument(Normalization::Make(spec).status()));
-  spec.mutable_device_transform()->mutable_mean()->RemoveLast();
-  spec.mutable_device_transform()->set_dtype(DTYPE_FLOAT16);
-  EXPECT_TRUE(absl::IsUnimplemented(Normalization::Make(spec).status()));
+TEST(DeviceFeeder, GivesImagesInTheOrderThatThePlanSays) {
+  auto shown = [](TensorSpec::View view, bool transform, bool apply = true) {
+    auto feeder = Start({.transform = transform,
+                         .edit_plan =
+                             [view](OpenResponse& plan) {
+                               plan.mutable_tensors(0)->set_view(view);
+                             }},
+                        NewHostDevice(), {.apply_transform = apply});
+    auto batch = feeder->Next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(CountWrong(*batch, transform && apply), 0);
+    return batch->tensors[0].sizes;
+  };
+  const std::vector<int64_t> stored = {4, 2, 3, 2};
+  const std::vector<int64_t> planes = {4, 2, 2, 3};
+  EXPECT_EQ(shown(TensorSpec::VIEW_DEFAULT, true), planes);
+  EXPECT_EQ(shown(TensorSpec::VIEW_AS_STORED, true), stored);
+  EXPECT_EQ(shown(TensorSpec::VIEW_CHANNELS_FIRST, true), planes);
+  EXPECT_EQ(shown(TensorSpec::VIEW_DEFAULT, false), stored);
+  EXPECT_EQ(shown(TensorSpec::VIEW_CHANNELS_FIRST, false), planes);
+  EXPECT_EQ(shown(TensorSpec::VIEW_CHANNELS_FIRST, true, /*apply=*/false),
+            stored);
+}
+
+// On both kinds of device; a fake one writes into the scratch that it asks for.
+TEST(DeviceFeeder, CastsEveryTensorThatThePlanSays) {
+  const std::vector<std::shared_ptr<Device>> devices = {
+      NewHostDevice(), std::make_shared<FakeDevice>(11)};
+  for (const std::shared_ptr<Device>& device : devices) {
+    auto feeder = Start(
+        {.rows = 8,
+         .edit_plan =
+             [](OpenResponse& plan) {
+               plan.mutable_tensors(0)->mutable_device_transform()->set_dtype(
+                   DTYPE_BFLOAT16);
+               plan.mutable_tensors(1)->mutable_device_transform()->set_dtype(
+                   DTYPE_FLOAT32);
+               plan.mutable_tensors(3)->mutable_device_transform()->set_dtype(
+                   DTYPE_INT32);
+             }},
+        device);
+    for (int step = 0; step < 3; ++step) {
+      auto batch = feeder->Next();
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      if (!device->is_host()) {
+        static_cast<FakeDevice&>(*device).Synchronize();
+      }
+      ASSERT_EQ(batch->tensors[0].dtype, DTYPE_BFLOAT16);
+      ASSERT_EQ(batch->tensors[1].dtype, DTYPE_FLOAT32);
+      ASSERT_EQ(batch->tensors[4].name, "sample_index");
+      ASSERT_EQ(batch->tensors[4].dtype, DTYPE_INT32);
+      const auto* image =
+          reinterpret_cast<const uint16_t*>(batch->tensors[0].data);
+      const auto* label =
+          reinterpret_cast<const float*>(batch->tensors[1].data);
+      const auto* index =
+          reinterpret_cast<const int32_t*>(batch->tensors[4].data);
+      for (uint64_t r = 0; r < batch->rows; ++r) {
+        const uint64_t position = batch->first_position + r;
+        EXPECT_EQ(label[r], static_cast<float>(position % 10));
+        EXPECT_EQ(index[r], static_cast<int32_t>(position));
+        for (int i = 0; i < FakeHostLoader::kPixels; ++i) {
+          ASSERT_EQ(image[r * FakeHostLoader::kPixels + i],
+                    FloatToBfloat16(Expected(position, i)));
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceFeeder, RefusesATransformThatItDoesNotKnow) {
+  FakeHostLoader::Options host = {.edit_plan = [](OpenResponse& plan) {
+    plan.mutable_tensors(1)->mutable_device_transform()->set_dtype(DTYPE_BOOL);
+  }};
+  auto feeder = DeviceFeeder::Start(std::make_unique<FakeHostLoader>(host),
+                                    NewHostDevice(), {});
+  EXPECT_TRUE(absl::IsUnimplemented(feeder.status())) << feeder.status();
+}
+
+TEST(DeviceFeeder, RefusesABatchOfAnotherTypeThanThePlans) {
+  auto feeder = Start(
+      {.edit_plan =
+           [](OpenResponse& plan) {
+             // The batches still say int64.
+             plan.mutable_tensors(1)->set_dtype(DTYPE_INT32);
+             plan.mutable_tensors(1)->mutable_device_transform()->set_dtype(
+                 DTYPE_FLOAT32);
+           },
+       .wire_labels = DTYPE_INT64},
+      NewHostDevice());
+  EXPECT_TRUE(absl::IsInternal(feeder->Next().status()));
 }
 
 // The consumer queues work that reads a batch, lets go of the batch at once or

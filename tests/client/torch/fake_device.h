@@ -111,12 +111,18 @@ class FakeDevice final : public Device {
     copy_.Queue([=] { std::memcpy(target, source, bytes); });
     return absl::OkStatus();
   }
-  absl::Status Normalize(const Normalization& normalization,
-                         const uint8_t* source, float* target,
-                         uint64_t elements) override {
-    copy_.Queue(
-        [=, &normalization] { normalization.Apply(source, target, elements); });
+  absl::Status Cast(const TensorCast& cast, const uint8_t* source,
+                    uint8_t* target, uint8_t* scratch,
+                    uint64_t elements) override {
+    copy_.Queue([=, &cast, this] {
+      std::memset(scratch, 0xdd, CastScratchBytes(cast, elements));
+      cast.Apply(source, target, elements);
+    });
     return absl::OkStatus();
+  }
+  uint64_t CastScratchBytes(const TensorCast&,
+                            uint64_t elements) const override {
+    return elements;  // to see that it is in nobody's way
   }
   std::shared_ptr<DeviceEvent> RecordCopy() override { return Record(copy_); }
   std::shared_ptr<DeviceEvent> RecordConsumer() override {

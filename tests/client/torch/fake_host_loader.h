@@ -29,12 +29,17 @@ class FakeHostLoader final : public HostLoader {
   static constexpr int kPixels = 12;  // 2 x 3 x 2
 
   struct Options {
-    uint64_t rows = 4;
+    uint64_t rows = 4;  // at most 24: `text` has its place
     uint64_t steps = 8;  // of an epoch
     uint64_t epochs = 1;
     uint32_t window = 4;
     bool transform = true;
     absl::Duration next_timeout = absl::Minutes(5);
+    // Changes the plan before anybody sees it; types and shapes on the wire
+    // stay.
+    std::function<void(OpenResponse&)> edit_plan;
+    // Types that the batches claim for `label`.
+    DType wire_labels = DTYPE_INT64;
     // Called at the start of Next(); an error is given out.
     std::function<absl::Status(Position)> before_next;
   };
@@ -66,6 +71,7 @@ class FakeHostLoader final : public HostLoader {
     add("sample_index", DTYPE_INT64, {});
     add("valid", DTYPE_BOOL, {});
     plan_.set_max_payload_bytes(kTensors * Stride());
+    if (options_.edit_plan) options_.edit_plan(plan_);
     for (uint32_t i = 0; i < options_.window; ++i) {
       pool_->free.push_back(
           std::make_unique<std::vector<uint8_t>>(plan_.max_payload_bytes()));
@@ -151,7 +157,7 @@ class FakeHostLoader final : public HostLoader {
       const TensorSpec& spec = plan_.tensors(i);
       TensorHeader* tensor = header->add_tensors();
       tensor->set_name(spec.name());
-      tensor->set_dtype(spec.dtype());
+      tensor->set_dtype(i == 1 ? options_.wire_labels : spec.dtype());
       *tensor->mutable_sample_shape() = spec.sample_shape();
       tensor->set_offset(i * Stride());
     }

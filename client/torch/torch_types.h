@@ -1,0 +1,20 @@
+// The element types of the wire as libtorch calls them.
+//
+// Pure function.
+
+#ifndef MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_
+#define MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_
+
+#include <c10/core/ScalarType.h>
+
+#include "proto/names.h"
+#include "proto/types.pb.h"
+
+namespace millrace {
+
+// Aborts for a type without a size (see ElementBytes()).
+at::ScalarType TorchType(DType dtype);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_
