@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "server/pipeline/not_built.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_trace.h"
 
@@ -72,6 +73,7 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     const PipelineSpec& resolved, const DatasetInfo& info,
     std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
     const ImageStageFactory& make_stage) {
+  MR_RETURN_IF_ERROR(CheckBuilt(resolved, info));
   MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, info));
 
   std::vector<Column> columns;

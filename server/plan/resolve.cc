@@ -7,12 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "proto/dtype.h"
 #include "proto/error_detail.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/presets.h"
 #include "server/plan/spec_check.h"
+#include "server/plan/transform_defaults.h"
+#include "server/plan/transform_kinds.h"
 
 namespace millrace {
 namespace {
@@ -48,6 +49,15 @@ const Field* FindField(const DatasetInfo& info, const std::string& name) {
   return it == fields.end() ? nullptr : &*it;
 }
 
+bool IsRawImage(const Field& field) {
+  return field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
+         field.shape_size() == 3;
+}
+
+bool IsImage(const Field& field) {
+  return field.kind() == FIELD_KIND_ENCODED_IMAGE || IsRawImage(field);
+}
+
 absl::Status NoSuchField(absl::string_view where, const std::string& name,
                          const DatasetInfo& info) {
   return absl::NotFoundError(
@@ -55,49 +65,37 @@ absl::Status NoSuchField(absl::string_view where, const std::string& name,
                    "\"; its fields are ", FieldNames(info)));
 }
 
-template <typename M>
-void DefaultFields(M& message) {
-  if (message.fields().empty()) message.add_fields("image");
-}
-
-void WriteDefaults(Transform& transform) {
-  switch (transform.kind_case()) {
-    case Transform::kDecodeImage:
-      if (transform.decode_image().field().empty()) {
-        transform.mutable_decode_image()->set_field("image");
-      }
-      break;
-    case Transform::kRandomResizedCrop: {
-      RandomResizedCrop& crop = *transform.mutable_random_resized_crop();
-      DefaultFields(crop);
-      if (crop.scale_min() == 0 && crop.scale_max() == 0) {
-        crop.set_scale_min(0.08);
-        crop.set_scale_max(1.0);
-      }
-      if (crop.ratio_min() == 0 && crop.ratio_max() == 0) {
-        crop.set_ratio_min(3.0 / 4.0);
-        crop.set_ratio_max(4.0 / 3.0);
-      }
-      break;
+// The fields of the roles exist, and stored masks are as large as their images.
+absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
+  for (int i = 0; i < spec.field_roles_size(); ++i) {
+    const std::string where = absl::StrCat("field_roles[", i, "]");
+    FieldRole& role = *spec.mutable_field_roles(i);
+    const Field* field = FindField(info, role.field());
+    if (field == nullptr) return NoSuchField(where, role.field(), info);
+    if (role.role() == FieldRole::IMAGE) continue;
+    if (role.of().empty()) role.set_of("image");
+    const Field* image = FindField(info, role.of());
+    if (image == nullptr) {
+      return NoSuchField(absl::StrCat(where, ".of"), role.of(), info);
     }
-    case Transform::kResize:
-      DefaultFields(*transform.mutable_resize());
-      break;
-    case Transform::kCenterCrop:
-      DefaultFields(*transform.mutable_center_crop());
-      break;
-    case Transform::kHorizontalFlip: {
-      HorizontalFlip& flip = *transform.mutable_horizontal_flip();
-      DefaultFields(flip);
-      if (!flip.has_p()) flip.set_p(0.5);
-      break;
+    if (!IsImage(*image)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".of: field ", image->name(),
+                       " is no image (encoded, or raw uint8 [height, width, "
+                       "channels]): name the image that ",
+                       field->name(), " belongs to"));
     }
-    case Transform::kNormalize:
-      DefaultFields(*transform.mutable_normalize());
-      break;
-    default:
-      break;
+    if (role.role() == FieldRole::MASK && IsRawImage(*image) &&
+        IsRawImage(*field) &&
+        (field->shape(0) != image->shape(0) ||
+         field->shape(1) != image->shape(1))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": mask ", field->name(), " is ", field->shape(0), " x ",
+          field->shape(1), ", its image ", image->name(), " ", image->shape(0),
+          " x ", image->shape(1), ": they must be equal"));
+    }
   }
+  return absl::OkStatus();
 }
 
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
@@ -118,14 +116,6 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
           return field.kind() == FIELD_KIND_RAGGED
                      ? absl::UnimplementedError(text)
                      : absl::InvalidArgumentError(text);
-        }
-        if (output->dtype() != DTYPE_UNSPECIFIED &&
-            output->dtype() != trace.dtype) {
-          return absl::UnimplementedError(
-              absl::StrCat("outputs[", i, "].dtype: field ", field.name(),
-                           " is ", DTypeName(trace.dtype),
-                           " and conversion to ", DTypeName(output->dtype()),
-                           " is not built yet: leave dtype out"));
         }
       }
     } else if (trace.shape) {
@@ -164,6 +154,8 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
                         ExpandPreset(spec.preset(), *info));
     resolved.mutable_transforms()->Add(transforms.begin(), transforms.end());
     resolved.clear_preset();
+    // What the roles say must hold of the preset's transforms, too.
+    MR_RETURN_IF_ERROR(CheckSpec(resolved));
   }
   resolved.mutable_sources(0)->set_weight(1);  // ignored with one source
   Shuffle& shuffle = *resolved.mutable_shuffle();
@@ -188,6 +180,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
       return NoSuchField(absl::StrCat("outputs[", i, "]"), name, *info);
     }
   }
+  MR_RETURN_IF_ERROR(CheckRoles(*info, resolved));
   MR_RETURN_IF_ERROR(WriteOutputs(*info, resolved));
   return resolved;
 }

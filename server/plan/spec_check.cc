@@ -5,14 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
 #include "server/plan/content_revision.h"
+#include "server/plan/field_rules.h"
 #include "server/plan/presets.h"
+#include "server/plan/transform_check.h"
+#include "server/plan/transform_kinds.h"
 
 namespace millrace {
 namespace {
@@ -20,12 +22,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-
-template <typename Repeated>
-std::vector<std::string> FieldsOrImage(const Repeated& fields) {
-  if (fields.empty()) return {"image"};
-  return {fields.begin(), fields.end()};
-}
 
 class Checker {
  public:
@@ -37,10 +33,9 @@ class Checker {
     CheckTop(spec);
     CheckSources(spec);
     CheckShuffle(spec);
-    for (int i = 0; i < spec.transforms_size(); ++i) {
-      In(spec, "transforms", i, [&] { CheckTransform(spec.transforms(i), i); });
-    }
+    CheckTransforms(spec);
     CheckOutputs(spec);
+    CheckFieldRoles(spec);
     return std::move(problems_);
   }
 
@@ -248,7 +243,16 @@ class Checker {
     });
   }
 
-  void CheckTransform(const Transform& transform, int place) {
+  void CheckTransforms(const PipelineSpec& spec) {
+    FieldRules rules(spec);
+    for (int i = 0; i < spec.transforms_size(); ++i) {
+      In(spec, "transforms", i,
+         [&] { CheckTransform(spec, spec.transforms(i), rules); });
+    }
+  }
+
+  void CheckTransform(const PipelineSpec& spec, const Transform& transform,
+                      FieldRules& rules) {
     const FieldDescriptor* kind =
         transform.GetReflection()->GetOneofFieldDescriptor(
             transform, transform.GetDescriptor()->oneof_decl(0));
@@ -256,152 +260,62 @@ class Checker {
       Invalid("an empty transform: write one, such as center_crop { ... }");
       return;
     }
+    const Message& message =
+        transform.GetReflection()->GetMessage(transform, kind);
     path_.push_back({kind, -1});
-    switch (transform.kind_case()) {
-      case Transform::kDecodeImage:
-        break;
-      case Transform::kRandomResizedCrop:
-        CheckRandomResizedCrop(transform.random_resized_crop());
-        break;
-      case Transform::kResize:
-        CheckResize(transform.resize());
-        break;
-      case Transform::kCenterCrop:
-        CheckSides(transform.center_crop());
-        break;
-      case Transform::kHorizontalFlip: {
-        const HorizontalFlip& flip = transform.horizontal_flip();
-        if (flip.has_p() &&
-            !(flip.p() >= 0 && flip.p() <= 1)) {
-          Invalid(flip, "p",
-                  absl::StrCat("p is ", flip.p(),
-                               ": it is 0 .. 1"));
-        }
-        break;
+    for (const TransformProblem& problem : FindTransformProblems(transform)) {
+      if (problem.field.empty()) {
+        Add(problem.status);
+      } else {
+        In(message, problem.field, problem.index, [&] { Add(problem.status); });
       }
-      case Transform::kNormalize:
-        CheckNormalize(transform.normalize());
-        break;
-      case Transform::kCustom:
-        Unimplemented(absl::StrCat("custom transform \"",
-                                   transform.custom().name(),
-                                   "\": custom transforms are not built yet"));
-        break;
-      case Transform::KIND_NOT_SET:
-        break;
-      default:
-        Unimplemented(absl::StrCat(kind->name(), " is not built yet"));
-        break;
     }
-    CheckFields(transform, place);
+    for (const absl::Status& problem : rules.Next(transform)) Add(problem);
+    if (PhaseOf(transform) == TransformPhase::kBatch &&
+        spec.batch_size() == 1) {
+      Invalid(absl::StrCat(kind->name(),
+                           " mixes the samples of a batch in pairs, and "
+                           "batch_size is 1: take 2 or more"));
+    }
     path_.pop_back();
   }
 
-  void CheckFields(const Transform& transform, int place) {
-    const std::vector<std::string> fields = TransformFields(transform);
-    if (fields.size() > 1) {
-      Unimplemented(
-          "one transform over several fields is not built yet: write one "
-          "transform a field");
+  void CheckFieldRoles(const PipelineSpec& spec) {
+    if (spec.field_roles_size() > kMaxFieldRoles) {
+      Invalid(spec, "field_roles",
+              absl::StrCat(spec.field_roles_size(), " field roles: at most ",
+                           kMaxFieldRoles),
+              kMaxFieldRoles);
     }
     std::set<std::string> seen;
-    for (const std::string& field : fields) {
-      if (field.empty()) Invalid("a field without a name");
-      if (!seen.insert(field).second) {
-        Invalid(absl::StrCat("field ", field, " is named twice"));
-      }
-      Order& order = order_[field];
-      if (order.normalized) {
-        Invalid(absl::StrCat(
-            "nothing may come after normalize of field ", field,
-            ": it is computed on the device, last; move normalize to the end"));
-      }
-      if (transform.has_decode_image() && order.count > 0) {
-        Invalid(absl::StrCat("decode_image of field ", field,
-                             " comes after another transform of it: it must "
-                             "be the field's first, and only once"));
-      }
-      order.normalized |= transform.has_normalize();
-      ++order.count;
-    }
-  }
-
-  template <typename M>
-  void CheckSides(const M& message) {
-    for (const auto& [name, value] : {std::pair{"height", message.height()},
-                                      std::pair{"width", message.width()}}) {
-      CheckSide(message, name, value);
-    }
-  }
-
-  void CheckSide(const Message& message, absl::string_view name,
-                 uint32_t value) {
-    if (value == 0 || value > kMaxImageSide) {
-      Invalid(message, name,
-              absl::StrCat(name, " is ", value, ": it is 1 .. ", kMaxImageSide,
-                           " pixels"));
-    }
-  }
-
-  void CheckRandomResizedCrop(const RandomResizedCrop& crop) {
-    CheckSides(crop);
-    if (crop.scale_min() != 0 || crop.scale_max() != 0) {
-      if (!(crop.scale_min() > 0 && crop.scale_min() <= crop.scale_max() &&
-            crop.scale_max() <= 1)) {
-        Invalid(
-            crop, crop.scale_min() > 0 ? "scale_max" : "scale_min",
-            absl::StrCat("scale ", crop.scale_min(), " .. ", crop.scale_max(),
-                         ": write 0 < scale_min <= scale_max <= 1, or "
-                         "neither for 0.08 .. 1"));
-      }
-    }
-    if (crop.ratio_min() != 0 || crop.ratio_max() != 0) {
-      if (!(crop.ratio_min() >= 0.01 && crop.ratio_min() <= crop.ratio_max() &&
-            crop.ratio_max() <= 100)) {
-        Invalid(
-            crop, crop.ratio_min() >= 0.01 ? "ratio_max" : "ratio_min",
-            absl::StrCat("ratio ", crop.ratio_min(), " .. ", crop.ratio_max(),
-                         ": write 0.01 <= ratio_min <= ratio_max <= 100, "
-                         "or neither for 3/4 .. 4/3"));
-      }
-    }
-  }
-
-  void CheckResize(const Resize& resize) {
-    const bool exact = resize.height() != 0 || resize.width() != 0;
-    if (resize.short_side() != 0 && exact) {
-      Invalid(resize, "short_side",
-              "either short_side, or height and width, not both");
-    } else if (exact) {
-      CheckSides(resize);
-    } else {
-      CheckSide(resize, "short_side", resize.short_side());
-    }
-  }
-
-  void CheckNormalize(const Normalize& normalize) {
-    if (normalize.placement() == PLACEMENT_SERVER) {
-      Unimplemented(normalize, "placement",
-                    "normalising on the server is not built yet: leave "
-                    "placement out, the client does it on the device");
-    }
-    if (normalize.mean_size() == 0) {
-      Invalid(
-          "normalize without a mean: write one mean and one stddev a "
-          "channel");
-    }
-    if (normalize.mean_size() != normalize.stddev_size()) {
-      Invalid(absl::StrCat("normalize has ", normalize.mean_size(),
-                           " means and ", normalize.stddev_size(),
-                           " stddevs: write one of each a channel"));
-    }
-    for (int i = 0; i < normalize.stddev_size(); ++i) {
-      if (!(normalize.stddev(i) > 0)) {
-        Invalid(normalize, "stddev",
-                absl::StrCat("stddev ", normalize.stddev(i),
-                             ": it must be above 0"),
-                i);
-      }
+    for (int i = 0; i < spec.field_roles_size(); ++i) {
+      const FieldRole& role = spec.field_roles(i);
+      In(spec, "field_roles", i, [&] {
+        if (role.field().empty()) {
+          Invalid("a role without a field: write field: \"mask\" or the like");
+        } else if (!seen.insert(role.field()).second) {
+          Invalid(absl::StrCat("field ", role.field(), " has two roles"));
+        }
+        if (role.role() == FieldRole::IMAGE) {
+          if (!role.of().empty()) {
+            Invalid(role, "of",
+                    "an image belongs to no other: leave `of` out, or set "
+                    "role: MASK or BOXES_XYXY");
+          }
+          return;
+        }
+        const std::string image = ImageOf(spec, role.field());
+        if (image == role.field()) {
+          Invalid(role, "of",
+                  absl::StrCat("field ", role.field(),
+                               " cannot belong to itself: name its image"));
+        } else if (RoleOf(spec, image) != FieldRole::IMAGE) {
+          Invalid(role, "of",
+                  absl::StrCat("field ", image,
+                               " is no image but has a role itself: name the "
+                               "image that both belong to"));
+        }
+      });
     }
   }
 
@@ -432,38 +346,11 @@ class Checker {
     }
   }
 
-  struct Order {
-    int count = 0;
-    bool normalized = false;
-  };
-
   std::vector<SpecPathStep> path_;
   std::vector<SpecProblem> problems_;
-  std::map<std::string, Order> order_;  // of the transforms of a field
 };
 
 }  // namespace
-
-std::vector<std::string> TransformFields(const Transform& transform) {
-  switch (transform.kind_case()) {
-    case Transform::kDecodeImage:
-      return {transform.decode_image().field().empty()
-                  ? "image"
-                  : transform.decode_image().field()};
-    case Transform::kRandomResizedCrop:
-      return FieldsOrImage(transform.random_resized_crop().fields());
-    case Transform::kResize:
-      return FieldsOrImage(transform.resize().fields());
-    case Transform::kCenterCrop:
-      return FieldsOrImage(transform.center_crop().fields());
-    case Transform::kHorizontalFlip:
-      return FieldsOrImage(transform.horizontal_flip().fields());
-    case Transform::kNormalize:
-      return FieldsOrImage(transform.normalize().fields());
-    default:
-      return {};
-  }
-}
 
 std::vector<SpecProblem> FindSpecProblems(const PipelineSpec& spec) {
   return Checker().Run(spec);

@@ -1,5 +1,5 @@
 // Checks of a pipeline spec that need no dataset: sizes, ranges, counts, names,
-// the order of transforms, and everything that this version has not built.
+// the order of transforms, and what this version does not know.
 // What depends on a dataset's fields is checked by server/plan/resolve.h.
 //
 // Pure functions, safe from any thread.
@@ -20,14 +20,9 @@
 #include "absl/status/status.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "server/plan/spec_limits.h"
 
 namespace millrace {
-
-inline constexpr uint64_t kMaxBatchSize = uint64_t{1} << 20;
-inline constexpr uint32_t kMaxImageSide = 16384;
-inline constexpr int kMaxTransforms = 64;
-inline constexpr int kMaxOutputs = 256;
-inline constexpr size_t kMaxNameBytes = 512;
 
 // A field and, in a repeated one, the element.
 struct SpecPathStep {
@@ -50,10 +45,6 @@ std::string FormatSpecPath(const std::vector<SpecPathStep>& path);
 
 // The first problem as a status with its path in front, or OK.
 absl::Status CheckSpec(const PipelineSpec& spec);
-
-// The fields that a transform works on, the default written out; none for a
-// custom transform or an empty one.
-std::vector<std::string> TransformFields(const Transform& transform);
 
 }  // namespace millrace
 

@@ -1,0 +1,58 @@
+// FieldRules checks the order of a spec's transforms field by field, and that
+// images, masks and boxes that belong together stay together. It needs no
+// dataset.
+//
+// Belongs to one thread. Holds a reference to the spec.
+//
+//   FieldRules rules(spec);
+//   for (const Transform& transform : spec.transforms()) {
+//     for (const absl::Status& problem : rules.Next(transform)) ...
+//   }
+
+#ifndef MILLRACE_SERVER_PLAN_FIELD_RULES_H_
+#define MILLRACE_SERVER_PLAN_FIELD_RULES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+#include "server/plan/transform_kinds.h"
+
+namespace millrace {
+
+// IMAGE for a field without a role.
+FieldRole::Role RoleOf(const PipelineSpec& spec, const std::string& field);
+
+// The image that a mask or boxes belong to; "" for others.
+std::string ImageOf(const PipelineSpec& spec, const std::string& field);
+
+class FieldRules {
+ public:
+  explicit FieldRules(const PipelineSpec& spec) : spec_(spec) {}
+
+  // InvalidArgument: what is wrong with the next transform where it stands.
+  std::vector<absl::Status> Next(const Transform& transform);
+
+ private:
+  struct History {
+    int count = 0;
+    TransformPhase phase = TransformPhase::kDecode;  // of the last
+    std::string last;                                // its name
+  };
+
+  void Invalid(absl::string_view text);
+  void CheckOrder(const Transform& transform, const std::string& field);
+  void CheckRole(const Transform& transform, const std::string& field,
+                 const std::vector<std::string>& fields);
+
+  const PipelineSpec& spec_;
+  std::map<std::string, History> history_;
+  std::vector<absl::Status> problems_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_FIELD_RULES_H_
