@@ -32,7 +32,7 @@ size_t CharacterBytes(absl::string_view text) {
 
 }  // namespace
 
-bool IsUtf8(absl::string_view text) {
+bool IsUtf8Text(absl::string_view text) {
   while (!text.empty()) {
     const size_t bytes = CharacterBytes(text);
     if (bytes == 0) return false;

@@ -45,7 +45,7 @@ class OperatorResult {
 };
 
 // Whether a protobuf message can hold `text` as a string.
-bool IsUtf8(absl::string_view text);
+bool IsUtf8Text(absl::string_view text);
 
 // A text of a library for messages: control characters and what is no UTF-8
 // become question marks.
