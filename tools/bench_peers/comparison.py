@@ -1,0 +1,201 @@
+"""What is compared: the rows, in groups that do the same work, and the goals. Data only.
+
+A row is measured by `command(context)`, a list of words whose last line of output holds one JSON
+object, and `value(json)`. A row of ours that this version refuses, and a peer that is not installed,
+are named in the table as not available.
+"""
+
+import dataclasses
+import os
+from typing import Callable
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+_CROP = """
+sources {{ dataset: "photographs" }}
+transforms {{ decode_image {{ {decode} }} }}
+transforms {{ random_resized_crop {{ height: 224 width: 224 {crop} }} }}
+transforms {{ horizontal_flip {{ p: 0.5 }} }}
+"""
+_JITTER = """
+transforms { color_jitter {
+  brightness_min: 0.8 brightness_max: 1.2 contrast_min: 0.8 contrast_max: 1.2
+  saturation_min: 0.8 saturation_max: 1.2 hue_min: -0.1 hue_max: 0.1 } }
+"""
+_NORMALIZE = """
+transforms {{ normalize {{
+  mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] {placement} }} }}
+"""
+
+# Pipeline specs by name; the rows that use one name it.
+SPECS = {
+    "crop": _CROP.format(decode="", crop=""),
+    "exact": _CROP.format(decode="mode: EXACT", crop=""),
+    "no_antialias": _CROP.format(decode="", crop="no_antialias: true"),
+    "article": (_CROP.format(decode="", crop="") + _JITTER +
+                _NORMALIZE.format(placement="placement: PLACEMENT_SERVER")),
+    "article_device": (_CROP.format(decode="", crop="") + _JITTER +
+                       _NORMALIZE.format(placement="")),
+    "digits": 'sources { dataset: "digits" } preset: "mnist"',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """Where things are."""
+    programs: dict  # name: path
+    python: dict  # "torch", "tensorflow", "extra": interpreter, or absent
+    photos: str
+    digits: str  # folder of IDX files
+    packed: dict  # "photographs", "seekable", "digits": URI
+    unavailable: dict  # row or environment: why it is not there
+    specs: dict  # name: file
+    work: str
+    seconds: float
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    key: str
+    group: str
+    label: str
+    command: Callable  # Context -> words, or a sentence why there is none
+    value: str = "images_per_second"
+    cpu: str = "cpu_seconds_per_1000"
+    ours: bool = False
+    environment: tuple = ()  # ((name, value), ...) of the measured program
+
+
+GROUPS = {
+    "crop": "decode, RandomResizedCrop(224), flip: the pipeline alone, images/s",
+    "service": "the same through server and client, images/s",
+    "article": "RandomResizedCrop(224), flip, ColorJitter, Normalize to float32, images/s",
+    "digits": "28 x 28 samples, batch 64, samples/s",
+    "wire": "ready batches of 9.6 MB over the loopback, GB/s",
+    "allocators": "memory allocators, images/s or samples/s",
+}
+# Measured only when they are asked for.
+OPTIONAL_GROUPS = {"allocators"}
+
+
+def _pipeline(spec, dataset="photographs"):
+    def command(context):
+        if dataset not in context.packed:
+            return context.unavailable.get(dataset, f"'{dataset}' is not packed")
+        return [context.programs["spec_bench"], f"--dataset={context.packed[dataset]}",
+                f"--pipeline={context.specs[spec]}", f"--threads={context.threads}",
+                f"--seconds={context.seconds}"]
+    return command
+
+
+def _service(spec, rate):
+    """Server and client; `rate` is about how many samples a second they have, to choose a length."""
+    def command(context):
+        return ["python3", os.path.join(HERE, "service.py"),
+                context.programs["millrace-server"], context.programs["millrace"],
+                context.specs[spec], str(max(8, int(context.seconds * rate / 64))),
+                str(context.threads)] + [f"{name}={uri}" for name, uri in context.packed.items()]
+    return command
+
+
+def _script(python, *words):
+    def command(context):
+        if python not in context.python:
+            return context.unavailable.get(python, f"no environment '{python}'")
+        return [context.python[python], os.path.join(HERE, words[0]), *words[1:],
+                f"--seconds={context.seconds}"]
+    return command
+
+
+def _loader(python, name):
+    def command(context):
+        words = _script(python, "loaders.py", name)(context)
+        return words if isinstance(words, str) else words + [
+            f"--photos={context.photos}", f"--threads={context.threads}", f"--work={context.work}"]
+    return command
+
+
+def _digits(context):
+    words = _script("torch", "digits.py")(context)
+    return words if isinstance(words, str) else words + [context.digits]
+
+
+def _wire(context):
+    return [context.programs["wire_bench"], "--client=loader", "--rounds=1",
+            f"--gigabytes={context.seconds:.1f}"]
+
+
+_CROP_PEERS = [
+    ("tfdata_antialias", "tensorflow", "tf.data, antialiased"),
+    ("tfdata", "tensorflow", "tf.data, its default (not antialiased)"),
+    ("torchvision_v2", "torch", "torchvision v2, decode_jpeg"),
+    ("torchvision_pil", "torch", "torchvision v2, Pillow"),
+    ("albumentations", "torch", "Albumentations, OpenCV (not antialiased)"),
+    ("dali", "torch", "NVIDIA DALI, CPU"),
+    ("ffcv", "extra", "FFCV, its own file (not antialiased)"),
+    ("spdl", "extra", "SPDL, FFmpeg"),
+]
+
+ROWS = [
+    Row("millrace", "crop", "Millrace", _pipeline("crop"), ours=True),
+    Row("millrace_exact", "crop", "Millrace, decode EXACT", _pipeline("exact"), ours=True),
+    Row("millrace_no_antialias", "crop", "Millrace, not antialiased", _pipeline("no_antialias"),
+        ours=True),
+    Row("millrace_seekable", "crop", "Millrace, packed with --seekable",
+        _pipeline("crop", "seekable"), ours=True),
+    *[Row(key, "crop", label, _loader(python, key)) for key, python, label in _CROP_PEERS],
+    Row("millrace_service", "service", "Millrace", _service("crop", 2600), ours=True,
+        cpu="client_cpu_seconds_per_gigabyte"),
+    Row("tfdata_service", "service", "tf.data service, its default (not antialiased)",
+        _loader("tensorflow", "tfdata_service")),
+    Row("millrace_article", "article", "Millrace, normalised on the server", _pipeline("article"),
+        ours=True),
+    Row("millrace_article_device", "article", "Millrace, uint8 out (normalised on the device)",
+        _pipeline("article_device"), ours=True),
+    Row("albumentations_article", "article", "Albumentations",
+        _loader("torch", "albumentations_article")),
+    Row("torchvision_article", "article", "torchvision v2", _loader("torch", "torchvision_article")),
+    Row("millrace_digits", "digits", "Millrace, server and client", _service("digits", 800000),
+        ours=True, cpu="client_cpu_seconds_per_gigabyte"),
+    Row("dataloader_digits", "digits", "torch DataLoader, one process",
+        _digits),
+    Row("millrace_wire", "wire", "Millrace, its client", _wire, "gigabytes_per_second",
+        "cpu_seconds_per_gigabyte", ours=True),
+    Row("flight_wire", "wire", "Arrow Flight", _script("torch", "wire.py", "flight"),
+        "gigabytes_per_second", "cpu_seconds_per_gigabyte"),
+]
+
+ALLOCATORS = {
+    "mimalloc": "libmimalloc.so.2",
+    "tcmalloc": "libtcmalloc_minimal.so.4",
+    "jemalloc": "libjemalloc.so.2",
+}
+for _name, _library in [("malloc", "")] + list(ALLOCATORS.items()):
+    _preload = (("LD_PRELOAD", _library),) if _library else ()
+    ROWS.append(Row(f"crop_{_name}", "allocators", f"crop, pipeline alone, {_name}",
+                    _pipeline("crop"), ours=True, environment=_preload))
+    ROWS.append(Row(f"service_{_name}", "allocators", f"crop, server and client, {_name}",
+                    _service("crop", 2600), ours=True, environment=_preload))
+    ROWS.append(Row(f"digits_{_name}", "allocators", f"28 x 28, server and client, {_name}",
+                    _service("digits", 800000), ours=True, environment=_preload))
+
+# The row of ours whose ratio to each other row of the group is shown.
+REFERENCES = {"crop": "millrace", "service": "millrace_service", "article": "millrace_article",
+              "digits": "millrace_digits", "wire": "millrace_wire", "allocators": "crop_malloc"}
+
+# (ours, peer, at least so many times as fast)
+GOALS = [
+    ("millrace", "tfdata_antialias", 3.0),
+    ("millrace", "tfdata", 1.35),
+    ("millrace_no_antialias", "tfdata", 1.5),
+    ("millrace", "ffcv", 2.75),
+    ("millrace", "dali", 2.75),
+    ("millrace", "albumentations", 2.0),
+    ("millrace", "torchvision_v2", 2.25),
+    ("millrace_service", "tfdata_service", 1.75),
+    ("millrace_article", "albumentations_article", 2.0),
+    ("millrace_article", "torchvision_article", 2.0),
+    ("millrace_digits", "dataloader_digits", 50.0),
+    ("millrace_wire", "flight_wire", 1.25),
+]
