@@ -1,0 +1,41 @@
+#include "server/augment/color_functions.h"
+
+#include "server/augment/color_steps.h"
+
+namespace millrace {
+
+// The other functions are in sharpness.cc and tone_curve.cc.
+
+void AdjustBrightness(ImageSpan image, double factor) {
+  const ColorStep step = BrightnessStep(factor);
+  ApplyColorSteps(image, {&step, 1});
+}
+
+void AdjustContrast(ImageSpan image, double factor) {
+  if (image.height == 0 || image.width == 0) return;
+  const uint64_t sum = ApplyColorStepsAndSumGrey(image, {});
+  const double mean = static_cast<double>(sum) /
+                      static_cast<double>(image.height * image.width);
+  const ColorStep step = ContrastStep(factor, mean);
+  ApplyColorSteps(image, {&step, 1});
+}
+
+void AdjustSaturation(ImageSpan image, double factor) {
+  if (image.channels == 1) return;
+  const ColorStep step = SaturationStep(factor);
+  ApplyColorSteps(image, {&step, 1});
+}
+
+void AdjustHue(ImageSpan image, double shift) {
+  if (image.channels == 1) return;
+  const ColorStep step = HueStep(shift);
+  ApplyColorSteps(image, {&step, 1});
+}
+
+void MakeGrey(ImageSpan image) {
+  if (image.channels == 1) return;
+  const ColorStep step = GreyStep();
+  ApplyColorSteps(image, {&step, 1});
+}
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// ColorStep is a change of colour that looks at one pixel alone: brightness,
+// contrast about a known mean, saturation, hue, grey. ApplyColorSteps runs
+// several of them over an image in one pass, with SIMD chosen for the CPU at
+// run time. The random choices and the names of the spec are not here.
+//
+// The bytes are the same for every instruction set: each step is defined in
+// 16-bit integers, from bytes to bytes. With T fraction bits, >> rounding down
+// and every sum bound to 0 .. 65535:
+//
+//   scale: min(255, (((x * multiplier) >> 8) + add - subtract) >> T)
+//
+//   less:  min(255, (((x * multiplier) >> 8) + ((grey * other) >> 8) + 1) >> T)
+//
+//   more:  min(255, (((x * multiplier) >> 8) - ((grey * other) >> 8)) >> T)
+//
+//   grey:  floor((2989 r + 5870 g + 1140 b) / 10000)
+//
+// The multipliers are rounded so that what is a whole number by the formula
+// stays that number: a factor of 1, saturation of a grey image.
+//
+// Hue needs no division. With M and m the largest and the least of r, g, b and
+// R = M - m, the hue times 6 R is a whole number: h = g - b where red is
+// largest, 2 R + b - r where green is, 4 R + r - g where blue is. It is turned
+// by 6 R * shift, in sixteenths, into [0, 6 R). Then
+//
+//   red = m + clamp(|h - 3 R| - R), green = m + clamp(2 R - |h - 2 R|),
+//   blue = m + clamp(2 R - |h - 4 R|),   clamp to 0 .. R,
+//
+// which is HSV's formula times S V, and a byte is floor(v * 257 / 256): the
+// thresholds of torchvision's conversion, floor(v / 255 * 255.999).
+//
+// Pure functions; thread-safe for different images.
+//
+//   const ColorStep steps[] = {BrightnessStep(1.2), SaturationStep(0.9)};
+//   ApplyColorSteps(image, steps);
+
+#ifndef MILLRACE_SERVER_AUGMENT_COLOR_STEPS_H_
+#define MILLRACE_SERVER_AUGMENT_COLOR_STEPS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "server/augment/pixel_op.h"
+
+namespace millrace {
+
+struct ColorStep {
+  enum class Kind : uint8_t { kScale, kLess, kMore, kHue, kGrey };
+  Kind kind = Kind::kScale;
+  uint8_t fraction_bits = 0;  // T
+  uint16_t multiplier = 0;
+  uint16_t other = 0;     // kLess, kMore
+  uint16_t add = 0;       // kScale
+  uint16_t subtract = 0;  // kScale
+};
+
+// Factors are at least 0 and finite. Those above 255 count as 255.996, which
+// makes no difference: already one level of distance fills the whole range.
+ColorStep BrightnessStep(double factor);
+ColorStep ContrastStep(double factor, double mean);  // mean: 0 .. 255
+ColorStep SaturationStep(double factor);
+ColorStep HueStep(double shift);  // -0.5 .. 0.5 of a turn
+ColorStep GreyStep();
+
+// x * factor + y * (1 - factor) for bytes x and y, in the form of kLess and
+// kMore; also sharpness is one.
+ColorStep BlendStep(double factor);
+
+// The image has 1 or 3 channels; with 1, only kScale changes it.
+void ApplyColorSteps(ImageSpan image, absl::Span<const ColorStep> steps);
+
+// The same, and the sum of the result's grey values (of its bytes with one
+// channel). Without steps the image is only read.
+uint64_t ApplyColorStepsAndSumGrey(ImageSpan image,
+                                   absl::Span<const ColorStep> steps);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_AUGMENT_COLOR_STEPS_H_
