@@ -50,6 +50,35 @@ double PortableLog(double x) {
   return n * kLn2High + (f - (half_square - (low + n * kLn2Low)));
 }
 
+SinCos PortableSinCosDegrees(double degrees) {
+  constexpr double kRadians = 1.7453292519943295e-02;  // of a degree
+  // degrees = 90 n + r with |r| <= 45, exactly.
+  const double n = std::floor(degrees / 90.0 + 0.5);
+  const double r = (degrees - n * 90.0) * kRadians;
+  const double z = r * r;  // <= 0.617
+  // Taylor series: r^19 / 19! is below 2^-63.
+  double sin_tail = 1.0;
+  for (int k = 17; k >= 3; k -= 2) {
+    sin_tail = 1.0 - sin_tail * (z / (k * (k - 1)));
+  }
+  double cos_tail = 1.0;
+  for (int k = 18; k >= 2; k -= 2) {
+    cos_tail = 1.0 - cos_tail * (z / (k * (k - 1)));
+  }
+  const double sin = r * sin_tail;
+  const double cos = cos_tail;
+  switch (static_cast<int64_t>(n) & 3) {
+    case 0:
+      return {sin, cos};
+    case 1:
+      return {cos, -sin};
+    case 2:
+      return {-sin, -cos};
+    default:
+      return {-cos, sin};
+  }
+}
+
 int64_t RoundHalfEven(double x) {
   const double below = std::floor(x);
   const double rest = x - below;

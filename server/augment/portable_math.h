@@ -1,7 +1,7 @@
-// exp and log from + - * / alone. The C library's give other last bits on CPUs
-// with and without fused multiply-add; parameters of augmentations must have
-// the same bits everywhere. (sqrt, floor and the four operations are exact in
-// IEEE 754; the build forbids contraction.)
+// exp, log, sine and cosine from + - * / alone. The C library's give other last
+// bits on CPUs with and without fused multiply-add; parameters of augmentations
+// must have the same bits everywhere. (sqrt, floor and the four operations are
+// exact in IEEE 754; the build forbids contraction.)
 //
 // Pure functions. Relative error below 4e-16, about 2 units in the last place.
 
@@ -17,6 +17,15 @@ double PortableExp(double x);
 
 // Natural logarithm of a positive, finite, normal x.
 double PortableLog(double x);
+
+struct SinCos {
+  double sin = 0;
+  double cos = 1;
+};
+
+// Of an angle in degrees, |degrees| <= 2^30. Exact at multiples of 90; an error
+// below 3e-16 elsewhere.
+SinCos PortableSinCosDegrees(double degrees);
 
 // The nearest integer, ties to even (as Python's round). |x| < 2^52.
 int64_t RoundHalfEven(double x);

@@ -48,6 +48,37 @@ TEST(PortableMath, KeepsItsBits) {
   EXPECT_EQ(mix, 15285980359518674793u);
 }
 
+TEST(PortableSinCosDegrees, IsNearTheCLibrary) {
+  double worst = 0;
+  for (double degrees = -800; degrees <= 800; degrees += 0.0371) {
+    const SinCos got = PortableSinCosDegrees(degrees);
+    const long double angle =
+        static_cast<long double>(degrees) * 3.14159265358979323846L / 180;
+    worst = std::max<double>(worst, std::fabs(got.sin - std::sin(angle)));
+    worst = std::max<double>(worst, std::fabs(got.cos - std::cos(angle)));
+  }
+  EXPECT_LT(worst, 3e-16);
+}
+
+TEST(PortableSinCosDegrees, IsExactAtQuarterTurns) {
+  for (int quarter = -9; quarter <= 9; ++quarter) {
+    const SinCos got = PortableSinCosDegrees(90.0 * quarter);
+    const int sines[] = {0, 1, 0, -1};
+    EXPECT_EQ(got.sin, sines[quarter & 3]) << quarter;
+    EXPECT_EQ(got.cos, sines[(quarter + 1) & 3]) << quarter;
+  }
+}
+
+TEST(PortableSinCosDegrees, KeepsItsBits) {
+  uint64_t mix = 0;
+  for (double degrees = -360; degrees <= 360; degrees += 0.73) {
+    const SinCos got = PortableSinCosDegrees(degrees);
+    mix = mix * 31 + std::bit_cast<uint64_t>(got.sin);
+    mix = mix * 31 + std::bit_cast<uint64_t>(got.cos);
+  }
+  EXPECT_EQ(mix, 15079907028969477711u);
+}
+
 TEST(RoundHalfEven, TiesGoToTheEvenSide) {
   EXPECT_EQ(RoundHalfEven(0.5), 0);
   EXPECT_EQ(RoundHalfEven(1.5), 2);

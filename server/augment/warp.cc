@@ -1,0 +1,306 @@
+// How: along a row of the result the point in the source moves by a constant
+// step, in fixed point. Which columns lie inside the source is solved for once
+// a row, so that the loop over them asks nothing.
+
+#include "server/augment/warp.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace millrace {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "Spread() takes the first byte for the lowest");
+
+constexpr int kWeightBits = 12;
+constexpr int64_t kWeightOne = 1 << kWeightBits;
+
+// Columns [begin, end).
+struct Columns {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Rounds up; d > 0.
+int64_t DivideUp(int64_t n, int64_t d) { return n / d + (n % d > 0 ? 1 : 0); }
+
+// The columns of `within` at which low <= start + step * column < high.
+Columns Solve(int64_t start, int64_t step, int64_t low, int64_t high,
+              Columns within) {
+  if (step == 0) {
+    if (start < low || start >= high) within.end = within.begin;
+    return within;
+  }
+  int64_t begin, end;
+  if (step > 0) {
+    begin = DivideUp(low - start, step);
+    end = DivideUp(high - start, step);
+  } else {  // start - high < |step| * column <= start - low
+    begin = DivideUp(start - high + 1, -step);
+    end = DivideUp(start - low + 1, -step);
+  }
+  within.begin = std::clamp(begin, within.begin, within.end);
+  within.end = std::clamp(end, within.begin, within.end);
+  return within;
+}
+
+// The source's coordinates along the rows of the result.
+class Walk {
+ public:
+  // False when the map blows up the image so much that a step cannot be told
+  // in 64 bits: of such an image nothing is seen.
+  bool Init(const AffineMap& map, Size size) {
+    map_ = map;
+    const double w = static_cast<double>(size.width) + 2;
+    const double h = static_cast<double>(size.height) + 2;
+    const double bound = std::max(
+        std::abs(map.xx) * w + std::abs(map.xy) * h + std::abs(map.x0) + w,
+        std::abs(map.yx) * w + std::abs(map.yy) * h + std::abs(map.y0) + h);
+    if (!(bound < 0x1p45)) return false;  // so that 16 bits of fraction stay
+    while (bound * one_ > 0x1p61) {
+      --bits_;
+      one_ = one_ * 0.5;
+    }
+    step_x_ = Fixed(map.xx);
+    step_y_ = Fixed(map.yx);
+    return true;
+  }
+
+  // Places of pixels' middles are whole numbers from here on.
+  void BeginRow(int64_t row) {
+    const double x = 0.5;
+    const double y = static_cast<double>(row) + 0.5;
+    start_x_ = Fixed(map_.xx * x + map_.xy * y + map_.x0 - 0.5);
+    start_y_ = Fixed(map_.yx * x + map_.yy * y + map_.y0 - 0.5);
+  }
+
+  int bits() const { return bits_; }
+  int64_t one() const { return int64_t{1} << bits_; }
+  int64_t start_x() const { return start_x_; }
+  int64_t start_y() const { return start_y_; }
+  int64_t step_x() const { return step_x_; }
+  int64_t step_y() const { return step_y_; }
+
+  // Columns whose point, moved by `shift`, lies in [low, high_x) x
+  // [low, high_y), in whole places.
+  Columns Inside(int64_t shift, int64_t low, int64_t high_x, int64_t high_y,
+                 int64_t width) const {
+    Columns c = {0, width};
+    c = Solve(start_x_ + shift, step_x_, low * one(), high_x * one(), c);
+    return Solve(start_y_ + shift, step_y_, low * one(), high_y * one(), c);
+  }
+
+ private:
+  int64_t Fixed(double v) const {
+    return static_cast<int64_t>(std::floor(v * one_ + 0.5));
+  }
+
+  AffineMap map_;
+  int bits_ = 32;
+  double one_ = 0x1p32;
+  int64_t start_x_ = 0;
+  int64_t start_y_ = 0;
+  int64_t step_x_ = 0;
+  int64_t step_y_ = 0;
+};
+
+void FillPixels(uint8_t* to, int64_t count, const FillColor& fill,
+                int channels) {
+  if (fill.count() == 1) {
+    std::memset(to, fill.of(0), count * channels);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i, to += channels) {
+    for (int c = 0; c < channels; ++c) to[c] = fill.of(c);
+  }
+}
+
+// kChannels is 0 for a number that is known at run time alone.
+template <int kChannels>
+class Warper {
+ public:
+  Warper(const WarpJob& job, const Walk& walk)
+      : job_(job),
+        walk_(walk),
+        channels_(kChannels == 0 ? job.channels : kChannels),
+        from_stride_(job.size.width * channels_) {}
+
+  void NearestRow(uint8_t* to) const {
+    const int64_t half = walk_.one() / 2;
+    const Columns in = walk_.Inside(half, 0, job_.size.width, job_.size.height,
+                                    job_.size.width);
+    FillPixels(to, in.begin, job_.fill, channels_);
+    int64_t x = walk_.start_x() + half + walk_.step_x() * in.begin;
+    int64_t y = walk_.start_y() + half + walk_.step_y() * in.begin;
+    const int bits = walk_.bits();
+    uint8_t* out = to + in.begin * channels_;
+    int64_t i = in.begin;
+    if constexpr (kChannels == 3) {
+      // Four bytes at a time: the last is overwritten by the next pixel.
+      for (; i + 1 < in.end; ++i, out += 3) {
+        std::memcpy(out, At(x >> bits, y >> bits), 4);
+        x += walk_.step_x();
+        y += walk_.step_y();
+      }
+    }
+    for (; i < in.end; ++i, out += channels_) {
+      const uint8_t* pixel = At(x >> bits, y >> bits);
+      for (int c = 0; c < channels_; ++c) out[c] = pixel[c];
+      x += walk_.step_x();
+      y += walk_.step_y();
+    }
+    FillPixels(out, job_.size.width - in.end, job_.fill, channels_);
+  }
+
+  void BilinearRow(uint8_t* to) const {
+    const int64_t width = job_.size.width;
+    const int64_t height = job_.size.height;
+    // Some of the four pixels are seen; all of them are.
+    const Columns some = walk_.Inside(0, -1, width, height, width);
+    Columns all = walk_.Inside(0, 0, width - 1, height - 1, width);
+    if (all.begin == all.end) all = {some.end, some.end};
+    FillPixels(to, some.begin, job_.fill, channels_);
+    for (int64_t i = some.begin; i < all.begin; ++i) Edge(i, to);
+    Inner(all, to);
+    for (int64_t i = all.end; i < some.end; ++i) Edge(i, to);
+    FillPixels(to + some.end * channels_, width - some.end, job_.fill,
+               channels_);
+  }
+
+ private:
+  const uint8_t* At(int64_t x, int64_t y) const {
+    return job_.from + y * from_stride_ + x * channels_;
+  }
+
+  // Fraction of a coordinate in units of the weights.
+  int64_t Fraction(int64_t at) const {
+    return (at & (walk_.one() - 1)) >> (walk_.bits() - kWeightBits);
+  }
+
+  struct Weights {
+    // Of the pixels above left, above right, below left, below right; they sum
+    // to kWeightOne.
+    int64_t w00, w01, w10, w11;
+  };
+  Weights WeightsAt(int64_t x, int64_t y) const {
+    const int64_t fx = Fraction(x);
+    const int64_t fy = Fraction(y);
+    const int64_t w11 = (fx * fy + kWeightOne / 2) >> kWeightBits;
+    return {kWeightOne - fx - fy + w11, fx - w11, fy - w11, w11};
+  }
+
+  // Three bytes in 21 bits each.
+  static uint64_t Spread(uint64_t v) {
+    return (v & 0xFF) | (v & 0xFF00) << 13 | (v & 0xFF0000) << 26;
+  }
+
+  void Inner(Columns in, uint8_t* to) const {
+    int64_t x = walk_.start_x() + walk_.step_x() * in.begin;
+    int64_t y = walk_.start_y() + walk_.step_y() * in.begin;
+    const int bits = walk_.bits();
+    uint8_t* out = to + in.begin * channels_;
+    for (int64_t i = in.begin; i < in.end; ++i, out += channels_) {
+      const uint8_t* above = At(x >> bits, y >> bits);
+      const uint8_t* below = above + from_stride_;
+      const Weights w = WeightsAt(x, y);
+      if constexpr (kChannels == 3) {
+        uint64_t a, b;
+        std::memcpy(&a, above, 8);
+        std::memcpy(&b, below, 8);
+        constexpr uint64_t kHalf = kWeightOne / 2;
+        const uint64_t sum = Spread(a) * w.w00 + Spread(a >> 24) * w.w01 +
+                             Spread(b) * w.w10 + Spread(b >> 24) * w.w11 +
+                             (kHalf | kHalf << 21 | kHalf << 42);
+        out[0] = static_cast<uint8_t>(sum >> kWeightBits);
+        out[1] = static_cast<uint8_t>(sum >> (kWeightBits + 21));
+        out[2] = static_cast<uint8_t>(sum >> (kWeightBits + 42));
+      } else {
+        for (int c = 0; c < channels_; ++c) {
+          const int64_t sum = above[c] * w.w00 + above[c + channels_] * w.w01 +
+                              below[c] * w.w10 + below[c + channels_] * w.w11;
+          out[c] = static_cast<uint8_t>((sum + kWeightOne / 2) >> kWeightBits);
+        }
+      }
+      x += walk_.step_x();
+      y += walk_.step_y();
+    }
+  }
+
+  // Some of the four pixels lie outside.
+  void Edge(int64_t column, uint8_t* to) const {
+    const int64_t x = walk_.start_x() + walk_.step_x() * column;
+    const int64_t y = walk_.start_y() + walk_.step_y() * column;
+    const int64_t left = x >> walk_.bits();
+    const int64_t top = y >> walk_.bits();
+    const Weights w = WeightsAt(x, y);
+    const int64_t weights[4] = {w.w00, w.w01, w.w10, w.w11};
+    const uint8_t* pixels[4];
+    int64_t share = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int64_t px = left + (k & 1);
+      const int64_t py = top + (k >> 1);
+      const bool inside =
+          px >= 0 && px < job_.size.width && py >= 0 && py < job_.size.height;
+      pixels[k] = inside ? At(px, py) : nullptr;
+      if (inside) share += weights[k];
+    }
+    for (int c = 0; c < channels_; ++c) {
+      int64_t sum = 0;
+      for (int k = 0; k < 4; ++k) {
+        if (pixels[k] != nullptr) sum += pixels[k][c] * weights[k];
+      }
+      sum *= kWeightOne;
+      if (job_.fill_given) {
+        sum = (sum >> kWeightBits) * share +
+              job_.fill.of(c) * (kWeightOne - share) * kWeightOne;
+      }
+      to[column * channels_ + c] = static_cast<uint8_t>(
+          (sum + (kWeightOne * kWeightOne) / 2) >> (2 * kWeightBits));
+    }
+  }
+
+  const WarpJob& job_;
+  const Walk& walk_;
+  const int channels_;
+  const int64_t from_stride_;
+};
+
+template <int kChannels>
+void Warp(const WarpJob& job, Walk& walk) {
+  const Warper<kChannels> warper(job, walk);
+  for (int64_t row = 0; row < job.size.height; ++row) {
+    uint8_t* to = job.to + row * job.to_stride;
+    walk.BeginRow(row);
+    if (job.nearest) {
+      warper.NearestRow(to);
+    } else {
+      warper.BilinearRow(to);
+    }
+  }
+}
+
+}  // namespace
+
+void WarpPixels(const WarpJob& job) {
+  Walk walk;
+  if (!walk.Init(job.inverse, job.size)) {
+    for (int64_t row = 0; row < job.size.height; ++row) {
+      FillPixels(job.to + row * job.to_stride, job.size.width, job.fill,
+                 job.channels);
+    }
+    return;
+  }
+  switch (job.channels) {
+    case 1:
+      return Warp<1>(job, walk);
+    case 3:
+      return Warp<3>(job, walk);
+    default:
+      return Warp<0>(job, walk);
+  }
+}
+
+}  // namespace millrace
