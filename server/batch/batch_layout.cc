@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/dtype.h"
+#include "proto/tensor_cast.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +26,20 @@ TensorSpec ScalarSpec(absl::string_view name, DType dtype) {
   spec.set_name(std::string(name));
   spec.set_dtype(dtype);
   return spec;
+}
+
+// kIgnoredClass as `dtype`; zeros in a type that does not hold it.
+std::array<uint8_t, 8> NoClass(DType dtype) {
+  std::array<uint8_t, 8> bytes = {};
+  TensorSpec spec = ScalarSpec("class", DTYPE_INT64);
+  spec.mutable_device_transform()->set_dtype(dtype);
+  const auto cast = TensorCast::Make(spec);
+  if (!cast.ok() ||
+      !cast->Apply(reinterpret_cast<const uint8_t*>(&kIgnoredClass),
+                   bytes.data(), 1)) {
+    bytes = {};
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -64,8 +79,8 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(
     column.header.set_dtype(tensor.dtype());
     *column.header.mutable_sample_shape() = tensor.sample_shape();
     column.row_bytes = bytes;
-    column.is_class = tensor.num_classes() > 0 &&
-                      tensor.dtype() == DTYPE_INT64 && bytes == sizeof(int64_t);
+    column.is_class = tensor.num_classes() > 0 && tensor.sample_shape().empty();
+    if (column.is_class) column.no_class = NoClass(tensor.dtype());
     layout.sum_row_bytes_ += bytes;
     layout.columns_.push_back(std::move(column));
   }
@@ -106,7 +121,8 @@ void BatchLayout::Placed::FillEmptyRow(uint8_t* payload, uint64_t row,
   for (int i = 0; i < layout_->tensors(); ++i) {
     const Column& column = layout_->columns_[i];
     if (column.is_class) {
-      std::memcpy(Row(payload, i, row), &kIgnoredClass, sizeof(kIgnoredClass));
+      std::memcpy(Row(payload, i, row), column.no_class.data(),
+                  column.row_bytes);
     } else {
       std::memset(Row(payload, i, row), 0, column.row_bytes);
     }

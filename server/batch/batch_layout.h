@@ -16,6 +16,7 @@
 #ifndef MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_
 #define MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -58,8 +59,8 @@ class BatchLayout {
     void SetSample(uint8_t* payload, uint64_t row, int64_t index,
                    bool valid) const;
 
-    // Makes `row` one that holds no sample: zeros, -100 in class fields (the
-    // index that losses leave out), valid = false.
+    // Makes `row` one that holds no sample: zeros, -100 in class fields of
+    // whatever type (the index that losses leave out), valid = false.
     void FillEmptyRow(uint8_t* payload, uint64_t row,
                       int64_t sample_index) const;
 
@@ -84,6 +85,8 @@ class BatchLayout {
     TensorHeader header;  // name, dtype and shape
     uint64_t row_bytes;
     bool is_class;
+    // -100 in the type of the wire, where it has one: row_bytes of it.
+    std::array<uint8_t, 8> no_class;
   };
 
   BatchLayout() = default;

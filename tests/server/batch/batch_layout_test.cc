@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -93,6 +94,28 @@ TEST(BatchLayout, NoByteIsLeftOver) {
   EXPECT_EQ(*placed.Row(data, 0, 4), 0);
   EXPECT_EQ(*placed.Row(data, 4, 2), 1);
   EXPECT_EQ(*placed.Row(data, 4, 3), 0);
+}
+
+TEST(BatchLayout, LeavesClassesOfEveryTypeOut) {
+  const BatchLayout layout = Layout(
+      {Tensor("a", DTYPE_INT8, {}, 10), Tensor("b", DTYPE_INT16, {}, 10),
+       Tensor("c", DTYPE_INT32, {}, 10), Tensor("d", DTYPE_FLOAT32, {}, 10),
+       Tensor("soft", DTYPE_FLOAT32, {10}, 10), Tensor("e", DTYPE_UINT8, {}, 9),
+       Tensor("one", DTYPE_INT64, {1}, 10)});
+  const BatchLayout::Placed placed = layout.ForRows(1);
+  std::vector<uint8_t> payload(placed.payload_bytes(), 0xff);
+  placed.FillEmptyRow(payload.data(), 0, -1);
+  auto holds = [&](int tensor, auto value) {
+    return std::memcmp(placed.Row(payload.data(), tensor, 0), &value,
+                       sizeof(value)) == 0;
+  };
+  EXPECT_TRUE(holds(0, int8_t{-100}));
+  EXPECT_TRUE(holds(1, int16_t{-100}));
+  EXPECT_TRUE(holds(2, int32_t{-100}));
+  EXPECT_TRUE(holds(3, -100.0f));
+  EXPECT_TRUE(holds(4, std::array<float, 10>{}));  // shares of classes: none
+  EXPECT_TRUE(holds(5, uint8_t{0}));               // no -100 in there
+  EXPECT_TRUE(holds(6, int64_t{0}));               // a vector is no class
 }
 
 TEST(BatchLayout, RefusesWhatItCannotLayOut) {
