@@ -39,7 +39,7 @@
  *     return &kLibrary;
  *   }
  *
- *   cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -o gamma.so gamma.c
+ *   cc -O2 -ffp-contract=off -shared -fPIC -o gamma.so gamma.c
  */
 
 #ifndef MILLRACE_OPERATOR_H_
