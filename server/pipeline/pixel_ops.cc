@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/operator_transform.h"
+#include "server/pipeline/read_color.h"
 
 namespace millrace {
 namespace {
@@ -39,6 +40,7 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options) {
   const Transform& transform = *placed.transform;
+  if (IsColor(transform)) return ReadColor(placed, channels);
   switch (transform.kind_case()) {
     case Transform::kCustom:
       return MakeCustom(placed, channels, options);
