@@ -122,6 +122,29 @@ struct Target {
   int channels;
 };
 
+// Whether jpeg_crop_scanline() is right for the image at 1/divisor of its size.
+// A component whose inverse DCT is larger than the smallest one and that is
+// interpolated besides (4:1:0 at 1/2) gets too small a width there, and pixels
+// beyond it are wrong.
+bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
+  const int smallest = DCTSIZE / divisor;
+  for (int c = 0; c < info.num_components; ++c) {
+    const jpeg_component_info& component = info.comp_info[c];
+    const int width = info.max_h_samp_factor * smallest;
+    const int height = info.max_v_samp_factor * smallest;
+    int size = smallest;  // as jpeg_calc_output_dimensions() finds it
+    while (size < DCTSIZE &&
+           width % (component.h_samp_factor * size * 2) == 0 &&
+           height % (component.v_samp_factor * size * 2) == 0) {
+      size *= 2;
+    }
+    if (size > smallest && width / (component.h_samp_factor * size) > 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Several scans need all coefficients at once.
 int64_t CoefficientBytes(jpeg_decompress_struct& info) {
   int64_t bytes = 0;
@@ -383,6 +406,11 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   int64_t crop_right = std::min(
       image_width, ((region.left + region.width + unit - 1) / unit + 1) * unit);
   target.cropped = crop_left > 0 || crop_right < image_width;
+  if (target.cropped && !CanCrop(info, region.divisor)) {
+    target.cropped = false;
+    crop_left = 0;
+    crop_right = image_width;
+  }
   target.crop_left = static_cast<JDIMENSION>(crop_left);
   target.crop_width = static_cast<JDIMENSION>(crop_right - crop_left);
   target.top = static_cast<JDIMENSION>(region.top);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/decode/exif.h"
+#include "server/decode/png_orientation.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 
@@ -59,7 +60,10 @@ void ExpectGolden(const std::string& input, const std::string& name,
 
 TEST(ImageDecoder, AgreesWithPillowOnJpegs) {
   for (const char* name :
-       {"jpeg_420", "jpeg_progressive", "jpeg_gray", "jpeg_cmyk"}) {
+       {"jpeg_420", "jpeg_progressive", "jpeg_gray", "jpeg_cmyk", "jpeg_411",
+        "jpeg_440", "jpeg_410", "jpeg_asymmetric", "jpeg_large_chroma",
+        "jpeg_separate_scans", "jpeg_restarts", "jpeg_wide_tables", "jpeg_rgb",
+        "jpeg_ycck", "jpeg_cmyk_bare", "jpeg_gray_22"}) {
     ExpectGolden(std::string(name) + ".jpg", name, 3);
   }
   ExpectGolden("jpeg_to_gray.jpg", "jpeg_to_gray", 1);
@@ -71,6 +75,39 @@ TEST(ImageDecoder, AgreesWithPillowOnPngs) {
     ExpectGolden(std::string(name) + ".png", name, 3);
   }
   ExpectGolden("png_to_gray.png", "png_to_gray", 1);
+}
+
+TEST(ImageDecoder, AgreesWithPillowOnWebps) {
+  for (const char* name : {"webp_lossy", "webp_lossless", "webp_alpha",
+                           "webp_lossless_alpha", "webp_animated"}) {
+    ExpectGolden(std::string(name) + ".webp", name, 3);
+  }
+  ExpectGolden("webp_to_gray.webp", "webp_to_gray", 1);
+  ExpectGolden("webp_exif.webp", "webp_exif", 3, true);
+}
+
+TEST(ImageDecoder, OfSeveralPicturesInAJpegTheFirstIsRead) {
+  JpegKind kind;
+  const std::vector<uint8_t> first = WriteJpeg(kind, 1);
+  kind.width = 30;
+  const std::vector<uint8_t> second = WriteJpeg(kind, 2);
+  std::vector<uint8_t> both = first;  // as an MPO has them
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_EQ(DecodeAll(both, 3).pixels, DecodeAll(first, 3).pixels);
+}
+
+// Grey of a colour image is Pillow's convert("L") of its RGB, whatever the
+// format; not the luma plane of the JPEG, which differs by rounding.
+TEST(ImageDecoder, GreyIsComputedFromRgb) {
+  const std::vector<uint8_t> jpeg = WriteJpeg({}, 1);
+  const Picture rgb = DecodeAll(jpeg, 3);
+  const Picture gray = DecodeAll(jpeg, 1);
+  for (size_t i = 0; i < gray.pixels.size(); ++i) {
+    const uint8_t* p = &rgb.pixels[i * 3];
+    EXPECT_EQ(gray.pixels[i],
+              (p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16);
+  }
+  EXPECT_NE(gray.pixels, ReferenceDecode(jpeg, 1, 1));
 }
 
 TEST(ImageDecoder, TurnsUprightAsPillow) {
@@ -122,6 +159,152 @@ TEST(ExifOrientation, IgnoresBlocksThatMakeNoSense) {
   const std::vector<uint8_t> big = {'M',  'M', 0, 42, 0, 0, 0, 8, 0, 1, 1,
                                     0x12, 0,   3, 0,  0, 0, 1, 0, 3, 0, 0};
   EXPECT_EQ(ExifOrientation(big), 3);
+}
+
+std::vector<uint8_t> ExifOf(int type, int orientation) {
+  std::vector<uint8_t> exif = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0};
+  for (int value : {0x12, 1, type, 0, 1, 0, 0, 0, orientation, 0, 0, 0}) {
+    exif.push_back(static_cast<uint8_t>(value));
+  }
+  return exif;
+}
+
+TEST(ImageOrientation, XmpIsAskedWhenExifHasNone) {
+  auto of = [](std::vector<uint8_t> exif, const std::string& xmp) {
+    const std::vector<uint8_t> text(xmp.begin(), xmp.end());
+    return ImageOrientation(exif, text);
+  };
+  constexpr int kShort = 3;
+  EXPECT_EQ(of({}, ""), 1);
+  EXPECT_EQ(of({}, "<rdf tiff:Orientation=\"6\"/>"), 6);
+  EXPECT_EQ(of({}, "<tiff:Orientation>8</tiff:Orientation>"), 8);
+  EXPECT_EQ(of({}, "tiff:Orientation tiff:Orientation=\"3\""), 3);
+  EXPECT_EQ(of({}, "tiff:Orientation=\"9\""), 1);
+  EXPECT_EQ(of({}, "tiff:Orientation=\""), 1);
+  EXPECT_EQ(of({}, "tiff:Orientation"), 1);
+  EXPECT_EQ(of(ExifOf(kShort, 1), "tiff:Orientation=\"6\""), 1);
+  std::vector<uint8_t> named = {'E', 'x', 'i', 'f', 0, 0};
+  const std::vector<uint8_t> exif = ExifOf(kShort, 5);
+  named.insert(named.end(), exif.begin(), exif.end());
+  EXPECT_EQ(of(named, ""), 5);
+  for (int type : {1, 3, 4}) EXPECT_EQ(of(ExifOf(type, 7), ""), 7) << type;
+  EXPECT_EQ(of(ExifOf(2, 7), ""), 1);  // a text
+}
+
+TEST(ImageDecoder, AnOrientationInXmpAloneIsFollowed) {
+  JpegKind kind;
+  kind.xmp = "<x:xmpmeta tiff:Orientation=\"6\">";
+  EXPECT_EQ(DecodeAll(WriteJpeg(kind, 1), 3, true).width, kind.height);
+  EXPECT_EQ(DecodeAll(WriteJpeg(kind, 1), 3, false).width, kind.width);
+  kind.exif = ExifOf(3, 1);
+  EXPECT_EQ(DecodeAll(WriteJpeg(kind, 1), 3, true).width, kind.width);
+}
+
+TEST(ImageDecoder, APngMayNameItsOrientationBehindThePixels) {
+  PngKind kind;
+  const std::vector<uint8_t> pixels = TestPixels(kind.width, kind.height, 3, 4);
+  auto width = [&] { return DecodeAll(WritePng(kind, pixels), 3, true).width; };
+  EXPECT_EQ(width(), kind.width);
+  kind.last_chunk = "eXIf";
+  kind.last_data = ExifOf(3, 6);
+  EXPECT_EQ(width(), kind.height);
+  const std::string xmp =
+      std::string("XML:com.adobe.xmp\0\0\0\0\0", 22) + "tiff:Orientation=\"8\"";
+  kind.last_chunk = "iTXt";
+  kind.last_data.assign(xmp.begin(), xmp.end());
+  EXPECT_EQ(width(), kind.height);
+  // Every prefix is read without a step beyond it.
+  const std::vector<uint8_t> png = WritePng(kind, pixels);
+  for (size_t size = 8; size < png.size(); ++size) {
+    const std::vector<uint8_t> cut(png.begin(), png.begin() + size);
+    const int orientation = PngOrientation(cut);
+    EXPECT_TRUE(orientation == 1 || orientation == 8) << size;
+  }
+}
+
+// --- Class numbers --------------------------------------------------------
+
+absl::StatusOr<std::vector<uint8_t>> DecodeIndex(
+    const std::vector<uint8_t>& bytes) {
+  ImageDecoder decoder;
+  auto header = decoder.Open(bytes, false);
+  if (!header.ok()) return header.status();
+  DecodeRegion region{1, 0, 0, header->width, header->height, 1};
+  region.index = true;
+  auto image = decoder.Decode(region);
+  if (!image.ok()) return image.status();
+  std::vector<uint8_t> pixels;
+  for (int64_t y = 0; y < header->height; ++y) {
+    const uint8_t* row = image->data + y * image->stride;
+    pixels.insert(pixels.end(), row, row + header->width);
+  }
+  return pixels;
+}
+
+TEST(ImageDecoder, IndexIsWhatAPaletteOrGreyPngStores) {
+  for (int color_type : {0, 3}) {
+    for (int depth : {1, 2, 4, 8}) {
+      for (bool interlaced : {false, true}) {
+        PngKind kind;
+        kind.color_type = color_type;
+        kind.bit_depth = depth;
+        kind.interlaced = interlaced;
+        // Fewer colours than numbers, as masks have it.
+        if (color_type == 3) kind.palette = {10, 20, 30, 40, 50, 60};
+        const std::vector<uint8_t> numbers =
+            TestPixels(kind.width, kind.height, 1, 4);
+        const int stride = (kind.width * depth + 7) / 8;
+        std::vector<uint8_t> want;
+        std::vector<uint8_t> rows(stride * kind.height);
+        for (int y = 0; y < kind.height; ++y) {
+          for (int x = 0; x < kind.width; ++x) {
+            const int value = numbers[y * kind.width + x] & ((1 << depth) - 1);
+            want.push_back(static_cast<uint8_t>(value));
+            rows[y * stride + x * depth / 8] |= value
+                                                << (8 - depth - x * depth % 8);
+          }
+        }
+        auto got = DecodeIndex(WritePng(kind, rows));
+        ASSERT_TRUE(got.ok()) << got.status();
+        EXPECT_EQ(*got, want) << color_type << " " << depth;
+      }
+    }
+  }
+}
+
+TEST(ImageDecoder, IndexOfAnImageOfColoursIsRefused) {
+  auto message = [](const std::vector<uint8_t>& bytes) {
+    const absl::Status status = DecodeIndex(bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_NE(status.message().find("INDEX"), std::string::npos) << status;
+    return std::string(status.message());
+  };
+  EXPECT_NE(message(WriteJpeg({}, 1)).find("JPEG"), std::string::npos);
+  EXPECT_NE(message(ReadGolden("webp_lossless.webp")).find("WebP"),
+            std::string::npos);
+  PngKind kind;
+  EXPECT_NE(message(WritePng(kind, TestPixels(kind.width, kind.height, 3, 1)))
+                .find("RGB of 8 bits"),
+            std::string::npos);
+  kind.color_type = 4;
+  EXPECT_NE(message(WritePng(kind, TestPixels(kind.width, kind.height, 2, 1)))
+                .find("grey and alpha"),
+            std::string::npos);
+  kind.color_type = 0;
+  kind.bit_depth = 16;
+  EXPECT_NE(message(WritePng(kind, TestPixels(kind.width, kind.height, 2, 1)))
+                .find("grey of 16 bits"),
+            std::string::npos);
+}
+
+TEST(ImageDecoder, AColourBeyondThePaletteIsBlackAsInPillow) {
+  PngKind kind;
+  kind.width = 4;
+  kind.height = 1;
+  kind.color_type = 3;
+  kind.palette = {10, 20, 30, 40, 50, 60};
+  const std::vector<uint8_t> want = {10, 20, 30, 40, 50, 60, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(DecodeAll(WritePng(kind, {0, 1, 2, 255}), 3).pixels, want);
 }
 
 TEST(ImageDecoder, SixteenBitSamplesKeepTheirHighByte) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,40 @@ std::vector<Named> Kinds() {
       kinds.push_back({name + " grey", k});
     }
   }
+  // Every sampling that libjpeg knows: chroma finer than luma, none divided by
+  // the other's direction, tables of 16 bits.
+  using Sampling = std::vector<std::array<int, 2>>;
+  for (const Sampling& sampling :
+       std::vector<Sampling>{{{1, 4}, {1, 1}, {1, 1}},
+                             {{4, 2}, {1, 1}, {1, 1}},
+                             {{3, 1}, {1, 1}, {1, 1}},
+                             {{1, 3}, {1, 1}, {1, 3}},
+                             {{2, 2}, {1, 2}, {2, 1}},
+                             {{2, 2}, {2, 1}, {2, 1}},
+                             {{1, 1}, {2, 2}, {1, 1}},
+                             {{1, 2}, {2, 1}, {2, 2}},
+                             {{2, 2}, {2, 2}, {2, 2}}}) {
+    JpegKind k;
+    k.width = 103;
+    k.height = 79;
+    k.sampling = sampling;
+    std::string name = "sampling";
+    int blocks = 0;
+    for (const auto& [h, v] : sampling) {
+      name += " " + std::to_string(h) + "x" + std::to_string(v);
+      blocks += h * v;
+    }
+    // An MCU of a scan of all components has at most ten blocks.
+    k.separate_scans = blocks > 10;
+    kinds.push_back({name, k});
+    k.separate_scans = true;
+    k.restart_rows = 1;
+    kinds.push_back({name + " separate scans, restarts", k});
+  }
+  JpegKind wide;
+  wide.quality = 1;
+  wide.wide_tables = true;
+  kinds.push_back({"16-bit tables", wide});
   JpegKind one;
   one.width = one.height = 1;
   kinds.push_back({"1x1", one});
@@ -287,8 +322,26 @@ TEST(JpegDecoder, RefusesKindsItCannotDecodeAndSaysWhich) {
   }
   header = decoder.Open(twelve, false);
   ASSERT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_NE(header.status().message().find("12 bits a sample"), std::string::npos)
+  EXPECT_NE(header.status().message().find("12 bits a sample"),
+            std::string::npos)
       << header.status();
+
+  // Other kinds of frame: their marker, and what they are.
+  for (const auto& [marker, name] : std::vector<std::pair<int, std::string>>{
+           {0xC3, "lossless"}, {0xC5, "hierarchical"}, {0xF7, "JPEG-LS"}}) {
+    std::vector<uint8_t> other = WriteJpeg({}, 1);
+    for (size_t i = 2; i + 9 < other.size();
+         i += 2 + (other[i + 2] << 8 | other[i + 3])) {
+      if (other[i + 1] == 0xC0) {
+        other[i + 1] = static_cast<uint8_t>(marker);
+        break;
+      }
+    }
+    header = decoder.Open(other, false);
+    ASSERT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(header.status().message().find(name), std::string::npos)
+        << header.status();
+  }
 }
 
 TEST(JpegDecoder, RefusesThousandsOfScans) {

@@ -91,4 +91,29 @@ png('png_palette_transparent', small.quantize(7), transparency=3)
 png('png_rgba', Image.merge('RGBA', small.split() + (alpha,)))
 png('png_la', Image.merge('LA', (small.convert('L'), alpha)))
 
+# --- WebP kinds --------------------------------------------------------------
+def webp(name, image, convert='RGB', **options):
+    image.save(here / f'{name}.webp', **options)
+    save(name, Image.open(here / f'{name}.webp').convert(convert))
+
+
+with_alpha = Image.merge('RGBA', small.split() + (alpha,))
+turned = Image.Exif()
+turned[0x0112] = 6
+webp('webp_lossy', small, quality=70)
+webp('webp_lossless', small, lossless=True)
+webp('webp_alpha', with_alpha, quality=70)
+webp('webp_lossless_alpha', with_alpha, lossless=True, exact=True)
+webp('webp_to_gray', small, convert='L', quality=70)
+webp('webp_animated', small, save_all=True, quality=70, duration=100,
+     append_images=[small.transpose(Image.Transpose.ROTATE_180)])
+small.save(here / 'webp_exif.webp', quality=70, exif=turned)
+save('webp_exif', ImageOps.exif_transpose(Image.open(here / 'webp_exif.webp')))
+
+# --- JPEGs that Pillow cannot write ------------------------------------------
+# Written once by WriteJpeg() of tests/testing/images/jpeg_writer.h, 45 x 33.
+for kind in ['411', '440', '410', 'asymmetric', 'large_chroma', 'separate_scans',
+             'restarts', 'wide_tables', 'rgb', 'ycck', 'cmyk_bare', 'gray_22']:
+    save(f'jpeg_{kind}', Image.open(here / f'jpeg_{kind}.jpg').convert('RGB'))
+
 (here / 'versions.txt').write_text(f'Pillow {PIL.__version__}\n')

@@ -23,6 +23,15 @@ std::vector<uint8_t> WritePng(const PngKind& kind,
                kind.color_type,
                kind.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::vector<png_color> colors;
+  for (size_t i = 0; i + 2 < kind.palette.size(); i += 3) {
+    colors.push_back(
+        {kind.palette[i], kind.palette[i + 1], kind.palette[i + 2]});
+  }
+  if (!colors.empty()) {
+    png_set_PLTE(png, info, colors.data(), static_cast<int>(colors.size()));
+    png_set_check_for_invalid_index(png, 0);
+  }
   std::vector<uint8_t> exif = kind.exif;
   if (!exif.empty()) {
     png_set_eXIf_1(png, info, static_cast<png_uint_32>(exif.size()),
@@ -43,6 +52,11 @@ std::vector<uint8_t> WritePng(const PngKind& kind,
     rows.push_back(const_cast<png_bytep>(samples.data() + y * stride));
   }
   png_write_image(png, rows.data());
+  if (!kind.last_chunk.empty()) {
+    png_write_chunk(png,
+                    reinterpret_cast<png_const_bytep>(kind.last_chunk.data()),
+                    kind.last_data.data(), kind.last_data.size());
+  }
   png_write_end(png, info);
   png_destroy_write_struct(&png, &info);
   return out;
