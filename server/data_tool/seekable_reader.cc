@@ -1,0 +1,201 @@
+#include "server/data_tool/seekable_reader.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "common/thread_pool.h"
+#include "server/decode/seekable_jpeg.h"
+
+namespace millrace {
+namespace {
+
+using Outcome = SeekableJpeg::Outcome;
+
+// Samples that are read ahead, a thread: the next is there when one is done.
+constexpr size_t kAheadPerThread = 2;
+// Images named in a warning.
+constexpr size_t kMostListed = 10;
+
+class RewritingReader final : public SeekableReader {
+ public:
+  RewritingReader(std::unique_ptr<SampleReader> reader, uint32_t threads)
+      : reader_(std::move(reader)),
+        unread_(reader_->description().samples()),
+        ahead_(threads * kAheadPerThread),
+        idle_(threads),
+        pool_("mr-rewrite", threads, threads * kAheadPerThread) {
+    for (auto& rewriter : idle_) rewriter = std::make_unique<SeekableJpeg>();
+    const Schema& schema = reader_->description().schema();
+    for (int i = 0; i < schema.fields_size(); ++i) {
+      if (schema.fields(i).kind() == FIELD_KIND_ENCODED_IMAGE) {
+        images_.push_back(i);
+      }
+    }
+  }
+
+  const DatasetInfo& description() const override {
+    return reader_->description();
+  }
+
+  absl::Status Next(Sample* sample) override {
+    while (unread_ > 0 && queue_.size() < ahead_) {
+      MR_RETURN_IF_ERROR(ReadAhead());
+    }
+    given_ = std::move(queue_.front());
+    queue_.pop_front();
+    {
+      MutexLock lock(mu_);
+      while (!given_->done) done_.Wait(lock);
+    }
+    for (const Image& image : given_->images) Count(image);
+    sample->fields.clear();
+    for (const std::string& field : given_->fields) {
+      sample->fields.emplace_back(
+          reinterpret_cast<const uint8_t*>(field.data()), field.size());
+    }
+    sample->origin = given_->origin;
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> Warnings() const override {
+    std::vector<std::string> warnings = reader_->Warnings();
+    warnings.insert(warnings.end(), doubts_.begin(), doubts_.end());
+    if (doubt_count_ > static_cast<int64_t>(doubts_.size())) {
+      warnings.push_back(absl::StrCat("... and ", doubt_count_ - doubts_.size(),
+                                      " more images stored as they are"));
+    }
+    return warnings;
+  }
+
+  std::string Summary() const override {
+    int64_t images = 0;
+    std::vector<std::string> kept;
+    for (int i = 0; i < SeekableJpeg::kOutcomes; ++i) {
+      images += counts_[i];
+      if (counts_[i] == 0 || i == static_cast<int>(Outcome::kRewritten)) {
+        continue;
+      }
+      kept.push_back(absl::StrCat(
+          counts_[i], " ", SeekableJpeg::Reason(static_cast<Outcome>(i))));
+    }
+    const int64_t rewritten = counts_[static_cast<int>(Outcome::kRewritten)];
+    std::string text =
+        absl::StrFormat("made %d of %d images seekable", rewritten, images);
+    if (rewritten > 0) {
+      absl::StrAppendFormat(&text, ": %.1f MB became %.1f MB (%+.1f %%)",
+                            bytes_before_ / 1e6, bytes_after_ / 1e6,
+                            (bytes_after_ / bytes_before_ - 1) * 100);
+    }
+    if (!kept.empty()) {
+      absl::StrAppend(&text,
+                      "; stored as they are: ", absl::StrJoin(kept, ", "));
+    }
+    return text;
+  }
+
+ private:
+  struct Image {
+    Outcome outcome;
+    std::string message;
+    size_t bytes_before;
+    size_t bytes_after;
+  };
+  struct Work {
+    std::vector<std::string> fields;
+    std::string origin;
+    std::vector<Image> images;
+    bool done = false;  // guarded by mu_
+  };
+
+  absl::Status ReadAhead() {
+    Sample sample;
+    MR_RETURN_IF_ERROR(reader_->Next(&sample));
+    --unread_;
+    auto work = std::make_shared<Work>();
+    for (const auto& field : sample.fields) {
+      work->fields.emplace_back(reinterpret_cast<const char*>(field.data()),
+                                field.size());
+    }
+    work->origin = std::move(sample.origin);
+    queue_.push_back(work);
+    pool_.Submit([this, work = std::move(work)] { Rewrite(*work); });
+    return absl::OkStatus();
+  }
+
+  void Rewrite(Work& work) {
+    std::unique_ptr<SeekableJpeg> rewriter;
+    {
+      MutexLock lock(mu_);
+      rewriter = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    std::string out;
+    for (const int i : images_) {
+      std::string& field = work.fields[i];
+      Image image;
+      image.bytes_before = field.size();
+      image.outcome = rewriter->Rewrite(
+          {reinterpret_cast<const uint8_t*>(field.data()), field.size()}, &out);
+      image.message = std::string(rewriter->message());
+      if (image.outcome == Outcome::kRewritten) field.swap(out);
+      image.bytes_after = field.size();
+      work.images.push_back(std::move(image));
+    }
+    MutexLock lock(mu_);
+    idle_.push_back(std::move(rewriter));
+    work.done = true;
+    done_.NotifyAll();
+  }
+
+  void Count(const Image& image) {
+    ++counts_[static_cast<int>(image.outcome)];
+    if (image.outcome == Outcome::kRewritten) {
+      bytes_before_ += static_cast<double>(image.bytes_before);
+      bytes_after_ += static_cast<double>(image.bytes_after);
+    }
+    if (image.outcome == Outcome::kDamaged ||
+        image.outcome == Outcome::kDifferent) {
+      ++doubt_count_;
+      if (doubts_.size() >= kMostListed) return;
+      doubts_.push_back(
+          absl::StrCat(given_->origin, " is stored as it is: ",
+                       image.outcome == Outcome::kDamaged
+                           ? absl::StrCat("it is damaged (", image.message, ")")
+                           : "rewritten it would decode to other pixels"));
+    }
+  }
+
+  const std::unique_ptr<SampleReader> reader_;
+  std::vector<int> images_;  // their places in the schema
+  int64_t unread_;
+  const size_t ahead_;
+  std::deque<std::shared_ptr<Work>> queue_;
+  std::shared_ptr<Work> given_;  // what Next() returned last
+
+  int64_t counts_[SeekableJpeg::kOutcomes] = {};
+  double bytes_before_ = 0;  // of those rewritten
+  double bytes_after_ = 0;
+  int64_t doubt_count_ = 0;
+  std::vector<std::string> doubts_;  // the first of them
+
+  Mutex mu_;
+  CondVar done_;
+  std::vector<std::unique_ptr<SeekableJpeg>> idle_ MR_GUARDED_BY(mu_);
+  ThreadPool pool_;  // last: its threads use the others
+};
+
+}  // namespace
+
+std::unique_ptr<SeekableReader> MakeSeekable(
+    std::unique_ptr<SampleReader> reader, uint32_t threads) {
+  return std::make_unique<RewritingReader>(std::move(reader), threads);
+}
+
+}  // namespace millrace
