@@ -1,117 +1,218 @@
 #include "server/plan/presets.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::array<absl::string_view, 3> kPresets = {
-    "imagenet_eval", "imagenet_train", "mnist"};
+struct Preset {
+  absl::string_view name;
+  // Of a raw `image`; -1: any size.
+  int64_t height;
+  int64_t width;
+  int64_t channels;
+  // In text format: what comes first when `image` is encoded, and the rest.
+  const char* decoding;
+  const char* transforms;
+  // With a field `mask` beside the image.
+  bool masks = false;
+};
+
+// Pixel statistics of ImageNet's training set, as torchvision has them.
+#define MR_IMAGENET_STATISTICS \
+  "mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225]"
+
+constexpr char kDecodeGray28[] =
+    "transforms { decode_image { color: GRAY mode: EXACT } } "
+    "transforms { center_crop { height: 28 width: 28 } }";
+
+// By name.
+constexpr Preset kPresets[] = {
+    // The pipeline of the usual Albumentations benchmarks and articles, every
+    // transform of it always applied.
+    {"article_albumentations", -1, -1, 3, "transforms { decode_image {} }",
+     "transforms { random_resized_crop { height: 224 width: 224 } } "
+     "transforms { horizontal_flip { p: 0.5 } } "
+     "transforms { color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
+     "  contrast_min: 0.8 contrast_max: 1.2 saturation_min: 0.8 "
+     "  saturation_max: 1.2 hue_min: -0.1 hue_max: 0.1 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
+    // Mean and deviation of CIFAR-10's training pixels.
+    {"cifar_eval", 32, 32, 3,
+     "transforms { decode_image { mode: EXACT } } "
+     "transforms { center_crop { height: 32 width: 32 } }",
+     "transforms { normalize { mean: [0.4914, 0.4822, 0.4465] "
+     "  stddev: [0.2470, 0.2435, 0.2616] } }"},
+    // K. He et al., "Deep Residual Learning for Image Recognition", 4.2.
+    {"cifar_train", 32, 32, 3, "transforms { decode_image { mode: EXACT } } ",
+     "transforms { random_crop { height: 32 width: 32 padding: 4 } } "
+     "transforms { horizontal_flip { p: 0.5 } } "
+     "transforms { normalize { mean: [0.4914, 0.4822, 0.4465] "
+     "  stddev: [0.2470, 0.2435, 0.2616] } }"},
+    {"fashion_mnist", 28, 28, 1, kDecodeGray28,
+     "transforms { normalize { mean: 0.2860 stddev: 0.3530 } }"},
+    // torchvision's references/classification, the plain recipe.
+    {"imagenet_eval", -1, -1, 3, "transforms { decode_image {} }",
+     "transforms { resize { short_side: 256 } } "
+     "transforms { center_crop { height: 224 width: 224 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
+    // The same, the recipe of the IMAGENET1K_V2 weights: --val-resize-size 232
+    // --val-crop-size 224.
+    {"imagenet_eval_v2", -1, -1, 3, "transforms { decode_image {} }",
+     "transforms { resize { short_side: 232 } } "
+     "transforms { center_crop { height: 224 width: 224 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
+    {"imagenet_train", -1, -1, 3, "transforms { decode_image {} }",
+     "transforms { random_resized_crop { height: 224 width: 224 } } "
+     "transforms { horizontal_flip { p: 0.5 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
+    // --train-crop-size 176 --auto-augment ta_wide --random-erase 0.1
+    // --mixup-alpha 0.2 --cutmix-alpha 1.0. It erases normalised pixels with 0,
+    // which is 255 * mean before; one of the two mixings is drawn for each
+    // batch.
+    {"imagenet_train_v2", -1, -1, 3, "transforms { decode_image {} }",
+     "transforms { random_resized_crop { height: 176 width: 176 } } "
+     "transforms { horizontal_flip { p: 0.5 } } "
+     "transforms { trivial_augment_wide { "
+     "  interpolation: INTERPOLATION_BILINEAR } } "
+     "transforms { random_erasing { p: 0.1 value: [124, 116, 104] } } "
+     "transforms { mix_up { alpha: 0.2 p: 0.5 } } "
+     "transforms { cut_mix { alpha: 1 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
+    // Mean and deviation of MNIST's training pixels. Of images that are larger
+    // the middle is taken.
+    {"mnist", 28, 28, 1, kDecodeGray28,
+     "transforms { normalize { mean: 0.1307 stddev: 0.3081 } }"},
+    // After torchvision's references/segmentation: crop 480, flip 0.5; its
+    // RandomResize of 0.5 .. 2 times 520 and its crop are one crop here.
+    {"segmentation_train", -1, -1, 3,
+     "transforms { decode_image {} } "
+     "transforms { decode_image { field: 'mask' color: INDEX } }",
+     "transforms { random_resized_crop { fields: ['image', 'mask'] "
+     "  height: 480 width: 480 scale_min: 0.25 scale_max: 1 } } "
+     "transforms { horizontal_flip { fields: ['image', 'mask'] p: 0.5 } } "
+     "transforms { normalize { " MR_IMAGENET_STATISTICS " } } "
+     "transforms { to_dtype { fields: 'mask' dtype: DTYPE_INT64 } }",
+     /*masks=*/true},
+};
+
+#undef MR_IMAGENET_STATISTICS
+
+const Preset* FindPreset(absl::string_view name) {
+  const auto* it =
+      std::find_if(std::begin(kPresets), std::end(kPresets),
+                   [&](const Preset& p) { return p.name == name; });
+  return it == std::end(kPresets) ? nullptr : it;
+}
 
 bool IsRawImage(const Field& field) {
   return field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
          field.shape_size() == 3;
 }
 
-class Expansion {
- public:
-  Transform& Add() { return transforms_.emplace_back(); }
+bool FitsRaw(const Preset& preset, const Field& image) {
+  return IsRawImage(image) && image.shape(2) == preset.channels &&
+         (preset.height < 0 || image.shape(0) == preset.height) &&
+         (preset.width < 0 || image.shape(1) == preset.width);
+}
 
-  void Normalise(std::initializer_list<float> mean,
-                 std::initializer_list<float> stddev) {
-    Normalize& normalize = *Add().mutable_normalize();
-    for (float m : mean) normalize.add_mean(m);
-    for (float s : stddev) normalize.add_stddev(s);
-  }
-
-  std::vector<Transform> Take() { return std::move(transforms_); }
-
- private:
-  std::vector<Transform> transforms_;
-};
+std::string Wanted(const Preset& preset) {
+  const auto side = [](int64_t size, const char* any) {
+    return size < 0 ? std::string(any) : absl::StrCat(size);
+  };
+  return absl::StrCat("encoded images or uint8 [", side(preset.height, "H"),
+                      ", ", side(preset.width, "W"), ", ", preset.channels,
+                      "]");
+}
 
 absl::Status DoesNotFit(absl::string_view preset, const DatasetInfo& info,
                         const Field& field, absl::string_view wanted) {
-  std::string found;
-  switch (field.kind()) {
-    case FIELD_KIND_TENSOR:
-      found = absl::StrCat(v1::DType_Name(field.dtype()), " [",
-                           absl::StrJoin(field.shape(), ", "), "]");
-      break;
-    default:
-      found = v1::FieldKind_Name(field.kind());
-  }
+  const std::string found =
+      field.kind() == FIELD_KIND_TENSOR
+          ? absl::StrCat(v1::DType_Name(field.dtype()), " [",
+                         absl::StrJoin(field.shape(), ", "), "]")
+          : v1::FieldKind_Name(field.kind());
   return absl::InvalidArgumentError(
-      absl::StrCat("preset ", preset, " wants field image to be ", wanted,
-                   ", but in ", info.name(), " it is ", found,
+      absl::StrCat("preset ", preset, " wants field ", field.name(), " to be ",
+                   wanted, ", but in ", info.name(), " it is ", found,
                    ": choose another preset or write a pipeline file"));
+}
+
+absl::StatusOr<const Field*> FindField(absl::string_view preset,
+                                       const DatasetInfo& info,
+                                       absl::string_view name) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.name() == name) return &field;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "preset ", preset, " works on a field named ", name, ", which dataset ",
+      info.name(), " does not have: write a pipeline file"));
+}
+
+void Append(const char* text, PipelineSpec& spec) {
+  PipelineSpec parsed;
+  MR_CHECK(google::protobuf::TextFormat::ParseFromString(text, &parsed))
+      << text;
+  spec.MergeFrom(parsed);
 }
 
 }  // namespace
 
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
 absl::Status CheckPresetName(absl::string_view preset) {
-  if (std::find(kPresets.begin(), kPresets.end(), preset) != kPresets.end()) {
-    return absl::OkStatus();
-  }
+  if (FindPreset(preset) != nullptr) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat("there is no preset \"", preset, "\": the presets are ",
-                   absl::StrJoin(kPresets, ", "),
+                   absl::StrJoin(PresetNames(), ", "),
                    "; anything else is written as a pipeline file"));
 }
 
-absl::StatusOr<std::vector<Transform>> ExpandPreset(absl::string_view preset,
-                                                    const DatasetInfo& info) {
-  if (absl::Status known = CheckPresetName(preset); !known.ok()) return known;
-  const auto& fields = info.schema().fields();
-  const auto image =
-      std::find_if(fields.begin(), fields.end(),
-                   [](const Field& f) { return f.name() == "image"; });
-  if (image == fields.end()) {
-    return absl::NotFoundError(absl::StrCat(
-        "preset ", preset, " works on a field named image, which dataset ",
-        info.name(), " does not have: write a pipeline file"));
-  }
+absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec) {
+  MR_RETURN_IF_ERROR(CheckPresetName(spec.preset()));
+  const Preset& preset = *FindPreset(spec.preset());
+  MR_ASSIGN_OR_RETURN(const Field* image,
+                      FindField(preset.name, info, "image"));
   const bool encoded = image->kind() == FIELD_KIND_ENCODED_IMAGE;
-  Expansion out;
-  if (preset == "mnist") {
-    if (encoded) {
-      DecodeImage& decode = *out.Add().mutable_decode_image();
-      decode.set_color(DecodeImage::GRAY);
-      decode.set_mode(DecodeImage::EXACT);
-      CenterCrop& crop = *out.Add().mutable_center_crop();
-      crop.set_height(28);
-      crop.set_width(28);
-    } else if (!IsRawImage(*image) || image->shape(0) != 28 ||
-               image->shape(1) != 28 || image->shape(2) != 1) {
-      return DoesNotFit(preset, info, *image,
-                        "encoded images or uint8 [28, 28, 1]");
+  if (!encoded && !FitsRaw(preset, *image)) {
+    return DoesNotFit(preset.name, info, *image, Wanted(preset));
+  }
+  if (preset.masks) {
+    MR_ASSIGN_OR_RETURN(const Field* mask,
+                        FindField(preset.name, info, "mask"));
+    const bool fits = encoded ? mask->kind() == FIELD_KIND_ENCODED_IMAGE
+                              : IsRawImage(*mask) && mask->shape(2) == 1;
+    if (!fits) {
+      return DoesNotFit(
+          preset.name, info, *mask,
+          encoded ? "an encoded image as well" : "uint8 [H, W, 1]");
     }
-    out.Normalise({0.1307f}, {0.3081f});
-    return out.Take();
+    const auto& roles = spec.field_roles();
+    if (std::none_of(roles.begin(), roles.end(), [](const FieldRole& role) {
+          return role.field() == "mask";
+        })) {
+      FieldRole& role = *spec.add_field_roles();
+      role.set_field("mask");
+      role.set_role(FieldRole::MASK);
+    }
   }
-  if (encoded) {
-    out.Add().mutable_decode_image();
-  } else if (!IsRawImage(*image) || image->shape(2) != 3) {
-    return DoesNotFit(preset, info, *image,
-                      "encoded images or uint8 [H, W, 3]");
-  }
-  if (preset == "imagenet_train") {
-    RandomResizedCrop& crop = *out.Add().mutable_random_resized_crop();
-    crop.set_height(224);
-    crop.set_width(224);
-    out.Add().mutable_horizontal_flip()->set_p(0.5);
-  } else {
-    out.Add().mutable_resize()->set_short_side(256);
-    CenterCrop& crop = *out.Add().mutable_center_crop();
-    crop.set_height(224);
-    crop.set_width(224);
-  }
-  out.Normalise({0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f});
-  return out.Take();
+  spec.clear_preset();
+  if (encoded) Append(preset.decoding, spec);
+  Append(preset.transforms, spec);
+  return absl::OkStatus();
 }
 
 }  // namespace millrace

@@ -1,14 +1,19 @@
-// Presets: lists of transforms by name. They change neither order, batch size
-// nor the choice of samples.
+// Presets: lists of transforms by name, for the recipes that people use. They
+// change neither order, batch size nor the choice of samples;
+// docs/transforms.md shows each with its source.
 //
-//   mnist           28 x 28 x 1: normalise (mean 0.1307, std 0.3081 of MNIST's
-//                   training pixels). Stored images are decoded to gray first
-//                   and their middle 28 x 28 is taken, which is all of an image
-//                   of that size.
-//   imagenet_train  decode, RandomResizedCrop 224, flip 0.5, normalise
-//   imagenet_eval   decode, short side to 256, middle 224, normalise
-//                   (mean and std of ImageNet's pixels, as torchvision has
-//                   them); raw uint8 [H, W, 3] fields are not decoded.
+//   mnist, fashion_mnist      normalise 28 x 28 x 1
+//   cifar_train, cifar_eval   32 x 32 x 3: crop with padding 4 and flip;
+//                             normalise
+//   imagenet_train            RandomResizedCrop 224, flip, normalise
+//   imagenet_eval             short side 256, middle 224, normalise
+//   imagenet_train_v2         crop 176, flip, TrivialAugmentWide, normalise,
+//                             erasing 0.1, MixUp 0.2 or CutMix 1
+//   imagenet_eval_v2          short side 232, middle 224, normalise
+//   article_albumentations    crop 224, flip, ColorJitter, normalise
+//   segmentation_train        image and mask: crop 480, flip, normalise
+//
+// Stored images are decoded first; raw uint8 ones are taken as they are.
 //
 // Pure functions, safe from any thread.
 
@@ -27,13 +32,17 @@
 
 namespace millrace {
 
+// By name.
+std::vector<std::string> PresetNames();
+
 // OK, or NotFound with the names that are known.
 absl::Status CheckPresetName(absl::string_view preset);
 
-// What the preset stands for over this dataset. NotFound: no such preset, or
-// no field `image`. InvalidArgument: the field does not fit.
-absl::StatusOr<std::vector<Transform>> ExpandPreset(absl::string_view preset,
-                                                    const DatasetInfo& info);
+// Replaces the spec's preset by what it stands for over this dataset. Adds
+// field roles that the preset needs and the spec does not have. `spec` has
+// passed CheckSpec() and has a preset. NotFound: no such preset, or the dataset
+// lacks a field that it works on. InvalidArgument: a field does not fit.
+absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec);
 
 }  // namespace millrace
 

@@ -150,10 +150,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
   PipelineSpec resolved = spec;
   resolved.set_spec_version(kSpecVersion);
   if (!spec.preset().empty()) {
-    MR_ASSIGN_OR_RETURN(const std::vector<Transform> transforms,
-                        ExpandPreset(spec.preset(), *info));
-    resolved.mutable_transforms()->Add(transforms.begin(), transforms.end());
-    resolved.clear_preset();
+    MR_RETURN_IF_ERROR(ExpandPreset(*info, resolved));
     // What the roles say must hold of the preset's transforms, too.
     MR_RETURN_IF_ERROR(CheckSpec(resolved));
   }

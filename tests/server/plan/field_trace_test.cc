@@ -437,13 +437,24 @@ TEST_F(Trace, SeveralImagesMayShareATransform) {
 }
 
 TEST_F(Trace, OperatorsMakeWhatTheySay) {
-  const std::string custom =
-      "transforms { custom { name: 'embed' fields: 'image' result_dtype: "
-      "DTYPE_FLOAT32 result_shape: 16 } } ";
-  const FieldTrace trace = Of("image", "tiny", custom);
-  EXPECT_EQ(trace.dtype, DTYPE_FLOAT32);
-  EXPECT_THAT(*trace.shape, ElementsAre(16));
-  ExpectInvalid("tiny", custom + kCrop, "is no image");
+  // As a server with the operator has written it out.
+  const auto traced = [&](const std::string& more) {
+    auto spec = ParseSpecText(
+        "transforms { custom { name: 'embed' fields: 'image' result_dtype: "
+        "DTYPE_FLOAT32 result_shape: 16 } } " +
+            more,
+        "test");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return TraceField(*spec, tiny_.schema().fields(0));
+  };
+  const auto trace = traced("");
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->dtype, DTYPE_FLOAT32);
+  EXPECT_THAT(*trace->shape, ElementsAre(16));
+  const auto refused = traced(kCrop);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("is no image"));
 }
 
 }  // namespace

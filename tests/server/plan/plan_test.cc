@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -133,6 +134,27 @@ TEST(PlanHash, IsTheSameForEver) {
   const DatasetInfo info = Info(100);
   EXPECT_EQ(absl::BytesToHexString(MakePlan(info, "batch_size: 10").hash()),
             "28ea86bf1f4f1bfee887248259a5b183");
+}
+
+// What the first version resolved keeps its hash: transforms and fields that
+// came later take no part where they are not used. Computed with that version.
+TEST(PlanHash, OfTheFirstPresetsIsTheSameForEver) {
+  DatasetInfo info = Info(100);
+  info.mutable_schema()->clear_fields();
+  Field& image = *info.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  const std::pair<const char*, const char*> hashes[] = {
+      {"mnist", "77ee8eeeae4cdd205bbab0ea7fb1f5ab"},
+      {"imagenet_train", "5ce1fd27b61aa3ef546b06135fdcbe23"},
+      {"imagenet_eval", "9b29d79f9e113f462c7f072cfe097e89"},
+  };
+  for (const auto& [preset, hash] : hashes) {
+    const PipelineSpec spec =
+        Resolved(info, std::string("batch_size: 10 preset: '") + preset + "'");
+    EXPECT_EQ(absl::BytesToHexString(PlanHash(spec, "f00d", 1)), hash)
+        << preset;
+  }
 }
 
 TEST(PlanHash, ChangesWithEverythingThatMatters) {

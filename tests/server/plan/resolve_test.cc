@@ -9,7 +9,7 @@
 #include "proto/error_detail.h"
 #include "proto/spec_text.h"
 #include "server/plan/content_revision.h"
-#include "server/plan/field_trace.h"
+#include "server/plan/presets.h"
 #include "server/plan/spec_check.h"
 
 namespace millrace {
@@ -67,6 +67,12 @@ class Resolve : public testing::Test {
         Dataset("empty", {Label(2)}, 0),
         Dataset("rgb", {TensorField("image", DTYPE_UINT8, {64, 48, 3})}),
         Dataset("reserved", {TensorField("valid", DTYPE_UINT8, {})}),
+        Dataset("segments", {EncodedImage(), EncodedImage("mask"), Label(20)}),
+        Dataset("raw",
+                {TensorField("image", DTYPE_UINT8, {500, 600, 3}),
+                 TensorField("mask", DTYPE_UINT8, {500, 600, 1}), Label(20)}),
+        Dataset("cifar",
+                {TensorField("image", DTYPE_UINT8, {32, 32, 3}), Label(10)}),
         Dataset("broken", {TensorField("x", DTYPE_FLOAT32, {-1})}),
     };
     for (const DatasetInfo& info : infos_) datasets_[info.name()] = &info;
@@ -98,6 +104,17 @@ class Resolve : public testing::Test {
   }
   void ExpectNotFound(const std::string& text, const std::string& message) {
     ExpectRefused(text, absl::StatusCode::kNotFound, message);
+  }
+
+  void CheckPreset(const std::string& preset, const std::string& dataset) {
+    const auto once = Run("sources { dataset: '" + dataset +
+                          "' } batch_size: 4 preset: '" + preset + "'");
+    ASSERT_TRUE(once.ok()) << preset << once.status();
+    EXPECT_EQ(once->preset(), "");
+    EXPECT_EQ(once->outputs(0).field(), "image");
+    const auto twice = ResolveSpec(*once, datasets_);
+    ASSERT_TRUE(twice.ok()) << twice.status();
+    EXPECT_EQ(once->SerializeAsString(), twice->SerializeAsString()) << preset;
   }
 
   std::vector<DatasetInfo> infos_;
@@ -168,6 +185,35 @@ TEST_F(Resolve, PresetsFollowTheKindOfTheImage) {
   EXPECT_EQ(rgb->transforms_size(), 3);
 }
 
+TEST_F(Resolve, EveryPresetResolvesOverEncodedAndRawImages) {
+  EXPECT_EQ(PresetNames().size(), 10u);
+  for (const std::string& name : PresetNames()) {
+    CheckPreset(name, "segments");
+    // Raw images of the size that the preset is made for.
+    CheckPreset(name, name.find("mnist") != std::string::npos   ? "digits"
+                      : name.find("cifar") != std::string::npos ? "cifar"
+                                                                : "raw");
+  }
+}
+
+TEST_F(Resolve, PresetsOverMasksGiveThemTheirRole) {
+  const auto resolved =
+      Run("sources { dataset: 'segments' } batch_size: 2 "
+          "preset: 'segmentation_train'");
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  ASSERT_EQ(resolved->field_roles_size(), 1);
+  EXPECT_EQ(resolved->field_roles(0).field(), "mask");
+  EXPECT_EQ(resolved->field_roles(0).role(), FieldRole::MASK);
+  EXPECT_EQ(resolved->field_roles(0).of(), "image");
+  // A preset that moves the image alone does not fit a mask.
+  ExpectInvalid(
+      "sources { dataset: 'segments' } batch_size: 2 preset: 'imagenet_train' "
+      "field_roles { field: 'mask' role: MASK }",
+      "random_resized_crop moves field image without the mask");
+  ExpectNotFound(std::string(kPhotos) + "preset: 'segmentation_train'",
+                 "a field named mask");
+}
+
 TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
   ExpectInvalid(std::string(kDigits) + "preset: 'imagenet_train'",
                 "DTYPE_UINT8 [28, 28, 1]");
@@ -176,7 +222,7 @@ TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
   ExpectNotFound("sources { dataset: 'table' } batch_size: 1 preset: 'mnist'",
                  "dataset table does not have");
   ExpectNotFound(std::string(kPhotos) + "preset: 'imagnet'",
-                 "imagenet_eval, imagenet_train, mnist");
+                 "article_albumentations, cifar_eval, cifar_train,");
   ExpectInvalid(std::string(kPhotos) +
                     "preset: 'mnist' transforms { horizontal_flip {} }",
                 "leave these empty");
@@ -202,7 +248,7 @@ TEST_F(Resolve, DefaultOutputsAreTheFieldsOfFixedShape) {
 
 TEST_F(Resolve, UnknownNamesAreNotFound) {
   ExpectNotFound("sources { dataset: 'photo' } batch_size: 2",
-                 "it has: broken, captions, digits");
+                 "it has: broken, captions, cifar, digits");
   ExpectNotFound(std::string(kPhotos) + "outputs { field: 'img' }",
                  "its fields are image, label");
   ExpectNotFound(
