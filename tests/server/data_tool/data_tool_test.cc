@@ -18,6 +18,7 @@
 #include "server/data_tool/png_encoder.h"
 #include "server/storage/open.h"
 #include "tests/server/storage/storage_testing.h"
+#include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace {
 namespace {
@@ -229,6 +230,52 @@ TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
   EXPECT_THAT(skipped.err,
               AllOf(HasSubstr("text.jpg"), HasSubstr("2 bad files left out")));
   EXPECT_EQ(ReadDataset(Uri("lmdb", "d")).size(), 5);
+}
+
+TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
+  const std::string root = MakeImageFolder();  // 4 that only begin as a JPEG
+  JpegKind kind;
+  kind.progressive = true;
+  for (int i = 0; i < 6; ++i) {
+    const std::vector<uint8_t> jpeg = WriteJpeg(kind, i);
+    WriteFile(absl::StrCat(root, "/dog/whole", i, ".jpg"),
+              std::string(jpeg.begin(), jpeg.end()));
+  }
+  ASSERT_EQ(PackFolder({Out("lmdb", "plain")}).code, kExitOk);
+  DatasetInfo plain_info;
+  const Samples plain = ReadDataset(Uri("lmdb", "plain"), &plain_info);
+  std::vector<std::string> fingerprints;
+  for (const std::string& scheme : Schemes()) {
+    const Result packed =
+        PackFolder({Out(scheme, "seekable" + scheme), "--seekable"});
+    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    EXPECT_THAT(
+        packed.out,
+        AllOf(HasSubstr("packed 11 samples"),
+              HasSubstr("made 6 of 11 images seekable: 0.0 MB became 0.0 MB ("),
+              HasSubstr("stored as they are: 1 no JPEG, 4 damaged")));
+    EXPECT_THAT(packed.err, AllOf(HasSubstr("cat/2.JPG is stored as it is: it "
+                                            "is damaged ("),
+                                  Not(HasSubstr("whole"))));
+    DatasetInfo info;
+    const Samples samples =
+        ReadDataset(Uri(scheme, "seekable" + scheme), &info);
+    ASSERT_EQ(samples.size(), 11);
+    for (int i = 0; i < 11; ++i) {
+      EXPECT_EQ(samples[i][1], plain[i][1]);
+      EXPECT_EQ(samples[i][0] == plain[i][0], i < 5) << i;
+    }
+    EXPECT_NE(info.fingerprint(), plain_info.fingerprint());
+    fingerprints.push_back(info.fingerprint());
+  }
+  EXPECT_THAT(fingerprints, ::testing::Each(fingerprints[0]));
+}
+
+TEST_F(DataToolTest, SeekableIsForJpegs) {
+  const std::string root = MakeIdx(3);
+  EXPECT_THAT(Call({"pack", "--format=idx", "--input=" + root, Out("lmdb", "d"),
+                    "--seekable"}),
+              IsUsageError("--seekable is for --format=imagefolder"));
 }
 
 TEST_F(DataToolTest, FoldersThatAreNoImageFolderAreRefused) {
