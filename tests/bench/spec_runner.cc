@@ -40,8 +40,8 @@ class EngineRunner : public SpecRunner {
     engine_options.threads = options_.threads;
     engine_options.budget = &budget_;
     engine_options.admission_timeout = absl::ZeroDuration();
-    MR_ASSIGN_OR_RETURN(engine_, Engine::Create(engine_options,
-                                                {{kName, std::move(source)}}));
+    MR_ASSIGN_OR_RETURN(
+        engine_, Engine::Create(engine_options, {{kName, std::move(source)}}));
     if (spec.sources_size() == 0) spec.add_sources();
     spec.mutable_sources(0)->set_dataset(kName);
     if (spec.batch_size() == 0) spec.set_batch_size(64);

@@ -15,6 +15,9 @@ import sys
 
 import comparison
 
+AFTER = {"stages": "where the time goes, and what each transform costs (`stage_bench`)",
+         "faithfulness": "default against exact decoding, after RandomResizedCrop "
+                         "(`image_faithfulness`)"}
 BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
 
 
@@ -49,6 +52,9 @@ def lines(found, group):
         if not row["values"]:
             table.append((row["label"], f"not available: {row['error'] or 'not measured'}", "", ""))
             continue
+        rate = spread(row["values"])
+        if row["error"]:
+            rate += f"; {len(row['values'])} rounds, then: {row['error']}"
         ratio, goals = "", []
         if not row["ours"] or group in comparison.OPTIONAL_GROUPS:
             if reference in rows and rows[reference]["values"] and key != reference:
@@ -63,7 +69,7 @@ def lines(found, group):
             else:
                 goals.append(f"{goal:g} by \"{rows[ours]['label']}\": {reached}, "
                              f"{ratio_text(measured)}")
-        table.append((row["label"], spread(row["values"]), ratio, "; ".join(goals)))
+        table.append((row["label"], rate, ratio, "; ".join(goals)))
     return table
 
 
@@ -116,6 +122,8 @@ def markdown(found):
         for row in lines(found, group):
             out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
         out.append("")
+    for name, output in found["after"].items():
+        out += [f"**{AFTER.get(name, name)}**", "", output.strip(), ""]
     return "\n".join(out)
 
 
