@@ -3,8 +3,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/operator_transform.h"
+#include "server/pipeline/read_affine.h"
 #include "server/pipeline/read_color.h"
 
 namespace millrace {
@@ -41,6 +43,16 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
     const ImageStageOptions& options) {
   const Transform& transform = *placed.transform;
   if (IsColor(transform)) return ReadColor(placed, channels);
+  if (IsAffine(transform)) {
+    MR_ASSIGN_OR_RETURN(const RandomAffineOptions affine,
+                        ReadAffine(placed, channels, options));
+    return MakeRandomAffine(affine);
+  }
+  if (IsAutoAugment(transform)) {
+    MR_ASSIGN_OR_RETURN(const AutoAugmentOptions augment,
+                        ReadAutoAugment(placed, channels, options));
+    return MakeAutoAugment(augment);
+  }
   switch (transform.kind_case()) {
     case Transform::kCustom:
       return MakeCustom(placed, channels, options);

@@ -1,0 +1,60 @@
+// TrivialAugmentWide and RandAugment of torchvision.transforms.v2: operations
+// drawn from fourteen, each with a strength of a table, one after the other on
+// the pixels of an image of 1 or 3 channels.
+//
+// The operation is immutable and thread-safe.
+//
+//   std::unique_ptr<const PixelOp> op = MakeAutoAugment({.place = 2});
+//   MR_RETURN_IF_ERROR(op->Apply(image, context));
+//
+// Draws come from CounterRandom(sample_key, place), in this order: when p is
+// below 1, one Uniform() that must be below it; then for each operation
+// Below(14) for which one; for `wide`, if it has a strength, Below(bins); if
+// that has a sign, one Uniform() that makes it negative up to 0.5.
+//
+// Strength i of n, as torchvision has it (`side` is the width for TranslateX,
+// the height for TranslateY; * with a sign):
+//
+//                        wide                   otherwise
+//   ShearX, ShearY *     0.99 i / (n - 1)       0.3 i / (n - 1)
+//   TranslateX, -Y *     32 i / (n - 1)         150 / 331 side i / (n - 1)
+//                        (the fraction is dropped; in float32 torchvision's own
+//                        32 * 15 / 30 is 15 on some CPUs and 16 on others)
+//   Rotate *             135 i / (n - 1)        30 i / (n - 1)     degrees
+//   Brightness, Color, Contrast, Sharpness *
+//                        1 + 0.99 i / (n - 1)   1 + 0.9 i / (n - 1)
+//   Posterize            8 - 6 i / (n - 1)      8 - 4 i / (n - 1)  bits,
+//   rounded Solarize             255 (1 - i / (n - 1))  the same Identity,
+//   AutoContrast, Equalize            none
+
+#ifndef MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_
+#define MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "server/augment/geometry_op.h"
+#include "server/augment/pixel_op.h"
+
+namespace millrace {
+
+struct AutoAugmentOptions {
+  uint32_t place = 0;
+  // TrivialAugmentWide: the strength is drawn, from wider ranges. Otherwise
+  // RandAugment.
+  bool wide = true;
+  int num_ops = 1;
+  int magnitude = 9;  // not for wide; 0 .. bins - 1
+  int bins = 31;      // at least 2
+  bool nearest = true;
+  // Where it is zero, edges are blended as torchvision does with fill=None.
+  FillColor fill;
+  double probability = 1;
+};
+
+std::unique_ptr<const PixelOp> MakeAutoAugment(
+    const AutoAugmentOptions& options);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_
