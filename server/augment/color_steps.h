@@ -54,8 +54,8 @@ struct ColorStep {
   uint16_t subtract = 0;  // kScale
 };
 
-// Factors are at least 0 and finite. Those above 255 count as 255.996, which
-// makes no difference: already one level of distance fills the whole range.
+// Factors are at least 0 and finite. Those above 255.996 count as that: already
+// a level of distance fills the whole range.
 ColorStep BrightnessStep(double factor);
 ColorStep ContrastStep(double factor, double mean);  // mean: 0 .. 255
 ColorStep SaturationStep(double factor);
