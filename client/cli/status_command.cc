@@ -71,6 +71,20 @@ std::string ServerJson(const ServerStatus& server) {
   }
   report.AddJson("datasets",
                  absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
+  for (const BadSample& bad : s.recent_bad_samples()) {
+    Report one;
+    one.Add("dataset", "", absl::string_view(bad.dataset()));
+    one.Add("shard", "", absl::string_view(bad.shard()));
+    one.AddJson("row", absl::StrCat(bad.row()));
+    one.AddJson("sample", absl::StrCat(bad.sample()));
+    one.Add("stage", "", absl::string_view(bad.stage()));
+    one.Add("reason", "", absl::string_view(bad.reason()));
+    one.Add("times", "", bad.times());
+    parts.push_back(one.Json());
+  }
+  report.AddJson("recent_bad_samples",
+                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
   return report.Json();
 }
 
@@ -80,6 +94,8 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
        "BATCHES", "SAMPLES", "SENT", "BAD", "REFUSED"}};
   std::vector<std::vector<std::string>> datasets = {
       {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
+  std::vector<std::vector<std::string>> bad_samples = {
+      {"BAD SAMPLE OF", "SHARD", "ROW", "SAMPLE", "TIMES", "SERVER", "REASON"}};
   for (const ServerStatus& server : servers) {
     if (!server.status.ok()) {
       rows.push_back(
@@ -100,9 +116,18 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
                           absl::StrCat(dataset.samples()),
                           dataset.fingerprint(), server.address});
     }
+    for (const BadSample& bad : s.recent_bad_samples()) {
+      bad_samples.push_back(
+          {bad.dataset(), bad.shard(), absl::StrCat(bad.row()),
+           absl::StrCat(bad.sample()), absl::StrCat(bad.times()),
+           server.address, bad.reason()});
+    }
   }
   std::string text = Table(rows);
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
+  if (bad_samples.size() > 1) {
+    absl::StrAppend(&text, "\n", Table(bad_samples));
+  }
   return text;
 }
 

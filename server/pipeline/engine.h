@@ -106,6 +106,8 @@ class Engine {
   struct Stats {
     uint32_t threads = 0;
     uint64_t bad_samples = 0;
+    // Those met last, newest first, each once; bounded.
+    std::vector<BadSample> recent_bad_samples;
     uint64_t refused_admissions = 0;
     uint64_t cached_pipelines = 0;
     std::vector<StageTime> stages;

@@ -138,6 +138,7 @@ class EngineImpl final : public Engine {
     Stats stats;
     stats.threads = threads_;
     stats.bad_samples = parts_.bad_samples.load(std::memory_order_relaxed);
+    stats.recent_bad_samples = parts_.bad_list.Newest();
     stats.refused_admissions =
         parts_.refused_admissions.load(std::memory_order_relaxed);
     stats.cached_pipelines = cache_.size();

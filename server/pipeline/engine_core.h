@@ -11,6 +11,7 @@
 #include "common/byte_budget.h"
 #include "common/deadline_timer.h"
 #include "server/batch/buffer_pool.h"
+#include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/scheduler.h"
@@ -28,6 +29,7 @@ struct EngineParts {
   uint64_t max_open_batches = 4;
   StageClock clock;
   std::atomic<uint64_t> bad_samples{0};
+  BadSampleList bad_list;
   std::atomic<uint64_t> refused_admissions{0};
   // Last: their threads use what is above.
   std::unique_ptr<DeadlineTimer> timer;

@@ -89,6 +89,9 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_samples_sent(counters.samples_sent);
   response->set_bytes_sent(counters.bytes_sent);
   response->set_bad_samples(stats.bad_samples);
+  for (const BadSample& bad : stats.recent_bad_samples) {
+    *response->add_recent_bad_samples() = bad;
+  }
   response->set_cancelled_sends(counters.cancelled_sends);
   response->set_refused_admissions(stats.refused_admissions);
   response->set_cached_pipelines(stats.cached_pipelines);

@@ -199,6 +199,11 @@ Engine::Stats FakeEngine::stats() const {
   Stats stats;
   stats.threads = 1;
   stats.bad_samples = 3;
+  BadSample& bad = stats.recent_bad_samples.emplace_back();
+  bad.set_dataset("data");
+  bad.set_shard("part-2");
+  bad.set_row(3);
+  bad.set_times(3);
   stats.cached_pipelines = 1;
   StageTime time;
   time.set_stage("decode");

@@ -441,6 +441,9 @@ TEST_F(RpcServerTest, StatusCounts) {
   EXPECT_EQ(status->memory_budget_bytes(), budget_.capacity());
   EXPECT_EQ(status->threads(), 1);
   EXPECT_EQ(status->bad_samples(), 3);
+  ASSERT_EQ(status->recent_bad_samples_size(), 1);
+  EXPECT_EQ(status->recent_bad_samples(0).shard(), "part-2");
+  EXPECT_EQ(status->recent_bad_samples(0).row(), 3);
   ASSERT_EQ(status->stages_size(), 1);
   EXPECT_FALSE(status->shutting_down());
   EXPECT_FALSE(status->version().empty());
