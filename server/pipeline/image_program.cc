@@ -68,14 +68,19 @@ class ProgramReader {
         return Invalid("unknown transform", place,
                        "it is empty, or newer than this server");
       default:
-        return IsGeometry(transform) ? AddGeometry(placed)
-                                     : AddPixelOp(placed);
+        return IsGeometry(transform) ? AddGeometry(placed) : AddPixelOp(placed);
     }
   }
 
   absl::Status Finish() {
     if (!ops_.empty() || program_.phases.empty()) {
       MR_RETURN_IF_ERROR(EndGeometry());
+    }
+    if (options_.size_only) return absl::OkStatus();
+    if (program_.role == FieldRole::MASK && program_.channels != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a mask has one channel, this one ", program_.channels,
+                       "; decode it with color: INDEX (or GRAY)"));
     }
     if (!size_.has_value()) {
       // Says which transform is to blame.
@@ -98,14 +103,14 @@ class ProgramReader {
                      "an image is decoded once, before other transforms");
     }
     decoded_ = true;
-    if (!DecodeImage::Color_IsValid(decode.color()) ||
-        decode.color() == DecodeImage::INDEX) {
+    if (!DecodeImage::Color_IsValid(decode.color())) {
       return NotBuilt(kName, place, absl::StrCat("color ", decode.color()));
     }
     if (!DecodeImage::Mode_IsValid(decode.mode())) {
       return NotBuilt(kName, place, absl::StrCat("mode ", decode.mode()));
     }
-    program_.channels = decode.color() == DecodeImage::GRAY ? 1 : 3;
+    program_.channels = decode.color() == DecodeImage::RGB ? 3 : 1;
+    program_.index = decode.color() == DecodeImage::INDEX;
     program_.exact = decode.mode() == DecodeImage::EXACT;
     program_.exif_transpose = decode.exif_transpose();
     for (const OperatorRef& ref : decode.decoders()) {
@@ -175,6 +180,7 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
     const Field& field, absl::Span<const PlacedTransform> transforms,
     const ImageStageOptions& options) {
   ImageProgram program;
+  program.role = options.role;
   if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
     program.encoded = true;
   } else if (field.kind() == FIELD_KIND_TENSOR &&

@@ -42,12 +42,15 @@ struct ImageProgram {
   bool encoded = false;  // otherwise raw pixels of the size `raw`
   Size raw;
   int channels = 3;
+  FieldRole::Role role = FieldRole::IMAGE;
+  bool index = false;  // decoded to class indices
   bool exact = false;
   bool exif_transpose = false;
   // Asked before the server's own; of options.operators.
   std::vector<const Operators::Decoder*> decoders;
 
-  // The first is geometry. The last geometry makes one size of every image.
+  // The first is geometry. The last geometry makes one size of every image
+  // (with options.size_only maybe not).
   std::vector<Phase> phases;
   Size output;
 };

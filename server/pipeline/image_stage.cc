@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "server/decode/large_image_gate.h"
 #include "server/decode/limits.h"
+#include "server/pipeline/box_stage.h"
 #include "server/pipeline/image_program.h"
 #include "server/pipeline/segment_painter.h"
 
@@ -38,17 +39,20 @@ double Seconds(Clock::duration d) {
 
 class StageScratch : public ImageStage::Scratch {
  public:
-  Times TakeTimes() override { return std::exchange(times, Times{}); }
+  Times TakeTimes() override {
+    times.augment_seconds += std::exchange(operator_seconds, 0);
+    return std::exchange(times, Times{});
+  }
 
   void ReleaseUnusual() {
     painter.ReleaseAbove(kKeptBytes);
     for (AlignedBuffer& buffer : images) buffer.ReleaseAbove(kKeptBytes);
-    op.ReleaseAbove(kKeptBytes);
+    pixel_op.ReleaseAbove(kKeptBytes);
   }
 
   SegmentPainter painter;
   AlignedBuffer images[2];         // between segments, in turn
-  AlignedBuffer op;                // of the pixel operations
+  AlignedBuffer pixel_op;          // of the pixel operations
   std::vector<SegmentList> plans;  // of the geometry phases, in order
   Times times;
 };
@@ -71,7 +75,14 @@ class BuiltImageStage : public ImageStage {
   uint64_t max_scratch_bytes() const override { return kTypicalScratchBytes; }
 
   std::unique_ptr<Scratch> NewScratch() const override {
-    return std::make_unique<StageScratch>();
+    return NewImageScratch();
+  }
+
+  absl::StatusOr<Size> ReadSize(absl::Span<const uint8_t> stored,
+                                Scratch& scratch) const override {
+    MR_ASSIGN_OR_RETURN(const ImageHeader header,
+                        Open(stored, static_cast<StageScratch&>(scratch)));
+    return Size{header.width, header.height};
   }
 
   absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
@@ -136,6 +147,15 @@ class BuiltImageStage : public ImageStage {
     }
     const ImageHeader& header = *opened;
     const Size stored_size = {header.width, header.height};
+    if (program_.role != FieldRole::MASK) {
+      s.image_size = stored_size;
+    } else if (s.image_size != stored_size) {
+      decoding += Clock::now() - start;
+      return absl::DataLossError(absl::StrCat(
+          "the mask is ", stored_size.height, " x ", stored_size.width,
+          " pixels (height x width), its image ", s.image_size.height, " x ",
+          s.image_size.width, "; both must have one size"));
+    }
     if (absl::Status status = PlanGeometry(stored_size, sample_key, s);
         !status.ok()) {
       decoding += Clock::now() - start;
@@ -161,7 +181,7 @@ class BuiltImageStage : public ImageStage {
       if (phase.op != nullptr) {
         OpContext context;
         context.sample_key = sample_key;
-        context.scratch = &s.op;
+        context.scratch = &s.pixel_op;
         context.log = s.log;
         MR_RETURN_IF_ERROR(phase.op->Apply(
             {image, size.height, size.width, channels, size.width * channels},
@@ -184,8 +204,11 @@ class BuiltImageStage : public ImageStage {
         if (decode) {
           decode = false;
           const Clock::time_point begin = Clock::now();
-          absl::Status status = s.painter.Decode(
-              segment, size, DivisorFor(segment, header), channels, &pixels);
+          SegmentPainter::Decoding how;
+          how.divisor = DivisorFor(segment, header);
+          how.channels = channels;
+          how.index = program_.index;
+          absl::Status status = s.painter.Decode(segment, size, how, &pixels);
           decoding += Clock::now() - begin;
           MR_RETURN_IF_ERROR(status);
         } else {
@@ -270,9 +293,16 @@ class BuiltImageStage : public ImageStage {
 
 }  // namespace
 
+std::unique_ptr<ImageStage::Scratch> NewImageScratch() {
+  return std::make_unique<StageScratch>();
+}
+
 absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
     const Field& field, absl::Span<const PlacedTransform> transforms,
     const ImageStageOptions& options) {
+  if (options.role == FieldRole::BOXES_XYXY) {
+    return MakeBoxStage(field, transforms);
+  }
   MR_ASSIGN_OR_RETURN(ImageProgram program,
                       ImageProgram::Read(field, transforms, options));
   return std::make_unique<BuiltImageStage>(std::move(program));

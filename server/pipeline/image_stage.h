@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/aligned_buffer.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
@@ -37,6 +38,8 @@ struct ImageStageOptions {
   FieldRole::Role role = FieldRole::IMAGE;
   // MASK: what lies outside the image.
   uint8_t mask_fill = 0;
+  // ReadSize() alone will be called: the transforms need not make one size.
+  bool size_only = false;
   // Libraries whose transforms and decoders may be named; null: none. Must
   // outlive the stages and their scratch.
   const Operators* operators = nullptr;
@@ -53,7 +56,8 @@ class ImageStage {
   // pixels; then no decode_image may be among them).
   // InvalidArgument: the chain does not end in a fixed size, a size is zero or
   // absurd, a parameter is out of range; names the transform and its place.
-  // Unimplemented: not built yet; names it.
+  // Unimplemented: not built yet; names it. With the role BOXES_XYXY the stage
+  // is that of server/pipeline/box_stage.h.
   static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
       const Field& field, absl::Span<const PlacedTransform> transforms,
       const ImageStageOptions& options = {});
@@ -69,11 +73,24 @@ class ImageStage {
   // than that are refused as bad samples.
   virtual uint64_t max_scratch_bytes() const = 0;
 
+  // What Run() keeps in the scratch beside that, whatever the sample: tensors
+  // between operators.
+  virtual uint64_t kept_bytes() const { return 0; }
+
   virtual std::unique_ptr<Scratch> NewScratch() const = 0;
+
+  // The size of the stored image, upright, from its header. DataLoss as Run().
+  virtual absl::StatusOr<Size> ReadSize(absl::Span<const uint8_t> stored,
+                                        Scratch& scratch) const {
+    static_cast<void>(stored);
+    static_cast<void>(scratch);
+    return absl::UnimplementedError("this stage reads no image");
+  }
 
   // Fills `out` (the product of output_shape() bytes). `sample_key` fixes every
   // random choice. DataLoss: the bytes are no image, damaged, of a kind that is
-  // not supported or absurdly large; says why. `out` is then unspecified.
+  // not supported or absurdly large, a mask that is not as large as its image;
+  // says why. `out` is then unspecified.
   virtual absl::Status Run(absl::Span<const uint8_t> stored,
                            uint64_t sample_key, Scratch& scratch,
                            absl::Span<uint8_t> out) const = 0;
@@ -92,7 +109,19 @@ class ImageStage::Scratch {
   // Where stages write what they have drawn for a sample. Not owned; null on
   // the way of training.
   ParameterLog* log = nullptr;
+
+  // What ReadSize() says of an image: its stage's Run() leaves it here, that of
+  // a mask or boxes which belong to the image finds it here.
+  Size image_size;
+
+  // Of operators on tensors (server/pipeline/operator_stage.h).
+  AlignedBuffer tensors[2];
+  AlignedBuffer op;
+  double operator_seconds = 0;  // not yet in TakeTimes()
 };
+
+// Scratch that serves every stage, for those that decode nothing themselves.
+std::unique_ptr<ImageStage::Scratch> NewImageScratch();
 
 }  // namespace millrace
 

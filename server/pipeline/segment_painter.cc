@@ -56,12 +56,13 @@ void SegmentPainter::Prepare(const Segment& segment, Size image) {
 }
 
 absl::Status SegmentPainter::Decode(const Segment& segment, Size image,
-                                    int divisor, int channels, Pixels* pixels) {
+                                    const Decoding& how, Pixels* pixels) {
   DecodeRegion region;
-  region.divisor = divisor;
-  region.channels = channels;
+  region.divisor = how.divisor;
+  region.channels = how.channels;
+  region.index = how.index;
   if (segment.resize) {
-    BuildFilters(segment, image, divisor);
+    BuildFilters(segment, image, how.divisor);
     region.left = x_.source_begin();
     region.top = y_.source_begin();
     region.width = x_.source_end() - x_.source_begin();

@@ -5,7 +5,7 @@
 // Belongs to one thread; keeps its memory from image to image.
 //
 //   SegmentPainter& p = scratch.painter;
-//   MR_RETURN_IF_ERROR(p.DecodeFor(segment, size, exact, channels, &pixels));
+//   MR_RETURN_IF_ERROR(p.Decode(segment, size, {.divisor = 2}, &pixels));
 //   MR_RETURN_IF_ERROR(p.Draw(segment, pixels, channels, out, stride));
 
 #ifndef MILLRACE_SERVER_PIPELINE_SEGMENT_PAINTER_H_
@@ -40,10 +40,15 @@ class SegmentPainter {
  public:
   ImageDecoder& decoder() { return decoder_; }
 
-  // Decodes at 1/divisor what `segment` reads of the opened image, which has
-  // the size `image`. Draw() of the same segment must be next.
-  absl::Status Decode(const Segment& segment, Size image, int divisor,
-                      int channels, Pixels* pixels);
+  struct Decoding {
+    int divisor = 1;
+    int channels = 3;
+    bool index = false;  // to the stored numbers, as DecodeRegion has it
+  };
+  // Decodes what `segment` reads of the opened image, which has the size
+  // `image`. Draw() of the same segment must be next.
+  absl::Status Decode(const Segment& segment, Size image, const Decoding& how,
+                      Pixels* pixels);
 
   // The same for pixels that are there already.
   void Prepare(const Segment& segment, Size image);

@@ -369,6 +369,7 @@ TEST(GeometryStage, MasksTakeTheNearestPixelAndTheirOwnFill) {
   Bytes out(17 * 13);
   auto scratch = (*stage)->NewScratch();
   scratch->log = &log;
+  scratch->image_size = {30, 20};
   ASSERT_TRUE((*stage)->Run(in.pixels, 7, *scratch, absl::MakeSpan(out)).ok());
   Transform filled = pad;
   filled.mutable_pad()->clear_fill();
