@@ -5,12 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/pipeline/not_built.h"
 #include "server/plan/content_revision.h"
-#include "server/plan/field_trace.h"
 
 namespace millrace {
 namespace {
@@ -30,36 +28,9 @@ int FieldIndex(const DatasetInfo& info, const std::string& name) {
   return -1;
 }
 
-DeviceTransform OnDevice(const Normalize& normalize) {
-  DeviceTransform transform;
-  transform.set_dtype(DTYPE_FLOAT32);
-  transform.set_scale(1.0f / 255.0f);
-  *transform.mutable_mean() = normalize.mean();
-  *transform.mutable_stddev() = normalize.stddev();
-  return transform;
-}
-
-absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
-    const PipelineSpec& spec, const Field& field, const FieldTrace& trace,
-    const ImageStageFactory& make_stage) {
-  std::vector<PlacedTransform> transforms;
-  for (uint32_t place : trace.image_places) {
-    transforms.push_back({&spec.transforms(static_cast<int>(place)), place});
-  }
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<ImageStage> stage,
-                      make_stage(field, transforms, {}));
-  if (stage->output_shape() != *trace.shape) {
-    return absl::InternalError(absl::StrCat(
-        "the stages make [", absl::StrJoin(stage->output_shape(), ", "),
-        "] of field ", field.name(), ", the plan [",
-        absl::StrJoin(*trace.shape, ", "), "]"));
-  }
-  return stage;
-}
-
 }  // namespace
 
-BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout,
+BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
                              const DatasetInfo& info,
                              std::shared_ptr<const RecordSource> source,
                              BatchMemoryLimit limit)
@@ -67,7 +38,32 @@ BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout,
       layout_(std::move(layout)),
       info_(info),
       source_(std::move(source)),
-      limit_(std::move(limit)) {}
+      limit_(std::move(limit)),
+      mixers_(std::move(mixers)) {}
+
+void BuiltPipeline::PlaceStaging() {
+  const bool mixes = !mixers_.empty();
+  auto place = [this](uint64_t bytes) {
+    const uint64_t at = staging_.slot_bytes;
+    staging_.slot_bytes += (bytes + 63) / 64 * 64;
+    return at;
+  };
+  uint64_t format_bytes = 0;
+  for (Column& column : columns_) {
+    // A partner of another rank has no place in the batch at all.
+    if (mixes || (column.format && column.stage != nullptr) ||
+        (column.format && column.format->moves_zero())) {
+      column.staging_offset = place(column.raw_bytes);
+    }
+    if (column.classes > 0) column.class_offset = place(sizeof(int64_t));
+    if (!column.format) continue;
+    const uint64_t bytes =
+        (column.format->scratch_bytes() + 63) / 64 * 64 + column.bytes;
+    format_bytes = std::max(format_bytes, bytes);
+  }
+  staging_.format_bytes = format_bytes;
+  staging_.bytes = staging_.slot_bytes * (mixes ? 2 : 1) + format_bytes;
+}
 
 absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     const PipelineSpec& resolved, const DatasetInfo& info,
@@ -76,31 +72,20 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
   MR_RETURN_IF_ERROR(CheckBuilt(resolved, info));
   MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, info));
 
+  MR_ASSIGN_OR_RETURN(BatchMixers mixers, BatchMixers::Read(resolved, info));
+
   std::vector<Column> columns;
   std::vector<TensorSpec> tensors;
   uint64_t row_nanos = kRowNanos;
   for (const Output& output : resolved.outputs()) {
-    Column& column = columns.emplace_back();
-    column.field = FieldIndex(info, output.field());
-    const Field& field = info.schema().fields(column.field);
-    MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, field));
-    MR_CHECK(trace.shape.has_value()) << output.field();
-    if (!trace.image_places.empty()) {
-      MR_ASSIGN_OR_RETURN(column.stage,
-                          MakeStage(resolved, field, trace, make_stage));
-      row_nanos += kImageNanos;
-    }
-    TensorSpec& tensor = tensors.emplace_back();
-    tensor.set_name(output.name());
-    tensor.set_dtype(trace.dtype);
-    tensor.mutable_sample_shape()->Add(trace.shape->begin(),
-                                       trace.shape->end());
-    tensor.set_num_classes(field.num_classes());
-    *tensor.mutable_class_names() = field.class_names();
-    if (trace.normalize_place >= 0) {
-      *tensor.mutable_device_transform() =
-          OnDevice(resolved.transforms(trace.normalize_place).normalize());
-    }
+    const int index = FieldIndex(info, output.field());
+    MR_ASSIGN_OR_RETURN(MadeColumn made, MakeColumn(resolved, output,
+                                                    info.schema().fields(index),
+                                                    index, make_stage));
+    made.column.mixers = mixers.Mixing(output.field());
+    if (made.runs_images) row_nanos += kImageNanos;
+    columns.push_back(std::move(made.column));
+    tensors.push_back(std::move(made.tensor));
   }
   MR_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(tensors));
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
@@ -109,12 +94,13 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
   row_nanos += layout.row_bytes() / kBytesPerNano;
 
   std::shared_ptr<BuiltPipeline> pipeline(
-      new BuiltPipeline(std::move(plan), std::move(layout), info,
-                        std::move(source), std::move(limit)));
+      new BuiltPipeline(std::move(plan), std::move(layout), std::move(mixers),
+                        info, std::move(source), std::move(limit)));
   for (const Column& column : columns) {
     pipeline->has_stages_ |= column.stage != nullptr;
   }
   pipeline->columns_ = std::move(columns);
+  pipeline->PlaceStaging();
   pipeline->rows_per_task_ = std::max<uint64_t>(1, kTaskNanos / row_nanos);
 
   OpenResponse& description = pipeline->description_;
@@ -139,12 +125,18 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
   const uint64_t rows = plan_.steps().MaxRows(world_size);
   const uint64_t bytes = layout_.PayloadBytes(rows);
-  if (bytes + kBatchOverheadBytes > limit_.bytes) {
+  if (ReservedBytes(rows) > limit_.bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
         plan_.spec().batch_size(), " / world size ", world_size, " = ", rows,
         " rows of ", layout_.row_bytes(), " bytes make ", bytes,
-        " bytes with alignment, but ", limit_.arithmetic,
+        " bytes with alignment",
+        staging_.bytes == 0
+            ? ""
+            : absl::StrCat(" and ", limit_.threads, " threads need ",
+                           staging_.bytes,
+                           " bytes each for samples on their way to it"),
+        ", but ", limit_.arithmetic,
         ": take a smaller batch_size or more ranks, or give the server a "
         "larger --memory_budget"));
   }

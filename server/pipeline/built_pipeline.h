@@ -17,33 +17,24 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/batch/batch_layout.h"
+#include "server/pipeline/batch_mixers.h"
+#include "server/pipeline/column.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/image_stage.h"
 #include "server/plan/plan.h"
 
 namespace millrace {
 
-// ImageStage::Create, or a fake of it.
-using ImageStageFactory =
-    std::function<absl::StatusOr<std::unique_ptr<ImageStage>>(
-        const Field&, absl::Span<const PlacedTransform>,
-        const ImageStageOptions&)>;
-
 // What one batch may take of the memory budget, and why.
 struct BatchMemoryLimit {
   uint64_t bytes = 0;      // for a batch
   std::string arithmetic;  // "memory budget ... - scratch ... = ..."
+  // That may work on rows of one batch at the same time.
+  uint32_t threads = 1;
 };
 
 class BuiltPipeline final : public Pipeline {
  public:
-  // How one output comes about.
-  struct Column {
-    int field = 0;                      // index into the schema
-    uint64_t bytes = 0;                 // of a row
-    std::unique_ptr<ImageStage> stage;  // null: the stored bytes
-  };
-
   // Beside the payload: header, job and bookkeeping of a batch.
   static constexpr uint64_t kBatchOverheadBytes = 4096;
 
@@ -62,15 +53,34 @@ class BuiltPipeline final : public Pipeline {
   const std::vector<Column>& columns() const { return columns_; }
   const DatasetInfo& info() const { return info_; }
   const RecordSource& source() const { return *source_; }
+  const BatchMixers& mixers() const { return mixers_; }
   bool has_stages() const { return has_stages_; }
   // Rows that make a task worth its dispatch, and no more: a batch of small
   // tensors is one task, large images are a task each.
   uint64_t rows_per_task() const { return rows_per_task_; }
 
+  // What a worker needs for samples that do not come about in their place: a
+  // slot for the one at hand, another for its partner when samples are mixed,
+  // then room for the way onto the wire. 0: none.
+  struct Staging {
+    uint64_t slot_bytes = 0;
+    uint64_t format_bytes = 0;  // source of the last step, or a result
+    uint64_t bytes = 0;         // of everything
+  };
+  const Staging& staging() const { return staging_; }
+
+  // What a batch of so many rows takes of the budget.
+  uint64_t ReservedBytes(uint64_t rows) const {
+    return layout_.PayloadBytes(rows) + kBatchOverheadBytes +
+           staging_.bytes * limit_.threads;
+  }
+
  private:
-  BuiltPipeline(Plan plan, BatchLayout layout, const DatasetInfo& info,
+  BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
+                const DatasetInfo& info,
                 std::shared_ptr<const RecordSource> source,
                 BatchMemoryLimit limit);
+  void PlaceStaging();
 
   const Plan plan_;
   const BatchLayout layout_;
@@ -78,6 +88,8 @@ class BuiltPipeline final : public Pipeline {
   const std::shared_ptr<const RecordSource> source_;
   const BatchMemoryLimit limit_;
   std::vector<Column> columns_;
+  BatchMixers mixers_;
+  Staging staging_;
   OpenResponse description_;
   bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;

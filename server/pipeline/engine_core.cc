@@ -250,6 +250,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
                      "or fewer --threads"));
   }
   limit.bytes = capacity - taken;
+  limit.threads = threads;
   absl::StrAppend(&limit.arithmetic, limit.bytes);
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(all_scratch + idle, &held)) {

@@ -7,6 +7,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "server/augment/mix_pixels.h"
 
 namespace millrace {
 namespace {
@@ -15,37 +16,90 @@ bool IsBadSample(const absl::Status& status) {
   return status.code() == absl::StatusCode::kDataLoss;
 }
 
+absl::Status BadStorage(std::string what) {
+  return WithErrorDetail(absl::DataLossError(what), MakeErrorDetail("storage"));
+}
+
 }  // namespace
 
 absl::Status RowFiller::Begin() {
   auto reader = worker_.ReaderOf(pipeline_.source());
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
   reader_ = *reader;
+  if (const uint64_t bytes = pipeline_.staging().bytes; bytes > 0) {
+    staging_ = worker_.staging().Reserve(bytes);
+    if (staging_ == nullptr) {
+      return WithErrorDetail(
+          absl::ResourceExhaustedError(absl::StrCat(
+              "no memory for ", bytes, " bytes of samples on their way")),
+          MakeErrorDetail("batch"));
+    }
+  }
   return absl::OkStatus();
 }
 
-absl::Status RowFiller::Fill(uint64_t row, uint64_t position) {
-  const SampleRef ref = epoch_.At(position);
-  if (!ref.valid) {
-    placed_.FillEmptyRow(payload_, row, /*sample_index=*/-1);
+absl::Status RowFiller::Fill(uint64_t unit) {
+  const RowUnits& units = slice_.units;
+  const uint64_t begin = units.begin(unit);
+  if (!units.pairs) {
+    const Place place = {.row = begin};
+    MR_ASSIGN_OR_RETURN(const bool loaded, Load(place, slice_.first + begin));
+    if (loaded) Finish(place, nullptr);
     return absl::OkStatus();
   }
-  absl::Status status = FillFrom(ref, row);
-  if (status.ok()) return status;
+  const uint64_t end = units.end(unit);
+  // The places of the pair in the global batch.
+  const uint64_t first = (slice_.first - slice_.step_first + begin) & ~1ull;
+  const uint64_t of_row_0 = slice_.first - slice_.step_first;
+  Place places[2];
+  bool loaded[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t place = first + i;
+    places[i].slot = i;
+    places[i].own = place >= of_row_0 + begin && place < of_row_0 + end;
+    if (!places[i].own) continue;
+    places[i].row = place - of_row_0;
+    MR_ASSIGN_OR_RETURN(loaded[i], Load(places[i], slice_.step_first + place));
+  }
+  const bool mixes = slice_.mix.kind != BatchMix::NONE;
+  for (int i = 0; i < 2; ++i) {
+    if (places[i].own || !mixes || !loaded[1 - i]) continue;
+    if (first + i >= slice_.global_rows) continue;
+    MR_ASSIGN_OR_RETURN(loaded[i],
+                        Load(places[i], slice_.step_first + first + i));
+  }
+  const bool mixed = mixes && loaded[0] && loaded[1];
+  if (mixed) Mix(places[0], places[1]);
+  for (int i = 0; i < 2; ++i) {
+    if (!places[i].own || !loaded[i]) continue;
+    Finish(places[i], mixed ? &places[1 - i] : nullptr);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
+  const SampleRef ref = epoch_.At(position);
+  if (!ref.valid) {
+    Empty(place, /*sample_index=*/-1);
+    return false;
+  }
+  absl::Status status = LoadFrom(ref, place);
+  if (status.ok()) return true;
   if (!IsBadSample(status)) return status;
-  NoteBadSample(status);
+  NoteBadSample(status, place);
   switch (pipeline_.plan().spec().bad_samples().action()) {
     case BadSamplePolicy::ZERO:
       // The index stays: it says which sample is missing.
-      placed_.FillEmptyRow(payload_, row, ref.index);
-      ++emptied_rows_;
-      return absl::OkStatus();
+      Empty(place, ref.index);
+      if (place.own) ++emptied_rows_;
+      return false;
     case BadSamplePolicy::SUBSTITUTE:
       for (uint64_t attempt = 1; attempt <= kMaxSubstitutes; ++attempt) {
         const absl::Status tried =
-            FillFrom(epoch_.Substitute(ref, attempt), row);
-        if (tried.ok() || !IsBadSample(tried)) return tried;
-        NoteBadSample(tried);
+            LoadFrom(epoch_.Substitute(ref, attempt), place);
+        if (tried.ok()) return true;
+        if (!IsBadSample(tried)) return tried;
+        NoteBadSample(tried, place);
       }
       return WithErrorDetail(
           absl::DataLossError(absl::StrCat(
@@ -57,43 +111,165 @@ absl::Status RowFiller::Fill(uint64_t row, uint64_t position) {
   }
 }
 
-absl::Status RowFiller::FillFrom(const SampleRef& ref, uint64_t row) {
+absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
   absl::Status status =
       reader_->Read(ref.index, [&](const EncodedSample& sample) {
-        absl::Status written = WriteColumns(sample, ref.key, row);
+        absl::Status written = WriteColumns(sample, ref.key, place);
         if (written.ok()) return written;
         return Located(std::move(written), "decode", &sample, ref.index);
       });
   if (status.ok()) {
-    placed_.SetSample(payload_, row, ref.index, true);
+    if (place.own) {
+      slice_.placed->SetSample(slice_.payload, place.row, ref.index, true);
+    }
     return status;
   }
   return Located(std::move(status), "storage", nullptr, ref.index);
 }
 
 absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
-                                     uint64_t row) {
+                                     const Place& place) {
   const auto& columns = pipeline_.columns();
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
-    const BuiltPipeline::Column& column = columns[i];
-    const absl::Span<const uint8_t> stored = sample.fields[column.field];
-    uint8_t* const out = placed_.Row(payload_, i, row);
-    if (column.stage != nullptr) {
-      MR_RETURN_IF_ERROR(column.stage->Run(stored, key,
-                                           worker_.ScratchFor(*column.stage),
-                                           absl::MakeSpan(out, column.bytes)));
-    } else if (stored.size() == column.bytes) {
-      std::memcpy(out, stored.data(), column.bytes);
-    } else {
-      // Storage has compared it with the schema already.
-      return WithErrorDetail(
-          absl::DataLossError(absl::StrCat(
-              "field ", pipeline_.info().schema().fields(column.field).name(),
-              " has ", stored.size(), " bytes instead of ", column.bytes)),
-          MakeErrorDetail("storage"));
-    }
+    MR_RETURN_IF_ERROR(
+        WriteColumn(i, sample.fields[columns[i].field], key, place));
   }
   return absl::OkStatus();
+}
+
+absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
+                                    uint64_t key, const Place& place) {
+  const Column& column = pipeline_.columns()[i];
+  if (column.classes > 0) return ReadClass(column, stored, place);
+  if (column.stage == nullptr && stored.size() != column.raw_bytes) {
+    // Storage has compared it with the schema already.
+    return BadStorage(absl::StrCat("field ", FieldName(column), " has ",
+                                   stored.size(), " bytes instead of ",
+                                   column.raw_bytes));
+  }
+  const uint8_t* raw = stored.data();
+  const bool formats_now = column.format.has_value() && column.mixers == 0;
+  if (column.stage != nullptr) {
+    uint8_t* const out = Raw(i, place);
+    MR_RETURN_IF_ERROR(
+        column.stage->Run(stored, key, worker_.ScratchFor(*column.stage),
+                          absl::MakeSpan(out, column.raw_bytes)));
+    raw = out;
+  } else if (!formats_now) {
+    std::memcpy(Raw(i, place), raw, column.raw_bytes);
+  }
+  if (!formats_now) return absl::OkStatus();
+  // Whether a partner's values fit matters here as it does where it is own.
+  uint8_t* const scratch = format_scratch();
+  uint8_t* const target =
+      place.own ? OnWire(i, place)
+                : scratch + (column.format->scratch_bytes() + 63) / 64 * 64;
+  if (column.format->Apply(raw, target, scratch)) return absl::OkStatus();
+  return BadStorage(absl::StrCat(
+      "field ", FieldName(column), " holds a number that does not fit into ",
+      "the type in which its ",
+      pipeline_.info().schema().fields(column.field).num_classes(),
+      " classes are sent; set outputs { dtype: DTYPE_INT64 } to see it"));
+}
+
+absl::Status RowFiller::ReadClass(const Column& column,
+                                  absl::Span<const uint8_t> stored,
+                                  const Place& place) {
+  int64_t index = -1;
+  if (stored.size() != sizeof(index)) {
+    return BadStorage(absl::StrCat("field ", FieldName(column), " has ",
+                                   stored.size(), " bytes instead of ",
+                                   sizeof(index)));
+  }
+  std::memcpy(&index, stored.data(), sizeof(index));
+  if (index < 0 || index >= column.classes) {
+    return BadStorage(absl::StrCat("field ", FieldName(column), " is ", index,
+                                   ", which is none of its ", column.classes,
+                                   " classes and cannot be mixed"));
+  }
+  std::memcpy(slot(place.slot) + column.class_offset, &index, sizeof(index));
+  return absl::OkStatus();
+}
+
+void RowFiller::Empty(const Place& place, int64_t sample_index) {
+  if (!place.own) return;
+  slice_.placed->FillEmptyRow(slice_.payload, place.row, sample_index);
+  // Where the device computes it, it computes it of zeros, too.
+  const auto& columns = pipeline_.columns();
+  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
+    const Column& column = columns[i];
+    if (!column.format || !column.format->moves_zero()) continue;
+    uint8_t* const raw = Raw(i, place);
+    std::memset(raw, 0, column.raw_bytes);
+    column.format->Apply(raw, OnWire(i, place), format_scratch());
+  }
+}
+
+void RowFiller::Mix(const Place& a, const Place& b) {
+  const BatchMix& mix = slice_.mix;
+  const auto& columns = pipeline_.columns();
+  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
+    const Column& column = columns[i];
+    if ((column.mixers >> mix.mixer & 1) == 0 || column.classes > 0) continue;
+    uint8_t* const x = Raw(i, a);
+    uint8_t* const y = Raw(i, b);
+    const auto bytes = static_cast<int64_t>(column.raw_bytes);
+    if (mix.kind == BatchMix::MIX_UP) {
+      if (a.own && b.own) {
+        MixRows(x, y, bytes, mix.share);
+      } else {
+        MixRow(a.own ? x : y, a.own ? y : x, bytes, mix.share);
+      }
+    } else if (a.own && b.own) {
+      SwapBoxes(x, y, column.row_stride, column.channels, mix);
+    } else {
+      CopyBox(a.own ? x : y, a.own ? y : x, column.row_stride, column.channels,
+              mix);
+    }
+  }
+}
+
+void RowFiller::Finish(const Place& place, const Place* partner) {
+  const BatchMix& mix = slice_.mix;
+  const auto& columns = pipeline_.columns();
+  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
+    const Column& column = columns[i];
+    if (column.mixers == 0) continue;
+    uint8_t* raw = nullptr;
+    if (column.classes > 0) {
+      raw = column.format ? Raw(i, place) : OnWire(i, place);
+      std::memset(raw, 0, column.raw_bytes);
+      auto* const shares = reinterpret_cast<float*>(raw);
+      if (partner != nullptr && (column.mixers >> mix.mixer & 1) != 0) {
+        shares[ClassOf(column, place)] += mix.own_weight;
+        shares[ClassOf(column, *partner)] += mix.partner_weight;
+      } else {
+        shares[ClassOf(column, place)] = 1;
+      }
+    } else if (column.format) {
+      raw = Raw(i, place);
+    }
+    if (!column.format) continue;
+    // Pixels and shares become floating point or other planes: all fit.
+    MR_CHECK(column.format->Apply(raw, OnWire(i, place), format_scratch()))
+        << FieldName(column);
+  }
+}
+
+uint8_t* RowFiller::Raw(int i, const Place& place) const {
+  const Column& column = pipeline_.columns()[i];
+  if (place.own && !column.format) return OnWire(i, place);
+  return slot(place.slot) + column.staging_offset;
+}
+
+uint8_t* RowFiller::OnWire(int i, const Place& place) const {
+  return slice_.placed->Row(slice_.payload, i, place.row);
+}
+
+int64_t RowFiller::ClassOf(const Column& column, const Place& place) const {
+  int64_t index;
+  std::memcpy(&index, slot(place.slot) + column.class_offset, sizeof(index));
+  return index;
 }
 
 absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
@@ -112,8 +288,10 @@ absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
   return WithErrorDetail(std::move(status), detail);
 }
 
-void RowFiller::NoteBadSample(const absl::Status& status) {
+void RowFiller::NoteBadSample(const absl::Status& status, const Place& place) {
+  if (!place.own) return;  // counted where it belongs
   ++bad_samples_;
+  bad_list_.Add(status);
   MR_LOG_EVERY(WARNING, absl::Seconds(1))
       << "bad sample (policy "
       << v1::BadSamplePolicy::Action_Name(

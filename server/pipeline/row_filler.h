@@ -1,13 +1,13 @@
-// RowFiller fills rows of one batch: it reads each sample, runs its stages and
-// writes the results to their places, and applies the spec's policy to samples
-// that are damaged. The result depends on the plan alone, not on who fills
-// which row.
+// RowFiller fills rows of one batch: it reads each sample, runs its stages,
+// mixes partners, writes the results to their places on the wire, and applies
+// the spec's policy to samples that are damaged. The result depends on the plan
+// alone, not on who fills which row, nor on how ranks share the batch.
 //
 // Belongs to one thread; made for each task, cheap.
 //
-//   RowFiller filler(pipeline, epoch, placed, payload, worker);
+//   RowFiller filler(pipeline, epoch, slice, worker, bad_list);
 //   MR_RETURN_IF_ERROR(filler.Begin());
-//   for (row : rows) MR_RETURN_IF_ERROR(filler.Fill(row, first + row));
+//   for (unit : units) MR_RETURN_IF_ERROR(filler.Fill(unit));
 
 #ifndef MILLRACE_SERVER_PIPELINE_ROW_FILLER_H_
 #define MILLRACE_SERVER_PIPELINE_ROW_FILLER_H_
@@ -15,53 +15,108 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/worker_state.h"
 
 namespace millrace {
 
+// A rank's part of a step, under way.
+struct BatchSlice {
+  uint64_t step_first = 0;   // position of the global batch's first sample
+  uint64_t global_rows = 0;  // of the global batch
+  uint64_t first = 0;        // position of row 0
+  RowUnits units;
+  BatchMix mix;
+  const BatchLayout::Placed* placed = nullptr;
+  uint8_t* payload = nullptr;
+};
+
 class RowFiller {
  public:
   // Neighbours that SUBSTITUTE tries before it gives up.
   static constexpr uint64_t kMaxSubstitutes = 16;
+  // What a worker's staging keeps from task to task.
+  static constexpr uint64_t kKeptStagingBytes = 1 << 20;
 
   // All must outlive the filler.
   RowFiller(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
-            const BatchLayout::Placed& placed, uint8_t* payload,
-            WorkerState& worker)
+            const BatchSlice& slice, WorkerState& worker,
+            BadSampleList& bad_list)
       : pipeline_(pipeline),
         epoch_(epoch),
-        placed_(placed),
-        payload_(payload),
-        worker_(worker) {}
+        slice_(slice),
+        worker_(worker),
+        bad_list_(bad_list) {}
+  ~RowFiller() { worker_.staging().ReleaseAbove(kKeptStagingBytes); }
 
-  // Takes the worker's reader.
+  // Takes the worker's reader. ResourceExhausted: no memory.
   absl::Status Begin();
 
-  // DataLoss: a damaged sample under the policy FAIL, or with SUBSTITUTE one
-  // without a sound neighbour. ErrorDetail names stage, dataset, shard, row
-  // and sample.
-  absl::Status Fill(uint64_t row, uint64_t position);
+  // The rows of a unit. DataLoss: a damaged sample under the policy FAIL, or
+  // with SUBSTITUTE one without a sound neighbour. ErrorDetail names stage,
+  // dataset, shard, row and sample.
+  absl::Status Fill(uint64_t unit);
 
   // Since Begin().
   uint64_t bad_samples() const { return bad_samples_; }
   uint64_t emptied_rows() const { return emptied_rows_; }  // by ZERO
 
  private:
-  absl::Status FillFrom(const SampleRef& ref, uint64_t row);
+  // Where a sample comes about: a row of the batch or, of a partner that
+  // belongs to another rank, the staging of the worker alone.
+  struct Place {
+    int slot = 0;  // of the staging
+    bool own = true;
+    uint64_t row = 0;
+  };
+
+  // Reads the sample at `position`. False: there is none, and an own row is
+  // finished as an empty one.
+  absl::StatusOr<bool> Load(const Place& place, uint64_t position);
+  absl::Status LoadFrom(const SampleRef& ref, const Place& place);
   absl::Status WriteColumns(const EncodedSample& sample, uint64_t key,
-                            uint64_t row);
+                            const Place& place);
+  absl::Status WriteColumn(int i, absl::Span<const uint8_t> stored,
+                           uint64_t key, const Place& place);
+  absl::Status ReadClass(const Column& column, absl::Span<const uint8_t> stored,
+                         const Place& place);
+  void Empty(const Place& place, int64_t sample_index);
+
+  // Mixes the images of two samples; those that are not own are only read.
+  void Mix(const Place& a, const Place& b);
+  // What is left to do for an own row when its sample is complete. `partner`
+  // is null when it is not mixed.
+  void Finish(const Place& place, const Place* partner);
+
+  // Before the format.
+  uint8_t* Raw(int i, const Place& place) const;
+  uint8_t* OnWire(int i, const Place& place) const;
+  int64_t ClassOf(const Column& column, const Place& place) const;
+  uint8_t* slot(int index) const {
+    return staging_ + index * pipeline_.staging().slot_bytes;
+  }
+  uint8_t* format_scratch() const {
+    return staging_ + pipeline_.staging().bytes -
+           pipeline_.staging().format_bytes;
+  }
+  const std::string& FieldName(const Column& column) const {
+    return pipeline_.info().schema().fields(column.field).name();
+  }
+
   // `status` with dataset, shard, row, sample.
   absl::Status Located(absl::Status status, absl::string_view stage,
                        const EncodedSample* sample, int64_t index) const;
-  void NoteBadSample(const absl::Status& status);
+  void NoteBadSample(const absl::Status& status, const Place& place);
 
   const BuiltPipeline& pipeline_;
   const Plan::Epoch& epoch_;
-  const BatchLayout::Placed& placed_;
-  uint8_t* const payload_;
+  const BatchSlice& slice_;
   WorkerState& worker_;
+  BadSampleList& bad_list_;
   RecordReader* reader_ = nullptr;
+  uint8_t* staging_ = nullptr;
   uint64_t bad_samples_ = 0;
   uint64_t emptied_rows_ = 0;
 };

@@ -37,20 +37,37 @@ class StepRun::Job final : public Scheduler::Job {
         payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
                                                std::move(reservation),
                                                this->run->parts_->pool)),
-        rows_left(Units(rows)) {}
+        slice(Slice()),
+        units_left(units()) {}
 
   // A rank without rows still gets its (empty) batch: one unit of no row.
-  static uint64_t Units(const StepRows& rows) {
-    return std::max<uint64_t>(1, rows.rows);
-  }
+  uint64_t units() const { return std::max<uint64_t>(1, slice.units.count()); }
 
   const std::shared_ptr<StepRun> run;
   const uint64_t step;
   const StepRows rows;
   const BatchLayout::Placed placed;
   std::shared_ptr<BatchPayload> payload;
-  std::atomic<uint64_t> rows_left;
+  const BatchSlice slice;
+  std::atomic<uint64_t> units_left;
   std::atomic<uint64_t> emptied_rows{0};
+
+ private:
+  BatchSlice Slice() const {
+    const BuiltPipeline& pipeline = *run->pipeline_;
+    BatchSlice slice;
+    slice.global_rows = pipeline.plan().spec().batch_size();
+    slice.step_first = step * slice.global_rows;
+    slice.first = rows.first;
+    slice.units.rows = rows.rows;
+    slice.units.pairs = !pipeline.mixers().empty();
+    slice.units.odd =
+        slice.units.pairs && (slice.first - slice.step_first) % 2 != 0;
+    slice.mix = pipeline.mixers().Draw(run->range_.epoch, step);
+    slice.placed = &placed;
+    slice.payload = payload->data();
+    return slice;
+  }
 };
 
 StepRun::StepRun(EngineParts* parts,
@@ -80,8 +97,7 @@ void StepRun::Admit() {
     const auto rows =
         pipeline_->plan().steps().Rows(step, range_.rank, range_.world_size);
     MR_CHECK(rows.ok()) << "Start() has checked the range: " << rows.status();
-    const uint64_t bytes = pipeline_->layout().PayloadBytes(rows->rows) +
-                           BuiltPipeline::kBatchOverheadBytes;
+    const uint64_t bytes = pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
     if (parts_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
@@ -139,10 +155,13 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
   }
   if (timer != 0) parts_->timer->Cancel(timer);
   if (drop) return;  // the reservation goes back
-  parts_->scheduler->Add(lane_,
-                         std::make_shared<Job>(shared_from_this(), step, rows,
-                                               std::move(reservation)),
-                         Job::Units(rows), pipeline_->rows_per_task());
+  auto job = std::make_shared<Job>(shared_from_this(), step, rows,
+                                   std::move(reservation));
+  const uint64_t units = job->units();
+  const uint64_t rows_of_unit = job->slice.units.pairs ? 2 : 1;
+  parts_->scheduler->Add(
+      lane_, std::move(job), units,
+      std::max<uint64_t>(1, pipeline_->rows_per_task() / rows_of_unit));
 }
 
 void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
@@ -199,17 +218,19 @@ void StepRun::Stop(absl::Status status) {
 void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   Job& job = static_cast<Job&>(*task.job);
   StepRun& run = *job.run;
-  const uint64_t end = std::min(task.end, job.rows.rows);
+  const RowUnits& units = job.slice.units;
+  const uint64_t end = std::min(task.end, units.count());
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const auto start = std::chrono::steady_clock::now();
     const BuiltPipeline& pipeline = *run.pipeline_;
-    RowFiller filler(pipeline, run.epoch_, job.placed, job.payload->data(),
-                     worker);
+    RowFiller filler(pipeline, run.epoch_, job.slice, worker,
+                     run.parts_->bad_list);
     absl::Status status = filler.Begin();
-    uint64_t row = task.begin;
-    for (; row < end && status.ok(); ++row) {
+    uint64_t rows = 0;
+    for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
       if (run.stopped_.load(std::memory_order_relaxed)) break;
-      status = filler.Fill(row, job.rows.first + row);
+      status = filler.Fill(unit);
+      rows += units.end(unit) - units.begin(unit);
     }
     if (filler.emptied_rows() > 0) {
       job.emptied_rows.fetch_add(filler.emptied_rows(),
@@ -222,7 +243,6 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
     if (has_images) images = worker.scratch()->TakeTimes();
-    const uint64_t rows = row - task.begin;
     StageClock& clock = run.parts_->clock;
     clock.Add(
         StageClock::READ,
@@ -237,9 +257,11 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   run.Complete(job, task.end - task.begin);
 }
 
-void StepRun::Complete(Job& job, uint64_t rows) {
+void StepRun::Complete(Job& job, uint64_t units) {
   // The last one sees what the others have written.
-  if (job.rows_left.fetch_sub(rows, std::memory_order_acq_rel) != rows) return;
+  if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
+    return;
+  }
   if (!stopped_.load(std::memory_order_relaxed)) Deliver(job);
   job.payload.reset();  // when it was not delivered: memory for others
   {

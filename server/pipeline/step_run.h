@@ -51,8 +51,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
   void TimedOut(uint64_t step, uint64_t bytes);
-  // `rows` more rows of the job are done or given up.
-  void Complete(Job& job, uint64_t rows);
+  // `units` more units of the job's rows are done or given up.
+  void Complete(Job& job, uint64_t units);
   void Deliver(Job& job);
   // Posts on_done when nothing is left.
   void FinishIfDone();

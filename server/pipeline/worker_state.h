@@ -1,5 +1,5 @@
 // WorkerState is what one worker thread keeps between tasks: a reader of each
-// source and the scratch of its image stages.
+// source, the scratch of its image stages and room for samples.
 //
 // Belongs to one thread.
 
@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "common/aligned_buffer.h"
 #include "server/pipeline/image_stage.h"
 #include "server/storage/record_source.h"
 
@@ -37,9 +38,13 @@ class WorkerState {
     return *scratch_;
   }
 
+  // Samples that do not come about in their place on the wire.
+  AlignedBuffer& staging() { return staging_; }
+
  private:
   std::map<const RecordSource*, std::unique_ptr<RecordReader>> readers_;
   std::unique_ptr<ImageStage::Scratch> scratch_;
+  AlignedBuffer staging_;
 };
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 //   permutation key = f(seed, epoch, N)
 //   subset key      = f(subset seed, N)
 //   sample key      = f(seed, epoch, source, logical index, visit)
+//   batch key       = f(seed, epoch, step)
 //
 // Not a cryptographic hash. Pure functions, safe from any thread.
 //
@@ -38,6 +39,7 @@ enum class KeyDomain : uint64_t {
   kSample = 3,
   kBlock = 4,
   kWindow = 5,
+  kBatch = 6,
 };
 
 // Absorbs numbers one after the other:
@@ -81,6 +83,12 @@ inline constexpr uint64_t SampleKey(uint64_t seed, uint64_t epoch,
       .Add(index)
       .Add(visit)
       .value();
+}
+
+// Of what is drawn once for a global batch, the same on all ranks.
+inline constexpr uint64_t BatchKey(uint64_t seed, uint64_t epoch,
+                                   uint64_t step) {
+  return KeyHash(KeyDomain::kBatch).Add(seed).Add(epoch).Add(step).value();
 }
 
 }  // namespace millrace
