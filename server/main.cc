@@ -107,7 +107,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
           {.threads = settings.threads,
            .budget = &budget,
            .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
-           .admission_timeout = settings.admission_timeout},
+           .admission_timeout = settings.admission_timeout,
+           .operators = operators.get()},
           std::move(catalog)));
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

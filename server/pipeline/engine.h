@@ -32,6 +32,8 @@
 
 namespace millrace {
 
+class Operators;
+
 // Datasets by the name they are registered under. Immutable while the engine
 // lives.
 using DatasetCatalog =
@@ -78,6 +80,9 @@ class Engine {
     absl::Duration admission_timeout = absl::Seconds(5);
     // Built pipelines that are kept, least recently used first out.
     uint32_t max_cached_pipelines = 64;
+    // Libraries whose transforms and decoders specs may name; null: none. Not
+    // owned; must outlive the engine and its pipelines.
+    const Operators* operators = nullptr;
 
     absl::Status Validate() const;
   };

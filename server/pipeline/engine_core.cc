@@ -12,6 +12,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "server/pipeline/operator_catalog.h"
 #include "server/pipeline/pipeline_cache.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/worker_state.h"
@@ -65,6 +66,7 @@ class EngineImpl final : public Engine {
         threads_(threads),
         limit_(std::move(limit)),
         held_(std::move(held)),
+        operators_(NewOperatorCatalog(options.operators)),
         cache_(options.max_cached_pipelines),
         workers_(threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
@@ -99,7 +101,7 @@ class EngineImpl final : public Engine {
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return found;
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
-                        ResolveSpec(spec, info_by_name_));
+                        ResolveSpec(spec, info_by_name_, operators_.get()));
     const std::string key = resolved.SerializeAsString();
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
@@ -187,6 +189,7 @@ class EngineImpl final : public Engine {
   const uint32_t threads_;
   const BatchMemoryLimit limit_;
   const ByteBudget::Reservation held_;  // scratch and idle buffers
+  const std::unique_ptr<const OperatorCatalog> operators_;
 
   // Self-synchronised.
   PipelineCache cache_;

@@ -18,14 +18,6 @@ absl::Status NotBuilt(absl::string_view where, absl::string_view what,
 absl::Status CheckTransform(const Transform& transform,
                             absl::string_view where) {
   switch (transform.kind_case()) {
-    case Transform::kDecodeImage:
-      if (transform.decode_image().decoders_size() > 0) {
-        return NotBuilt(where, "decoding by an operator",
-                        "leave `decoders` out");
-      }
-      return absl::OkStatus();
-    case Transform::kCustom:
-      return NotBuilt(where, "running an operator", "leave it out");
     case Transform::kMixUp:
     case Transform::kCutMix:
       return NotBuilt(where, "mixing batches", "leave it out");
@@ -46,12 +38,6 @@ absl::Status CheckTransform(const Transform& transform,
 }  // namespace
 
 absl::Status CheckBuilt(const PipelineSpec& resolved, const DatasetInfo& info) {
-  for (int i = 0; i < resolved.sources_size(); ++i) {
-    if (resolved.sources(i).has_reader()) {
-      return NotBuilt(absl::StrCat("sources[", i, "].reader"),
-                      "reading by an operator", "leave it out");
-    }
-  }
   for (int i = 0; i < resolved.transforms_size(); ++i) {
     const absl::Status status = CheckTransform(
         resolved.transforms(i), absl::StrCat("transforms[", i, "]"));

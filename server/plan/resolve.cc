@@ -11,6 +11,7 @@
 #include "server/plan/content_revision.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/presets.h"
+#include "server/plan/resolve_operators.h"
 #include "server/plan/spec_check.h"
 #include "server/plan/transform_defaults.h"
 #include "server/plan/transform_kinds.h"
@@ -139,7 +140,8 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
 }
 
 absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
-                                     const DatasetInfos& datasets) {
+                                     const DatasetInfos& datasets,
+                                     const OperatorCatalog* operators) {
   MR_RETURN_IF_ERROR(CheckSpec(spec));
   MR_ASSIGN_OR_RETURN(const DatasetInfo* info,
                       FindDataset(spec.sources(0).dataset(), datasets));
@@ -178,6 +180,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
     }
   }
   MR_RETURN_IF_ERROR(CheckRoles(*info, resolved));
+  MR_RETURN_IF_ERROR(ResolveOperators(*info, operators, resolved));
   MR_RETURN_IF_ERROR(WriteOutputs(*info, resolved));
   return resolved;
 }
@@ -185,8 +188,9 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
 }  // namespace
 
 absl::StatusOr<PipelineSpec> ResolveSpec(const PipelineSpec& spec,
-                                         const DatasetInfos& datasets) {
-  absl::StatusOr<PipelineSpec> resolved = Resolve(spec, datasets);
+                                         const DatasetInfos& datasets,
+                                         const OperatorCatalog* operators) {
+  absl::StatusOr<PipelineSpec> resolved = Resolve(spec, datasets, operators);
   if (resolved.ok()) return resolved;
   ErrorDetail detail = MakeErrorDetail("plan");
   if (spec.sources_size() > 0) detail.set_dataset(spec.sources(0).dataset());

@@ -16,17 +16,20 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "server/plan/operator_catalog.h"
 
 namespace millrace {
 
 // By the name that a dataset is registered under. Not owned.
 using DatasetInfos = std::map<std::string, const DatasetInfo*>;
 
-// InvalidArgument, NotFound (dataset, preset, field) or Unimplemented; the
-// message names the place in the spec and what to do. Stage "plan" in its
-// error detail.
-absl::StatusOr<PipelineSpec> ResolveSpec(const PipelineSpec& spec,
-                                         const DatasetInfos& datasets);
+// `operators` null: this server has none. InvalidArgument, NotFound (dataset,
+// preset, field, operator), Unimplemented, or FailedPrecondition (an operator
+// is another one than the job was opened with); the message names the place in
+// the spec and what to do. Stage "plan" in its error detail.
+absl::StatusOr<PipelineSpec> ResolveSpec(
+    const PipelineSpec& spec, const DatasetInfos& datasets,
+    const OperatorCatalog* operators = nullptr);
 
 }  // namespace millrace
 
