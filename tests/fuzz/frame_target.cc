@@ -14,13 +14,12 @@
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
 #include "proto/wire/batch_view.h"
+#include "proto/wire/frame_encoder.h"
 #include "proto/wire/frame_view.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/wire_samples.h"
 
-using millrace::BatchExpectation;
-using millrace::Frame;
-using millrace::FrameView;
-
+namespace millrace {
 namespace {
 
 void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
@@ -43,10 +42,9 @@ void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
 }
 
 void CheckBatch(const FrameView& view) {
-  static const auto* const tensors =
-      new auto(millrace::testing::SampleTensors());
+  static const auto* const tensors = new auto(testing::SampleTensors());
   constexpr uint64_t kMaxPayload = 4096;
-  const millrace::BatchHeader& header = view.header;
+  const BatchHeader& header = view.header;
   const BatchExpectation expect{.tensors = tensors,
                                 .epoch = header.epoch(),
                                 .step = header.step(),
@@ -58,23 +56,21 @@ void CheckBatch(const FrameView& view) {
   // Under a sanitizer an access beside it ends the run.
   std::vector<uint8_t> payload(header.payload_bytes(), 0);
   (void)CopyFrameData(view, absl::MakeSpan(payload));
-  (void)millrace::ValidatePayload(header, payload);
-  for (const millrace::TensorHeader& tensor : header.tensors()) {
+  (void)ValidatePayload(header, payload);
+  for (const TensorHeader& tensor : header.tensors()) {
     std::fill_n(payload.begin() + tensor.offset(), tensor.bytes(), 1);
     std::fill_n(payload.begin() + tensor.values_offset(), tensor.values_bytes(),
                 1);
   }
 }
 
-}  // namespace
-
 // The first byte is the number of cuts; so many bytes after it say where.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+bool Run(const uint8_t* data, size_t size) {
   // protobuf writes a line for each string that is no UTF-8.
   static const auto quiet = google::protobuf::SetLogHandler(
       [](google::protobuf::LogLevel, const char*, int, const std::string&) {});
   (void)quiet;
-  if (size == 0) return 0;
+  if (size == 0) return false;
   const size_t cuts = std::min<size_t>(data[0] % 16, size - 1);
   const std::string bytes(reinterpret_cast<const char*>(data) + 1 + cuts,
                           size - 1 - cuts);
@@ -89,8 +85,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         absl::string_view(bytes).substr(at[i - 1], at[i] - at[i - 1]));
   }
   static thread_local FrameView view;  // used again and again, as clients do
-  if (!ParseFrame(slices, &view).ok()) return 0;
+  if (!ParseFrame(slices, &view).ok()) return false;
   CheckAgainstProtobuf(bytes, view);
   if (view.has_header) CheckBatch(view);
-  return 0;
+  return true;
 }
+
+std::vector<std::string> Seeds() {
+  const std::vector<uint8_t> payload = testing::SamplePayload();
+  std::string first =
+      EncodeFirstFramePrefix(testing::SampleHeader(), payload.size());
+  first.append(payload.begin(), payload.end());
+  char prefix[kMaxFramePrefixBytes];
+  const std::string later =
+      std::string(prefix, EncodeFramePrefix(17, 64, 40, prefix)) +
+      std::string(40, 'z');
+  const std::string unknown("\x4b\x53\x08\x01\x54\x4c\x28\x07", 8);
+  const std::string cuts("\x03\x20\x80\xf0", 4);
+  return {std::string(1, '\0') + first, cuts + first, cuts + later,
+          cuts + later + unknown, cuts + unknown + later + first};
+}
+
+}  // namespace
+
+const FuzzTarget& TheFuzzTarget() {
+  static const FuzzTarget target = {.run = Run, .seeds = Seeds};
+  return target;
+}
+
+}  // namespace millrace
