@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
-#include "common/aligned_buffer.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
@@ -73,10 +72,6 @@ class ImageStage {
   // process take about kMaxDecodedBytes together, and images that need more
   // than that are refused as bad samples.
   virtual uint64_t max_scratch_bytes() const = 0;
-
-  // What Run() keeps in the scratch beside that, whatever the sample: tensors
-  // between operators.
-  virtual uint64_t kept_bytes() const { return 0; }
 
   // What Run() keeps in the scratch beside that, whatever the sample: tensors
   // between operators.
