@@ -1,0 +1,150 @@
+#include "server/pipeline/read_color.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "server/augment/color_jitter.h"
+#include "server/augment/gaussian_blur.h"
+#include "server/augment/grayscale.h"
+#include "server/augment/random_erasing.h"
+
+namespace millrace {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+Transform Parse(const std::string& text) {
+  Transform transform;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &transform))
+      << text;
+  return transform;
+}
+
+// Of a 30 x 40 image, for several samples.
+std::vector<Bytes> Results(const PixelOp& op, int channels) {
+  std::vector<Bytes> results;
+  for (uint64_t key = 0; key < 12; ++key) {
+    Bytes pixels(30 * 40 * channels);
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      pixels[i] = static_cast<uint8_t>(i * i / 97 + 31 * (i % channels));
+    }
+    AlignedBuffer scratch;
+    EXPECT_TRUE(op.Apply({pixels.data(), 30, 40, channels, 40 * channels},
+                         {key, &scratch, nullptr})
+                    .ok());
+    results.push_back(pixels);
+  }
+  return results;
+}
+
+TEST(ReadColor, MakesTheOperationThatTheSpecAsksFor) {
+  struct Case {
+    std::string text;
+    std::unique_ptr<const PixelOp> op;  // with the same meaning
+    int channels = 3;
+  };
+  std::vector<Case> cases;
+  ColorJitterOptions jitter;
+  jitter.place = 5;
+  jitter.brightness = {{0.8, 1.2}};
+  jitter.hue = {{-0.1, 0.1}};
+  cases.push_back(
+      {"color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
+       "hue_min: -0.1 hue_max: 0.1 }",
+       MakeColorJitter(jitter)});
+  jitter.p = 0.5;
+  jitter.contrast = {{0, 2}};
+  jitter.saturation = {{3, 3}};
+  cases.push_back(
+      {"color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
+       "contrast_max: 2 saturation_min: 3 saturation_max: 3 "
+       "hue_min: -0.1 hue_max: 0.1 p: 0.5 }",
+       MakeColorJitter(jitter)});
+  cases.push_back({"grayscale {}", MakeGrayscale({.place = 5})});
+  cases.push_back(
+      {"grayscale { p: 0.3 }", MakeGrayscale({.place = 5, .p = 0.3})});
+  cases.push_back({"gaussian_blur { kernel_size: 7 }",
+                   MakeGaussianBlur({.place = 5, .kernel_size = 7})});
+  cases.push_back(
+      {"gaussian_blur { kernel_size: 7 sigma_min: 1 sigma_max: 1 p: 0.6 }",
+       MakeGaussianBlur({.place = 5,
+                         .p = 0.6,
+                         .kernel_size = 7,
+                         .sigma_min = 1,
+                         .sigma_max = 1}),
+       2});
+  cases.push_back({"random_erasing {}", MakeRandomErasing({.place = 5})});
+  cases.push_back(
+      {"random_erasing { p: 1 scale_min: 0.1 scale_max: 0.2 "
+       "ratio_min: 1 ratio_max: 2 value: 3 value: 4 value: 5 }",
+       MakeRandomErasing({.place = 5,
+                          .p = 1,
+                          .scale_min = 0.1,
+                          .scale_max = 0.2,
+                          .ratio_min = 1,
+                          .ratio_max = 2,
+                          .value = {3, 4, 5}})});
+  cases.push_back({"random_erasing { random_value: true }",
+                   MakeRandomErasing({.place = 5, .random_value = true}), 1});
+  for (const Case& c : cases) {
+    const Transform transform = Parse(c.text);
+    ASSERT_TRUE(IsColor(transform));
+    const auto op = ReadColor({&transform, 5}, c.channels);
+    ASSERT_TRUE(op.ok()) << op.status();
+    EXPECT_EQ(Results(**op, c.channels), Results(*c.op, c.channels)) << c.text;
+  }
+}
+
+TEST(ReadColor, RefusesWhatIsOutOfRange) {
+  struct Case {
+    std::string text;
+    int channels;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {"color_jitter { brightness_min: -0.1 brightness_max: 1 }", 3,
+       "brightness is -0.1 to 1"},
+      {"color_jitter { contrast_min: 2 contrast_max: 1 }", 3,
+       "contrast is 2 to 1"},
+      {"color_jitter { saturation_max: inf }", 3, "saturation is 0 to inf"},
+      {"color_jitter { hue_min: -0.6 }", 3, "hue is -0.6 to 0"},
+      {"color_jitter { hue_max: nan }", 3, "hue is 0 to nan"},
+      {"color_jitter { brightness_max: 1 p: 1.5 }", 3, "p is 1.5"},
+      {"color_jitter { brightness_max: 1 }", 4, "this one has 4"},
+      {"grayscale { p: nan }", 3, "p is nan"},
+      {"grayscale {}", 2, "this one has 2"},
+      {"gaussian_blur {}", 3, "kernel_size is 0"},
+      {"gaussian_blur { kernel_size: 4 }", 3, "kernel_size is 4"},
+      {"gaussian_blur { kernel_size: 257 }", 3, "kernel_size is 257"},
+      {"gaussian_blur { kernel_size: 3 sigma_max: 1 }", 3, "sigma is 0 to 1"},
+      {"gaussian_blur { kernel_size: 3 p: -1 }", 3, "p is -1"},
+      {"random_erasing { p: 2 }", 3, "p is 2"},
+      {"random_erasing { scale_min: 0.5 scale_max: 1.1 }", 3,
+       "scale is 0.5 to 1.1"},
+      {"random_erasing { ratio_max: 1 }", 3, "ratio is 0 to 1"},
+      {"random_erasing { value: 1 value: 2 }", 3, "has 2 values"},
+      {"random_erasing { value: 256 }", 3, "value is 256"},
+      {"random_erasing { value: 1 random_value: true }", 3, "both value and"},
+  };
+  for (const Case& c : cases) {
+    const Transform transform = Parse(c.text);
+    const auto op = ReadColor({&transform, 5}, c.channels);
+    ASSERT_FALSE(op.ok()) << c.text;
+    EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(op.status().message().find(c.says), std::string::npos)
+        << op.status();
+    EXPECT_NE(op.status().message().find("(transform 5)"), std::string::npos)
+        << op.status();
+  }
+}
+
+TEST(ReadColor, LeavesOtherTransformsToOthers) {
+  EXPECT_FALSE(IsColor(Parse("resize { short_side: 3 }")));
+  EXPECT_FALSE(IsColor(Transform()));
+}
+
+}  // namespace
+}  // namespace millrace
