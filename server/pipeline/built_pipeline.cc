@@ -1,6 +1,7 @@
 #include "server/pipeline/built_pipeline.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -40,6 +41,33 @@ BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
       source_(std::move(source)),
       limit_(std::move(limit)),
       mixers_(std::move(mixers)) {}
+
+void BuiltPipeline::OrderColumns() {
+  const auto append = [this](auto wanted) {
+    for (int i = 0; i < static_cast<int>(columns_.size()); ++i) {
+      if (wanted(columns_[i])) order_.push_back(i);
+    }
+  };
+  // Each image, then what belongs to it and is told its size.
+  std::set<int> images;
+  for (int i = 0; i < static_cast<int>(columns_.size()); ++i) {
+    const Column& image = columns_[i];
+    if (image.image_field >= 0) continue;
+    order_.push_back(i);
+    if (image.stage == nullptr || !images.insert(image.field).second) continue;
+    append([&](const Column& c) { return c.image_field == image.field; });
+  }
+  // What belongs to images that are no outputs.
+  std::set<int> hidden;
+  for (const Column& column : columns_) {
+    if (column.image_field >= 0 && !images.contains(column.image_field)) {
+      hidden.insert(column.image_field);
+    }
+  }
+  for (int field : hidden) {
+    append([&](const Column& c) { return c.image_field == field; });
+  }
+}
 
 void BuiltPipeline::PlaceStaging() {
   const bool mixes = !mixers_.empty();
@@ -84,6 +112,14 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
                                                     index, make_stage));
     made.column.mixers = mixers.Mixing(output.field());
     if (made.runs_images) row_nanos += kImageNanos;
+    if (!made.image.empty()) {
+      Column& column = made.column;
+      column.image_field = FieldIndex(info, made.image);
+      MR_ASSIGN_OR_RETURN(
+          column.image_size,
+          MakeSizeStage(resolved, info.schema().fields(column.image_field),
+                        make_stage));
+    }
     columns.push_back(std::move(made.column));
     tensors.push_back(std::move(made.tensor));
   }
@@ -98,8 +134,12 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
                         info, std::move(source), std::move(limit)));
   for (const Column& column : columns) {
     pipeline->has_stages_ |= column.stage != nullptr;
+    if (column.stage == nullptr) continue;
+    pipeline->operator_bytes_ =
+        std::max(pipeline->operator_bytes_, column.stage->kept_bytes());
   }
   pipeline->columns_ = std::move(columns);
+  pipeline->OrderColumns();
   pipeline->PlaceStaging();
   pipeline->rows_per_task_ = std::max<uint64_t>(1, kTaskNanos / row_nanos);
 

@@ -51,6 +51,9 @@ class BuiltPipeline final : public Pipeline {
   const Plan& plan() const { return plan_; }
   const BatchLayout& layout() const { return layout_; }
   const std::vector<Column>& columns() const { return columns_; }
+  // The columns in the order in which they come about: those that belong to an
+  // image right behind it.
+  const std::vector<int>& order() const { return order_; }
   const DatasetInfo& info() const { return info_; }
   const RecordSource& source() const { return *source_; }
   const BatchMixers& mixers() const { return mixers_; }
@@ -72,7 +75,7 @@ class BuiltPipeline final : public Pipeline {
   // What a batch of so many rows takes of the budget.
   uint64_t ReservedBytes(uint64_t rows) const {
     return layout_.PayloadBytes(rows) + kBatchOverheadBytes +
-           staging_.bytes * limit_.threads;
+           (staging_.bytes + operator_bytes_) * limit_.threads;
   }
 
  private:
@@ -80,6 +83,7 @@ class BuiltPipeline final : public Pipeline {
                 const DatasetInfo& info,
                 std::shared_ptr<const RecordSource> source,
                 BatchMemoryLimit limit);
+  void OrderColumns();
   void PlaceStaging();
 
   const Plan plan_;
@@ -88,8 +92,10 @@ class BuiltPipeline final : public Pipeline {
   const std::shared_ptr<const RecordSource> source_;
   const BatchMemoryLimit limit_;
   std::vector<Column> columns_;
+  std::vector<int> order_;
   BatchMixers mixers_;
   Staging staging_;
+  uint64_t operator_bytes_ = 0;  // a worker's, between operators on tensors
   OpenResponse description_;
   bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;

@@ -1,5 +1,6 @@
 #include "server/pipeline/column.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
   }
   ImageStageOptions options;
   options.role = trace.role;
+  for (const FieldRole& role : spec.field_roles()) {
+    if (role.field() != field.name()) continue;
+    options.mask_fill = static_cast<uint8_t>(std::min(role.fill(), 255u));
+  }
   MR_ASSIGN_OR_RETURN(std::unique_ptr<ImageStage> stage,
                       make_stage(field, transforms, options));
   if (stage->output_shape() != *trace.shape) {
@@ -38,10 +43,9 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
   return stage;
 }
 
-// Of the stage: pixels, or what the last operator on tensors makes.
-DType ResultType(const PipelineSpec& spec, const Field& field,
-                 const FieldTrace& trace) {
-  DType dtype = field.kind() == FIELD_KIND_TENSOR ? field.dtype() : DTYPE_UINT8;
+// What the last operator on tensors makes; unspecified: there is none.
+DType OperatorType(const PipelineSpec& spec, const FieldTrace& trace) {
+  DType dtype = DTYPE_UNSPECIFIED;
   for (uint32_t place : trace.image_places) {
     const Transform& transform = spec.transforms(static_cast<int>(place));
     if (transform.custom().result_dtype() != DTYPE_UNSPECIFIED) {
@@ -49,6 +53,14 @@ DType ResultType(const PipelineSpec& spec, const Field& field,
     }
   }
   return dtype;
+}
+
+// Of the stage: pixels, or what the last operator on tensors makes.
+DType ResultType(const PipelineSpec& spec, const Field& field,
+                 const FieldTrace& trace) {
+  const DType dtype = OperatorType(spec, trace);
+  if (dtype != DTYPE_UNSPECIFIED) return dtype;
+  return field.kind() == FIELD_KIND_TENSOR ? field.dtype() : DTYPE_UINT8;
 }
 
 // What normalize and to_dtype compute at `where`, and the type that it ends in:
@@ -95,7 +107,8 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
   } else if (!trace.image_places.empty()) {
     MR_ASSIGN_OR_RETURN(column.stage,
                         MakeStage(resolved, field, trace, make_stage));
-    made.runs_images = true;
+    made.runs_images = trace.role != FieldRole::BOXES_XYXY;
+    if (trace.role != FieldRole::IMAGE) made.image = trace.image;
     raw.set_dtype(ResultType(resolved, field, trace));
   } else {
     raw.set_dtype(field.dtype());
@@ -126,8 +139,11 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
     tensor.set_sample_shape(1, raw.sample_shape(0));
     tensor.set_sample_shape(2, raw.sample_shape(1));
   }
-  tensor.set_num_classes(field.num_classes());
-  *tensor.mutable_class_names() = field.class_names();
+  // What an operator makes of a class is none any more.
+  if (OperatorType(resolved, trace) == DTYPE_UNSPECIFIED) {
+    tensor.set_num_classes(field.num_classes());
+    *tensor.mutable_class_names() = field.class_names();
+  }
   if (TransformAt(PLACEMENT_CLIENT, resolved, trace, trace.dtype,
                   trace.device_dtype, tensor.mutable_device_transform())) {
     if (planes) tensor.mutable_device_transform()->set_channels_first(true);
@@ -141,6 +157,21 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
                                     : TensorSpec::VIEW_AS_STORED);
   }
   return made;
+}
+
+absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
+    const PipelineSpec& resolved, const Field& field,
+    const ImageStageFactory& make_stage) {
+  MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, field));
+  // How it is decoded says which way up it is.
+  std::vector<PlacedTransform> transforms;
+  for (uint32_t place : trace.image_places) {
+    const Transform& transform = resolved.transforms(static_cast<int>(place));
+    if (transform.has_decode_image()) transforms.push_back({&transform, place});
+  }
+  ImageStageOptions options;
+  options.size_only = true;
+  return make_stage(field, transforms, options);
 }
 
 }  // namespace millrace

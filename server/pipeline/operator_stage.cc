@@ -16,6 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of each buffer from sample to sample; what was larger is given back at once.
+constexpr size_t kKeptBytes = 4 << 20;
+
 class OperatorStage final : public ImageStage {
  public:
   OperatorStage(std::unique_ptr<ImageStage> image,
@@ -61,6 +64,10 @@ class OperatorStage final : public ImageStage {
     absl::Status status = Transform(in, sample_key, scratch, next, out);
     scratch.operator_seconds +=
         std::chrono::duration<double>(Clock::now() - start).count();
+    for (AlignedBuffer& buffer : scratch.tensors) {
+      buffer.ReleaseAbove(kKeptBytes);
+    }
+    scratch.op.ReleaseAbove(kKeptBytes);
     return status;
   }
 
