@@ -251,6 +251,15 @@ TEST_F(EngineTest, SubstitutePutsASoundNeighbourIntoTheRow) {
   EXPECT_EQ(order[39], 0);  // wraps round
   EXPECT_EQ(order[22], 22);
   EXPECT_EQ(engine->stats().bad_samples, 4u);  // 23 and 24, 24, 39
+  std::map<int64_t, uint64_t> listed;
+  for (const BadSample& bad : engine->stats().recent_bad_samples) {
+    EXPECT_EQ(bad.dataset(), "images");
+    EXPECT_EQ(bad.shard(), "part-" + std::to_string(bad.sample() / 10));
+    EXPECT_EQ(bad.row(), bad.sample() % 10);
+    listed[bad.sample()] = bad.times();
+  }
+  EXPECT_EQ(listed,
+            (std::map<int64_t, uint64_t>{{23, 1}, {24, 2}, {39, 1}}));
 }
 
 TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {
