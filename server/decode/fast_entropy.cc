@@ -43,62 +43,65 @@ constexpr uint8_t kNaturalOrder[64] = {
     35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
     58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-// An entry of a look: bits 0-5 length; bit 6 kSlow; then
-//   fast: bits 8-14 places to advance, bits 16-31 the coefficient;
-//   slow: bits 8-15 the symbol (run and size), length of its code alone;
-//         length 0: the code is longer than the look.
+// Bit of an entry: take the symbol by its code instead.
 constexpr int32_t kSlow = 64;
 
 // An entry of a pair: up to two coefficients and the end of the block at one
-// look. Bits 0-5 length; bit 6 kSlow, take one symbol instead; bit 7 kEnds, the
-// block ends here (with kSlow: and nothing before); bits 8-12 places to advance
-// for the first, 13-17 for the second (0: there is none), bits 18-23 its value,
-// 24-31 the first's.
+// look. Bits 0-5 length; bit 6 kSlow; bit 7 kEnds, the block ends here (with
+// kSlow: and nothing before); bits 8-12 places to advance for the first, 13-17
+// for the second (0: there is none), bits 18-23 its value, 24-31 the first's.
 constexpr uint32_t kEnds = 128;
-constexpr uint32_t kUnknownPair = 0xFFFFFFFF;
-constexpr uint16_t kUnknownSkip = 0xFFFF;
 constexpr int kMaxFirstSize = 7;
 constexpr int kMaxSecondSize = 5;
+
+// An entry of a skip: several coefficients that are not wanted. Bits 0-4
+// length, bit 5 kSkipEnds, the block ends; bits 8-15 places to advance. 0: no
+// whole one fits.
+constexpr uint16_t kSkipEnds = 32;
 
 int32_t Extend(int32_t bits, int size) {
   return bits < (1 << (size - 1)) ? bits - (1 << size) + 1 : bits;
 }
 
-// One Huffman table, AC or DC (whose symbols are sizes with run 0).
-struct Table {
+// Codes and symbols of a Huffman table, which may be none.
+struct Codes {
+  struct Code {
+    uint16_t bits;
+    uint8_t length;
+    uint8_t symbol;
+  };
+
   // What it was built from.
   uint8_t counts[17] = {};
   uint8_t symbols[256] = {};
-  bool dc = false;
   bool built = false;
 
-  int32_t look[kLookSize];
-  uint32_t pair[kLookSize];  // AC only
-  // AC only. Several coefficients that are not wanted: bits 0-4 length, bit 5
-  // the block ends, bits 8-14 places to advance. 0: no whole one fits.
-  uint16_t skip[kLookSize];
+  Code codes[256];  // those that a look holds, shorter ones first
+  int code_count = 0;
   // Longer codes: first 16-bit code behind those of length L, and what turns a
   // code of length L into an index of `symbols`.
   uint32_t limit[18];
   int32_t offset[18];
 
-  void Build(const JHUFF_TBL& from, bool is_dc) {
-    if (built && dc == is_dc &&
-        std::memcmp(counts + 1, from.bits + 1, 16) == 0 &&
+  // False: it is what it was.
+  bool Build(const JHUFF_TBL& from) {
+    if (built && std::memcmp(counts + 1, from.bits + 1, 16) == 0 &&
         std::memcmp(symbols, from.huffval, 256) == 0) {
-      return;
+      return false;
     }
     built = true;
-    dc = is_dc;
     std::memcpy(counts, from.bits, sizeof(counts));
     std::memcpy(symbols, from.huffval, sizeof(symbols));
-    std::fill(look, look + kLookSize, kSlow);  // length 0
+    code_count = 0;
     uint32_t code = 0;
     int index = 0;
     for (int length = 1; length <= 16; ++length) {
       offset[length] = index - static_cast<int32_t>(code);
       for (int i = 0; i < counts[length] && index < 256; ++i) {
-        if (length <= kLookBits) Fill(code, length, symbols[index]);
+        if (length <= kLookBits && code < 1u << length) {
+          codes[code_count++] = {static_cast<uint16_t>(code),
+                                 static_cast<uint8_t>(length), symbols[index]};
+        }
         ++code;
         ++index;
       }
@@ -106,83 +109,154 @@ struct Table {
       code <<= 1;
     }
     limit[17] = 0xFFFFFFFF;
-    // The entries of these are made when they are first looked at: an image
-    // with tables of its own uses a part of them.
-    std::fill(pair, pair + kLookSize, kUnknownPair);
-    std::fill(skip, skip + kLookSize, kUnknownSkip);
+    return true;
   }
+};
 
-  void Fill(uint32_t code, int length, uint8_t symbol) {
-    const int size = symbol & 15;
-    const int run = symbol >> 4;
-    int32_t* at = look + (code << (kLookBits - length));
-    const int spare = kLookBits - length;
-    const bool end_of_block = !dc && size == 0 && run != 15;
-    if (at + (1 << spare) > look + kLookSize) return;  // not a prefix code
-    if (end_of_block || size > spare || (dc && symbol > 15)) {
-      std::fill(at, at + (1 << spare), length | kSlow | symbol << 8);
-      return;
-    }
-    const int total = length + size;
-    for (int32_t bits = 0; bits < (1 << size); ++bits) {
-      const int32_t value = size == 0 ? 0 : Extend(bits, size);
-      const int32_t entry = static_cast<int32_t>(
-          static_cast<uint32_t>(value) << 16 | (run + 1) << 8 | total);
-      std::fill(at, at + (1 << (spare - size)), entry);
-      at += 1 << (spare - size);
-    }
-  }
+// Of DC coefficients: the symbols are sizes.
+struct DcTable {
+  Codes codes;
+  // Bits 0-5 length; bit 6 kSlow; then
+  //   fast: bits 16-31 the value;
+  //   slow: bits 8-15 the symbol, length of its code alone; length 0: the code
+  //         is longer than the look.
+  int32_t look[kLookSize];
 
-  uint32_t MakePair(uint32_t i) const {
-    const int32_t first = look[i];
-    int used = first & 63;
-    if (first & kSlow) {
-      const bool ends = used != 0 && ((first >> 8) & 15) == 0;
-      return used | kSlow | (ends ? kEnds : 0);
-    }
-    const int32_t value = first >> 16;
-    if (value < -(1 << kMaxFirstSize) || value >= 1 << kMaxFirstSize) {
-      return kSlow;
-    }
-    uint32_t entry = static_cast<uint32_t>(value) << 24 | ((first >> 8) & 31)
-                                                              << 8;
-    // The bits behind those used are only known as far as the look goes.
-    int32_t next = look[(i << used) & (kLookSize - 1)];
-    if ((next & kSlow) == 0 && used + (next & 63) <= kLookBits &&
-        (next >> 16) >= -(1 << kMaxSecondSize) &&
-        (next >> 16) < 1 << kMaxSecondSize) {
-      used += next & 63;
-      entry |= ((next >> 8) & 31) << 13 |
-               (static_cast<uint32_t>(next >> 16) & 63) << 18;
-      next = look[(i << used) & (kLookSize - 1)];
-    }
-    if ((next & kSlow) != 0 && (next & 63) != 0 && ((next >> 8) & 15) == 0 &&
-        used + (next & 63) <= kLookBits) {
-      used += next & 63;
-      entry |= kEnds;
-    }
-    return entry | used;
-  }
-
-  uint16_t MakeSkip(uint32_t i) const {
-    int used = 0;
-    int advance = 0;
-    bool ended = false;
-    while (used < kLookBits) {
-      const int32_t entry = look[(i << used) & (kLookSize - 1)];
-      const int length = entry & 63;
-      if (length == 0 || used + length > kLookBits) break;
-      if (entry & kSlow) {
-        if (((entry >> 8) & 15) != 0) break;
-        used += length;
-        ended = true;
-        break;
+  void Build(const JHUFF_TBL& from) {
+    if (!codes.Build(from)) return;
+    std::fill(look, look + kLookSize, kSlow);
+    for (int i = 0; i < codes.code_count; ++i) {
+      const Codes::Code c = codes.codes[i];
+      const int spare = kLookBits - c.length;
+      int32_t* at = look + (c.bits << spare);
+      if (c.symbol > spare) {
+        std::fill(at, at + (1 << spare), c.length | kSlow | c.symbol << 8);
+        continue;
       }
-      if (advance + ((entry >> 8) & 127) > 63) break;
-      used += length;
-      advance += (entry >> 8) & 127;
+      const int size = c.symbol;
+      const int run = 1 << (spare - size);
+      for (int32_t bits = 0; bits < (1 << size); ++bits, at += run) {
+        const int32_t value = size == 0 ? 0 : Extend(bits, size);
+        std::fill(at, at + run,
+                  static_cast<int32_t>(static_cast<uint32_t>(value) << 16 |
+                                       (c.length + size)));
+      }
     }
-    return static_cast<uint16_t>(used | ended << 5 | advance << 8);
+  }
+};
+
+// Of AC coefficients: the symbols are a run of zeros and a size. An image may
+// bring tables of its own, so building them has to be quick: what may stand
+// behind a coefficient is worked out once for each number of bits that a look
+// has left, not for each entry, and entries are written in runs.
+struct AcTable {
+  Codes codes;
+  uint32_t pair[kLookSize];
+  uint16_t skip[kLookSize];
+  bool skip_built = false;
+  // Bits 0-7 length, 8-15 the symbol; 0: the code is longer than the look.
+  uint16_t code[kLookSize];
+
+  // Symbols that end the block.
+  static bool IsEnd(uint8_t symbol) {
+    return (symbol & 15) == 0 && symbol >> 4 != 15;
+  }
+
+  void Build(const JHUFF_TBL& from) {
+    if (!codes.Build(from)) return;
+    skip_built = false;
+    const Codes::Code* end = nullptr;
+    for (int i = 0; i < codes.code_count && end == nullptr; ++i) {
+      if (IsEnd(codes.codes[i].symbol)) end = &codes.codes[i];
+    }
+
+    // tails[2^m + j]: what bits j, of which there are m, hold behind a first
+    // coefficient: nothing, a second one, the end.
+    uint32_t tails[kLookSize];
+    std::fill(tails, tails + kLookSize, 0);
+    const auto fill_end = [end](uint32_t* at, int bits_left, uint32_t entry) {
+      if (end == nullptr || end->length > bits_left) return;
+      const int run = 1 << (bits_left - end->length);
+      at += end->bits * run;
+      std::fill(at, at + run, entry + (kEnds | end->length));
+    };
+    for (int m = 0; m < kLookBits; ++m) fill_end(tails + (1 << m), m, 0);
+    for (int i = 0; i < codes.code_count; ++i) {
+      const Codes::Code c = codes.codes[i];
+      const int size = c.symbol & 15;
+      const int length = c.length + size;
+      if (IsEnd(c.symbol) || size > kMaxSecondSize) continue;
+      const uint32_t places = ((c.symbol >> 4) + 1) << 13;
+      for (int m = length; m < kLookBits; ++m) {
+        const int run = 1 << (m - length);
+        uint32_t* at = tails + (1 << m) + (c.bits << (m - c.length));
+        for (int32_t bits = 0; bits < (1 << size); ++bits, at += run) {
+          const int32_t value = size == 0 ? 0 : Extend(bits, size);
+          const uint32_t entry =
+              (static_cast<uint32_t>(value) & 63) << 18 | places | length;
+          std::fill(at, at + run, entry);
+          fill_end(at, m - length, entry);
+        }
+      }
+    }
+
+    std::fill(pair, pair + kLookSize, kSlow);
+    std::fill(code, code + kLookSize, 0);
+    for (int i = 0; i < codes.code_count; ++i) {
+      const Codes::Code c = codes.codes[i];
+      const int spare = kLookBits - c.length;
+      const uint32_t begin = c.bits << spare;
+      std::fill(code + begin, code + begin + (1 << spare),
+                static_cast<uint16_t>(c.length | c.symbol << 8));
+      uint32_t* at = pair + begin;
+      const int size = c.symbol & 15;
+      if (IsEnd(c.symbol)) {
+        std::fill(at, at + (1 << spare), c.length | kSlow | kEnds);
+        continue;
+      }
+      if (size > spare || size > kMaxFirstSize) continue;
+      const uint32_t places = ((c.symbol >> 4) + 1) << 8;
+      const int run = 1 << (spare - size);
+      const uint32_t* tail = tails + run;
+      for (int32_t bits = 0; bits < (1 << size); ++bits, at += run) {
+        const int32_t value = size == 0 ? 0 : Extend(bits, size);
+        const uint32_t first =
+            static_cast<uint32_t>(value) << 24 | places | (c.length + size);
+        for (int j = 0; j < run; ++j) at[j] = first + tail[j];
+      }
+    }
+  }
+
+  // Before the first skip.
+  void BuildSkip() {
+    if (skip_built) return;
+    skip_built = true;
+    // As above: whole symbols in m bits, the last of them `skip` itself.
+    uint16_t tails[kLookSize];
+    for (int m = 0; m <= kLookBits; ++m) {
+      uint16_t* const to = m == kLookBits ? skip : tails + (1 << m);
+      std::fill(to, to + (1 << m), 0);
+      for (int i = 0; i < codes.code_count; ++i) {
+        const Codes::Code c = codes.codes[i];
+        if (c.length > m) break;
+        uint16_t* at = to + (c.bits << (m - c.length));
+        const int size = c.symbol & 15;
+        const int length = c.length + size;
+        if (IsEnd(c.symbol)) {
+          std::fill(at, at + (1 << (m - length)), length | kSkipEnds);
+          continue;
+        }
+        if (length > m) continue;
+        const int run = 1 << (m - length);
+        const uint16_t* tail = tails + run;
+        const int first = ((c.symbol >> 4) + 1) << 8 | length;
+        for (int copies = 1 << size; copies > 0; --copies, at += run) {
+          for (int j = 0; j < run; ++j) {
+            at[j] = static_cast<uint16_t>(first + tail[j]);
+          }
+        }
+      }
+    }
   }
 };
 
@@ -214,8 +288,8 @@ struct Bits {
 
 struct FastEntropy::State {
   EntropyModule module;  // first: libjpeg gets a pointer to it
-  Table dc[NUM_HUFF_TBLS];
-  Table ac[NUM_HUFF_TBLS];
+  DcTable dc[NUM_HUFF_TBLS];
+  AcTable ac[NUM_HUFF_TBLS];
   AlignedBuffer bytes;
 
   Bits bits;
@@ -239,10 +313,11 @@ struct FastEntropy::State {
   int32_t last_dc[MAX_COMPS_IN_SCAN];
   // Of each block of an MCU.
   int blocks;
-  const Table* block_dc[D_MAX_BLOCKS_IN_MCU];
-  Table* block_ac[D_MAX_BLOCKS_IN_MCU];
+  const DcTable* block_dc[D_MAX_BLOCKS_IN_MCU];
+  AcTable* block_ac[D_MAX_BLOCKS_IN_MCU];
   uint8_t block_component[D_MAX_BLOCKS_IN_MCU];
   bool block_wanted[D_MAX_BLOCKS_IN_MCU];  // its AC coefficients are
+  bool may_skip;                           // the tables for it are built
 
   [[noreturn]] static void Fail(j_decompress_ptr info, int code) {
     info->err->msg_code = code;
@@ -323,14 +398,14 @@ struct FastEntropy::State {
   }
 
   // A symbol whose code is longer than a look.
-  static int LongSymbol(j_decompress_ptr info, const Table& table, Bits& b) {
+  static int LongSymbol(j_decompress_ptr info, const Codes& codes, Bits& b) {
     const uint32_t code = static_cast<uint32_t>(b.word >> 48);
     int length = kLookBits + 1;
-    while (length <= 16 && code >= table.limit[length]) ++length;
+    while (length <= 16 && code >= codes.limit[length]) ++length;
     if (length > 16) Fail(info, JWRN_HUFF_BAD_CODE);
     b.Consume(length);
-    return table
-        .symbols[((code >> (16 - length)) + table.offset[length]) & 255];
+    return codes
+        .symbols[((code >> (16 - length)) + codes.offset[length]) & 255];
   }
 
   static MR_INLINE int32_t TakeValue(Bits& b, int size) {
@@ -341,7 +416,7 @@ struct FastEntropy::State {
     return value;
   }
 
-  static MR_INLINE int32_t DecodeDc(j_decompress_ptr info, const Table& table,
+  static MR_INLINE int32_t DecodeDc(j_decompress_ptr info, const DcTable& table,
                                     Bits& b) {
     b.Refill();
     const int32_t entry = table.look[b.Look()];
@@ -351,54 +426,36 @@ struct FastEntropy::State {
     }
     int symbol = (entry >> 8) & 255;
     if ((entry & 63) == 0) {
-      symbol = LongSymbol(info, table, b);
+      symbol = LongSymbol(info, table.codes, b);
     } else {
       b.Consume(entry & 63);
     }
     return TakeValue(b, symbol & 15);
   }
 
-  // Places to go on by, and the value, of a symbol that a look does not hold;
-  // 0 at the end of the block.
-  static int SlowAc(j_decompress_ptr info, const Table& table, int32_t entry,
-                    Bits& b, int32_t& value) {
-    b.Refill();
-    int symbol = (entry >> 8) & 255;
-    if ((entry & 63) == 0) {
-      symbol = LongSymbol(info, table, b);
-    } else {
-      b.Consume(entry & 63);
-    }
-    const int size = symbol & 15;
-    const int run = symbol >> 4;
-    if (size == 0 && run != 15) return 0;
-    value = TakeValue(b, size);
-    return run + 1;
-  }
-
   // One symbol from place k on; the place behind it, 65 at the end of the
   // block. `block` may be null.
-  static int DecodeOne(j_decompress_ptr info, const Table& table, Bits& b,
+  static int DecodeOne(j_decompress_ptr info, const AcTable& table, Bits& b,
                        int k, JCOEF* block) {
-    const int32_t entry = table.look[b.Look()];
-    int32_t value = entry >> 16;
-    int advance = (entry >> 8) & 127;
-    if ((entry & kSlow) != 0) {
-      value = 0;
-      advance = SlowAc(info, table, entry, b, value);
-      if (advance == 0) return 65;
+    b.Refill();
+    const uint32_t code = table.code[b.Look()];
+    int symbol = static_cast<int>(code >> 8);
+    if (code == 0) {
+      symbol = LongSymbol(info, table.codes, b);
     } else {
-      b.Consume(entry & 63);
+      b.Consume(code & 255);
     }
-    k += advance;
+    if (AcTable::IsEnd(static_cast<uint8_t>(symbol))) return 65;
+    const int32_t value = TakeValue(b, symbol & 15);
+    k += (symbol >> 4) + 1;
     if (k > 64) Fail(info, JWRN_HUFF_BAD_CODE);
     if (block != nullptr)
       block[kNaturalOrder[k - 1]] = static_cast<JCOEF>(value);
     return k;
   }
 
-  static MR_INLINE void DecodeAc(j_decompress_ptr info, Table& table, Bits& b,
-                                 JCOEF* block) {
+  static MR_INLINE void DecodeAc(j_decompress_ptr info, const AcTable& table,
+                                 Bits& b, JCOEF* block) {
     int k = 1;
     do {
       b.Refill();
@@ -419,9 +476,6 @@ struct FastEntropy::State {
               static_cast<JCOEF>(static_cast<int32_t>(entry) >> 24);
           if (entry & kEnds) return;
           k = second;
-        } else if (entry == kUnknownPair) {
-          const uint32_t look = b.Look();
-          table.pair[look] = table.MakePair(look);
         } else if ((entry & kSlow) != 0 && (entry & kEnds) != 0) {
           b.Consume(entry & 63);
           return;
@@ -434,21 +488,19 @@ struct FastEntropy::State {
     } while (true);
   }
 
-  static MR_INLINE void SkipAc(j_decompress_ptr info, Table& table, Bits& b) {
+  static MR_INLINE void SkipAc(j_decompress_ptr info, const AcTable& table,
+                               Bits& b) {
     int k = 1;
     do {
       b.Refill();
       for (int i = 0; i < 4; ++i) {
         const uint32_t several = table.skip[b.Look()];
         const int to = k + static_cast<int>(several >> 8);
-        const bool ends = (several & 32) != 0;
+        const bool ends = (several & kSkipEnds) != 0;
         if (__builtin_expect(several != 0 && to + ends <= 64, 1)) {
           b.Consume(several & 31);
           if (ends) return;
           k = to;
-        } else if (several == kUnknownSkip) {
-          const uint32_t look = b.Look();
-          table.skip[look] = table.MakeSkip(look);
         } else {
           k = DecodeOne(info, table, b, k, nullptr);
           if (k < 64) b.Refill();
@@ -456,6 +508,11 @@ struct FastEntropy::State {
         if (k >= 64) return;
       }
     } while (true);
+  }
+
+  void BuildSkips() {
+    for (int i = 0; i < blocks; ++i) block_ac[i]->BuildSkip();
+    may_skip = true;
   }
 
   void CheckOverrun(j_decompress_ptr info, const Bits& b) const {
@@ -473,6 +530,7 @@ struct FastEntropy::State {
 
   // Goes on to MCU `wanted`.
   MR_INLINE void AdvanceBody(j_decompress_ptr info, uint32_t wanted) {
+    if (!may_skip) BuildSkips();
     if (wanted >= segment_end) {
       GoToSegment(info, wanted / info->restart_interval);
     }
@@ -566,11 +624,12 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   for (int c = 0; c < info->comps_in_scan; ++c) {
     const jpeg_component_info* component = info->cur_comp_info[c];
     s.dc[component->dc_tbl_no].Build(
-        *info->dc_huff_tbl_ptrs[component->dc_tbl_no], true);
+        *info->dc_huff_tbl_ptrs[component->dc_tbl_no]);
     s.ac[component->ac_tbl_no].Build(
-        *info->ac_huff_tbl_ptrs[component->ac_tbl_no], false);
+        *info->ac_huff_tbl_ptrs[component->ac_tbl_no]);
   }
   s.blocks = info->blocks_in_MCU;
+  s.may_skip = false;
   for (int i = 0; i < s.blocks; ++i) {
     const int c = info->MCU_membership[i];
     const jpeg_component_info* component = info->cur_comp_info[c];
@@ -580,6 +639,7 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
     // At 1/8 of the size the DC coefficient is the pixel.
     s.block_wanted[i] =
         component->component_needed && component->DCT_scaled_size > 1;
+    if (!s.block_wanted[i]) s.block_ac[i]->BuildSkip();
   }
   s.raw = scan.data();
   s.raw_end = scan.data() + scan.size();
