@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/status_macros.h"
 #include "server/decode/exif.h"
 #include "server/decode/limits.h"
 #include "server/decode/pixel_rows.h"
@@ -105,17 +106,19 @@ void CheckScans(j_common_ptr info) {
   }
 }
 
-// What DecodeOrJump() works on; no destructors.
+// What ReadOrJump() works on; no destructors.
 struct Target {
+  int divisor;
   JDIMENSION crop_left;  // multiple of an iMCU's width
   JDIMENSION crop_width;
   JDIMENSION top;
   JDIMENSION bottom;
-  J_COLOR_SPACE color;
   bool cropped;
+  bool skips;     // rows above the region are passed over, else decoded
   uint8_t* rows;  // (bottom - top) rows of `stride` bytes
   ptrdiff_t stride;
-  uint8_t* line;         // of libjpeg's output when it is converted, or null
+  uint8_t* line;  // of libjpeg's output when it is converted or dropped
+  bool converted;
   FastEntropy* entropy;  // null: libjpeg's own is used
   const uint8_t* index;  // seek index of the scan, not checked yet
   size_t index_bytes;
@@ -143,6 +146,19 @@ bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
     }
   }
   return true;
+}
+
+// Whether libjpeg smooths over blocks because scans that refine them are
+// missing: the pixels then depend on neighbours beyond any crop. After
+// jpeg_start_decompress().
+bool IsSmoothed(const jpeg_decompress_struct& info) {
+  if (!info.progressive_mode || info.coef_bits == nullptr) return false;
+  for (int c = 0; c < info.num_components; ++c) {
+    for (int k = 0; k < DCTSIZE2; ++k) {
+      if (info.coef_bits[c][k] != 0) return true;  // 0: known to the last bit
+    }
+  }
+  return false;
 }
 
 // Several scans need all coefficients at once.
@@ -187,14 +203,21 @@ struct JpegDecoder::State {
     return true;
   }
 
-  static bool DecodeOrJump(State* s, const Target* target, int divisor) {
+  // Reads all scans when there are several.
+  static bool StartOrJump(State* s, J_COLOR_SPACE color, int divisor) {
     if (setjmp(s->error.jump) != 0) return false;
     jpeg_decompress_struct* info = &s->info;
     info->scale_num = 8 / divisor;
     info->scale_denom = 8;
-    info->out_color_space = target->color;
+    info->out_color_space = color;
     info->dct_method = JDCT_ISLOW;
     jpeg_start_decompress(info);
+    return true;
+  }
+
+  static bool ReadOrJump(State* s, const Target* target) {
+    if (setjmp(s->error.jump) != 0) return false;
+    jpeg_decompress_struct* info = &s->info;
     if (target->cropped) {
       JDIMENSION left = target->crop_left;
       JDIMENSION width = target->crop_width;
@@ -208,17 +231,23 @@ struct JpegDecoder::State {
     if (target->entropy != nullptr) {
       const JDIMENSION unit =
           (info->num_components == 1 ? 1 : info->max_h_samp_factor) * 8 /
-          divisor;
+          target->divisor;
       target->entropy->Attach(
           info,
           {s->source.base.next_input_byte, s->source.base.bytes_in_buffer},
           {target->index, target->index_bytes}, target->crop_left / unit,
           (target->crop_left + target->crop_width - 1) / unit);
     }
-    if (target->top > 0) jpeg_skip_scanlines(info, target->top);
+    if (target->skips && target->top > 0) {
+      jpeg_skip_scanlines(info, target->top);
+    }
+    while (info->output_scanline < target->top) {
+      JSAMPROW line = target->line;
+      jpeg_read_scanlines(info, &line, 1);
+    }
     uint8_t* row = target->rows;
     while (info->output_scanline < target->bottom) {
-      if (target->line == nullptr) {
+      if (!target->converted) {
         JSAMPROW rows[kRowsPerCall];
         JDIMENSION n = target->bottom - info->output_scanline;
         if (n > kRowsPerCall) n = kRowsPerCall;
@@ -229,7 +258,7 @@ struct JpegDecoder::State {
       }
       JSAMPROW line = target->line;
       jpeg_read_scanlines(info, &line, 1);
-      if (target->color == JCS_CMYK) {
+      if (info->out_color_space == JCS_CMYK) {
         // In place is safe: three bytes are written behind four read.
         uint8_t* rgb = target->channels == 3 ? row : target->line;
         InvertedCmykRowToRgb(line, target->crop_width, rgb);
@@ -381,62 +410,44 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
 absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   State& s = *state_;
   jpeg_decompress_struct& info = s.info;
-
   const int64_t coefficient_bytes = CoefficientBytes(info);
 
-  Target target;
+  J_COLOR_SPACE color = JCS_RGB;
   int samples = 3;  // of libjpeg's output, per pixel
   if (info.num_components == 4) {
-    target.color = JCS_CMYK;
+    color = JCS_CMYK;
     samples = 4;
   } else if (info.jpeg_color_space == JCS_GRAYSCALE && region.channels == 1) {
-    target.color = JCS_GRAYSCALE;
+    color = JCS_GRAYSCALE;
     samples = 1;
-  } else {
-    target.color = JCS_RGB;
   }
-  target.channels = region.channels;
 
   // The columns at the rim of a crop lack their neighbours when chroma is
   // interpolated: decode an iMCU more on each inner side.
   const int64_t image_width =
       (info.image_width + region.divisor - 1) / region.divisor;
   const int64_t unit = int64_t{8} / region.divisor * info.max_h_samp_factor;
-  int64_t crop_left = std::max<int64_t>(0, region.left / unit - 1) * unit;
-  int64_t crop_right = std::min(
-      image_width, ((region.left + region.width + unit - 1) / unit + 1) * unit);
-  target.cropped = crop_left > 0 || crop_right < image_width;
-  if (target.cropped && !CanCrop(info, region.divisor)) {
-    target.cropped = false;
-    crop_left = 0;
-    crop_right = image_width;
+  int64_t crop_left = 0;
+  int64_t crop_right = image_width;
+  if (CanCrop(info, region.divisor)) {
+    crop_left = std::max<int64_t>(0, region.left / unit - 1) * unit;
+    crop_right =
+        std::min(image_width,
+                 ((region.left + region.width + unit - 1) / unit + 1) * unit);
   }
-  target.crop_left = static_cast<JDIMENSION>(crop_left);
-  target.crop_width = static_cast<JDIMENSION>(crop_right - crop_left);
-  target.top = static_cast<JDIMENSION>(region.top);
-  target.bottom = static_cast<JDIMENSION>(region.top + region.height);
-
-  const bool converted = samples != region.channels;
-  target.stride = (crop_right - crop_left) * region.channels;
-  const int64_t bytes = target.stride * region.height;
-  const int64_t line_bytes = (crop_right - crop_left) * samples;
-  if (bytes + coefficient_bytes > kMaxDecodedBytes) {
+  int64_t bytes = (crop_right - crop_left) * region.channels * region.height;
+  auto check_size = [&]() -> absl::Status {
+    if (bytes + coefficient_bytes <= kMaxDecodedBytes) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(
         "decoding the JPEG of ", info.image_width, " x ", info.image_height,
         " pixels", coefficient_bytes > 0 ? " (progressive)" : "", " needs ",
         bytes + coefficient_bytes, " bytes; at most ", kMaxDecodedBytes,
         " are given to one image"));
-  }
-  target.rows = pixels_.Reserve(bytes + kDecodedReadSlack);
-  target.line = converted ? line_.Reserve(line_bytes) : nullptr;
-  if (target.rows == nullptr || (converted && target.line == nullptr)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", bytes, " bytes of pixels"));
-  }
+  };
+  // Before libjpeg allocates.
+  MR_RETURN_IF_ERROR(check_size());
 
-  const bool fast = s.bytes <= kMaxFastBytes && FastEntropy::Fits(info) &&
-                    entropy_.Reserve(s.bytes);
-  target.entropy = fast ? &entropy_ : nullptr;
+  Target target;
   target.index = nullptr;
   target.index_bytes = 0;
   for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr; m = m->next) {
@@ -446,12 +457,49 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
       target.index_bytes = m->data_length;
     }
   }
+  const bool fast = s.bytes <= kMaxFastBytes && FastEntropy::Fits(info) &&
+                    entropy_.Reserve(s.bytes);
+  target.entropy = fast ? &entropy_ : nullptr;
+
+  const bool started = State::StartOrJump(&s, color, region.divisor);
+  bool ok = started;
+  if (started) {
+    const bool smoothed = IsSmoothed(info);
+    if (smoothed) {
+      crop_left = 0;
+      crop_right = image_width;
+      bytes = image_width * region.channels * region.height;
+      if (absl::Status status = check_size(); !status.ok()) {
+        s.Destroy();
+        return status;
+      }
+    }
+    target.divisor = region.divisor;
+    target.channels = region.channels;
+    target.cropped = crop_left > 0 || crop_right < image_width;
+    target.skips = !smoothed;
+    target.crop_left = static_cast<JDIMENSION>(crop_left);
+    target.crop_width = static_cast<JDIMENSION>(crop_right - crop_left);
+    target.top = static_cast<JDIMENSION>(region.top);
+    target.bottom = static_cast<JDIMENSION>(region.top + region.height);
+    target.stride = (crop_right - crop_left) * region.channels;
+    target.converted = samples != region.channels;
+    const bool uses_line = target.converted || smoothed;
+    target.rows = pixels_.Reserve(bytes + kDecodedReadSlack);
+    target.line =
+        uses_line ? line_.Reserve((crop_right - crop_left) * samples) : nullptr;
+    if (target.rows == nullptr || (uses_line && target.line == nullptr)) {
+      s.Destroy();
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", bytes, " bytes of pixels"));
+    }
+    ok = State::ReadOrJump(&s, &target);
+  }
 
   const bool several_scans = coefficient_bytes > 0;
-  const bool ok = State::DecodeOrJump(&s, &target, region.divisor);
   // A truncated progressive image decodes without a warning, only blurred.
   if (!ok || (several_scans && s.source.ended)) {
-    if (fast && entropy_.truncated()) s.source.ended = true;
+    if (fast && started && entropy_.truncated()) s.source.ended = true;
     if (ok) std::strcpy(s.error.message, "its last scans are missing");
     absl::Status status = s.Error();
     s.Destroy();

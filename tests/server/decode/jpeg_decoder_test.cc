@@ -230,6 +230,52 @@ TEST(JpegDecoder, EveryTruncationIsDataLossOrTheSamePixels) {
   }
 }
 
+// A progressive file may end before its last scans and have an end marker all
+// the same. libjpeg smooths over its blocks, which depends on neighbours.
+TEST(JpegDecoder, ARegionOfACoarseProgressiveImageIsThatOfTheWhole) {
+  JpegKind kind;
+  kind.width = 120;
+  kind.height = 90;
+  kind.progressive = true;
+  kind.quality = 60;
+  const std::vector<uint8_t> jpeg = WriteJpeg(kind, 3);
+  std::vector<size_t> scans;
+  for (size_t i = 2; i + 1 < jpeg.size(); ++i) {
+    if (jpeg[i] == 0xFF && jpeg[i + 1] == 0xDA) scans.push_back(i);
+  }
+  ASSERT_GT(scans.size(), 5u);
+  for (size_t kept = 1; kept < scans.size(); ++kept) {
+    std::vector<uint8_t> coarse(jpeg.begin(), jpeg.begin() + scans[kept]);
+    coarse.push_back(0xFF);
+    coarse.push_back(0xD9);
+    JpegDecoder decoder;
+    for (int divisor : {1, 2, 8}) {
+      const std::vector<uint8_t> full = ReferenceDecode(coarse, divisor, 3);
+      const int64_t width = (kind.width + divisor - 1) / divisor;
+      for (int channels : {3, 1}) {
+        const DecodeRegion r = {divisor,      64 / divisor, 48 / divisor,
+                                24 / divisor, 16 / divisor, channels};
+        ASSERT_TRUE(decoder.Open(coarse, false).ok());
+        auto image = decoder.Decode(r);
+        ASSERT_TRUE(image.ok()) << image.status();
+        for (int64_t y = 0; y < r.height; ++y) {
+          const uint8_t* want =
+              full.data() + ((r.top + y) * width + r.left) * 3;
+          std::vector<uint8_t> row(want, want + r.width * 3);
+          if (channels == 1) {
+            std::vector<uint8_t> gray(r.width);
+            RgbRowToGray(want, r.width, gray.data());
+            row = gray;
+          }
+          EXPECT_TRUE(std::equal(row.begin(), row.end(),
+                                 image->data + y * image->stride))
+              << kept << " scans, 1/" << divisor << ", row " << y;
+        }
+      }
+    }
+  }
+}
+
 TEST(JpegDecoder, DamageInTheReadRowsIsDataLoss) {
   JpegKind kind;
   kind.width = kind.height = 200;
