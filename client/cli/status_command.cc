@@ -85,6 +85,18 @@ std::string ServerJson(const ServerStatus& server) {
   }
   report.AddJson("recent_bad_samples",
                  absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
+  for (const LoadedOperator& loaded : s.operators()) {
+    Report one;
+    one.Add("kind", "", absl::string_view(loaded.kind()));
+    one.Add("name", "", absl::string_view(loaded.ref().name()));
+    one.Add("version", "", absl::string_view(loaded.ref().version()));
+    one.Add("library_hash", "", absl::string_view(loaded.ref().library_hash()));
+    one.Add("file", "", absl::string_view(loaded.file()));
+    parts.push_back(one.Json());
+  }
+  report.AddJson("operators",
+                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
   return report.Json();
 }
 
@@ -96,6 +108,8 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
       {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
   std::vector<std::vector<std::string>> bad_samples = {
       {"BAD SAMPLE OF", "SHARD", "ROW", "SAMPLE", "TIMES", "SERVER", "REASON"}};
+  std::vector<std::vector<std::string>> operators = {
+      {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
   for (const ServerStatus& server : servers) {
     if (!server.status.ok()) {
       rows.push_back(
@@ -116,6 +130,11 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
                           absl::StrCat(dataset.samples()),
                           dataset.fingerprint(), server.address});
     }
+    for (const LoadedOperator& loaded : s.operators()) {
+      operators.push_back({loaded.ref().name(), loaded.kind(),
+                           loaded.ref().version(), loaded.ref().library_hash(),
+                           server.address, loaded.file()});
+    }
     for (const BadSample& bad : s.recent_bad_samples()) {
       bad_samples.push_back(
           {bad.dataset(), bad.shard(), absl::StrCat(bad.row()),
@@ -125,6 +144,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
   }
   std::string text = Table(rows);
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
+  if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
   if (bad_samples.size() > 1) {
     absl::StrAppend(&text, "\n", Table(bad_samples));
   }

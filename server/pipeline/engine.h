@@ -142,6 +142,9 @@ class Engine {
 
   virtual Stats stats() const = 0;
 
+  // Those of the options.
+  virtual const Operators* operators() const { return nullptr; }
+
   // Bytes of the budget that batches can have: what the engine holds for
   // itself and what is held elsewhere is not among them. Constant, above 0.
   virtual uint64_t batch_budget_bytes() const = 0;

@@ -66,6 +66,7 @@ class EngineImpl final : public Engine {
         threads_(threads),
         limit_(std::move(limit)),
         held_(std::move(held)),
+        loaded_(options.operators),
         operators_(NewOperatorCatalog(options.operators)),
         cache_(options.max_cached_pipelines),
         workers_(threads) {
@@ -136,6 +137,8 @@ class EngineImpl final : public Engine {
 
   uint64_t batch_budget_bytes() const override { return limit_.bytes; }
 
+  const Operators* operators() const override { return loaded_; }
+
   Stats stats() const override {
     Stats stats;
     stats.threads = threads_;
@@ -189,6 +192,7 @@ class EngineImpl final : public Engine {
   const uint32_t threads_;
   const BatchMemoryLimit limit_;
   const ByteBudget::Reservation held_;  // scratch and idle buffers
+  const Operators* const loaded_;
   const std::unique_ptr<const OperatorCatalog> operators_;
 
   // Self-synchronised.

@@ -13,6 +13,7 @@
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 #include "proto/wire/version.h"
+#include "server/operators/operators.h"
 #include "server/rpc/request_check.h"
 
 namespace millrace {
@@ -97,6 +98,14 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_cached_pipelines(stats.cached_pipelines);
   for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
   FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
+  if (const Operators* operators = environment_.engine->operators()) {
+    for (const Operators::Entry& entry : operators->List()) {
+      LoadedOperator* loaded = response->add_operators();
+      loaded->set_kind(entry.kind);
+      *loaded->mutable_ref() = entry.ref;
+      loaded->set_file(entry.file);
+    }
+  }
   response->set_shutting_down(shutting_down_);
   return Answer(context, "GetStatus", absl::OkStatus());
 }
