@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/pipeline/not_built.h"
 #include "server/plan/content_revision.h"
 
 namespace millrace {
@@ -97,7 +96,6 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     const PipelineSpec& resolved, const DatasetInfo& info,
     std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
     const ImageStageFactory& make_stage) {
-  MR_RETURN_IF_ERROR(CheckBuilt(resolved, info));
   MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, info));
 
   MR_ASSIGN_OR_RETURN(BatchMixers mixers, BatchMixers::Read(resolved, info));

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -43,6 +44,12 @@ struct Column {
   // Above 0: a label of so many classes that mixers make soft. Stored is the
   // class, raw is float32 [classes].
   int64_t classes = 0;
+  // Of a mask or boxes that transforms move: the image that they belong to,
+  // and the stage that reads its size where its own has not run before. -1 and
+  // null for others.
+  int image_field = -1;
+  std::unique_ptr<ImageStage> image_size;
+
   // Of an image, for CutMix.
   int64_t channels = 0;
   int64_t row_stride = 0;
@@ -57,6 +64,9 @@ struct MadeColumn {
   TensorSpec tensor;  // as Open describes it
   // Rough, to gather rows into tasks.
   bool runs_images = false;
+  // Of a mask or boxes that transforms move: the name of their image, whose
+  // index and size stage are still to be set.
+  std::string image;
 };
 
 // `resolved` comes from ResolveSpec(); `index` is that of `field` in the
@@ -66,6 +76,12 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
                                       const Output& output, const Field& field,
                                       int index,
                                       const ImageStageFactory& make_stage);
+
+// A stage whose ReadSize() gives the size of the image in `field`, as the
+// transforms of the spec see it. Errors as `make_stage`.
+absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
+    const PipelineSpec& resolved, const Field& field,
+    const ImageStageFactory& make_stage);
 
 }  // namespace millrace
 

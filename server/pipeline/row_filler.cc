@@ -129,10 +129,22 @@ absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
 
 absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
                                      const Place& place) {
-  const auto& columns = pipeline_.columns();
-  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
+  int sized_field = -1;  // whose size is in the scratch
+  for (int i : pipeline_.order()) {
+    const Column& column = pipeline_.columns()[i];
+    if (column.image_field >= 0 && column.image_field != sized_field) {
+      ImageStage::Scratch& scratch = worker_.ScratchFor(*column.image_size);
+      MR_ASSIGN_OR_RETURN(
+          scratch.image_size,
+          column.image_size->ReadSize(sample.fields[column.image_field],
+                                      scratch));
+      sized_field = column.image_field;
+    }
     MR_RETURN_IF_ERROR(
-        WriteColumn(i, sample.fields[columns[i].field], key, place));
+        WriteColumn(i, sample.fields[column.field], key, place));
+    if (column.stage != nullptr && column.image_field < 0) {
+      sized_field = column.field;
+    }
   }
   return absl::OkStatus();
 }

@@ -284,6 +284,8 @@ class Tracer {
   // `n` values for the channels: none, one for all, or one each.
   absl::Status PerChannel(absl::string_view name, int n) const {
     if (n <= 1 || n == Channels()) return absl::OkStatus();
+    // A mask has a fill of its own (FieldRole.fill).
+    if (trace_.role == FieldRole::MASK) return absl::OkStatus();
     return Refuse(absl::StrCat(
         "has ", Channels(), Channels() == 1 ? " channel, " : " channels, ",
         name, " has ", n, " values: write one, or one a channel"));

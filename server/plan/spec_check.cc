@@ -296,6 +296,15 @@ class Checker {
         } else if (!seen.insert(role.field()).second) {
           Invalid(absl::StrCat("field ", role.field(), " has two roles"));
         }
+        if (role.role() != FieldRole::MASK && role.fill() != 0) {
+          Invalid(role, "fill",
+                  "fill is the class of what lies outside a mask: leave it "
+                  "out, or set role: MASK");
+        } else if (role.fill() > 255) {
+          Invalid(role, "fill",
+                  absl::StrCat("fill is ", role.fill(),
+                               ": a class of a mask is 0 .. 255"));
+        }
         if (role.role() == FieldRole::IMAGE) {
           if (!role.of().empty()) {
             Invalid(role, "of",
