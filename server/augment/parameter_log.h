@@ -17,6 +17,13 @@ namespace millrace {
 class ParameterLog {
  public:
   virtual ~ParameterLog() = default;
+
+  // What is added from here on was drawn for this sample; before the first one,
+  // for the batch. A bad sample may be followed by what takes its place.
+  virtual void BeginSample(int64_t /*index*/, uint64_t /*key*/) {}
+  // From here on for this field of the sample.
+  virtual void BeginField(const std::string& /*field*/) {}
+
   // "brightness 1.13, hue -0.02"; `place` is the transform's in the spec.
   virtual void Add(uint32_t place, std::string what) = 0;
 };

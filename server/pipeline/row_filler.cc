@@ -22,6 +22,23 @@ absl::Status BadStorage(std::string what) {
 
 }  // namespace
 
+BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
+                   const StepRows& rows, const BatchLayout::Placed& placed,
+                   uint8_t* payload) {
+  BatchSlice slice;
+  slice.global_rows = pipeline.plan().spec().batch_size();
+  slice.step_first = step * slice.global_rows;
+  slice.first = rows.first;
+  slice.units.rows = rows.rows;
+  slice.units.pairs = !pipeline.mixers().empty();
+  slice.units.odd =
+      slice.units.pairs && (slice.first - slice.step_first) % 2 != 0;
+  slice.mix = pipeline.mixers().Draw(epoch, step);
+  slice.placed = &placed;
+  slice.payload = payload;
+  return slice;
+}
+
 absl::Status RowFiller::Begin() {
   auto reader = worker_.ReaderOf(pipeline_.source());
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
@@ -112,6 +129,8 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
 }
 
 absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
+  ParameterLog* const log = worker_.log();
+  if (log != nullptr) log->BeginSample(ref.index, ref.key);
   absl::Status status =
       reader_->Read(ref.index, [&](const EncodedSample& sample) {
         absl::Status written = WriteColumns(sample, ref.key, place);
@@ -134,14 +153,12 @@ absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
     const Column& column = pipeline_.columns()[i];
     if (column.image_field >= 0 && column.image_field != sized_field) {
       ImageStage::Scratch& scratch = worker_.ScratchFor(*column.image_size);
-      MR_ASSIGN_OR_RETURN(
-          scratch.image_size,
-          column.image_size->ReadSize(sample.fields[column.image_field],
-                                      scratch));
+      MR_ASSIGN_OR_RETURN(scratch.image_size,
+                          column.image_size->ReadSize(
+                              sample.fields[column.image_field], scratch));
       sized_field = column.image_field;
     }
-    MR_RETURN_IF_ERROR(
-        WriteColumn(i, sample.fields[column.field], key, place));
+    MR_RETURN_IF_ERROR(WriteColumn(i, sample.fields[column.field], key, place));
     if (column.stage != nullptr && column.image_field < 0) {
       sized_field = column.field;
     }
@@ -163,6 +180,7 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
   const bool formats_now = column.format.has_value() && column.mixers == 0;
   if (column.stage != nullptr) {
     uint8_t* const out = Raw(i, place);
+    if (worker_.log() != nullptr) worker_.log()->BeginField(FieldName(column));
     MR_RETURN_IF_ERROR(
         column.stage->Run(stored, key, worker_.ScratchFor(*column.stage),
                           absl::MakeSpan(out, column.raw_bytes)));

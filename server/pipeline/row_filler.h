@@ -33,6 +33,12 @@ struct BatchSlice {
   uint8_t* payload = nullptr;
 };
 
+// The slice of rows `rows` of a step over `payload`, which is laid out as
+// `placed` says.
+BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
+                   const StepRows& rows, const BatchLayout::Placed& placed,
+                   uint8_t* payload);
+
 class RowFiller {
  public:
   // Neighbours that SUBSTITUTE tries before it gives up.

@@ -37,7 +37,8 @@ class StepRun::Job final : public Scheduler::Job {
         payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
                                                std::move(reservation),
                                                this->run->parts_->pool)),
-        slice(Slice()),
+        slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
+                      rows, placed, payload->data())),
         units_left(units()) {}
 
   // A rank without rows still gets its (empty) batch: one unit of no row.
@@ -51,23 +52,6 @@ class StepRun::Job final : public Scheduler::Job {
   const BatchSlice slice;
   std::atomic<uint64_t> units_left;
   std::atomic<uint64_t> emptied_rows{0};
-
- private:
-  BatchSlice Slice() const {
-    const BuiltPipeline& pipeline = *run->pipeline_;
-    BatchSlice slice;
-    slice.global_rows = pipeline.plan().spec().batch_size();
-    slice.step_first = step * slice.global_rows;
-    slice.first = rows.first;
-    slice.units.rows = rows.rows;
-    slice.units.pairs = !pipeline.mixers().empty();
-    slice.units.odd =
-        slice.units.pairs && (slice.first - slice.step_first) % 2 != 0;
-    slice.mix = pipeline.mixers().Draw(run->range_.epoch, step);
-    slice.placed = &placed;
-    slice.payload = payload->data();
-    return slice;
-  }
 };
 
 StepRun::StepRun(EngineParts* parts,

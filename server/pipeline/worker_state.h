@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/aligned_buffer.h"
+#include "server/augment/parameter_log.h"
 #include "server/pipeline/image_stage.h"
 #include "server/storage/record_source.h"
 
@@ -34,9 +35,17 @@ class WorkerState {
   ImageStage::Scratch* scratch() { return scratch_.get(); }
 
   ImageStage::Scratch& ScratchFor(const ImageStage& stage) {
-    if (scratch_ == nullptr) scratch_ = stage.NewScratch();
+    if (scratch_ == nullptr) {
+      scratch_ = stage.NewScratch();
+      scratch_->log = log_;
+    }
     return *scratch_;
   }
+
+  // Where what is drawn for samples is written; null on the way of training.
+  // Set before the first sample. Not owned.
+  void set_log(ParameterLog* log) { log_ = log; }
+  ParameterLog* log() const { return log_; }
 
   // Samples that do not come about in their place on the wire.
   AlignedBuffer& staging() { return staging_; }
@@ -45,6 +54,7 @@ class WorkerState {
   std::map<const RecordSource*, std::unique_ptr<RecordReader>> readers_;
   std::unique_ptr<ImageStage::Scratch> scratch_;
   AlignedBuffer staging_;
+  ParameterLog* log_ = nullptr;
 };
 
 }  // namespace millrace
