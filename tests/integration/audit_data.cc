@@ -57,8 +57,8 @@ std::string WriteImageFolder(int images) {
 }
 
 std::string Pack(const std::string& name, const std::string& format,
-                 const std::string& input, const std::string& store,
-                 int shards) {
+                 const std::string& input, const std::string& store, int shards,
+                 const std::vector<std::string>& more) {
   const std::string uri =
       absl::StrCat(store, ":", NewTempDir(), "/", name,
                    shards == 1 ? absl::StrCat(".", store) : "");
@@ -70,6 +70,7 @@ std::string Pack(const std::string& name, const std::string& format,
       "--output=" + uri,
       absl::StrCat("--shards=", shards)};
   if (format == "idx") arguments.push_back("--split=train");
+  arguments.insert(arguments.end(), more.begin(), more.end());
   const ProgramResult result = RunProgram(arguments);
   if (result.exit_code != 0) {
     std::fprintf(stderr, "millrace-data pack: %s\n", result.err.c_str());

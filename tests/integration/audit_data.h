@@ -18,11 +18,12 @@ std::string WriteIdxFolder(int samples);
 // --format=imagefolder.
 std::string WriteImageFolder(int images);
 
-// Packs and returns the dataset's flag: "--dataset=NAME=URI". Aborts the
-// program with the tool's message when it fails.
+// Packs, with `more` flags, and returns the dataset's flag:
+// "--dataset=NAME=URI". Aborts the program with the tool's message when it
+// fails.
 std::string Pack(const std::string& name, const std::string& format,
                  const std::string& input, const std::string& store,
-                 int shards);
+                 int shards, const std::vector<std::string>& more = {});
 
 // Runs `millrace` with these arguments.
 ProgramResult Millrace(const std::vector<std::string>& arguments);

@@ -43,6 +43,8 @@ class AuditTest : public ::testing::Test {
                              "imagefolder", photos, store, shards));
       }
     }
+    flags.push_back(Pack("photos_seekable", "imagefolder", photos, "lmdb", 1,
+                         {"--seekable"}));
     for (const int threads : {1, 8}) {
       std::vector<std::string> all = flags;
       all.push_back(absl::StrCat("--threads=", threads));
@@ -121,6 +123,20 @@ TEST_F(AuditTest, PhotosAreTheSameForWorldsThreadsServersShardsAndFormats) {
   EXPECT_EQ(audit(One() + "," + Eight(), "photos_lmdb4", 2), expected);
   EXPECT_EQ(audit(Eight(), "photos_parquet1", 1), expected);
   EXPECT_EQ(audit(Eight(), "photos_parquet4", 2), expected);
+}
+
+TEST_F(AuditTest, PhotosThatWerePackedSeekableAreTheSame) {
+  for (const char* preset : {"imagenet_train", "imagenet_eval"}) {
+    SCOPED_TRACE(preset);
+    const auto audit = [preset](const std::string& dataset) {
+      return Audit(Eight(),
+                   {"--dataset=" + dataset, absl::StrCat("--preset=", preset),
+                    "--batch_size=16", "--epoch=2"});
+    };
+    const std::string expected = audit("photos_lmdb1");
+    EXPECT_THAT(expected, HasSubstr("\"content_digest\": \""));
+    EXPECT_EQ(audit("photos_seekable"), expected);
+  }
 }
 
 TEST_F(AuditTest, EverySampleComesWhenNothingIsDropped) {
