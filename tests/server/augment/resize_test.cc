@@ -218,6 +218,42 @@ TEST(AxisFilter, WeightsSumToOne) {
   }
 }
 
+// From torch 2.11: interpolate(arange(n).view(1, 1, 1, n).float(), (1,
+// resized), mode="nearest"). Of 2 places made into 82 the 42nd is still the
+// first, for 2 / 82 rounds down in float32.
+TEST(AxisFilter, TakesTheNearestPlaceAsTorchDoes) {
+  auto places = [](int64_t n, int64_t resized) {
+    AxisFilter f;
+    f.BuildNearest(
+        {.begin = 0, .end = double(n), .resized = resized, .count = resized});
+    std::vector<int64_t> starts;
+    for (int64_t i = 0; i < f.count(); ++i) {
+      EXPECT_EQ(f.taps(i), 1);
+      starts.push_back(f.start(i));
+    }
+    return starts;
+  };
+  EXPECT_EQ(places(7, 3), (std::vector<int64_t>{0, 2, 4}));
+  EXPECT_EQ(places(5, 11),
+            (std::vector<int64_t>{0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4}));
+  EXPECT_EQ(places(10, 15), (std::vector<int64_t>{0, 0, 1, 2, 2, 3, 4, 4, 5, 6,
+                                                  6, 7, 8, 8, 9}));
+  EXPECT_EQ(places(2, 82)[41], 0);
+  EXPECT_EQ(places(2, 82)[42], 1);
+  const std::vector<int64_t> wide = places(375, 224);
+  EXPECT_EQ((std::vector<int64_t>(wide.begin() + 100, wide.begin() + 106)),
+            (std::vector<int64_t>{167, 169, 170, 172, 174, 175}));
+  EXPECT_EQ(wide.back(), 373);
+  // A window of a box.
+  AxisFilter f;
+  f.BuildNearest(
+      {.begin = 20, .end = 27, .resized = 3, .first = 1, .count = 2});
+  EXPECT_EQ(f.start(0), 22);
+  EXPECT_EQ(f.start(1), 24);
+  EXPECT_EQ(f.source_begin(), 22);
+  EXPECT_EQ(f.source_end(), 25);
+}
+
 TEST(AxisFilter, StopsAtTheBox) {
   AxisFilter f;
   f.Build({100, 200, 100, 200, 50, 0, 50, true});
