@@ -97,7 +97,8 @@ class DataLoader {
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
     // Compute TensorSpec.device_transform (uint8 -> normalised float32, NCHW
-    // view of channels-last memory). Off: tensors as they are on the wire.
+    // view of channels-last memory; class labels -> int64). Off: tensors as
+    // they are on the wire, labels in the smallest type that holds them.
     bool apply_device_transform = true;
   };
 

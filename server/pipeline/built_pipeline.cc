@@ -84,8 +84,9 @@ void BuiltPipeline::PlaceStaging() {
     }
     if (column.classes > 0) column.class_offset = place(sizeof(int64_t));
     if (!column.format) continue;
-    const uint64_t bytes =
-        (column.format->scratch_bytes() + 63) / 64 * 64 + column.bytes;
+    // A partner's row on the wire is nobody's: it is only tried.
+    const uint64_t bytes = (column.format->scratch_bytes() + 63) / 64 * 64 +
+                           (mixes ? column.bytes : 0);
     format_bytes = std::max(format_bytes, bytes);
   }
   staging_.format_bytes = format_bytes;

@@ -99,6 +99,16 @@ absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
   return absl::OkStatus();
 }
 
+// Classes travel in the smallest type that holds them and widen on the device.
+DType DefaultWireType(const Field& field, const FieldTrace& trace) {
+  const bool is_class = field.num_classes() > 0 && !trace.mixed_label &&
+                        trace.image_places.empty() && trace.shape &&
+                        trace.shape->empty();
+  return is_class && trace.dtype == DTYPE_INT64
+             ? SmallestLabelType(field.num_classes())
+             : trace.dtype;
+}
+
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   const bool listed = spec.outputs_size() > 0;
   std::string left_out;
@@ -128,7 +138,9 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
     }
     if (output == nullptr) continue;
     if (output->name().empty()) output->set_name(field.name());
-    output->set_dtype(trace.dtype);
+    output->set_dtype(output->dtype() == DTYPE_UNSPECIFIED
+                          ? DefaultWireType(field, trace)
+                          : trace.dtype);
   }
   if (spec.outputs_size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -86,7 +86,7 @@ TEST_F(EngineTest, EverySampleComesOnceWithItsOwnBytes) {
     EXPECT_EQ(batch.header.global_valid(), 10u);
     EXPECT_EQ(batch.header.payload_bytes(), batch.payload->bytes());
     const auto x = TensorValues<uint8_t>(batch, "x");
-    const auto label = TensorValues<int64_t>(batch, "label");
+    const auto label = TensorValues<int8_t>(batch, "label");
     const auto index = TensorValues<int64_t>(batch, "sample_index");
     for (int row = 0; row < 10; ++row) {
       EXPECT_TRUE(seen.insert(index[row]).second);
@@ -181,7 +181,7 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
   EXPECT_EQ(last.header.global_valid(), 1u);
   EXPECT_EQ(TensorValues<uint8_t>(last, "valid"),
             (std::vector<uint8_t>{1, 0, 0, 0}));
-  const auto label = TensorValues<int64_t>(last, "label");
+  const auto label = TensorValues<int8_t>(last, "label");
   const auto index = TensorValues<int64_t>(last, "sample_index");
   const auto x = TensorValues<uint8_t>(last, "x");
   for (int row = 1; row < 4; ++row) {
@@ -241,7 +241,7 @@ TEST_F(EngineTest, SubstitutePutsASoundNeighbourIntoTheRow) {
   std::vector<int64_t> order;
   for (const auto& [step, batch] : batches) {
     const auto index = TensorValues<int64_t>(batch, "sample_index");
-    const auto label = TensorValues<int64_t>(batch, "label");
+    const auto label = TensorValues<int8_t>(batch, "label");
     order.insert(order.end(), index.begin(), index.end());
     for (int row = 0; row < 8; ++row) EXPECT_EQ(label[row], index[row] % 10);
     EXPECT_EQ(batch.header.local_valid(), 8u);
@@ -286,7 +286,7 @@ TEST_F(EngineTest, ZeroEmptiesTheRowAndKeepsItsIndex) {
   EXPECT_EQ(batch.header.local_valid(), 7u);
   EXPECT_EQ(batch.header.rows(), 8u);
   EXPECT_EQ(TensorValues<int64_t>(batch, "sample_index")[7], 23);
-  EXPECT_EQ(TensorValues<int64_t>(batch, "label")[7], -100);
+  EXPECT_EQ(TensorValues<int8_t>(batch, "label")[7], -100);
   EXPECT_EQ(TensorValues<uint8_t>(batch, "valid")[7], 0);
   const auto image = TensorValues<uint8_t>(batch, "image");
   EXPECT_TRUE(std::all_of(image.begin() + 7 * 16, image.end(),
@@ -304,6 +304,10 @@ TEST_F(EngineTest, DescribesItsTensors) {
   ASSERT_EQ(d.tensors_size(), 4);
   EXPECT_EQ(d.tensors(0).name(), "label");
   EXPECT_EQ(d.tensors(0).num_classes(), 10);
+  // Ten classes and -100 travel as bytes and widen on the device.
+  EXPECT_EQ(d.tensors(0).dtype(), DTYPE_INT8);
+  EXPECT_EQ(d.tensors(0).device_transform().dtype(), DTYPE_INT64);
+  EXPECT_EQ(d.tensors(0).device_transform().scale(), 0);
   EXPECT_EQ(d.tensors(1).name(), "pixels");
   EXPECT_EQ(d.tensors(1).dtype(), DTYPE_UINT8);
   EXPECT_THAT(d.tensors(1).sample_shape(), testing::ElementsAre(4, 4, 1));
@@ -387,7 +391,7 @@ TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
   const absl::Status whole = pipeline->MaxPayloadBytes(1).status();
   EXPECT_EQ(whole.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(whole.message()),
-              HasSubstr("65536 / world size 1 = 65536 rows of 23 bytes"));
+              HasSubstr("65536 / world size 1 = 65536 rows of 16 bytes"));
   EXPECT_THAT(std::string(whole.message()), HasSubstr("1048576 bytes less"));
   EXPECT_TRUE(pipeline->MaxPayloadBytes(64).ok());
   Arrivals arrivals;

@@ -141,7 +141,7 @@ TEST_F(Resolve, WritesEveryDefaultOut) {
     transforms { normalize { fields: 'image'
       mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] } }
     outputs { field: 'image' name: 'image' dtype: DTYPE_UINT8 }
-    outputs { field: 'label' name: 'label' dtype: DTYPE_INT64 }
+    outputs { field: 'label' name: 'label' dtype: DTYPE_INT16 }
     bad_samples {})");
   EXPECT_EQ(resolved->DebugString(), wanted.DebugString());
 }
