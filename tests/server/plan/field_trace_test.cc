@@ -422,9 +422,19 @@ TEST_F(Trace, RolesMustFit) {
   ExpectInvalid("tiny", role("field: 'label' role: MASK"),
                 "is int64 [], a mask is");
   ExpectInvalid("tiny", kBoxes, "is int64 [5, 4], boxes are float32 [K, 4]");
+  ExpectInvalid("tiny", role("field: 'mask' role: MASK fill: 256"),
+                "a class of a mask is 0 .. 255");
+  ExpectInvalid("tiny", role("field: 'boxes' role: BOXES_XYXY fill: 1"),
+                "what lies outside a mask");
   const auto resolved = Resolved("tiny", kMask);
   ASSERT_TRUE(resolved.ok());
   EXPECT_EQ(resolved->field_roles(0).of(), "image");
+  // The colour around the image is not that of a mask, which has its own.
+  const auto filled = Resolved(
+      "tiny", role("field: 'mask' role: MASK fill: 255") +
+                  "transforms { pad { fields: ['image', 'mask'] padding: 1 "
+                  "fill: [1, 2, 3] } }");
+  EXPECT_TRUE(filled.ok()) << filled.status();
 }
 
 TEST_F(Trace, SeveralImagesMayShareATransform) {
