@@ -376,21 +376,25 @@ struct FastEntropy::State {
 
   // Begins segment `wanted`, which is behind the present one.
   void GoToSegment(j_decompress_ptr info, uint32_t wanted) {
-    if (wanted > segment + 1 && !index.empty()) {
-      const std::optional<size_t> at =
-          FindInterval(index, scan, segments, wanted);
-      if (at.has_value()) {
-        raw = scan.data() + *at;
-        segment = wanted;
-      } else {
-        index = {};
-      }
+    std::optional<size_t> at;
+    if (!index.empty() && (wanted > segment + 1 || wanted == segments - 1)) {
+      at = FindInterval(index, scan, segments, wanted);
+      if (!at.has_value()) index = {};
+    }
+    if (at.has_value() && wanted > segment + 1) {
+      raw = scan.data() + *at;
+      segment = wanted;
     }
     while (segment < wanted) {
       if (marker != JPEG_RST0 + (segment & 7)) {
         Fail(info, marker == 0 ? JWRN_HIT_MARKER : JWRN_MUST_RESYNC);
       }
       if (++segment < wanted) PassSegment();
+    }
+    // An index names as many markers as the scan should have. Data with more of
+    // them can be read in two ways; who reads it all finds out here.
+    if (at.has_value() && raw != scan.data() + *at) {
+      Fail(info, JWRN_MUST_RESYNC);
     }
     NextSegment();
     next = segment * info->restart_interval;

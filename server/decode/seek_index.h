@@ -11,7 +11,8 @@
 // an index that is no longer true. An index is believed only when every one of
 // its intervals ends with the marker that must stand there. A scan of n
 // intervals has n - 1 restart markers and data never looks like one, so n - 1
-// places in rising order that hold them are all there are.
+// places in rising order that hold them are all there are. Data with more of
+// them is damaged: FastEntropy notices when it reads the last interval.
 //
 //   std::string payload = SeekIndexOf(scan);
 //   std::optional<size_t> at = FindInterval(payload, scan, intervals, 7);

@@ -12,8 +12,6 @@
 #include <jerror.h>
 // clang-format on
 
-#include "absl/strings/match.h"
-#include "server/decode/exif.h"
 #include "server/decode/image_format.h"
 #include "server/decode/limits.h"
 #include "server/decode/seek_index.h"
@@ -23,10 +21,7 @@ namespace {
 
 constexpr int kExifApp = JPEG_APP0 + 1;
 constexpr int kIccApp = JPEG_APP0 + 2;
-constexpr char kExifName[6] = {'E', 'x', 'i', 'f', '\0', '\0'};
 constexpr char kIccName[12] = "ICC_PROFILE";  // with its zero
-constexpr char kXmpName[29] = "http://ns.adobe.com/xap/1.0/";
-constexpr absl::string_view kXmpOrientation = "tiff:Orientation";
 
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
@@ -95,13 +90,6 @@ boolean EmptyOutputBuffer(j_compress_ptr info) {
 }
 
 void TermDestination(j_compress_ptr) {}
-
-// A marker segment whose payload begins so.
-bool IsSegment(const jpeg_marker_struct& m, int marker, const char* name,
-               size_t name_bytes) {
-  return m.marker == marker && m.data_length > name_bytes &&
-         std::memcmp(m.data, name, name_bytes) == 0;
-}
 
 // An EXIF block that says nothing but the orientation.
 struct OrientationBlock {
@@ -222,7 +210,8 @@ struct SeekableJpeg::State {
   // destroy; false: s->outcome says why.
 
   // Leaves the new file in s->destination, without its index.
-  static bool RecodeOrJump(State* s, const uint8_t* data, size_t size) {
+  static bool RecodeOrJump(State* s, const uint8_t* data, size_t size,
+                           int orientation) {
     s->outcome = Outcome::kDamaged;
     if (setjmp(s->error.jump) != 0) {
       switch (s->error.base.msg_code) {
@@ -238,7 +227,6 @@ struct SeekableJpeg::State {
     }
     jpeg_decompress_struct* from = &s->from;
     Create(from, &s->scans, data, size);
-    jpeg_save_markers(from, kExifApp, 0xFFFF);
     jpeg_save_markers(from, kIccApp, 0xFFFF);
     jpeg_read_header(from, TRUE);
     s->outcome = Judge(*from);
@@ -253,32 +241,22 @@ struct SeekableJpeg::State {
     to->optimize_coding = TRUE;
     to->restart_in_rows = 1;
     jpeg_write_coefficients(to, coefficients);
-    WriteMarkers(from->marker_list, to);
+    WriteMarkers(from->marker_list, orientation, to);
     jpeg_finish_compress(to);
     jpeg_finish_decompress(from);
     s->outcome = Outcome::kRewritten;
     return true;
   }
 
-  static void WriteMarkers(jpeg_saved_marker_ptr list,
+  static void WriteMarkers(jpeg_saved_marker_ptr profiles, int orientation,
                            jpeg_compress_struct* to) {
-    bool exif_seen = false;
-    for (jpeg_saved_marker_ptr m = list; m != nullptr; m = m->next) {
-      if (!exif_seen && IsSegment(*m, kExifApp, kExifName, sizeof(kExifName))) {
-        exif_seen = true;  // decoders take the first
-        const int orientation = ExifOrientation(
-            {m->data + sizeof(kExifName), m->data_length - sizeof(kExifName)});
-        if (orientation == 1) continue;
-        const OrientationBlock block(orientation);
-        jpeg_write_marker(to, kExifApp, block.bytes, sizeof(block.bytes));
-      } else if (IsSegment(*m, kIccApp, kIccName, sizeof(kIccName))) {
-        jpeg_write_marker(to, m->marker, m->data, m->data_length);
-      } else if (IsSegment(*m, kExifApp, kXmpName, sizeof(kXmpName)) &&
-                 absl::StrContains(
-                     absl::string_view(reinterpret_cast<const char*>(m->data),
-                                       m->data_length),
-                     kXmpOrientation)) {
-        // Some readers look here when EXIF does not say it.
+    if (orientation != 1) {
+      const OrientationBlock block(orientation);
+      jpeg_write_marker(to, kExifApp, block.bytes, sizeof(block.bytes));
+    }
+    for (jpeg_saved_marker_ptr m = profiles; m != nullptr; m = m->next) {
+      if (m->data_length > sizeof(kIccName) &&
+          std::memcmp(m->data, kIccName, sizeof(kIccName)) == 0) {
         jpeg_write_marker(to, m->marker, m->data, m->data_length);
       }
     }
@@ -395,25 +373,48 @@ SeekableJpeg::SeekableJpeg() : state_(std::make_unique<State>()) {}
 
 SeekableJpeg::~SeekableJpeg() = default;
 
-absl::string_view SeekableJpeg::message() const {
-  return state_->error.message;
+absl::string_view SeekableJpeg::message() const { return message_; }
+
+// libjpeg lets some damage pass that the server refuses: coefficients behind
+// the last one of a block. It must not vanish by being rewritten. An eighth of
+// the size reads as many codes as the whole.
+bool SeekableJpeg::Reads(absl::Span<const uint8_t> jpeg) {
+  auto header = reader_.Open(jpeg, false);
+  absl::Status status = header.status();
+  if (status.ok()) {
+    DecodeRegion all;
+    all.divisor = 8;
+    all.width = (header->width + 7) / 8;
+    all.height = (header->height + 7) / 8;
+    status = reader_.Decode(all).status();
+  }
+  if (!status.ok()) message_ = std::string(status.message());
+  return status.ok();
 }
 
 SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
                                             std::string* out) {
+  message_.clear();
+  if (DetectImageFormat(jpeg) != ImageFormat::kJpeg) return Outcome::kNotJpeg;
+  // As the server reads it, be it from EXIF or XMP.
+  const auto header = reader_.Open(jpeg, true);
+  const int orientation = header.ok() ? header->orientation : 1;
   State& s = *state_;
   s.error.message[0] = '\0';
-  if (DetectImageFormat(jpeg) != ImageFormat::kJpeg) return Outcome::kNotJpeg;
-  bool done = State::RecodeOrJump(&s, jpeg.data(), jpeg.size());
+  const bool recoded =
+      State::RecodeOrJump(&s, jpeg.data(), jpeg.size(), orientation);
   const size_t bytes =
-      done ? s.destination.capacity - s.destination.base.free_in_buffer : 0;
+      recoded ? s.destination.capacity - s.destination.base.free_in_buffer : 0;
   s.DestroyAll();
-  if (!done) return s.outcome;
-  if (!AddIndex({s.destination.data, bytes}, out)) return Outcome::kUnusual;
-  State::CompareOrJump(&s, jpeg.data(), jpeg.size(),
-                       reinterpret_cast<const uint8_t*>(out->data()),
-                       out->size());
-  s.DestroyAll();
+  if (recoded) {
+    if (!AddIndex({s.destination.data, bytes}, out)) return Outcome::kUnusual;
+    if (!Reads(jpeg)) return Outcome::kDamaged;
+    State::CompareOrJump(&s, jpeg.data(), jpeg.size(),
+                         reinterpret_cast<const uint8_t*>(out->data()),
+                         out->size());
+    s.DestroyAll();
+  }
+  message_ = s.error.message;
   return s.outcome;
 }
 

@@ -6,8 +6,9 @@
 // reader reads it.
 //
 // What is kept beside the picture is what changes how it looks: its colour
-// space (JFIF, Adobe), its ICC profile, its EXIF orientation. Thumbnails,
-// camera data, comments, and what follows the picture are dropped.
+// space (JFIF, Adobe), its ICC profile, its orientation (as EXIF, wherever it
+// was). Thumbnails, camera data, comments, and what follows the picture are
+// dropped.
 //
 // Not for speed: every result is decoded beside the original by libjpeg-turbo
 // and compared. Not thread-safe: one per thread. Foreign bytes.
@@ -25,6 +26,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/decode/jpeg_decoder.h"
 
 namespace millrace {
 
@@ -38,7 +40,7 @@ class SeekableJpeg {
     kArithmetic,  // arithmetic-coded
     kUnusual,    // 12 bits, two components, MCUs that one scan cannot hold, ...
     kTooLarge,   // more pixels or coefficients than limits.h gives an image
-    kDamaged,    // libjpeg warns or fails: a reader must see that, too
+    kDamaged,    // a decoder warns or fails: a reader must see that, too
     kDifferent,  // the pixels would have changed, as libjpeg smooths those of
                  // a progressive image that lacks its last scans
   };
@@ -56,12 +58,16 @@ class SeekableJpeg {
   // outcome is kRewritten.
   Outcome Rewrite(absl::Span<const uint8_t> jpeg, std::string* out);
 
-  // libjpeg's words for the last outcome kUnusual or kDamaged.
+  // A decoder's words for the last outcome kUnusual or kDamaged.
   absl::string_view message() const;
 
  private:
+  bool Reads(absl::Span<const uint8_t> jpeg);
+
   struct State;
   std::unique_ptr<State> state_;
+  JpegDecoder reader_;
+  std::string message_;
 };
 
 }  // namespace millrace

@@ -1,9 +1,12 @@
-// Fuzz target of the JPEG decoder: headers, the entropy decoder, EXIF.
+// Fuzz target of the JPEG decoder: headers, the entropy decoder, EXIF, the seek
+// index.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/logging.h"
+#include "server/decode/seekable_jpeg.h"
 #include "tests/fuzz/fuzz_decode.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/images/jpeg_writer.h"
@@ -36,6 +39,17 @@ std::vector<std::string> Seeds() {
     }
     if (i % 8 == 6) kind.xmp = "<x tiff:Orientation=\"5\">";
     seeds.push_back(AsSeed(WriteJpeg(kind, i)));
+  }
+  SeekableJpeg rewriter;
+  for (int i = 0; i < 8; ++i) {
+    JpegKind kind;
+    kind.width = 20 + i * 3;
+    kind.height = 20 + i * 30;  // 2 .. 15 restart intervals
+    kind.components = i % 3 == 1 ? 1 : 3;
+    std::string seed;
+    MR_CHECK(rewriter.Rewrite(WriteJpeg(kind, i), &seed) ==
+             SeekableJpeg::Outcome::kRewritten);
+    seeds.push_back(seed);
   }
   JpegKind odd;
   odd.sampling = {{4, 2}, {1, 1}, {1, 1}};
