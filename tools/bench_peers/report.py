@@ -44,7 +44,7 @@ def ratio_text(values):
 def lines(found, group):
     """[(label, rate, ratio, goal)] of one group, as text."""
     rows = found["rows"]
-    reference = comparison.REFERENCES[group]
+    reference_of_group = comparison.REFERENCES.get(group)
     table = []
     for key, row in rows.items():
         if row["group"] != group:
@@ -56,9 +56,9 @@ def lines(found, group):
         if row["error"]:
             rate += f"; {len(row['values'])} rounds, then: {row['error']}"
         ratio, goals = "", []
-        if not row["ours"] or group in comparison.OPTIONAL_GROUPS:
-            if reference in rows and rows[reference]["values"] and key != reference:
-                ratio = ratio_text(ratios(rows, reference, key))
+        reference = row["reference"] or reference_of_group
+        if (row["reference"] or not row["ours"]) and rows.get(reference, {}).get("values"):
+            ratio = ratio_text(ratios(rows, reference, key))
         for ours, peer, goal in found["goals"]:
             if peer != key or not rows[ours]["values"]:
                 continue
@@ -135,7 +135,7 @@ def plot(found, path):
     shown = []
     for group in groups(found):
         rows = [r for r in found["rows"].values() if r["group"] == group and r["values"]]
-        if rows and group not in comparison.OPTIONAL_GROUPS:
+        if rows and group != "allocators":
             shown.append((group, rows))
     if not shown:
         return

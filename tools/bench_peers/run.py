@@ -104,13 +104,16 @@ def parse(output):
 def chosen(only):
     rows = comparison.ROWS
     if not only:
-        return [r for r in rows if r.group not in comparison.OPTIONAL_GROUPS]
+        return [r for r in rows if not r.optional]
     words = only.split(",")
     known = {r.group for r in rows} | {r.key for r in rows}
     if unknown := [w for w in words if w not in known]:
         sys.exit(f"--only: '{unknown[0]}' is neither a group ({', '.join(comparison.GROUPS)}) nor a "
                  f"row ({', '.join(r.key for r in rows)})")
-    return [r for r in rows if r.group in words or r.key in words]
+    keys = {r.key for r in rows if r.group in words or r.key in words}
+    # What they are compared with is measured too.
+    keys |= {r.reference or comparison.REFERENCES.get(r.group) for r in rows if r.key in keys}
+    return [r for r in rows if r.key in keys]
 
 
 def measure(rows, context, rounds, timeout, say):
@@ -180,7 +183,8 @@ def main():
         "used_cores": len(cores), "threads": options.cores, "rounds": options.rounds,
         "seconds": context.seconds, "states": states,
         "photographs": {"count": len(sizes), "mean_bytes": sum(sizes) / max(1, len(sizes))},
-        "rows": {r.key: {"group": r.group, "label": r.label, "ours": r.ours, **results[r.key]}
+        "rows": {r.key: {"group": r.group, "label": r.label, "ours": r.ours,
+                         "reference": r.reference, **results[r.key]}
                  for r in rows},
         "goals": [g for g in comparison.GOALS if g[0] in results and g[1] in results],
         "after": {},
