@@ -15,8 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "server/data_tool/read_file.h"
-#include "server/data_tool/utf8.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
@@ -24,6 +24,9 @@ namespace {
 
 // Deeper folders are a loop of links.
 constexpr int kMaxDepth = 32;
+
+// What millrace_operator.h promises to a decoder's sniff().
+constexpr size_t kStartBytes = 256;
 
 struct File {
   std::string path;  // within the folder: "cat/1.jpg"
@@ -53,7 +56,7 @@ absl::string_view WhyNoImage(absl::string_view start) {
 absl::StatusOr<std::string> ReadStart(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return FileError(errno, "open", path);
-  char start[12];
+  char start[kStartBytes];
   const ssize_t got = pread(fd, start, sizeof(start), 0);
   const int error = errno;
   close(fd);
@@ -101,7 +104,10 @@ class ImageFolder final : public SampleReader {
     const File& file = files_[next_++];
     const std::string path = absl::StrCat(options_.folder, "/", file.path);
     MR_RETURN_IF_ERROR(ReadWholeFile(path, &bytes_));
-    if (const absl::string_view why = WhyNoImage(bytes_); !why.empty()) {
+    const absl::string_view start =
+        absl::string_view(bytes_).substr(0, kStartBytes);
+    if (const absl::string_view why = WhyNoImage(start);
+        !why.empty() && !IsOperators(start)) {
       return absl::DataLossError(
           absl::StrCat(path, " ", why, ": it has changed while packing"));
     }
@@ -177,11 +183,12 @@ class ImageFolder final : public SampleReader {
                        " is not UTF-8; rename it"));
     }
     for (const std::string& name : listing.files) {
-      if (!HasImageName(name)) {
+      const std::string path = absl::StrCat(below, "/", name);
+      if (!HasImageName(name) && !IsOperatorsFile(path)) {
         ++other_files_;
         continue;
       }
-      MR_RETURN_IF_ERROR(AddFile(absl::StrCat(below, "/", name), label));
+      MR_RETURN_IF_ERROR(AddFile(path, label));
     }
     for (const std::string& name : listing.folders) {
       MR_RETURN_IF_ERROR(
@@ -190,12 +197,27 @@ class ImageFolder final : public SampleReader {
     return absl::OkStatus();
   }
 
+  // Whether a decoder of the operators takes a file that begins so.
+  bool IsOperators(absl::string_view start) const {
+    if (options_.operators == nullptr) return false;
+    return options_.operators->SniffedBy(
+               {reinterpret_cast<const uint8_t*>(start.data()),
+                start.size()}) != nullptr;
+  }
+  bool IsOperatorsFile(const std::string& path) const {
+    if (options_.operators == nullptr) return false;
+    const absl::StatusOr<std::string> start =
+        ReadStart(absl::StrCat(options_.folder, "/", path));
+    return start.ok() && IsOperators(*start);
+  }
+
   absl::Status AddFile(std::string path, int64_t label) {
     const std::string full = absl::StrCat(options_.folder, "/", path);
     absl::Status status;
     if (absl::StatusOr<std::string> start = ReadStart(full); !start.ok()) {
       status = start.status();
-    } else if (const absl::string_view why = WhyNoImage(*start); !why.empty()) {
+    } else if (const absl::string_view why = WhyNoImage(*start);
+               !why.empty() && !IsOperators(*start)) {
       status = absl::DataLossError(absl::StrCat(full, " ", why));
     } else if (!IsUtf8(path)) {
       status = absl::InvalidArgumentError(

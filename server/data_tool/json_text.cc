@@ -1,7 +1,7 @@
 #include "server/data_tool/json_text.h"
 
 #include "absl/strings/str_format.h"
-#include "server/data_tool/utf8.h"
+#include "common/utf8.h"
 
 namespace millrace {
 

@@ -55,24 +55,24 @@ bool IsDocumented(absl::StatusCode code) {
 
 const DatasetInfos& FuzzDatasets() {
   static const DatasetInfos& datasets = *[] {
-    auto* infos = new std::vector<DatasetInfo>;
+    static std::vector<DatasetInfo>& infos = *new std::vector<DatasetInfo>;
     Field label = Tensor("label", DTYPE_INT64, {}, 1000);
     Field digit = Tensor("label", DTYPE_INT64, {}, 10);
     Field text;
     text.set_name("text");
     text.set_kind(FIELD_KIND_RAGGED);
     text.set_dtype(DTYPE_UINT8);
-    infos->push_back(Dataset("photos", {Encoded("image"), label}));
-    infos->push_back(
+    infos.push_back(Dataset("photos", {Encoded("image"), label}));
+    infos.push_back(
         Dataset("digits", {Tensor("image", DTYPE_UINT8, {28, 28, 1}), digit}));
-    infos->push_back(
+    infos.push_back(
         Dataset("cifar", {Tensor("image", DTYPE_UINT8, {32, 32, 3}), digit}));
-    infos->push_back(
+    infos.push_back(
         Dataset("segments", {Encoded("image"), Encoded("mask"), label, text}));
-    infos->push_back(
+    infos.push_back(
         Dataset("table", {Tensor("x", DTYPE_FLOAT32, {16}), label}));
     auto* by_name = new DatasetInfos;
-    for (const DatasetInfo& info : *infos) (*by_name)[info.name()] = &info;
+    for (const DatasetInfo& info : infos) (*by_name)[info.name()] = &info;
     return by_name;
   }();
   return datasets;

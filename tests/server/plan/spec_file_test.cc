@@ -31,6 +31,10 @@ TEST(SpecFile, MistakesOfFormCarryTheirLine) {
   EXPECT_EQ(Lines(CheckSpecText("batch_size: 4\n\ntransforms {")), "3");
   EXPECT_EQ(Lines(CheckSpecText("last_batch: LAST_BATCH_MAYBE")), "1");
   EXPECT_EQ(Lines(CheckSpecText("batch_size: -4")), "1");
+  // What could not be sent to a server.
+  const auto no_utf8 = CheckSpecText("seed: 1\nsources { dataset: '\\xff' }");
+  EXPECT_EQ(Lines(no_utf8), "2");
+  EXPECT_THAT(no_utf8.at(0).message, HasSubstr("dataset is not UTF-8"));
 }
 
 TEST(SpecFile, AllMistakesOfMeaningCarryTheirLines) {

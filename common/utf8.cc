@@ -1,4 +1,4 @@
-#include "server/data_tool/utf8.h"
+#include "common/utf8.h"
 
 #include <cstdint>
 
