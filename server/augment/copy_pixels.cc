@@ -13,10 +13,25 @@ inline void CopyPixel(const uint8_t* from, int channels, uint8_t* to) {
   for (int c = 0; c < n; ++c) to[c] = from[c];
 }
 
+// Pixels of three bytes move as four where the fourth is there to be read and
+// is written again by the next pixel: one move instead of three.
+inline void CopyThreeAsFour(const uint8_t* from, uint8_t* to) {
+  std::memcpy(to, from, 4);
+}
+
 template <int kChannels>
 void MirrorRow(const uint8_t* from, int64_t width, int channels, uint8_t* to) {
+  if (width <= 0) return;
   from += (width - 1) * channels;
-  for (int64_t x = 0; x < width; ++x, from -= channels, to += channels) {
+  // The first pixel ends where the source does, the last where the row does.
+  CopyPixel<kChannels>(from, channels, to);
+  int64_t x = 1;
+  from -= channels;
+  to += channels;
+  if constexpr (kChannels == 3) {
+    for (; x + 1 < width; ++x, from -= 3, to += 3) CopyThreeAsFour(from, to);
+  }
+  for (; x < width; ++x, from -= channels, to += channels) {
     CopyPixel<kChannels>(from, channels, to);
   }
 }
@@ -53,10 +68,24 @@ template <int kChannels>
 void GatherRow(const uint8_t* from, const AxisFilter& x, int64_t left,
                int channels, bool flip, uint8_t* to) {
   const int64_t n = x.count();
-  if (flip) to += (n - 1) * channels;
-  const ptrdiff_t step = flip ? -channels : channels;
-  for (int64_t i = 0; i < n; ++i, to += step) {
-    CopyPixel<kChannels>(from + (x.start(i) - left) * channels, channels, to);
+  auto source = [&](int64_t i) {
+    return from + (x.start(flip ? n - 1 - i : i) - left) * channels;
+  };
+  int64_t i = 0;
+  if constexpr (kChannels == 3) {
+    // The last place may be where the source ends.
+    const uint8_t* const last = from + (x.source_end() - 1 - left) * 3;
+    for (; i + 1 < n; ++i, to += 3) {
+      const uint8_t* pixel = source(i);
+      if (pixel == last) {
+        CopyPixel<3>(pixel, 3, to);
+      } else {
+        CopyThreeAsFour(pixel, to);
+      }
+    }
+  }
+  for (; i < n; ++i, to += channels) {
+    CopyPixel<kChannels>(source(i), channels, to);
   }
 }
 
