@@ -70,8 +70,7 @@ Pixel Turned(const ColorStep& step, const Pixel& p) {
 }
 
 uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
-                    const ColorStep* steps, size_t count, bool sum_grey,
-                    uint8_t* rest) {
+                    const ColorStep* steps, size_t count, bool sum_grey) {
   uint64_t sum = 0;
   for (int64_t i = 0; i < pixels; ++i, row += channels) {
     if (channels == 1) {
@@ -116,8 +115,6 @@ uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
 #else  // SIMD
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-static_assert(HWY_MAX_BYTES <= 64);
 
 using DBytes = hn::ScalableTag<uint8_t>;
 using DWords = hn::Repartition<uint16_t, DBytes>;
@@ -331,12 +328,12 @@ HWY_INLINE void StepGreyVector(uint8_t* HWY_RESTRICT at, const ColorStep* steps,
 }
 
 uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
-                    const ColorStep* steps, size_t count, bool sum_grey,
-                    uint8_t* rest) {
+                    const ColorStep* steps, size_t count, bool sum_grey) {
   const DBytes d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<DSums> sums = hn::Zero(DSums());
   // Both loops end in a copy of what is left: bytes behind it are others'.
+  HWY_ALIGN uint8_t rest[3 * HWY_MAX_BYTES] = {};
   const int64_t whole = pixels - pixels % lanes;
   const size_t left = static_cast<size_t>(pixels - whole);
   uint8_t* const end = row + whole * channels;
@@ -408,14 +405,11 @@ uint64_t Run(ImageSpan image, absl::Span<const ColorStep> steps,
     image.width *= image.height;
     image.height = 1;
   }
-  // Room for one vector of pixels. Here, because GCC 12 misplaces local arrays
-  // as wide as a vector under AddressSanitizer.
-  uint8_t rest[3 * 64] = {};
   uint64_t sum = 0;
   for (int64_t y = 0; y < image.height; ++y) {
     sum += HWY_DYNAMIC_DISPATCH(StepPixels)(
         image.data + y * image.stride, image.width, image.channels,
-        steps.data(), steps.size(), sum_grey, rest);
+        steps.data(), steps.size(), sum_grey);
   }
   return sum;
 }

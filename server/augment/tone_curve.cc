@@ -26,13 +26,7 @@ namespace millrace {
 namespace {
 // One for each channel.
 struct ToneTables {
-  alignas(16) uint8_t of[3][256];
-};
-
-// Room for the vectors that a kernel must keep in memory. It is the callers':
-// GCC 12 misplaces local arrays as wide as a vector under AddressSanitizer.
-struct VectorRoom {
-  uint8_t bytes[6 * 64] = {};
+  alignas(64) uint8_t of[3][256];
 };
 }  // namespace
 }  // namespace millrace
@@ -45,25 +39,25 @@ namespace {
 
 #if HWY_TARGET == HWY_SCALAR
 
-void MaskBytes(uint8_t* row, int64_t n, uint8_t mask, uint8_t* rest) {
+void MaskBytes(uint8_t* row, int64_t n, uint8_t mask) {
   for (int64_t i = 0; i < n; ++i) row[i] &= mask;
 }
 
-void InvertFrom(uint8_t* row, int64_t n, uint8_t threshold, uint8_t* rest) {
+void InvertFrom(uint8_t* row, int64_t n, uint8_t threshold) {
   for (int64_t i = 0; i < n; ++i) {
     if (row[i] >= threshold) row[i] = static_cast<uint8_t>(255 - row[i]);
   }
 }
 
 void LookUp(uint8_t* row, int64_t pixels, int channels,
-            const ToneTables* tables, uint8_t* rest) {
+            const ToneTables* tables) {
   for (int64_t i = 0; i < pixels; ++i, row += channels) {
     for (int c = 0; c < channels; ++c) row[c] = tables->of[c][row[c]];
   }
 }
 
 void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
-              uint8_t* largest, uint8_t* rest) {
+              uint8_t* largest) {
   for (int64_t i = 0; i < pixels; ++i, row += channels) {
     for (int c = 0; c < channels; ++c) {
       least[c] = std::min(least[c], row[c]);
@@ -76,16 +70,13 @@ void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-static_assert(HWY_MAX_BYTES <= 64);
-
 using DBytes = hn::ScalableTag<uint8_t>;
 using VBytes = hn::Vec<DBytes>;
 
 // Calls `change` with whole vectors of the n bytes; what is left goes through
 // a copy, because the bytes behind it are others'.
 template <class Change>
-HWY_INLINE void ForVectors(uint8_t* row, int64_t n, uint8_t* rest,
-                           Change change) {
+HWY_INLINE void ForVectors(uint8_t* row, int64_t n, Change change) {
   const DBytes d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
@@ -93,22 +84,21 @@ HWY_INLINE void ForVectors(uint8_t* row, int64_t n, uint8_t* rest,
     hn::StoreU(change(hn::LoadU(d, row + i)), d, row + i);
   }
   if (i == n) return;
+  HWY_ALIGN uint8_t rest[HWY_MAX_BYTES] = {};
   std::memcpy(rest, row + i, static_cast<size_t>(n - i));
-  hn::StoreU(change(hn::LoadU(d, rest)), d, rest);
+  hn::Store(change(hn::Load(d, rest)), d, rest);
   std::memcpy(row + i, rest, static_cast<size_t>(n - i));
 }
 
-void MaskBytes(uint8_t* row, int64_t n, uint8_t mask, uint8_t* rest) {
-  ForVectors(row, n, rest, [mask](VBytes x) HWY_ATTR {
-    return hn::And(x, hn::Set(DBytes(), mask));
-  });
+void MaskBytes(uint8_t* row, int64_t n, uint8_t mask) {
+  const VBytes vmask = hn::Set(DBytes(), mask);
+  ForVectors(row, n, [&](VBytes x) HWY_ATTR { return hn::And(x, vmask); });
 }
 
-void InvertFrom(uint8_t* row, int64_t n, uint8_t threshold, uint8_t* rest) {
-  ForVectors(row, n, rest, [threshold](VBytes x) HWY_ATTR {
-    const VBytes least = hn::Set(DBytes(), threshold);
-    const VBytes inverted = hn::Xor(x, hn::Set(DBytes(), 255));
-    return hn::IfThenElse(hn::Eq(hn::Max(x, least), x), inverted, x);
+void InvertFrom(uint8_t* row, int64_t n, uint8_t threshold) {
+  const VBytes least = hn::Set(DBytes(), threshold);
+  ForVectors(row, n, [&](VBytes x) HWY_ATTR {
+    return hn::IfThenElse(hn::Eq(hn::Max(x, least), x), hn::Not(x), x);
   });
 }
 
@@ -128,9 +118,9 @@ HWY_INLINE VBytes InTable(const uint8_t* table, VBytes x) {
 }
 
 void LookUp(uint8_t* row, int64_t pixels, int channels,
-            const ToneTables* tables, uint8_t* rest) {
+            const ToneTables* tables) {
   if (channels == 1) {
-    ForVectors(row, pixels, rest,
+    ForVectors(row, pixels,
                [&](VBytes x) HWY_ATTR { return InTable(tables->of[0], x); });
     return;
   }
@@ -145,6 +135,7 @@ void LookUp(uint8_t* row, int64_t pixels, int channels,
   int64_t i = 0;
   for (; i + lanes <= pixels; i += lanes) change(row + 3 * i);
   if (i == pixels) return;
+  HWY_ALIGN uint8_t rest[3 * HWY_MAX_BYTES] = {};
   const size_t left = static_cast<size_t>(3 * (pixels - i));
   std::memcpy(rest, row + 3 * i, left);
   change(rest);
@@ -152,34 +143,29 @@ void LookUp(uint8_t* row, int64_t pixels, int channels,
 }
 
 void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
-              uint8_t* largest, uint8_t* rest) {
+              uint8_t* largest) {
   // Vectors at three places of a run of three vectors: lane j of the k-th holds
   // the channel (k * lanes + j) % channels.
   const DBytes d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t n = pixels * channels;
-  VBytes low0 = hn::Set(d, 255), low1 = low0, low2 = low0;
-  VBytes high0 = hn::Zero(d), high1 = high0, high2 = high0;
+  VBytes low[3] = {hn::Set(d, 255), hn::Set(d, 255), hn::Set(d, 255)};
+  VBytes high[3] = {hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   int64_t i = 0;
   for (; i + 3 * lanes <= n; i += 3 * lanes) {
-    const VBytes x0 = hn::LoadU(d, row + i);
-    const VBytes x1 = hn::LoadU(d, row + i + lanes);
-    const VBytes x2 = hn::LoadU(d, row + i + 2 * lanes);
-    low0 = hn::Min(low0, x0);
-    low1 = hn::Min(low1, x1);
-    low2 = hn::Min(low2, x2);
-    high0 = hn::Max(high0, x0);
-    high1 = hn::Max(high1, x1);
-    high2 = hn::Max(high2, x2);
+#pragma GCC unroll 3
+    for (int k = 0; k < 3; ++k) {
+      const VBytes x = hn::LoadU(d, row + i + k * lanes);
+      low[k] = hn::Min(low[k], x);
+      high[k] = hn::Max(high[k], x);
+    }
   }
-  uint8_t* const lows = rest;
-  uint8_t* const highs = rest + 3 * lanes;
-  hn::StoreU(low0, d, lows);
-  hn::StoreU(low1, d, lows + lanes);
-  hn::StoreU(low2, d, lows + 2 * lanes);
-  hn::StoreU(high0, d, highs);
-  hn::StoreU(high1, d, highs + lanes);
-  hn::StoreU(high2, d, highs + 2 * lanes);
+  HWY_ALIGN uint8_t lows[3 * HWY_MAX_BYTES];
+  HWY_ALIGN uint8_t highs[3 * HWY_MAX_BYTES];
+  for (int k = 0; k < 3; ++k) {
+    hn::Store(low[k], d, lows + k * lanes);
+    hn::Store(high[k], d, highs + k * lanes);
+  }
   auto count = [&](int c, uint8_t a, uint8_t b) {
     least[c] = std::min(least[c], a);
     largest[c] = std::max(largest[c], b);
@@ -236,39 +222,34 @@ struct Histogram {
 }  // namespace
 
 void Posterize(ImageSpan image, int bits) {
-  VectorRoom room;
   image = LongRows(image);
   const int kept = std::clamp(bits, 0, 8);
   const uint8_t mask = static_cast<uint8_t>(0xFF << (8 - kept));
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(MaskBytes)
-    (image.data + y * image.stride, image.width * image.channels, mask,
-     room.bytes);
+    (image.data + y * image.stride, image.width * image.channels, mask);
   }
 }
 
 void Solarize(ImageSpan image, double threshold) {
   if (threshold > 255) return;
-  VectorRoom room;
   image = LongRows(image);
   const uint8_t least =
       static_cast<uint8_t>(std::ceil(std::max(threshold, 0.0)));
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(InvertFrom)
-    (image.data + y * image.stride, image.width * image.channels, least,
-     room.bytes);
+    (image.data + y * image.stride, image.width * image.channels, least);
   }
 }
 
 void AutoContrast(ImageSpan image) {
-  VectorRoom room;
   image = LongRows(image);
   uint8_t least[3] = {255, 255, 255};
   uint8_t largest[3] = {0, 0, 0};
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(Extremes)
-    (image.data + y * image.stride, image.width, image.channels, least, largest,
-     room.bytes);
+    (image.data + y * image.stride, image.width, image.channels, least,
+     largest);
   }
   ToneTables tables;
   for (int c = 0; c < image.channels; ++c) {
@@ -285,13 +266,11 @@ void AutoContrast(ImageSpan image) {
   }
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(LookUp)
-    (image.data + y * image.stride, image.width, image.channels, &tables,
-     room.bytes);
+    (image.data + y * image.stride, image.width, image.channels, &tables);
   }
 }
 
 void Equalize(ImageSpan image) {
-  VectorRoom room;
   const int64_t pixels = image.height * image.width;
   image = LongRows(image);
   Histogram histogram;
@@ -314,8 +293,7 @@ void Equalize(ImageSpan image) {
   }
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(LookUp)
-    (image.data + y * image.stride, image.width, image.channels, &tables,
-     room.bytes);
+    (image.data + y * image.stride, image.width, image.channels, &tables);
   }
 }
 
