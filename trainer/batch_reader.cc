@@ -24,6 +24,46 @@ bool IsRagged(const TensorSpec& spec) {
   return false;
 }
 
+bool IsSoftTarget(const TensorSpec& spec) {
+  if (spec.sample_shape_size() != 1 ||
+      spec.sample_shape(0) != spec.num_classes()) {
+    return false;
+  }
+  return spec.dtype() == DTYPE_FLOAT32 || spec.dtype() == DTYPE_FLOAT64 ||
+         spec.dtype() == DTYPE_FLOAT16 || spec.dtype() == DTYPE_BFLOAT16;
+}
+
+bool IsClassIndex(const TensorSpec& spec) {
+  if (spec.sample_shape_size() != 0) return false;
+  switch (spec.dtype()) {
+    case DTYPE_UINT8:
+    case DTYPE_INT8:
+    case DTYPE_INT16:
+    case DTYPE_UINT16:
+    case DTYPE_INT32:
+    case DTYPE_INT64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// [channels, height, width] on the wire.
+bool LiesInPlanes(const OpenResponse& plan, const TensorSpec& spec) {
+  for (const Output& output : plan.resolved_spec().outputs()) {
+    if (output.name() == spec.name()) return output.layout() == Output::NCHW;
+  }
+  return false;
+}
+
+// [height, width, channels] on the wire, given out as planes.
+bool IsShownInPlanes(const TensorSpec& spec) {
+  if (spec.view() == TensorSpec::VIEW_DEFAULT) {
+    return spec.device_transform().mean_size() > 0;
+  }
+  return spec.view() == TensorSpec::VIEW_CHANNELS_FIRST;
+}
+
 }  // namespace
 
 absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
@@ -52,10 +92,11 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
                                  "learn")
                    : absl::StrCat("the pipeline gives no tensor ", target));
   }
-  if (y->num_classes() < 2 || y->sample_shape_size() != 0 ||
-      (y->dtype() != DTYPE_INT64 && y->dtype() != DTYPE_INT32)) {
+  const bool soft = IsSoftTarget(*y);
+  if (y->num_classes() < 2 || (!soft && !IsClassIndex(*y))) {
     return bad(absl::StrCat("the target ", y->name(),
-                            " is not one class index per sample"));
+                            " is neither a class index of each sample nor its "
+                            "shares of the classes"));
   }
   for (const TensorSpec& spec : plan.tensors()) {
     const bool is_input = input.empty()
@@ -78,11 +119,16 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   reader.input_ = x->name();
   reader.target_ = y->name();
   reader.classes_ = y->num_classes();
+  reader.soft_target_ = soft;
   const auto& shape = x->sample_shape();
   switch (shape.size()) {
     case 3:
-      reader.shape_ = {shape[2], shape[0], shape[1]};
-      reader.channels_last_ = !x->has_device_transform();
+      if (LiesInPlanes(plan, *x)) {
+        reader.shape_ = {shape[0], shape[1], shape[2]};
+      } else {
+        reader.shape_ = {shape[2], shape[0], shape[1]};
+        reader.channels_last_ = !IsShownInPlanes(*x);
+      }
       break;
     case 2:
       reader.shape_ = {1, shape[0], shape[1]};
@@ -100,8 +146,6 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
 
 torch::Tensor BatchReader::Input(const Batch& batch) const {
   torch::Tensor x = batch.tensor(input_);
-  // Transformed images come as [rows, C, H, W] already; others as they are on
-  // the wire.
   if (x.scalar_type() == torch::kByte) x = x.to(torch::kFloat).div_(255);
   if (x.scalar_type() != torch::kFloat) x = x.to(torch::kFloat);
   if (channels_last_) x = x.permute({0, 3, 1, 2});
@@ -112,7 +156,7 @@ torch::Tensor BatchReader::Input(const Batch& batch) const {
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {
-  return batch.tensor(target_).to(torch::kLong);
+  return batch.tensor(target_).to(soft_target_ ? torch::kFloat : torch::kLong);
 }
 
 }  // namespace millrace

@@ -1,7 +1,8 @@
 // BatchReader tells which tensors of a batch the model learns from, and gives
 // them in the form that models take: float32 [rows, channels, height, width]
-// and int64 [rows]. It goes by the plan, not by names: the target is the tensor
-// that has classes, the input the first of the others.
+// and int64 [rows], or float32 [rows, classes] of labels that the plan mixes.
+// It goes by the plan, not by names: the target is the tensor that has classes,
+// the input the first of the others.
 
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
@@ -38,7 +39,8 @@ class BatchReader {
 
   std::string input_;
   std::string target_;
-  bool channels_last_ = false;  // as on the wire: [rows, H, W, C]
+  bool soft_target_ = false;    // shares of classes
+  bool channels_last_ = false;  // given as [rows, H, W, C]
   ImageShape shape_;
   int64_t classes_ = 0;
 };

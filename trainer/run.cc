@@ -31,6 +31,7 @@
 #include "common/status_macros.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
+#include "trainer/class_loss.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/files.h"
 #include "trainer/models/model.h"
@@ -42,8 +43,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The label that the loss leaves out: padding.
-constexpr int64_t kIgnored = -100;
 // Ranks wait for one another so much longer than each waits for data.
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
 // Between two tries to open the evaluation's data.
@@ -120,7 +119,6 @@ class TrainingRun {
   absl::Status Evaluate();
   absl::Status CheckLosses(uint64_t first, uint64_t last);
   // Padded rows of a target get the ignored label.
-  torch::Tensor MaskedTarget(const Batch& batch) const;
   absl::StatusOr<std::unique_ptr<DataLoader>> OpenEvaluation();
   // Every rank says whether it can go on; none goes on without the others,
   // which would wait for it in the next collective call.
@@ -343,19 +341,13 @@ absl::Status TrainingRun::Agree(absl::Status mine) {
   return absl::OkStatus();
 }
 
-torch::Tensor TrainingRun::MaskedTarget(const Batch& batch) const {
-  torch::Tensor target = reader_->Target(batch);
-  if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
-  return target.masked_fill(batch.tensor("valid").logical_not(), kIgnored);
-}
-
 absl::Status TrainingRun::Step(const Batch& batch) {
   try {
     optimizer_->zero_grad();
     ranks_->BeforeForward();
     torch::Tensor logits = model_->forward(reader_->Input(batch));
-    torch::Tensor sum = at::cross_entropy_loss(logits, MaskedTarget(batch), {},
-                                               at::Reduction::Sum, kIgnored);
+    torch::Tensor sum =
+        SumOfLosses(logits, Masked(reader_->Target(batch), batch));
     // The Reducer averages over ranks, so this becomes the mean over the valid
     // rows of the global batch, however they are spread.
     torch::Tensor loss = sum * (static_cast<double>(env_.world_size) /
@@ -524,10 +516,9 @@ absl::Status TrainingRun::Evaluate() {
       if (!evaluated.ok()) break;
       if (batch->rows == 0) continue;  // the rest was shared out
       const torch::Tensor logits = model_->forward(reader_->Input(*batch));
-      const torch::Tensor target = MaskedTarget(*batch);
-      sums[0] += logits.argmax(1).eq(target).sum();
-      sums[1] += at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
-                                        kIgnored);
+      const torch::Tensor target = Masked(reader_->Target(*batch), *batch);
+      sums[0] += CountCorrect(logits, target);
+      sums[1] += SumOfLosses(logits, target);
       sums[2] += static_cast<double>(batch->local_valid);
     }
     model_->train();

@@ -1,0 +1,36 @@
+#include "trainer/class_loss.h"
+
+#include <ATen/Functions.h>
+
+namespace millrace {
+namespace {
+
+// The label that the loss leaves out.
+constexpr int64_t kIgnored = -100;
+
+bool IsSoft(const torch::Tensor& target) { return target.dim() == 2; }
+
+}  // namespace
+
+torch::Tensor Masked(const torch::Tensor& target, const Batch& batch) {
+  if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
+  const torch::Tensor empty = batch.tensor("valid").logical_not();
+  return IsSoft(target) ? target.masked_fill(empty.unsqueeze(1), 0)
+                        : target.masked_fill(empty, kIgnored);
+}
+
+torch::Tensor SumOfLosses(const torch::Tensor& logits,
+                          const torch::Tensor& target) {
+  // Of shares it is the sum of -share * log softmax: a row of zeros adds 0.
+  return at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
+                                kIgnored);
+}
+
+torch::Tensor CountCorrect(const torch::Tensor& logits,
+                           const torch::Tensor& target) {
+  const torch::Tensor said = logits.argmax(1);
+  if (!IsSoft(target)) return said.eq(target).sum();
+  return said.eq(target.argmax(1)).logical_and(target.sum(1).gt(0)).sum();
+}
+
+}  // namespace millrace

@@ -1,0 +1,34 @@
+// Cross entropy and accuracy over the valid rows of a batch, for targets of
+// both kinds: class indices int64 [rows], where -100 is left out, and shares of
+// classes float32 [rows, classes] as MixUp and CutMix make them, where a row of
+// zeros is left out.
+//
+// Pure functions on tensors, on any device; libtorch's exceptions pass.
+//
+//   const torch::Tensor target = Masked(reader.Target(batch), batch);
+//   torch::Tensor loss = SumOfLosses(logits, target);
+
+#ifndef MILLRACE_TRAINER_CLASS_LOSS_H_
+#define MILLRACE_TRAINER_CLASS_LOSS_H_
+
+#include <torch/types.h>
+
+#include "client/loader.h"
+
+namespace millrace {
+
+// `target` with the rows that hold no sample left out.
+torch::Tensor Masked(const torch::Tensor& target, const Batch& batch);
+
+// The sum over the rows that count. `logits`: [rows, classes].
+torch::Tensor SumOfLosses(const torch::Tensor& logits,
+                          const torch::Tensor& target);
+
+// Of the rows that count those whose largest logit is the class, or the class
+// with the largest share.
+torch::Tensor CountCorrect(const torch::Tensor& logits,
+                           const torch::Tensor& target);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_CLASS_LOSS_H_
