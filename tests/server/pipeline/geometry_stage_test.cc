@@ -12,6 +12,7 @@
 #include "google/protobuf/text_format.h"
 #include "server/augment/random.h"
 #include "server/pipeline/image_stage.h"
+#include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace {
 namespace {
@@ -333,6 +334,47 @@ TEST(GeometryStage, DoesWhatItsTransformsDoOneAfterTheOther) {
         << "key " << key << ", " << in.height << " x " << in.width << " x "
         << in.channels << "\n"
         << text;
+  }
+}
+
+// The same of JPEGs, of which only what is shown is decoded.
+TEST(GeometryStage, DecodesWhatItsTransformsShow) {
+  Field encoded;
+  encoded.set_name("image");
+  encoded.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  for (uint64_t key = 0; key < 300; ++key) {
+    RandomChain chain(key);
+    JpegKind kind;
+    kind.width = 20 + key % 60;
+    kind.height = 20 + key % 47;
+    kind.progressive = key % 5 == 0;
+    kind.restart_rows = key % 3;
+    const Bytes jpeg = WriteJpeg(kind, key);
+    const Image in = {kind.height, kind.width, 3, ReferenceDecode(jpeg, 1, 3)};
+    std::vector<Transform> transforms;
+    transforms.emplace_back().mutable_decode_image();
+    for (int n = chain.Length(); n > 0; --n) {
+      transforms.push_back(chain.Next(3));
+    }
+    // A batch needs one size.
+    CenterCrop& crop = *transforms.emplace_back().mutable_center_crop();
+    crop.set_width(chain.Side());
+    crop.set_height(chain.Side());
+    std::vector<PlacedTransform> placed = Placed(transforms);
+    auto from_jpeg = ImageStage::Create(encoded, placed);
+    ASSERT_TRUE(from_jpeg.ok()) << from_jpeg.status();
+    placed.erase(placed.begin());
+    auto from_pixels = ImageStage::Create(RawField(in), placed);
+    ASSERT_TRUE(from_pixels.ok()) << from_pixels.status();
+    Bytes got(crop.width() * crop.height() * 3);
+    Bytes want(got.size());
+    auto scratch = (*from_jpeg)->NewScratch();
+    ASSERT_TRUE(
+        (*from_jpeg)->Run(jpeg, key, *scratch, absl::MakeSpan(got)).ok());
+    ASSERT_TRUE((*from_pixels)
+                    ->Run(in.pixels, key, *scratch, absl::MakeSpan(want))
+                    .ok());
+    ASSERT_EQ(got, want) << key;
   }
 }
 
