@@ -121,7 +121,7 @@ def main():
         server = subprocess.Popen(
             [os.path.join(options.bin, "millrace-server"), "--listen=127.0.0.1:0",
              f"--port_file={port}", f"--dataset=pictures={packed}"],
-            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not (os.path.exists(port) and os.path.getsize(port)):
                 if server.poll() is not None:

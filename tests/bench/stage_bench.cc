@@ -11,7 +11,11 @@
 //   The engine without any transform (a copy) is measured beside it, round by
 //   round, and taken off.
 //
-// Medians over the rounds. Prints tables in Markdown.
+// Medians over the rounds. Microseconds are processor time, which other
+// programs on the machine disturb little; images/s are by the clock. Prints
+// tables in Markdown.
+
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -36,6 +40,7 @@
 #include "server/pipeline/segment_painter.h"
 #include "server/storage/memory/memory_source.h"
 #include "server/storage/open.h"
+#include "tests/bench/bench_specs.h"
 #include "tests/bench/entropy_floor.h"
 #include "tests/bench/spec_runner.h"
 
@@ -48,121 +53,7 @@ ABSL_FLAG(std::string, filter, "", "rows whose name contains this word");
 namespace millrace {
 namespace {
 
-// --- What is measured: a line each
-// --------------------------------------------
-
-struct NamedSpec {
-  const char* name;
-  const char* transforms;
-};
-
-// On encoded photographs. "preset NAME" stands for a preset.
-constexpr NamedSpec kPipelines[] = {
-    {"RandomResizedCrop(224), flip",
-     "transforms { decode_image {} }"
-     "transforms { random_resized_crop { height: 224 width: 224 } }"
-     "transforms { horizontal_flip {} }"},
-    {"the same, decode EXACT",
-     "transforms { decode_image { mode: EXACT } }"
-     "transforms { random_resized_crop { height: 224 width: 224 } }"
-     "transforms { horizontal_flip {} }"},
-    {"the same, not antialiased",
-     "transforms { decode_image {} }"
-     "transforms { random_resized_crop { height: 224 width: 224 "
-     "no_antialias: true } }"
-     "transforms { horizontal_flip {} }"},
-    {"the same, 112 x 112",
-     "transforms { decode_image {} }"
-     "transforms { random_resized_crop { height: 112 width: 112 } }"
-     "transforms { horizontal_flip {} }"},
-    {"preset imagenet_train", "preset: 'imagenet_train'"},
-    {"preset imagenet_eval", "preset: 'imagenet_eval'"},
-    {"preset article_albumentations", "preset: 'article_albumentations'"},
-    {"the article's, normalised on the server",
-     "transforms { decode_image {} }"
-     "transforms { random_resized_crop { height: 224 width: 224 } }"
-     "transforms { horizontal_flip {} }"
-     "transforms { color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
-     "contrast_min: 0.8 contrast_max: 1.2 saturation_min: 0.8 "
-     "saturation_max: 1.2 hue_min: -0.1 hue_max: 0.1 } }"
-     "transforms { normalize { mean: [0.485, 0.456, 0.406] "
-     "stddev: [0.229, 0.224, 0.225] placement: PLACEMENT_SERVER } }"},
-    {"RandomResizedCrop(176), flip, TrivialAugmentWide, RandomErasing 0.1",
-     "transforms { decode_image {} }"
-     "transforms { random_resized_crop { height: 176 width: 176 } }"
-     "transforms { horizontal_flip {} }"
-     "transforms { trivial_augment_wide {} }"
-     "transforms { random_erasing { p: 0.1 } }"},
-    {"whole photograph to 224 x 224",
-     "transforms { decode_image {} }"
-     "transforms { resize { height: 224 width: 224 } }"},
-};
-
-// On raw uint8 [256, 256, 3]. Every random one is always applied.
-constexpr NamedSpec kTransforms[] = {
-    {"Resize(224)", "transforms { resize { height: 224 width: 224 } }"},
-    {"Resize(224), not antialiased",
-     "transforms { resize { height: 224 width: 224 no_antialias: true } }"},
-    {"Resize(224), nearest",
-     "transforms { resize { height: 224 width: 224 "
-     "interpolation: INTERPOLATION_NEAREST } }"},
-    {"Resize(64)", "transforms { resize { height: 64 width: 64 } }"},
-    {"RandomResizedCrop(224)",
-     "transforms { random_resized_crop { height: 224 width: 224 } }"},
-    {"CenterCrop(224)",
-     "transforms { center_crop { height: 224 width: 224 } }"},
-    {"RandomCrop(256, padding 32)",
-     "transforms { random_crop { height: 256 width: 256 padding: 32 } }"},
-    {"Pad(16), reflected",
-     "transforms { pad { padding: 16 padding_mode: PADDING_REFLECT } }"},
-    {"HorizontalFlip", "transforms { horizontal_flip { p: 1 } }"},
-    {"VerticalFlip", "transforms { vertical_flip { p: 1 } }"},
-    {"ColorJitter(0.2, 0.2, 0.2, 0.1)",
-     "transforms { color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
-     "contrast_min: 0.8 contrast_max: 1.2 saturation_min: 0.8 "
-     "saturation_max: 1.2 hue_min: -0.1 hue_max: 0.1 } }"},
-    {"ColorJitter, brightness alone",
-     "transforms { color_jitter { brightness_min: 0.8 brightness_max: 1.2 } }"},
-    {"ColorJitter, contrast alone",
-     "transforms { color_jitter { contrast_min: 0.8 contrast_max: 1.2 } }"},
-    {"ColorJitter, saturation alone",
-     "transforms { color_jitter { saturation_min: 0.8 saturation_max: 1.2 } }"},
-    {"ColorJitter, hue alone",
-     "transforms { color_jitter { hue_min: -0.1 hue_max: 0.1 } }"},
-    {"Grayscale", "transforms { grayscale { p: 1 } }"},
-    {"GaussianBlur(5)", "transforms { gaussian_blur { kernel_size: 5 } }"},
-    {"GaussianBlur(23)", "transforms { gaussian_blur { kernel_size: 23 } }"},
-    {"RandomRotation(15), nearest",
-     "transforms { random_rotation { degrees_min: -15 degrees_max: 15 "
-     "interpolation: INTERPOLATION_NEAREST } }"},
-    {"RandomRotation(15), bilinear",
-     "transforms { random_rotation { degrees_min: -15 degrees_max: 15 } }"},
-    {"RandomAffine(15, 0.1, 0.8-1.2, 10), bilinear",
-     "transforms { random_affine { degrees_min: -15 degrees_max: 15 "
-     "translate_x: 0.1 translate_y: 0.1 scale_min: 0.8 scale_max: 1.2 "
-     "shear_x_min: -10 shear_x_max: 10 } }"},
-    {"RandomErasing", "transforms { random_erasing { p: 1 } }"},
-    {"RandomErasing, random pixels",
-     "transforms { random_erasing { p: 1 random_value: true } }"},
-    {"TrivialAugmentWide", "transforms { trivial_augment_wide {} }"},
-    {"RandAugment(2, 9)", "transforms { rand_augment {} }"},
-    {"MixUp", "transforms { mix_up {} }"},
-    {"CutMix", "transforms { cut_mix {} }"},
-    {"Normalize on the server",
-     "transforms { normalize { mean: [0.485, 0.456, 0.406] "
-     "stddev: [0.229, 0.224, 0.225] placement: PLACEMENT_SERVER } }"},
-    {"ToDtype(float32, scale) on the server",
-     "transforms { to_dtype { dtype: DTYPE_FLOAT32 scale: true "
-     "placement: PLACEMENT_SERVER } }"},
-    {"ToDtype(float16, scale) on the server",
-     "transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true "
-     "placement: PLACEMENT_SERVER } }"},
-    {"layout NCHW",
-     "outputs { field: 'image' layout: NCHW } outputs { field: 'label' }"},
-};
-
-// --- Helpers
-// --------------------------------------------------------------------
+// --- Helpers -----------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
 using Samples = std::vector<std::vector<std::string>>;  // image, label
@@ -194,17 +85,30 @@ absl::StatusOr<PipelineSpec> SpecOf(absl::string_view text) {
   return ParseSpecText(text, "bench");
 }
 
-// Seconds a call of `call(i)` takes, i counting up over all rounds.
-double TimeOf(const std::function<void(uint64_t)>& call, uint64_t& next) {
+struct Cost {
+  double wall = 0;  // seconds
+  double cpu = 0;
+};
+
+double ThreadCpuSeconds() {
+  timespec t = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Of a call of `call(i)`, i counting up over all rounds.
+Cost CostOf(const std::function<void(uint64_t)>& call, uint64_t& next) {
   const double seconds = absl::GetFlag(FLAGS_seconds);
   const Clock::time_point start = Clock::now();
+  const double cpu = ThreadCpuSeconds();
   const uint64_t first = next;
   double elapsed = 0;
   do {
     for (int i = 0; i < 16; ++i) call(next++);
     elapsed = Seconds(Clock::now() - start);
   } while (elapsed < seconds);
-  return elapsed / static_cast<double>(next - first);
+  const auto calls = static_cast<double>(next - first);
+  return {elapsed / calls, (ThreadCpuSeconds() - cpu) / calls};
 }
 
 absl::StatusOr<Samples> ReadAll(const RecordSource& source) {
@@ -222,16 +126,16 @@ absl::StatusOr<Samples> ReadAll(const RecordSource& source) {
   return samples;
 }
 
-// Seconds a sample of a spec takes.
-absl::StatusOr<double> SecondsPerSample(SpecRunner& runner) {
+// Of a sample of a spec; the processor time is that of all threads.
+absl::StatusOr<Cost> CostOfSample(SpecRunner& runner) {
   MR_ASSIGN_OR_RETURN(
       const SpecRunner::Rate rate,
       runner.Measure(absl::Seconds(absl::GetFlag(FLAGS_seconds))));
-  return rate.seconds / static_cast<double>(rate.samples);
+  const auto samples = static_cast<double>(rate.samples);
+  return Cost{rate.seconds / samples, rate.cpu_seconds / samples};
 }
 
-// --- stages
-// ---------------------------------------------------------------------
+// --- stages ------------------------------------------------------------------
 
 // The crop of a photograph as RandomResizedCrop(224) at place 1 and a flip draw
 // it, as one segment.
@@ -281,7 +185,7 @@ class Walker {
     MR_CHECK(opened.ok()) << opened.status();
     Pixels pixels;
     const absl::Status status =
-        painter_.Decode(Crop(i), SizeOf(i), Divisor(i), 3, &pixels);
+        painter_.Decode(Crop(i), SizeOf(i), {.divisor = Divisor(i)}, &pixels);
     MR_CHECK(status.ok()) << status;
     return pixels;
   }
@@ -320,7 +224,7 @@ double FloorRate(const Samples& samples, int threads) {
     pool.emplace_back([&, t] {
       Walker walker(samples);
       uint64_t next = 131 * t;
-      rates[t] = 1 / TimeOf([&](uint64_t i) { walker.Floor(i); }, next);
+      rates[t] = 1 / CostOf([&](uint64_t i) { walker.Floor(i); }, next).wall;
     });
   }
   double sum = 0;
@@ -344,8 +248,7 @@ absl::Status Stages(std::shared_ptr<const RecordSource> source,
   if (samples.empty()) return absl::NotFoundError("no sequential JPEG");
   Walker walker(samples);
   MR_ASSIGN_OR_RETURN(const auto reader, source->NewReader());
-  MR_ASSIGN_OR_RETURN(const PipelineSpec spec,
-                      SpecOf(kPipelines[0].transforms));
+  MR_ASSIGN_OR_RETURN(const PipelineSpec spec, SpecOf(kPipelines[0].text));
   // In memory, so that reading is not among it, and the same photographs.
   std::vector<std::unique_ptr<SpecRunner>> runners;
   const auto memory = NewMemorySource(source->info(), samples);
@@ -355,34 +258,35 @@ absl::Status Stages(std::shared_ptr<const RecordSource> source,
     MR_ASSIGN_OR_RETURN(runners.emplace_back(),
                         SpecRunner::Create(memory, spec, options));
   }
-  std::vector<double> read, header, entropy, decode, draw, whole, two;
-  std::vector<double> floor1, floor2;
+  std::vector<double> read, header, entropy, decode, draw, whole;
+  std::vector<double> one_thread, two_threads, floor1, floor2;
   uint64_t next = 0, sum = 0;
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    // The same crops for each.
-    uint64_t i0 = next, i1 = next, i2 = next, i3 = next, i4 = next;
-    read.push_back(TimeOf(
-        [&](uint64_t i) {
-          const auto status = reader->Read(
-              i * 619 % source->info().samples(), [&](const EncodedSample& s) {
-                const auto bytes = s.fields[0];
-                for (size_t b = 0; b < bytes.size(); b += 64) sum += bytes[b];
-                return absl::OkStatus();
-              });
-          MR_CHECK(status.ok()) << status;
-        },
-        i0));
-    header.push_back(TimeOf([&](uint64_t i) { walker.Open(i); }, i1));
-    entropy.push_back(TimeOf([&](uint64_t i) { walker.Floor(i); }, i2));
-    decode.push_back(TimeOf([&](uint64_t i) { walker.Decode(i); }, i3));
-    draw.push_back(TimeOf([&](uint64_t i) { walker.DecodeAndDraw(i); }, i4));
-    MR_ASSIGN_OR_RETURN(const double one, SecondsPerSample(*runners[0]));
-    MR_ASSIGN_OR_RETURN(const double both, SecondsPerSample(*runners[1]));
-    whole.push_back(one);
-    two.push_back(both);
+    const auto cpu = [&](const std::function<void(uint64_t)>& call) {
+      uint64_t from = next;  // the same crops for each
+      return CostOf(call, from).cpu;
+    };
+    read.push_back(cpu([&](uint64_t i) {
+      const auto status = reader->Read(
+          i * 619 % source->info().samples(), [&](const EncodedSample& s) {
+            const auto bytes = s.fields[0];
+            for (size_t b = 0; b < bytes.size(); b += 64) sum += bytes[b];
+            return absl::OkStatus();
+          });
+      MR_CHECK(status.ok()) << status;
+    }));
+    header.push_back(cpu([&](uint64_t i) { walker.Open(i); }));
+    entropy.push_back(cpu([&](uint64_t i) { walker.Floor(i); }));
+    decode.push_back(cpu([&](uint64_t i) { walker.Decode(i); }));
+    draw.push_back(cpu([&](uint64_t i) { walker.DecodeAndDraw(i); }));
+    MR_ASSIGN_OR_RETURN(const Cost one, CostOfSample(*runners[0]));
+    MR_ASSIGN_OR_RETURN(const Cost two, CostOfSample(*runners[1]));
+    whole.push_back(one.cpu);
+    one_thread.push_back(one.wall);
+    two_threads.push_back(two.wall);
     floor1.push_back(FloorRate(samples, 1));
     floor2.push_back(FloorRate(samples, 2));
-    next = i4;
+    next += samples.size();
   }
   MR_CHECK(sum != 1) << "so that reading is not optimised away";
   const auto us = [](const std::vector<double>& a) { return 1e6 * Median(a); };
@@ -403,24 +307,24 @@ absl::Status Stages(std::shared_ptr<const RecordSource> source,
   std::printf("| images/s | 1 thread | 2 threads |\n|---|---|---|\n");
   std::printf("| floor: Huffman codes alone | %.0f | %.0f |\n", Median(floor1),
               Median(floor2));
-  std::printf("| the whole pipeline | %.0f | %.0f |\n", 1 / Median(whole),
-              1 / Median(two));
+  const double rate1 = 1 / Median(one_thread);
+  const double rate2 = 1 / Median(two_threads);
+  std::printf("| the whole pipeline | %.0f | %.0f |\n", rate1, rate2);
   std::printf("| share of the floor | %.0f %% | %.0f %% |\n\n",
-              100 / Median(whole) / Median(floor1),
-              100 / Median(two) / Median(floor2));
+              100 * rate1 / Median(floor1), 100 * rate2 / Median(floor2));
   std::printf("%zu of %zu photographs are sequential and were used.\n\n",
               samples.size(), photographs.size());
   return absl::OkStatus();
 }
 
-// --- pipelines
-// ------------------------------------------------------------------
+// --- pipelines ---------------------------------------------------------------
 
-// Of a spec over `source`: seconds a sample with 1 and with 2 threads.
+// Of a spec, round by round.
 struct Measured {
-  std::vector<double> one;
-  std::vector<double> two;
-  std::string refused;  // not empty: this version does not run it
+  std::vector<double> cpu;  // seconds a sample with 1 thread
+  std::vector<double> one;  // the same by the clock
+  std::vector<double> two;  // with 2 threads
+  std::string refused;      // not empty: this version does not run it
 };
 
 class Runners {
@@ -429,7 +333,7 @@ class Runners {
     for (int t = 0; t < 2; ++t) {
       SpecRunner::Options options;
       options.threads = t + 1;
-      const auto parsed = SpecOf(spec.transforms);
+      const auto parsed = SpecOf(spec.text);
       auto runner = parsed.ok() ? SpecRunner::Create(source, *parsed, options)
                                 : parsed.status();
       if (!runner.ok()) {
@@ -443,17 +347,17 @@ class Runners {
   // One round, with one thread and, unless told otherwise, with two.
   void Measure(int threads = 2) {
     for (int t = 0; t < threads && measured_.refused.empty(); ++t) {
-      const auto seconds = SecondsPerSample(*runners_[t]);
-      if (!seconds.ok()) {
-        measured_.refused = std::string(seconds.status().message());
+      const auto cost = CostOfSample(*runners_[t]);
+      if (!cost.ok()) {
+        measured_.refused = std::string(cost.status().message());
         return;
       }
-      (t == 0 ? measured_.one : measured_.two).push_back(*seconds);
+      if (t == 0) measured_.cpu.push_back(cost->cpu);
+      (t == 0 ? measured_.one : measured_.two).push_back(cost->wall);
     }
   }
 
   const Measured& measured() const { return measured_; }
-  const PipelineSpec& resolved() const { return runners_[0]->resolved_spec(); }
 
  private:
   std::unique_ptr<SpecRunner> runners_[2];
@@ -479,8 +383,7 @@ void Pipelines(const Samples& photographs, const DatasetInfo& info) {
   std::printf("\n");
 }
 
-// --- transforms
-// -----------------------------------------------------------------
+// --- transforms --------------------------------------------------------------
 
 constexpr int kSide = 256;
 
@@ -538,8 +441,8 @@ absl::Status Transforms(const Samples& photographs) {
       base.Measure(1);
       runners.Measure();
       if (!runners.measured().refused.empty()) break;
-      own.push_back(runners.measured().one.back() - base.measured().one.back());
-      copies.push_back(base.measured().one.back());
+      own.push_back(runners.measured().cpu.back() - base.measured().cpu.back());
+      copies.push_back(base.measured().cpu.back());
     }
     const Measured& m = runners.measured();
     if (!m.refused.empty()) {
