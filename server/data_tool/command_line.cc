@@ -45,6 +45,19 @@ void CommandLine::Add(std::string name, std::string help, bool* value) {
                     }});
 }
 
+void CommandLine::Add(std::string name, std::string value_name,
+                      std::string help, std::vector<std::string>* values) {
+  flags_.push_back({.name = std::move(name),
+                    .value_name = std::move(value_name),
+                    .help = std::move(help),
+                    .set =
+                        [values](const std::string& text) {
+                          values->push_back(text);
+                          return !text.empty();
+                        },
+                    .repeated = true});
+}
+
 absl::Status CommandLine::Wrong(absl::string_view what) const {
   return absl::InvalidArgumentError(absl::StrCat(
       what, "; `millrace-data ", command_, " --help` lists the flags"));
@@ -71,7 +84,7 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
     if (flag == flags_.end()) {
       return Wrong(absl::StrCat("unknown flag ", written));
     }
-    if (flag->seen) return Wrong(absl::StrCat(written, " is given twice"));
+    if (flag->seen && !flag->repeated) return Wrong(absl::StrCat(written, " is given twice"));
     flag->seen = true;
     std::string value = "true";
     if (equals != arg.npos) {

@@ -32,9 +32,12 @@ class CommandLine {
   void Add(std::string name, std::string value_name, std::string help,
            int64_t* value);
   void Add(std::string name, std::string help, bool* value);
+  // May be given several times.
+  void Add(std::string name, std::string value_name, std::string help,
+           std::vector<std::string>* values);
 
   // Takes --name=value and --name value, for a switch --name. InvalidArgument:
-  // an unknown flag, a flag twice, a value that does not parse, more or fewer
+  // an unknown flag, a flag twice (where it may not), a value that does not parse, more or fewer
   // operands than one where one is wanted; says what is allowed.
   absl::Status Parse(const std::vector<std::string>& args);
 
@@ -48,6 +51,7 @@ class CommandLine {
     std::string value_name;  // empty: a switch
     std::string help;
     std::function<bool(const std::string&)> set;
+    bool repeated = false;
     bool seen = false;
   };
   absl::Status Wrong(absl::string_view what) const;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/data_tool/sample_reader.h"
+#include "server/operators/operators.h"
 
 namespace millrace {
 
@@ -19,6 +20,9 @@ struct ImageFolderOptions {
   std::string folder;
   // Leave out files that are no image instead of failing, and say how many.
   bool skip_bad = false;
+  // Files that a decoder of these knows by their first bytes are images,
+  // whatever their names; null: none. Must outlive the reader.
+  const Operators* operators = nullptr;
 };
 
 // Looks at the beginning of every file. NotFound: no such folder.

@@ -9,6 +9,8 @@
 #include "server/data_tool/commands.h"
 #include "server/data_tool/json_text.h"
 #include "server/data_tool/report.h"
+#include "server/operators/operator_ref.h"
+#include "server/operators/operators.h"
 #include "server/storage/open.h"
 
 namespace millrace {
@@ -65,6 +67,12 @@ void PrintJson(absl::string_view uri, const DatasetInfo& info,
       << "  \"samples\": " << info.samples() << ",\n"
       << "  \"bytes\": " << TotalBytes(info) << ",\n"
       << "  \"fingerprint\": " << JsonText(info.fingerprint()) << ",\n";
+  if (info.has_reader()) {
+    out << "  \"reader\": {\"name\": " << JsonText(info.reader().name())
+        << ", \"version\": " << JsonText(info.reader().version())
+        << ", \"library_hash\": " << JsonText(info.reader().library_hash())
+        << "},\n";
+  }
   if (const Field* label = ClassField(info)) {
     out << "  \"num_classes\": " << label->num_classes() << ",\n"
         << "  \"classes\": " << NamesJson(label->class_names()) << ",\n";
@@ -111,6 +119,9 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
                             static_cast<double>(TotalBytes(info)) / 1e6,
                             TotalBytes(info))
       << "fingerprint  " << info.fingerprint() << "\n";
+  if (info.has_reader()) {
+    out << "reader       " << FormatOperator(info.reader()) << "\n";
+  }
   if (!info.train_preset().empty()) {
     out << "presets      " << info.train_preset() << " (training), "
         << info.eval_preset() << " (evaluation)\n";
@@ -148,10 +159,16 @@ int RunInspect(const Args& args, std::ostream& out) {
   bool json = false;
   CommandLine line("inspect", kSummary, "URI");
   line.Add("json", "print JSON", &json);
+  std::vector<std::string> libraries;
+  line.Add("operators", "FILE.so",
+           "library of a source that reads the dataset; may be repeated",
+           &libraries);
   int exit_code;
   if (!ParseOrLeave(line, args, "inspect", out, &exit_code)) return exit_code;
   const std::string& uri = line.operands()[0];
-  const auto source = OpenRecordSource(uri, {});
+  const auto operators = Operators::Load(libraries);
+  if (!operators.ok()) return Report("inspect", operators.status());
+  const auto source = OpenRecordSource(uri, {.operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
   if (json) {
     PrintJson(uri, (*source)->info(), out);

@@ -2,7 +2,9 @@
 
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,7 @@
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/seekable_reader.h"
+#include "server/operators/operators.h"
 #include "server/storage/dataset_writer.h"
 
 namespace millrace {
@@ -47,6 +50,7 @@ struct PackOptions {
   bool overwrite = false;
   bool skip_bad = false;
   bool seekable = false;
+  std::vector<std::string> operators;
 
   absl::Status Validate() const {
     for (const auto& [name, value] :
@@ -83,12 +87,17 @@ struct PackOptions {
       return absl::InvalidArgumentError(
           "--seekable is for --format=imagefolder; IDX files hold no JPEGs");
     }
+    if (!operators.empty() && format != "imagefolder") {
+      return absl::InvalidArgumentError(
+          "--operators is for --format=imagefolder; IDX files hold no images "
+          "to decode");
+    }
     return absl::OkStatus();
   }
 };
 
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
-    const PackOptions& options) {
+    const PackOptions& options, const Operators& operators) {
   if (options.format == "idx") {
     return OpenIdxDataset(
         {.folder = options.input,
@@ -100,12 +109,15 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
       {.folder = options.split.empty()
                      ? options.input
                      : absl::StrCat(options.input, "/", options.split),
-       .skip_bad = options.skip_bad});
+       .skip_bad = options.skip_bad,
+       .operators = &operators});
 }
 
 absl::Status Pack(const PackOptions& options, std::ostream& out) {
   const absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options));
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
+                      Operators::Load(options.operators));
+  MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
   const SeekableReader* seekable = nullptr;
   if (options.seekable) {
     auto rewriting = MakeSeekable(std::move(reader), AvailableCpus());
@@ -170,6 +182,10 @@ int RunPack(const Args& args, std::ostream& out) {
            "imagefolder: rewrite JPEGs so that a crop decodes only its own "
            "rows, without changing a pixel; the fingerprint is another one",
            &options.seekable);
+  line.Add("operators", "FILE.so",
+           "imagefolder: also take the files, of any name, that a decoder of "
+           "this library knows; may be repeated",
+           &options.operators);
   int exit_code;
   if (!ParseOrLeave(line, args, "pack", out, &exit_code)) return exit_code;
   if (const absl::Status status = options.Validate(); !status.ok()) {

@@ -18,6 +18,7 @@
 #include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
+#include "server/operators/operators.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/open.h"
 
@@ -36,8 +37,12 @@ struct Place {
   char shard[256];
 };
 
-absl::Status Verify(const std::string& uri, Place* place, std::ostream& out) {
-  MR_ASSIGN_OR_RETURN(auto source, OpenRecordSource(uri, {}));
+absl::Status Verify(const std::string& uri,
+                    const std::vector<std::string>& libraries, Place* place,
+                    std::ostream& out) {
+  MR_ASSIGN_OR_RETURN(const auto operators, Operators::Load(libraries));
+  MR_ASSIGN_OR_RETURN(auto source,
+                      OpenRecordSource(uri, {.operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
   Progress progress("verifying", info.samples());
@@ -84,6 +89,10 @@ absl::Status Verify(const std::string& uri, Place* place, std::ostream& out) {
 // damaged file may end the process that walks it: a child process walks.
 int RunVerify(const Args& args, std::ostream& out) {
   CommandLine line("verify", kSummary, "URI");
+  std::vector<std::string> libraries;
+  line.Add("operators", "FILE.so",
+           "library of a source that reads the dataset; may be repeated",
+           &libraries);
   int exit_code;
   if (!ParseOrLeave(line, args, "verify", out, &exit_code)) return exit_code;
   void* shared = mmap(nullptr, sizeof(Place), PROT_READ | PROT_WRITE,
@@ -101,7 +110,8 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const int code = Report("verify", Verify(line.operands()[0], place, out));
+    const int code =
+        Report("verify", Verify(line.operands()[0], libraries, place, out));
     out.flush();
     _exit(code);
   }

@@ -212,7 +212,8 @@ typedef struct millrace_decoder {
   const char* name;
   const char* version;
 
-  /* Other than 0: these bytes are this decoder's. Looks at the first ones. */
+  /* Other than 0: these bytes are this decoder's. Told by the first 256 bytes,
+   * for there may be no more of them than that. */
   int32_t (*sniff)(millrace_bytes bytes);
 
   /* NULL, or what one thread keeps from image to image: each worker has its

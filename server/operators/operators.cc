@@ -280,6 +280,16 @@ const Operators::Source* Operators::FindSource(absl::string_view name) const {
   return FindIn(sources_, name);
 }
 
+const Operators::Decoder* Operators::SniffedBy(
+    absl::Span<const uint8_t> start) const {
+  for (const auto& [name, decoder] : decoders_) {
+    if (decoder.functions.sniff({start.data(), start.size()}) != 0) {
+      return &decoder;
+    }
+  }
+  return nullptr;
+}
+
 std::vector<Operators::Entry> Operators::List() const {
   std::vector<Entry> entries;
   ListOf("decoder", decoders_, entries);

@@ -1,7 +1,7 @@
 // Operators are the libraries that a server was started with (--operators):
 // transforms, decoders and sources of its users, behind the C border of
 // server/operators/millrace_operator.h. This room opens and checks libraries
-// and lists what is in them; it calls no operator. Those who do: storage
+// and lists what is in them; of operators it calls sniff() alone. Others: storage
 // (sources), decode, augment (transforms).
 //
 // Immutable and thread-safe once loaded. Load before threads are started. A
@@ -51,6 +51,10 @@ class Operators {
   const Transform* FindTransform(absl::string_view name) const;
   const Decoder* FindDecoder(absl::string_view name) const;
   const Source* FindSource(absl::string_view name) const;
+
+  // The first decoder by name whose sniff() knows bytes that begin so; null:
+  // none does.
+  const Decoder* SniffedBy(absl::Span<const uint8_t> start) const;
 
   // All of them, for people and for the status of the server: kind, name,
   // version, hash and file; by kind, then name.
