@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/utf8.h"
 
 namespace millrace {
 namespace {
@@ -11,35 +12,13 @@ namespace {
 // Bytes of the UTF-8 character at the beginning of `text`, which is not empty;
 // 0 when there is none.
 size_t CharacterBytes(absl::string_view text) {
-  const auto at = [&text](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = at(0);
-  if (first < 0x80) return 1;
-  const size_t bytes = first >= 0xc2 && first < 0xe0   ? 2
-                       : first >= 0xe0 && first < 0xf0 ? 3
-                       : first >= 0xf0 && first < 0xf5 ? 4
-                                                       : 0;
-  if (bytes == 0 || text.size() < bytes) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
+  for (size_t bytes = 1; bytes <= 4 && bytes <= text.size(); ++bytes) {
+    if (IsUtf8(text.substr(0, bytes))) return bytes;
   }
-  // Longer than needed, half of a UTF-16 pair, beyond Unicode.
-  if (first == 0xe0 && at(1) < 0xa0) return 0;
-  if (first == 0xed && at(1) >= 0xa0) return 0;
-  if (first == 0xf0 && at(1) < 0x90) return 0;
-  if (first == 0xf4 && at(1) >= 0x90) return 0;
-  return bytes;
+  return 0;
 }
 
 }  // namespace
-
-bool IsUtf8Text(absl::string_view text) {
-  while (!text.empty()) {
-    const size_t bytes = CharacterBytes(text);
-    if (bytes == 0) return false;
-    text.remove_prefix(bytes);
-  }
-  return true;
-}
 
 std::string Printable(absl::string_view text) {
   std::string printable;

@@ -44,9 +44,6 @@ class OperatorResult {
   char error_[MILLRACE_ERROR_BYTES] = {};
 };
 
-// Whether a protobuf message can hold `text` as a string.
-bool IsUtf8Text(absl::string_view text);
-
 // A text of a library for messages: control characters and what is no UTF-8
 // become question marks.
 std::string Printable(absl::string_view text);

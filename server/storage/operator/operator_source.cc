@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "server/operators/operator_result.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/file_error.h"
@@ -134,7 +135,7 @@ static_assert(int{MILLRACE_FIELD_TENSOR} == int{v1::FIELD_KIND_TENSOR});
 static_assert(int{MILLRACE_FIELD_RAGGED} == int{v1::FIELD_KIND_RAGGED});
 
 absl::Status ReadField(const millrace_field& from, Field* to) {
-  if (from.name == nullptr || !IsUtf8Text(from.name)) {
+  if (from.name == nullptr || !IsUtf8(from.name)) {
     return absl::InvalidArgumentError("a field has no name in UTF-8");
   }
   to->set_name(from.name);
@@ -159,7 +160,7 @@ absl::Status ReadField(const millrace_field& from, Field* to) {
                      " class names: at most ", kMaxClassNames));
   }
   for (int64_t i = 0; i < from.num_classes; ++i) {
-    if (from.class_names[i] == nullptr || !IsUtf8Text(from.class_names[i])) {
+    if (from.class_names[i] == nullptr || !IsUtf8(from.class_names[i])) {
       return absl::InvalidArgumentError(absl::StrCat("class ", i, " of field ",
                                                      Printable(from.name),
                                                      " has no name in UTF-8"));
