@@ -133,24 +133,32 @@ class Warper {
     const Columns in = walk_.Inside(half, 0, job_.size.width, job_.size.height,
                                     job_.size.width);
     FillPixels(to, in.begin, job_.fill, channels_);
-    int64_t x = walk_.start_x() + half + walk_.step_x() * in.begin;
-    int64_t y = walk_.start_y() + half + walk_.step_y() * in.begin;
+    // Copies: what is written might be a member, for all that the compiler
+    // knows.
     const int bits = walk_.bits();
-    uint8_t* out = to + in.begin * channels_;
+    const int64_t step_x = walk_.step_x();
+    const int64_t step_y = walk_.step_y();
+    const uint8_t* const from = job_.from;
+    const int64_t from_stride = from_stride_;
+    const int channels = kChannels == 0 ? channels_ : kChannels;
+    int64_t x = walk_.start_x() + half + step_x * in.begin;
+    int64_t y = walk_.start_y() + half + step_y * in.begin;
+    uint8_t* out = to + in.begin * channels;
+    auto next = [&] {
+      const uint8_t* pixel =
+          from + (y >> bits) * from_stride + (x >> bits) * channels;
+      x += step_x;
+      y += step_y;
+      return pixel;
+    };
     int64_t i = in.begin;
     if constexpr (kChannels == 3) {
       // Four bytes at a time: the last is overwritten by the next pixel.
-      for (; i + 1 < in.end; ++i, out += 3) {
-        std::memcpy(out, At(x >> bits, y >> bits), 4);
-        x += walk_.step_x();
-        y += walk_.step_y();
-      }
+      for (; i + 1 < in.end; ++i, out += 3) std::memcpy(out, next(), 4);
     }
-    for (; i < in.end; ++i, out += channels_) {
-      const uint8_t* pixel = At(x >> bits, y >> bits);
-      for (int c = 0; c < channels_; ++c) out[c] = pixel[c];
-      x += walk_.step_x();
-      y += walk_.step_y();
+    for (; i < in.end; ++i, out += channels) {
+      const uint8_t* pixel = next();
+      for (int c = 0; c < channels; ++c) out[c] = pixel[c];
     }
     FillPixels(out, job_.size.width - in.end, job_.fill, channels_);
   }
@@ -175,19 +183,15 @@ class Warper {
     return job_.from + y * from_stride_ + x * channels_;
   }
 
-  // Fraction of a coordinate in units of the weights.
-  int64_t Fraction(int64_t at) const {
-    return (at & (walk_.one() - 1)) >> (walk_.bits() - kWeightBits);
-  }
-
   struct Weights {
     // Of the pixels above left, above right, below left, below right; they sum
     // to kWeightOne.
     int64_t w00, w01, w10, w11;
   };
-  Weights WeightsAt(int64_t x, int64_t y) const {
-    const int64_t fx = Fraction(x);
-    const int64_t fy = Fraction(y);
+  // At a point whose coordinates have `bits` bits of fraction.
+  static Weights WeightsAt(int64_t x, int64_t y, int bits) {
+    const int64_t fx = (x >> (bits - kWeightBits)) & (kWeightOne - 1);
+    const int64_t fy = (y >> (bits - kWeightBits)) & (kWeightOne - 1);
     const int64_t w11 = (fx * fy + kWeightOne / 2) >> kWeightBits;
     return {kWeightOne - fx - fy + w11, fx - w11, fy - w11, w11};
   }
@@ -198,14 +202,22 @@ class Warper {
   }
 
   void Inner(Columns in, uint8_t* to) const {
-    int64_t x = walk_.start_x() + walk_.step_x() * in.begin;
-    int64_t y = walk_.start_y() + walk_.step_y() * in.begin;
+    // Copies: what is written might be a member, for all that the compiler
+    // knows.
     const int bits = walk_.bits();
-    uint8_t* out = to + in.begin * channels_;
-    for (int64_t i = in.begin; i < in.end; ++i, out += channels_) {
-      const uint8_t* above = At(x >> bits, y >> bits);
-      const uint8_t* below = above + from_stride_;
-      const Weights w = WeightsAt(x, y);
+    const int64_t step_x = walk_.step_x();
+    const int64_t step_y = walk_.step_y();
+    const uint8_t* const from = job_.from;
+    const int64_t from_stride = from_stride_;
+    const int channels = kChannels == 0 ? channels_ : kChannels;
+    int64_t x = walk_.start_x() + step_x * in.begin;
+    int64_t y = walk_.start_y() + step_y * in.begin;
+    uint8_t* out = to + in.begin * channels;
+    for (int64_t i = in.begin; i < in.end; ++i, out += channels) {
+      const uint8_t* above =
+          from + (y >> bits) * from_stride + (x >> bits) * channels;
+      const uint8_t* below = above + from_stride;
+      const Weights w = WeightsAt(x, y, bits);
       if constexpr (kChannels == 3) {
         uint64_t a, b;
         std::memcpy(&a, above, 8);
@@ -218,14 +230,14 @@ class Warper {
         out[1] = static_cast<uint8_t>(sum >> (kWeightBits + 21));
         out[2] = static_cast<uint8_t>(sum >> (kWeightBits + 42));
       } else {
-        for (int c = 0; c < channels_; ++c) {
-          const int64_t sum = above[c] * w.w00 + above[c + channels_] * w.w01 +
-                              below[c] * w.w10 + below[c + channels_] * w.w11;
+        for (int c = 0; c < channels; ++c) {
+          const int64_t sum = above[c] * w.w00 + above[c + channels] * w.w01 +
+                              below[c] * w.w10 + below[c + channels] * w.w11;
           out[c] = static_cast<uint8_t>((sum + kWeightOne / 2) >> kWeightBits);
         }
       }
-      x += walk_.step_x();
-      y += walk_.step_y();
+      x += step_x;
+      y += step_y;
     }
   }
 
@@ -235,7 +247,7 @@ class Warper {
     const int64_t y = walk_.start_y() + walk_.step_y() * column;
     const int64_t left = x >> walk_.bits();
     const int64_t top = y >> walk_.bits();
-    const Weights w = WeightsAt(x, y);
+    const Weights w = WeightsAt(x, y, walk_.bits());
     const int64_t weights[4] = {w.w00, w.w01, w.w10, w.w11};
     const uint8_t* pixels[4];
     int64_t share = 0;
