@@ -12,12 +12,7 @@ void AdjustBrightness(ImageSpan image, double factor) {
 }
 
 void AdjustContrast(ImageSpan image, double factor) {
-  if (image.height == 0 || image.width == 0) return;
-  const uint64_t sum = ApplyColorStepsAndSumGrey(image, {});
-  const double mean = static_cast<double>(sum) /
-                      static_cast<double>(image.height * image.width);
-  const ColorStep step = ContrastStep(factor, mean);
-  ApplyColorSteps(image, {&step, 1});
+  ApplyColorStepsAndContrast(image, {}, factor, {});
 }
 
 void AdjustSaturation(ImageSpan image, double factor) {

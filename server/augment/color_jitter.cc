@@ -54,36 +54,36 @@ class ColorJitterOp final : public PixelOp {
       context.log->Add(place_, applied ? Description(order, amounts)
                                        : "color_jitter: not applied");
     }
-    if (applied && image.height > 0 && image.width > 0) {
-      Change(image, order, amounts);
-    }
+    if (applied) Change(image, order, amounts);
     return absl::OkStatus();
   }
 
  private:
   void Change(ImageSpan image, const std::array<int, kChanges>& order,
               const std::array<double, kChanges>& amounts) const {
-    absl::InlinedVector<ColorStep, kChanges> steps;
+    absl::InlinedVector<ColorStep, kChanges> before;
+    absl::InlinedVector<ColorStep, kChanges> after;
+    auto* steps = &before;
     for (int change : order) {
       if (!intervals_[change].has_value()) continue;
       const double amount = amounts[change];
-      if (change == kBrightness) {
-        steps.push_back(BrightnessStep(amount));
-      } else if (change == kContrast) {
-        const uint64_t sum = ApplyColorStepsAndSumGrey(image, steps);
-        steps.clear();
-        steps.push_back(ContrastStep(
-            amount, static_cast<double>(sum) /
-                        static_cast<double>(image.height * image.width)));
+      if (change == kContrast) {
+        steps = &after;
+      } else if (change == kBrightness) {
+        steps->push_back(BrightnessStep(amount));
       } else if (image.channels == 1) {
         continue;
       } else if (change == kSaturation) {
-        steps.push_back(SaturationStep(amount));
+        steps->push_back(SaturationStep(amount));
       } else {
-        steps.push_back(HueStep(amount));
+        steps->push_back(HueStep(amount));
       }
     }
-    if (!steps.empty()) ApplyColorSteps(image, steps);
+    if (intervals_[kContrast].has_value()) {
+      ApplyColorStepsAndContrast(image, before, amounts[kContrast], after);
+    } else if (!before.empty()) {
+      ApplyColorSteps(image, before);
+    }
   }
 
   std::string Description(const std::array<int, kChanges>& order,

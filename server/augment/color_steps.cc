@@ -2,12 +2,17 @@
 // 16-bit words where they stand; every step works on three such words, and only
 // the load and the store move bytes between lanes. What the steps are is
 // decided once a vector: the branch goes the same way for a whole image.
+//
+// Between the two passes of a contrast the image stays taken apart: the three
+// vectors of colours lie one behind the other where their pixels were.
 
 #include "server/augment/color_steps.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "absl/container/inlined_vector.h"
 
 // The portable target stands in for the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
@@ -17,6 +22,19 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include "hwy/highway.h"
+
+#ifndef MILLRACE_COLOR_PASS
+#define MILLRACE_COLOR_PASS
+namespace millrace {
+namespace {
+enum class Pass {
+  kOnly,
+  kFirst,   // sums grey values, leaves the image taken apart
+  kSecond,  // takes it so
+};
+}  // namespace
+}  // namespace millrace
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -70,7 +88,7 @@ Pixel Turned(const ColorStep& step, const Pixel& p) {
 }
 
 uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
-                    const ColorStep* steps, size_t count, bool sum_grey) {
+                    const ColorStep* steps, size_t count, Pass pass) {
   uint64_t sum = 0;
   for (int64_t i = 0; i < pixels; ++i, row += channels) {
     if (channels == 1) {
@@ -107,7 +125,7 @@ uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
     row[0] = static_cast<uint8_t>(p.r);
     row[1] = static_cast<uint8_t>(p.g);
     row[2] = static_cast<uint8_t>(p.b);
-    if (sum_grey) sum += GreyOf(p);
+    if (pass == Pass::kFirst) sum += GreyOf(p);
   }
   return sum;
 }
@@ -284,32 +302,38 @@ HWY_INLINE void RunStep(const ColorStep& step, Pixels& even, Pixels& odd) {
   }
 }
 
-// One vector of pixels; the sum counts the first `counted` of them.
+// One vector of pixels.
 HWY_INLINE void StepVector(uint8_t* HWY_RESTRICT at, const ColorStep* steps,
-                           size_t count, bool sum_grey, size_t counted,
-                           hn::Vec<DSums>& sums) {
+                           size_t count, Pass pass, hn::Vec<DSums>& sums) {
   const DBytes d;
+  const size_t lanes = hn::Lanes(d);
   VBytes r, g, b;
-  hn::LoadInterleaved3(d, at, r, g, b);
+  if (pass == Pass::kSecond) {
+    r = hn::LoadU(d, at);
+    g = hn::LoadU(d, at + lanes);
+    b = hn::LoadU(d, at + 2 * lanes);
+  } else {
+    hn::LoadInterleaved3(d, at, r, g, b);
+  }
   Pixels even = {Even(r), Even(g), Even(b)};
   Pixels odd = {Odd(r), Odd(g), Odd(b)};
   for (size_t s = 0; s < count; ++s) RunStep(steps[s], even, odd);
-  if (count != 0) {
-    hn::StoreInterleaved3(Join(even.r, odd.r), Join(even.g, odd.g),
-                          Join(even.b, odd.b), d, at);
-  }
-  if (sum_grey) {
-    VBytes grey = Join(GreyOf(even), GreyOf(odd));
-    if (counted < hn::Lanes(d)) {
-      grey = hn::IfThenElseZero(hn::FirstN(d, counted), grey);
-    }
+  r = Join(even.r, odd.r);
+  g = Join(even.g, odd.g);
+  b = Join(even.b, odd.b);
+  if (pass == Pass::kFirst) {
+    hn::StoreU(r, d, at);
+    hn::StoreU(g, d, at + lanes);
+    hn::StoreU(b, d, at + 2 * lanes);
+    const VBytes grey = Join(GreyOf(even), GreyOf(odd));
     sums = hn::Add(sums, hn::SumsOf8(grey));
+  } else {
+    hn::StoreInterleaved3(r, g, b, d, at);
   }
 }
 
 HWY_INLINE void StepGreyVector(uint8_t* HWY_RESTRICT at, const ColorStep* steps,
-                               size_t count, size_t counted,
-                               hn::Vec<DSums>& sums) {
+                               size_t count, hn::Vec<DSums>& sums) {
   const DBytes d;
   VBytes x = hn::LoadU(d, at);
   VWords even = Even(x);
@@ -321,42 +345,64 @@ HWY_INLINE void StepGreyVector(uint8_t* HWY_RESTRICT at, const ColorStep* steps,
   }
   x = Join(even, odd);
   hn::StoreU(x, d, at);
-  if (counted < hn::Lanes(d)) {
-    x = hn::IfThenElseZero(hn::FirstN(d, counted), x);
-  }
   sums = hn::Add(sums, hn::SumsOf8(x));
 }
 
-uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
-                    const ColorStep* steps, size_t count, bool sum_grey) {
+uint64_t Total(hn::Vec<DSums> sums) {
+  return hn::GetLane(hn::SumOfLanes(DSums(), sums));
+}
+
+// `rest` is a whole vector that begins with `left` pixels: all are changed,
+// those alone are counted.
+template <int kChannels>
+uint64_t StepRest(uint8_t* rest, size_t left, const ColorStep* steps,
+                  size_t count, Pass pass) {
   const DBytes d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<DSums> sums = hn::Zero(DSums());
-  // Both loops end in a copy of what is left: bytes behind it are others'.
-  HWY_ALIGN uint8_t rest[3 * HWY_MAX_BYTES] = {};
-  const int64_t whole = pixels - pixels % lanes;
-  const size_t left = static_cast<size_t>(pixels - whole);
-  uint8_t* const end = row + whole * channels;
-  if (channels == 3) {
-    for (uint8_t* at = row; at < end; at += 3 * lanes) {
-      StepVector(at, steps, count, sum_grey, hn::Lanes(d), sums);
-    }
-    if (left != 0) {
-      std::memcpy(rest, end, 3 * left);
-      StepVector(rest, steps, count, sum_grey, left, sums);
-      std::memcpy(end, rest, 3 * left);
-    }
-  } else {
-    for (uint8_t* at = row; at < end; at += lanes) {
-      StepGreyVector(at, steps, count, hn::Lanes(d), sums);
-    }
-    if (left != 0) {
-      std::memcpy(rest, end, left);
-      StepGreyVector(rest, steps, count, left, sums);
-      std::memcpy(end, rest, left);
+  if constexpr (kChannels == 1) {
+    StepGreyVector(rest, steps, count, sums);
+    return Total(hn::SumsOf8(
+        hn::IfThenElseZero(hn::FirstN(d, left), hn::LoadU(d, rest))));
+  }
+  // Never taken apart, because it does not stay whole.
+  StepVector(rest, steps, count, Pass::kOnly, sums);
+  if (pass != Pass::kFirst) return 0;
+  VBytes r, g, b;
+  hn::LoadInterleaved3(d, rest, r, g, b);
+  const VBytes grey = Join(GreyOf({Even(r), Even(g), Even(b)}),
+                           GreyOf({Odd(r), Odd(g), Odd(b)}));
+  return Total(hn::SumsOf8(hn::IfThenElseZero(hn::FirstN(d, left), grey)));
+}
+
+template <int kChannels>
+uint64_t StepRow(uint8_t* row, int64_t pixels, const ColorStep* steps,
+                 size_t count, Pass pass) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DBytes()));
+  const size_t left = static_cast<size_t>(pixels % lanes);
+  uint8_t* const end = row + (pixels - static_cast<int64_t>(left)) * kChannels;
+  hn::Vec<DSums> sums = hn::Zero(DSums());
+  for (uint8_t* at = row; at < end; at += kChannels * lanes) {
+    if constexpr (kChannels == 1) {
+      StepGreyVector(at, steps, count, sums);
+    } else {
+      StepVector(at, steps, count, pass, sums);
     }
   }
-  return hn::GetLane(hn::SumOfLanes(DSums(), sums));
+  uint64_t sum = Total(sums);
+  if (left != 0) {
+    // In a copy: the bytes behind are others'.
+    HWY_ALIGN uint8_t rest[kChannels * HWY_MAX_BYTES] = {};
+    std::memcpy(rest, end, kChannels * left);
+    sum += StepRest<kChannels>(rest, left, steps, count, pass);
+    std::memcpy(end, rest, kChannels * left);
+  }
+  return sum;
+}
+
+uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
+                    const ColorStep* steps, size_t count, Pass pass) {
+  return channels == 3 ? StepRow<3>(row, pixels, steps, count, pass)
+                       : StepRow<1>(row, pixels, steps, count, pass);
 }
 
 #endif  // SIMD
@@ -398,8 +444,7 @@ int FractionBits(double factor) {
 
 double Bounded(double factor) { return std::min(factor, 65535.0 / 256.0); }
 
-uint64_t Run(ImageSpan image, absl::Span<const ColorStep> steps,
-             bool sum_grey) {
+uint64_t Run(ImageSpan image, absl::Span<const ColorStep> steps, Pass pass) {
   // Rows without gaps are one long row.
   if (image.stride == image.width * image.channels) {
     image.width *= image.height;
@@ -407,9 +452,9 @@ uint64_t Run(ImageSpan image, absl::Span<const ColorStep> steps,
   }
   uint64_t sum = 0;
   for (int64_t y = 0; y < image.height; ++y) {
-    sum += HWY_DYNAMIC_DISPATCH(StepPixels)(
-        image.data + y * image.stride, image.width, image.channels,
-        steps.data(), steps.size(), sum_grey);
+    sum += HWY_DYNAMIC_DISPATCH(StepPixels)(image.data + y * image.stride,
+                                            image.width, image.channels,
+                                            steps.data(), steps.size(), pass);
   }
   return sum;
 }
@@ -468,12 +513,21 @@ ColorStep GreyStep() {
 }
 
 void ApplyColorSteps(ImageSpan image, absl::Span<const ColorStep> steps) {
-  Run(image, steps, false);
+  Run(image, steps, Pass::kOnly);
 }
 
-uint64_t ApplyColorStepsAndSumGrey(ImageSpan image,
-                                   absl::Span<const ColorStep> steps) {
-  return Run(image, steps, true);
+void ApplyColorStepsAndContrast(ImageSpan image,
+                                absl::Span<const ColorStep> before,
+                                double contrast_factor,
+                                absl::Span<const ColorStep> after) {
+  if (image.height == 0 || image.width == 0) return;
+  const uint64_t sum = Run(image, before, Pass::kFirst);
+  const double mean = static_cast<double>(sum) /
+                      static_cast<double>(image.height * image.width);
+  absl::InlinedVector<ColorStep, 8> steps = {
+      ContrastStep(contrast_factor, mean)};
+  steps.insert(steps.end(), after.begin(), after.end());
+  Run(image, steps, Pass::kSecond);
 }
 
 }  // namespace millrace

@@ -66,13 +66,16 @@ ColorStep GreyStep();
 // kMore; also sharpness is one.
 ColorStep BlendStep(double factor);
 
-// The image has 1 or 3 channels; with 1, only kScale changes it.
+// In their order. The image has 1 or 3 channels; with 1, only kScale changes
+// it.
 void ApplyColorSteps(ImageSpan image, absl::Span<const ColorStep> steps);
 
-// The same, and the sum of the result's grey values (of its bytes with one
-// channel). Without steps the image is only read.
-uint64_t ApplyColorStepsAndSumGrey(ImageSpan image,
-                                   absl::Span<const ColorStep> steps);
+// `before`, then contrast about the mean grey value of the result (the mean
+// byte with one channel), then `after`: two passes over the image.
+void ApplyColorStepsAndContrast(ImageSpan image,
+                                absl::Span<const ColorStep> before,
+                                double contrast_factor,
+                                absl::Span<const ColorStep> after);
 
 }  // namespace millrace
 

@@ -209,9 +209,16 @@ ImageSpan LongRows(ImageSpan image) {
 struct Histogram {
   uint32_t turns[2][3][256] = {};
 
-  void Add(const uint8_t* row, int64_t pixels, int channels) {
-    for (int64_t i = 0; i < pixels; ++i, row += channels) {
-      for (int c = 0; c < channels; ++c) ++turns[i & 1][c][row[c]];
+  template <int kChannels>
+  void Add(const uint8_t* row, int64_t pixels) {
+    for (int64_t i = 0; i + 1 < pixels; i += 2, row += 2 * kChannels) {
+      for (int c = 0; c < kChannels; ++c) {
+        ++turns[0][c][row[c]];
+        ++turns[1][c][row[kChannels + c]];
+      }
+    }
+    if (pixels % 2 != 0) {
+      for (int c = 0; c < kChannels; ++c) ++turns[0][c][row[c]];
     }
   }
   int64_t count(int channel, int value) const {
@@ -275,7 +282,9 @@ void Equalize(ImageSpan image) {
   image = LongRows(image);
   Histogram histogram;
   for (int64_t y = 0; y < image.height; ++y) {
-    histogram.Add(image.data + y * image.stride, image.width, image.channels);
+    const uint8_t* const row = image.data + y * image.stride;
+    image.channels == 3 ? histogram.Add<3>(row, image.width)
+                        : histogram.Add<1>(row, image.width);
   }
   ToneTables tables;
   for (int c = 0; c < image.channels; ++c) {
