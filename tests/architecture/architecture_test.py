@@ -80,6 +80,7 @@ class BadTree(unittest.TestCase):
             "Highway": ["hwy/highway.h"],
             "GoogleTest": ["gtest/gtest.h", "gmock/gmock.h"],
             "Google Benchmark": ["benchmark/benchmark.h"],
+            "dlopen": ["dlfcn.h"],
             "Abseil's flags": ["absl/flags/flag.h"],
         }
         self.assertEqual(set(examples), {what for what, _, _ in rules.HEADERS})

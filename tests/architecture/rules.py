@@ -25,6 +25,9 @@ INCLUDES = [
     ("client/torch/", ["client/receive/", "client/cli/"], []),
     ("server/rpc/", ["server/storage/", "server/decode/", "server/augment/"], []),
     ("server/pipeline/", ["server/rpc/", "server/data_tool/"], []),
+    # The border to operators and its loader: every room may use it, it uses none.
+    ("server/operators/", [f"server/{room}/" for room in
+                           _STAGES + ["pipeline", "rpc", "data_tool"]], []),
 ] + [
     (f"server/{stage}/",
      [f"server/{other}/" for other in _STAGES if other != stage] +
@@ -52,6 +55,7 @@ HEADERS = [
     ("Highway", r"hwy/.*", ["server/decode/", "server/augment/", "tests/"]),
     ("GoogleTest", r"g(test|mock)/.*", ["tests/"]),
     ("Google Benchmark", r"benchmark/.*", ["tests/"]),
+    ("dlopen", r"dlfcn\.h", ["server/operators/", "client/torch/", "trainer/ddp/", "tests/"]),
     # Flags are read in main.cc, which makes a config of them.
     ("Abseil's flags", r"absl/flags/.*",
      ["server/main.cc", "server/data_tool/", "client/cli/", "trainer/main.cc", "tests/"]),
