@@ -145,7 +145,7 @@ typedef struct millrace_call {
   int32_t reserved;
   /* Of `in`, with the sizes of this sample. */
   const millrace_type* type;
-  const uint8_t* in;
+  const uint8_t* in; /* at any address: numbers are read with memcpy */
   /* MILLRACE_ON_IMAGE: the pixels, the same as `in`. MILLRACE_ON_TENSOR: room
    * for the result; does not overlap `in`. Not initialised. */
   uint8_t* out;
