@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "google/protobuf/text_format.h"
@@ -96,6 +97,76 @@ TEST(ReadColor, MakesTheOperationThatTheSpecAsksFor) {
     ASSERT_TRUE(op.ok()) << op.status();
     EXPECT_EQ(Results(**op, c.channels), Results(*c.op, c.channels)) << c.text;
   }
+}
+
+// The stage gives each transform the sample's key and its place in the spec,
+// whichever thread runs it and whatever stands before.
+TEST(ReadColor, RunsInsideAStageAsItDoesAlone) {
+  const std::vector<std::string> geometry = {
+      "random_resized_crop { height: 40 width: 52 }", "horizontal_flip {}"};
+  const std::vector<std::string> colour = {
+      "color_jitter { brightness_min: 0.7 brightness_max: 1.3 contrast_min: "
+      "0.5 "
+      "contrast_max: 1.5 saturation_max: 2 hue_min: -0.2 hue_max: 0.2 p: 0.8 }",
+      "grayscale { p: 0.3 }", "gaussian_blur { kernel_size: 5 }",
+      "random_erasing { random_value: true }"};
+  Field field;
+  field.set_name("image");
+  field.set_kind(FIELD_KIND_TENSOR);
+  field.set_dtype(DTYPE_UINT8);
+  for (int64_t side : {61, 47, 3}) field.add_shape(side);
+  Bytes stored(61 * 47 * 3);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    stored[i] = static_cast<uint8_t>(i * i / 97 + 31 * (i % 3));
+  }
+  std::vector<Transform> transforms;
+  for (const auto* texts : {&geometry, &colour}) {
+    for (const std::string& text : *texts) transforms.push_back(Parse(text));
+  }
+  std::vector<PlacedTransform> placed;
+  for (const Transform& t : transforms) {
+    placed.push_back({&t, static_cast<uint32_t>(placed.size())});
+  }
+  const auto whole = ImageStage::Create(field, placed);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto cropped =
+      ImageStage::Create(field, absl::MakeSpan(placed).subspan(0, 2));
+  ASSERT_TRUE(cropped.ok()) << cropped.status();
+
+  constexpr uint64_t kSamples = 24;
+  auto run = [&](const ImageStage& stage, ImageStage::Scratch& scratch,
+                 uint64_t key) {
+    Bytes out(40 * 52 * 3);
+    const absl::Status status =
+        stage.Run(stored, key, scratch, absl::MakeSpan(out));
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  };
+  std::vector<Bytes> want;
+  const auto scratch = (*cropped)->NewScratch();
+  for (uint64_t key = 0; key < kSamples; ++key) {
+    Bytes pixels = run(**cropped, *scratch, key);
+    for (size_t k = geometry.size(); k < placed.size(); ++k) {
+      const auto op = ReadColor(placed[k], 3);
+      ASSERT_TRUE(op.ok()) << op.status();
+      AlignedBuffer buffer;
+      ASSERT_TRUE((*op)
+                      ->Apply({pixels.data(), 40, 52, 3, 52 * 3},
+                              {key, &buffer, nullptr})
+                      .ok());
+    }
+    want.push_back(pixels);
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      const auto own = (*whole)->NewScratch();
+      for (uint64_t key = 0; key < kSamples; ++key) {
+        EXPECT_EQ(run(**whole, *own, key), want[key]) << key;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ReadColor, RefusesWhatIsOutOfRange) {
