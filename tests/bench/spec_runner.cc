@@ -88,7 +88,7 @@ class EngineRunner : public SpecRunner {
       if (!started && finished_ >= options_.warm_batches) {
         started = true;
         start = last_;
-        cpu = CpuSeconds();
+        cpu = last_cpu_;
         samples_ = 0;
         payload_bytes_ = 0;
         continue;
@@ -97,7 +97,7 @@ class EngineRunner : public SpecRunner {
         rate.seconds = std::chrono::duration<double>(last_ - start).count();
         rate.samples = samples_;
         rate.payload_bytes = payload_bytes_;
-        rate.cpu_seconds = CpuSeconds() - cpu;
+        rate.cpu_seconds = last_cpu_ - cpu;
         break;
       }
     }
@@ -125,6 +125,7 @@ class EngineRunner : public SpecRunner {
       samples_ += resolved_spec().batch_size();
       payload_bytes_ += batch.payload->bytes();
       last_ = Clock::now();
+      last_cpu_ = CpuSeconds();
       changed_.NotifyAll();
     };
     callbacks.on_done = [this](absl::Status status) {
@@ -157,7 +158,9 @@ class EngineRunner : public SpecRunner {
   uint64_t payload_bytes_ MR_GUARDED_BY(mu_) = 0;
   int running_ MR_GUARDED_BY(mu_) = 0;
   absl::Status failure_ MR_GUARDED_BY(mu_);
+  // When the last batch was finished, and the process's CPU seconds then.
   Clock::time_point last_ MR_GUARDED_BY(mu_);
+  double last_cpu_ MR_GUARDED_BY(mu_) = 0;
 
   // Last: their threads use what is above.
   std::unique_ptr<Engine> engine_;
