@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/torch/torch_cast.h"
 #include "client/torch/torch_types.h"
 #include "common/logging.h"
 #include "common/mutex.h"
@@ -115,43 +115,22 @@ class TorchDevice final : public Device {
     });
   }
 
-  // The same roundings as TensorCast's tables, in place: the caching allocator
-  // is not asked for anything.
   absl::Status Cast(const TensorCast& cast, const uint8_t* source,
                     uint8_t* target, uint8_t* scratch,
                     uint64_t elements) override {
     return Queue("converting a batch on the device", [&] {
-      const auto channels = static_cast<int64_t>(cast.channels());
-      const auto run = static_cast<int64_t>(cast.run());
-      const std::vector<int64_t> sizes = {
-          static_cast<int64_t>(elements) / channels / run, channels, run};
-      const at::Tensor in =
-          View(const_cast<uint8_t*>(source), sizes, TorchType(cast.source()));
-      at::Tensor out = View(target, sizes, TorchType(cast.target()));
-      if (!cast.has_scale()) {
-        out.copy_(in, /*non_blocking=*/true);
-        return;
-      }
-      // All arithmetic is in float32; another type is rounded to at the end.
-      at::Tensor work = CastScratchBytes(cast, elements) == 0
-                            ? out
-                            : View(scratch, sizes, at::kFloat);
-      work.copy_(in, /*non_blocking=*/true);
-      work.mul_(cast.scale());
-      if (!cast.mean().empty()) {
-        const Constants& constants = ConstantsOf(cast);
-        work.sub_(constants.mean).div_(constants.stddev);
-      }
-      if (cast.target() != DTYPE_FLOAT32) {
-        out.copy_(work, /*non_blocking=*/true);
-      }
+      const std::vector<int64_t> sizes = TorchCastSizes(cast, elements);
+      TorchCast(
+          cast, ConstantsOf(cast),
+          View(const_cast<uint8_t*>(source), sizes, TorchType(cast.source())),
+          View(target, sizes, TorchType(cast.target())),
+          NeedsTorchCastWork(cast) ? View(scratch, sizes, at::kFloat)
+                                   : at::Tensor());
     });
   }
   uint64_t CastScratchBytes(const TensorCast& cast,
                             uint64_t elements) const override {
-    return cast.has_scale() && cast.target() != DTYPE_FLOAT32
-               ? elements * sizeof(float)
-               : 0;
+    return NeedsTorchCastWork(cast) ? elements * sizeof(float) : 0;
   }
 
   std::shared_ptr<DeviceEvent> RecordCopy() override {
@@ -168,11 +147,6 @@ class TorchDevice final : public Device {
   }
 
  private:
-  struct Constants {
-    at::Tensor mean;
-    at::Tensor stddev;
-  };
-
   at::TensorOptions Options(at::ScalarType type) const {
     return at::TensorOptions(type).device(device_);
   }
@@ -195,17 +169,9 @@ class TorchDevice final : public Device {
   }
 
   // Made once for each transform of the plan; used by the feeder's thread.
-  const Constants& ConstantsOf(const TensorCast& cast) {
+  const TorchCastConstants& ConstantsOf(const TensorCast& cast) {
     auto [it, fresh] = constants_.try_emplace(&cast);
-    if (fresh) {
-      auto make = [this](absl::Span<const float> values) {
-        return at::tensor(at::ArrayRef<float>(values.data(), values.size()),
-                          at::kFloat)
-            .view({-1, 1})  // against [samples, channels, run]
-            .to(device_);
-      };
-      it->second = {make(cast.mean()), make(cast.stddev())};
-    }
+    if (fresh) it->second = MakeTorchCastConstants(cast, device_);
     return it->second;
   }
 
@@ -213,7 +179,7 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::Stream copy_stream_;
   Memory memory_;
-  std::map<const TensorCast*, Constants> constants_;
+  std::map<const TensorCast*, TorchCastConstants> constants_;
 };
 
 }  // namespace

@@ -58,7 +58,9 @@ struct RowUnits {
   bool odd = false;  // row 0 is the second of its pair
 
   // A rank without rows has no unit.
-  uint64_t count() const { return pairs ? (rows + odd + 1) / 2 : rows; }
+  uint64_t count() const {
+    return pairs && rows > 0 ? (rows + odd + 1) / 2 : rows;
+  }
   uint64_t begin(uint64_t unit) const {
     return pairs ? std::max<uint64_t>(2 * unit, odd) - odd : unit;
   }
