@@ -3,13 +3,14 @@
     report.py RESULTS.json [--markdown] [--plot=FILE.png] [--update=FILE.md]
 
 Without options a table as text. --markdown prints the tables of docs/performance.md; --update puts
-them between the lines `<!-- bench-peers: begin -->` and `<!-- bench-peers: end -->` of a page.
---plot needs matplotlib. A ratio is ours divided by the peer's, of the same round: median and, in
+them between the lines `<!-- bench-peers: begin -->` and `<!-- bench-peers: end -->` of a page, with
+the plot when it lies beside it as pictures/bench_peers.png. --plot needs matplotlib. A ratio is ours divided by the peer's, of the same round: median and, in
 brackets, lowest and highest.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 
@@ -18,6 +19,7 @@ import comparison
 AFTER = {"stages": "where the time goes, and what each transform costs (`stage_bench`)",
          "faithfulness": "default against exact decoding, after RandomResizedCrop "
                          "(`image_faithfulness`)"}
+PICTURE = "pictures/bench_peers.png"  # beside the page
 BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
 
 
@@ -168,8 +170,11 @@ def update(found, path):
         sys.exit(f"{path} lacks the lines {BEGIN} and {END}")
     head, rest = page.split(BEGIN)
     tail = rest.split(END)[1]
+    picture = ""
+    if os.path.exists(os.path.join(os.path.dirname(path), PICTURE)):
+        picture = f"![the table as a picture]({PICTURE})\n\n"
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{head}{BEGIN}\n\n{markdown(found)}\n{END}{tail}")
+        file.write(f"{head}{BEGIN}\n\n{picture}{markdown(found)}\n{END}{tail}")
 
 
 def main():

@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import comparison
@@ -59,27 +60,33 @@ def commit():
 
 def run(words, timeout, environment=()):
     """(output, error sentence): the output of a program that ended well, or why it did not."""
-    try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3",
-                                        "NO_ALBUMENTATIONS_UPDATE": "1", **dict(environment)})
-    except OSError as error:
-        return "", str(error)
-    try:
-        output, errors = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        output, errors = "", f"took longer than {timeout:.0f} s"
-    finally:
-        try:  # and whatever it has started
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
-    if process.returncode == 0:
-        return output, ""
-    lines = [line for line in errors.strip().splitlines() if line.strip()]
-    return "", (lines[-1].strip() if lines else f"exit code {process.returncode}")[:300]
+    # Files, not pipes: a child that it leaves behind would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                start_new_session=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3",
+                                             "NO_ALBUMENTATIONS_UPDATE": "1", **dict(environment)})
+        except OSError as error:
+            return "", str(error)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            try:  # and whatever it has started
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        if code is None:
+            return "", f"took longer than {timeout:.0f} s"
+        output.seek(0)
+        errors.seek(0)
+        if code == 0:
+            return output.read(), ""
+        lines = [line.strip() for line in errors if line.strip()]
+        return "", (lines[-1] if lines else f"exit code {code}")[:300]
 
 
 def preload_error(environment):

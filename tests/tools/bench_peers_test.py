@@ -1,0 +1,185 @@
+"""tools/bench-peers compares what it says that it compares."""
+
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import comparison
+import loaders
+import report
+import run
+
+
+def _row(group, label, values, ours=False, error="", reference=""):
+    return {"group": group, "label": label, "ours": ours, "reference": reference, "values": values,
+            "cpu": [], "versions": {}, "error": error}
+
+
+def _found(rows, goals):
+    return {"date": "2000-01-01", "commit": "c", "rounds": 2, "seconds": 1, "used_cores": 2,
+            "threads": 2, "states": [{"busy_before": 0.01}], "goals": goals, "rows": rows,
+            "machine": {"cpu": "X", "hypervisor": False, "vectors": ["avx2"], "memory_gib": 1},
+            "photographs": {"count": 10, "mean_bytes": 50000}, "after": {}}
+
+
+class Report(unittest.TestCase):
+
+    def test_a_ratio_is_of_one_round(self):
+        # Of the medians it would be 15 / 5.5.
+        found = _found({"millrace": _row("crop", "ours", [10, 20], ours=True),
+                        "dali": _row("crop", "it", [10, 1])}, [])
+        ours, peer = report.lines(found, "crop")
+        self.assertEqual(ours[2], "")
+        self.assertEqual(peer[2], "10.50 (1.00-20.0)")
+
+    def test_goals_are_reached_or_missed(self):
+        found = _found({"millrace": _row("crop", "ours", [20, 20], ours=True),
+                        "fast": _row("crop", "fast", [10, 10]),
+                        "slow": _row("crop", "slow", [5, 5])},
+                       [("millrace", "fast", 2.5), ("millrace", "slow", 4)])
+        self.assertEqual([row[3] for row in report.lines(found, "crop")],
+                         ["", "2.5: missed", "4: reached"])
+
+    def test_a_goal_of_another_row_of_ours_shows_its_ratio(self):
+        found = _found({"millrace": _row("crop", "ours", [20], ours=True),
+                        "other": _row("crop", "other mode", [30], ours=True),
+                        "it": _row("crop", "it", [10])}, [("other", "it", 2.5)])
+        self.assertEqual(report.lines(found, "crop")[2][3],
+                         '2.5 by "other mode": reached, 3.00 (3.00-3.00)')
+
+    def test_what_is_not_there_is_named(self):
+        found = _found({"millrace": _row("crop", "ours", [20], ours=True),
+                        "ffcv": _row("crop", "FFCV", [], error="no such package"),
+                        "dali": _row("crop", "DALI", [5], error="it crashed")},
+                       [("millrace", "ffcv", 2)])
+        text = report.text(found)
+        self.assertIn("not available: no such package", text)
+        self.assertIn("1 rounds, then: it crashed", text)
+
+    def test_a_row_of_ours_may_be_compared_with_another_of_ours(self):
+        found = _found({"millrace_digits": _row("digits", "ours", [30], ours=True),
+                        "digits_mimalloc": _row("allocators", "mimalloc", [20], ours=True,
+                                                reference="millrace_digits")}, [])
+        self.assertEqual(report.lines(found, "allocators")[0][2], "1.50 (1.50-1.50)")
+
+    def test_update_replaces_what_is_between_the_marks(self):
+        found = _found({"millrace": _row("crop", "ours", [20], ours=True)}, [])
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            with open(page, "w", encoding="utf-8") as file:
+                file.write(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+            report.update(found, page)
+            report.update(found, page)
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            self.assertTrue(text.startswith("before\n") and text.endswith("\nafter\n"))
+            self.assertNotIn("old", text)
+            self.assertEqual(text.count("| ours | 20.00"), 1)
+            with open(page, "w", encoding="utf-8") as file:
+                file.write("no marks")
+            with self.assertRaises(SystemExit):
+                report.update(found, page)
+
+
+class Comparison(unittest.TestCase):
+
+    def test_every_row_of_a_goal_exists_and_is_on_its_side(self):
+        rows = {row.key: row for row in comparison.ROWS}
+        self.assertEqual(len(rows), len(comparison.ROWS))
+        for ours, peer, goal in comparison.GOALS:
+            self.assertTrue(rows[ours].ours)
+            self.assertFalse(rows[peer].ours)
+            self.assertGreater(goal, 1)
+        for row in rows.values():
+            self.assertIn(row.group, comparison.GROUPS)
+            if row.reference:
+                self.assertIn(row.reference, rows)
+        for group, key in comparison.REFERENCES.items():
+            self.assertEqual(rows[key].group, group)
+
+    def test_every_loader_that_is_named_exists(self):
+        context = mock.Mock(python={"torch": "t", "tensorflow": "f", "extra": "x"}, unavailable={},
+                            seconds=1, threads=2)
+        named = set()
+        for row in comparison.ROWS:
+            if row.ours:
+                continue
+            words = row.command(context)
+            if words[1].endswith("loaders.py"):
+                named.add(words[2])
+        self.assertEqual(named, set(loaders.LOADERS))
+
+    def test_a_missing_environment_is_the_reason(self):
+        context = mock.Mock(python={}, unavailable={"torch": "pip failed"}, seconds=1, threads=2)
+        row = next(r for r in comparison.ROWS if r.key == "dali")
+        self.assertEqual(row.command(context), "pip failed")
+
+
+class Measure(unittest.TestCase):
+
+    def test_the_first_batches_do_not_count(self):
+        clock = iter(range(1000))
+        with mock.patch.object(loaders.time, "perf_counter", lambda: next(clock)), \
+             mock.patch.object(loaders, "cpu_seconds", lambda: 0):
+            # One batch a second; the clock starts when the fourth is there.
+            samples, seconds, _ = loaders.measure(iter([7] * 100), 3, warm_batches=4,
+                                                  warm_seconds=2)
+        self.assertEqual((samples, seconds), (21, 3))
+
+    def test_a_loader_that_ends_is_an_error(self):
+        with self.assertRaises(RuntimeError):
+            loaders.measure(iter([64] * 3), 1)
+
+    def test_cpu_time_counts_children(self):
+        self.assertGreater(loaders.cpu_seconds(), 0)
+
+
+class Run(unittest.TestCase):
+
+    def test_a_program_that_fails_gives_its_last_line(self):
+        self.assertEqual(run.run(["sh", "-c", "echo first >&2; echo why >&2; exit 1"], 60),
+                         ("", "why"))
+        self.assertEqual(run.run(["sh", "-c", "echo fine"], 60), ("fine\n", ""))
+        self.assertIn("No such file", run.run(["/does/not/exist"], 60)[1])
+
+    def test_nothing_that_it_has_started_stays(self):
+        output, error = run.run(["sh", "-c", "sleep 600 & echo $!"], 60)
+        self.assertEqual(error, "")
+        try:  # gone, or dead and not yet reaped by its new parent
+            with open(f"/proc/{int(output)}/stat", encoding="ascii") as file:
+                self.assertIn(file.read().rsplit(")", 1)[1].split()[0], "ZX")
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+    def test_rounds_turn_the_order_and_pair_the_values(self):
+        begun = []
+
+        def row(key):
+            def command(_):
+                begun.append(key)
+                return [sys.executable, "-c", 'print(\'{"images_per_second": 5}\')']
+            return comparison.Row(key, "crop", key, command)
+
+        rows = [row("a"), row("b"), row("c")]
+        context = mock.Mock(unavailable={"b": "not here"})
+        with mock.patch.object(run, "busy_share", lambda: 0):
+            results, states = run.measure(rows, context, 3, 60, lambda line: None)
+        self.assertEqual(begun, ["a", "c", "c", "a", "c", "a"])
+        self.assertEqual(results["a"]["values"], [5, 5, 5])
+        self.assertEqual(results["b"]["error"], "not here")
+        self.assertEqual(len(states), 3)
+
+    def test_a_preloaded_library_that_is_not_there_is_an_error(self):
+        self.assertIn("libnone.so", run.preload_error((("LD_PRELOAD", "libnone.so"),)))
+        self.assertEqual(run.preload_error(()), "")
+
+    def test_the_wire_benchmark_is_understood(self):
+        self.assertEqual(
+            run.parse("loader 9633792 bytes: 2.02 GB/s, client 0.44 CPU-s/GB, server 0.2 CPU-s/GB"),
+            {"gigabytes_per_second": 2.02, "cpu_seconds_per_gigabyte": 0.44})
+
+
+if __name__ == "__main__":
+    unittest.main()
