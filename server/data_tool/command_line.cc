@@ -58,6 +58,20 @@ void CommandLine::Add(std::string name, std::string value_name,
                     .repeated = true});
 }
 
+void CommandLine::AddOptional(std::string name, std::string value_name,
+                              std::string help, std::string bare,
+                              std::string* value) {
+  flags_.push_back({.name = std::move(name),
+                    .value_name = std::move(value_name),
+                    .help = std::move(help),
+                    .set =
+                        [value, bare = std::move(bare)](const std::string& t) {
+                          *value = t == "true" ? bare : t;
+                          return !t.empty();
+                        },
+                    .value_optional = true});
+}
+
 absl::Status CommandLine::Wrong(absl::string_view what) const {
   return absl::InvalidArgumentError(absl::StrCat(
       what, "; `millrace-data ", command_, " --help` lists the flags"));
@@ -84,12 +98,13 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
     if (flag == flags_.end()) {
       return Wrong(absl::StrCat("unknown flag ", written));
     }
-    if (flag->seen && !flag->repeated) return Wrong(absl::StrCat(written, " is given twice"));
+    if (flag->seen && !flag->repeated)
+      return Wrong(absl::StrCat(written, " is given twice"));
     flag->seen = true;
     std::string value = "true";
     if (equals != arg.npos) {
       value = arg.substr(equals + 1);
-    } else if (!flag->value_name.empty()) {
+    } else if (!flag->value_name.empty() && !flag->value_optional) {
       if (i + 1 == args.size()) {
         return Wrong(absl::StrCat(written, " needs a value: ", written, "=",
                                   flag->value_name));
@@ -123,8 +138,10 @@ std::string CommandLine::Help() const {
                    operand_name_.empty() ? "" : " ", operand_name_, "\n\n",
                    summary_, "\n\nflags:\n");
   for (const Flag& flag : flags_) {
+    const std::string value =
+        flag.value_name.empty() ? "" : absl::StrCat("=", flag.value_name);
     absl::StrAppend(&text, "  --", flag.name,
-                    flag.value_name.empty() ? "" : "=", flag.value_name,
+                    flag.value_optional ? absl::StrCat("[", value, "]") : value,
                     "\n      ", flag.help, "\n");
   }
   absl::StrAppend(&text, "  --help\n      print this\n");

@@ -32,13 +32,17 @@ class CommandLine {
   void Add(std::string name, std::string value_name, std::string help,
            int64_t* value);
   void Add(std::string name, std::string help, bool* value);
+  // A switch that may have a value: --name stands for --name=`bare`.
+  void AddOptional(std::string name, std::string value_name, std::string help,
+                   std::string bare, std::string* value);
   // May be given several times.
   void Add(std::string name, std::string value_name, std::string help,
            std::vector<std::string>* values);
 
   // Takes --name=value and --name value, for a switch --name. InvalidArgument:
-  // an unknown flag, a flag twice (where it may not), a value that does not parse, more or fewer
-  // operands than one where one is wanted; says what is allowed.
+  // an unknown flag, a flag twice (where it may not), a value that does not
+  // parse, more or fewer operands than one where one is wanted; says what is
+  // allowed.
   absl::Status Parse(const std::vector<std::string>& args);
 
   const std::vector<std::string>& operands() const { return operands_; }
@@ -52,6 +56,7 @@ class CommandLine {
     std::string help;
     std::function<bool(const std::string&)> set;
     bool repeated = false;
+    bool value_optional = false;
     bool seen = false;
   };
   absl::Status Wrong(absl::string_view what) const;

@@ -27,6 +27,7 @@ int RunPack(const Args& args, std::ostream& out);
 int RunInspect(const Args& args, std::ostream& out);
 int RunVerify(const Args& args, std::ostream& out);
 int RunCheck(const Args& args, std::ostream& out);
+int RunPreview(const Args& args, std::ostream& out);
 
 }  // namespace millrace
 

@@ -15,7 +15,8 @@ constexpr char kUsage[] =
     "  pack      pack original files into a dataset (LMDB or Parquet)\n"
     "  inspect   say what a dataset is\n"
     "  verify    read a whole dataset and compare its content hash\n"
-    "  check     check a pipeline file\n\n"
+    "  check     check a pipeline file\n"
+    "  preview   show a batch before and after its transforms\n\n"
     "`millrace-data COMMAND --help` says more about each.\n";
 
 }  // namespace
@@ -31,6 +32,7 @@ int RunDataTool(const Args& args, std::ostream& out) {
   if (command == "inspect") return RunInspect(rest, out);
   if (command == "verify") return RunVerify(rest, out);
   if (command == "check") return RunCheck(rest, out);
+  if (command == "preview") return RunPreview(rest, out);
   if (command == "help" || command == "--help" || command == "-h") {
     out << kUsage;
     return kExitOk;
@@ -40,7 +42,7 @@ int RunDataTool(const Args& args, std::ostream& out) {
     return kExitOk;
   }
   std::cerr << "millrace-data: there is no command '" << command
-            << "'; the commands are pack, inspect, verify and check, and "
+            << "'; the commands are pack, inspect, verify, check and preview, and "
                "`millrace-data --help` says what they do"
             << std::endl;
   return kExitUsage;

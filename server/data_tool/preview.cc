@@ -1,0 +1,343 @@
+// millrace-data preview: a batch of a pipeline, before and after, as a contact
+// sheet, and what was drawn for each of its samples.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/spec_text.h"
+#include "server/data_tool/command_line.h"
+#include "server/data_tool/commands.h"
+#include "server/data_tool/json_text.h"
+#include "server/data_tool/png_encoder.h"
+#include "server/data_tool/preview_batch.h"
+#include "server/data_tool/read_file.h"
+#include "server/data_tool/report.h"
+#include "server/operators/operators.h"
+#include "server/plan/transform_kinds.h"
+#include "server/storage/file_error.h"
+#include "server/storage/open.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kSummary[] =
+    "Shows a batch as training gets it: each sample as it is stored, and what\n"
+    "the pipeline makes of it. Masks are laid over the images, boxes drawn.\n"
+    "--explain prints what was drawn at random for each sample.\n\n"
+    "  millrace-data preview --dataset=parquet:/data/photos \\\n"
+    "      --preset=imagenet_train --output=sheet.png\n"
+    "  millrace-data preview --dataset=lmdb:/data/train \\\n"
+    "      --pipeline=my.textproto --samples=4 --explain";
+
+constexpr int64_t kMaxSamples = 1000;
+constexpr int64_t kMinCell = 16;
+constexpr int64_t kMaxCell = 1024;
+
+struct Flags {
+  std::string dataset;
+  std::string preset;
+  std::string pipeline;
+  std::string output;
+  std::string field;
+  std::string explain;  // "text" or "json"
+  std::vector<std::string> operators;
+  int64_t epoch = 0;
+  int64_t step = 0;
+  int64_t samples = 16;
+  int64_t seed = -1;
+  int64_t batch_size = 0;
+  int64_t cell = 192;
+  int64_t columns = 0;
+};
+
+absl::Status CheckFlags(const Flags& flags) {
+  const auto invalid = [](auto... what) {
+    return absl::InvalidArgumentError(absl::StrCat(what...));
+  };
+  if (flags.dataset.empty()) {
+    return invalid("--dataset=URI is missing, such as lmdb:/data/train");
+  }
+  if (flags.preset.empty() == flags.pipeline.empty()) {
+    return invalid(
+        "give one of --preset=NAME and --pipeline=FILE: they say what is done "
+        "to the samples");
+  }
+  if (flags.output.empty() && flags.explain.empty()) {
+    return invalid(
+        "nothing to do: give --output=FILE.png for the pictures, --explain for "
+        "the parameters, or both");
+  }
+  if (!flags.explain.empty() && flags.explain != "text" &&
+      flags.explain != "json") {
+    return invalid("--explain=", flags.explain,
+                   " is neither text nor json: write --explain or "
+                   "--explain=json");
+  }
+  if (flags.samples < 1 || flags.samples > kMaxSamples) {
+    return invalid("--samples=", flags.samples, ": it is 1 .. ", kMaxSamples);
+  }
+  if (flags.cell < kMinCell || flags.cell > kMaxCell) {
+    return invalid("--cell=", flags.cell, ": it is ", kMinCell, " .. ",
+                   kMaxCell, " pixels");
+  }
+  if (flags.epoch < 0 || flags.step < 0 || flags.columns < 0 ||
+      flags.batch_size < 0) {
+    return invalid("--epoch, --step, --columns and --batch_size are 0 or more");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
+  PipelineSpec spec;
+  if (!flags.pipeline.empty()) {
+    std::string text;
+    MR_RETURN_IF_ERROR(ReadWholeFile(flags.pipeline, &text));
+    MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, flags.pipeline));
+  } else {
+    spec.set_preset(flags.preset);
+  }
+  if (flags.seed >= 0) spec.set_seed(static_cast<uint64_t>(flags.seed));
+  if (flags.batch_size > 0) {
+    spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
+  }
+  return spec;
+}
+
+// Writes beside the target first, so that a sheet is whole or not there.
+absl::Status WriteFile(const std::string& path, const std::string& bytes) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  {
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    errno = 0;
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    if (!file) {
+      const int error = errno;
+      std::remove(temporary.c_str());
+      return FileError(error == 0 ? EIO : error, "write", path);
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    return FileError(error, "write", path);
+  }
+  return absl::OkStatus();
+}
+
+// What was drawn, gathered by row.
+class DrawnLog final : public ParameterLog {
+ public:
+  struct Drawn {
+    std::string field;  // empty: of the batch
+    uint32_t place;
+    std::string what;
+  };
+  struct Sample {
+    int64_t index;
+    uint64_t key;
+    std::vector<Drawn> drawn;
+  };
+
+  void BeginSample(int64_t index, uint64_t key) override {
+    samples_.push_back({index, key, {}});
+    field_.clear();
+  }
+  void BeginField(const std::string& field) override { field_ = field; }
+  void Add(uint32_t place, std::string what) override {
+    auto& list = samples_.empty() ? batch_ : samples_.back().drawn;
+    // Of a field in the order of the transforms, which is not always that in
+    // which stages draw: geometry comes first.
+    auto at = list.end();
+    while (at != list.begin() && std::prev(at)->field == field_ &&
+           std::prev(at)->place > place) {
+      --at;
+    }
+    list.insert(at, {field_, place, std::move(what)});
+  }
+
+  const std::vector<Drawn>& batch() const { return batch_; }
+  const std::vector<Sample>& samples() const { return samples_; }
+
+ private:
+  std::string field_;
+  std::vector<Drawn> batch_;
+  std::vector<Sample> samples_;
+};
+
+std::string Where(const PipelineSpec& spec, const DrawnLog::Drawn& drawn) {
+  const int place = static_cast<int>(drawn.place);
+  return absl::StrCat("transforms[", place, "].",
+                      place < spec.transforms_size()
+                          ? TransformName(spec.transforms(place))
+                          : "?");
+}
+
+std::string DrawnJson(const PipelineSpec& spec,
+                      const std::vector<DrawnLog::Drawn>& list) {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(list, ", ",
+                    [&](std::string* out, const DrawnLog::Drawn& drawn) {
+                      const int place = static_cast<int>(drawn.place);
+                      absl::StrAppend(
+                          out, "{\"place\": ", place, ", \"transform\": ",
+                          JsonText(place < spec.transforms_size()
+                                       ? TransformName(spec.transforms(place))
+                                       : ""),
+                          drawn.field.empty()
+                              ? ""
+                              : absl::StrCat(", \"field\": ",
+                                             JsonText(drawn.field)),
+                          ", \"drawn\": ", JsonText(drawn.what), "}");
+                    }),
+      "]");
+}
+
+// Samples that stand in the rows shown, in their order. A bad one that was
+// replaced comes before what took its place and has no row.
+void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
+                      const DrawnLog& log, std::ostream& out) {
+  const PipelineSpec& spec = batch.resolved_spec();
+  const bool json = flags.explain == "json";
+  const std::string digest = absl::StrFormat("%016x", batch.payload_xxh3());
+  if (json) {
+    out << "{\"epoch\": " << flags.epoch << ", \"step\": " << flags.step
+        << ", \"seed\": " << spec.seed()
+        << ", \"batch_size\": " << spec.batch_size()
+        << ", \"payload_xxh3\": " << JsonText(digest)
+        << ", \"drawn\": " << DrawnJson(spec, log.batch()) << "}\n";
+  } else {
+    out << "epoch " << flags.epoch << ", step " << flags.step << " of "
+        << batch.steps_per_epoch() << ", seed " << spec.seed() << ", batch of "
+        << spec.batch_size() << ", payload xxh3 " << digest << "\n";
+    for (const DrawnLog::Drawn& drawn : log.batch()) {
+      out << "  " << Where(spec, drawn) << ": " << drawn.what << "\n";
+    }
+  }
+  int64_t row = 0;
+  const auto skip_padding = [&] {
+    while (row < batch.rows() && batch.sample_index(row) < 0) ++row;
+  };
+  for (const DrawnLog::Sample& sample : log.samples()) {
+    skip_padding();
+    if (row == batch.rows()) break;
+    const bool here = batch.sample_index(row) == sample.index;
+    const std::string key = absl::StrFormat("%016x", sample.key);
+    if (json) {
+      out << "{\"row\": " << (here ? absl::StrCat(row) : "null")
+          << ", \"sample\": " << sample.index << ", \"key\": " << JsonText(key)
+          << ", \"label\": " << JsonText(here ? batch.label(row) : "")
+          << ", \"drawn\": " << DrawnJson(spec, sample.drawn) << "}\n";
+    } else {
+      out << "row " << row << ": sample " << sample.index << ", key " << key;
+      if (!here) {
+        out << ", damaged and replaced";
+      } else if (!batch.label(row).empty()) {
+        out << ", label " << batch.label(row);
+      }
+      out << "\n";
+      for (const DrawnLog::Drawn& drawn : sample.drawn) {
+        out << "  " << Where(spec, drawn) << " of " << drawn.field << ": "
+            << drawn.what << "\n";
+      }
+    }
+    if (here) ++row;
+  }
+}
+
+absl::Status Preview(const Flags& flags, std::ostream& out) {
+  MR_ASSIGN_OR_RETURN(const PipelineSpec spec, ReadSpec(flags));
+  std::shared_ptr<const Operators> operators;
+  if (!flags.operators.empty()) {
+    MR_ASSIGN_OR_RETURN(operators, Operators::Load(flags.operators));
+  }
+  OpenSourceOptions open;
+  open.operators = operators.get();
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
+                      OpenRecordSource(flags.dataset, open));
+  PreviewOptions options;
+  options.epoch = static_cast<uint64_t>(flags.epoch);
+  options.step = static_cast<uint64_t>(flags.step);
+  options.samples = flags.samples;
+  options.cell = static_cast<int>(flags.cell);
+  options.field = flags.field;
+  options.operators = operators.get();
+  MR_ASSIGN_OR_RETURN(const auto batch,
+                      PreviewBatch::Make(source, spec, options));
+  if (!flags.explain.empty()) {
+    DrawnLog log;
+    MR_RETURN_IF_ERROR(batch->Explain(log));
+    PrintExplanation(flags, *batch, log, out);
+  }
+  if (flags.output.empty()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::vector<SheetPair> pairs, batch->Pairs());
+  SheetOptions sheet_options;
+  sheet_options.cell = options.cell;
+  sheet_options.columns = static_cast<int>(flags.columns);
+  const RgbImage sheet = DrawContactSheet(pairs, sheet_options);
+  std::string png;
+  MR_RETURN_IF_ERROR(
+      EncodePng(sheet.bytes(), sheet.height(), sheet.width(), 3, &png));
+  MR_RETURN_IF_ERROR(WriteFile(flags.output, png));
+  std::cerr << "millrace-data preview: wrote " << flags.output << ", "
+            << sheet.width() << " x " << sheet.height() << " pixels, "
+            << pairs.size() << " of the " << batch->resolved_spec().batch_size()
+            << " samples of step " << flags.step << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunPreview(const Args& args, std::ostream& out) {
+  Flags flags;
+  CommandLine line("preview", kSummary, "");
+  line.Add("dataset", "URI", "lmdb:PATH or parquet:PATH", &flags.dataset);
+  line.Add("preset", "NAME", "what is done to the samples, by name",
+           &flags.preset);
+  line.Add("pipeline", "FILE",
+           "the same as a pipeline file (docs/transforms.md); its dataset "
+           "name does not matter",
+           &flags.pipeline);
+  line.Add("output", "FILE.png", "where the contact sheet goes", &flags.output);
+  line.AddOptional("explain", "json",
+                   "print what was drawn for each sample, as text or as JSON "
+                   "lines",
+                   "text", &flags.explain);
+  line.Add("epoch", "N", "epoch, from 0", &flags.epoch);
+  line.Add("step", "N", "step of the epoch, from 0", &flags.step);
+  line.Add("samples", "N", "samples that are shown (16)", &flags.samples);
+  line.Add("batch_size", "N",
+           "global batch; default: the pipeline file's, else --samples",
+           &flags.batch_size);
+  line.Add("seed", "N", "instead of the pipeline file's", &flags.seed);
+  line.Add("field", "NAME", "the image to show; default: the first output",
+           &flags.field);
+  line.Add("cell", "PIXELS", "room of a picture (192)", &flags.cell);
+  line.Add("columns", "N", "pairs in a row; 0: as many as 1200 pixels hold",
+           &flags.columns);
+  line.Add("operators", "FILE.so",
+           "library of operators that the pipeline or the dataset needs; may "
+           "be given several times",
+           &flags.operators);
+  int exit_code;
+  if (!ParseOrLeave(line, args, "preview", out, &exit_code)) return exit_code;
+  if (const absl::Status status = CheckFlags(flags); !status.ok()) {
+    Report("preview", status);
+    return kExitUsage;
+  }
+  return Report("preview", Preview(flags, out));
+}
+
+}  // namespace millrace

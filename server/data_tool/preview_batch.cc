@@ -1,0 +1,462 @@
+#include "server/data_tool/preview_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/byte_budget.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "server/data_tool/tensor_pixels.h"
+#include "server/pipeline/engine.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/image_stage.h"
+#include "server/plan/field_trace.h"
+
+namespace millrace {
+namespace {
+
+// A batch and its decoding; nothing is taken until it is needed.
+constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
+constexpr uint32_t kThreads = 2;
+// Of a soft label.
+constexpr double kSmallestShare = 0.005;
+constexpr size_t kMostShares = 3;
+
+// Waits for the one batch of a run.
+class OneBatch {
+ public:
+  Engine::Callbacks callbacks() {
+    return {[this](FilledBatch batch) {
+              MutexLock lock(mu_);
+              batch_ = std::move(batch);
+            },
+            [this](absl::Status status) {
+              MutexLock lock(mu_);
+              status_ = std::move(status);
+              done_ = true;
+              changed_.NotifyAll();
+            }};
+  }
+
+  absl::StatusOr<FilledBatch> Await() {
+    MutexLock lock(mu_);
+    while (!done_) changed_.Wait(lock);
+    MR_RETURN_IF_ERROR(status_);
+    return std::move(batch_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  FilledBatch batch_ MR_GUARDED_BY(mu_);
+  absl::Status status_ MR_GUARDED_BY(mu_);
+  bool done_ MR_GUARDED_BY(mu_) = false;
+};
+
+bool IsImage(const Field& field) {
+  return field.kind() == FIELD_KIND_ENCODED_IMAGE ||
+         (field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
+          field.shape_size() == 3);
+}
+
+// Half of the mask's colour where there is a class; class 255, which losses
+// leave out by custom, is grey.
+void Overlay(const RgbImage& mask, RgbImage& image) {
+  for (int y = 0; y < image.height(); ++y) {
+    for (int x = 0; x < image.width(); ++x) {
+      const int index = mask.At(x, y).r;
+      if (index == 0) continue;
+      const Rgb color =
+          index == 255 ? Rgb{128, 128, 128} : ClassColor(index - 1);
+      const Rgb below = image.At(x, y);
+      image.Set(x, y,
+                {static_cast<uint8_t>((below.r + color.r) / 2),
+                 static_cast<uint8_t>((below.g + color.g) / 2),
+                 static_cast<uint8_t>((below.b + color.b) / 2)});
+    }
+  }
+}
+
+// `boxes` are in pixels of an image of `width` x `height`, which is shown as
+// `image`.
+void DrawBoxes(const std::vector<double>& boxes, double width, double height,
+               RgbImage& image) {
+  const double x = image.width() / width;
+  const double y = image.height() / height;
+  for (size_t i = 0; i + 4 <= boxes.size(); i += 4) {
+    const double* b = &boxes[i];
+    if (!(b[2] > b[0] && b[3] > b[1])) continue;  // padding, or gone
+    const auto at = [](double value, double scale, int most) {
+      return static_cast<int>(
+          std::clamp(value * scale, 0.0, static_cast<double>(most)));
+    };
+    image.Frame(at(b[0], x, image.width() - 1), at(b[1], y, image.height() - 1),
+                at(b[2], x, image.width()) - 1, at(b[3], y, image.height()) - 1,
+                ClassColor(static_cast<int>(i / 4)));
+  }
+}
+
+class PreviewBatchImpl final : public PreviewBatch {
+ public:
+  PreviewBatchImpl(std::shared_ptr<const RecordSource> source,
+                   const PreviewOptions& options)
+      : source_(std::move(source)), options_(options), budget_(kBudgetBytes) {}
+
+  absl::Status Run(PipelineSpec spec) {
+    if (spec.sources_size() == 0) spec.add_sources();
+    if (spec.sources(0).dataset().empty()) {
+      spec.mutable_sources(0)->set_dataset("dataset");
+    }
+    if (spec.batch_size() == 0) {
+      spec.set_batch_size(std::max<int64_t>(
+          1, std::min(options_.samples, source_->info().samples())));
+    }
+    Engine::Options engine;
+    engine.threads = kThreads;
+    engine.budget = &budget_;
+    engine.operators = options_.operators;
+    MR_ASSIGN_OR_RETURN(
+        engine_,
+        Engine::Create(engine, {{spec.sources(0).dataset(), source_}}));
+    MR_ASSIGN_OR_RETURN(pipeline_, engine_->Open(spec));
+    StepRange range;
+    range.epoch = options_.epoch;
+    range.first_step = options_.step;
+    range.step_count = 1;
+    range.with_payload_digest = true;
+    OneBatch one;
+    MR_ASSIGN_OR_RETURN(const auto run,
+                        engine_->Start(pipeline_, range, one.callbacks()));
+    MR_ASSIGN_OR_RETURN(batch_, one.Await());
+    return Trace();
+  }
+
+  const PipelineSpec& resolved_spec() const override {
+    return pipeline_->description().resolved_spec();
+  }
+  uint64_t steps_per_epoch() const override {
+    return pipeline_->description().steps_per_epoch();
+  }
+  uint64_t payload_xxh3() const override {
+    return batch_.header.payload_xxh3();
+  }
+  int64_t rows() const override {
+    return std::min<int64_t>(options_.samples, batch_.header.rows());
+  }
+  int64_t sample_index(int64_t row) const override {
+    const int last = batch_.header.tensors_size() - 2;  // then `valid`
+    return static_cast<int64_t>(ElementAt(Row(last, row), DTYPE_INT64, 0));
+  }
+
+  std::string label(int64_t row) const override {
+    for (int i = 0; i < resolved_spec().outputs_size(); ++i) {
+      const Field& field = FieldOf(resolved_spec().outputs(i));
+      const FieldTrace& trace = traces_.at(field.name());
+      const TensorHeader& tensor = batch_.header.tensors(i);
+      const auto name = [&](int64_t index) {
+        return index >= 0 && index < field.class_names_size()
+                   ? field.class_names(static_cast<int>(index))
+                   : std::string();
+      };
+      if (trace.mixed_label) return Shares(field, tensor, Row(i, row));
+      if (field.num_classes() > 0 && tensor.sample_shape_size() == 0) {
+        const auto index =
+            static_cast<int64_t>(ElementAt(Row(i, row), tensor.dtype(), 0));
+        return absl::StrCat(index, name(index).empty() ? "" : " ", name(index));
+      }
+    }
+    return "";
+  }
+
+  absl::StatusOr<std::vector<SheetPair>> Pairs() const override {
+    MR_ASSIGN_OR_RETURN(const int image, ImageOutput());
+    MR_ASSIGN_OR_RETURN(auto reader, source_->NewReader());
+    std::vector<SheetPair> pairs;
+    for (int64_t row = 0; row < rows(); ++row) {
+      SheetPair& pair = pairs.emplace_back();
+      pair.after = After(image, row);
+      const int64_t index = sample_index(row);
+      if (index < 0) {
+        pair.caption = "padding";
+        continue;
+      }
+      pair.caption = absl::StrCat("#", index, " ", label(row));
+      const absl::Status read =
+          reader->Read(index, [&](const EncodedSample& sample) {
+            return Before(image, sample, pair.before);
+          });
+      // Left empty by the policy: there is nothing to show.
+      if (read.code() == absl::StatusCode::kDataLoss) {
+        absl::StrAppend(&pair.caption, " damaged");
+        continue;
+      }
+      MR_RETURN_IF_ERROR(read);
+    }
+    return pairs;
+  }
+
+  absl::Status Explain(ParameterLog& log) const override {
+    MR_ASSIGN_OR_RETURN(
+        const std::string payload,
+        ExplainBatch(*pipeline_, options_.epoch, options_.step, log));
+    if (payload.size() != batch_.payload->bytes() ||
+        std::memcmp(payload.data(), batch_.payload->data(), payload.size()) !=
+            0) {
+      return absl::InternalError(
+          "what was explained is not what the engine has made: please report "
+          "it with the pipeline file");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Trace() {
+    for (const Field& field : source_->info().schema().fields()) {
+      MR_ASSIGN_OR_RETURN(traces_[field.name()],
+                          TraceField(resolved_spec(), field));
+    }
+    return absl::OkStatus();
+  }
+
+  const Field& FieldOf(const Output& output) const {
+    return source_->info().schema().fields(FieldIndex(output.field()));
+  }
+  int FieldIndex(const std::string& name) const {
+    const auto& fields = source_->info().schema().fields();
+    const auto it =
+        std::find_if(fields.begin(), fields.end(),
+                     [&](const Field& f) { return f.name() == name; });
+    return static_cast<int>(it - fields.begin());  // a resolved spec's is there
+  }
+
+  const uint8_t* Row(int tensor, int64_t row) const {
+    const TensorHeader& header = batch_.header.tensors(tensor);
+    return batch_.payload->data() + header.offset() +
+           header.bytes() / batch_.header.rows() * row;
+  }
+
+  static std::string Shares(const Field& field, const TensorHeader& tensor,
+                            const uint8_t* row) {
+    std::vector<std::pair<double, int>> shares;
+    for (int i = 0; i < field.num_classes(); ++i) {
+      const double share = ElementAt(row, tensor.dtype(), i);
+      if (share >= kSmallestShare) shares.emplace_back(share, i);
+    }
+    std::stable_sort(
+        shares.begin(), shares.end(),
+        [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (shares.size() > kMostShares) shares.resize(kMostShares);
+    return absl::StrJoin(shares, " ", [&](std::string* out, const auto& s) {
+      absl::StrAppend(out,
+                      s.second < field.class_names_size()
+                          ? field.class_names(s.second)
+                          : absl::StrCat(s.second),
+                      absl::StrFormat(" %.2f", s.first));
+    });
+  }
+
+  // Index of the output that is shown.
+  absl::StatusOr<int> ImageOutput() const {
+    const auto& outputs = resolved_spec().outputs();
+    std::vector<std::string> images;
+    for (int i = 0; i < outputs.size(); ++i) {
+      const Field& field = FieldOf(outputs[i]);
+      const FieldTrace& trace = traces_.at(field.name());
+      if (!IsImage(field) || trace.shape->size() != 3 ||
+          (trace.role != FieldRole::IMAGE && options_.field.empty())) {
+        continue;
+      }
+      if (options_.field.empty() || options_.field == field.name()) return i;
+      images.push_back(field.name());
+    }
+    if (options_.field.empty()) {
+      return absl::InvalidArgumentError(
+          "no output of this pipeline is an image, so there is nothing to "
+          "show; --explain alone prints what was drawn");
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("--field=", options_.field,
+                     " is no image among the outputs; these "
+                     "are: ",
+                     images.empty() ? "none" : absl::StrJoin(images, ", ")));
+  }
+
+  // Fields of the role that belong to the image and are outputs: calls
+  // see(output index, field index).
+  template <typename See>
+  absl::Status EachOf(int image, FieldRole::Role role, const See& see) const {
+    const auto& outputs = resolved_spec().outputs();
+    for (int i = 0; i < outputs.size(); ++i) {
+      const FieldTrace& trace = traces_.at(outputs[i].field());
+      if (trace.role != role || trace.image != outputs[image].field()) continue;
+      MR_RETURN_IF_ERROR(see(i, FieldIndex(outputs[i].field())));
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<double> Numbers(const uint8_t* data, DType dtype,
+                              int64_t count) const {
+    std::vector<double> numbers;
+    for (int64_t i = 0; i < count; ++i) {
+      numbers.push_back(ElementAt(data, dtype, i));
+    }
+    return numbers;
+  }
+
+  // A row of an output that is an image or a mask, in its own size.
+  RgbImage Shown(int tensor, int64_t row) const {
+    const Output& output = resolved_spec().outputs(tensor);
+    const FieldTrace& trace = traces_.at(output.field());
+    PixelFormat format;
+    format.dtype = batch_.header.tensors(tensor).dtype();
+    format.height = trace.shape->at(0);
+    format.width = trace.shape->at(1);
+    format.channels = trace.shape->at(2);
+    format.planes = output.layout() == Output::NCHW;
+    if (trace.normalize_place >= 0 && trace.normalize_on == PLACEMENT_SERVER) {
+      const Normalize& normalize =
+          resolved_spec().transforms(trace.normalize_place).normalize();
+      format.mean.assign(normalize.mean().begin(), normalize.mean().end());
+      format.stddev.assign(normalize.stddev().begin(),
+                           normalize.stddev().end());
+      format.scale = 255;
+    } else if (trace.to_dtype_place >= 0 &&
+               trace.to_dtype_on == PLACEMENT_SERVER &&
+               resolved_spec()
+                   .transforms(trace.to_dtype_place)
+                   .to_dtype()
+                   .scale()) {
+      format.scale = 255;
+    }
+    return ToRgb(Row(tensor, row), format);
+  }
+
+  RgbImage After(int image, int64_t row) const {
+    RgbImage picture = Shown(image, row);
+    const int width = picture.width(), height = picture.height();
+    EachOf(image, FieldRole::MASK, [&](int output, int) {
+      Overlay(Shown(output, row), picture);
+      return absl::OkStatus();
+    }).IgnoreError();
+    picture = picture.ScaledToFit(options_.cell, options_.cell);
+    EachOf(image, FieldRole::BOXES_XYXY, [&](int output, int field) {
+      const Field& boxes = source_->info().schema().fields(field);
+      DrawBoxes(Numbers(Row(output, row), batch_.header.tensors(output).dtype(),
+                        4 * boxes.shape(0)),
+                width, height, picture);
+      return absl::OkStatus();
+    }).IgnoreError();
+    return picture;
+  }
+
+  absl::Status Before(int image, const EncodedSample& sample,
+                      RgbImage& picture) const {
+    const int field = FieldIndex(resolved_spec().outputs(image).field());
+    Size stored;
+    MR_RETURN_IF_ERROR(Stored(field, sample, stored, picture));
+    MR_RETURN_IF_ERROR(
+        EachOf(image, FieldRole::MASK, [&](int, int mask) -> absl::Status {
+          RgbImage classes;
+          Size size;
+          MR_RETURN_IF_ERROR(Stored(mask, sample, size, classes));
+          // Nearest, as large as the image is shown.
+          RgbImage fitting(picture.width(), picture.height());
+          for (int y = 0; y < picture.height(); ++y) {
+            for (int x = 0; x < picture.width(); ++x) {
+              fitting.Set(x, y,
+                          classes.At(x * classes.width() / picture.width(),
+                                     y * classes.height() / picture.height()));
+            }
+          }
+          Overlay(fitting, picture);
+          return absl::OkStatus();
+        }));
+    picture = picture.ScaledToFit(options_.cell, options_.cell);
+    return EachOf(image, FieldRole::BOXES_XYXY, [&](int, int boxes) {
+      DrawBoxes(Numbers(sample.fields[boxes].data(), DTYPE_FLOAT32,
+                        static_cast<int64_t>(sample.fields[boxes].size()) / 4),
+                static_cast<double>(stored.width),
+                static_cast<double>(stored.height), picture);
+      return absl::OkStatus();
+    });
+  }
+
+  // The stored image or mask, decoded as the pipeline decodes it, at most as
+  // large as its room; `size` is that of the whole.
+  absl::Status Stored(int index, const EncodedSample& sample, Size& size,
+                      RgbImage& picture) const {
+    const Field& field = source_->info().schema().fields(index);
+    const absl::Span<const uint8_t> bytes = sample.fields[index];
+    PixelFormat format;
+    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
+      format.height = size.height = field.shape(0);
+      format.width = size.width = field.shape(1);
+      format.channels = field.shape(2);
+      picture = ToRgb(bytes.data(), format);
+      return absl::OkStatus();
+    }
+    const FieldTrace& trace = traces_.at(field.name());
+    Transform decode = resolved_spec().transforms(
+        static_cast<int>(trace.image_places.front()));
+    ImageStageOptions options;
+    options.operators = options_.operators;
+    options.role = trace.role;
+    options.size_only = true;
+    const PlacedTransform one[] = {{&decode, 0}};
+    MR_ASSIGN_OR_RETURN(const auto sizer,
+                        ImageStage::Create(field, one, options));
+    const auto scratch = sizer->NewScratch();
+    MR_ASSIGN_OR_RETURN(size, sizer->ReadSize(bytes, *scratch));
+    scratch->image_size = size;  // a mask is shown whatever its image's
+    // In proportion, never larger than it is.
+    const double scale =
+        std::min({1.0, static_cast<double>(options_.cell) / size.width,
+                  static_cast<double>(options_.cell) / size.height});
+    Transform resize;
+    Resize& to = *resize.mutable_resize();
+    to.set_width(std::max(1, static_cast<int>(size.width * scale)));
+    to.set_height(std::max(1, static_cast<int>(size.height * scale)));
+    if (trace.role == FieldRole::MASK) {
+      to.set_interpolation(INTERPOLATION_NEAREST);
+    }
+    options.size_only = false;
+    const PlacedTransform both[] = {{&decode, 0}, {&resize, 1}};
+    MR_ASSIGN_OR_RETURN(const auto stage,
+                        ImageStage::Create(field, both, options));
+    const std::vector<int64_t>& shape = stage->output_shape();
+    std::vector<uint8_t> pixels(shape[0] * shape[1] * shape[2]);
+    MR_RETURN_IF_ERROR(stage->Run(bytes, 0, *scratch, absl::MakeSpan(pixels)));
+    format.height = shape[0];
+    format.width = shape[1];
+    format.channels = shape[2];
+    picture = ToRgb(pixels.data(), format);
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const RecordSource> source_;
+  const PreviewOptions options_;
+  ByteBudget budget_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<const Pipeline> pipeline_;
+  std::map<std::string, FieldTrace> traces_;  // by field
+  FilledBatch batch_;  // before the engine and the budget
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PreviewBatch>> PreviewBatch::Make(
+    std::shared_ptr<const RecordSource> source, PipelineSpec spec,
+    const PreviewOptions& options) {
+  auto batch = std::make_unique<PreviewBatchImpl>(std::move(source), options);
+  MR_RETURN_IF_ERROR(batch->Run(std::move(spec)));
+  return batch;
+}
+
+}  // namespace millrace

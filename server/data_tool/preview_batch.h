@@ -1,0 +1,70 @@
+// PreviewBatch makes one batch of a pipeline by the engine, as training gets
+// it, and shows it: each sample as it is stored beside what became of it, with
+// masks, boxes and labels; and what was drawn for it.
+//
+// Belongs to one thread; starts and joins the engine's own.
+//
+//   MR_ASSIGN_OR_RETURN(auto batch, PreviewBatch::Make(source, spec, options));
+//   MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs, batch->Pairs());
+
+#ifndef MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
+#define MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+#include "server/augment/parameter_log.h"
+#include "server/data_tool/contact_sheet.h"
+#include "server/operators/operators.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+struct PreviewOptions {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  // Rows of the batch that are shown, from the first.
+  int64_t samples = 16;
+  int cell = 192;  // pixels of a picture's room
+  // The image to show; empty: the first output that is one.
+  std::string field;
+  const Operators* operators = nullptr;  // must outlive the batch
+};
+
+class PreviewBatch {
+ public:
+  // A batch size of 0 becomes `samples`, or all there are. InvalidArgument,
+  // NotFound, Unimplemented: as Engine::Open; OutOfRange: no such step;
+  // DataLoss: a bad sample under the policy FAIL.
+  static absl::StatusOr<std::unique_ptr<PreviewBatch>> Make(
+      std::shared_ptr<const RecordSource> source, PipelineSpec spec,
+      const PreviewOptions& options);
+
+  virtual ~PreviewBatch() = default;
+
+  virtual const PipelineSpec& resolved_spec() const = 0;
+  virtual uint64_t steps_per_epoch() const = 0;
+  virtual uint64_t payload_xxh3() const = 0;
+  // Rows that are shown.
+  virtual int64_t rows() const = 0;
+  // Of a row; -1: padding. A bad sample that was left empty has its index.
+  virtual int64_t sample_index(int64_t row) const = 0;
+  // "3 cat", "cat 0.71 dog 0.29"; empty without a label.
+  virtual std::string label(int64_t row) const = 0;
+
+  // InvalidArgument: no output is an image.
+  virtual absl::StatusOr<std::vector<SheetPair>> Pairs() const = 0;
+
+  // What was drawn for the batch and all its rows, see ExplainBatch(). Internal
+  // when the bytes that are explained are not those of the batch.
+  virtual absl::Status Explain(ParameterLog& log) const = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
