@@ -384,5 +384,27 @@ TEST(ColorOps, DependOnKeyAndPlaceAlone) {
   }
 }
 
+// What servers have sent for these keys, whatever their CPU. Whoever changes
+// the bytes on purpose raises kContentRevision and writes the new numbers here.
+TEST(ColorOps, KeepTheirBytes) {
+  const Bytes source = Noise(33, 65, 3, 12);
+  auto digest = [&](const PixelOp& op) {
+    uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+    for (uint64_t i = 0; i < 30; ++i) {
+      for (uint8_t byte : Applied(op, source, 33, 65, 3, Key(i))) {
+        hash = (hash ^ byte) * 0x100000001B3;
+      }
+    }
+    return hash;
+  };
+  EXPECT_EQ(digest(*MakeColorJitter(FullJitter())), 9792487241850053705u);
+  EXPECT_EQ(digest(*MakeGrayscale({.place = 1, .p = 0.5})),
+            11309671570092540551u);
+  EXPECT_EQ(digest(*MakeGaussianBlur({.place = 1, .kernel_size = 23})),
+            2681977122081379822u);
+  EXPECT_EQ(digest(*MakeRandomErasing({.place = 1, .random_value = true})),
+            9879473016743672850u);
+}
+
 }  // namespace
 }  // namespace millrace
