@@ -5,18 +5,16 @@
 #include "server/augment/warp.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
+
+#include "server/augment/bilinear_run.h"
 
 namespace millrace {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "Spread() takes the first byte for the lowest");
-
-constexpr int kWeightBits = 12;
-constexpr int64_t kWeightOne = 1 << kWeightBits;
+constexpr int kWeightBits = BilinearWeights::kBits;
+constexpr int64_t kWeightOne = BilinearWeights::kOne;
 
 // Columns [begin, end).
 struct Columns {
@@ -183,58 +181,37 @@ class Warper {
     return job_.from + y * from_stride_ + x * channels_;
   }
 
-  struct Weights {
-    // Of the pixels above left, above right, below left, below right; they sum
-    // to kWeightOne.
-    int64_t w00, w01, w10, w11;
-  };
-  // At a point whose coordinates have `bits` bits of fraction.
-  static Weights WeightsAt(int64_t x, int64_t y, int bits) {
-    const int64_t fx = (x >> (bits - kWeightBits)) & (kWeightOne - 1);
-    const int64_t fy = (y >> (bits - kWeightBits)) & (kWeightOne - 1);
-    const int64_t w11 = (fx * fy + kWeightOne / 2) >> kWeightBits;
-    return {kWeightOne - fx - fy + w11, fx - w11, fy - w11, w11};
-  }
-
-  // Three bytes in 21 bits each.
-  static uint64_t Spread(uint64_t v) {
-    return (v & 0xFF) | (v & 0xFF00) << 13 | (v & 0xFF0000) << 26;
-  }
-
+  // All of the four pixels lie inside.
   void Inner(Columns in, uint8_t* to) const {
-    // Copies: what is written might be a member, for all that the compiler
-    // knows.
+    if constexpr (kChannels == 3) {
+      BilinearRun run;
+      run.from = job_.from;
+      run.from_stride = from_stride_;
+      run.x = walk_.start_x() + walk_.step_x() * in.begin;
+      run.y = walk_.start_y() + walk_.step_y() * in.begin;
+      run.step_x = walk_.step_x();
+      run.step_y = walk_.step_y();
+      run.bits = walk_.bits();
+      run.count = in.end - in.begin;
+      run.to = to + in.begin * 3;
+      DrawBilinearRun(run);
+      return;
+    }
     const int bits = walk_.bits();
     const int64_t step_x = walk_.step_x();
     const int64_t step_y = walk_.step_y();
-    const uint8_t* const from = job_.from;
-    const int64_t from_stride = from_stride_;
     const int channels = kChannels == 0 ? channels_ : kChannels;
     int64_t x = walk_.start_x() + step_x * in.begin;
     int64_t y = walk_.start_y() + step_y * in.begin;
     uint8_t* out = to + in.begin * channels;
     for (int64_t i = in.begin; i < in.end; ++i, out += channels) {
-      const uint8_t* above =
-          from + (y >> bits) * from_stride + (x >> bits) * channels;
-      const uint8_t* below = above + from_stride;
-      const Weights w = WeightsAt(x, y, bits);
-      if constexpr (kChannels == 3) {
-        uint64_t a, b;
-        std::memcpy(&a, above, 8);
-        std::memcpy(&b, below, 8);
-        constexpr uint64_t kHalf = kWeightOne / 2;
-        const uint64_t sum = Spread(a) * w.w00 + Spread(a >> 24) * w.w01 +
-                             Spread(b) * w.w10 + Spread(b >> 24) * w.w11 +
-                             (kHalf | kHalf << 21 | kHalf << 42);
-        out[0] = static_cast<uint8_t>(sum >> kWeightBits);
-        out[1] = static_cast<uint8_t>(sum >> (kWeightBits + 21));
-        out[2] = static_cast<uint8_t>(sum >> (kWeightBits + 42));
-      } else {
-        for (int c = 0; c < channels; ++c) {
-          const int64_t sum = above[c] * w.w00 + above[c + channels] * w.w01 +
-                              below[c] * w.w10 + below[c + channels] * w.w11;
-          out[c] = static_cast<uint8_t>((sum + kWeightOne / 2) >> kWeightBits);
-        }
+      const uint8_t* above = At(x >> bits, y >> bits);
+      const uint8_t* below = above + from_stride_;
+      const BilinearWeights w = WeightsAt(x, y, bits);
+      for (int c = 0; c < channels; ++c) {
+        const int32_t sum = above[c] * w.w00 + above[c + channels] * w.w01 +
+                            below[c] * w.w10 + below[c + channels] * w.w11;
+        out[c] = static_cast<uint8_t>((sum + kWeightOne / 2) >> kWeightBits);
       }
       x += step_x;
       y += step_y;
@@ -247,7 +224,7 @@ class Warper {
     const int64_t y = walk_.start_y() + walk_.step_y() * column;
     const int64_t left = x >> walk_.bits();
     const int64_t top = y >> walk_.bits();
-    const Weights w = WeightsAt(x, y, walk_.bits());
+    const BilinearWeights w = WeightsAt(x, y, walk_.bits());
     const int64_t weights[4] = {w.w00, w.w01, w.w10, w.w11};
     const uint8_t* pixels[4];
     int64_t share = 0;

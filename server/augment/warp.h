@@ -29,7 +29,7 @@
 namespace millrace {
 
 // Bytes behind the source that may be read (not used).
-inline constexpr size_t kWarpReadSlack = 8;
+inline constexpr size_t kWarpReadSlack = 16;
 
 struct WarpJob {
   const uint8_t* from = nullptr;  // rows of size.width * channels bytes

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "hwy/targets.h"
 #include "server/augment/random.h"
 #include "server/decode/image_decoder.h"
 
@@ -105,7 +107,7 @@ double Reference(const Image& in, const AffineMap& inverse, const Look& look,
   return share * (sum - fill) + fill;
 }
 
-TEST(WarpPixels, TakesWhatTheInverseMapSays) {
+void CompareWithReference() {
   CounterRandom random(3, 0);
   int64_t compared = 0;
   for (int n = 0; n < 400; ++n) {
@@ -148,6 +150,46 @@ TEST(WarpPixels, TakesWhatTheInverseMapSays) {
     }
   }
   EXPECT_GT(compared, 300000);
+}
+
+TEST(WarpPixels, TakesWhatTheInverseMapSays) { CompareWithReference(); }
+
+// Runs `test` with every instruction set of this CPU and the portable code.
+void OnEveryTarget(const std::function<void()>& test) {
+  const int64_t supported = hwy::SupportedTargets();
+  int targets = 0;
+  for (int64_t target :
+       {HWY_SCALAR, HWY_EMU128, HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON}) {
+    const bool portable = target == HWY_SCALAR || target == HWY_EMU128;
+    if (!portable && (supported & target) == 0) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    SCOPED_TRACE(hwy::TargetName(target));
+    ++targets;
+    test();
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+  EXPECT_GE(targets, 2);
+}
+
+TEST(WarpPixels, GivesTheSameBytesOnEveryInstructionSet) {
+  Bytes first;
+  OnEveryTarget([&] {
+    CompareWithReference();
+    Bytes all;
+    for (int n = 0; n < 60; ++n) {
+      const Image in = Noise({1 + n, 61 - n}, 3, n);
+      AffineParameters p;
+      p.degrees = 6.1 * n;
+      p.scale = 0.4 + 0.03 * n;
+      const Image out = Warp(in, MakeAffine(p, in.size).inverse,
+                             {.nearest = n % 4 == 0, .fill = FillColor(99)});
+      all.insert(all.end(), out.pixels.begin(), out.pixels.end());
+    }
+    if (first.empty()) first = all;
+    EXPECT_EQ(all, first);
+  });
 }
 
 TEST(WarpPixels, QuarterTurnsAndShiftsMoveWholePixels) {
