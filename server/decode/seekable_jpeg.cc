@@ -200,7 +200,8 @@ struct SeekableJpeg::State {
     }
     const int64_t pixels =
         static_cast<int64_t>(info.image_width) * info.image_height;
-    if (pixels > kMaxImagePixels || coefficients > kMaxDecodedBytes) {
+    if (pixels > std::min(kMaxImagePixels, kMaxDecodedBytes / 3) ||
+        coefficients > kMaxDecodedBytes) {
       return Outcome::kTooLarge;
     }
     return Outcome::kRewritten;
@@ -375,21 +376,35 @@ SeekableJpeg::~SeekableJpeg() = default;
 
 absl::string_view SeekableJpeg::message() const { return message_; }
 
-// libjpeg lets some damage pass that the server refuses: coefficients behind
-// the last one of a block. It must not vanish by being rewritten. An eighth of
-// the size reads as many codes as the whole.
-bool SeekableJpeg::Reads(absl::Span<const uint8_t> jpeg) {
-  auto header = reader_.Open(jpeg, false);
-  absl::Status status = header.status();
-  if (status.ok()) {
-    DecodeRegion all;
-    all.divisor = 8;
-    all.width = (header->width + 7) / 8;
-    all.height = (header->height + 7) / 8;
-    status = reader_.Decode(all).status();
+// The server is stricter than libjpeg with damaged data, and libjpeg makes
+// pixels of its own of some: neither may vanish by being rewritten.
+bool SeekableJpeg::ServerReadsTheSame(absl::Span<const uint8_t> jpeg,
+                                      absl::Span<const uint8_t> rewritten) {
+  absl::StatusOr<DecodedImage> images[2] = {DecodedImage{}, DecodedImage{}};
+  DecodeRegion all;
+  for (int i = 0; i < 2; ++i) {
+    auto header = readers_[i].Open(i == 0 ? jpeg : rewritten, false);
+    if (header.ok()) {
+      all.width = header->width;
+      all.height = header->height;
+      images[i] = readers_[i].Decode(all);
+    } else {
+      images[i] = header.status();
+    }
+    if (!images[i].ok()) {
+      message_ = std::string(images[i].status().message());
+      return false;
+    }
   }
-  if (!status.ok()) message_ = std::string(status.message());
-  return status.ok();
+  for (int64_t y = 0; y < all.height; ++y) {
+    if (std::memcmp(images[0]->data + y * images[0]->stride,
+                    images[1]->data + y * images[1]->stride,
+                    all.width * all.channels) != 0) {
+      message_ = "other decoders make other pixels of its data";
+      return false;
+    }
+  }
+  return true;
 }
 
 SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
@@ -397,7 +412,7 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
   message_.clear();
   if (DetectImageFormat(jpeg) != ImageFormat::kJpeg) return Outcome::kNotJpeg;
   // As the server reads it, be it from EXIF or XMP.
-  const auto header = reader_.Open(jpeg, true);
+  const auto header = readers_[0].Open(jpeg, true);
   const int orientation = header.ok() ? header->orientation : 1;
   State& s = *state_;
   s.error.message[0] = '\0';
@@ -408,11 +423,15 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
   s.DestroyAll();
   if (recoded) {
     if (!AddIndex({s.destination.data, bytes}, out)) return Outcome::kUnusual;
-    if (!Reads(jpeg)) return Outcome::kDamaged;
-    State::CompareOrJump(&s, jpeg.data(), jpeg.size(),
-                         reinterpret_cast<const uint8_t*>(out->data()),
-                         out->size());
+    const absl::Span<const uint8_t> rewritten = {
+        reinterpret_cast<const uint8_t*>(out->data()), out->size()};
+    State::CompareOrJump(&s, jpeg.data(), jpeg.size(), rewritten.data(),
+                         rewritten.size());
     s.DestroyAll();
+    if (s.outcome == Outcome::kRewritten &&
+        !ServerReadsTheSame(jpeg, rewritten)) {
+      return Outcome::kDamaged;
+    }
   }
   message_ = s.error.message;
   return s.outcome;

@@ -10,8 +10,9 @@
 // was). Thumbnails, camera data, comments, and what follows the picture are
 // dropped.
 //
-// Not for speed: every result is decoded beside the original by libjpeg-turbo
-// and compared. Not thread-safe: one per thread. Foreign bytes.
+// Not for speed: every result is decoded beside the original, by libjpeg-turbo
+// and by the server's decoder, and compared. Not thread-safe: one per thread.
+// Foreign bytes.
 //
 //   SeekableJpeg rewriter;
 //   std::string out;
@@ -62,11 +63,12 @@ class SeekableJpeg {
   absl::string_view message() const;
 
  private:
-  bool Reads(absl::Span<const uint8_t> jpeg);
+  bool ServerReadsTheSame(absl::Span<const uint8_t> jpeg,
+                          absl::Span<const uint8_t> rewritten);
 
   struct State;
   std::unique_ptr<State> state_;
-  JpegDecoder reader_;
+  JpegDecoder readers_[2];
   std::string message_;
 };
 

@@ -399,6 +399,34 @@ TEST(SeekableJpeg, LeavesDamagedOnesForTheReaderToSee) {
   }
 }
 
+TEST(SeekableJpeg, DataThatLibjpegDecodesToPixelsOfItsOwnStays) {
+  // FF before a stuffed FF is no entropy-coded data. libjpeg-turbo decodes the
+  // MCU a second time then, over what is left of the first.
+  JpegKind kind;
+  kind.components = 1;
+  kind.quality = 95;
+  const Bytes jpeg = WriteJpeg(kind, 7);
+  SeekableJpeg rewriter;
+  std::string out;
+  int stays = 0;
+  for (size_t at = Segments(jpeg).back().end; at + 600 < jpeg.size(); ++at) {
+    if (jpeg[at] != 0xFF) continue;
+    Bytes odd = jpeg;
+    odd.insert(odd.begin() + at, 5, 0xFF);
+    const Outcome outcome = rewriter.Rewrite(odd, &out);
+    if (outcome == Outcome::kRewritten) {
+      // Then it made no difference.
+      EXPECT_EQ(ReferenceDecode(odd, 1, 1), ReferenceDecode(jpeg, 1, 1));
+      continue;
+    }
+    ++stays;
+    EXPECT_EQ(outcome, Outcome::kDamaged);
+    EXPECT_EQ(rewriter.message(),
+              "other decoders make other pixels of its data");
+  }
+  EXPECT_GT(stays, 0);
+}
+
 TEST(SeekableJpeg, ProgressiveImagesWithoutTheirLastScansStay) {
   // libjpeg smooths them; the same coefficients in one scan it would not.
   JpegKind kind;
