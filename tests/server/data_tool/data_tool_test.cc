@@ -182,6 +182,21 @@ TEST_F(DataToolTest, AnImageFolderIsPackedInBytewiseOrder) {
   }
 }
 
+TEST_F(DataToolTest, WebpImagesArePackedAndOtherRiffFilesAreNot) {
+  const std::string root = MakeImageFolder();
+  const std::string webp("RIFF\x10\0\0\0WEBPVP8 ", 16);
+  WriteFile(root + "/dog/c.webp", webp);
+  const Result packed = PackFolder({Out("lmdb", "webp")});
+  ASSERT_EQ(packed.code, kExitOk) << packed.err;
+  const Samples samples = ReadDataset(Uri("lmdb", "webp"));
+  ASSERT_EQ(samples.size(), 6);
+  EXPECT_EQ(samples[5][0], webp);
+  WriteFile(root + "/dog/d.webp", std::string("RIFF\x10\0\0\0WAVEfmt ", 16));
+  const Result refused = PackFolder({Out("lmdb", "wave")});
+  EXPECT_NE(refused.code, kExitOk);
+  EXPECT_THAT(refused.err, HasSubstr("no JPEG, PNG or WebP image"));
+}
+
 TEST_F(DataToolTest, FormatsAndShardsHaveOneFingerprint) {
   MakeImageFolder();
   std::vector<std::string> fingerprints;
