@@ -23,8 +23,9 @@ Rect Padded(Size size, const Padding& p) {
           size.height + p.top + p.bottom};
 }
 
+// Also where nothing is cut off: boxes that reach beyond the image end there,
+// as torchvision has it.
 void AppendCut(const GeometryOp& op, Rect rect, Size& size, StepList& steps) {
-  if (rect == Rect{0, 0, size.width, size.height}) return;
   GeometryStep& step = steps.emplace_back();
   step.kind = GeometryStep::Kind::kCut;
   step.rect = rect;
@@ -84,7 +85,10 @@ absl::Status ResolveRandomCrop(const GeometryOp& op, bool applied,
   rect.left -= padding.left;
   rect.top -= padding.top;
   LogRect(log, op, rect);
-  AppendCut(op, rect, size, steps);
+  // torchvision's RandomCrop does nothing to images that have the size already.
+  if (rect != Rect{0, 0, size.width, size.height}) {
+    AppendCut(op, rect, size, steps);
+  }
   return absl::OkStatus();
 }
 

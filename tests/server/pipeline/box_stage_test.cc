@@ -139,6 +139,11 @@ TEST(BoxStage, AgreesWithTorchvision) {
         {40.8152f, 21.4134f, 45.1996f, 26.6993f},
         {12.4619f, 5.93431f, 48.366f, 18.3738f}}},
       {"random_crop { height: 40 width: 60 }", boxes},
+      {"center_crop { height: 40 width: 60 }",
+       {{10, 5, 30, 25},
+        {0, 0, 60, 40},
+        {50.5f, 30.25f, 58, 39},
+        {0, 2, 60, 8}}},
       {"horizontal_flip { p: 0 }", boxes},
   };
   for (const Case& c : cases) {
