@@ -15,7 +15,7 @@ import run
 
 def _row(group, label, values, ours=False, error="", reference=""):
     return {"group": group, "label": label, "ours": ours, "reference": reference, "values": values,
-            "cpu": [], "versions": {}, "error": error}
+            "cpu": [None, 0.5], "cpu_unit": "s/1000", "versions": {}, "error": error}
 
 
 def _found(rows, goals):
@@ -34,6 +34,7 @@ class Report(unittest.TestCase):
         ours, peer = report.lines(found, "crop")
         self.assertEqual(ours[2], "")
         self.assertEqual(peer[2], "10.50 (1.00-20.0)")
+        self.assertEqual(peer[4], "0.5 s/1000")
 
     def test_goals_are_reached_or_missed(self):
         found = _found({"millrace": _row("crop", "ours", [20, 20], ours=True),

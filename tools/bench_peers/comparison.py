@@ -132,7 +132,7 @@ _CROP_PEERS = [
     ("torchvision_pil", "torch", "torchvision v2, Pillow"),
     ("albumentations", "torch", "Albumentations, OpenCV (not antialiased)"),
     ("dali", "torch", "NVIDIA DALI, CPU"),
-    ("ffcv", "extra", "FFCV, its own file (not antialiased)"),
+    ("ffcv", "extra", "FFCV, its own file (area filter)"),
     ("spdl", "extra", "SPDL, FFmpeg"),
 ]
 

@@ -5,7 +5,8 @@
 Without options a table as text. --markdown prints the tables of docs/performance.md; --update puts
 them between the lines `<!-- bench-peers: begin -->` and `<!-- bench-peers: end -->` of a page, with
 the plot when it lies beside it as pictures/bench_peers.png. --plot needs matplotlib. A ratio is ours divided by the peer's, of the same round: median and, in
-brackets, lowest and highest.
+brackets, lowest and highest. CPU is processor time: of all processes for 1,000 images, or of the
+client alone for a GB.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def ratio_text(values):
 
 
 def lines(found, group):
-    """[(label, rate, ratio, goal)] of one group, as text."""
+    """[(label, rate, ratio, goal, CPU)] of one group, as text."""
     rows = found["rows"]
     reference_of_group = comparison.REFERENCES.get(group)
     table = []
@@ -52,7 +53,7 @@ def lines(found, group):
         if row["group"] != group:
             continue
         if not row["values"]:
-            table.append((row["label"], f"not available: {row['error'] or 'not measured'}", "", ""))
+            table.append((row["label"], f"not available: {row['error'] or 'not measured'}", "", "", ""))
             continue
         rate = spread(row["values"])
         if row["error"]:
@@ -71,7 +72,9 @@ def lines(found, group):
             else:
                 goals.append(f"{goal:g} by \"{rows[ours]['label']}\": {reached}, "
                              f"{ratio_text(measured)}")
-        table.append((row["label"], rate, ratio, "; ".join(goals)))
+        cpu = [value for value in row["cpu"] if value is not None]
+        cpu = f"{statistics.median(cpu):.2g} {row['cpu_unit']}" if cpu else ""
+        table.append((row["label"], rate, ratio, "; ".join(goals), cpu))
     return table
 
 
@@ -97,7 +100,8 @@ def method(found):
         f"{photos['count']:,} photographs of {photos['mean_bytes'] / 1000:.1f} kB on average, in the "
         f"page cache. {found['rounds']} rounds of {found['seconds']:g} s a row, ours and the peers "
         f"in turn within each round. Before a round at most {100 * busy:.0f} % of the machine was "
-        f"busy with something else. Median (lowest-highest). Peers: {named or 'none'}.")
+        f"busy with something else. Median (lowest-highest); CPU: seconds of all processes for 1,000 "
+        f"images, or of the client for a GB. Peers: {named or 'none'}.")
 
 
 def text(found):
@@ -106,8 +110,8 @@ def text(found):
         table = lines(found, group)
         width = max(len(row[0]) for row in table)
         out.append(f"{comparison.GROUPS[group]}")
-        for label, rate, ratio, goal in table:
-            out.append(f"  {label:<{width}}  {rate:<28}"
+        for label, rate, ratio, goal, cpu in table:
+            out.append(f"  {label:<{width}}  {rate:<28}{('CPU ' + cpu) if cpu else '':<22}"
                        f"{('ours / it ' + ratio) if ratio else '':<30}"
                        f"{('goal ' + goal) if goal else ''}".rstrip())
         out.append("")
@@ -119,8 +123,8 @@ def markdown(found):
     for group in groups(found):
         out.append(f"**{comparison.GROUPS[group]}**")
         out.append("")
-        out.append("| | median (lowest-highest) | ours ÷ it | goal |")
-        out.append("|---|---|---|---|")
+        out.append("| | median (lowest-highest) | ours ÷ it | goal | CPU |")
+        out.append("|---|---|---|---|---|")
         for row in lines(found, group):
             out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
         out.append("")

@@ -22,6 +22,9 @@ import time
 import comparison
 import report
 
+CPU_UNITS = {"cpu_seconds_per_1000": "s/1000",
+             "cpu_seconds_per_gigabyte": "s/GB, client",
+             "client_cpu_seconds_per_gigabyte": "s/GB, client"}
 ROOT = os.path.dirname(os.path.dirname(comparison.HERE))
 
 
@@ -191,7 +194,7 @@ def main():
         "seconds": context.seconds, "states": states,
         "photographs": {"count": len(sizes), "mean_bytes": sum(sizes) / max(1, len(sizes))},
         "rows": {r.key: {"group": r.group, "label": r.label, "ours": r.ours,
-                         "reference": r.reference, **results[r.key]}
+                         "reference": r.reference, "cpu_unit": CPU_UNITS[r.cpu], **results[r.key]}
                  for r in rows},
         "goals": [g for g in comparison.GOALS if g[0] in results and g[1] in results],
         "after": {},
