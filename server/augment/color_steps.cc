@@ -52,18 +52,21 @@ int GreyOf(const Pixel& p) {
   return (2989 * p.r + 5870 * p.g + 1140 * p.b) / 10000;
 }
 
-int Scaled(const ColorStep& step, int x) {
-  int sum = std::min(65535, ((x * step.multiplier) >> 8) + step.add);
-  sum = std::max(0, sum - step.subtract);
+int Weakened(const ColorStep& step, int x) {
+  return (((x * step.multiplier) >> 8) + step.offset) >> step.fraction_bits;
+}
+
+int Strengthened(const ColorStep& step, int x) {
+  const int sum = std::max(0, ((x * step.multiplier) >> 8) - step.offset);
   return std::min(255, sum >> step.fraction_bits);
 }
 
 int Blended(const ColorStep& step, int x, int other) {
   const int own = (x * step.multiplier) >> 8;
   const int part = (other * step.other) >> 8;
-  const int sum = step.kind == ColorStep::Kind::kLess ? own + part + 1
-                                                      : std::max(0, own - part);
-  return std::min(255, sum >> step.fraction_bits);
+  return step.kind == ColorStep::Kind::kLess
+             ? (own + part + 1) >> step.fraction_bits
+             : std::min(255, std::max(0, own - part) >> step.fraction_bits);
 }
 
 Pixel Turned(const ColorStep& step, const Pixel& p) {
@@ -94,7 +97,11 @@ uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
     if (channels == 1) {
       int x = row[0];
       for (size_t s = 0; s < count; ++s) {
-        if (steps[s].kind == ColorStep::Kind::kScale) x = Scaled(steps[s], x);
+        if (steps[s].kind == ColorStep::Kind::kWeaken) {
+          x = Weakened(steps[s], x);
+        } else if (steps[s].kind == ColorStep::Kind::kStrengthen) {
+          x = Strengthened(steps[s], x);
+        }
       }
       row[0] = static_cast<uint8_t>(x);
       sum += x;
@@ -104,8 +111,12 @@ uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
     for (size_t s = 0; s < count; ++s) {
       const ColorStep& step = steps[s];
       switch (step.kind) {
-        case ColorStep::Kind::kScale:
-          p = {Scaled(step, p.r), Scaled(step, p.g), Scaled(step, p.b)};
+        case ColorStep::Kind::kWeaken:
+          p = {Weakened(step, p.r), Weakened(step, p.g), Weakened(step, p.b)};
+          break;
+        case ColorStep::Kind::kStrengthen:
+          p = {Strengthened(step, p.r), Strengthened(step, p.g),
+               Strengthened(step, p.b)};
           break;
         case ColorStep::Kind::kLess:
         case ColorStep::Kind::kMore: {
@@ -210,12 +221,18 @@ HWY_INLINE VWords ToByte(VWords sum, int fraction_bits) {
                  hn::Set(DWords(), 255));
 }
 
-HWY_INLINE VWords Scaled(const ColorStep& step, VWords x) {
+HWY_INLINE VWords Weakened(const ColorStep& step, VWords x) {
   const DWords d;
-  VWords sum = Times(x, hn::Set(d, step.multiplier));
-  sum = hn::SaturatedAdd(sum, hn::Set(d, step.add));
-  sum = hn::SaturatedSub(sum, hn::Set(d, step.subtract));
-  return ToByte(sum, step.fraction_bits);
+  const VWords own = Times(x, hn::Set(d, step.multiplier));
+  return hn::ShiftRightSame(hn::Add(own, hn::Set(d, step.offset)),
+                            step.fraction_bits);
+}
+
+HWY_INLINE VWords Strengthened(const ColorStep& step, VWords x) {
+  const DWords d;
+  const VWords own = Times(x, hn::Set(d, step.multiplier));
+  return ToByte(hn::SaturatedSub(own, hn::Set(d, step.offset)),
+                step.fraction_bits);
 }
 
 HWY_INLINE Pixels Less(const ColorStep& step, const Pixels& p) {
@@ -223,9 +240,9 @@ HWY_INLINE Pixels Less(const ColorStep& step, const Pixels& p) {
   const VWords m = hn::Set(d, step.multiplier);
   const VWords part =
       hn::Add(Times(GreyOf(p), hn::Set(d, step.other)), hn::Set(d, 1));
-  return {ToByte(hn::Add(Times(p.r, m), part), step.fraction_bits),
-          ToByte(hn::Add(Times(p.g, m), part), step.fraction_bits),
-          ToByte(hn::Add(Times(p.b, m), part), step.fraction_bits)};
+  return {hn::ShiftRightSame(hn::Add(Times(p.r, m), part), step.fraction_bits),
+          hn::ShiftRightSame(hn::Add(Times(p.g, m), part), step.fraction_bits),
+          hn::ShiftRightSame(hn::Add(Times(p.b, m), part), step.fraction_bits)};
 }
 
 HWY_INLINE Pixels More(const ColorStep& step, const Pixels& p) {
@@ -237,12 +254,15 @@ HWY_INLINE Pixels More(const ColorStep& step, const Pixels& p) {
           ToByte(hn::SaturatedSub(Times(p.b, m), part), step.fraction_bits)};
 }
 
-// bottom + clamp(distance, 0, full), sixteenths, to a byte.
-HWY_INLINE VWords FromSixteenths(VWords bottom, VInts distance, VInts full) {
-  const DInts di;
-  const VInts bound = hn::Min(hn::Max(distance, hn::Zero(di)), full);
-  const VWords v = hn::Add(bottom, hn::BitCast(DWords(), bound));
+// bottom + min(distance, full), sixteenths, to a byte.
+HWY_INLINE VWords FromSixteenths(VWords bottom, VWords distance, VWords full) {
+  const VWords v = hn::Add(bottom, hn::Min(distance, full));
   return hn::ShiftRight<4>(hn::Add(v, hn::ShiftRight<8>(v)));
+}
+
+// |a - b|, below 2^15.
+HWY_INLINE VWords Distance(VWords a, VWords b) {
+  return hn::BitCast(DWords(), hn::Abs(hn::BitCast(DInts(), hn::Sub(a, b))));
 }
 
 HWY_INLINE Pixels Turned(const ColorStep& step, const Pixels& p) {
@@ -266,22 +286,28 @@ HWY_INLINE Pixels Turned(const ColorStep& step, const Pixels& p) {
   h = hn::Add(h, hn::BitCast(dw, TimesRounded(hn::BitCast(di, range),
                                               step.multiplier)));
   h = hn::Min(h, hn::Sub(h, turn));
-  const VInts ifull = hn::BitCast(di, full);
-  const VInts ifull2 = hn::BitCast(di, full2);
-  const VInts red = hn::Abs(hn::BitCast(di, hn::Sub(h, hn::Add(full2, full))));
-  const VInts green = hn::Abs(hn::BitCast(di, hn::Sub(h, full2)));
-  const VInts blue = hn::Abs(hn::BitCast(di, hn::Sub(h, full4)));
+  const VWords red = Distance(h, hn::Add(full2, full));
+  const VWords green = Distance(h, full2);
+  const VWords blue = Distance(h, full4);
   const VWords base = hn::ShiftLeft<4>(bottom);
-  return {FromSixteenths(base, hn::Sub(red, ifull), ifull),
-          FromSixteenths(base, hn::Sub(ifull2, green), ifull),
-          FromSixteenths(base, hn::Sub(ifull2, blue), ifull)};
+  return {FromSixteenths(base, hn::SaturatedSub(red, full), full),
+          FromSixteenths(base, hn::SaturatedSub(full2, green), full),
+          FromSixteenths(base, hn::SaturatedSub(full2, blue), full)};
 }
 
 HWY_INLINE void RunStep(const ColorStep& step, Pixels& even, Pixels& odd) {
   switch (step.kind) {
-    case ColorStep::Kind::kScale:
-      even = {Scaled(step, even.r), Scaled(step, even.g), Scaled(step, even.b)};
-      odd = {Scaled(step, odd.r), Scaled(step, odd.g), Scaled(step, odd.b)};
+    case ColorStep::Kind::kWeaken:
+      even = {Weakened(step, even.r), Weakened(step, even.g),
+              Weakened(step, even.b)};
+      odd = {Weakened(step, odd.r), Weakened(step, odd.g),
+             Weakened(step, odd.b)};
+      break;
+    case ColorStep::Kind::kStrengthen:
+      even = {Strengthened(step, even.r), Strengthened(step, even.g),
+              Strengthened(step, even.b)};
+      odd = {Strengthened(step, odd.r), Strengthened(step, odd.g),
+             Strengthened(step, odd.b)};
       break;
     case ColorStep::Kind::kLess:
       even = Less(step, even);
@@ -339,9 +365,13 @@ HWY_INLINE void StepGreyVector(uint8_t* HWY_RESTRICT at, const ColorStep* steps,
   VWords even = Even(x);
   VWords odd = Odd(x);
   for (size_t s = 0; s < count; ++s) {
-    if (steps[s].kind != ColorStep::Kind::kScale) continue;
-    even = Scaled(steps[s], even);
-    odd = Scaled(steps[s], odd);
+    if (steps[s].kind == ColorStep::Kind::kWeaken) {
+      even = Weakened(steps[s], even);
+      odd = Weakened(steps[s], odd);
+    } else if (steps[s].kind == ColorStep::Kind::kStrengthen) {
+      even = Strengthened(steps[s], even);
+      odd = Strengthened(steps[s], odd);
+    }
   }
   x = Join(even, odd);
   hn::StoreU(x, d, at);
@@ -468,13 +498,14 @@ ColorStep ContrastStep(double factor, double mean) {
   const int bits = FractionBits(factor);
   const double offset = (1 - factor) * mean * static_cast<double>(1 << bits);
   ColorStep step;
-  step.kind = ColorStep::Kind::kScale;
   step.fraction_bits = static_cast<uint8_t>(bits);
   step.multiplier = Upwards(factor, bits);
-  if (offset >= 0) {
-    step.add = static_cast<uint16_t>(std::ceil(offset));
+  if (factor <= 1) {
+    step.kind = ColorStep::Kind::kWeaken;
+    step.offset = static_cast<uint16_t>(std::ceil(offset));
   } else {
-    step.subtract = static_cast<uint16_t>(-offset);
+    step.kind = ColorStep::Kind::kStrengthen;
+    step.offset = static_cast<uint16_t>(-offset);
   }
   return step;
 }

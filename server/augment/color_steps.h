@@ -5,15 +5,18 @@
 //
 // The bytes are the same for every instruction set: each step is defined in
 // 16-bit integers, from bytes to bytes. With T fraction bits, >> rounding down
-// and every sum bound to 0 .. 65535:
+// and no difference below 0:
 //
-//   scale: min(255, (((x * multiplier) >> 8) + add - subtract) >> T)
+//   weaken:     (((x * multiplier) >> 8) + offset) >> T
 //
-//   less:  min(255, (((x * multiplier) >> 8) + ((grey * other) >> 8) + 1) >> T)
+//   strengthen: min(255, (((x * multiplier) >> 8) - offset) >> T)
 //
-//   more:  min(255, (((x * multiplier) >> 8) - ((grey * other) >> 8)) >> T)
+//   less:       (((x * multiplier) >> 8) + ((grey * other) >> 8) + 1) >> T
 //
-//   grey:  floor((2989 r + 5870 g + 1140 b) / 10000)
+//   more:       min(255, (((x * multiplier) >> 8) - ((grey * other) >> 8)) >>
+//               T)
+//
+//   grey:       floor((2989 r + 5870 g + 1140 b) / 10000)
 //
 // The multipliers are rounded so that what is a whole number by the formula
 // stays that number: a factor of 1, saturation of a grey image.
@@ -45,13 +48,21 @@
 namespace millrace {
 
 struct ColorStep {
-  enum class Kind : uint8_t { kScale, kLess, kMore, kHue, kGrey };
-  Kind kind = Kind::kScale;
+  // Weaken and strengthen: brightness, and contrast about a mean that is known.
+  // Less and more: saturation.
+  enum class Kind : uint8_t {
+    kWeaken,
+    kStrengthen,
+    kLess,
+    kMore,
+    kHue,
+    kGrey,
+  };
+  Kind kind = Kind::kWeaken;
   uint8_t fraction_bits = 0;  // T
   uint16_t multiplier = 0;
-  uint16_t other = 0;     // kLess, kMore
-  uint16_t add = 0;       // kScale
-  uint16_t subtract = 0;  // kScale
+  uint16_t other = 0;   // kLess, kMore
+  uint16_t offset = 0;  // kWeaken, kStrengthen
 };
 
 // Factors are at least 0 and finite. Those above 255.996 count as that: already
