@@ -425,7 +425,7 @@ TEST(ImageStage, RefusesWhatItCannotDo) {
       {{crop, "normalize { mean: 0 stddev: 1 placement: PLACEMENT_SERVER }"},
        Code::kUnimplemented,
        "PLACEMENT_SERVER"},
-      {{crop, "custom { name: \"mine\" }"}, Code::kUnimplemented, "mine"},
+      {{crop, "custom { name: \"mine\" }"}, Code::kInvalidArgument, "mine"},
       {{crop, ""}, Code::kInvalidArgument, "transform 1"},
   };
   for (const Case& c : cases) {
