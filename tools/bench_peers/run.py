@@ -167,6 +167,8 @@ def main():
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=180)
     options = parser.parse_args()
+    # So that what it has started is stopped: see run().
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     with open(options.config, encoding="utf-8") as file:
         config = json.load(file)
     after = config.pop("after", [])
