@@ -136,6 +136,8 @@ class TrainingRun {
   CheckpointInfo resumed_;
   std::unique_ptr<DataLoader> loader_;
   std::unique_ptr<BatchReader> reader_;
+  // The evaluation's tensors may have other types and layouts.
+  std::unique_ptr<BatchReader> eval_reader_;
   std::string eval_plan_hash_;
   std::string eval_fingerprint_;
   std::unique_ptr<Communicator> ranks_;
@@ -262,6 +264,7 @@ absl::Status TrainingRun::CheckEvaluation() {
                      " channels for training, but ", reader.shape().channels,
                      " for evaluation; choose presets that agree"));
   }
+  eval_reader_ = std::make_unique<BatchReader>(std::move(reader));
   eval_plan_hash_ = plan.plan_hash();
   eval_fingerprint_ = plan.fingerprint();
   return absl::OkStatus();
@@ -515,8 +518,8 @@ absl::Status TrainingRun::Evaluate() {
       evaluated = batch.status();
       if (!evaluated.ok()) break;
       if (batch->rows == 0) continue;  // the rest was shared out
-      const torch::Tensor logits = model_->forward(reader_->Input(*batch));
-      const torch::Tensor target = Masked(reader_->Target(*batch), *batch);
+      const torch::Tensor logits = model_->forward(eval_reader_->Input(*batch));
+      const torch::Tensor target = Masked(eval_reader_->Target(*batch), *batch);
       sums[0] += CountCorrect(logits, target);
       sums[1] += SumOfLosses(logits, target);
       sums[2] += static_cast<double>(batch->local_valid);

@@ -231,6 +231,27 @@ TEST_F(Train, GivesTheSameLossesWithTwoRanksAsWithOne) {
   }
 }
 
+// Partners of a pair lie on one rank or on two, the last pair is half padding;
+// labels are shares of classes.
+TEST_F(Train, LearnsFromMixedBatchesAlikeWithOneRankAndTwo) {
+  WriteFile(Path("mixed.textproto"),
+            "batch_size: 34 "
+            "transforms { mix_up { alpha: 0.3 p: 0.5 } } "
+            "transforms { cut_mix { p: 0.5 } } "
+            "transforms { normalize { mean: 0.13 stddev: 0.31 } }");
+  for (const char* ranks : {"1", "2"}) {
+    const ProgramResult run =
+        Run({"--pipeline=" + Path("mixed.textproto"), "--batch_size=34",
+             absl::StrCat("--nproc=", ranks), "--epochs=6", "--last_batch=pad",
+             "--eval_dataset=test", "--json=" + Path("mixed.json"),
+             "--step_losses=" + Path(absl::StrCat("mixed", ranks))});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_GT(Number(ReadFile(Path("mixed.json")), "eval_accuracy"), 0.8);
+  }
+  EXPECT_EQ(Losses("mixed1").size(), 36u);
+  ExpectNear(Losses("mixed1"), Losses("mixed2"), 1e-4);
+}
+
 TEST_F(Train, StartsFromTheEnvironmentOfTorchrun) {
   ASSERT_EQ(Run({"--step_losses=" + Path("alone")}).exit_code, 0);
   const auto environments = TorchrunEnvironments();
