@@ -1,0 +1,170 @@
+// docs/transforms.md says all of it: every transform of the spec with every
+// parameter, every preset, and pipelines that a server takes as they stand.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/spec_text.h"
+#include "server/plan/presets.h"
+#include "server/plan/resolve.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uintmax_t kMostPictureBytes = 60'000;
+
+std::string ReadPage() {
+  std::ifstream file("docs/transforms.md");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The text below each "### `name`", up to the next heading.
+std::map<std::string, std::string> Sections(const std::string& page) {
+  std::map<std::string, std::string> sections;
+  std::string* section = nullptr;
+  for (absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (absl::StartsWith(line, "### `")) {
+      const absl::string_view rest = line.substr(5);
+      section = &sections[std::string(rest.substr(0, rest.find('`')))];
+    } else if (absl::StartsWith(line, "#")) {
+      section = nullptr;
+    } else if (section != nullptr) {
+      absl::StrAppend(section, line, "\n");
+    }
+  }
+  return sections;
+}
+
+std::vector<std::string> Pipelines(const std::string& text) {
+  std::vector<std::string> blocks;
+  const std::string open = "```textproto\n";
+  size_t at = 0;
+  while ((at = text.find(open, at)) != text.npos) {
+    at += open.size();
+    blocks.push_back(text.substr(at, text.find("```", at) - at));
+  }
+  return blocks;
+}
+
+// The dataset of charts that the pictures are made of.
+DatasetInfo Charts() {
+  DatasetInfo info;
+  info.set_name("charts");
+  info.set_samples(100);
+  for (const char* name : {"image", "mask"}) {
+    Field& field = *info.mutable_schema()->add_fields();
+    field.set_name(name);
+    field.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  }
+  Field& boxes = *info.mutable_schema()->add_fields();
+  boxes.set_name("boxes");
+  boxes.set_kind(FIELD_KIND_TENSOR);
+  boxes.set_dtype(DTYPE_FLOAT32);
+  boxes.add_shape(4);
+  boxes.add_shape(4);
+  Field& label = *info.mutable_schema()->add_fields();
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_TENSOR);
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(3);
+  return info;
+}
+
+absl::Status Resolve(const std::string& pipeline) {
+  const auto spec = ParseSpecText(
+      absl::StrCat("sources { dataset: 'charts' } batch_size: 4\n", pipeline),
+      "docs/transforms.md");
+  if (!spec.ok()) return spec.status();
+  const DatasetInfo info = Charts();
+  return ResolveSpec(*spec, {{"charts", &info}}).status();
+}
+
+TEST(TransformsPage, HasEveryTransformWithEveryParameter) {
+  const auto sections = Sections(ReadPage());
+  const auto* kinds = Transform::descriptor()->oneof_decl(0);
+  ASSERT_GT(kinds->field_count(), 20);
+  for (int i = 0; i < kinds->field_count(); ++i) {
+    const auto* kind = kinds->field(i);
+    const auto section = sections.find(kind->name());
+    ASSERT_NE(section, sections.end()) << kind->name();
+    for (int k = 0; k < kind->message_type()->field_count(); ++k) {
+      const std::string& name = kind->message_type()->field(k)->name();
+      if (name == "fields") continue;  // said once for all
+      EXPECT_THAT(section->second, HasSubstr(absl::StrCat("`", name, "`")))
+          << kind->name();
+    }
+    // The pipeline below shows this transform.
+    const auto pipelines = Pipelines(section->second);
+    ASSERT_EQ(pipelines.size(), 1u) << kind->name();
+    EXPECT_THAT(pipelines[0], HasSubstr(kind->name() + " {"));
+  }
+  EXPECT_EQ(static_cast<int>(sections.size()), kinds->field_count());
+}
+
+TEST(TransformsPage, EveryPipelineIsTakenAsItStands) {
+  const auto pipelines = Pipelines(ReadPage());
+  EXPECT_GT(pipelines.size(), 20u);
+  for (const std::string& pipeline : pipelines) {
+    const absl::Status status = Resolve(pipeline);
+    if (absl::StrContains(pipeline, "custom {")) {
+      // Needs the library.
+      EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    } else {
+      EXPECT_TRUE(status.ok()) << pipeline << status;
+    }
+  }
+}
+
+TEST(TransformsPage, HasEveryPresetOnceAndNoOther) {
+  const std::string page = ReadPage();
+  std::multiset<std::string> listed;
+  const std::regex row("\n\\| `(\\w+)` \\| [^|]*\\|[^|]*\\|[^|]*\\|");
+  const size_t begin = page.find("\n## Presets");
+  const std::string table =
+      page.substr(begin, page.find("\n## ", begin + 1) - begin);
+  for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end;
+       ++it) {
+    listed.insert((*it)[1]);
+  }
+  const auto names = PresetNames();
+  EXPECT_EQ(listed, std::multiset<std::string>(names.begin(), names.end()));
+}
+
+TEST(TransformsPage, EveryPictureIsThereAndSmall) {
+  const std::string page = ReadPage();
+  std::set<std::string> shown;
+  const std::regex picture("\\]\\(pictures/(\\w+\\.png)\\)");
+  for (std::sregex_iterator it(page.begin(), page.end(), picture), end;
+       it != end; ++it) {
+    shown.insert((*it)[1]);
+  }
+  // All but custom, normalize and to_dtype, which show nothing, and one of
+  // masks.
+  EXPECT_EQ(static_cast<int>(shown.size()),
+            Transform::descriptor()->oneof_decl(0)->field_count() - 3 + 1);
+  std::set<std::string> there;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("docs/pictures")) {
+    if (entry.path().extension() != ".png") continue;
+    there.insert(entry.path().filename());
+    EXPECT_LE(std::filesystem::file_size(entry.path()), kMostPictureBytes)
+        << entry.path();
+  }
+  EXPECT_EQ(shown, there);
+}
+
+}  // namespace
+}  // namespace millrace
