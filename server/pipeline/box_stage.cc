@@ -143,7 +143,8 @@ class BoxStage final : public ImageStage {
           "boxes: ", out.size(), " bytes given for a result of ", bytes));
     }
     MoveList moves;
-    MR_RETURN_IF_ERROR(Plan(scratch.image_size, sample_key, moves));
+    MR_RETURN_IF_ERROR(
+        Plan(scratch.image_size, sample_key, scratch.log, moves));
     for (size_t at = 0; at < bytes; at += sizeof(Box)) {
       Box box;
       std::memcpy(&box, stored.data() + at, sizeof(Box));
@@ -156,8 +157,8 @@ class BoxStage final : public ImageStage {
   }
 
  private:
-  // Says nothing of the draws: the image's stage does.
-  absl::Status Plan(Size size, uint64_t sample_key, MoveList& moves) const {
+  absl::Status Plan(Size size, uint64_t sample_key, ParameterLog* log,
+                    MoveList& moves) const {
     if (size.width <= 0 || size.height <= 0) {
       return absl::InternalError("boxes: the image's size is not known");
     }
@@ -166,16 +167,15 @@ class BoxStage final : public ImageStage {
       if (const auto* geometry = std::get_if<GeometryOp>(&op)) {
         steps.clear();
         Size after = size;
-        MR_RETURN_IF_ERROR(
-            Resolve(*geometry, sample_key, nullptr, after, steps));
+        MR_RETURN_IF_ERROR(Resolve(*geometry, sample_key, log, after, steps));
         for (const GeometryStep& step : steps) {
           moves.push_back(MoveOf(step, size));
         }
         continue;
       }
       AffinePair maps;
-      if (!DrawAffine(std::get<RandomAffineOptions>(op), sample_key, size,
-                      nullptr, maps)) {
+      if (!DrawAffine(std::get<RandomAffineOptions>(op), sample_key, size, log,
+                      maps)) {
         continue;
       }
       const AffineMap& m = maps.forward;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,7 +65,8 @@ Bytes Pack(const Boxes& boxes) {
 }
 
 absl::StatusOr<Boxes> MoveBoxes(const std::vector<std::string>& texts,
-                                const Boxes& boxes, Size image, uint64_t key) {
+                                const Boxes& boxes, Size image, uint64_t key,
+                                ParameterLog* log = nullptr) {
   const std::vector<Transform> transforms = Parse(texts);
   ImageStageOptions options;
   options.role = FieldRole::BOXES_XYXY;
@@ -75,6 +77,7 @@ absl::StatusOr<Boxes> MoveBoxes(const std::vector<std::string>& texts,
             (std::vector<int64_t>{static_cast<int64_t>(boxes.size()), 4}));
   auto scratch = (*stage)->NewScratch();
   scratch->image_size = image;
+  scratch->log = log;
   const Bytes stored = Pack(boxes);
   Bytes out(stored.size());
   const absl::Status status =
@@ -167,6 +170,14 @@ TEST(BoxStage, RowsOfZerosArePaddingAndStay) {
   EXPECT_EQ((*got)[2], (std::vector<float>{28, 8, 28, 9}));
 }
 
+class Log : public ParameterLog {
+ public:
+  void Add(uint32_t place, std::string what) override {
+    lines[place] = what;
+  }
+  std::map<uint32_t, std::string> lines;
+};
+
 // A white rectangle is drawn into a black image; the boxes must follow it
 // through every chain of random transforms.
 TEST(BoxStage, BoxesFollowTheImage) {
@@ -202,17 +213,22 @@ TEST(BoxStage, BoxesFollowTheImage) {
     auto stage = ImageStage::Create(ImageField(size, 1), Placed(transforms));
     ASSERT_TRUE(stage.ok()) << stage.status();
     auto scratch = (*stage)->NewScratch();
+    Log of_image;
+    scratch->log = &of_image;
     const int64_t height = (*stage)->output_shape()[0];
     const int64_t width = (*stage)->output_shape()[1];
     Bytes out(height * width);
     ASSERT_TRUE((*stage)->Run(image, key, *scratch, absl::MakeSpan(out)).ok());
     EXPECT_EQ(scratch->image_size, size);
+    Log of_boxes;
     const auto moved =
         MoveBoxes(chain,
                   {{static_cast<float>(left), static_cast<float>(top),
                     static_cast<float>(right), static_cast<float>(bottom)}},
-                  scratch->image_size, key);
+                  scratch->image_size, key, &of_boxes);
     ASSERT_TRUE(moved.ok()) << moved.status();
+    EXPECT_EQ(of_boxes.lines, of_image.lines);
+    EXPECT_FALSE(of_boxes.lines.empty());
     const std::vector<float>& box = (*moved)[0];
     EXPECT_GE(box[0], 0);
     EXPECT_GE(box[1], 0);
