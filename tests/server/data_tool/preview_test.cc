@@ -26,6 +26,7 @@
 #include "server/data_tool/preview_batch.h"
 #include "server/data_tool/tensor_pixels.h"
 #include "server/decode/image_decoder.h"
+#include "server/plan/presets.h"
 #include "server/storage/open.h"
 #include "tests/testing/chart/chart.h"
 
@@ -199,6 +200,35 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
         "--field=cat is no image among the outputs");
   fails({"--preset=imagenet_eval", "--output=/nowhere/sheet.png"},
         "/nowhere/sheet.png");
+}
+
+// Every pipeline of docs/transforms.md and every preset, from the dataset to
+// the picture; what is explained is what the engine makes.
+TEST_F(PreviewTest, EveryPipelineOfThePageAndEveryPresetRuns) {
+  class NoLog final : public ParameterLog {
+    void Add(uint32_t, std::string) override {}
+  } log;
+  std::ifstream file("docs/transforms.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> pipelines;
+  const std::string open = "```textproto\n";
+  for (size_t at = page.find(open); at != page.npos;
+       at = page.find(open, at + 1)) {
+    const size_t begin = at + open.size();
+    pipelines.push_back(page.substr(begin, page.find("```", begin) - begin));
+  }
+  ASSERT_GT(pipelines.size(), 20u);
+  for (const std::string& preset : PresetNames()) {
+    pipelines.push_back("preset: '" + preset + "'");
+  }
+  for (const std::string& pipeline : pipelines) {
+    if (pipeline.find("custom {") != pipeline.npos) continue;
+    const auto batch = Batch(pipeline, {.samples = 4, .cell = 32});
+    ASSERT_NE(batch, nullptr) << pipeline;
+    EXPECT_TRUE(batch->Pairs().ok()) << pipeline << batch->Pairs().status();
+    const absl::Status explained = batch->Explain(log);
+    EXPECT_TRUE(explained.ok()) << pipeline << explained;
+  }
 }
 
 // What is shown is the tensor: the same picture whatever its type and layout

@@ -26,6 +26,16 @@ DatasetInfo Photos() {
   label.set_name("label");
   label.set_kind(FIELD_KIND_TENSOR);
   label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(10);
+  Field& mask = *info.mutable_schema()->add_fields();
+  mask.set_name("mask");
+  mask.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  Field& boxes = *info.mutable_schema()->add_fields();
+  boxes.set_name("boxes");
+  boxes.set_kind(FIELD_KIND_TENSOR);
+  boxes.set_dtype(DTYPE_FLOAT32);
+  boxes.add_shape(6);
+  boxes.add_shape(4);
   return info;
 }
 
@@ -46,6 +56,34 @@ TEST(ForeignSpec, AnyBytesGetAnAnswer) {
            "outputs { field: 'image' name: 'x' } bad_samples { action: ZERO }",
            "sources { dataset: 'photos' weight: 2 } batch_size: 100 "
            "shuffle { mode: BLOCK block_size: 10 window_blocks: 3 }",
+           "sources { dataset: 'photos' } batch_size: 8 "
+           "preset: 'imagenet_train_v2'",
+           "sources { dataset: 'photos' } batch_size: 8 "
+           "field_roles { field: 'mask' role: MASK fill: 255 } "
+           "field_roles { field: 'boxes' role: BOXES_XYXY of: 'image' } "
+           "transforms { decode_image {} } "
+           "transforms { decode_image { field: 'mask' color: INDEX } } "
+           "transforms { random_affine { fields: ['image', 'mask', 'boxes'] "
+           "degrees_max: 9 scale_min: 0.5 scale_max: 2 fill: [1, 2, 3] } } "
+           "transforms { random_crop { fields: ['image', 'mask', 'boxes'] "
+           "height: 9 width: 9 padding: [1, 2] pad_if_needed: true } } "
+           "transforms { color_jitter { hue_min: -0.1 hue_max: 0.1 } } "
+           "transforms { gaussian_blur { kernel_size: 3 } } "
+           "transforms { normalize { mean: [0, 0, 0] stddev: [1, 1, 1] "
+           "placement: PLACEMENT_SERVER } } "
+           "transforms { to_dtype { dtype: DTYPE_FLOAT16 } } "
+           "outputs { field: 'image' layout: NCHW } outputs { field: 'mask' } "
+           "outputs { field: 'boxes' } "
+           "outputs { field: 'label' dtype: DTYPE_INT16 }",
+           "sources { dataset: 'photos' } batch_size: 8 "
+           "transforms { decode_image {} } "
+           "transforms { resize { height: 20 width: 20 } } "
+           "transforms { pad { padding: 3 padding_mode: PADDING_EDGE } } "
+           "transforms { random_rotation { degrees_max: 9 } } "
+           "transforms { rand_augment { num_ops: 3 magnitude: 5 } } "
+           "transforms { vertical_flip {} } transforms { grayscale { p: 0.1 } "
+           "} "
+           "transforms { cut_mix { alpha: 0.5 labels: 'label' } }",
        }) {
     const auto spec = ParseSpecText(text, "seed");
     ASSERT_TRUE(spec.ok()) << spec.status();
