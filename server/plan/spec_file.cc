@@ -19,9 +19,11 @@ SpecMistake Locate(const std::vector<SpecPathStep>& path,
   SpecMistake mistake;
   const TextFormat::ParseInfoTree* tree = &root;
   for (const SpecPathStep& step : path) {
+    // A list as a whole stands where its first element does.
+    const int index = step.field->is_repeated() ? std::max(step.index, 0) : -1;
     // Of a list in brackets only its begin is known.
-    auto location = tree->GetLocation(step.field, step.index);
-    for (int i = step.index - 1; location.line < 0 && i >= 0; --i) {
+    auto location = tree->GetLocation(step.field, index);
+    for (int i = index - 1; location.line < 0 && i >= 0; --i) {
       location = tree->GetLocation(step.field, i);
     }
     if (location.line < 0) break;  // left out
@@ -29,7 +31,7 @@ SpecMistake Locate(const std::vector<SpecPathStep>& path,
     mistake.column = location.column + 1;
     tree = step.field->message_type() == nullptr
                ? nullptr
-               : tree->GetTreeForNested(step.field, step.index);
+               : tree->GetTreeForNested(step.field, index);
     if (tree == nullptr) break;
   }
   return mistake;

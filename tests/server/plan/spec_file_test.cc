@@ -76,6 +76,44 @@ outputs { field: "image" name: "valid" }
               HasSubstr("transforms[1].random_resized_crop.width"));
 }
 
+TEST(SpecFile, TransformsAndRolesCarryTheirLines) {
+  const auto mistakes = CheckSpecText(R"(
+field_roles {
+  field: "mask"
+  role: MASK
+  of: "mask"
+}
+transforms { decode_image { } }
+transforms {
+  random_crop {
+    height: 8
+    width: 8
+    padding: [1, 2, 3]
+    fill: [1, 2,
+      300]
+  }
+}
+transforms {
+  color_jitter {
+    hue_min: -0.7
+    hue_max: 0.7
+  }
+}
+transforms { normalize { mean: 0 stddev: 1 } }
+transforms {
+  random_erasing {
+    p: 7
+  }
+}
+transforms { rand_augment { fields: "x" magnitude: 31 } }
+)");
+  // Counts and levels stand where their list begins.
+  EXPECT_EQ(Lines(mistakes), "5,12,13,19,25,26,29");
+  EXPECT_THAT(mistakes[5].message,
+              HasSubstr("transforms[4].random_erasing.p: p is 7"));
+  EXPECT_THAT(mistakes[4].message, HasSubstr("nothing may come after"));
+}
+
 TEST(SpecFile, WhatIsLeftOutPointsAtItsMessage) {
   const auto mistakes = CheckSpecText(R"(
 transforms { decode_image {} }
