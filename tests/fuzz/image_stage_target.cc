@@ -1,15 +1,21 @@
 // Fuzz target of what happens to a stored image of any format in a pipeline:
-// sizes and orientations that its header claims, crops and resizes of them.
+// sizes and orientations that its header claims, and what transforms make of
+// them. The same bytes with the same key give the same pixels.
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/logging.h"
 #include "proto/names.h"
+#include "proto/spec_text.h"
 #include "server/pipeline/image_stage.h"
+#include "server/plan/field_trace.h"
+#include "server/plan/resolve.h"
 #include "tests/fuzz/fuzz_decode.h"
+#include "tests/fuzz/fuzz_specs.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
@@ -18,34 +24,106 @@
 namespace millrace {
 namespace {
 
-std::unique_ptr<ImageStage> MakeStage() {
-  Transform decode;
-  decode.mutable_decode_image()->set_exif_transpose(true);
-  Transform crop;
-  crop.mutable_random_resized_crop()->set_height(24);
-  crop.mutable_random_resized_crop()->set_width(32);
-  Transform flip;
-  flip.mutable_horizontal_flip();
-  const std::vector<PlacedTransform> placed = {
-      {&decode, 0}, {&crop, 1}, {&flip, 2}};
-  Field field;
-  field.set_name("image");
-  field.set_kind(FIELD_KIND_ENCODED_IMAGE);
-  auto stage = ImageStage::Create(field, placed);
-  MR_CHECK(stage.ok()) << stage.status();
-  return *std::move(stage);
-}
+// Over a dataset with an image and a mask.
+constexpr const char* kPipelines[] = {
+    "transforms { decode_image { exif_transpose: true } } "
+    "transforms { random_resized_crop { height: 24 width: 32 } } "
+    "transforms { horizontal_flip {} }",
+
+    "transforms { decode_image { color: GRAY mode: EXACT } } "
+    "transforms { resize { short_side: 20 } } "
+    "transforms { center_crop { height: 24 width: 32 } }",
+
+    "transforms { decode_image { exif_transpose: true } } "
+    "transforms { random_crop { height: 24 width: 32 padding: 4 "
+    "  pad_if_needed: true padding_mode: PADDING_REFLECT } } "
+    "transforms { random_rotation { degrees_min: -30 degrees_max: 30 } } "
+    "transforms { trivial_augment_wide {} }",
+
+    "transforms { decode_image {} } "
+    "transforms { random_resized_crop { height: 24 width: 32 } } "
+    "transforms { rand_augment {} } "
+    "transforms { color_jitter { brightness_min: 0.5 brightness_max: 1.5 "
+    "  hue_min: -0.2 hue_max: 0.2 } } "
+    "transforms { gaussian_blur { kernel_size: 5 } } "
+    "transforms { random_erasing { p: 1 } }",
+
+    "transforms { decode_image {} } "
+    "transforms { decode_image { field: 'mask' color: INDEX } } "
+    "transforms { resize { fields: ['image', 'mask'] height: 40 width: 40 } } "
+    "transforms { random_affine { fields: ['image', 'mask'] degrees_min: -20 "
+    "  degrees_max: 20 scale_min: 0.5 scale_max: 1.5 } } "
+    "field_roles { field: 'mask' role: MASK }",
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(const std::string& transforms) {
+    auto spec = ParseSpecText("sources { dataset: 'segments' } batch_size: 8 " +
+                                  transforms + " outputs { field: 'image' }",
+                              "fuzz");
+    MR_CHECK(spec.ok()) << spec.status();
+    auto resolved = ResolveSpec(*spec, FuzzDatasets());
+    MR_CHECK(resolved.ok()) << resolved.status() << " of " << transforms;
+    spec_ = *std::move(resolved);
+    for (const Field& field :
+         FuzzDatasets().at("segments")->schema().fields()) {
+      if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
+      auto trace = TraceField(spec_, field);
+      MR_CHECK(trace.ok()) << trace.status();
+      if (trace->image_places.empty()) continue;
+      std::vector<PlacedTransform> placed;
+      for (uint32_t place : trace->image_places) {
+        placed.push_back({&spec_.transforms(static_cast<int>(place)), place});
+      }
+      ImageStageOptions options;
+      options.role = trace->role;
+      auto stage = ImageStage::Create(field, placed, options);
+      MR_CHECK(stage.ok()) << stage.status();
+      stages_.push_back(*std::move(stage));
+    }
+    scratch_ = NewImageScratch();
+  }
+
+  // Whether every field of the pipeline took the bytes.
+  bool Run(const std::vector<uint8_t>& bytes, uint64_t key) {
+    bool good = true;
+    for (const auto& stage : stages_) {
+      size_t size = 1;
+      for (int64_t side : stage->output_shape()) size *= side;
+      std::vector<uint8_t> out[2];
+      absl::Status status[2];
+      // The second time with what the first has left in the scratch.
+      for (int i = 0; i < 2; ++i) {
+        out[i].resize(size);
+        status[i] = stage->Run(bytes, key, *scratch_, absl::MakeSpan(out[i]));
+        CheckDecodeStatus(status[i]);
+      }
+      MR_CHECK(status[0] == status[1]) << status[0] << " and " << status[1];
+      MR_CHECK(!status[0].ok() || out[0] == out[1])
+          << "other pixels the second time";
+      good = good && status[0].ok();
+    }
+    return good;
+  }
+
+ private:
+  PipelineSpec spec_;
+  std::vector<std::unique_ptr<ImageStage>> stages_;
+  std::unique_ptr<ImageStage::Scratch> scratch_;
+};
 
 bool Run(const uint8_t* data, size_t size) {
-  static const ImageStage* const stage = MakeStage().release();
-  static ImageStage::Scratch* const scratch = stage->NewScratch().release();
+  static std::vector<Pipeline>& pipelines =
+      *new std::vector<Pipeline>(std::begin(kPipelines), std::end(kPipelines));
   // Its own allocation, so that a read past the end is seen.
   const std::vector<uint8_t> bytes(data, data + size);
-  std::vector<uint8_t> out(24 * 32 * 3);
-  const absl::Status status =
-      stage->Run(bytes, size * 2654435761u, *scratch, absl::MakeSpan(out));
-  CheckDecodeStatus(status);
-  return status.ok();
+  bool good = false;
+  // A mask is taken from few images.
+  for (size_t i = 0; i < pipelines.size(); ++i) {
+    good |= pipelines[i].Run(bytes, size * 2654435761u + i);
+  }
+  return good;
 }
 
 std::vector<std::string> Seeds() {
@@ -66,6 +144,9 @@ std::vector<std::string> Seeds() {
     png.interlaced = i % 2 == 1;
     seeds.push_back(
         AsSeed(WritePng(png, TestPixels(png.width, png.height, 3, i))));
+    png.color_type = 0;
+    seeds.push_back(
+        AsSeed(WritePng(png, TestPixels(png.width, png.height, 1, i))));
     WebpKind webp;
     webp.height = 20 + i * 20;
     webp.lossless = i % 2 == 1;
