@@ -173,7 +173,7 @@ TEST(GeometryEngine, MasksAndBoxesFollowTheirImage) {
 TEST(GeometryEngine, OutputsMayStandInAnyOrderAndLeaveTheImageOut) {
   const auto all = RunEpoch(Scenes(), kAll, 1);
   ASSERT_TRUE(all.ok()) << all.status();
-  for (const std::string& outputs :
+  for (const char* outputs :
        {"outputs { field: 'boxes' } outputs { field: 'mask' } "
         "outputs { field: 'image' }",
         "outputs { field: 'boxes' } outputs { field: 'mask' }",
