@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "proto/spec_text.h"
 #include "server/plan/plan_hash.h"
+#include "server/plan/presets.h"
 #include "server/plan/resolve.h"
 
 namespace millrace {
@@ -154,6 +156,44 @@ TEST(PlanHash, OfTheFirstPresetsIsTheSameForEver) {
         Resolved(info, std::string("batch_size: 10 preset: '") + preset + "'");
     EXPECT_EQ(absl::BytesToHexString(PlanHash(spec, "f00d", 1)), hash)
         << preset;
+  }
+}
+
+// The same for what came with the second version.
+TEST(PlanHash, OfEveryPresetIsTheSameForEver) {
+  DatasetInfo info = Info(100);
+  info.mutable_schema()->clear_fields();
+  for (const char* name : {"image", "mask"}) {
+    Field& field = *info.mutable_schema()->add_fields();
+    field.set_name(name);
+    field.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  }
+  Field& label = *info.mutable_schema()->add_fields();
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_TENSOR);
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(10);
+  const std::map<std::string, std::string> hashes = {
+      {"article_albumentations", "3ce60977584ba457cd7bbb686bdf8321"},
+      {"cifar_eval", "6ad1b4b6a408a9f804ccf5d84f8a5b7e"},
+      {"cifar_train", "6a4ed4f2b8d168a6f4189b693d99f59b"},
+      {"fashion_mnist", "ef73644877925227d953702cd20dabcf"},
+      {"imagenet_eval", "3e9117e8ba6926c01e7d5a78debe6b2e"},
+      {"imagenet_eval_v2", "536e6857343f93279bf947349fca346c"},
+      {"imagenet_train", "69f300af992101927aea5be662da285b"},
+      {"imagenet_train_v2", "e70ec2be309489b320f72149859e7a96"},
+      {"mnist", "6c0c7cef378007728d5205a332241a9e"},
+      {"segmentation_train", "5d73ea59496317c365010a3591720c6c"},
+  };
+  for (const std::string& preset : PresetNames()) {
+    const PipelineSpec spec =
+        Resolved(info, "batch_size: 10 preset: '" + preset + "'");
+    const std::string hash = absl::BytesToHexString(PlanHash(spec, "f00d", 2));
+    // A preset that is added is added here, too.
+    const auto known = hashes.find(preset);
+    EXPECT_NE(known, hashes.end())
+        << "{\"" << preset << "\", \"" << hash << "\"},";
+    if (known != hashes.end()) EXPECT_EQ(hash, known->second) << preset;
   }
 }
 
