@@ -261,6 +261,9 @@ typedef struct millrace_dataset {
    * content: a hash of the bytes, never a path or a date. Servers whose
    * fingerprints differ are not mixed. */
   const char* fingerprint;
+  /* NULL, or presets that suit the data ("cifar_train", "cifar_eval"). */
+  const char* train_preset;
+  const char* eval_preset;
 } millrace_dataset;
 
 typedef struct millrace_source {

@@ -114,6 +114,8 @@ static millrace_result open_dataset(const char* path,
   description->fields = kFields;
   description->field_count = 2;
   description->fingerprint = self->fingerprint;
+  description->train_preset = "cifar_train";
+  description->eval_preset = "cifar_eval";
   *handle = self;
   return MILLRACE_OK;
 }

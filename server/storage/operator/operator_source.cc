@@ -185,6 +185,13 @@ absl::Status ReadDescription(const millrace_dataset& from, DatasetInfo* info) {
     return absl::InvalidArgumentError(
         "the dataset has no fingerprint: give a hash of its content");
   }
+  for (const char* preset : {from.train_preset, from.eval_preset}) {
+    if (preset != nullptr && !IsUtf8(preset)) {
+      return absl::InvalidArgumentError("a preset's name is not UTF-8");
+    }
+  }
+  if (from.train_preset != nullptr) info->set_train_preset(from.train_preset);
+  if (from.eval_preset != nullptr) info->set_eval_preset(from.eval_preset);
   info->set_samples(from.samples);
   for (uint32_t i = 0; i < from.field_count; ++i) {
     MR_RETURN_IF_ERROR(

@@ -63,6 +63,7 @@ TEST_F(OperatorSourceTest, IsADatasetLikeAnyOther) {
   EXPECT_THAT(info.schema().fields(0).shape(), ElementsAre(2));
   EXPECT_EQ(info.schema().fields(1).num_classes(), 3);
   EXPECT_EQ(info.schema().fields(1).class_names(2), "c");
+  EXPECT_EQ(info.train_preset(), "");
   EXPECT_EQ(info.shards_size(), 1);
   EXPECT_EQ(info.shards(0).samples(), 5);
 
@@ -172,6 +173,8 @@ TEST_F(Cifar10Test, ReadsRecords) {
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_EQ((*source)->info().samples(), 12);
   EXPECT_EQ((*source)->info().schema().fields(1).class_names(9), "truck");
+  EXPECT_EQ((*source)->info().train_preset(), "cifar_train");
+  EXPECT_EQ((*source)->info().eval_preset(), "cifar_eval");
   std::vector<std::string> fields;
   ASSERT_TRUE(Read(**source, 11, &fields).ok());
   ASSERT_EQ(fields[0].size(), 3072);
