@@ -160,13 +160,13 @@ static int32_t sniff(millrace_bytes bytes) {
 }
 
 static millrace_result new_state(void** state, char* error) {
-  ++millrace_test_states;
+  __atomic_add_fetch(&millrace_test_states, 1, __ATOMIC_RELAXED);
   *state = malloc(1);
   return MILLRACE_OK;
 }
 
 static void free_state(void* state) {
-  --millrace_test_states;
+  __atomic_sub_fetch(&millrace_test_states, 1, __ATOMIC_RELAXED);
   free(state);
 }
 
