@@ -10,6 +10,7 @@
 
 #include "absl/strings/escaping.h"
 #include "proto/spec_text.h"
+#include "server/plan/content_revision.h"
 #include "server/plan/plan_hash.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve.h"
@@ -134,8 +135,12 @@ TEST(Plan, SubstitutesStayWithinTheSubset) {
 
 TEST(PlanHash, IsTheSameForEver) {
   const DatasetInfo info = Info(100);
-  EXPECT_EQ(absl::BytesToHexString(MakePlan(info, "batch_size: 10").hash()),
+  const PipelineSpec spec = Resolved(info, "batch_size: 10");
+  EXPECT_EQ(absl::BytesToHexString(PlanHash(spec, "f00d", 1)),
             "28ea86bf1f4f1bfee887248259a5b183");
+  // A plan takes the revision of this program.
+  EXPECT_EQ(MakePlan(info, "batch_size: 10").hash(),
+            PlanHash(spec, "f00d", kContentRevision));
 }
 
 // What the first version resolved keeps its hash: transforms and fields that
