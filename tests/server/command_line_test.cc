@@ -11,6 +11,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Mistake(const std::vector<std::string>& arguments) {
@@ -100,10 +101,22 @@ TEST(MergeConfigTest, FlagsGoBeforeTheFile) {
   EXPECT_EQ(merged.datasets(2).name(), "c");
 }
 
+TEST(MergeConfigTest, LibrariesOfOperatorsAddUp) {
+  ServerConfig file;
+  file.add_operators("/file/a.so");
+  const auto line =
+      ParseCommandLine({"--operators=b.so", "--operators", "/c, d.so"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(MergeConfig(file, line->flags).operators(),
+              ElementsAre("/file/a.so", "b.so", "/c, d.so"));
+  EXPECT_THAT(Mistake({"--operators"}), HasSubstr("--operators=FILE.so"));
+}
+
 TEST(HelpTextTest, FitsATerminalAndNamesEveryFlag) {
   const std::string help = HelpText();
-  for (const char* flag : {"--dataset=NAME=URI", "--memory_budget=SIZE",
-                           "--check_config", "--port_file=FILE"}) {
+  for (const char* flag :
+       {"--dataset=NAME=URI", "--memory_budget=SIZE", "--check_config",
+        "--port_file=FILE", "--operators=FILE.so"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
   size_t begin = 0;
