@@ -22,37 +22,33 @@ int64_t WorkingBytes(size_t file_bytes) {
   constexpr int64_t kLeast = 4 << 20;
   constexpr int64_t kMost = 64 << 20;
   constexpr size_t kPerFileByte = 64;
-  if (file_bytes > kMost / kPerFileByte) return kMost;
+  if (file_bytes > kMost / kPerFileByte)
+    return kMost;
   return std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
 }
 
-absl::Status StatusOf(VP8StatusCode code, bool over_budget) {
+absl::Status StatusOf(VP8StatusCode code) {
   switch (code) {
-    case VP8_STATUS_OK:
-      return absl::OkStatus();
-    case VP8_STATUS_OUT_OF_MEMORY:
-      if (over_budget) {
-        return absl::DataLossError(
-            "the WebP needs more memory for its tables than pictures of its "
-            "size do; it is damaged or made to harm");
-      }
-      return absl::ResourceExhaustedError("no memory for a WebP decoder");
-    case VP8_STATUS_NOT_ENOUGH_DATA:
-    case VP8_STATUS_SUSPENDED:
-      return absl::DataLossError(
-          "the WebP is truncated: its picture's data end early");
-    case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return absl::DataLossError(
-          "the WebP has a feature that libwebp does not support");
-    default:
-      return absl::DataLossError(
-          absl::StrCat("the WebP is damaged: libwebp reports a bad bit stream "
-                       "(status ",
-                       static_cast<int>(code), ")"));
+  case VP8_STATUS_OK:
+    return absl::OkStatus();
+  case VP8_STATUS_OUT_OF_MEMORY:
+    return absl::ResourceExhaustedError("no memory for a WebP decoder");
+  case VP8_STATUS_NOT_ENOUGH_DATA:
+  case VP8_STATUS_SUSPENDED:
+    return absl::DataLossError(
+        "the WebP is truncated: its picture's data end early");
+  case VP8_STATUS_UNSUPPORTED_FEATURE:
+    return absl::DataLossError(
+        "the WebP has a feature that libwebp does not support");
+  default:
+    return absl::DataLossError(
+        absl::StrCat("the WebP is damaged: libwebp reports a bad bit stream "
+                     "(status ",
+                     static_cast<int>(code), ")"));
   }
 }
 
-}  // namespace
+} // namespace
 
 void WebpDecoder::ReleaseAbove(size_t bytes) {
   pixels_.ReleaseAbove(bytes);
@@ -64,8 +60,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   MR_ASSIGN_OR_RETURN(file_, ReadWebpContainer(bytes));
   WebPBitstreamFeatures features;
   MR_RETURN_IF_ERROR(StatusOf(
-      WebPGetFeatures(file_.picture.data(), file_.picture.size(), &features),
-      false));
+      WebPGetFeatures(file_.picture.data(), file_.picture.size(), &features)));
   picture_width_ = features.width;
   picture_height_ = features.height;
   if (file_.canvas_width == 0) {
@@ -91,7 +86,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   ImageHeader header;
   header.width = file_.canvas_width;
   header.height = file_.canvas_height;
-  if (header.width * header.height > kMaxImagePixels) {  // each below 2^25
+  if (header.width * header.height > kMaxImagePixels) { // each below 2^25
     return absl::DataLossError(
         absl::StrCat("the WebP claims ", header.width, " x ", header.height,
                      " pixels; at most ", kMaxImagePixels, " are decoded"));
@@ -108,7 +103,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   return header;
 }
 
-absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
+absl::Status WebpDecoder::DecodeBox(const Box &box, int64_t memory, uint8_t *to,
                                     int64_t stride) const {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config)) {
@@ -126,12 +121,18 @@ absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
   config.output.u.RGBA.stride = static_cast<int>(stride);
   config.output.u.RGBA.size = stride * box.height;
   const WebpMemoryBudget budget(memory);
-  return StatusOf(
-      WebPDecode(file_.picture.data(), file_.picture.size(), &config),
-      budget.exceeded());
+  const VP8StatusCode code =
+      WebPDecode(file_.picture.data(), file_.picture.size(), &config);
+  // libwebp may call it a bad bit stream instead.
+  if (budget.exceeded()) {
+    return absl::DataLossError(
+        "the WebP needs more memory for its tables than pictures of its size "
+        "do; it is damaged or made to harm");
+  }
+  return StatusOf(code);
 }
 
-absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
+absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
   const int64_t channels = region.channels;
   // What of the picture lies in the region; coordinates of the picture.
   const int64_t left = std::max<int64_t>(0, region.left - file_.frame_left);
@@ -167,22 +168,25 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
         " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
         " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
   }
-  AlignedBuffer& decoded = direct ? pixels_ : rgb_;
-  uint8_t* const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
-  uint8_t* const pixels =
+  AlignedBuffer &decoded = direct ? pixels_ : rgb_;
+  uint8_t *const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
+  uint8_t *const pixels =
       direct ? rgb : pixels_.Reserve(region_bytes + kDecodedReadSlack);
   if (rgb == nullptr || pixels == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", needed, " bytes of pixels"));
   }
-  if (!covered) std::memset(pixels, 0, region_bytes);
-  if (nothing) return DecodedImage{pixels, stride};
+  if (!covered)
+    std::memset(pixels, 0, region_bytes);
+  if (nothing)
+    return DecodedImage{pixels, stride};
   MR_RETURN_IF_ERROR(DecodeBox(
       box, whole_bytes_ + WorkingBytes(file_.picture.size()), rgb, box_stride));
-  const uint8_t* const from =
+  const uint8_t *const from =
       rgb + (top - box.top) * box_stride + (left - box.left) * 3;
-  if (direct) return DecodedImage{from, box_stride};
-  uint8_t* const to = pixels + (top + file_.frame_top - region.top) * stride +
+  if (direct)
+    return DecodedImage{from, box_stride};
+  uint8_t *const to = pixels + (top + file_.frame_top - region.top) * stride +
                       (left + file_.frame_left - region.left) * channels;
   for (int64_t y = 0; y < bottom - top; ++y) {
     if (channels == 3) {
@@ -194,4 +198,4 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   return DecodedImage{pixels, stride};
 }
 
-}  // namespace millrace
+} // namespace millrace

@@ -19,26 +19,26 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-Bytes Write(const WebpKind& kind, uint64_t seed = 3) {
+Bytes Write(const WebpKind &kind, uint64_t seed = 3) {
   return WriteWebp(
       kind, TestPixels(kind.width, kind.height, kind.alpha ? 4 : 3, seed));
 }
 
 // Rows of a decoded image without what lies between them.
-Bytes Packed(const DecodedImage& image, const DecodeRegion& region) {
+Bytes Packed(const DecodedImage &image, const DecodeRegion &region) {
   Bytes pixels;
   for (int64_t y = 0; y < region.height; ++y) {
-    const uint8_t* row = image.data + y * image.stride;
+    const uint8_t *row = image.data + y * image.stride;
     pixels.insert(pixels.end(), row, row + region.width * region.channels);
   }
   return pixels;
 }
 
 // The rows and columns of `region` of RGB pixels `width` wide.
-Bytes Cut(const Bytes& rgb, int64_t width, const DecodeRegion& region) {
+Bytes Cut(const Bytes &rgb, int64_t width, const DecodeRegion &region) {
   Bytes pixels;
   for (int64_t y = 0; y < region.height; ++y) {
-    const uint8_t* row =
+    const uint8_t *row =
         rgb.data() + ((region.top + y) * width + region.left) * 3;
     if (region.channels == 3) {
       pixels.insert(pixels.end(), row, row + region.width * 3);
@@ -51,7 +51,7 @@ Bytes Cut(const Bytes& rgb, int64_t width, const DecodeRegion& region) {
   return pixels;
 }
 
-std::string MessageOf(const Bytes& webp) {
+std::string MessageOf(const Bytes &webp) {
   WebpDecoder decoder;
   auto header = decoder.Open(webp, true);
   absl::Status status = header.status();
@@ -72,7 +72,7 @@ TEST(WebpDecoder, ARegionHasThePixelsOfAFullDecode) {
   WebpDecoder decoder;
   for (bool lossless : {false, true}) {
     for (bool alpha : {false, true}) {
-      for (const auto& [width, height] : std::vector<std::pair<int, int>>{
+      for (const auto &[width, height] : std::vector<std::pair<int, int>>{
                {1, 1}, {2, 3}, {97, 75}, {64, 130}}) {
         const Bytes webp = Write({width, height, lossless, alpha, 60});
         const Bytes full = ReferenceWebp(webp);
@@ -116,7 +116,7 @@ TEST(WebpDecoder, TheFirstFrameOfAnAnimationLiesOnABlackCanvas) {
                 canvas.begin() + ((8 + y) * 40 + 6) * 3);
   }
   WebpDecoder decoder;
-  for (const DecodeRegion& r :
+  for (const DecodeRegion &r :
        {DecodeRegion{1, 0, 0, 40, 30, 3}, DecodeRegion{1, 0, 0, 40, 30, 1},
         DecodeRegion{1, 3, 5, 9, 7, 3}, DecodeRegion{1, 8, 10, 5, 5, 3},
         DecodeRegion{1, 8, 10, 5, 5, 1}, DecodeRegion{1, 30, 2, 4, 20, 3}}) {
@@ -143,7 +143,7 @@ TEST(WebpDecoder, EveryTruncationIsDataLossOrTheSamePixels) {
       // Its own allocation, so that a read past the end is seen.
       const Bytes cut(webp.begin(), webp.begin() + size);
       auto header = decoder.Open(cut, true);
-      if (size + 1 >= picture_end) {  // a byte of padding may be missing
+      if (size + 1 >= picture_end) { // a byte of padding may be missing
         ASSERT_TRUE(header.ok() || size < picture_end) << header.status();
       }
       if (!header.ok()) {
@@ -181,7 +181,8 @@ TEST(WebpDecoder, EveryFlippedBitIsDataLossOrSomePixels) {
         const DecodeRegion all{1, 0, 0, header->width, header->height, 3};
         auto image = decoder.Decode(all);
         status = image.status();
-        if (image.ok()) Packed(*image, all);
+        if (image.ok())
+          Packed(*image, all);
       }
       ASSERT_TRUE(status.ok() || status.code() == absl::StatusCode::kDataLoss)
           << bit << ": " << status;
@@ -226,7 +227,8 @@ TEST(WebpDecoder, RefusesAbsurdSizesBeforeAllocating) {
             std::string::npos);
   // 12000 x 12000 are few enough pixels, and 576 MB in libwebp.
   const uint32_t sizes = 11999u | 11999u << 14;
-  for (int i = 0; i < 4; ++i) head[1 + i] = sizes >> (8 * i) & 255;
+  for (int i = 0; i < 4; ++i)
+    head[1 + i] = sizes >> (8 * i) & 255;
   WebpDecoder decoder;
   const Bytes large = JoinWebpChunks({{"VP8L", head}});
   auto header = decoder.Open(large, false);
@@ -242,6 +244,63 @@ TEST(WebpDecoder, RefusesAbsurdSizesBeforeAllocating) {
                                 WebpFrame(Write({20, 14}), 0, 0, 20, 14)}))
           .find("16777216 x 16777216"),
       std::string::npos);
+}
+
+// Writes the bit stream of a lossless picture, whose pixels are all black:
+// every Huffman code has one symbol, which takes no bits.
+class LosslessBits {
+public:
+  LosslessBits(int width, int height) {
+    Put(0x2F, 8);
+    Put(width - 1, 14);
+    Put(height - 1, 14);
+    Put(0, 1); // no alpha
+    Put(0, 3); // version
+  }
+  void Put(uint32_t value, int count) {
+    for (int i = 0; i < count; ++i, ++bits_) {
+      if (bits_ % 8 == 0)
+        bytes_.push_back(0);
+      bytes_.back() |= (value >> i & 1) << bits_ % 8;
+    }
+  }
+  void PutCode(uint32_t symbol) {
+    Put(1, 1); // simple
+    Put(0, 1); // of one symbol
+    Put(1, 1); // of 8 bits
+    Put(symbol, 8);
+  }
+  void PutGroup(uint32_t green = 0, uint32_t red = 0) {
+    for (uint32_t symbol : {green, red, 0u, 0u, 0u})
+      PutCode(symbol);
+  }
+  // Behind the last group.
+  Bytes Webp() {
+    Put(0, 64);
+    return JoinWebpChunks({{"VP8L", bytes_}});
+  }
+
+private:
+  Bytes bytes_;
+  int bits_ = 0;
+};
+
+TEST(WebpDecoder, TablesBeyondAllMeasureAreDamage) {
+  // 20 KB each: the first leave no room for the pixels, the others have none.
+  for (uint32_t groups : {350, 1000}) {
+    LosslessBits bits(1024, 1024);
+    bits.Put(0, 1);  // no transform
+    bits.Put(1, 1);  // a colour cache, which makes tables large,
+    bits.Put(11, 4); // of 2^11 colours
+    bits.Put(1, 1);  // several groups of codes
+    bits.Put(0, 3);  // for blocks of 4 x 4 pixels;
+    bits.Put(0, 1);  // their picture has no colour cache,
+    bits.PutGroup((groups - 1) & 255, (groups - 1) >> 8); // names the last
+    for (uint32_t i = 0; i < groups; ++i)
+      bits.PutGroup();
+    const std::string message = MessageOf(bits.Webp());
+    EXPECT_NE(message.find("made to harm"), std::string::npos) << message;
+  }
 }
 
 TEST(WebpMemoryBudget, LibwebpTakesItsMemoryThroughIt) {
@@ -278,5 +337,5 @@ TEST(WebpContainer, FindsExifAndXmpBehindThePicture) {
   EXPECT_FALSE(file->animated);
 }
 
-}  // namespace
-}  // namespace millrace
+} // namespace
+} // namespace millrace
