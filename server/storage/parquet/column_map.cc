@@ -1,5 +1,6 @@
 #include "server/storage/parquet/column_map.h"
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,9 @@
 
 namespace millrace {
 namespace {
+
+// Fixed-size lists in each other that become one tensor.
+constexpr int kMaxListDepth = 4;
 
 bool IsBinary(const arrow::DataType& type) {
   switch (type.id()) {
@@ -87,6 +91,28 @@ std::shared_ptr<arrow::DataType> ArrowNumber(DType dtype) {
   }
 }
 
+// The shape and element type of fixed-size lists of fixed-size lists: rows of
+// boxes, pixels. False: the lists have no place as a tensor.
+bool TensorOfFixedLists(const arrow::DataType& type, Field* field) {
+  const arrow::DataType* level = &type;
+  int64_t elements = 1;
+  while (level->id() == arrow::Type::FIXED_SIZE_LIST) {
+    const auto& list = static_cast<const arrow::FixedSizeListType&>(*level);
+    const int64_t extent = list.list_size();
+    // The sizes are the file's claim: their product must not overflow.
+    if (field->shape_size() == kMaxListDepth || extent <= 0 ||
+        extent > INT32_MAX / elements) {
+      return false;
+    }
+    elements *= extent;
+    field->add_shape(extent);
+    level = list.value_type().get();
+  }
+  field->set_kind(FIELD_KIND_TENSOR);
+  field->set_dtype(ListNumberOf(*level));
+  return field->dtype() != DTYPE_UNSPECIFIED;
+}
+
 void SetLabel(const std::map<std::string, ClassLabelFeature>& labels,
               Field* field) {
   const auto label = labels.find(field->name());
@@ -128,12 +154,8 @@ bool FieldOfColumn(const arrow::Field& column,
     return true;
   }
   if (type.id() == arrow::Type::FIXED_SIZE_LIST) {
-    const auto& list = static_cast<const arrow::FixedSizeListType&>(type);
     *form = ColumnForm::kFixedList;
-    field->set_kind(FIELD_KIND_TENSOR);
-    field->set_dtype(ListNumberOf(*list.value_type()));
-    field->add_shape(list.list_size());
-    return field->dtype() != DTYPE_UNSPECIFIED && list.list_size() > 0;
+    return TensorOfFixedLists(type, field);
   }
   if (type.id() == arrow::Type::LIST) {
     const auto& list = static_cast<const arrow::ListType&>(type);

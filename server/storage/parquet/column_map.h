@@ -21,7 +21,7 @@ enum class ColumnForm {
   kImageStruct,  // struct with a binary child `bytes`
   kBinary,       // binary, string and their large kinds
   kScalar,
-  kFixedList,
+  kFixedList,  // and fixed-size lists of these
   kList,
 };
 

@@ -40,6 +40,37 @@ void FindNulls(const arrow::Array& array, std::vector<bool>* nulls) {
   FindNulls(array, nullptr, none, none, nulls);
 }
 
+// The numbers inside fixed-size lists, however deep.
+struct ListContents {
+  std::shared_ptr<arrow::Array> values;
+  int64_t first = 0;    // element of the first row
+  int64_t per_row = 1;  // elements
+};
+
+// Marks the rows that have a null at any depth.
+ListContents OpenFixedLists(std::shared_ptr<arrow::Array> rows,
+                            std::vector<bool>* nulls) {
+  ListContents inside{.values = rows};
+  while (true) {
+    if (inside.values->null_count() != 0) {
+      nulls->resize(rows->length(), false);
+      for (int64_t row = 0; row < rows->length(); ++row) {
+        const int64_t begin = inside.first + row * inside.per_row;
+        for (int64_t i = begin; i < begin + inside.per_row; ++i) {
+          if (inside.values->IsNull(i)) (*nulls)[row] = true;
+        }
+      }
+    }
+    if (inside.values->type_id() != arrow::Type::FIXED_SIZE_LIST) return inside;
+    const auto list =
+        std::static_pointer_cast<arrow::FixedSizeListArray>(inside.values);
+    // A list that is a slice begins inside of its elements.
+    inside.first = list->value_offset(inside.first);
+    inside.per_row *= list->value_length();
+    inside.values = list->values();
+  }
+}
+
 template <typename From, typename To>
 void Widen(const arrow::Array& array, std::vector<uint8_t>* out) {
   const From* from = array.data()->GetValues<From>(1);
@@ -195,27 +226,19 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
       if (array->type_id() != arrow::Type::FIXED_SIZE_LIST) {
         return WrongType(plan, *array);
       }
-      const auto& list = static_cast<const arrow::FixedSizeListArray&>(*array);
-      const int64_t length = list.value_length();
-      const int64_t first = list.value_offset(0);
-      const std::shared_ptr<arrow::Array> values = list.values();
-      FindNulls(
-          *array, values.get(),
-          [&](int64_t row) { return first + row * length; },
-          [&](int64_t row) { return first + (row + 1) * length; },
-          &column->nulls);
-      column->stride = length * ElementBytes(plan.dtype);
-      column->data = NumbersInPlace(*values, plan.dtype);
+      const ListContents inside = OpenFixedLists(array, &column->nulls);
+      const arrow::Array& values = *inside.values;
+      column->stride = inside.per_row * ElementBytes(plan.dtype);
+      column->data = NumbersInPlace(values, plan.dtype);
       if (column->data == nullptr) {
-        if (values->type_id() != arrow::Type::BOOL ||
-            plan.dtype != DTYPE_BOOL) {
+        if (values.type_id() != arrow::Type::BOOL || plan.dtype != DTYPE_BOOL) {
           return WrongType(plan, *array);
         }
-        WidenBits(static_cast<const arrow::BooleanArray&>(*values),
+        WidenBits(static_cast<const arrow::BooleanArray&>(values),
                   &column->widened);
         column->data = column->widened.data();
       }
-      column->data += first * ElementBytes(plan.dtype);
+      column->data += inside.first * ElementBytes(plan.dtype);
       return absl::OkStatus();
     }
     case ColumnForm::kList: {

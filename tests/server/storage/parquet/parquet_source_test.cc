@@ -18,10 +18,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/error_detail.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/arrow_error.h"
 #include "server/storage/parquet/parquet_writer.h"
+#include "server/storage/parquet/row_group.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace {
@@ -244,6 +246,152 @@ TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
                      {"j", "qq", "", Scalar<uint8_t>(0), ints({2}), ints({2}),
                       Scalar<int64_t>(2), Scalar(2.0f), ints({3, 4}), ints({4}),
                       Scalar<int64_t>(0)}}));
+}
+
+// `values` in lists of sizes.back() of lists of ... sizes.front().
+std::shared_ptr<arrow::Array> Nest(std::shared_ptr<arrow::Array> values,
+                                   std::vector<int32_t> sizes) {
+  for (; !sizes.empty(); sizes.pop_back()) {
+    values = *arrow::FixedSizeListArray::FromArrays(values, sizes.back());
+  }
+  return values;
+}
+
+template <typename Builder, typename T>
+std::shared_ptr<arrow::Array> CountUp(int count, T first = 0) {
+  std::vector<T> values(count);
+  for (T& value : values) value = first++;
+  return Numbers<Builder>(std::move(values));
+}
+
+template <typename T>
+std::string CountedBytes(int count, T first) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes += Scalar<T>(first++);
+  return bytes;
+}
+
+// Boxes are [K, 4], raw masks [H, W, 1].
+TEST_F(ParquetSourceTest, FixedSizeListsInEachOtherAreTensors) {
+  const auto bools = Numbers<arrow::BooleanBuilder, bool>(
+      {true, false, false, true, false, true, true, true, true, false, false,
+       false, true, true, false, true, false, false});
+  const auto ends = Numbers<arrow::Int32Builder, int32_t>({0, 2, 4, 6});
+  WriteParquet(
+      folder_ / "d",
+      {{"boxes", Nest(CountUp<arrow::FloatBuilder, float>(24), {2, 4})},
+       {"mask", Nest(CountUp<arrow::UInt8Builder, uint8_t>(18), {2, 3, 1})},
+       {"four", Nest(CountUp<arrow::Int64Builder, int64_t>(24), {2, 1, 2, 2})},
+       {"bools", Nest(bools, {3, 2})},
+       {"five",
+        Nest(CountUp<arrow::Int64Builder, int64_t>(3), {1, 1, 1, 1, 1})},
+       {"i16", Nest(CountUp<arrow::Int16Builder, int16_t>(12), {2, 2})},
+       {"ragged",
+        *arrow::ListArray::FromArrays(
+            *ends, *Nest(CountUp<arrow::FloatBuilder, float>(24), {4}))}});
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::vector<std::string> fields;
+  for (const Field& field : (*source)->info().schema().fields()) {
+    EXPECT_EQ(field.kind(), FIELD_KIND_TENSOR);
+    fields.push_back(absl::StrCat(field.name(), " ",
+                                  DType_Name(field.dtype()).substr(6), " ",
+                                  absl::StrJoin(field.shape(), "x")));
+  }
+  EXPECT_THAT(fields, ElementsAre("boxes FLOAT32 2x4", "mask UINT8 2x3x1",
+                                  "four INT64 2x1x2x2", "bools BOOL 3x2"));
+  const auto read = ReadAll(**source);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), 3u);  // in two row groups
+  const std::string bits[] = {std::string("\1\0\0\1\0\1", 6),
+                              std::string("\1\1\1\0\0\0", 6),
+                              std::string("\1\1\0\1\0\0", 6)};
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_EQ((*read)[row],
+              (std::vector<std::string>{
+                  CountedBytes<float>(8, 8 * row),
+                  CountedBytes<uint8_t>(6, static_cast<uint8_t>(6 * row)),
+                  CountedBytes<int64_t>(8, 8 * row), bits[row]}));
+  }
+}
+
+TEST_F(ParquetSourceTest, ANullInsideListsInEachOtherIsAnErrorOfItsRow) {
+  arrow::FloatBuilder elements;
+  ASSERT_TRUE(elements.AppendValues({1, 2, 3, 4, 5}).ok());
+  ASSERT_TRUE(elements.AppendNull().ok());
+  ASSERT_TRUE(elements.AppendValues({7, 8, 9, 10, 11, 12}).ok());
+  WriteParquet(folder_ / "d", {{"boxes", Nest(*elements.Finish(), {2, 2})}}, "",
+               /*group_rows=*/3);
+  EXPECT_TRUE(Read("d", 0).ok());
+  const absl::Status status = Read("d", 1);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'boxes' has a null"));
+  EXPECT_TRUE(Read("d", 2).ok());
+}
+
+// Parquet has nowhere to keep the elements of a list that is null.
+TEST_F(ParquetSourceTest, AListThatIsNullInsideOfAnotherIsRefused) {
+  arrow::TypedBufferBuilder<bool> valid;
+  for (bool bit : {true, true, true, false})
+    ASSERT_TRUE(valid.Append(bit).ok());
+  const auto rows = *arrow::FixedSizeListArray::FromArrays(
+      CountUp<arrow::FloatBuilder, float>(8), 2, *valid.Finish());
+  WriteParquet(folder_ / "d", {{"boxes", Nest(rows, {2})}});
+  const absl::Status status = Read("d", 1);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
+// The element `row` of `array`, which a row group hands out.
+absl::StatusOr<std::string> RowOf(std::shared_ptr<arrow::Array> array,
+                                  DType dtype, int64_t row) {
+  const auto table = arrow::Table::Make(
+      arrow::schema({arrow::field("x", array->type())}), {array});
+  const auto group = RowGroup::Make(
+      *table, {{.name = "x", .form = ColumnForm::kFixedList, .dtype = dtype}});
+  if (!group.ok()) return group.status();
+  absl::Span<const uint8_t> view;
+  const absl::Status status = (*group)->Row(row, absl::MakeSpan(&view, 1));
+  if (!status.ok()) return status;
+  return std::string(view.begin(), view.end());
+}
+
+TEST(RowGroup, ListsInEachOtherMayBeSlicesAtEveryDepth) {
+  const auto flat = CountUp<arrow::Int32Builder, int32_t>(43)->Slice(3);
+  const auto inner = Nest(flat, {2})->Slice(2);  // 7 8, 9 10, ...
+  const auto outer = Nest(inner, {3})->Slice(1, 4);
+  for (int row = 0; row < 4; ++row) {
+    EXPECT_EQ(*RowOf(outer, DTYPE_INT32, row),
+              CountedBytes<int32_t>(6, 13 + 6 * row));
+  }
+}
+
+TEST(RowGroup, FindsNullsAtEveryDepthOfSlices) {
+  const auto nulls_at = [](int count, int null) {
+    arrow::TypedBufferBuilder<bool> bits;
+    for (int i = 0; i < count; ++i) EXPECT_TRUE(bits.Append(i != null).ok());
+    return *bits.Finish();
+  };
+  for (int depth = 0; depth < 3; ++depth) {
+    // 5 rows of 3 of 2, the null in the fourth of them.
+    auto array = arrow::MakeArray(arrow::ArrayData::Make(
+        arrow::int32(), 30,
+        {depth == 0 ? nulls_at(30, 20) : nullptr,
+         CountUp<arrow::Int32Builder, int32_t>(30)->data()->buffers[1]}));
+    array = *arrow::FixedSizeListArray::FromArrays(
+        array, 2, depth == 1 ? nulls_at(15, 11) : nullptr);
+    array = *arrow::FixedSizeListArray::FromArrays(
+        array, 3, depth == 2 ? nulls_at(5, 3) : nullptr);
+    array = array->Slice(1);
+    for (int row = 0; row < 4; ++row) {
+      const auto read = RowOf(array, DTYPE_INT32, row);
+      if (row == 2) {
+        EXPECT_TRUE(absl::IsDataLoss(read.status())) << depth;
+      } else {
+        ASSERT_TRUE(read.ok()) << read.status();
+        EXPECT_EQ(*read, CountedBytes<int32_t>(6, 6 + 6 * row));
+      }
+    }
+  }
 }
 
 TEST_F(ParquetSourceTest, NothingReadableIsRefused) {
