@@ -15,17 +15,24 @@
 namespace millrace {
 namespace {
 
-// What libwebp may take beside the pixels that whole_bytes counts: Huffman
-// tables, up to 20 KB a group. Encoders write at most 2,600 groups, and a group
-// takes room in the file.
-int64_t WorkingBytes(size_t file_bytes) {
+// What libwebp may take of a lossless file of `file_bytes` beside the pixels
+// that whole_bytes counts. Huffman tables, up to 20 KB a group: encoders write
+// at most 2,600 groups, and a group takes room in the file. And the pictures
+// that two transforms and the groups have: up to a pixel of 4 bytes for each 4
+// x 4 each, however small the file.
+int64_t LosslessWorkingBytes(size_t file_bytes, int64_t pixels) {
   constexpr int64_t kLeast = 4 << 20;
   constexpr int64_t kMost = 64 << 20;
   constexpr size_t kPerFileByte = 64;
-  if (file_bytes > kMost / kPerFileByte)
-    return kMost;
-  return std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
+  const int64_t tables =
+      file_bytes > kMost / kPerFileByte
+          ? kMost
+          : std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
+  return tables + pixels;
 }
+
+// Of a lossy one, whatever its size.
+constexpr int64_t kLossyWorkingBytes = 1 << 20;
 
 absl::Status StatusOf(VP8StatusCode code) {
   switch (code) {
@@ -96,7 +103,11 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   constexpr int64_t kLossyBytesPerColumn = 128;
   whole_bytes_ = file_.lossless ? 4 * picture_width_ * (picture_height_ + 17)
                                 : kLossyBytesPerColumn * picture_width_;
-  header.whole_bytes = whole_bytes_;
+  working_bytes_ = file_.lossless
+                       ? LosslessWorkingBytes(file_.picture.size(),
+                                              picture_width_ * picture_height_)
+                       : kLossyWorkingBytes;
+  header.whole_bytes = whole_bytes_ + working_bytes_;
   if (read_orientation) {
     header.orientation = ImageOrientation(file_.exif, file_.xmp);
   }
@@ -180,8 +191,8 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
     std::memset(pixels, 0, region_bytes);
   if (nothing)
     return DecodedImage{pixels, stride};
-  MR_RETURN_IF_ERROR(DecodeBox(
-      box, whole_bytes_ + WorkingBytes(file_.picture.size()), rgb, box_stride));
+  MR_RETURN_IF_ERROR(
+      DecodeBox(box, whole_bytes_ + working_bytes_, rgb, box_stride));
   const uint8_t *const from =
       rgb + (top - box.top) * box_stride + (left - box.left) * 3;
   if (direct)

@@ -27,36 +27,37 @@
 namespace millrace {
 
 class WebpDecoder {
- public:
+public:
   // Reads the headers. `bytes` must stay until Decode() returns.
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
 
   // Once after each successful Open(); region.divisor is 1.
-  absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
+  absl::StatusOr<DecodedImage> Decode(const DecodeRegion &region);
 
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
 
- private:
-  struct Box {  // of the picture
+private:
+  struct Box { // of the picture
     int64_t left;
     int64_t top;
     int64_t width;
     int64_t height;
   };
   // RGB of `box` to `to`, `stride` apart. libwebp may take `memory` bytes.
-  absl::Status DecodeBox(const Box& box, int64_t memory, uint8_t* to,
+  absl::Status DecodeBox(const Box &box, int64_t memory, uint8_t *to,
                          int64_t stride) const;
 
   WebpContainer file_;
   int64_t picture_width_ = 0;
   int64_t picture_height_ = 0;
-  int64_t whole_bytes_ = 0;
+  int64_t whole_bytes_ = 0;   // that libwebp needs
+  int64_t working_bytes_ = 0; // that it may need besides
   AlignedBuffer pixels_;
-  AlignedBuffer rgb_;  // before conversion, or before it gets its place
+  AlignedBuffer rgb_; // before conversion, or before it gets its place
 };
 
-}  // namespace millrace
+} // namespace millrace
 
-#endif  // MILLRACE_SERVER_DECODE_WEBP_DECODER_H_
+#endif // MILLRACE_SERVER_DECODE_WEBP_DECODER_H_

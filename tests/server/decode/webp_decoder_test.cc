@@ -233,7 +233,9 @@ TEST(WebpDecoder, RefusesAbsurdSizesBeforeAllocating) {
   const Bytes large = JoinWebpChunks({{"VP8L", head}});
   auto header = decoder.Open(large, false);
   ASSERT_TRUE(header.ok()) << header.status();
-  EXPECT_GE(header->whole_bytes, int64_t{4} * 12000 * 12000);
+  // Tables and the pictures of transforms count, too.
+  EXPECT_GE(header->whole_bytes,
+            int64_t{5} * 12000 * 12000 + (int64_t{4} << 20));
   auto image = decoder.Decode({1, 0, 0, 16, 16, 3});
   ASSERT_EQ(image.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(image.status().message().find("lossless"), std::string::npos)
@@ -300,6 +302,53 @@ TEST(WebpDecoder, TablesBeyondAllMeasureAreDamage) {
       bits.PutGroup();
     const std::string message = MessageOf(bits.Webp());
     EXPECT_NE(message.find("made to harm"), std::string::npos) << message;
+  }
+}
+
+// A few bytes whose transforms and groups have pictures of 4 MB each.
+TEST(WebpDecoder, AsManyAndAsLargeSubImagesAsThereMayBeAreDecoded) {
+  constexpr int kSide = 4000;
+  LosslessBits bits(kSide, kSide);
+  for (uint32_t transform : {0, 1}) { // predictor, colour
+    bits.Put(1, 1);
+    bits.Put(transform, 2);
+    bits.Put(0, 3); // for blocks of 4 x 4 pixels
+    bits.Put(0, 1); // no colour cache
+    bits.PutGroup();
+  }
+  bits.Put(0, 1); // no more transforms
+  bits.Put(0, 1); // no colour cache
+  bits.Put(1, 1); // groups of codes
+  bits.Put(0, 3); // for blocks of 4 x 4 pixels
+  bits.Put(0, 1); // their picture has no colour cache
+  bits.PutGroup();
+  bits.PutGroup(); // the one group
+  const Bytes webp = bits.Webp();
+  WebpDecoder decoder;
+  auto header = decoder.Open(webp, false);
+  ASSERT_TRUE(header.ok()) << header.status();
+  auto image = decoder.Decode({1, 0, 0, kSide, 2, 3});
+  EXPECT_TRUE(image.ok()) << image.status();
+}
+
+// 16383 columns, as many as there may be: memory of a lossy picture grows with
+// them.
+TEST(WebpDecoder, TheWidestPictureIsWithinItsBudget) {
+  for (bool lossless : {false, true}) {
+    const Bytes webp = Write({16383, 40, lossless});
+    WebpDecoder decoder;
+    auto header = decoder.Open(webp, false);
+    ASSERT_TRUE(header.ok()) << header.status();
+    const DecodeRegion all{1, 0, 0, 16383, 40, 3};
+    auto image = decoder.Decode(all);
+    ASSERT_TRUE(image.ok()) << image.status();
+    Bytes rgb(16383 * 40 * 3);
+    const WebpMemoryBudget budget(int64_t{256} << 20);
+    ASSERT_NE(WebPDecodeRGBInto(webp.data(), webp.size(), rgb.data(),
+                                rgb.size(), 16383 * 3),
+              nullptr);
+    // What the header announces is what libwebp takes, or more.
+    EXPECT_LE(budget.used(), header->whole_bytes);
   }
 }
 
