@@ -83,6 +83,8 @@ class DataLoader {
     torch::Device device = torch::kCPU;
     // Batches kept ready on the device. At least 1. Copied or transformed
     // tensors lie in a ring of two slots more: the caller may keep that many.
+    // On the CPU, small ones that are only cast, as class labels are, lie
+    // outside of it: any number of them may be kept.
     uint32_t device_prefetch = 2;
     // On the CPU: compute the device transform ahead, on a thread of the
     // loader's, instead of in Next(). Good when the training leaves cores

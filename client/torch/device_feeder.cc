@@ -14,6 +14,11 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
+// On the host, a cast tensor whose samples are at most so large has memory of
+// its own: class labels, which evaluation loops keep by the thousand. A larger
+// one belongs into the ring, whose memory is warm.
+constexpr uint64_t kOwnSampleBytes = 256;
+
 uint64_t Align(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -164,8 +169,14 @@ absl::Status DeviceFeeder::Plan() {
         options_.apply_transform && IsSeenChannelsFirst(spec);
     if (options_.apply_transform && spec.has_device_transform()) {
       MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
-      const uint64_t elements = rows * recipe.cast->sample_elements();
       recipe.rows = rows;
+      recipe.own_memory = device_->is_host() && !recipe.cast->has_scale() &&
+                          recipe.cast->sample_elements() *
+                                  ElementBytes(recipe.cast->target()) <=
+                              kOwnSampleBytes;
+    }
+    if (recipe.cast.has_value() && !recipe.own_memory) {
+      const uint64_t elements = rows * recipe.cast->sample_elements();
       recipe.slot_offset = bytes;
       bytes += Align(elements * ElementBytes(recipe.cast->target()));
       recipe.scratch_offset = bytes;
@@ -182,13 +193,30 @@ absl::Status DeviceFeeder::Plan() {
 
 DeviceFeeder::~DeviceFeeder() { Close(); }
 
+absl::Status DeviceFeeder::AllSlotsAreHeld() const {
+  return absl::DeadlineExceededError(absl::StrCat(
+      "all ", ring_->slots(), " slots are held by the caller for ",
+      absl::FormatDuration(options_.next_timeout),
+      "; let go of batches before asking for more, copy the tensors that are "
+      "kept, or raise the prefetch"));
+}
+
+std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
+  uint8_t* const data = device_->Allocate(bytes);
+  if (data == nullptr) return nullptr;
+  return {data,
+          [device = device_, bytes](uint8_t* p) { device->Free(p, bytes); }};
+}
+
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Produce(
     absl::Time slot_deadline) {
   std::shared_ptr<SlotRing::Lease> slot;
   // The slot first: a batch that has been taken from the host loader is never
   // lost to a deadline.
   if (ring_ != nullptr) {
-    MR_ASSIGN_OR_RETURN(slot, ring_->Acquire(slot_deadline));
+    auto acquired = ring_->Acquire(slot_deadline);
+    if (absl::IsDeadlineExceeded(acquired.status())) return AllSlotsAreHeld();
+    MR_ASSIGN_OR_RETURN(slot, std::move(acquired));
   }
   {
     MutexLock lock(mu_);
@@ -257,12 +285,26 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
             Malformed(header.tensors(i), "is not as the plan describes it");
         break;
       }
-      uint8_t* const target = slot->data() + recipe.slot_offset;
-      status = device_->Cast(cast, tensor.data, target,
-                             slot->data() + recipe.scratch_offset, elements);
+      uint8_t* target = nullptr;
+      uint8_t* scratch = nullptr;
+      if (recipe.own_memory) {
+        std::shared_ptr<uint8_t> own =
+            AllocateOwn(elements * ElementBytes(cast.target()));
+        if (own == nullptr) {
+          status = absl::ResourceExhaustedError(absl::StrCat(
+              "no memory for tensor ", tensor.name, " of a batch"));
+          break;
+        }
+        target = own.get();
+        tensor.hold = std::move(own);
+      } else {
+        target = slot->data() + recipe.slot_offset;
+        scratch = slot->data() + recipe.scratch_offset;
+        if (!streams) tensor.hold = SlotRing::Hold(slot);
+      }
+      status = device_->Cast(cast, tensor.data, target, scratch, elements);
       tensor.data = target;
       tensor.dtype = cast.target();
-      if (!streams) tensor.hold = SlotRing::Hold(slot);
     }
     if (recipe.channels_first && tensor.sizes.size() == 4) SeeAsNchw(&tensor);
   }
@@ -328,11 +370,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
       changed_.Wait(lock);
     } else if (!changed_.WaitUntil(lock, deadline) && waiting_for_slot_ &&
                ready_.empty() && !closed_) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "all ", ring_->slots(), " slots are held by the caller for ",
-          absl::FormatDuration(options_.next_timeout),
-          "; let go of batches before asking for more, or raise the "
-          "prefetch"));
+      return AllSlotsAreHeld();
     }
   }
 }

@@ -2,7 +2,9 @@
 // on the device's copy stream, computes the transforms that the plan leaves to
 // the client, and describes the result as named tensors in slots. On the host
 // nothing is copied: tensors lie in the slots that they were received into,
-// and only transformed ones in a slot of the ring.
+// and only transformed ones in a slot of the ring, or, where they are small,
+// in memory of their own: cast class labels may be kept for as long as
+// anybody likes.
 //
 // It knows no libtorch: DataLoader (client/loader.h) makes tensors of what it
 // gives out.
@@ -110,6 +112,8 @@ class DeviceFeeder {
     uint64_t slot_offset = 0;     // of the transformed tensor in a slot
     uint64_t scratch_offset = 0;  // of the device's scratch for it
     uint64_t rows = 0;            // that there is room for
+    // The transformed tensor lies in no slot.
+    bool own_memory = false;
     // [H, W, C] in memory, given out as [C, H, W].
     bool channels_first = false;
   };
@@ -131,6 +135,10 @@ class DeviceFeeder {
   absl::StatusOr<Prepared> Prepare(HostBatch host,
                                    std::shared_ptr<SlotRing::Lease> slot);
   absl::StatusOr<Prepared> Await();
+  absl::Status AllSlotsAreHeld() const;
+  // Memory of the device that is freed with its last owner; null: there is
+  // none.
+  std::shared_ptr<uint8_t> AllocateOwn(uint64_t bytes) const;
   void ProduceLoop();
   void ReleaseLoop();
 

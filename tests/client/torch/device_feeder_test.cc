@@ -103,6 +103,7 @@ TEST_P(DeviceFeederOnHost, SaysThatTheCallerHoldsAllSlotsAndGoesOnAfterwards) {
   }
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("all 3 slots are held"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("raise the prefetch"));
   EXPECT_EQ(held.size(), 3u);
   const uint64_t next = held.size();
   held.clear();
@@ -112,6 +113,37 @@ TEST_P(DeviceFeederOnHost, SaysThatTheCallerHoldsAllSlotsAndGoesOnAfterwards) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->position, (Position{0, next}));
   EXPECT_EQ(CountWrong(*batch), 0);
+}
+
+// An evaluation loop keeps the labels of an epoch.
+TEST_P(DeviceFeederOnHost, KeepsTheCastLabelsOfFiftyBatches) {
+  for (const bool transform : {true, false}) {  // with a ring and without
+    auto feeder = Start(
+        {.steps = 50,
+         .transform = transform,
+         .edit_plan =
+             [](OpenResponse& plan) {
+               plan.mutable_tensors(1)->mutable_device_transform()->set_dtype(
+                   DTYPE_FLOAT32);
+             }},
+        NewHostDevice(),
+        {.prefetch = 1,
+         .thread = GetParam(),
+         .next_timeout = absl::Seconds(10)});
+    std::vector<DeviceTensor> labels;
+    for (int i = 0; i < 50; ++i) {
+      auto batch = feeder->Next();
+      ASSERT_TRUE(batch.ok()) << i << ": " << batch.status();
+      labels.push_back(std::move(batch->tensors[1]));
+    }
+    feeder.reset();
+    for (int i = 0; i < 50; ++i) {
+      const auto* values = reinterpret_cast<const float*>(labels[i].data);
+      for (int r = 0; r < 4; ++r) {
+        EXPECT_EQ(values[r], static_cast<float>((4 * i + r) % 10));
+      }
+    }
+  }
 }
 
 TEST_P(DeviceFeederOnHost, CloseEndsACallOfAnotherThread) {
