@@ -36,26 +36,26 @@ constexpr int64_t kLossyWorkingBytes = 1 << 20;
 
 absl::Status StatusOf(VP8StatusCode code) {
   switch (code) {
-  case VP8_STATUS_OK:
-    return absl::OkStatus();
-  case VP8_STATUS_OUT_OF_MEMORY:
-    return absl::ResourceExhaustedError("no memory for a WebP decoder");
-  case VP8_STATUS_NOT_ENOUGH_DATA:
-  case VP8_STATUS_SUSPENDED:
-    return absl::DataLossError(
-        "the WebP is truncated: its picture's data end early");
-  case VP8_STATUS_UNSUPPORTED_FEATURE:
-    return absl::DataLossError(
-        "the WebP has a feature that libwebp does not support");
-  default:
-    return absl::DataLossError(
-        absl::StrCat("the WebP is damaged: libwebp reports a bad bit stream "
-                     "(status ",
-                     static_cast<int>(code), ")"));
+    case VP8_STATUS_OK:
+      return absl::OkStatus();
+    case VP8_STATUS_OUT_OF_MEMORY:
+      return absl::ResourceExhaustedError("no memory for a WebP decoder");
+    case VP8_STATUS_NOT_ENOUGH_DATA:
+    case VP8_STATUS_SUSPENDED:
+      return absl::DataLossError(
+          "the WebP is truncated: its picture's data end early");
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+      return absl::DataLossError(
+          "the WebP has a feature that libwebp does not support");
+    default:
+      return absl::DataLossError(
+          absl::StrCat("the WebP is damaged: libwebp reports a bad bit stream "
+                       "(status ",
+                       static_cast<int>(code), ")"));
   }
 }
 
-} // namespace
+}  // namespace
 
 void WebpDecoder::ReleaseAbove(size_t bytes) {
   pixels_.ReleaseAbove(bytes);
@@ -93,7 +93,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   ImageHeader header;
   header.width = file_.canvas_width;
   header.height = file_.canvas_height;
-  if (header.width * header.height > kMaxImagePixels) { // each below 2^25
+  if (header.width * header.height > kMaxImagePixels) {  // each below 2^25
     return absl::DataLossError(
         absl::StrCat("the WebP claims ", header.width, " x ", header.height,
                      " pixels; at most ", kMaxImagePixels, " are decoded"));
@@ -187,16 +187,13 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", needed, " bytes of pixels"));
   }
-  if (!covered)
-    std::memset(pixels, 0, region_bytes);
-  if (nothing)
-    return DecodedImage{pixels, stride};
+  if (!covered) std::memset(pixels, 0, region_bytes);
+  if (nothing) return DecodedImage{pixels, stride};
   MR_RETURN_IF_ERROR(
       DecodeBox(box, whole_bytes_ + working_bytes_, rgb, box_stride));
   const uint8_t *const from =
       rgb + (top - box.top) * box_stride + (left - box.left) * 3;
-  if (direct)
-    return DecodedImage{from, box_stride};
+  if (direct) return DecodedImage{from, box_stride};
   uint8_t *const to = pixels + (top + file_.frame_top - region.top) * stride +
                       (left + file_.frame_left - region.left) * channels;
   for (int64_t y = 0; y < bottom - top; ++y) {
@@ -209,4 +206,4 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
   return DecodedImage{pixels, stride};
 }
 
-} // namespace millrace
+}  // namespace millrace

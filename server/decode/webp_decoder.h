@@ -27,7 +27,7 @@
 namespace millrace {
 
 class WebpDecoder {
-public:
+ public:
   // Reads the headers. `bytes` must stay until Decode() returns.
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
@@ -38,8 +38,8 @@ public:
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
 
-private:
-  struct Box { // of the picture
+ private:
+  struct Box {  // of the picture
     int64_t left;
     int64_t top;
     int64_t width;
@@ -52,12 +52,12 @@ private:
   WebpContainer file_;
   int64_t picture_width_ = 0;
   int64_t picture_height_ = 0;
-  int64_t whole_bytes_ = 0;   // that libwebp needs
-  int64_t working_bytes_ = 0; // that it may need besides
+  int64_t whole_bytes_ = 0;    // that libwebp needs
+  int64_t working_bytes_ = 0;  // that it may need besides
   AlignedBuffer pixels_;
-  AlignedBuffer rgb_; // before conversion, or before it gets its place
+  AlignedBuffer rgb_;  // before conversion, or before it gets its place
 };
 
-} // namespace millrace
+}  // namespace millrace
 
-#endif // MILLRACE_SERVER_DECODE_WEBP_DECODER_H_
+#endif  // MILLRACE_SERVER_DECODE_WEBP_DECODER_H_

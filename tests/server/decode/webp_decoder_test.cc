@@ -143,7 +143,7 @@ TEST(WebpDecoder, EveryTruncationIsDataLossOrTheSamePixels) {
       // Its own allocation, so that a read past the end is seen.
       const Bytes cut(webp.begin(), webp.begin() + size);
       auto header = decoder.Open(cut, true);
-      if (size + 1 >= picture_end) { // a byte of padding may be missing
+      if (size + 1 >= picture_end) {  // a byte of padding may be missing
         ASSERT_TRUE(header.ok() || size < picture_end) << header.status();
       }
       if (!header.ok()) {
@@ -181,8 +181,7 @@ TEST(WebpDecoder, EveryFlippedBitIsDataLossOrSomePixels) {
         const DecodeRegion all{1, 0, 0, header->width, header->height, 3};
         auto image = decoder.Decode(all);
         status = image.status();
-        if (image.ok())
-          Packed(*image, all);
+        if (image.ok()) Packed(*image, all);
       }
       ASSERT_TRUE(status.ok() || status.code() == absl::StatusCode::kDataLoss)
           << bit << ": " << status;
@@ -227,8 +226,7 @@ TEST(WebpDecoder, RefusesAbsurdSizesBeforeAllocating) {
             std::string::npos);
   // 12000 x 12000 are few enough pixels, and 576 MB in libwebp.
   const uint32_t sizes = 11999u | 11999u << 14;
-  for (int i = 0; i < 4; ++i)
-    head[1 + i] = sizes >> (8 * i) & 255;
+  for (int i = 0; i < 4; ++i) head[1 + i] = sizes >> (8 * i) & 255;
   WebpDecoder decoder;
   const Bytes large = JoinWebpChunks({{"VP8L", head}});
   auto header = decoder.Open(large, false);
@@ -251,30 +249,28 @@ TEST(WebpDecoder, RefusesAbsurdSizesBeforeAllocating) {
 // Writes the bit stream of a lossless picture, whose pixels are all black:
 // every Huffman code has one symbol, which takes no bits.
 class LosslessBits {
-public:
+ public:
   LosslessBits(int width, int height) {
     Put(0x2F, 8);
     Put(width - 1, 14);
     Put(height - 1, 14);
-    Put(0, 1); // no alpha
-    Put(0, 3); // version
+    Put(0, 1);  // no alpha
+    Put(0, 3);  // version
   }
   void Put(uint32_t value, int count) {
     for (int i = 0; i < count; ++i, ++bits_) {
-      if (bits_ % 8 == 0)
-        bytes_.push_back(0);
+      if (bits_ % 8 == 0) bytes_.push_back(0);
       bytes_.back() |= (value >> i & 1) << bits_ % 8;
     }
   }
   void PutCode(uint32_t symbol) {
-    Put(1, 1); // simple
-    Put(0, 1); // of one symbol
-    Put(1, 1); // of 8 bits
+    Put(1, 1);  // simple
+    Put(0, 1);  // of one symbol
+    Put(1, 1);  // of 8 bits
     Put(symbol, 8);
   }
   void PutGroup(uint32_t green = 0, uint32_t red = 0) {
-    for (uint32_t symbol : {green, red, 0u, 0u, 0u})
-      PutCode(symbol);
+    for (uint32_t symbol : {green, red, 0u, 0u, 0u}) PutCode(symbol);
   }
   // Behind the last group.
   Bytes Webp() {
@@ -282,7 +278,7 @@ public:
     return JoinWebpChunks({{"VP8L", bytes_}});
   }
 
-private:
+ private:
   Bytes bytes_;
   int bits_ = 0;
 };
@@ -291,15 +287,14 @@ TEST(WebpDecoder, TablesBeyondAllMeasureAreDamage) {
   // 20 KB each: the first leave no room for the pixels, the others have none.
   for (uint32_t groups : {350, 1000}) {
     LosslessBits bits(1024, 1024);
-    bits.Put(0, 1);  // no transform
-    bits.Put(1, 1);  // a colour cache, which makes tables large,
-    bits.Put(11, 4); // of 2^11 colours
-    bits.Put(1, 1);  // several groups of codes
-    bits.Put(0, 3);  // for blocks of 4 x 4 pixels;
-    bits.Put(0, 1);  // their picture has no colour cache,
-    bits.PutGroup((groups - 1) & 255, (groups - 1) >> 8); // names the last
-    for (uint32_t i = 0; i < groups; ++i)
-      bits.PutGroup();
+    bits.Put(0, 1);   // no transform
+    bits.Put(1, 1);   // a colour cache, which makes tables large,
+    bits.Put(11, 4);  // of 2^11 colours
+    bits.Put(1, 1);   // several groups of codes
+    bits.Put(0, 3);   // for blocks of 4 x 4 pixels;
+    bits.Put(0, 1);   // their picture has no colour cache,
+    bits.PutGroup((groups - 1) & 255, (groups - 1) >> 8);  // names the last
+    for (uint32_t i = 0; i < groups; ++i) bits.PutGroup();
     const std::string message = MessageOf(bits.Webp());
     EXPECT_NE(message.find("made to harm"), std::string::npos) << message;
   }
@@ -309,20 +304,20 @@ TEST(WebpDecoder, TablesBeyondAllMeasureAreDamage) {
 TEST(WebpDecoder, AsManyAndAsLargeSubImagesAsThereMayBeAreDecoded) {
   constexpr int kSide = 4000;
   LosslessBits bits(kSide, kSide);
-  for (uint32_t transform : {0, 1}) { // predictor, colour
+  for (uint32_t transform : {0, 1}) {  // predictor, colour
     bits.Put(1, 1);
     bits.Put(transform, 2);
-    bits.Put(0, 3); // for blocks of 4 x 4 pixels
-    bits.Put(0, 1); // no colour cache
+    bits.Put(0, 3);  // for blocks of 4 x 4 pixels
+    bits.Put(0, 1);  // no colour cache
     bits.PutGroup();
   }
-  bits.Put(0, 1); // no more transforms
-  bits.Put(0, 1); // no colour cache
-  bits.Put(1, 1); // groups of codes
-  bits.Put(0, 3); // for blocks of 4 x 4 pixels
-  bits.Put(0, 1); // their picture has no colour cache
+  bits.Put(0, 1);  // no more transforms
+  bits.Put(0, 1);  // no colour cache
+  bits.Put(1, 1);  // groups of codes
+  bits.Put(0, 3);  // for blocks of 4 x 4 pixels
+  bits.Put(0, 1);  // their picture has no colour cache
   bits.PutGroup();
-  bits.PutGroup(); // the one group
+  bits.PutGroup();  // the one group
   const Bytes webp = bits.Webp();
   WebpDecoder decoder;
   auto header = decoder.Open(webp, false);
@@ -386,5 +381,5 @@ TEST(WebpContainer, FindsExifAndXmpBehindThePicture) {
   EXPECT_FALSE(file->animated);
 }
 
-} // namespace
-} // namespace millrace
+}  // namespace
+}  // namespace millrace
