@@ -114,7 +114,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   return header;
 }
 
-absl::Status WebpDecoder::DecodeBox(const Box &box, int64_t memory, uint8_t *to,
+absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
                                     int64_t stride) const {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config)) {
@@ -143,7 +143,7 @@ absl::Status WebpDecoder::DecodeBox(const Box &box, int64_t memory, uint8_t *to,
   return StatusOf(code);
 }
 
-absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
+absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   const int64_t channels = region.channels;
   // What of the picture lies in the region; coordinates of the picture.
   const int64_t left = std::max<int64_t>(0, region.left - file_.frame_left);
@@ -179,9 +179,9 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
         " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
         " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
   }
-  AlignedBuffer &decoded = direct ? pixels_ : rgb_;
-  uint8_t *const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
-  uint8_t *const pixels =
+  AlignedBuffer& decoded = direct ? pixels_ : rgb_;
+  uint8_t* const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
+  uint8_t* const pixels =
       direct ? rgb : pixels_.Reserve(region_bytes + kDecodedReadSlack);
   if (rgb == nullptr || pixels == nullptr) {
     return absl::ResourceExhaustedError(
@@ -191,10 +191,10 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion &region) {
   if (nothing) return DecodedImage{pixels, stride};
   MR_RETURN_IF_ERROR(
       DecodeBox(box, whole_bytes_ + working_bytes_, rgb, box_stride));
-  const uint8_t *const from =
+  const uint8_t* const from =
       rgb + (top - box.top) * box_stride + (left - box.left) * 3;
   if (direct) return DecodedImage{from, box_stride};
-  uint8_t *const to = pixels + (top + file_.frame_top - region.top) * stride +
+  uint8_t* const to = pixels + (top + file_.frame_top - region.top) * stride +
                       (left + file_.frame_left - region.left) * channels;
   for (int64_t y = 0; y < bottom - top; ++y) {
     if (channels == 3) {

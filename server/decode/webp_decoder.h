@@ -33,7 +33,7 @@ class WebpDecoder {
                                    bool read_orientation);
 
   // Once after each successful Open(); region.divisor is 1.
-  absl::StatusOr<DecodedImage> Decode(const DecodeRegion &region);
+  absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
@@ -46,7 +46,7 @@ class WebpDecoder {
     int64_t height;
   };
   // RGB of `box` to `to`, `stride` apart. libwebp may take `memory` bytes.
-  absl::Status DecodeBox(const Box &box, int64_t memory, uint8_t *to,
+  absl::Status DecodeBox(const Box& box, int64_t memory, uint8_t* to,
                          int64_t stride) const;
 
   WebpContainer file_;

@@ -19,26 +19,26 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-Bytes Write(const WebpKind &kind, uint64_t seed = 3) {
+Bytes Write(const WebpKind& kind, uint64_t seed = 3) {
   return WriteWebp(
       kind, TestPixels(kind.width, kind.height, kind.alpha ? 4 : 3, seed));
 }
 
 // Rows of a decoded image without what lies between them.
-Bytes Packed(const DecodedImage &image, const DecodeRegion &region) {
+Bytes Packed(const DecodedImage& image, const DecodeRegion& region) {
   Bytes pixels;
   for (int64_t y = 0; y < region.height; ++y) {
-    const uint8_t *row = image.data + y * image.stride;
+    const uint8_t* row = image.data + y * image.stride;
     pixels.insert(pixels.end(), row, row + region.width * region.channels);
   }
   return pixels;
 }
 
 // The rows and columns of `region` of RGB pixels `width` wide.
-Bytes Cut(const Bytes &rgb, int64_t width, const DecodeRegion &region) {
+Bytes Cut(const Bytes& rgb, int64_t width, const DecodeRegion& region) {
   Bytes pixels;
   for (int64_t y = 0; y < region.height; ++y) {
-    const uint8_t *row =
+    const uint8_t* row =
         rgb.data() + ((region.top + y) * width + region.left) * 3;
     if (region.channels == 3) {
       pixels.insert(pixels.end(), row, row + region.width * 3);
@@ -51,7 +51,7 @@ Bytes Cut(const Bytes &rgb, int64_t width, const DecodeRegion &region) {
   return pixels;
 }
 
-std::string MessageOf(const Bytes &webp) {
+std::string MessageOf(const Bytes& webp) {
   WebpDecoder decoder;
   auto header = decoder.Open(webp, true);
   absl::Status status = header.status();
@@ -72,7 +72,7 @@ TEST(WebpDecoder, ARegionHasThePixelsOfAFullDecode) {
   WebpDecoder decoder;
   for (bool lossless : {false, true}) {
     for (bool alpha : {false, true}) {
-      for (const auto &[width, height] : std::vector<std::pair<int, int>>{
+      for (const auto& [width, height] : std::vector<std::pair<int, int>>{
                {1, 1}, {2, 3}, {97, 75}, {64, 130}}) {
         const Bytes webp = Write({width, height, lossless, alpha, 60});
         const Bytes full = ReferenceWebp(webp);
@@ -116,7 +116,7 @@ TEST(WebpDecoder, TheFirstFrameOfAnAnimationLiesOnABlackCanvas) {
                 canvas.begin() + ((8 + y) * 40 + 6) * 3);
   }
   WebpDecoder decoder;
-  for (const DecodeRegion &r :
+  for (const DecodeRegion& r :
        {DecodeRegion{1, 0, 0, 40, 30, 3}, DecodeRegion{1, 0, 0, 40, 30, 1},
         DecodeRegion{1, 3, 5, 9, 7, 3}, DecodeRegion{1, 8, 10, 5, 5, 3},
         DecodeRegion{1, 8, 10, 5, 5, 1}, DecodeRegion{1, 30, 2, 4, 20, 3}}) {
