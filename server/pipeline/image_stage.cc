@@ -85,6 +85,10 @@ class BuiltImageStage : public ImageStage {
     return Size{header.width, header.height};
   }
 
+  bool leaves_size() const override {
+    return program_.role != FieldRole::MASK;
+  }
+
   absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
                    Scratch& scratch, absl::Span<uint8_t> out) const override {
     auto& s = static_cast<StageScratch&>(scratch);

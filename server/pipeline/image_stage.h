@@ -87,6 +87,9 @@ class ImageStage {
     return absl::UnimplementedError("this stage reads no image");
   }
 
+  // Whether Run() leaves the stored image's size in the scratch.
+  virtual bool leaves_size() const { return false; }
+
   // Fills `out` (the product of output_shape() bytes). `sample_key` fixes every
   // random choice. DataLoss: the bytes are no image, damaged, of a kind that is
   // not supported or absurdly large, a mask that is not as large as its image;
@@ -110,8 +113,8 @@ class ImageStage::Scratch {
   // the way of training.
   ParameterLog* log = nullptr;
 
-  // What ReadSize() says of an image: its stage's Run() leaves it here, that of
-  // a mask or boxes which belong to the image finds it here.
+  // What ReadSize() says of an image: a stage that leaves_size() leaves it
+  // here, that of a mask or boxes which belong to the image finds it here.
   Size image_size;
 
   // Of operators on tensors (server/pipeline/operator_stage.h).

@@ -42,6 +42,9 @@ class OperatorStage final : public ImageStage {
     return image_ == nullptr ? 0 : image_->max_scratch_bytes();
   }
   uint64_t kept_bytes() const override { return kept_bytes_; }
+  bool leaves_size() const override {
+    return image_ != nullptr && image_->leaves_size();
+  }
 
   std::unique_ptr<Scratch> NewScratch() const override {
     return NewImageScratch();
@@ -127,7 +130,8 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
     MR_ASSIGN_OR_RETURN(
         image,
         ImageStage::Create(field, transforms.subspan(0, images), options));
-    type = {DTYPE_UINT8, image->output_shape()};
+    const bool boxes = options.role == FieldRole::BOXES_XYXY;
+    type = {boxes ? DTYPE_FLOAT32 : DTYPE_UINT8, image->output_shape()};
   }
   std::vector<std::unique_ptr<const TensorOp>> ops;
   for (const PlacedTransform& placed : transforms.subspan(images)) {

@@ -159,7 +159,7 @@ absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
       sized_field = column.image_field;
     }
     MR_RETURN_IF_ERROR(WriteColumn(i, sample.fields[column.field], key, place));
-    if (column.stage != nullptr && column.image_field < 0) {
+    if (column.stage != nullptr && column.stage->leaves_size()) {
       sized_field = column.field;
     }
   }

@@ -123,5 +123,78 @@ TEST_F(OperatorsEngineTest, BatchesHaveTheOperatorsTypes) {
   EXPECT_EQ(plan.tensors(1).sample_shape(0), 6);
 }
 
+// "image" and "mask" are raw, the boxes are float32 [2, 4].
+std::shared_ptr<const RecordSource> RawWithBoxes() {
+  DatasetInfo info;
+  for (const char* name : {"image", "mask"}) {
+    Field& field = *info.mutable_schema()->add_fields();
+    field.set_name(name);
+    field.set_kind(FIELD_KIND_TENSOR);
+    field.set_dtype(DTYPE_UINT8);
+    for (int64_t size : {4, 6, 1}) field.add_shape(size);
+  }
+  Field& boxes = *info.mutable_schema()->add_fields();
+  boxes.set_name("boxes");
+  boxes.set_kind(FIELD_KIND_TENSOR);
+  boxes.set_dtype(DTYPE_FLOAT32);
+  boxes.add_shape(2);
+  boxes.add_shape(4);
+  const float stored[8] = {1, 0, 3, 2, 2, 1, 6, 4};
+  const std::string bytes(reinterpret_cast<const char*>(stored),
+                          sizeof(stored));
+  return NewMemorySource(
+      info, {{std::string(24, 'i'), std::string(24, 'm'), bytes}});
+}
+
+class RawOperatorsTest : public OperatorsEngineTest {
+ protected:
+  // The one batch of the transforms over RawWithBoxes().
+  FilledBatch Batch(const std::string& transforms) {
+    engine_ = *Engine::Create(
+        {.threads = 1, .budget = &budget_, .operators = operators_.get()},
+        {{"raw", RawWithBoxes()}});
+    const auto pipeline = engine_->Open(Spec(
+        "sources { dataset: 'raw' } batch_size: 1 "
+        "field_roles { field: 'mask' role: MASK } "
+        "field_roles { field: 'boxes' role: BOXES_XYXY } " +
+        transforms));
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    if (!pipeline.ok()) return {};
+    Arrivals arrivals;
+    auto run =
+        engine_->Start(*pipeline, {.step_count = 1}, arrivals.callbacks());
+    EXPECT_TRUE(run.ok()) << run.status();
+    const absl::Status status = arrivals.AwaitDone();
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() ? arrivals.AwaitBatch() : FilledBatch();
+  }
+
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(RawOperatorsTest, AnOperatorTakesBoxesThatGeometryHasMoved) {
+  const FilledBatch batch = Batch(
+      "transforms { horizontal_flip { fields: ['image', 'mask', 'boxes'] p: 1 "
+      "} } "
+      "transforms { custom { name: 'rescale' config: 'flat' fields: 'boxes' } "
+      "}");
+  ASSERT_NE(batch.payload, nullptr);
+  EXPECT_EQ(TensorValues<float>(batch, "boxes"),
+            (std::vector<float>{3, 0, 5, 2, 0, 1, 4, 4}));
+}
+
+// No stage of the image reads its size: the mask's must not compare with
+// whatever the thread has seen before.
+TEST_F(RawOperatorsTest, AMaskKnowsTheSizeOfAnImageThatOnlyOperatorsRead) {
+  const FilledBatch batch = Batch(
+      "transforms { custom { name: 'rescale' config: 'same' fields: 'image' } "
+      "} transforms { custom { name: 'paint' fields: 'mask' p: 0 } }");
+  ASSERT_NE(batch.payload, nullptr);
+  EXPECT_EQ(TensorValues<uint8_t>(batch, "image"),
+            std::vector<uint8_t>(24, 'j'));
+  EXPECT_EQ(TensorValues<uint8_t>(batch, "mask"),
+            std::vector<uint8_t>(24, 'm'));
+}
+
 }  // namespace
 }  // namespace millrace

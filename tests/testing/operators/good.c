@@ -101,8 +101,18 @@ static millrace_result create_rescale(millrace_bytes config,
   } else if (strcmp(text, "huge") == 0) {
     output->dims = 3;
     for (int i = 0; i < 3; ++i) output->shape[i] = INT64_C(1) << 40;
+  } else if (strcmp(text, "flat") == 0) {
+    output->dims = 1;
+    output->shape[0] = 1;
+    for (int i = 0; i < input->dims; ++i) output->shape[0] *= input->shape[i];
+  } else if (strcmp(text, "first") == 0) {
+    output->shape[0] = 1;
   } else if (strcmp(text, "same") != 0) {
     output->dtype = MILLRACE_FLOAT32;
+  }
+  if (strcmp(text, "flat") == 0 || strcmp(text, "first") == 0) {
+    *handle = text;  // of uint8 and float32: bytes are copied
+    return MILLRACE_OK;
   }
   if (input->dtype != MILLRACE_UINT8) {
     free(text);
@@ -118,6 +128,12 @@ static millrace_result apply_rescale(void* handle, const millrace_call* call,
   for (int i = 0; i < call->type->dims; ++i) count *= call->type->shape[i];
   if (strcmp(handle, "fail") == 0) {
     return millrace_fail(MILLRACE_INVALID, error, "it fails always");
+  }
+  if (strcmp(handle, "flat") == 0 || strcmp(handle, "first") == 0) {
+    if (strcmp(handle, "first") == 0) count /= call->type->shape[0];
+    const int64_t bytes = call->type->dtype == MILLRACE_FLOAT32 ? 4 : 1;
+    memcpy(call->out, call->in, (size_t)(count * bytes));
+    return MILLRACE_OK;
   }
   for (int64_t i = 0; i < count; ++i) {
     if (strcmp(handle, "same") == 0) {
