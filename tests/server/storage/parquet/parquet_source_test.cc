@@ -329,19 +329,20 @@ TEST_F(ParquetSourceTest, ANullInsideListsInEachOtherIsAnErrorOfItsRow) {
   EXPECT_TRUE(Read("d", 2).ok());
 }
 
-// Parquet has nowhere to keep the elements of a list that is null.
-TEST_F(ParquetSourceTest, AListThatIsNullInsideOfAnotherIsRefused) {
+TEST_F(ParquetSourceTest, AListThatIsNullInsideOfAnotherIsAnErrorOfItsRow) {
   arrow::TypedBufferBuilder<bool> valid;
   for (bool bit : {true, true, true, false})
     ASSERT_TRUE(valid.Append(bit).ok());
   const auto rows = *arrow::FixedSizeListArray::FromArrays(
       CountUp<arrow::FloatBuilder, float>(8), 2, *valid.Finish());
   WriteParquet(folder_ / "d", {{"boxes", Nest(rows, {2})}});
+  EXPECT_TRUE(Read("d", 0).ok());
   const absl::Status status = Read("d", 1);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'boxes' has a null"));
 }
 
-// The element `row` of `array`, which a row group hands out.
+// Row `row` of `array`, as a row group hands it out.
 absl::StatusOr<std::string> RowOf(std::shared_ptr<arrow::Array> array,
                                   DType dtype, int64_t row) {
   const auto table = arrow::Table::Make(
