@@ -15,6 +15,8 @@ inline constexpr int kMaxTransforms = 64;
 inline constexpr int kMaxOutputs = 256;
 inline constexpr int kMaxFieldRoles = 256;
 inline constexpr size_t kMaxNameBytes = 512;
+// Of a fill or erasing colour, one a channel.
+inline constexpr int kMaxFillValues = 4;
 // Of a custom transform's configuration.
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 16;
 // Of gaussian_blur, taps on a side.

@@ -164,9 +164,12 @@ class ParameterCheck {
   // Pixel values.
   void Levels(absl::string_view name,
               const google::protobuf::RepeatedField<uint32_t>& values) {
-    if (values.size() != 0 && values.size() != 1 && values.size() != 3) {
+    // Whether they are as many as the channels is seen with the field.
+    if (values.size() > kMaxFillValues) {
       Invalid(name, absl::StrCat(name, " has ", values.size(),
-                                 " values: write one, or one a channel"));
+                                 " values: write one, or one a channel for up "
+                                 "to ",
+                                 kMaxFillValues, " channels"));
     }
     for (int i = 0; i < values.size(); ++i) {
       if (values[i] > 255) {

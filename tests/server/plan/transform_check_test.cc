@@ -187,8 +187,9 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
             "padding_mode", "without padding"},
            {"random_crop { height: 3 width: 3 pad_if_needed: true fill: 256 }",
             "fill[0]", "0 .. 255"},
-           {"random_crop { height: 3 width: 3 padding: 1 fill: [1, 2] }",
-            "fill", "one a channel"},
+           {"random_crop { height: 3 width: 3 padding: 1 fill: [1, 2, 3, 4, 5] "
+            "}",
+            "fill", "has 5 values: write one, or one a channel for up to 4"},
            {"pad {}", "padding", "has 0 values"},
            {"pad { padding: 1 padding_mode: PADDING_EDGE fill: 3 }", "fill",
             "only means something with padding_mode: PADDING_CONSTANT"},
