@@ -120,7 +120,8 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
   const SeekableReader* seekable = nullptr;
   if (options.seekable) {
-    auto rewriting = MakeSeekable(std::move(reader), AvailableCpus());
+    auto rewriting =
+        MakeSeekable(std::move(reader), AvailableCpus(), operators.get());
     seekable = rewriting.get();
     reader = std::move(rewriting);
   }

@@ -25,8 +25,10 @@ constexpr size_t kMostListed = 10;
 
 class RewritingReader final : public SeekableReader {
  public:
-  RewritingReader(std::unique_ptr<SampleReader> reader, uint32_t threads)
+  RewritingReader(std::unique_ptr<SampleReader> reader, uint32_t threads,
+                  const Operators* operators)
       : reader_(std::move(reader)),
+        operators_(operators),
         unread_(reader_->description().samples()),
         ahead_(threads * kAheadPerThread),
         idle_(threads),
@@ -85,6 +87,11 @@ class RewritingReader final : public SeekableReader {
       kept.push_back(absl::StrCat(
           counts_[i], " ", SeekableJpeg::Reason(static_cast<Outcome>(i))));
     }
+    images += operators_count_;
+    if (operators_count_ > 0) {
+      kept.push_back(
+          absl::StrCat(operators_count_, " for a decoder of --operators"));
+    }
     const int64_t rewritten = counts_[static_cast<int>(Outcome::kRewritten)];
     std::string text =
         absl::StrFormat("made %d of %d images seekable", rewritten, images);
@@ -102,6 +109,7 @@ class RewritingReader final : public SeekableReader {
 
  private:
   struct Image {
+    bool of_operators;  // then the rest says nothing
     Outcome outcome;
     std::string message;
     size_t bytes_before;
@@ -139,10 +147,16 @@ class RewritingReader final : public SeekableReader {
     std::string out;
     for (const int i : images_) {
       std::string& field = work.fields[i];
-      Image image;
+      const absl::Span<const uint8_t> bytes = {
+          reinterpret_cast<const uint8_t*>(field.data()), field.size()};
+      Image image = {};
+      if (operators_ != nullptr && operators_->SniffedBy(bytes) != nullptr) {
+        image.of_operators = true;
+        work.images.push_back(std::move(image));
+        continue;
+      }
       image.bytes_before = field.size();
-      image.outcome = rewriter->Rewrite(
-          {reinterpret_cast<const uint8_t*>(field.data()), field.size()}, &out);
+      image.outcome = rewriter->Rewrite(bytes, &out);
       image.message = std::string(rewriter->message());
       if (image.outcome == Outcome::kRewritten) field.swap(out);
       image.bytes_after = field.size();
@@ -155,6 +169,10 @@ class RewritingReader final : public SeekableReader {
   }
 
   void Count(const Image& image) {
+    if (image.of_operators) {
+      ++operators_count_;
+      return;
+    }
     ++counts_[static_cast<int>(image.outcome)];
     if (image.outcome == Outcome::kRewritten) {
       bytes_before_ += static_cast<double>(image.bytes_before);
@@ -173,6 +191,7 @@ class RewritingReader final : public SeekableReader {
   }
 
   const std::unique_ptr<SampleReader> reader_;
+  const Operators* const operators_;
   std::vector<int> images_;  // their places in the schema
   int64_t unread_;
   const size_t ahead_;
@@ -180,6 +199,7 @@ class RewritingReader final : public SeekableReader {
   std::shared_ptr<Work> given_;  // what Next() returned last
 
   int64_t counts_[SeekableJpeg::kOutcomes] = {};
+  int64_t operators_count_ = 0;
   double bytes_before_ = 0;  // of those rewritten
   double bytes_after_ = 0;
   int64_t doubt_count_ = 0;
@@ -194,8 +214,10 @@ class RewritingReader final : public SeekableReader {
 }  // namespace
 
 std::unique_ptr<SeekableReader> MakeSeekable(
-    std::unique_ptr<SampleReader> reader, uint32_t threads) {
-  return std::make_unique<RewritingReader>(std::move(reader), threads);
+    std::unique_ptr<SampleReader> reader, uint32_t threads,
+    const Operators* operators) {
+  return std::make_unique<RewritingReader>(std::move(reader), threads,
+                                           operators);
 }
 
 }  // namespace millrace

@@ -7,7 +7,7 @@
 // threads. Belongs to one thread at a time. A few samples a thread are held in
 // memory.
 //
-//   auto seekable = MakeSeekable(*std::move(reader), AvailableCpus());
+//   auto seekable = MakeSeekable(*std::move(reader), AvailableCpus(), nullptr);
 //   MR_RETURN_IF_ERROR(seekable->Next(&sample));
 //   std::cout << seekable->Summary();
 
@@ -19,6 +19,7 @@
 #include <string>
 
 #include "server/data_tool/sample_reader.h"
+#include "server/operators/operators.h"
 
 namespace millrace {
 
@@ -29,9 +30,12 @@ class SeekableReader : public SampleReader {
   virtual std::string Summary() const = 0;
 };
 
-// Rewrites the fields of kind ENCODED_IMAGE; `threads` is at least 1.
+// Rewrites the fields of kind ENCODED_IMAGE; `threads` is at least 1. What a
+// decoder of `operators` knows stays as it is, for it may read what rewriting
+// drops. Null: there are none; else they outlive the reader.
 std::unique_ptr<SeekableReader> MakeSeekable(
-    std::unique_ptr<SampleReader> reader, uint32_t threads);
+    std::unique_ptr<SampleReader> reader, uint32_t threads,
+    const Operators* operators);
 
 }  // namespace millrace
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/operators/operators.h"
 #include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace {
@@ -70,8 +71,8 @@ TEST(SeekableReader, GivesTheSameSamplesInOrderWithAnyNumberOfThreads) {
   constexpr int kImages = 60;
   std::vector<std::string> first;
   for (uint32_t threads : {1, 2, 5}) {
-    auto reader =
-        MakeSeekable(std::make_unique<FakeReader>(Images(kImages)), threads);
+    auto reader = MakeSeekable(std::make_unique<FakeReader>(Images(kImages)),
+                               threads, nullptr);
     EXPECT_EQ(reader->description().samples(), kImages);
     std::vector<std::string> images;
     SampleReader::Sample sample;
@@ -94,7 +95,7 @@ TEST(SeekableReader, NamesWhatIsDamagedAndCountsWhatStays) {
   std::vector<std::string> images = Images(20);
   images[3].resize(images[3].size() / 2);
   images[5] = "no image";
-  auto reader = MakeSeekable(std::make_unique<FakeReader>(images), 2);
+  auto reader = MakeSeekable(std::make_unique<FakeReader>(images), 2, nullptr);
   SampleReader::Sample sample;
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(reader->Next(&sample).ok());
@@ -112,10 +113,30 @@ TEST(SeekableReader, NamesWhatIsDamagedAndCountsWhatStays) {
                                     "(")));
 }
 
+TEST(SeekableReader, WhatADecoderOfOperatorsReadsStaysAsItIs) {
+  const auto operators =
+      Operators::Load({"tests/testing/operators/jpeg_reader.so"});
+  ASSERT_TRUE(operators.ok()) << operators.status();
+  std::vector<std::string> images = Images(6);
+  images[2] = "no image";
+  auto reader =
+      MakeSeekable(std::make_unique<FakeReader>(images), 2, operators->get());
+  SampleReader::Sample sample;
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(reader->Next(&sample).ok());
+    EXPECT_EQ(images[i],
+              std::string(sample.fields[1].begin(), sample.fields[1].end()));
+  }
+  EXPECT_THAT(reader->Summary(),
+              ::testing::AllOf(HasSubstr("made 0 of 6"),
+                               HasSubstr("5 for a decoder of --operators"),
+                               HasSubstr("1 no JPEG")));
+}
+
 TEST(SeekableReader, MayBeLeftInTheMiddleAndReportsErrors) {
   auto fake = std::make_unique<FakeReader>(Images(40));
   fake->fail_at = 30;
-  auto reader = MakeSeekable(std::move(fake), 3);
+  auto reader = MakeSeekable(std::move(fake), 3, nullptr);
   SampleReader::Sample sample;
   absl::Status status;
   int good = 0;
