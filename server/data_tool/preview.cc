@@ -234,18 +234,23 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
     skip_padding();
     if (row == batch.rows()) break;
     const bool here = batch.sample_index(row) == sample.index;
+    const bool empty = here && !batch.valid(row);
+    const std::string label = here && !empty ? batch.label(row) : "";
     const std::string key = absl::StrFormat("%016x", sample.key);
     if (json) {
       out << "{\"row\": " << (here ? absl::StrCat(row) : "null")
           << ", \"sample\": " << sample.index << ", \"key\": " << JsonText(key)
-          << ", \"label\": " << JsonText(here ? batch.label(row) : "")
+          << (empty ? ", \"left_empty\": true" : "")
+          << ", \"label\": " << JsonText(label)
           << ", \"drawn\": " << DrawnJson(spec, sample.drawn) << "}\n";
     } else {
       out << "row " << row << ": sample " << sample.index << ", key " << key;
       if (!here) {
         out << ", damaged and replaced";
-      } else if (!batch.label(row).empty()) {
-        out << ", label " << batch.label(row);
+      } else if (empty) {
+        out << ", damaged and left empty";
+      } else if (!label.empty()) {
+        out << ", label " << label;
       }
       out << "\n";
       for (const DrawnLog::Drawn& drawn : sample.drawn) {

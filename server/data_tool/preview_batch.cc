@@ -155,6 +155,10 @@ class PreviewBatchImpl final : public PreviewBatch {
     return static_cast<int64_t>(ElementAt(Row(last, row), DTYPE_INT64, 0));
   }
 
+  bool valid(int64_t row) const override {
+    return *Row(batch_.header.tensors_size() - 1, row) != 0;
+  }
+
   std::string label(int64_t row) const override {
     for (int i = 0; i < resolved_spec().outputs_size(); ++i) {
       const Field& field = FieldOf(resolved_spec().outputs(i));
@@ -288,14 +292,21 @@ class PreviewBatchImpl final : public PreviewBatch {
                      images.empty() ? "none" : absl::StrJoin(images, ", ")));
   }
 
-  // Fields of the role that belong to the image and are outputs: calls
-  // see(output index, field index).
+  // Fields of the role that belong to the image and are outputs, masks [H, W,
+  // C] and boxes [K, 4]: calls see(output index, field index).
   template <typename See>
   absl::Status EachOf(int image, FieldRole::Role role, const See& see) const {
     const auto& outputs = resolved_spec().outputs();
     for (int i = 0; i < outputs.size(); ++i) {
       const FieldTrace& trace = traces_.at(outputs[i].field());
       if (trace.role != role || trace.image != outputs[image].field()) continue;
+      // What an operator has made something else of cannot be drawn.
+      const std::vector<int64_t>& shape = *trace.shape;
+      if (role == FieldRole::MASK && shape.size() != 3) continue;
+      if (role == FieldRole::BOXES_XYXY &&
+          (shape.size() != 2 || shape[1] != 4)) {
+        continue;
+      }
       MR_RETURN_IF_ERROR(see(i, FieldIndex(outputs[i].field())));
     }
     return absl::OkStatus();
@@ -346,10 +357,10 @@ class PreviewBatchImpl final : public PreviewBatch {
       return absl::OkStatus();
     }).IgnoreError();
     picture = picture.ScaledToFit(options_.cell, options_.cell);
-    EachOf(image, FieldRole::BOXES_XYXY, [&](int output, int field) {
-      const Field& boxes = source_->info().schema().fields(field);
-      DrawBoxes(Numbers(Row(output, row), batch_.header.tensors(output).dtype(),
-                        4 * boxes.shape(0)),
+    EachOf(image, FieldRole::BOXES_XYXY, [&](int output, int) {
+      const TensorHeader& boxes = batch_.header.tensors(output);
+      DrawBoxes(Numbers(Row(output, row), boxes.dtype(),
+                        4 * boxes.sample_shape(0)),
                 width, height, picture);
       return absl::OkStatus();
     }).IgnoreError();

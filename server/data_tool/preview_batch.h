@@ -54,6 +54,8 @@ class PreviewBatch {
   virtual int64_t rows() const = 0;
   // Of a row; -1: padding. A bad sample that was left empty has its index.
   virtual int64_t sample_index(int64_t row) const = 0;
+  // False: padding, or a bad sample that was left empty.
+  virtual bool valid(int64_t row) const = 0;
   // "3 cat", "cat 0.71 dog 0.29"; empty without a label.
   virtual std::string label(int64_t row) const = 0;
 

@@ -26,9 +26,11 @@
 #include "server/data_tool/preview_batch.h"
 #include "server/data_tool/tensor_pixels.h"
 #include "server/decode/image_decoder.h"
+#include "server/operators/operators.h"
 #include "server/plan/presets.h"
 #include "server/storage/open.h"
 #include "tests/testing/chart/chart.h"
+#include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
@@ -53,10 +55,10 @@ Result Call(const std::vector<std::string>& args) {
   return result;
 }
 
-class PreviewTest : public testing::Test {
+class PreviewTest : public ::testing::Test {
  protected:
   PreviewTest()
-      : folder_(std::filesystem::path(testing::TempDir()) / "preview") {
+      : folder_(std::filesystem::path(::testing::TempDir()) / "preview") {
     std::filesystem::create_directories(folder_);
     uri_ = absl::StrCat("lmdb:", folder_.string(), "/charts.lmdb");
     const absl::Status written = WriteChartDataset(uri_, 12);
@@ -302,6 +304,69 @@ TEST_F(PreviewTest, MasksAndBoxesAreDrawnWhereTheFiguresAre) {
   // Frames are drawn anew: only they may differ by a pixel.
   EXPECT_LT(framed, 600);
   EXPECT_GT(tinted, 3000);
+}
+
+// Fewer boxes than are stored, none at all, a mask that is no image any more.
+TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
+  const auto operators = Operators::Load(
+      {testing::ProgramPath("tests/testing/operators/good.so")});
+  ASSERT_TRUE(operators.ok()) << operators.status();
+  PreviewOptions options;
+  options.samples = 2;
+  options.cell = 240;
+  options.operators = operators->get();
+  const std::string start =
+      "shuffle { mode: SEQUENTIAL } batch_size: 2 "
+      "field_roles { field: 'mask' role: MASK } "
+      "field_roles { field: 'boxes' role: BOXES_XYXY } "
+      "transforms { decode_image {} } "
+      "transforms { decode_image { field: 'mask' color: INDEX } } "
+      "transforms { resize { fields: ['image', 'mask', 'boxes'] height: 180 "
+      "width: 240 } } ";
+  const auto after = [&](const std::string& more) {
+    const auto batch = Batch(start + more, options);
+    EXPECT_NE(batch, nullptr);
+    if (batch == nullptr) return RgbImage(1, 1);
+    const auto pairs = batch->Pairs();
+    EXPECT_TRUE(pairs.ok()) << pairs.status();
+    return pairs.ok() ? pairs->at(1).after : RgbImage(1, 1);
+  };
+  const auto changed = [](const std::string& field, const std::string& config) {
+    return "transforms { custom { name: 'rescale' fields: '" + field +
+           "' config: '" + config + "' } } ";
+  };
+  const std::string image = "outputs { field: 'image' } ";
+  const std::string mask = "outputs { field: 'mask' } ";
+  const std::string boxes = "outputs { field: 'boxes' } ";
+  const auto plain = after(image).bytes();
+  EXPECT_NE(after(image + mask).bytes(), plain);
+  EXPECT_NE(after(image + boxes).bytes(), plain);
+  EXPECT_EQ(after(changed("boxes", "flat") + image + boxes).bytes(), plain);
+  EXPECT_EQ(after(changed("mask", "flat") + image + mask).bytes(), plain);
+  const auto first = after(changed("boxes", "first") + image + boxes).bytes();
+  EXPECT_NE(first, plain);
+  EXPECT_NE(first, after(image + boxes).bytes());
+}
+
+TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
+  const std::string pipeline = Pipeline(
+      "shuffle { mode: SEQUENTIAL } bad_samples { action: ZERO } "
+      "transforms { decode_image {} } "
+      "transforms { center_crop { height: 64 width: 64 } } "
+      "transforms { custom { name: 'paint' config: 'fail' } } "
+      "outputs { field: 'image' } outputs { field: 'label' }");
+  const std::string operators =
+      "--operators=" + testing::ProgramPath("tests/testing/operators/good.so");
+  const Result text = Call({"preview", "--dataset=" + uri_, pipeline, operators,
+                            "--samples=2", "--explain"});
+  ASSERT_EQ(text.code, kExitOk) << text.err;
+  EXPECT_THAT(text.out, ContainsRegex("row 1: sample 1, key [0-9a-f]{16}, "
+                                      "damaged and left empty"));
+  EXPECT_THAT(text.out, Not(HasSubstr("label")));
+  const Result json = Call({"preview", "--dataset=" + uri_, pipeline, operators,
+                            "--samples=2", "--explain=json"});
+  ASSERT_EQ(json.code, kExitOk) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"left_empty\": true, \"label\": \"\""));
 }
 
 TEST(Canvas, DrawsTextFramesAndScales) {
