@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kExifApp = JPEG_APP0 + 1;
 constexpr int kIccApp = JPEG_APP0 + 2;
+// What a decoder's buffers keep from image to image.
+constexpr size_t kKeptBytes = 4 << 20;
 constexpr char kIccName[12] = "ICC_PROFILE";  // with its zero
 
 struct ErrorManager {
@@ -428,9 +430,11 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
     State::CompareOrJump(&s, jpeg.data(), jpeg.size(), rewritten.data(),
                          rewritten.size());
     s.DestroyAll();
-    if (s.outcome == Outcome::kRewritten &&
-        !ServerReadsTheSame(jpeg, rewritten)) {
-      return Outcome::kDamaged;
+    if (s.outcome == Outcome::kRewritten) {
+      const bool same = ServerReadsTheSame(jpeg, rewritten);
+      // A packer has one of these for each thread.
+      for (JpegDecoder& reader : readers_) reader.ReleaseAbove(kKeptBytes);
+      if (!same) return Outcome::kDamaged;
     }
   }
   message_ = s.error.message;
