@@ -183,9 +183,13 @@ absl::Status TensorCast::ReadScale(const TensorSpec& spec) {
     const int64_t channels = transform.channels_first()
                                  ? spec.sample_shape(0)
                                  : *spec.sample_shape().rbegin();
+    if (channels > kMaxChannels) {
+      return named(absl::StrCat("has ", channels, " channels; at most ",
+                                kMaxChannels, " are normalised"));
+    }
     auto fits = [channels](int size) { return size == 1 || size == channels; };
-    if (channels < 1 || channels > kMaxChannels ||
-        !fits(transform.mean_size()) || !fits(transform.stddev_size())) {
+    if (channels < 1 || !fits(transform.mean_size()) ||
+        !fits(transform.stddev_size())) {
       return named(absl::StrCat("has ", transform.mean_size(), " means and ",
                                 transform.stddev_size(), " deviations for ",
                                 channels, " channels; give one for each"));

@@ -79,7 +79,7 @@ void BuiltPipeline::PlaceStaging() {
   for (Column& column : columns_) {
     // A partner of another rank has no place in the batch at all.
     if (mixes || (column.format && column.stage != nullptr) ||
-        (column.format && column.format->moves_zero())) {
+        (column.format && column.EmptyIsNotZero())) {
       column.staging_offset = place(column.raw_bytes);
     }
     if (column.classes > 0) column.class_offset = place(sizeof(int64_t));

@@ -11,6 +11,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
+#include "proto/tensor_cast.h"
 #include "server/plan/field_trace.h"
 
 namespace millrace {
@@ -18,6 +19,15 @@ namespace {
 
 // torchvision's to_dtype(scale=True) and Normalize count bytes as 0 .. 1.
 constexpr float kByteScale = 1.0f / 255.0f;
+
+// Of its role; 0 without one.
+uint8_t MaskFill(const PipelineSpec& spec, const Field& field) {
+  for (const FieldRole& role : spec.field_roles()) {
+    if (role.field() != field.name()) continue;
+    return static_cast<uint8_t>(std::min(role.fill(), 255u));
+  }
+  return 0;
+}
 
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
     const PipelineSpec& spec, const Field& field, const FieldTrace& trace,
@@ -28,10 +38,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
   }
   ImageStageOptions options;
   options.role = trace.role;
-  for (const FieldRole& role : spec.field_roles()) {
-    if (role.field() != field.name()) continue;
-    options.mask_fill = static_cast<uint8_t>(std::min(role.fill(), 255u));
-  }
+  options.mask_fill = MaskFill(spec, field);
   MR_ASSIGN_OR_RETURN(std::unique_ptr<ImageStage> stage,
                       make_stage(field, transforms, options));
   if (stage->output_shape() != *trace.shape) {
@@ -113,6 +120,10 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
   } else {
     raw.set_dtype(field.dtype());
   }
+  if (trace.role == FieldRole::MASK &&
+      OperatorType(resolved, trace) == DTYPE_UNSPECIFIED) {
+    column.empty = MaskFill(resolved, field);
+  }
   column.raw_bytes = ElementBytes(raw.dtype());
   for (int64_t dim : *trace.shape) column.raw_bytes *= dim;
   const bool is_image = trace.shape->size() == 3;
@@ -147,6 +158,8 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
   if (TransformAt(PLACEMENT_CLIENT, resolved, trace, trace.dtype,
                   trace.device_dtype, tensor.mutable_device_transform())) {
     if (planes) tensor.mutable_device_transform()->set_channels_first(true);
+    // What no client computes is refused here, not in the trainer.
+    MR_RETURN_IF_ERROR(TensorCast::Make(tensor).status());
   } else {
     tensor.clear_device_transform();
   }

@@ -38,6 +38,9 @@ struct Column {
   uint64_t raw_bytes = 0;             // of a sample before `format`
   std::optional<RowFormat> format;    // absent: raw is as on the wire
   uint64_t bytes = 0;                 // of a row on the wire
+  // What the raw bytes of a row without a sample are: of a mask its role's
+  // fill, so that losses leave them out as they do what lies outside.
+  uint8_t empty = 0;
 
   // Bit i: mixer i of the pipeline (server/pipeline/batch_mixers.h) mixes it.
   uint64_t mixers = 0;
@@ -53,6 +56,12 @@ struct Column {
   // Of an image, for CutMix.
   int64_t channels = 0;
   int64_t row_stride = 0;
+
+  // Whether a row without a sample holds something else than zeros (or, of a
+  // class, than the -100 of the layout).
+  bool EmptyIsNotZero() const {
+    return empty != 0 || (format && format->moves_zero());
+  }
 
   // Where its raw bytes and, of a soft label, its class lie in a staging slot.
   uint64_t staging_offset = 0;

@@ -224,13 +224,15 @@ absl::Status RowFiller::ReadClass(const Column& column,
 void RowFiller::Empty(const Place& place, int64_t sample_index) {
   if (!place.own) return;
   slice_.placed->FillEmptyRow(slice_.payload, place.row, sample_index);
-  // Where the device computes it, it computes it of zeros, too.
+  // Where the device computes it, it computes it of zeros, too; masks hold
+  // their fill.
   const auto& columns = pipeline_.columns();
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
     const Column& column = columns[i];
-    if (!column.format || !column.format->moves_zero()) continue;
+    if (!column.EmptyIsNotZero()) continue;
     uint8_t* const raw = Raw(i, place);
-    std::memset(raw, 0, column.raw_bytes);
+    std::memset(raw, column.empty, column.raw_bytes);
+    if (!column.format) continue;
     column.format->Apply(raw, OnWire(i, place), format_scratch());
   }
 }

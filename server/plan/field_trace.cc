@@ -439,10 +439,29 @@ class Tracer {
     return absl::OkStatus();
   }
 
+  // The transform that computes on pixels in the trainer; empty: none.
+  absl::string_view ScaledByTheClient() const {
+    if (trace_.normalize_place >= 0 &&
+        trace_.normalize_on == PLACEMENT_CLIENT) {
+      return "normalize";
+    }
+    const bool scales =
+        trace_.to_dtype_place >= 0 && trace_.to_dtype_on == PLACEMENT_CLIENT &&
+        spec_.transforms(trace_.to_dtype_place).to_dtype().scale();
+    return scales ? "to_dtype with scale" : "";
+  }
+
   // The wire may carry a smaller type that holds every value.
   absl::Status OnTheWire(DType wanted) {
     if (wanted == DTYPE_UNSPECIFIED || wanted == trace_.dtype) {
       return absl::OkStatus();
+    }
+    if (const absl::string_view reader = ScaledByTheClient(); !reader.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where_, ".dtype: field ", field_.name(), " is sent as ",
+          DTypeName(wanted), ", but ", reader,
+          " in the trainer reads uint8: leave dtype out; the trainer gets ",
+          DTypeName(trace_.device_dtype)));
     }
     const std::optional<ValueRange> values = Values(trace_.dtype);
     if (IsFloatingPoint(wanted) || !values || !Holds(wanted, *values)) {
@@ -471,9 +490,9 @@ absl::StatusOr<FieldTrace> TraceField(const PipelineSpec& spec,
   return Tracer(spec, field).Run();
 }
 
-DType SmallestLabelType(int64_t num_classes) {
+DType LabelWireType(int64_t num_classes) {
   const ValueRange classes = ValuesOfClasses(num_classes);
-  for (DType dtype : {DTYPE_INT8, DTYPE_INT16, DTYPE_INT32}) {
+  for (DType dtype : {DTYPE_INT16, DTYPE_INT32}) {
     if (Holds(dtype, classes)) return dtype;
   }
   return DTYPE_INT64;

@@ -61,9 +61,10 @@ struct FieldTrace {
 absl::StatusOr<FieldTrace> TraceField(const PipelineSpec& spec,
                                       const Field& field);
 
-// The smallest type that holds the class indices 0 .. num_classes - 1 and the
-// -100 of rows without a sample.
-DType SmallestLabelType(int64_t num_classes);
+// What the class indices 0 .. num_classes - 1 and the -100 of rows without a
+// sample travel in by default: int16 where it holds them, which holds the 255
+// that datasets store for "ignore" as well, then int32 and int64.
+DType LabelWireType(int64_t num_classes);
 
 }  // namespace millrace
 

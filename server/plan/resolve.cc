@@ -99,13 +99,13 @@ absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
   return absl::OkStatus();
 }
 
-// Classes travel in the smallest type that holds them and widen on the device.
+// Classes travel in a small type that holds them and widen on the device.
 DType DefaultWireType(const Field& field, const FieldTrace& trace) {
   const bool is_class = field.num_classes() > 0 && !trace.mixed_label &&
                         trace.image_places.empty() && trace.shape &&
                         trace.shape->empty();
   return is_class && trace.dtype == DTYPE_INT64
-             ? SmallestLabelType(field.num_classes())
+             ? LabelWireType(field.num_classes())
              : trace.dtype;
 }
 

@@ -111,9 +111,9 @@ TEST_F(ServerStreamTest, AnEpochHasEverySampleOnceAndItsOwnPixels) {
       ASSERT_TRUE(index != nullptr && image != nullptr && label != nullptr);
       for (uint64_t row = 0; row < batch.header.rows(); ++row) {
         int64_t sample = 0;
-        int8_t digit = 0;  // of ten classes
+        int16_t digit = 0;  // of ten classes
         std::memcpy(&sample, bytes + index->offset() + row * 8, 8);
-        std::memcpy(&digit, bytes + label->offset() + row, 1);
+        std::memcpy(&digit, bytes + label->offset() + row * 2, 2);
         ASSERT_GE(sample, 0);
         ASSERT_LT(sample, kSamples);
         ++seen[sample];

@@ -86,7 +86,7 @@ TEST_F(EngineTest, EverySampleComesOnceWithItsOwnBytes) {
     EXPECT_EQ(batch.header.global_valid(), 10u);
     EXPECT_EQ(batch.header.payload_bytes(), batch.payload->bytes());
     const auto x = TensorValues<uint8_t>(batch, "x");
-    const auto label = TensorValues<int8_t>(batch, "label");
+    const auto label = TensorValues<int16_t>(batch, "label");
     const auto index = TensorValues<int64_t>(batch, "sample_index");
     for (int row = 0; row < 10; ++row) {
       EXPECT_TRUE(seen.insert(index[row]).second);
@@ -181,7 +181,7 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
   EXPECT_EQ(last.header.global_valid(), 1u);
   EXPECT_EQ(TensorValues<uint8_t>(last, "valid"),
             (std::vector<uint8_t>{1, 0, 0, 0}));
-  const auto label = TensorValues<int8_t>(last, "label");
+  const auto label = TensorValues<int16_t>(last, "label");
   const auto index = TensorValues<int64_t>(last, "sample_index");
   const auto x = TensorValues<uint8_t>(last, "x");
   for (int row = 1; row < 4; ++row) {
@@ -190,6 +190,63 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
   }
   EXPECT_TRUE(
       std::all_of(x.begin() + 6, x.end(), [](uint8_t v) { return v == 0; }));
+}
+
+// "mask" is uint8 [2, 2, 1] of the sample's index, "image" [2, 2, channels].
+std::shared_ptr<const RecordSource> Masked(int64_t samples, int64_t channels) {
+  DatasetInfo info;
+  for (const char* name : {"image", "mask"}) {
+    Field& field = *info.mutable_schema()->add_fields();
+    field.set_name(name);
+    field.set_kind(FIELD_KIND_TENSOR);
+    field.set_dtype(DTYPE_UINT8);
+    const int64_t last = std::string(name) == "mask" ? 1 : channels;
+    for (int64_t size : {int64_t{2}, int64_t{2}, last}) field.add_shape(size);
+  }
+  std::vector<std::vector<std::string>> all;
+  for (int64_t i = 0; i < samples; ++i) {
+    all.push_back({std::string(4 * channels, 'i'),
+                   std::string(4, static_cast<char>(i))});
+  }
+  return NewMemorySource(info, std::move(all));
+}
+
+// A row without a sample must not teach class 0.
+TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
+  auto engine = Make(1, {{"masks", Masked(5, 3)}});
+  const std::string spec =
+      "sources { dataset: 'masks' } batch_size: 4 last_batch: LAST_BATCH_PAD "
+      "shuffle { mode: SEQUENTIAL } "
+      "field_roles { field: 'mask' role: MASK fill: 255 } ";
+  const std::vector<uint8_t> wanted = {4,   4,   4,   4,   255, 255, 255, 255,
+                                       255, 255, 255, 255, 255, 255, 255, 255};
+  const auto plain = RunAll(*engine, spec);
+  EXPECT_EQ(TensorValues<uint8_t>(plain.at(1), "mask"), wanted);
+  const auto image = TensorValues<uint8_t>(plain.at(1), "image");
+  EXPECT_EQ(image.back(), 0);
+  const auto planes =
+      RunAll(*engine, spec + "outputs { field: 'mask' layout: NCHW }");
+  EXPECT_EQ(TensorValues<uint8_t>(planes.at(1), "mask"), wanted);
+  const auto wide = RunAll(
+      *engine, spec + "transforms { to_dtype { fields: 'mask' dtype: "
+                      "DTYPE_INT64 placement: PLACEMENT_SERVER } }");
+  EXPECT_EQ(TensorValues<int64_t>(wide.at(1), "mask"),
+            std::vector<int64_t>(wanted.begin(), wanted.end()));
+}
+
+// What no client could compute is refused before the job starts.
+TEST_F(EngineTest, OpenRefusesWhatTheTrainerCannotCompute) {
+  auto engine = Make(1, {{"masks", Masked(5, 5000)}});
+  std::string normalize = "transforms { normalize {";
+  for (int i = 0; i < 5000; ++i) normalize += " mean: 0.5 stddev: 0.5";
+  const absl::Status refused =
+      engine
+          ->Open(Spec("sources { dataset: 'masks' } batch_size: 1 " +
+                      normalize + " } }"))
+          .status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("has 5000 channels; at most 4096 are normalised"));
 }
 
 TEST_F(EngineTest, ARankWithoutRowsGetsAnEmptyBatch) {
@@ -241,7 +298,7 @@ TEST_F(EngineTest, SubstitutePutsASoundNeighbourIntoTheRow) {
   std::vector<int64_t> order;
   for (const auto& [step, batch] : batches) {
     const auto index = TensorValues<int64_t>(batch, "sample_index");
-    const auto label = TensorValues<int8_t>(batch, "label");
+    const auto label = TensorValues<int16_t>(batch, "label");
     order.insert(order.end(), index.begin(), index.end());
     for (int row = 0; row < 8; ++row) EXPECT_EQ(label[row], index[row] % 10);
     EXPECT_EQ(batch.header.local_valid(), 8u);
@@ -286,7 +343,7 @@ TEST_F(EngineTest, ZeroEmptiesTheRowAndKeepsItsIndex) {
   EXPECT_EQ(batch.header.local_valid(), 7u);
   EXPECT_EQ(batch.header.rows(), 8u);
   EXPECT_EQ(TensorValues<int64_t>(batch, "sample_index")[7], 23);
-  EXPECT_EQ(TensorValues<int8_t>(batch, "label")[7], -100);
+  EXPECT_EQ(TensorValues<int16_t>(batch, "label")[7], -100);
   EXPECT_EQ(TensorValues<uint8_t>(batch, "valid")[7], 0);
   const auto image = TensorValues<uint8_t>(batch, "image");
   EXPECT_TRUE(std::all_of(image.begin() + 7 * 16, image.end(),
@@ -304,8 +361,8 @@ TEST_F(EngineTest, DescribesItsTensors) {
   ASSERT_EQ(d.tensors_size(), 4);
   EXPECT_EQ(d.tensors(0).name(), "label");
   EXPECT_EQ(d.tensors(0).num_classes(), 10);
-  // Ten classes and -100 travel as bytes and widen on the device.
-  EXPECT_EQ(d.tensors(0).dtype(), DTYPE_INT8);
+  // Classes and -100 travel as int16 and widen on the device.
+  EXPECT_EQ(d.tensors(0).dtype(), DTYPE_INT16);
   EXPECT_EQ(d.tensors(0).device_transform().dtype(), DTYPE_INT64);
   EXPECT_EQ(d.tensors(0).device_transform().scale(), 0);
   EXPECT_EQ(d.tensors(1).name(), "pixels");
@@ -391,7 +448,7 @@ TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
   const absl::Status whole = pipeline->MaxPayloadBytes(1).status();
   EXPECT_EQ(whole.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(whole.message()),
-              HasSubstr("65536 / world size 1 = 65536 rows of 16 bytes"));
+              HasSubstr("65536 / world size 1 = 65536 rows of 17 bytes"));
   EXPECT_THAT(std::string(whole.message()), HasSubstr("1048576 bytes less"));
   EXPECT_TRUE(pipeline->MaxPayloadBytes(64).ok());
   Arrivals arrivals;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/spec_text.h"
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
@@ -213,6 +214,21 @@ TEST_F(Trace, ConversionsKeepEveryValue) {
                 "put decode_image first");
 }
 
+// The trainer's arithmetic reads bytes: no client computes it of anything else.
+TEST_F(Trace, WhatTheTrainerScalesTravelsAsUint8) {
+  const std::string wire = "outputs { field: 'image' dtype: DTYPE_INT16 }";
+  ExpectInvalid("tiny", kNormalize + wire,
+                "outputs[0].dtype: field image is sent as int16, but normalize "
+                "in the trainer reads uint8: leave dtype out; the trainer gets "
+                "float32");
+  ExpectInvalid("tiny",
+                "transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true } } " +
+                    wire,
+                "to_dtype with scale in the trainer reads uint8");
+  // What is only cast may be sent so.
+  EXPECT_EQ(Of("image", "tiny", wire).dtype, DTYPE_INT16);
+}
+
 TEST_F(Trace, TheWireMayCarryASmallerType) {
   const FieldTrace label =
       Of("label", "tiny", "outputs { field: 'label' dtype: DTYPE_INT8 }");
@@ -222,12 +238,11 @@ TEST_F(Trace, TheWireMayCarryASmallerType) {
                 .status()
                 .code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(SmallestLabelType(10), DTYPE_INT8);
-  EXPECT_EQ(SmallestLabelType(128), DTYPE_INT8);
-  EXPECT_EQ(SmallestLabelType(129), DTYPE_INT16);
-  EXPECT_EQ(SmallestLabelType(32768), DTYPE_INT16);
-  EXPECT_EQ(SmallestLabelType(32769), DTYPE_INT32);
-  EXPECT_EQ(SmallestLabelType(int64_t{1} << 40), DTYPE_INT64);
+  // int16 at least: 255 often stands for "ignore", whatever the classes.
+  EXPECT_EQ(LabelWireType(2), DTYPE_INT16);
+  EXPECT_EQ(LabelWireType(32768), DTYPE_INT16);
+  EXPECT_EQ(LabelWireType(32769), DTYPE_INT32);
+  EXPECT_EQ(LabelWireType(int64_t{1} << 40), DTYPE_INT64);
   EXPECT_TRUE(Holds(DTYPE_FLOAT32, {0, 1 << 24}));
   EXPECT_FALSE(Holds(DTYPE_FLOAT32, {0, (1 << 24) + 1}));
   EXPECT_TRUE(Holds(DTYPE_BFLOAT16, *ValuesOf(DTYPE_UINT8)));
@@ -285,6 +300,27 @@ TEST_F(Trace, ValuesAreOneOrOneAChannel) {
   EXPECT_TRUE(
       Resolved("tiny", "transforms { pad { padding: 1 fill: [1, 2, 3] } }")
           .ok());
+  // As many as the field has channels, up to four.
+  for (int channels : {2, 4}) {
+    DatasetInfo planes;
+    planes.set_name("planes");
+    planes.set_samples(100);
+    *planes.mutable_schema()->add_fields() =
+        Make("image", DTYPE_UINT8, {8, 8, channels});
+    datasets_["planes"] = &planes;
+    for (const char* kind :
+         {"pad { padding: 1 fill: [", "random_erasing { value: ["}) {
+      const auto of = [&](const std::string& values) {
+        return Resolved("planes",
+                        absl::StrCat("transforms { ", kind, values, "] } }"));
+      };
+      const auto fits = of(channels == 2 ? "1, 2" : "1, 2, 3, 4");
+      EXPECT_TRUE(fits.ok()) << fits.status();
+      EXPECT_THAT(std::string(of("1, 2, 3").status().message()),
+                  HasSubstr(absl::StrCat("has ", channels, " channels, ")));
+    }
+    datasets_.erase("planes");
+  }
 }
 
 TEST_F(Trace, TheOrderIsSamplesBatchesNormalizeType) {
