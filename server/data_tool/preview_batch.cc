@@ -359,9 +359,9 @@ class PreviewBatchImpl final : public PreviewBatch {
     picture = picture.ScaledToFit(options_.cell, options_.cell);
     EachOf(image, FieldRole::BOXES_XYXY, [&](int output, int) {
       const TensorHeader& boxes = batch_.header.tensors(output);
-      DrawBoxes(Numbers(Row(output, row), boxes.dtype(),
-                        4 * boxes.sample_shape(0)),
-                width, height, picture);
+      DrawBoxes(
+          Numbers(Row(output, row), boxes.dtype(), 4 * boxes.sample_shape(0)),
+          width, height, picture);
       return absl::OkStatus();
     }).IgnoreError();
     return picture;

@@ -205,8 +205,8 @@ std::shared_ptr<const RecordSource> Masked(int64_t samples, int64_t channels) {
   }
   std::vector<std::vector<std::string>> all;
   for (int64_t i = 0; i < samples; ++i) {
-    all.push_back({std::string(4 * channels, 'i'),
-                   std::string(4, static_cast<char>(i))});
+    all.push_back(
+        {std::string(4 * channels, 'i'), std::string(4, static_cast<char>(i))});
   }
   return NewMemorySource(info, std::move(all));
 }
@@ -227,9 +227,10 @@ TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
   const auto planes =
       RunAll(*engine, spec + "outputs { field: 'mask' layout: NCHW }");
   EXPECT_EQ(TensorValues<uint8_t>(planes.at(1), "mask"), wanted);
-  const auto wide = RunAll(
-      *engine, spec + "transforms { to_dtype { fields: 'mask' dtype: "
-                      "DTYPE_INT64 placement: PLACEMENT_SERVER } }");
+  const auto wide =
+      RunAll(*engine, spec +
+                          "transforms { to_dtype { fields: 'mask' dtype: "
+                          "DTYPE_INT64 placement: PLACEMENT_SERVER } }");
   EXPECT_EQ(TensorValues<int64_t>(wide.at(1), "mask"),
             std::vector<int64_t>(wanted.begin(), wanted.end()));
 }
@@ -315,8 +316,7 @@ TEST_F(EngineTest, SubstitutePutsASoundNeighbourIntoTheRow) {
     EXPECT_EQ(bad.row(), bad.sample() % 10);
     listed[bad.sample()] = bad.times();
   }
-  EXPECT_EQ(listed,
-            (std::map<int64_t, uint64_t>{{23, 1}, {24, 2}, {39, 1}}));
+  EXPECT_EQ(listed, (std::map<int64_t, uint64_t>{{23, 1}, {24, 2}, {39, 1}}));
 }
 
 TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {

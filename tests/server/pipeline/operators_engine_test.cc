@@ -142,8 +142,8 @@ std::shared_ptr<const RecordSource> RawWithBoxes() {
   const float stored[8] = {1, 0, 3, 2, 2, 1, 6, 4};
   const std::string bytes(reinterpret_cast<const char*>(stored),
                           sizeof(stored));
-  return NewMemorySource(
-      info, {{std::string(24, 'i'), std::string(24, 'm'), bytes}});
+  return NewMemorySource(info,
+                         {{std::string(24, 'i'), std::string(24, 'm'), bytes}});
 }
 
 class RawOperatorsTest : public OperatorsEngineTest {
@@ -153,11 +153,11 @@ class RawOperatorsTest : public OperatorsEngineTest {
     engine_ = *Engine::Create(
         {.threads = 1, .budget = &budget_, .operators = operators_.get()},
         {{"raw", RawWithBoxes()}});
-    const auto pipeline = engine_->Open(Spec(
-        "sources { dataset: 'raw' } batch_size: 1 "
-        "field_roles { field: 'mask' role: MASK } "
-        "field_roles { field: 'boxes' role: BOXES_XYXY } " +
-        transforms));
+    const auto pipeline =
+        engine_->Open(Spec("sources { dataset: 'raw' } batch_size: 1 "
+                           "field_roles { field: 'mask' role: MASK } "
+                           "field_roles { field: 'boxes' role: BOXES_XYXY } " +
+                           transforms));
     EXPECT_TRUE(pipeline.ok()) << pipeline.status();
     if (!pipeline.ok()) return {};
     Arrivals arrivals;

@@ -221,10 +221,10 @@ TEST_F(Trace, WhatTheTrainerScalesTravelsAsUint8) {
                 "outputs[0].dtype: field image is sent as int16, but normalize "
                 "in the trainer reads uint8: leave dtype out; the trainer gets "
                 "float32");
-  ExpectInvalid("tiny",
-                "transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true } } " +
-                    wire,
-                "to_dtype with scale in the trainer reads uint8");
+  ExpectInvalid(
+      "tiny",
+      "transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true } } " + wire,
+      "to_dtype with scale in the trainer reads uint8");
   // What is only cast may be sent so.
   EXPECT_EQ(Of("image", "tiny", wire).dtype, DTYPE_INT16);
 }
