@@ -649,8 +649,12 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   s.raw_end = scan.data() + scan.size();
   s.initialised = s.bytes.data();
   s.scan = scan;
-  s.index = index;
   const uint32_t interval = info->restart_interval;
+  // Each jump checks the whole index. With intervals of a row of MCUs or more a
+  // crop jumps once or twice; a file of many more intervals, each passed by a
+  // jump, would make somebody else's bytes expensive.
+  const bool rows = interval >= info->MCUs_per_row;
+  s.index = rows ? index : absl::Span<const uint8_t>();
   const uint32_t mcus = info->MCUs_per_row * info->MCU_rows_in_scan;
   s.segments = interval == 0 ? 1 : (mcus + interval - 1) / interval;
   s.segment = 0;

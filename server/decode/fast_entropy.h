@@ -52,9 +52,9 @@ class FastEntropy {
 
   // Takes over decoding of `scan`, the bytes from the first entropy-coded one
   // to the end of the data, and outlives it, as does `index`, the payload of a
-  // seek index, which need not be right; empty: there is none. Coefficients are
-  // stored for the MCU columns first .. last of each row. Never fails, destroys
-  // nothing.
+  // seek index, which need not be right; empty: there is none. It is used when
+  // restart intervals are a row of MCUs or longer. Coefficients are stored for
+  // the MCU columns first .. last of each row. Never fails, destroys nothing.
   void Attach(jpeg_decompress_struct* info, absl::Span<const uint8_t> scan,
               absl::Span<const uint8_t> index, uint32_t first_column,
               uint32_t last_column);
