@@ -257,7 +257,7 @@ class LosslessBits {
     Put(0, 1);  // no alpha
     Put(0, 3);  // version
   }
-  void Put(uint32_t value, int count) {
+  void Put(uint64_t value, int count) {
     for (int i = 0; i < count; ++i, ++bits_) {
       if (bits_ % 8 == 0) bytes_.push_back(0);
       bytes_.back() |= (value >> i & 1) << bits_ % 8;
