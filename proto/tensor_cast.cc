@@ -45,6 +45,8 @@ inline T Rounded(V value) {
     return {FloatToHalf(static_cast<float>(value))};
   } else if constexpr (std::same_as<T, Bfloat16>) {
     return {FloatToBfloat16(static_cast<float>(value))};
+  } else if constexpr (std::same_as<T, Bool>) {
+    return {static_cast<uint8_t>(value)};
   } else {
     return static_cast<T>(value);
   }
