@@ -13,42 +13,11 @@
 namespace millrace {
 namespace {
 
-struct Named {
-  std::string name;
-  JpegKind kind;
-};
+using Named = NamedJpegKind;
 
 std::vector<Named> Kinds() {
-  std::vector<Named> kinds;
-  for (const auto& [h, v] : std::vector<std::pair<int, int>>{
-           {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
-    for (const auto& [w, ht] :
-         std::vector<std::pair<int, int>>{{97, 75}, {160, 128}, {33, 90}}) {
-      JpegKind k;
-      k.h_sampling = h;
-      k.v_sampling = v;
-      k.width = w;
-      k.height = ht;
-      const std::string name = std::to_string(h) + "x" + std::to_string(v) +
-                               " " + std::to_string(w) + "x" +
-                               std::to_string(ht);
-      kinds.push_back({name, k});
-      k.progressive = true;
-      kinds.push_back({name + " progressive", k});
-      k.progressive = false;
-      k.separate_scans = true;
-      kinds.push_back({name + " separate scans", k});
-      k.separate_scans = false;
-      k.restart_rows = 1;
-      kinds.push_back({name + " restarts", k});
-      k.restart_rows = 0;
-      k.rgb = true;
-      kinds.push_back({name + " RGB", k});
-      k.rgb = false;
-      k.components = 1;
-      kinds.push_back({name + " grey", k});
-    }
-  }
+  std::vector<Named> kinds =
+      SampledJpegKinds({{97, 75}, {160, 128}, {33, 90}}, /*restart_rows=*/1);
   // Short and long codes, small and large coefficients, runs of zeros.
   for (int quality : {2, 30, 96, 100}) {
     for (bool optimized : {false, true}) {

@@ -88,42 +88,11 @@ std::string Exif(int orientation, size_t thumbnail) {
   return text + std::string(6, '\0') + std::string(thumbnail, 't');
 }
 
-struct Named {
-  std::string name;
-  JpegKind kind;
-};
+using Named = NamedJpegKind;
 
 std::vector<Named> Kinds() {
-  std::vector<Named> kinds;
-  for (const auto& [h, v] : std::vector<std::pair<int, int>>{
-           {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
-    for (const auto& [width, height] :
-         std::vector<std::pair<int, int>>{{97, 175}, {160, 128}, {33, 90}}) {
-      JpegKind k;
-      k.h_sampling = h;
-      k.v_sampling = v;
-      k.width = width;
-      k.height = height;
-      const std::string name = std::to_string(h) + "x" + std::to_string(v) +
-                               " " + std::to_string(width) + "x" +
-                               std::to_string(height);
-      kinds.push_back({name, k});
-      k.progressive = true;
-      kinds.push_back({name + " progressive", k});
-      k.progressive = false;
-      k.separate_scans = true;
-      kinds.push_back({name + " separate scans", k});
-      k.separate_scans = false;
-      k.restart_rows = 3;
-      kinds.push_back({name + " restarts", k});
-      k.restart_rows = 0;
-      k.rgb = true;
-      kinds.push_back({name + " RGB", k});
-      k.rgb = false;
-      k.components = 1;
-      kinds.push_back({name + " grey", k});
-    }
-  }
+  std::vector<Named> kinds =
+      SampledJpegKinds({{97, 175}, {160, 128}, {33, 90}}, /*restart_rows=*/3);
   for (int quality : {2, 100}) {
     JpegKind k;
     k.width = 131;

@@ -9,6 +9,40 @@
 
 namespace millrace {
 
+std::vector<NamedJpegKind> SampledJpegKinds(
+    const std::vector<std::array<int, 2>>& sizes, int restart_rows) {
+  std::vector<NamedJpegKind> kinds;
+  for (const auto& [h, v] : std::vector<std::array<int, 2>>{
+           {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
+    for (const auto& [width, height] : sizes) {
+      JpegKind k;
+      k.h_sampling = h;
+      k.v_sampling = v;
+      k.width = width;
+      k.height = height;
+      const std::string name = std::to_string(h) + "x" + std::to_string(v) +
+                               " " + std::to_string(width) + "x" +
+                               std::to_string(height);
+      kinds.push_back({name, k});
+      k.progressive = true;
+      kinds.push_back({name + " progressive", k});
+      k.progressive = false;
+      k.separate_scans = true;
+      kinds.push_back({name + " separate scans", k});
+      k.separate_scans = false;
+      k.restart_rows = restart_rows;
+      kinds.push_back({name + " restarts", k});
+      k.restart_rows = 0;
+      k.rgb = true;
+      kinds.push_back({name + " RGB", k});
+      k.rgb = false;
+      k.components = 1;
+      kinds.push_back({name + " grey", k});
+    }
+  }
+  return kinds;
+}
+
 std::vector<uint8_t> TestPixels(int width, int height, int components,
                                 uint64_t seed) {
   std::vector<uint8_t> pixels(static_cast<size_t>(width) * height * components);

@@ -33,6 +33,17 @@ struct JpegKind {
   std::string xmp;            // empty: none
 };
 
+struct NamedJpegKind {
+  std::string name;
+  JpegKind kind;
+};
+
+// Each usual sampling at each of `sizes` (width, height): sequential,
+// progressive, a scan per component, a restart marker every `restart_rows`
+// rows, RGB and grey.
+std::vector<NamedJpegKind> SampledJpegKinds(
+    const std::vector<std::array<int, 2>>& sizes, int restart_rows);
+
 // Pixels of smooth shades and noise, fixed by `seed`.
 std::vector<uint8_t> TestPixels(int width, int height, int components,
                                 uint64_t seed);
