@@ -18,8 +18,8 @@
 //   auto loader = millrace::DataLoader::Open(options);   // absl::StatusOr
 //   while (true) {
 //     auto batch = (*loader)->Next();
-//     if (absl::IsOutOfRange(batch.status())) break;     // all epochs
-//     delivered if (!batch.ok()) return batch.status();
+//     if (absl::IsOutOfRange(batch.status())) break;  // all epochs delivered
+//     if (!batch.ok()) return batch.status();
 //     train(batch->tensor("image"), batch->tensor("label"));
 //   }
 
@@ -55,7 +55,8 @@ struct Batch {
   Position position;  // of this batch
   uint64_t rows = 0;
   uint64_t local_valid = 0;   // rows of this rank that are samples
-  uint64_t global_valid = 0;  // rows of the global batch that are samples
+  // Rows of the global batch that the plan fills (BatchHeader.global_valid).
+  uint64_t global_valid = 0;
   uint64_t first_position = 0;
   std::vector<NamedTensor> tensors;
 

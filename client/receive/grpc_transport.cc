@@ -63,8 +63,7 @@ class GrpcTransport final : public BatchTransport {
     grpc::Status status;
   };
 
-  // --- the receive thread
-  // ------------------------------------------------------
+  // --- the receive thread ----------------------------------------------------
   void Loop();
   void Tick();
   void Advance(Call* call, bool ok);
