@@ -1,6 +1,6 @@
 #include "common/deadline_timer.h"
 
-#include "absl/time/clock.h"
+#include <chrono>
 
 namespace millrace {
 
@@ -18,8 +18,9 @@ void DeadlineTimer::Stop() {
   thread_.Join();
 }
 
-DeadlineTimer::Id DeadlineTimer::At(absl::Time when,
-                                    std::function<void()> call) {
+DeadlineTimer::Id DeadlineTimer::After(absl::Duration timeout,
+                                       std::function<void()> call) {
+  const SteadyTime when = SteadyDeadline(timeout);
   Id id;
   bool first;
   {
@@ -29,15 +30,17 @@ DeadlineTimer::Id DeadlineTimer::At(absl::Time when,
     const auto at = calls_.emplace(std::pair(when, id), std::move(call)).first;
     first = at == calls_.begin();
   }
-  if (first) changed_.NotifyAll();
+  if (first)
+    changed_.NotifyAll();
   return id;
 }
 
 bool DeadlineTimer::Cancel(Id id) {
-  std::function<void()> dropped;  // destroyed outside the lock
+  std::function<void()> dropped; // destroyed outside the lock
   MutexLock lock(mu_);
   const auto time = times_.find(id);
-  if (time == times_.end()) return false;
+  if (time == times_.end())
+    return false;
   const auto call = calls_.find(std::pair(time->second, id));
   dropped = std::move(call->second);
   calls_.erase(call);
@@ -50,12 +53,13 @@ void DeadlineTimer::Loop() {
     std::function<void()> due;
     {
       MutexLock lock(mu_);
-      while (!stop_ &&
-             (calls_.empty() || calls_.begin()->first.first > absl::Now())) {
-        changed_.WaitUntil(lock, calls_.empty() ? absl::InfiniteFuture()
+      while (!stop_ && (calls_.empty() || calls_.begin()->first.first >
+                                              SteadyTime::clock::now())) {
+        changed_.WaitUntil(lock, calls_.empty() ? SteadyTime::max()
                                                 : calls_.begin()->first.first);
       }
-      if (stop_) return;
+      if (stop_)
+        return;
       due = std::move(calls_.begin()->second);
       times_.erase(calls_.begin()->first.second);
       calls_.erase(calls_.begin());
@@ -64,4 +68,4 @@ void DeadlineTimer::Loop() {
   }
 }
 
-}  // namespace millrace
+} // namespace millrace

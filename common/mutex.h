@@ -25,45 +25,59 @@
 
 namespace millrace {
 
+// A time that no change of the system's clock moves.
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// `timeout` from now; one beyond a century is SteadyTime::max(), which never
+// comes.
+inline SteadyTime SteadyDeadline(absl::Duration timeout) {
+  constexpr absl::Duration kCentury = absl::Hours(24 * 365 * 100);
+  if (timeout > kCentury)
+    return SteadyTime::max();
+  return std::chrono::steady_clock::now() +
+         absl::ToChronoNanoseconds(timeout > -kCentury ? timeout : -kCentury);
+}
+
 class ABSL_LOCKABLE Mutex {
- public:
+public:
   Mutex() = default;
-  Mutex(const Mutex&) = delete;
-  Mutex& operator=(const Mutex&) = delete;
+  Mutex(const Mutex &) = delete;
+  Mutex &operator=(const Mutex &) = delete;
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
 
- private:
+private:
   friend class MutexLock;
   std::mutex mu_;
 };
 
 // Holds the mutex while it lives.
 class ABSL_SCOPED_LOCKABLE MutexLock {
- public:
-  explicit MutexLock(Mutex& mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
+public:
+  explicit MutexLock(Mutex &mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
       : lock_(mu.mu_) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() {}
-  MutexLock(const MutexLock&) = delete;
-  MutexLock& operator=(const MutexLock&) = delete;
+  MutexLock(const MutexLock &) = delete;
+  MutexLock &operator=(const MutexLock &) = delete;
 
- private:
+private:
   friend class CondVar;
   std::unique_lock<std::mutex> lock_;
 };
 
 class CondVar {
- public:
+public:
   CondVar() = default;
-  CondVar(const CondVar&) = delete;
-  CondVar& operator=(const CondVar&) = delete;
+  CondVar(const CondVar &) = delete;
+  CondVar &operator=(const CondVar &) = delete;
 
   // May wake without a reason: wait in a loop over the condition.
-  void Wait(MutexLock& lock) { cv_.wait(lock.lock_); }
+  void Wait(MutexLock &lock) { cv_.wait(lock.lock_); }
 
-  // Returns false when `deadline` has passed. InfiniteFuture waits for ever.
-  bool WaitUntil(MutexLock& lock, absl::Time deadline) {
+  // Returns false when `deadline` has passed. InfiniteFuture waits for ever. By
+  // the system's clock: for times that people or other machines have named.
+  bool WaitUntil(MutexLock &lock, absl::Time deadline) {
     if (deadline == absl::InfiniteFuture()) {
       cv_.wait(lock.lock_);
       return true;
@@ -72,13 +86,23 @@ class CondVar {
            std::cv_status::no_timeout;
   }
 
+  // The same by the steady clock: for timeouts. SteadyTime::max() waits for
+  // ever.
+  bool WaitUntil(MutexLock &lock, SteadyTime deadline) {
+    if (deadline == SteadyTime::max()) {
+      cv_.wait(lock.lock_);
+      return true;
+    }
+    return cv_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;
+  }
+
   void NotifyOne() { cv_.notify_one(); }
   void NotifyAll() { cv_.notify_all(); }
 
- private:
+private:
   std::condition_variable cv_;
 };
 
-}  // namespace millrace
+} // namespace millrace
 
-#endif  // MILLRACE_COMMON_MUTEX_H_
+#endif // MILLRACE_COMMON_MUTEX_H_

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/logging.h"
 #include "proto/error_detail.h"
 #include "server/pipeline/row_filler.h"
@@ -23,16 +22,14 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-}  // namespace
+} // namespace
 
 // A batch under way.
 class StepRun::Job final : public Scheduler::Job {
- public:
-  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
+public:
+  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows &rows,
       ByteBudget::Reservation reservation)
-      : run(std::move(run)),
-        step(step),
-        rows(rows),
+      : run(std::move(run)), step(step), rows(rows),
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
                                                std::move(reservation),
@@ -54,17 +51,15 @@ class StepRun::Job final : public Scheduler::Job {
   std::atomic<uint64_t> emptied_rows{0};
 };
 
-StepRun::StepRun(EngineParts* parts,
+StepRun::StepRun(EngineParts *parts,
                  std::shared_ptr<const BuiltPipeline> pipeline,
-                 const StepRange& range, Engine::Callbacks callbacks)
-    : parts_(parts),
-      pipeline_(std::move(pipeline)),
-      range_(range),
+                 const StepRange &range, Engine::Callbacks callbacks)
+    : parts_(parts), pipeline_(std::move(pipeline)), range_(range),
       end_step_(range.first_step + range.step_count),
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
       callbacks_(std::move(callbacks)),
-      lane_(std::make_shared<Scheduler::Lane>()),
-      next_step_(range.first_step) {}
+      lane_(std::make_shared<Scheduler::Lane>()), next_step_(range.first_step) {
+}
 
 void StepRun::Admit() {
   while (true) {
@@ -93,7 +88,8 @@ void StepRun::Admit() {
           self->Granted(step, rows, std::move(granted));
           self->Admit();
         });
-    if (ticket == 0) return;  // granted meanwhile; the callback went on
+    if (ticket == 0)
+      return; // granted meanwhile; the callback went on
     bool cancel = false;
     {
       MutexLock lock(mu_);
@@ -104,11 +100,12 @@ void StepRun::Admit() {
         } else {
           ticket_ = ticket;
           if (parts_->admission_timeout > absl::ZeroDuration()) {
-            timer_ = parts_->timer->At(absl::Now() + parts_->admission_timeout,
-                                       [weak = weak_from_this(), step, bytes] {
-                                         if (auto self = weak.lock())
-                                           self->TimedOut(step, bytes);
-                                       });
+            timer_ =
+                parts_->timer->After(parts_->admission_timeout,
+                                     [weak = weak_from_this(), step, bytes] {
+                                       if (auto self = weak.lock())
+                                         self->TimedOut(step, bytes);
+                                     });
           }
         }
       }
@@ -122,7 +119,7 @@ void StepRun::Admit() {
   FinishIfDone();
 }
 
-void StepRun::Granted(uint64_t step, const StepRows& rows,
+void StepRun::Granted(uint64_t step, const StepRows &rows,
                       ByteBudget::Reservation reservation) {
   DeadlineTimer::Id timer;
   bool drop;
@@ -137,8 +134,10 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
       ++open_;
     }
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
-  if (drop) return;  // the reservation goes back
+  if (timer != 0)
+    parts_->timer->Cancel(timer);
+  if (drop)
+    return; // the reservation goes back
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
                                    std::move(reservation));
   const uint64_t units = job->units();
@@ -152,10 +151,12 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
   ByteBudget::Ticket ticket;
   {
     MutexLock lock(mu_);
-    if (!waiting_ || next_step_ != step || ticket_ == 0) return;
+    if (!waiting_ || next_step_ != step || ticket_ == 0)
+      return;
     ticket = ticket_;
   }
-  if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
+  if (!parts_->budget->CancelWait(ticket))
+    return; // it has come after all
   parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
   ErrorDetail detail = MakeErrorDetail("pipeline");
   detail.set_retry_delay_ms(kRetryDelayMs);
@@ -164,7 +165,7 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     waiting_ = false;
     ticket_ = 0;
     timer_ = 0;
-    ended_ = true;  // batches under way are still delivered
+    ended_ = true; // batches under way are still delivered
     if (status_.ok()) {
       status_ = WithErrorDetail(
           absl::ResourceExhaustedError(absl::StrCat(
@@ -182,37 +183,41 @@ void StepRun::Stop(absl::Status status) {
   DeadlineTimer::Id timer;
   {
     MutexLock lock(mu_);
-    if (done_ || stopped_.exchange(true)) return;
-    if (status_.ok()) status_ = std::move(status);
+    if (done_ || stopped_.exchange(true))
+      return;
+    if (status_.ok())
+      status_ = std::move(status);
     ended_ = true;
     ticket = std::exchange(ticket_, 0);
     timer = std::exchange(timer_, 0);
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
+  if (timer != 0)
+    parts_->timer->Cancel(timer);
   if (ticket != 0 && parts_->budget->CancelWait(ticket)) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
-  for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
-    Complete(static_cast<Job&>(*task.job), task.end - task.begin);
+  for (const Scheduler::Task &task : parts_->scheduler->Remove(lane_)) {
+    Complete(static_cast<Job &>(*task.job), task.end - task.begin);
   }
   FinishIfDone();
 }
 
-void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
-  Job& job = static_cast<Job&>(*task.job);
-  StepRun& run = *job.run;
-  const RowUnits& units = job.slice.units;
+void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
+  Job &job = static_cast<Job &>(*task.job);
+  StepRun &run = *job.run;
+  const RowUnits &units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const auto start = std::chrono::steady_clock::now();
-    const BuiltPipeline& pipeline = *run.pipeline_;
+    const BuiltPipeline &pipeline = *run.pipeline_;
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
                      run.parts_->bad_list);
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
     for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
-      if (run.stopped_.load(std::memory_order_relaxed)) break;
+      if (run.stopped_.load(std::memory_order_relaxed))
+        break;
       status = filler.Fill(unit);
       rows += units.end(unit) - units.begin(unit);
     }
@@ -226,40 +231,43 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     }
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
-    if (has_images) images = worker.scratch()->TakeTimes();
-    StageClock& clock = run.parts_->clock;
-    clock.Add(
-        StageClock::READ,
-        SecondsSince(start) - images.decode_seconds - images.augment_seconds,
-        rows);
+    if (has_images)
+      images = worker.scratch()->TakeTimes();
+    StageClock &clock = run.parts_->clock;
+    clock.Add(StageClock::READ,
+              SecondsSince(start) - images.decode_seconds -
+                  images.augment_seconds,
+              rows);
     if (has_images && pipeline.has_stages()) {
       clock.Add(StageClock::DECODE, images.decode_seconds, rows);
       clock.Add(StageClock::AUGMENT, images.augment_seconds, rows);
     }
-    if (!status.ok()) run.Stop(std::move(status));
+    if (!status.ok())
+      run.Stop(std::move(status));
   }
   run.Complete(job, task.end - task.begin);
 }
 
-void StepRun::Complete(Job& job, uint64_t units) {
+void StepRun::Complete(Job &job, uint64_t units) {
   // The last one sees what the others have written.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }
-  if (!stopped_.load(std::memory_order_relaxed)) Deliver(job);
-  job.payload.reset();  // when it was not delivered: memory for others
+  if (!stopped_.load(std::memory_order_relaxed))
+    Deliver(job);
+  job.payload.reset(); // when it was not delivered: memory for others
   {
     MutexLock lock(mu_);
     --open_;
   }
-  Admit();  // and finishes the run when there is nothing left
+  Admit(); // and finishes the run when there is nothing left
 }
 
-void StepRun::Deliver(Job& job) {
+void StepRun::Deliver(Job &job) {
   const auto start = std::chrono::steady_clock::now();
   job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
-  BatchHeader& header = batch.header;
+  BatchHeader &header = batch.header;
   header.set_epoch(range_.epoch);
   header.set_step(job.step);
   header.set_rank(range_.rank);
@@ -298,4 +306,4 @@ void StepRun::FinishIfDone() {
       });
 }
 
-}  // namespace millrace
+} // namespace millrace

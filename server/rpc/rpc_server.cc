@@ -26,10 +26,9 @@ constexpr int kMaxRequestBytes = 4 << 20;
 constexpr int kMaxCallsPerConnection = 1024;
 
 class RpcServerImpl final : public RpcServer {
- public:
-  RpcServerImpl(const Options& options, ListenAddress address)
-      : options_(options),
-        address_(std::move(address)),
+public:
+  RpcServerImpl(const Options &options, ListenAddress address)
+      : options_(options), address_(std::move(address)),
         counters_(std::make_shared<RpcCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         registry_(options.send_timeout, counters_),
@@ -46,7 +45,7 @@ class RpcServerImpl final : public RpcServer {
     server_.reset();
     // gRPC drops the last slices on threads of its own. They are charged to a
     // budget that ends after this server.
-    MR_CHECK(live_payloads_->AwaitNone(absl::Now() + absl::Seconds(30)))
+    MR_CHECK(live_payloads_->AwaitNone(absl::Seconds(30)))
         << "gRPC keeps payloads after its server has ended";
   }
 
@@ -84,7 +83,7 @@ class RpcServerImpl final : public RpcServer {
           absl::StrCat("cannot listen on ", address_.Text(),
                        ": gRPC did not start; its own lines above say why"));
     }
-    if (grpc::HealthCheckServiceInterface* health =
+    if (grpc::HealthCheckServiceInterface *health =
             server_->GetHealthCheckService()) {
       health->SetServingStatus(v1::DataService::service_full_name(), true);
     }
@@ -100,21 +99,22 @@ class RpcServerImpl final : public RpcServer {
   }
 
   void Shutdown() override {
-    if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
+    if (server_ == nullptr || std::exchange(is_shut_down_, true))
+      return;
     service_.RefuseNewWork();
-    if (grpc::HealthCheckServiceInterface* health =
+    if (grpc::HealthCheckServiceInterface *health =
             server_->GetHealthCheckService()) {
       health->Shutdown();
     }
-    registry_.AwaitEmpty(absl::Now() + options_.shutdown_grace);
+    registry_.AwaitEmpty(options_.shutdown_grace);
     registry_.StopAll(absl::UnavailableError(
         "the server is shutting down; ask another one for the rest"));
-    registry_.AwaitEmpty(absl::Now() + kCloseTime);
+    registry_.AwaitEmpty(kCloseTime);
     server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
     server_->Wait();
   }
 
- private:
+private:
   const Options options_;
   const ListenAddress address_;
   const std::shared_ptr<RpcCounters> counters_;
@@ -126,7 +126,7 @@ class RpcServerImpl final : public RpcServer {
   bool is_shut_down_ = false;
 };
 
-}  // namespace
+} // namespace
 
 absl::Status RpcServer::Options::Validate() const {
   if (engine == nullptr || budget == nullptr) {
@@ -144,8 +144,8 @@ absl::Status RpcServer::Options::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const Options& options) {
+absl::StatusOr<std::unique_ptr<RpcServer>>
+RpcServer::Start(const Options &options) {
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));
@@ -155,4 +155,4 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   return server;
 }
 
-}  // namespace millrace
+} // namespace millrace

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/logging.h"
 #include "server/rpc/batch_stream.h"
 
@@ -14,8 +13,7 @@ namespace millrace {
 
 StreamRegistry::StreamRegistry(absl::Duration send_timeout,
                                std::shared_ptr<RpcCounters> counters)
-    : send_timeout_(send_timeout),
-      counters_(std::move(counters)),
+    : send_timeout_(send_timeout), counters_(std::move(counters)),
       watcher_([this] { Watch(); }) {}
 
 StreamRegistry::~StreamRegistry() {
@@ -28,35 +26,40 @@ StreamRegistry::~StreamRegistry() {
   watcher_.join();
 }
 
-void StreamRegistry::Add(BatchStream* stream) {
+void StreamRegistry::Add(BatchStream *stream) {
   MutexLock lock(mu_);
   streams_.insert(stream);
 }
 
-void StreamRegistry::Remove(BatchStream* stream) {
+void StreamRegistry::Remove(BatchStream *stream) {
   MutexLock lock(mu_);
   streams_.erase(stream);
-  if (streams_.empty()) changed_.NotifyAll();
+  if (streams_.empty())
+    changed_.NotifyAll();
 }
 
-bool StreamRegistry::AwaitEmpty(absl::Time deadline) {
+bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
+  const SteadyTime deadline = SteadyDeadline(timeout);
   MutexLock lock(mu_);
   while (!streams_.empty()) {
-    if (!changed_.WaitUntil(lock, deadline)) return streams_.empty();
+    if (!changed_.WaitUntil(lock, deadline))
+      return streams_.empty();
   }
   return true;
 }
 
-void StreamRegistry::StopAll(const absl::Status& status) {
+void StreamRegistry::StopAll(const absl::Status &status) {
   std::vector<BatchStream::Deferred> ends;
   {
     // A stream that is found here is alive: OnDone removes it first.
     MutexLock lock(mu_);
-    for (BatchStream* stream : streams_) {
-      if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
+    for (BatchStream *stream : streams_) {
+      if (auto end = stream->Stop(status))
+        ends.push_back(std::move(end));
     }
   }
-  for (const BatchStream::Deferred& end : ends) end();
+  for (const BatchStream::Deferred &end : ends)
+    end();
 }
 
 void StreamRegistry::Watch() {
@@ -66,10 +69,11 @@ void StreamRegistry::Watch() {
   while (true) {
     {
       MutexLock lock(mu_);
-      const absl::Time wake = absl::Now() + tick;
+      const SteadyTime wake = SteadyDeadline(tick);
       while (!closing_ && changed_.WaitUntil(lock, wake)) {
       }
-      if (closing_) return;
+      if (closing_)
+        return;
     }
     CancelBlocked();
   }
@@ -82,13 +86,13 @@ void StreamRegistry::CancelBlocked() {
   std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
   {
     MutexLock lock(mu_);
-    for (BatchStream* stream : streams_) {
+    for (BatchStream *stream : streams_) {
       if (auto end = stream->StopIfBlockedFor(send_timeout_, status)) {
         blocked.emplace_back(std::move(end), stream->peer());
       }
     }
   }
-  for (const auto& [end, peer] : blocked) {
+  for (const auto &[end, peer] : blocked) {
     counters_->cancelled_sends.fetch_add(1);
     MR_LOG(WARNING) << "client " << peer << " has taken nothing for "
                     << send_timeout_ << ": its call is cancelled";
@@ -96,4 +100,4 @@ void StreamRegistry::CancelBlocked() {
   }
 }
 
-}  // namespace millrace
+} // namespace millrace

@@ -21,23 +21,23 @@ namespace millrace {
 class BatchStream;
 
 class StreamRegistry {
- public:
+public:
   // A write that is blocked for `send_timeout` cancels its call.
   StreamRegistry(absl::Duration send_timeout,
                  std::shared_ptr<RpcCounters> counters);
   // Every stream must be gone.
   ~StreamRegistry();
 
-  void Add(BatchStream* stream);
-  void Remove(BatchStream* stream);
+  void Add(BatchStream *stream);
+  void Remove(BatchStream *stream);
 
-  // False when streams were left at `deadline`.
-  bool AwaitEmpty(absl::Time deadline);
+  // False when streams were left after `timeout`.
+  bool AwaitEmpty(absl::Duration timeout);
 
   // Ends every stream with `status`.
-  void StopAll(const absl::Status& status);
+  void StopAll(const absl::Status &status);
 
- private:
+private:
   void Watch();
   void CancelBlocked();
 
@@ -47,10 +47,10 @@ class StreamRegistry {
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
-  std::unordered_set<BatchStream*> streams_ MR_GUARDED_BY(mu_);
+  std::unordered_set<BatchStream *> streams_ MR_GUARDED_BY(mu_);
   std::thread watcher_;
 };
 
-}  // namespace millrace
+} // namespace millrace
 
-#endif  // MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
+#endif // MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
