@@ -30,17 +30,15 @@ DeadlineTimer::Id DeadlineTimer::After(absl::Duration timeout,
     const auto at = calls_.emplace(std::pair(when, id), std::move(call)).first;
     first = at == calls_.begin();
   }
-  if (first)
-    changed_.NotifyAll();
+  if (first) changed_.NotifyAll();
   return id;
 }
 
 bool DeadlineTimer::Cancel(Id id) {
-  std::function<void()> dropped; // destroyed outside the lock
+  std::function<void()> dropped;  // destroyed outside the lock
   MutexLock lock(mu_);
   const auto time = times_.find(id);
-  if (time == times_.end())
-    return false;
+  if (time == times_.end()) return false;
   const auto call = calls_.find(std::pair(time->second, id));
   dropped = std::move(call->second);
   calls_.erase(call);
@@ -58,8 +56,7 @@ void DeadlineTimer::Loop() {
         changed_.WaitUntil(lock, calls_.empty() ? SteadyTime::max()
                                                 : calls_.begin()->first.first);
       }
-      if (stop_)
-        return;
+      if (stop_) return;
       due = std::move(calls_.begin()->second);
       times_.erase(calls_.begin()->first.second);
       calls_.erase(calls_.begin());
@@ -68,4 +65,4 @@ void DeadlineTimer::Loop() {
   }
 }
 
-} // namespace millrace
+}  // namespace millrace

@@ -25,8 +25,8 @@
 namespace millrace {
 
 class DeadlineTimer {
-public:
-  using Id = uint64_t; // 0 is never given
+ public:
+  using Id = uint64_t;  // 0 is never given
 
   explicit DeadlineTimer(std::string thread_name);
   DeadlineTimer(const DeadlineTimer &) = delete;
@@ -44,19 +44,19 @@ public:
   // still be called. Idempotent; one caller at a time, not from a function.
   void Stop();
 
-private:
+ private:
   void Loop();
 
   Mutex mu_;
   CondVar changed_;
-  std::map<std::pair<SteadyTime, Id>, std::function<void()>>
-      calls_ MR_GUARDED_BY(mu_);
+  std::map<std::pair<SteadyTime, Id>, std::function<void()>> calls_
+      MR_GUARDED_BY(mu_);
   std::map<Id, SteadyTime> times_ MR_GUARDED_BY(mu_);
   Id next_id_ MR_GUARDED_BY(mu_) = 1;
   bool stop_ MR_GUARDED_BY(mu_) = false;
-  NamedThread thread_; // last: it uses all of the above
+  NamedThread thread_;  // last: it uses all of the above
 };
 
-} // namespace millrace
+}  // namespace millrace
 
-#endif // MILLRACE_COMMON_DEADLINE_TIMER_H_
+#endif  // MILLRACE_COMMON_DEADLINE_TIMER_H_

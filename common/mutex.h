@@ -32,14 +32,13 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // comes.
 inline SteadyTime SteadyDeadline(absl::Duration timeout) {
   constexpr absl::Duration kCentury = absl::Hours(24 * 365 * 100);
-  if (timeout > kCentury)
-    return SteadyTime::max();
+  if (timeout > kCentury) return SteadyTime::max();
   return std::chrono::steady_clock::now() +
          absl::ToChronoNanoseconds(timeout > -kCentury ? timeout : -kCentury);
 }
 
 class ABSL_LOCKABLE Mutex {
-public:
+ public:
   Mutex() = default;
   Mutex(const Mutex &) = delete;
   Mutex &operator=(const Mutex &) = delete;
@@ -47,27 +46,27 @@ public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
 
-private:
+ private:
   friend class MutexLock;
   std::mutex mu_;
 };
 
 // Holds the mutex while it lives.
 class ABSL_SCOPED_LOCKABLE MutexLock {
-public:
+ public:
   explicit MutexLock(Mutex &mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
       : lock_(mu.mu_) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() {}
   MutexLock(const MutexLock &) = delete;
   MutexLock &operator=(const MutexLock &) = delete;
 
-private:
+ private:
   friend class CondVar;
   std::unique_lock<std::mutex> lock_;
 };
 
 class CondVar {
-public:
+ public:
   CondVar() = default;
   CondVar(const CondVar &) = delete;
   CondVar &operator=(const CondVar &) = delete;
@@ -99,10 +98,10 @@ public:
   void NotifyOne() { cv_.notify_one(); }
   void NotifyAll() { cv_.notify_all(); }
 
-private:
+ private:
   std::condition_variable cv_;
 };
 
-} // namespace millrace
+}  // namespace millrace
 
-#endif // MILLRACE_COMMON_MUTEX_H_
+#endif  // MILLRACE_COMMON_MUTEX_H_

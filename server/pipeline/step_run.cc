@@ -22,14 +22,16 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-} // namespace
+}  // namespace
 
 // A batch under way.
 class StepRun::Job final : public Scheduler::Job {
-public:
+ public:
   Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows &rows,
       ByteBudget::Reservation reservation)
-      : run(std::move(run)), step(step), rows(rows),
+      : run(std::move(run)),
+        step(step),
+        rows(rows),
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
                                                std::move(reservation),
@@ -54,12 +56,14 @@ public:
 StepRun::StepRun(EngineParts *parts,
                  std::shared_ptr<const BuiltPipeline> pipeline,
                  const StepRange &range, Engine::Callbacks callbacks)
-    : parts_(parts), pipeline_(std::move(pipeline)), range_(range),
+    : parts_(parts),
+      pipeline_(std::move(pipeline)),
+      range_(range),
       end_step_(range.first_step + range.step_count),
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
       callbacks_(std::move(callbacks)),
-      lane_(std::make_shared<Scheduler::Lane>()), next_step_(range.first_step) {
-}
+      lane_(std::make_shared<Scheduler::Lane>()),
+      next_step_(range.first_step) {}
 
 void StepRun::Admit() {
   while (true) {
@@ -88,8 +92,7 @@ void StepRun::Admit() {
           self->Granted(step, rows, std::move(granted));
           self->Admit();
         });
-    if (ticket == 0)
-      return; // granted meanwhile; the callback went on
+    if (ticket == 0) return;  // granted meanwhile; the callback went on
     bool cancel = false;
     {
       MutexLock lock(mu_);
@@ -134,10 +137,8 @@ void StepRun::Granted(uint64_t step, const StepRows &rows,
       ++open_;
     }
   }
-  if (timer != 0)
-    parts_->timer->Cancel(timer);
-  if (drop)
-    return; // the reservation goes back
+  if (timer != 0) parts_->timer->Cancel(timer);
+  if (drop) return;  // the reservation goes back
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
                                    std::move(reservation));
   const uint64_t units = job->units();
@@ -151,12 +152,10 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
   ByteBudget::Ticket ticket;
   {
     MutexLock lock(mu_);
-    if (!waiting_ || next_step_ != step || ticket_ == 0)
-      return;
+    if (!waiting_ || next_step_ != step || ticket_ == 0) return;
     ticket = ticket_;
   }
-  if (!parts_->budget->CancelWait(ticket))
-    return; // it has come after all
+  if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
   parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
   ErrorDetail detail = MakeErrorDetail("pipeline");
   detail.set_retry_delay_ms(kRetryDelayMs);
@@ -165,7 +164,7 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     waiting_ = false;
     ticket_ = 0;
     timer_ = 0;
-    ended_ = true; // batches under way are still delivered
+    ended_ = true;  // batches under way are still delivered
     if (status_.ok()) {
       status_ = WithErrorDetail(
           absl::ResourceExhaustedError(absl::StrCat(
@@ -183,16 +182,13 @@ void StepRun::Stop(absl::Status status) {
   DeadlineTimer::Id timer;
   {
     MutexLock lock(mu_);
-    if (done_ || stopped_.exchange(true))
-      return;
-    if (status_.ok())
-      status_ = std::move(status);
+    if (done_ || stopped_.exchange(true)) return;
+    if (status_.ok()) status_ = std::move(status);
     ended_ = true;
     ticket = std::exchange(ticket_, 0);
     timer = std::exchange(timer_, 0);
   }
-  if (timer != 0)
-    parts_->timer->Cancel(timer);
+  if (timer != 0) parts_->timer->Cancel(timer);
   if (ticket != 0 && parts_->budget->CancelWait(ticket)) {
     MutexLock lock(mu_);
     waiting_ = false;
@@ -216,8 +212,7 @@ void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
     for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
-      if (run.stopped_.load(std::memory_order_relaxed))
-        break;
+      if (run.stopped_.load(std::memory_order_relaxed)) break;
       status = filler.Fill(unit);
       rows += units.end(unit) - units.begin(unit);
     }
@@ -231,19 +226,17 @@ void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
     }
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
-    if (has_images)
-      images = worker.scratch()->TakeTimes();
+    if (has_images) images = worker.scratch()->TakeTimes();
     StageClock &clock = run.parts_->clock;
-    clock.Add(StageClock::READ,
-              SecondsSince(start) - images.decode_seconds -
-                  images.augment_seconds,
-              rows);
+    clock.Add(
+        StageClock::READ,
+        SecondsSince(start) - images.decode_seconds - images.augment_seconds,
+        rows);
     if (has_images && pipeline.has_stages()) {
       clock.Add(StageClock::DECODE, images.decode_seconds, rows);
       clock.Add(StageClock::AUGMENT, images.augment_seconds, rows);
     }
-    if (!status.ok())
-      run.Stop(std::move(status));
+    if (!status.ok()) run.Stop(std::move(status));
   }
   run.Complete(job, task.end - task.begin);
 }
@@ -253,14 +246,13 @@ void StepRun::Complete(Job &job, uint64_t units) {
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }
-  if (!stopped_.load(std::memory_order_relaxed))
-    Deliver(job);
-  job.payload.reset(); // when it was not delivered: memory for others
+  if (!stopped_.load(std::memory_order_relaxed)) Deliver(job);
+  job.payload.reset();  // when it was not delivered: memory for others
   {
     MutexLock lock(mu_);
     --open_;
   }
-  Admit(); // and finishes the run when there is nothing left
+  Admit();  // and finishes the run when there is nothing left
 }
 
 void StepRun::Deliver(Job &job) {
@@ -306,4 +298,4 @@ void StepRun::FinishIfDone() {
       });
 }
 
-} // namespace millrace
+}  // namespace millrace

@@ -14,33 +14,31 @@
 namespace millrace {
 
 class LivePayloads {
-public:
+ public:
   void Add() {
     MutexLock lock(mu_);
     ++count_;
   }
   void Remove() {
     MutexLock lock(mu_);
-    if (--count_ == 0)
-      none_.NotifyAll();
+    if (--count_ == 0) none_.NotifyAll();
   }
   // False when some were left after `timeout`.
   bool AwaitNone(absl::Duration timeout) {
     const SteadyTime deadline = SteadyDeadline(timeout);
     MutexLock lock(mu_);
     while (count_ != 0) {
-      if (!none_.WaitUntil(lock, deadline))
-        return count_ == 0;
+      if (!none_.WaitUntil(lock, deadline)) return count_ == 0;
     }
     return true;
   }
 
-private:
+ private:
   Mutex mu_;
   uint64_t count_ MR_GUARDED_BY(mu_) = 0;
   CondVar none_;
 };
 
-} // namespace millrace
+}  // namespace millrace
 
-#endif // MILLRACE_SERVER_RPC_LIVE_PAYLOADS_H_
+#endif  // MILLRACE_SERVER_RPC_LIVE_PAYLOADS_H_

@@ -26,9 +26,10 @@ constexpr int kMaxRequestBytes = 4 << 20;
 constexpr int kMaxCallsPerConnection = 1024;
 
 class RpcServerImpl final : public RpcServer {
-public:
+ public:
   RpcServerImpl(const Options &options, ListenAddress address)
-      : options_(options), address_(std::move(address)),
+      : options_(options),
+        address_(std::move(address)),
         counters_(std::make_shared<RpcCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         registry_(options.send_timeout, counters_),
@@ -99,8 +100,7 @@ public:
   }
 
   void Shutdown() override {
-    if (server_ == nullptr || std::exchange(is_shut_down_, true))
-      return;
+    if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
     service_.RefuseNewWork();
     if (grpc::HealthCheckServiceInterface *health =
             server_->GetHealthCheckService()) {
@@ -114,7 +114,7 @@ public:
     server_->Wait();
   }
 
-private:
+ private:
   const Options options_;
   const ListenAddress address_;
   const std::shared_ptr<RpcCounters> counters_;
@@ -126,7 +126,7 @@ private:
   bool is_shut_down_ = false;
 };
 
-} // namespace
+}  // namespace
 
 absl::Status RpcServer::Options::Validate() const {
   if (engine == nullptr || budget == nullptr) {
@@ -144,8 +144,8 @@ absl::Status RpcServer::Options::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<RpcServer>>
-RpcServer::Start(const Options &options) {
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const Options &options) {
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));
@@ -155,4 +155,4 @@ RpcServer::Start(const Options &options) {
   return server;
 }
 
-} // namespace millrace
+}  // namespace millrace

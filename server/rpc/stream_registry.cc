@@ -13,7 +13,8 @@ namespace millrace {
 
 StreamRegistry::StreamRegistry(absl::Duration send_timeout,
                                std::shared_ptr<RpcCounters> counters)
-    : send_timeout_(send_timeout), counters_(std::move(counters)),
+    : send_timeout_(send_timeout),
+      counters_(std::move(counters)),
       watcher_([this] { Watch(); }) {}
 
 StreamRegistry::~StreamRegistry() {
@@ -34,16 +35,14 @@ void StreamRegistry::Add(BatchStream *stream) {
 void StreamRegistry::Remove(BatchStream *stream) {
   MutexLock lock(mu_);
   streams_.erase(stream);
-  if (streams_.empty())
-    changed_.NotifyAll();
+  if (streams_.empty()) changed_.NotifyAll();
 }
 
 bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
   const SteadyTime deadline = SteadyDeadline(timeout);
   MutexLock lock(mu_);
   while (!streams_.empty()) {
-    if (!changed_.WaitUntil(lock, deadline))
-      return streams_.empty();
+    if (!changed_.WaitUntil(lock, deadline)) return streams_.empty();
   }
   return true;
 }
@@ -54,12 +53,10 @@ void StreamRegistry::StopAll(const absl::Status &status) {
     // A stream that is found here is alive: OnDone removes it first.
     MutexLock lock(mu_);
     for (BatchStream *stream : streams_) {
-      if (auto end = stream->Stop(status))
-        ends.push_back(std::move(end));
+      if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
     }
   }
-  for (const BatchStream::Deferred &end : ends)
-    end();
+  for (const BatchStream::Deferred &end : ends) end();
 }
 
 void StreamRegistry::Watch() {
@@ -72,8 +69,7 @@ void StreamRegistry::Watch() {
       const SteadyTime wake = SteadyDeadline(tick);
       while (!closing_ && changed_.WaitUntil(lock, wake)) {
       }
-      if (closing_)
-        return;
+      if (closing_) return;
     }
     CancelBlocked();
   }
@@ -100,4 +96,4 @@ void StreamRegistry::CancelBlocked() {
   }
 }
 
-} // namespace millrace
+}  // namespace millrace

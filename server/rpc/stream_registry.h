@@ -21,7 +21,7 @@ namespace millrace {
 class BatchStream;
 
 class StreamRegistry {
-public:
+ public:
   // A write that is blocked for `send_timeout` cancels its call.
   StreamRegistry(absl::Duration send_timeout,
                  std::shared_ptr<RpcCounters> counters);
@@ -37,7 +37,7 @@ public:
   // Ends every stream with `status`.
   void StopAll(const absl::Status &status);
 
-private:
+ private:
   void Watch();
   void CancelBlocked();
 
@@ -51,6 +51,6 @@ private:
   std::thread watcher_;
 };
 
-} // namespace millrace
+}  // namespace millrace
 
-#endif // MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
+#endif  // MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_

@@ -34,24 +34,19 @@ TEST(BoundedQueue, EveryItemArrivesOnce) {
   std::vector<std::thread> threads;
   for (int p = 0; p < 3; ++p) {
     threads.emplace_back([&, p] {
-      for (int i = 0; i < 1000; ++i)
-        EXPECT_TRUE(queue.Push(p * 1000 + i));
+      for (int i = 0; i < 1000; ++i) EXPECT_TRUE(queue.Push(p * 1000 + i));
     });
   }
   std::vector<std::thread> consumers;
   for (int c = 0; c < 2; ++c) {
     consumers.emplace_back([&] {
-      while (auto item = queue.Pop())
-        seen[*item].fetch_add(1);
+      while (auto item = queue.Pop()) seen[*item].fetch_add(1);
     });
   }
-  for (std::thread &thread : threads)
-    thread.join();
+  for (std::thread &thread : threads) thread.join();
   queue.Close();
-  for (std::thread &consumer : consumers)
-    consumer.join();
-  for (const auto &count : seen)
-    EXPECT_EQ(count.load(), 1);
+  for (std::thread &consumer : consumers) consumer.join();
+  for (const auto &count : seen) EXPECT_EQ(count.load(), 1);
 }
 
 TEST(BoundedQueue, CloseWakesWhoWaits) {
@@ -121,5 +116,5 @@ TEST(DeadlineTimer, WhatIsNotDueIsDroppedAtTheEnd) {
   EXPECT_FALSE(ran);
 }
 
-} // namespace
-} // namespace millrace
+}  // namespace
+}  // namespace millrace

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "common/byte_budget.h"
+#include "gtest/gtest.h"
 #include "proto/wire/frame_view.h"
 #include "proto/wire/version.h"
-#include "gtest/gtest.h"
 
 namespace millrace {
 namespace {
 
 class BatchFramesTest : public ::testing::Test {
-protected:
+ protected:
   FilledBatch Batch(uint64_t bytes) {
     ByteBudget::Reservation reservation;
     EXPECT_TRUE(budget_.TryReserve(bytes, &reservation));
@@ -24,8 +24,7 @@ protected:
     batch.header.set_payload_bytes(bytes);
     batch.payload =
         std::make_shared<BatchPayload>(bytes, std::move(reservation));
-    for (uint64_t i = 0; i < bytes; ++i)
-      batch.payload->data()[i] = i * 13;
+    for (uint64_t i = 0; i < bytes; ++i) batch.payload->data()[i] = i * 13;
     return batch;
   }
 
@@ -84,8 +83,7 @@ TEST_F(BatchFramesTest, LastMessageKeepsThePayload) {
   auto frames =
       std::make_unique<BatchFrames>(Batch(3 * kFrameDataBytes), live_);
   std::vector<grpc::ByteBuffer> messages;
-  while (!frames->done())
-    messages.push_back(frames->Next());
+  while (!frames->done()) messages.push_back(frames->Next());
   frames.reset();
   while (!messages.empty()) {
     EXPECT_EQ(budget_.used(), 3 * kFrameDataBytes);
@@ -104,5 +102,5 @@ TEST_F(BatchFramesTest, FramesThatAreNotWantedGiveMemoryBack) {
   EXPECT_EQ(budget_.used(), 0);
 }
 
-} // namespace
-} // namespace millrace
+}  // namespace
+}  // namespace millrace
