@@ -4,7 +4,8 @@
 //
 // Not thread-safe: one per thread. Owns the memory of the pixels that it
 // returns. Foreign bytes: every damage becomes DataLoss with libjpeg's reason.
-// Damage below the region's last row is not seen, because it is not read.
+// What is not read is not seen: damage below the region's last row and, in a file
+// with a seek index, in the intervals above its first one.
 //
 //   JpegDecoder decoder;
 //   MR_ASSIGN_OR_RETURN(ImageHeader header, decoder.Open(bytes, false));

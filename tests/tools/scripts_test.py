@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "test", "quickstart", "bench-peers"]
+_SCRIPTS = ["setup", "build", "test", "quickstart", "bench-peers", "fuzz"]
 
 
 def _run(script, *arguments, **environment):

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "google/protobuf/text_format.h"
-#include "server/pipeline/pixel_ops.h"
+#include "tests/server/pipeline/pixel_op_fixture.h"
 
 namespace millrace {
 namespace {
@@ -17,35 +16,11 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr uint32_t kPlace = 5;
 
-Transform Parse(const std::string& text) {
-  Transform transform;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &transform))
-      << text;
-  return transform;
-}
-
 ImageStageOptions Mask(uint8_t fill) {
   ImageStageOptions options;
   options.role = FieldRole::MASK;
   options.mask_fill = fill;
   return options;
-}
-
-// Of a 30 x 40 image, for several samples.
-std::vector<Bytes> Results(const PixelOp& op, int channels) {
-  std::vector<Bytes> results;
-  for (uint64_t key = 0; key < 40; ++key) {
-    Bytes pixels(30 * 40 * channels);
-    for (size_t i = 0; i < pixels.size(); ++i) {
-      pixels[i] = static_cast<uint8_t>(i * i / 97 + 31 * (i % channels));
-    }
-    AlignedBuffer scratch;
-    EXPECT_TRUE(op.Apply({pixels.data(), 30, 40, channels, 40 * channels},
-                         {key, &scratch, nullptr})
-                    .ok());
-    results.push_back(pixels);
-  }
-  return results;
 }
 
 struct Case {
@@ -54,6 +29,8 @@ struct Case {
   int channels = 3;
   ImageStageOptions options;
 };
+
+constexpr int kSamples = 40;
 
 TEST(ReadAffine, MakesTheOperationThatTheSpecAsksFor) {
   const uint8_t colour[3] = {9, 8, 7};
@@ -117,11 +94,11 @@ TEST(ReadAffine, MakesTheOperationThatTheSpecAsksFor) {
        MakeAutoAugment(rand), 1});
   std::vector<std::vector<Bytes>> all;
   for (const Case& c : cases) {
-    const Transform transform = Parse(c.text);
+    const Transform transform = ParseTransform(c.text);
     const auto op = MakePixelOp({&transform, kPlace}, c.channels, c.options);
     ASSERT_TRUE(op.ok()) << op.status();
-    all.push_back(Results(**op, c.channels));
-    EXPECT_EQ(all.back(), Results(*c.op, c.channels)) << c.text;
+    all.push_back(ResultsOf(**op, c.channels, kSamples));
+    EXPECT_EQ(all.back(), ResultsOf(*c.op, c.channels, kSamples)) << c.text;
   }
   // Each parameter matters.
   for (size_t i = 0; i < all.size(); ++i) {
@@ -147,7 +124,7 @@ TEST(ReadAffine, RefusesParametersThatMeanNothing) {
            {"rand_augment { magnitude: 31 }", "magnitude is 31"},
            {"rand_augment { num_ops: 1000 }", "num_ops is 1000"},
        }) {
-    const Transform transform = Parse(text);
+    const Transform transform = ParseTransform(text);
     const auto op = MakePixelOp({&transform, kPlace}, 3, {});
     EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(op.status().message().find(complaint), std::string::npos)
@@ -155,7 +132,7 @@ TEST(ReadAffine, RefusesParametersThatMeanNothing) {
     EXPECT_NE(op.status().message().find("(transform 5)"), std::string::npos)
         << op.status();
   }
-  const Transform trivial = Parse("trivial_augment_wide {}");
+  const Transform trivial = ParseTransform("trivial_augment_wide {}");
   EXPECT_FALSE(MakePixelOp({&trivial, kPlace}, 2, {}).ok());
   EXPECT_FALSE(MakePixelOp({&trivial, kPlace}, 1, Mask(0)).ok());
 }

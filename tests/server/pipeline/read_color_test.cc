@@ -6,40 +6,18 @@
 #include <thread>
 #include <vector>
 
-#include "google/protobuf/text_format.h"
 #include "server/augment/color_jitter.h"
 #include "server/augment/gaussian_blur.h"
 #include "server/augment/grayscale.h"
 #include "server/augment/random_erasing.h"
+#include "tests/server/pipeline/pixel_op_fixture.h"
 
 namespace millrace {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-Transform Parse(const std::string& text) {
-  Transform transform;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &transform))
-      << text;
-  return transform;
-}
-
-// Of a 30 x 40 image, for several samples.
-std::vector<Bytes> Results(const PixelOp& op, int channels) {
-  std::vector<Bytes> results;
-  for (uint64_t key = 0; key < 12; ++key) {
-    Bytes pixels(30 * 40 * channels);
-    for (size_t i = 0; i < pixels.size(); ++i) {
-      pixels[i] = static_cast<uint8_t>(i * i / 97 + 31 * (i % channels));
-    }
-    AlignedBuffer scratch;
-    EXPECT_TRUE(op.Apply({pixels.data(), 30, 40, channels, 40 * channels},
-                         {key, &scratch, nullptr})
-                    .ok());
-    results.push_back(pixels);
-  }
-  return results;
-}
+constexpr int kSamples = 12;
 
 TEST(ReadColor, MakesTheOperationThatTheSpecAsksFor) {
   struct Case {
@@ -91,11 +69,13 @@ TEST(ReadColor, MakesTheOperationThatTheSpecAsksFor) {
   cases.push_back({"random_erasing { random_value: true }",
                    MakeRandomErasing({.place = 5, .random_value = true}), 1});
   for (const Case& c : cases) {
-    const Transform transform = Parse(c.text);
+    const Transform transform = ParseTransform(c.text);
     ASSERT_TRUE(IsColor(transform));
     const auto op = ReadColor({&transform, 5}, c.channels);
     ASSERT_TRUE(op.ok()) << op.status();
-    EXPECT_EQ(Results(**op, c.channels), Results(*c.op, c.channels)) << c.text;
+    EXPECT_EQ(ResultsOf(**op, c.channels, kSamples),
+              ResultsOf(*c.op, c.channels, kSamples))
+        << c.text;
   }
 }
 
@@ -121,7 +101,8 @@ TEST(ReadColor, RunsInsideAStageAsItDoesAlone) {
   }
   std::vector<Transform> transforms;
   for (const auto* texts : {&geometry, &colour}) {
-    for (const std::string& text : *texts) transforms.push_back(Parse(text));
+    for (const std::string& text : *texts)
+      transforms.push_back(ParseTransform(text));
   }
   std::vector<PlacedTransform> placed;
   for (const Transform& t : transforms) {
@@ -201,7 +182,7 @@ TEST(ReadColor, RefusesWhatIsOutOfRange) {
       {"random_erasing { value: 1 random_value: true }", 3, "both value and"},
   };
   for (const Case& c : cases) {
-    const Transform transform = Parse(c.text);
+    const Transform transform = ParseTransform(c.text);
     const auto op = ReadColor({&transform, 5}, c.channels);
     ASSERT_FALSE(op.ok()) << c.text;
     EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument);
@@ -213,7 +194,7 @@ TEST(ReadColor, RefusesWhatIsOutOfRange) {
 }
 
 TEST(ReadColor, LeavesOtherTransformsToOthers) {
-  EXPECT_FALSE(IsColor(Parse("resize { short_side: 3 }")));
+  EXPECT_FALSE(IsColor(ParseTransform("resize { short_side: 3 }")));
   EXPECT_FALSE(IsColor(Transform()));
 }
 
