@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/prefetch/server_times.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
@@ -100,6 +101,10 @@ class HostLoader {
     uint64_t retried_steps = 0;      // asked again after a failure
     uint64_t servers = 0;            // addresses in use
     uint64_t open_slots = 0;         // held by the consumer now
+    // Copying what arrived into slots.
+    double copy_seconds = 0;
+    // Where time went, by server; those that are gone stay.
+    std::vector<ServerTimes> by_server;
   };
 
   virtual ~HostLoader() = default;  // closes

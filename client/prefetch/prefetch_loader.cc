@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/sequence.h"
 #include "client/prefetch/server_set.h"
+#include "client/prefetch/server_times.h"
 #include "client/prefetch/slot_pool.h"
 #include "client/prefetch/step_window.h"
 #include "common/logging.h"
@@ -25,6 +26,9 @@ namespace {
 
 // How often a loader that no server answers says so.
 constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
+
+// Servers that times are kept of.
+constexpr size_t kMostServerTimes = 256;
 
 std::string Text(Position position) {
   return absl::StrCat("epoch ", position.epoch, " step ", position.step);
@@ -62,6 +66,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     uint64_t number = 0;
     uint64_t payload_bytes = 0;
     uint64_t received = 0;
+    absl::Time begun;  // its first frame came
   };
   using Calls = std::map<CallId, Call>;  // few
 
@@ -69,6 +74,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     bool full = false;
     uint8_t* slot = nullptr;
     BatchHeader header;
+    size_t server = 0;  // in stats_.by_server
   };
 
   // --- the transport's thread ------------------------------------------------
@@ -88,6 +94,9 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   absl::Status FinishBatch(Call& call);
   // Its steps wait to be asked again when no other call asks for them.
   void LoseSteps(const Call& call);
+  // Counts a batch that has become whole just now, and says where.
+  size_t CountBatch(const Call& call, const BatchHeader& header)
+      MR_REQUIRES(mu_);
   // Ends everything: Next() hands out what is whole and then returns `error`.
   void Fail(absl::Status error);
 
@@ -123,6 +132,9 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   CallId next_call_ = 1;
   bool failed_ = false;
   absl::Time next_trouble_log_ = absl::InfinitePast();
+  double copy_seconds_ = 0;
+  // Of each server the end of the last batch, by its place in by_server.
+  std::vector<absl::Time> last_whole_;
 
   mutable Mutex mu_;
   CondVar changed_;
@@ -196,7 +208,9 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
                                        started + options_.next_timeout - now));
     }
     if (started != absl::InfinitePast()) {
-      stats_.wait_seconds += absl::ToDoubleSeconds(now_() - started);
+      const double waited = absl::ToDoubleSeconds(now_() - started);
+      stats_.wait_seconds += waited;
+      stats_.by_server[ready.server].waited_seconds += waited;
     }
     if (stats_.batches++ == 0) {
       stats_.first_batch_seconds = absl::ToDoubleSeconds(now_() - opened_at_);
@@ -361,6 +375,7 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
     MR_RETURN_IF_ERROR(
         CopyFrameData(frame, {window_.at(call.number).slot,
                               static_cast<size_t>(call.payload_bytes)}));
+    copy_seconds_ += absl::ToDoubleSeconds(now_() - call.progress);
   }
   call.received += frame.data_bytes;
   if (call.received < call.payload_bytes) return absl::OkStatus();
@@ -385,6 +400,7 @@ absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
   expect_.step = header.step();
   MR_RETURN_IF_ERROR(ValidateBatchHeader(header, expect_));
   call.in_batch = true;
+  call.begun = call.progress;
   call.number = call.run.first + (header.step() - first.step);
   call.payload_bytes = header.payload_bytes();
   call.received = 0;
@@ -426,9 +442,39 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
   MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
   ready.full = true;
   ready.slot = step.slot;
+  ready.server = CountBatch(call, step.header);
   ready.header = std::move(step.header);
   if (call.number == next_.load()) changed_.NotifyAll();
   return absl::OkStatus();
+}
+
+size_t PrefetchLoader::CountBatch(const Call& call, const BatchHeader& header) {
+  std::vector<ServerTimes>& all = stats_.by_server;
+  // By address: a server that comes back counts on. Few: searched one by one.
+  const std::string address = servers_.AddressOf(call.server);
+  size_t i = 0;
+  while (i < all.size() && all[i].address != address) {
+    // Where servers come and go under names that are never used again, the
+    // last place stands for all that follow.
+    if (++i == kMostServerTimes) {
+      --i;
+      all[i].address = "others";
+      break;
+    }
+  }
+  if (i == all.size()) {
+    all.emplace_back().address = address;
+    last_whole_.push_back(absl::InfinitePast());
+  }
+  const absl::Time now = now_();
+  ++all[i].batches;
+  all[i].AddStages(header);
+  // Batches that arrive side by side count once.
+  all[i].receive_seconds +=
+      absl::ToDoubleSeconds(now - std::max(call.begun, last_whole_[i]));
+  last_whole_[i] = now;
+  stats_.copy_seconds = copy_seconds_;
+  return i;
 }
 
 void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {

@@ -72,7 +72,7 @@ class PrefetchLoaderTest : public ::testing::Test {
   absl::Time time_ = absl::UnixEpoch() + absl::Hours(1);
   HostLoaderOptions options_;
   OpenResponse plan_;
-  FakeTransport* fake_ = nullptr;
+  FakeTransport *fake_ = nullptr;
   std::unique_ptr<HostLoader> loader_;
 };
 
@@ -111,7 +111,7 @@ TEST_F(PrefetchLoaderTest, AsksInRangesOfHalfTheWindowAndNeverBeyondIt) {
 TEST_F(PrefetchLoaderTest, SpreadsStepsOverServersInSmallerRanges) {
   Open(100, {{1, "a", true}, {2, "b", true}});
   ASSERT_THAT(fake_->history(), SizeIs(4));
-  for (const auto& [server, steps] : fake_->history()) {
+  for (const auto &[server, steps] : fake_->history()) {
     EXPECT_EQ(steps.step_count, 2);
   }
   EXPECT_THAT(fake_->CallsAt(1), SizeIs(2));
@@ -121,7 +121,7 @@ TEST_F(PrefetchLoaderTest, SpreadsStepsOverServersInSmallerRanges) {
 TEST_F(PrefetchLoaderTest, HandsOutInOrderWhatArrivesOutOfOrder) {
   Open(8, {{1, "a", true}, {2, "b", true}});
   std::vector<CallId> calls;
-  for (const auto& [id, call] : fake_->calls()) calls.insert(calls.begin(), id);
+  for (const auto &[id, call] : fake_->calls()) calls.insert(calls.begin(), id);
   for (const CallId id : calls) fake_->Complete(id);
   for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
 }
@@ -189,7 +189,7 @@ TEST_F(PrefetchLoaderTest, ASlotServesAgainOnlyWhenItsLastLeaseHasDied) {
   held[1] = HostBatch();
   fake_->Tick();
   EXPECT_TRUE(fake_->calls().empty());
-  const uint8_t* address = static_cast<uint8_t*>(copy.get());
+  const uint8_t *address = static_cast<uint8_t *>(copy.get());
   const int wakes = fake_->wakes();
   copy.reset();
   EXPECT_GT(fake_->wakes(), wakes) << "a free slot is worth a question";
@@ -221,7 +221,7 @@ TEST_F(PrefetchLoaderTest, AsksElsewhereWhatAFailedServerDidNotDeliver) {
   fake_->SendFrame(failing);      // step 0 whole
   fake_->SendFrame(failing, 10);  // step 1 in part
   fake_->End(failing, absl::UnavailableError("gone"));
-  const auto& [server, steps] = fake_->history().back();
+  const auto &[server, steps] = fake_->history().back();
   EXPECT_EQ(server, 2);
   EXPECT_EQ(steps.first_step, 1);
   EXPECT_EQ(steps.step_count, 1);
@@ -386,7 +386,7 @@ TEST_F(PrefetchLoaderTest, UsesAServerThatIsAdded) {
   }
   EXPECT_EQ(fake_->history().back().second.step_count, 2);
   bool used = false;
-  for (const auto& [server, steps] : fake_->history()) used |= server == 2;
+  for (const auto &[server, steps] : fake_->history()) used |= server == 2;
   EXPECT_TRUE(used);
 }
 
@@ -467,8 +467,8 @@ TEST_F(PrefetchLoaderTest, ComparesTheDigestOfAPayload) {
 TEST_F(PrefetchLoaderTest, SaysThatThereIsNoMemoryForASlot) {
   class NoMemory : public SlotAllocator {
    public:
-    uint8_t* Allocate(uint64_t) override { return nullptr; }
-    void Free(uint8_t*, uint64_t) override { FAIL(); }
+    uint8_t *Allocate(uint64_t) override { return nullptr; }
+    void Free(uint8_t *, uint64_t) override { FAIL(); }
   };
   options_.allocator = std::make_shared<NoMemory>();
   Open(4, {{1, "a", true}});
@@ -512,6 +512,35 @@ TEST(HostLoaderOptionsTest, TheWindowFollowsTheSizeOfBatches) {
   EXPECT_EQ(ChooseWindow(options, uint64_t{1} << 40), 4);
   options.window = 7;
   EXPECT_EQ(ChooseWindow(options, 10 << 20), 7);
+}
+
+TEST_F(PrefetchLoaderTest, CountsWhereTimeWentByServer) {
+  Open(8, {{1, "a", true}, {2, "b", true}});
+  const CallId slow = fake_->CallsAt(1)[0];
+  FakeBatch batch = MakeBatch(plan_, {0, fake_->calls().at(slow).left.back()});
+  batch.header.mutable_stage_micros()->set_decode(2000);
+  fake_->SendBatch(slow, batch);
+  HostLoader::Stats stats = loader_->stats();
+  ASSERT_THAT(stats.by_server, SizeIs(1));
+  EXPECT_EQ(stats.by_server[0].address, "a");
+  EXPECT_EQ(stats.by_server[0].batches, 1);
+  EXPECT_EQ(stats.by_server[0].timed_batches, 1);
+  EXPECT_DOUBLE_EQ(stats.by_server[0].decode_seconds, 0.002);
+  EXPECT_GT(stats.copy_seconds, 0);
+
+  // In two frames: on its way between them. Others arrive meanwhile.
+  const double receive = stats.by_server[0].receive_seconds;
+  ASSERT_TRUE(fake_->SendFrame(slow, 7));
+  time_ += absl::Seconds(2);
+  for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+  ASSERT_TRUE(fake_->SendFrame(slow, 1 << 20));
+  stats = loader_->stats();
+  ASSERT_THAT(stats.by_server, SizeIs(2));
+  EXPECT_GE(stats.by_server[0].receive_seconds, receive + 2);
+  EXPECT_EQ(stats.by_server[1].address, "b");
+  EXPECT_EQ(stats.by_server[1].batches, 4);
+  EXPECT_EQ(stats.by_server[1].timed_batches, 0);
+  EXPECT_LT(stats.by_server[1].receive_seconds, 2);
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// Judge says in one line why a consumer of batches waited, from what the
+// servers wrote into the headers and what the client measured. It is
+// conservative: what the numbers do not show is "not clear".
+//
+// The reasoning, server by server, over the time between two looks:
+//
+//   link      a batch was on its way more than 70 % of the time, or batches
+//             stood ready at the server for longer than anything else took
+//   work      the server's worker threads had no pause while batches were made
+//             (idle below 25 %): reading, decoding or augmenting, by what took
+//             the thread time
+//   reading   threads were idle for half of that time or more, and most of the
+//             work was reading: they waited for storage
+//   memory    threads were idle, and batches waited for memory at least half as
+//             long as they took to make
+//   window    threads were idle, the link too, and nothing queued anywhere: the
+//             client asks for too little at once
+//
+// Both "link" and "work" at once, or none of these, is "not clear", as is a
+// server that sends no times. A cause is named when it stands for 60 % of the
+// time that was waited.
+//
+// Pure functions, safe from any thread.
+//
+//   WaitReport report = {.elapsed_seconds = 10, .wait_seconds = 1.1};
+//   report.servers = Difference(after.by_server, before.by_server);
+//   puts(Judge(report).text);  // "waited 11 %: decoding on 2 of 6 servers;
+//   ..."
+
+#ifndef MILLRACE_CLIENT_PREFETCH_VERDICT_H_
+#define MILLRACE_CLIENT_PREFETCH_VERDICT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/prefetch/server_times.h"
+
+namespace millrace {
+
+enum class WaitCause {
+  kConsumer,  // it hardly waited: its own work is what takes the time
+  kLink,
+  kReading,
+  kDecoding,
+  kAugmenting,
+  kWork,  // several of the three, none most of it
+  kMemory,
+  kWindow,
+  kPreparing,  // copies and transforms on the client's machine
+  kUnclear,
+};
+
+// All in seconds, between two looks.
+struct WaitReport {
+  double elapsed_seconds = 0;
+  double wait_seconds = 0;  // of the consumer, in its Next()
+  // Of the host loader's consumer, which may be a thread that prepares batches
+  // for the device; the same as wait_seconds where there is none.
+  double host_wait_seconds = 0;
+  double prepare_seconds = 0;  // copying to the device, transforming
+  uint64_t retried_steps = 0;
+  std::vector<ServerTimes> servers;
+  std::string consumer = "the trainer";
+};
+
+struct Verdict {
+  WaitCause cause = WaitCause::kUnclear;
+  double wait_share = 0;  // 0 to 1
+  std::string text;       // one line without its end
+};
+
+// Below this share a consumer is not held up by its data.
+inline constexpr double kHardlyWaits = 0.05;
+
+Verdict Judge(const WaitReport &report);
+
+// Of one server, over `elapsed_seconds`.
+WaitCause CauseAt(const ServerTimes &server, double elapsed_seconds);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_VERDICT_H_
