@@ -56,6 +56,9 @@ class BuiltPipeline final : public Pipeline {
   const std::vector<int>& order() const { return order_; }
   const DatasetInfo& info() const { return info_; }
   const RecordSource& source() const { return *source_; }
+  const std::shared_ptr<const RecordSource>& shared_source() const {
+    return source_;
+  }
   const BatchMixers& mixers() const { return mixers_; }
   bool has_stages() const { return has_stages_; }
   // Rows that make a task worth its dispatch, and no more: a batch of small

@@ -17,6 +17,8 @@
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/worker_state.h"
 #include "server/plan/resolve.h"
+#include "server/plan/spec_check.h"
+#include "server/storage/synthetic/synthetic_source.h"
 
 namespace millrace {
 namespace {
@@ -53,6 +55,13 @@ absl::StatusOr<uint64_t> ScratchBytes(
   return most;
 }
 
+bool HasSyntheticSource(const PipelineSpec& spec) {
+  for (const Source& source : spec.sources()) {
+    if (source.has_synthetic()) return true;
+  }
+  return false;
+}
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const Options& options, DatasetCatalog catalog,
@@ -66,6 +75,7 @@ class EngineImpl final : public Engine {
         threads_(threads),
         limit_(std::move(limit)),
         held_(std::move(held)),
+        refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
         operators_(NewOperatorCatalog(options.operators)),
         cache_(options.max_cached_pipelines),
@@ -101,14 +111,24 @@ class EngineImpl final : public Engine {
     }
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return found;
+    std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
+    DatasetInfos infos = info_by_name_;
+    if (HasSyntheticSource(spec)) {
+      MR_ASSIGN_OR_RETURN(synthetic, MakeSynthetic(spec));
+      infos = {{"", &synthetic->info()}};  // such a source names no dataset
+    }
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
-                        ResolveSpec(spec, info_by_name_, operators_.get()));
+                        ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
       const std::string& name = resolved.sources(0).dataset();
-      auto built = BuiltPipeline::Build(resolved, infos_.at(name),
-                                        catalog_.at(name), limit_, make_stage_);
+      auto built =
+          synthetic != nullptr
+              ? BuiltPipeline::Build(resolved, synthetic->info(), synthetic,
+                                     limit_, make_stage_)
+              : BuiltPipeline::Build(resolved, infos_.at(name),
+                                     catalog_.at(name), limit_, make_stage_);
       if (!built.ok()) {
         ErrorDetail detail = MakeErrorDetail("plan");
         detail.set_dataset(name);
@@ -164,6 +184,23 @@ class EngineImpl final : public Engine {
     const std::shared_ptr<StepRun> run_;
   };
 
+  // Owned by the pipelines that are built of it.
+  absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
+      const PipelineSpec& spec) const {
+    absl::Status checked =
+        refuse_synthetic_
+            ? absl::PermissionDeniedError(
+                  "this server makes no synthetic data (--refuse_synthetic): "
+                  "name a dataset, or ask a server that does")
+            : CheckSpec(spec);
+    if (!checked.ok()) {
+      ErrorDetail detail = MakeErrorDetail("plan");
+      detail.set_dataset(kSyntheticName);
+      return WithErrorDetail(std::move(checked), detail);
+    }
+    return NewSyntheticSource(spec.sources(0).synthetic());
+  }
+
   static absl::Status CheckRange(const BuiltPipeline& pipeline,
                                  const StepRange& range) {
     if (range.step_count == 0) {
@@ -192,6 +229,7 @@ class EngineImpl final : public Engine {
   const uint32_t threads_;
   const BatchMemoryLimit limit_;
   const ByteBudget::Reservation held_;  // scratch and idle buffers
+  const bool refuse_synthetic_;
   const Operators* const loaded_;
   const std::unique_ptr<const OperatorCatalog> operators_;
 

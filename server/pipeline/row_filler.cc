@@ -40,7 +40,7 @@ BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
 }
 
 absl::Status RowFiller::Begin() {
-  auto reader = worker_.ReaderOf(pipeline_.source());
+  auto reader = worker_.ReaderOf(pipeline_.shared_source());
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
   reader_ = *reader;
   if (const uint64_t bytes = pipeline_.staging().bytes; bytes > 0) {

@@ -19,15 +19,21 @@ namespace millrace {
 
 class WorkerState {
  public:
-  // The sources must outlive the worker. Fails as RecordSource::NewReader.
-  absl::StatusOr<RecordReader*> ReaderOf(const RecordSource& source) {
-    std::unique_ptr<RecordReader>& reader = readers_[&source];
-    if (reader == nullptr) {
-      auto made = source.NewReader();
+  // The datasets' sources outlive the worker. A synthetic one may go with its
+  // pipeline, and another come to lie in its place; its readers may outlive it.
+  // Fails as RecordSource::NewReader.
+  absl::StatusOr<RecordReader*> ReaderOf(
+      const std::shared_ptr<const RecordSource>& source) {
+    SourceReader& reader = readers_[source.get()];
+    if (reader.source.expired()) {
+      auto made = source->NewReader();
       if (!made.ok()) return made.status();
-      reader = *std::move(made);
+      reader = {source, *std::move(made)};
+      std::erase_if(readers_, [](const auto& entry) {
+        return entry.second.source.expired();
+      });
     }
-    return reader.get();
+    return reader.reader.get();
   }
 
   // Null as long as no stage needed one. Stages share it: a thread works on
@@ -51,7 +57,11 @@ class WorkerState {
   AlignedBuffer& staging() { return staging_; }
 
  private:
-  std::map<const RecordSource*, std::unique_ptr<RecordReader>> readers_;
+  struct SourceReader {
+    std::weak_ptr<const RecordSource> source;
+    std::unique_ptr<RecordReader> reader;
+  };
+  std::map<const RecordSource*, SourceReader> readers_;
   std::unique_ptr<ImageStage::Scratch> scratch_;
   AlignedBuffer staging_;
   ParameterLog* log_ = nullptr;

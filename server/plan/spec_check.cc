@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
+#include "proto/synthetic.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_rules.h"
 #include "server/plan/presets.h"
@@ -197,7 +198,11 @@ class Checker {
     for (int i = 0; i < spec.sources_size(); ++i) {
       const Source& source = spec.sources(i);
       In(spec, "sources", i, [&] {
-        if (source.dataset().empty()) Invalid("a source without a dataset");
+        if (source.has_synthetic()) {
+          CheckSyntheticSource(spec, source);
+        } else if (source.dataset().empty()) {
+          Invalid("a source without a dataset");
+        }
         if (source.weight() < 0) {
           Invalid(source, "weight",
                   absl::StrCat("weight ", source.weight(),
@@ -220,6 +225,33 @@ class Checker {
         }
       });
     }
+  }
+
+  void CheckSyntheticSource(const PipelineSpec& spec, const Source& source) {
+    if (!source.dataset().empty()) {
+      Invalid(source, "dataset",
+              "a synthetic source stands for a dataset: leave one of both out");
+    }
+    if (source.has_reader()) {
+      Invalid(source, "reader",
+              "a synthetic source is read by no operator: leave it out");
+    }
+    In(source, "synthetic", -1, [&] {
+      const Synthetic& synthetic = source.synthetic();
+      if (absl::Status s = CheckSynthetic(synthetic); !s.ok()) Add(s);
+      if (spec.sources_size() > 1) {
+        Invalid("a synthetic source stands alone: take it out of the mixture");
+      }
+      if (synthetic.ready_batches() == 0) return;
+      if (spec.transforms_size() > 0 || !spec.preset().empty()) {
+        Invalid(
+            "ready batches are sent as they are: leave the transforms and the "
+            "preset out, or set ready_batches to 0");
+      }
+      if (spec.last_batch() != LAST_BATCH_DROP) {
+        Invalid("ready batches are whole: take LAST_BATCH_DROP");
+      }
+    });
   }
 
   void CheckShuffle(const PipelineSpec& spec) {
