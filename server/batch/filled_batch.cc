@@ -21,19 +21,38 @@ uint8_t* Allocate(uint64_t bytes, BufferPool* pool, uint64_t* capacity) {
 }  // namespace
 
 BatchPayload::BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
-                           std::shared_ptr<BufferPool> pool)
+                           std::shared_ptr<BufferPool> pool,
+                           std::shared_ptr<PayloadMemory> memory)
     : pool_(std::move(pool)),
       bytes_(bytes),
-      data_(Allocate(bytes, pool_.get(), &capacity_)),
-      reservation_(std::move(reservation)) {}
+      reservation_(std::move(reservation)) {
+  if (memory != nullptr) data_ = memory->Take(bytes);
+  if (data_ != nullptr) {
+    memory_ = std::move(memory);
+    reservation_.Release();
+  } else {
+    data_ = Allocate(bytes, pool_.get(), &capacity_);
+  }
+}
 
 BatchPayload::~BatchPayload() {
+  if (data_ == nullptr) return;
   // Before the reservation: the budget never says less than is in use.
-  if (pool_ != nullptr) {
+  if (memory_ != nullptr) {
+    memory_->Give(data_);
+  } else if (pool_ != nullptr) {
     pool_->Give(data_, capacity_);
   } else {
     std::free(data_);
   }
+}
+
+std::optional<BatchPayload::Lending> BatchPayload::Lend() {
+  if (memory_ == nullptr || data_ == nullptr) return std::nullopt;
+  const auto lent = memory_->Lend(data_);
+  if (!lent.has_value()) return std::nullopt;
+  data_ = nullptr;
+  return Lending{*lent, std::move(memory_)};
 }
 
 }  // namespace millrace

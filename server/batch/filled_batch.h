@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/byte_budget.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 #include "server/batch/buffer_pool.h"
+#include "server/batch/payload_memory.h"
 
 namespace millrace {
 
@@ -22,9 +24,12 @@ namespace millrace {
 class BatchPayload {
  public:
   // 64-byte aligned, not initialised. The memory comes from `pool` and goes
-  // back to it; without one from and to the system.
+  // back to it; without one from and to the system. When `memory` has room it
+  // comes from there instead, and the reservation, which `memory` has one of
+  // its own for, is given back at once.
   BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
-               std::shared_ptr<BufferPool> pool = nullptr);
+               std::shared_ptr<BufferPool> pool = nullptr,
+               std::shared_ptr<PayloadMemory> memory = nullptr);
   ~BatchPayload();
   BatchPayload(const BatchPayload&) = delete;
   BatchPayload& operator=(const BatchPayload&) = delete;
@@ -33,11 +38,21 @@ class BatchPayload {
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
+  // Hands the memory over to the receiver, when it came from a PayloadMemory
+  // that does that: from then on data() is null and the payload is empty.
+  // Nothing: it has to be sent.
+  struct Lending {
+    PayloadMemory::Lent lent;
+    std::shared_ptr<PayloadMemory> memory;  // to take it back
+  };
+  std::optional<Lending> Lend();
+
  private:
   const std::shared_ptr<BufferPool> pool_;  // may be null
   const uint64_t bytes_;
   uint64_t capacity_ = 0;
-  uint8_t* const data_;
+  std::shared_ptr<PayloadMemory> memory_;  // that data_ is from, or null
+  uint8_t* data_ = nullptr;
   ByteBudget::Reservation reservation_;
 };
 

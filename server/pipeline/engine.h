@@ -55,6 +55,18 @@ class Pipeline {
       uint32_t world_size) const = 0;
 };
 
+
+  // Makes rows of the rank's batch of one step again, from `first_row` on, and
+  // says what they hold and what was drawn for them: at most `row_count`, fewer
+  // where there are many or large ones, at least one. Works on the calling
+  // thread, in memory of its own (16 MiB and a thread's scratch). OutOfRange: no
+  // such step or row. DataLoss: a bad sample under the policy FAIL.
+  virtual absl::Status ExplainRows(const StepRange& /*range*/,
+                                   uint64_t /*first_row*/,
+                                   uint64_t /*row_count*/,
+                                   ExplainBatchResponse* /*response*/) const {
+    return absl::UnimplementedError("this pipeline does not explain batches");
+  }
 struct StepRange {
   uint64_t epoch = 0;
   uint64_t first_step = 0;
@@ -64,6 +76,9 @@ struct StepRange {
   bool with_payload_digest = false;
 };
 
+  // Where batches are filled as far as it has room; null: in the engine's own
+  // memory. Must not outlive the budget.
+  std::shared_ptr<PayloadMemory> memory;
 class Engine {
  public:
   struct Options {

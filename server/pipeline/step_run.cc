@@ -35,7 +35,8 @@ class StepRun::Job final : public Scheduler::Job {
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
                                                std::move(reservation),
-                                               this->run->parts_->pool)),
+                                               this->run->parts_->pool,
+                                               this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {}

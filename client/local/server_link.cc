@@ -1,0 +1,176 @@
+#include "client/local/server_link.h"
+
+#include <sys/socket.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/packet_socket.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+absl::Status RefusalError(uint64_t why) {
+  switch (static_cast<SameHostRefusal>(why)) {
+    case SameHostRefusal::kVersion:
+      return absl::FailedPreconditionError(
+          "it speaks another version of the protocol of shared memory");
+    case SameHostRefusal::kOtherServer:
+      return absl::UnavailableError(
+          "another server listens under the name of its socket");
+    case SameHostRefusal::kOtherUser:
+      return absl::PermissionDeniedError(
+          "it runs as another user; give it a --local_socket=PATH that both "
+          "may use");
+    case SameHostRefusal::kTooMany:
+      return absl::ResourceExhaustedError(
+          "it shares memory with as many clients as it takes");
+  }
+  return absl::UnknownError(absl::StrCat("it refuses, for reason ", why));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ServerLink>> ServerLink::Connect(
+    const SameHostOffer& offer) {
+  SameHostMessage hello{.kind = SameHostKind::kHello,
+                        .number = kSameHostVersion};
+  if (offer.nonce().size() != hello.id.size()) {
+    return absl::DataLossError("its offer to share memory makes no sense");
+  }
+  std::memcpy(hello.id.data(), offer.nonce().data(), hello.id.size());
+  MR_ASSIGN_OR_RETURN(UniqueFd socket, ConnectForPackets(offer.socket()));
+  MR_RETURN_IF_ERROR(SendPacket(socket.get(), EncodeSameHost(hello)));
+  // The constructor is private.
+  return std::shared_ptr<ServerLink>(
+      new ServerLink(std::move(socket), offer.nonce()));
+}
+
+ServerLink::State ServerLink::Poll() {
+  while (state_ != State::kEnded) {
+    char packet[kSameHostMessageBytes + 1];
+    size_t bytes = 0;
+    UniqueFd attached;
+    const Received received = ReceivePacket(socket_.get(), packet,
+                                            sizeof(packet), &bytes, &attached);
+    if (received == Received::kNothing) break;
+    if (received == Received::kEnd) {
+      Break(absl::UnavailableError("it has ended the link"));
+      break;
+    }
+    SameHostMessage message;
+    if (!DecodeSameHost({packet, bytes}, &message)) {
+      Break(absl::DataLossError(
+          absl::StrCat("it sent a message of ", bytes, " bytes")));
+      break;
+    }
+    OnMessage(message, attached);
+  }
+  return state_;
+}
+
+void ServerLink::OnMessage(const SameHostMessage& message,
+                          const UniqueFd& attached) {
+  switch (message.kind) {
+    case SameHostKind::kWelcome:
+      if (state_ != State::kGreeting) break;
+      id_ = message.id;
+      state_ = State::kReady;
+      return;
+    case SameHostKind::kRefused:
+      Break(RefusalError(message.number));
+      return;
+    case SameHostKind::kSlot: {
+      if (state_ != State::kReady || !attached.ok() ||
+          slots_.count(message.slot) > 0) {
+        break;
+      }
+      absl::StatusOr<SealedMemory> memory =
+          SealedMemory::MapReadOnly(attached.get(), message.number);
+      if (!memory.ok()) {
+        Break(memory.status());
+        return;
+      }
+      slots_[message.slot] =
+          std::make_shared<SealedMemory>(*std::move(memory));
+      return;
+    }
+    case SameHostKind::kDrop:
+      if (slots_.erase(message.slot) == 0) break;
+      if (absl::Status sent = SendPacket(
+              socket_.get(), EncodeSameHost({.kind = SameHostKind::kGone,
+                                             .slot = message.slot}));
+          !sent.ok()) {
+        Break(std::move(sent));
+      }
+      return;
+    default:
+      break;
+  }
+  Break(absl::DataLossError(absl::StrCat(
+      "it sent a message of kind ", static_cast<uint32_t>(message.kind),
+      " that does not fit")));
+}
+
+void ServerLink::Break(absl::Status why) {
+  if (state_ == State::kEnded) return;
+  state_ = State::kEnded;
+  status_ = std::move(why);
+  // The server forgets what we hold; the mappings stay ours. Holders may still
+  // be about to send on the descriptor, so its number stays taken.
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
+                                                 uint64_t bytes) {
+  // A slot is offered before it is announced, but on another way.
+  Poll();
+  const auto it = slots_.find(shared.slot());
+  if (it == slots_.end()) {
+    // Not the data's fault: the steps can be had over the network.
+    if (state_ == State::kEnded) {
+      return absl::UnavailableError(absl::StrCat(
+          "the memory shared with it is lost: ", status_.message()));
+    }
+    return absl::DataLossError(absl::StrCat("a batch was announced in slot ",
+                                            shared.slot(),
+                                            ", which was never offered"));
+  }
+  if (bytes > it->second->bytes()) {
+    return absl::DataLossError(
+        absl::StrCat("a batch of ", bytes, " bytes was announced in a slot of ",
+                     it->second->bytes()));
+  }
+  Found found;
+  found.data = {reinterpret_cast<const char*>(it->second->data()), bytes};
+  found.hold = std::shared_ptr<void>(
+      it->second->data(),
+      [link = shared_from_this(), memory = it->second, slot = shared.slot(),
+       generation = shared.generation()](void*) {
+        link->Release(slot, generation);
+      });
+  return found;
+}
+
+void ServerLink::Release(uint64_t slot, uint64_t generation) {
+  const absl::Status sent = SendPacket(
+      socket_.get(), EncodeSameHost({.kind = SameHostKind::kRelease,
+                                     .slot = slot,
+                                     .number = generation}));
+  // A slot that cannot be given back would be lost to the server for as long
+  // as the link lives. Poll() sees the end of it.
+  if (!sent.ok()) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void ServerLink::EndCall(uint64_t call, uint64_t seen) {
+  if (state_ != State::kReady) return;
+  absl::Status sent =
+      SendPacket(socket_.get(), EncodeSameHost({.kind = SameHostKind::kEndCall,
+                                                .slot = call,
+                                                .number = seen}));
+  if (!sent.ok()) Break(std::move(sent));
+}
+
+}  // namespace millrace

@@ -1,0 +1,253 @@
+#include "server/local/local_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+#include "common/packet_socket.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+// How often slots that nobody needs, and clients that keep theirs, are looked
+// for.
+constexpr int kTickMs = 250;
+// For a client to say hello.
+constexpr absl::Duration kGreetingTime = absl::Seconds(5);
+// Messages of one client before the others have their turn.
+constexpr int kMessagesAtOnce = 64;
+
+SteadyTime Now() { return std::chrono::steady_clock::now(); }
+
+absl::StatusOr<SameHostId> RandomId() {
+  SameHostId id;
+  if (getrandom(id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
+    return absl::InternalError(
+        absl::StrCat("the system has no random bytes: ", strerror(errno)));
+  }
+  return id;
+}
+
+absl::string_view Bytes(const SameHostId& id) { return {id.data(), id.size()}; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(
+    const Options& options) {
+  MR_CHECK(options.budget != nullptr);
+  MR_ASSIGN_OR_RETURN(const SameHostId name, RandomId());
+  MR_ASSIGN_OR_RETURN(const SameHostId nonce, RandomId());
+  SameHostOffer offer;
+  offer.set_socket(options.socket.empty()
+                       ? absl::StrCat("@millrace-",
+                                      absl::BytesToHexString(Bytes(name)))
+                       : options.socket);
+  offer.set_nonce(nonce.data(), nonce.size());
+  MR_ASSIGN_OR_RETURN(UniqueFd listener, ListenForPackets(offer.socket()));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.ok()) {
+    return absl::InternalError(absl::StrCat("eventfd: ", strerror(errno)));
+  }
+  // The constructor is private.
+  std::unique_ptr<LocalServer> server(new LocalServer(
+      options, std::move(offer), std::move(listener), std::move(wake)));
+  server->thread_ =
+      NamedThread("mr-same-host", [s = server.get()] { s->Loop(); });
+  return server;
+}
+
+LocalServer::LocalServer(const Options& options, SameHostOffer offer,
+                         UniqueFd listener, UniqueFd wake)
+    : options_(options),
+      offer_(std::move(offer)),
+      check_user_(offer_.socket()[0] == '@'),
+      listener_(std::move(listener)),
+      wake_(std::move(wake)),
+      limits_(std::make_shared<SharedMemoryLimits>(
+          options.budget, options.batch_budget_bytes)) {}
+
+LocalServer::~LocalServer() { Stop(); }
+
+void LocalServer::Stop() {
+  {
+    MutexLock lock(mu_);
+    if (stopping_) return;
+    stopping_ = true;
+  }
+  const uint64_t one = 1;
+  static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
+  thread_.Join();
+  if (offer_.socket()[0] != '@') unlink(offer_.socket().c_str());
+}
+
+std::shared_ptr<PayloadMemory> LocalServer::BeginCall(
+    const SameHostCall& call) {
+  SameHostId id;
+  if (call.link().size() != id.size()) return nullptr;
+  std::memcpy(id.data(), call.link().data(), id.size());
+  std::shared_ptr<ClientLink> link;
+  {
+    MutexLock lock(mu_);
+    const auto it = links_.find(id);
+    if (it == links_.end()) return nullptr;
+    link = it->second;
+  }
+  return link->BeginCall(call.call());
+}
+
+LocalServer::Stats LocalServer::stats() const {
+  return {limits_->links().load(), limits_->bytes(),
+          limits_->batches_lent().load()};
+}
+
+void LocalServer::Loop() {
+  std::vector<pollfd> polled;
+  SteadyTime next_tick = Now();
+  while (true) {
+    polled.clear();
+    polled.push_back({wake_.get(), POLLIN, 0});
+    polled.push_back({listener_.get(), POLLIN, 0});
+    for (const Client& client : clients_) {
+      polled.push_back({client.fd(), POLLIN, 0});
+    }
+    poll(polled.data(), polled.size(), clients_.empty() ? -1 : kTickMs);
+    {
+      MutexLock lock(mu_);
+      if (stopping_) break;
+    }
+    for (size_t i = 2; i < polled.size(); ++i) {
+      Client& client = clients_[i - 2];
+      if (polled[i].revents == 0 || Read(client)) continue;
+      if (client.link != nullptr) EndLink(client.link);
+      client = {};
+    }
+    if (Now() >= next_tick) {
+      next_tick = Now() + std::chrono::milliseconds(kTickMs);
+      for (Client& client : clients_) {
+        if (client.link == nullptr) {
+          if (Now() - client.since > absl::ToChronoNanoseconds(kGreetingTime)) {
+            client = {};
+          }
+          continue;
+        }
+        const absl::Status status = client.link->Tick(options_.send_timeout);
+        if (status.ok()) continue;
+        MR_LOG(WARNING) << "a client of this machine loses its shared memory: "
+                        << status.message();
+        EndLink(client.link);
+        client = {};
+      }
+    }
+    std::erase_if(clients_, [](const Client& c) { return c.fd() < 0; });
+    if (polled[1].revents != 0) Accept();
+  }
+  for (Client& client : clients_) {
+    if (client.link != nullptr) EndLink(client.link);
+  }
+  clients_.clear();
+}
+
+void LocalServer::Accept() {
+  absl::StatusOr<UniqueFd> socket = AcceptPackets(listener_.get());
+  if (!socket.ok()) return;  // it went away again
+  Client& client = clients_.emplace_back();
+  client.socket = *std::move(socket);
+  client.since = Now();
+}
+
+bool LocalServer::Read(Client& client) {
+  char packet[kSameHostMessageBytes + 1];
+  size_t bytes = 0;
+  UniqueFd attached;  // nothing that we take
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
+    switch (ReceivePacket(client.fd(), packet, sizeof(packet), &bytes,
+                          &attached)) {
+      case Received::kNothing:
+        return true;
+      case Received::kEnd:
+        return false;
+      case Received::kPacket:
+        break;
+    }
+    SameHostMessage message;
+    absl::Status status;
+    if (!DecodeSameHost({packet, bytes}, &message)) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("a message of ", bytes, " bytes came"));
+    } else if (client.link == nullptr) {
+      if (!Greet(client, message)) return false;
+    } else {
+      status = client.link->OnMessage(message);
+    }
+    if (!status.ok()) {
+      MR_LOG_EVERY(WARNING, absl::Seconds(1))
+          << "a client of this machine breaks the rules of shared memory and "
+             "gets its batches over the network instead: "
+          << status.message();
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LocalServer::Refuse(const Client& client, SameHostRefusal why) {
+  SendPacket(client.fd(),
+             EncodeSameHost({.kind = SameHostKind::kRefused,
+                             .number = static_cast<uint64_t>(why)}))
+      .IgnoreError();
+  return false;
+}
+
+bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
+  if (hello.kind != SameHostKind::kHello) return false;
+  if (hello.number != kSameHostVersion) {
+    return Refuse(client, SameHostRefusal::kVersion);
+  }
+  if (Bytes(hello.id) != offer_.nonce()) {
+    return Refuse(client, SameHostRefusal::kOtherServer);
+  }
+  if (check_user_) {
+    const absl::StatusOr<uid_t> user = PeerUser(client.fd());
+    if (!user.ok() || (*user != geteuid() && *user != 0)) {
+      return Refuse(client, SameHostRefusal::kOtherUser);
+    }
+  }
+  const absl::StatusOr<SameHostId> id = RandomId();
+  if (!id.ok() || limits_->links().load() >= options_.max_links) {
+    return Refuse(client, SameHostRefusal::kTooMany);
+  }
+  auto link =
+      std::make_shared<ClientLink>(std::move(client.socket), *id, limits_);
+  client.link = link;
+  {
+    MutexLock lock(mu_);
+    links_[*id] = std::move(link);
+  }
+  // After the table knows it: the client's next call may come at once.
+  return SendPacket(client.fd(),
+                    EncodeSameHost({.kind = SameHostKind::kWelcome,
+                                    .number = kSameHostVersion,
+                                    .id = *id}))
+      .ok();
+}
+
+void LocalServer::EndLink(const std::shared_ptr<ClientLink>& link) {
+  {
+    MutexLock lock(mu_);
+    links_.erase(link->id());
+  }
+  link->End();
+}
+
+}  // namespace millrace

@@ -1,0 +1,114 @@
+// LocalServer is where clients of the same machine come for shared memory: it
+// listens on a Unix socket, keeps a ClientLink for each client and hears at once
+// when one has ended. Batches themselves are announced by the calls of gRPC.
+//
+// Thread-safe. Owns one thread and its links' sockets; links live on while
+// calls use them. The budget must outlive those.
+//
+//   MR_ASSIGN_OR_RETURN(auto local, LocalServer::Start({.budget = &budget,
+//                                   .batch_budget_bytes = bytes}));
+//   ... local->offer() goes to the client, which comes back with a link ...
+//   range.memory = local->BeginCall(request.same_host());
+
+#ifndef MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_
+#define MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/byte_budget.h"
+#include "common/mutex.h"
+#include "common/thread.h"
+#include "common/unique_fd.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
+#include "proto/wire/same_host.h"
+#include "server/batch/payload_memory.h"
+#include "server/local/client_link.h"
+#include "server/local/shared_memory_limits.h"
+
+namespace millrace {
+
+class LocalServer {
+ public:
+  struct Options {
+    // A path, or "@name" of the abstract namespace. Empty: an abstract name
+    // that nobody else has; only the server's own user and root may use it. Who
+    // may use a path its folder decides.
+    std::string socket;
+    ByteBudget* budget = nullptr;
+    // What it has for batches; up to half of it is shared.
+    uint64_t batch_budget_bytes = 0;
+    // A client that keeps its batches for so long, while others wait for
+    // memory, loses its link.
+    absl::Duration send_timeout = absl::Seconds(10);
+    // Clients at a time; further ones get their batches over gRPC.
+    size_t max_links = 256;
+  };
+
+  struct Stats {
+    uint64_t links = 0;
+    uint64_t bytes = 0;  // of slots
+    uint64_t batches_lent = 0;
+  };
+
+  // As ListenForPackets().
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(
+      const Options& options);
+  ~LocalServer();  // stops
+  LocalServer(const LocalServer&) = delete;
+  LocalServer& operator=(const LocalServer&) = delete;
+
+  // What a client that has no link yet is told.
+  const SameHostOffer& offer() const { return offer_; }
+
+  // The memory for a call's batches; null: they are sent, because the link is
+  // none (any more).
+  std::shared_ptr<PayloadMemory> BeginCall(const SameHostCall& call);
+
+  Stats stats() const;
+
+  // Ends all links and joins the thread. Idempotent, one caller at a time.
+  void Stop();
+
+ private:
+  // A client that has connected; `link` once it has said the right word.
+  struct Client {
+    UniqueFd socket;  // until the link has it
+    std::shared_ptr<ClientLink> link;
+    SteadyTime since;
+    int fd() const { return link != nullptr ? link->socket() : socket.get(); }
+  };
+
+  LocalServer(const Options& options, SameHostOffer offer, UniqueFd listener,
+              UniqueFd wake);
+  void Loop();
+  void Accept();
+  // False: it is over.
+  bool Read(Client& client);
+  bool Greet(Client& client, const SameHostMessage& hello);
+  bool Refuse(const Client& client, SameHostRefusal why);
+  void EndLink(const std::shared_ptr<ClientLink>& link);
+
+  const Options options_;
+  const SameHostOffer offer_;
+  const bool check_user_;
+  const UniqueFd listener_;
+  const UniqueFd wake_;
+  const std::shared_ptr<SharedMemoryLimits> limits_;
+  std::vector<Client> clients_;  // of the thread
+
+  mutable Mutex mu_;
+  bool stopping_ MR_GUARDED_BY(mu_) = false;
+  std::map<SameHostId, std::shared_ptr<ClientLink>> links_ MR_GUARDED_BY(mu_);
+  NamedThread thread_;  // last: it uses all of the above
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_

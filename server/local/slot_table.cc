@@ -1,0 +1,110 @@
+#include "server/local/slot_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+
+namespace millrace {
+
+SlotTable::Slot* SlotTable::Find(uint64_t number) {
+  for (Slot& slot : slots_) {
+    if (slot.number == number) return &slot;
+  }
+  return nullptr;
+}
+
+void SlotTable::MakeIdle(Slot& slot, SteadyTime now) {
+  slot.state = State::kIdle;
+  slot.idle_since = now;
+  slot.idle_order = next_order_++;
+}
+
+uint64_t SlotTable::Add(uint64_t bytes) {
+  Slot& slot = slots_.emplace_back();
+  slot.number = next_number_++;
+  slot.bytes = bytes;
+  return slot.number;
+}
+
+std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
+  Slot* best = nullptr;  // the warmest
+  for (Slot& slot : slots_) {
+    if (slot.state != State::kIdle || slot.bytes != bytes) continue;
+    if (best == nullptr || slot.idle_order > best->idle_order) best = &slot;
+  }
+  if (best == nullptr) return std::nullopt;
+  best->state = State::kFilling;
+  return best->number;
+}
+
+void SlotTable::Return(uint64_t number, SteadyTime now) {
+  Slot* slot = Find(number);
+  MR_CHECK(slot != nullptr && slot->state == State::kFilling);
+  MakeIdle(*slot, now);
+}
+
+uint64_t SlotTable::Lend(uint64_t number, uint64_t call, uint64_t sequence) {
+  Slot* slot = Find(number);
+  MR_CHECK(slot != nullptr && slot->state == State::kFilling);
+  slot->state = State::kLent;
+  slot->call = call;
+  slot->sequence = sequence;
+  return ++slot->generation;
+}
+
+absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
+                                SteadyTime now) {
+  Slot* slot = Find(number);
+  if (slot == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot ", number, " was given back and does not exist"));
+  }
+  if (slot->state != State::kLent || slot->generation != generation) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slot ", number, " was given back in generation ", generation,
+        slot->state == State::kLent
+            ? absl::StrCat(" and is lent in generation ", slot->generation)
+            : std::string(" and is not lent")));
+  }
+  MakeIdle(*slot, now);
+  return absl::OkStatus();
+}
+
+void SlotTable::EndCall(uint64_t call, uint64_t seen, SteadyTime now) {
+  for (Slot& slot : slots_) {
+    if (slot.state == State::kLent && slot.call == call &&
+        slot.sequence > seen) {
+      MakeIdle(slot, now);
+    }
+  }
+}
+
+std::vector<uint64_t> SlotTable::RemoveIdle(SteadyTime before) {
+  std::vector<uint64_t> removed;
+  for (const Slot& slot : slots_) {
+    if (slot.state == State::kIdle && slot.idle_since < before) {
+      removed.push_back(slot.number);
+    }
+  }
+  for (const uint64_t number : removed) Remove(number);
+  return removed;
+}
+
+void SlotTable::Remove(uint64_t number) {
+  std::erase_if(slots_, [&](const Slot& s) { return s.number == number; });
+}
+
+bool SlotTable::filling(uint64_t number) const {
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
+    return s.number == number && s.state == State::kFilling;
+  });
+}
+
+uint64_t SlotTable::lent() const {
+  return std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) {
+    return s.state == State::kLent;
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,82 @@
+// SlotTable knows the state of each piece of memory that a server shares with
+// one client: idle, being filled, or lent to the client until it says that it
+// has read it. It holds no memory and sends nothing.
+//
+//   idle --Take--> filling --Lend--> lent --Release/EndCall/TakeBack--> idle
+//                     \--Return--> idle
+//
+// Numbers of slots are never used again; every lending has a generation of its
+// own, so that an answer to an earlier one is recognised. What the client says
+// is foreign: wrong numbers are refused and change nothing.
+//
+// Not thread-safe.
+
+#ifndef MILLRACE_SERVER_LOCAL_SLOT_TABLE_H_
+#define MILLRACE_SERVER_LOCAL_SLOT_TABLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class SlotTable {
+ public:
+  enum class State { kIdle, kFilling, kLent };
+
+  // A slot of `bytes` that is being filled.
+  uint64_t Add(uint64_t bytes);
+
+  // The slot of exactly `bytes` that became idle last: filling from now on.
+  std::optional<uint64_t> Take(uint64_t bytes);
+
+  // What was filled is not lent.
+  void Return(uint64_t slot, SteadyTime now);
+
+  // Lends a filled slot as announcement `sequence` (from 1) of `call`; returns
+  // the generation.
+  uint64_t Lend(uint64_t slot, uint64_t call, uint64_t sequence);
+
+  // InvalidArgument: no such slot, not lent, or not in this generation.
+  absl::Status Release(uint64_t slot, uint64_t generation, SteadyTime now);
+
+  // The client saw the first `seen` announcements of `call`: those after them
+  // are idle again.
+  void EndCall(uint64_t call, uint64_t seen, SteadyTime now);
+
+  // Removes the idle slots that became so before `before` and returns them.
+  std::vector<uint64_t> RemoveIdle(SteadyTime before);
+
+  // Removes a slot in whatever state.
+  void Remove(uint64_t slot);
+
+  size_t size() const { return slots_.size(); }
+  uint64_t lent() const;
+  bool filling(uint64_t slot) const;
+
+ private:
+  struct Slot {
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+    State state = State::kFilling;
+    uint64_t generation = 0;
+    uint64_t call = 0;
+    uint64_t sequence = 0;
+    SteadyTime idle_since;
+    uint64_t idle_order = 0;
+  };
+
+  Slot* Find(uint64_t number);
+  void MakeIdle(Slot& slot, SteadyTime now);
+
+  std::vector<Slot> slots_;  // few: searched one by one
+  uint64_t next_number_ = 1;
+  uint64_t next_order_ = 1;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_LOCAL_SLOT_TABLE_H_

@@ -1,0 +1,160 @@
+#include "common/packet_socket.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+std::string Folder() {
+  std::string name = absl::StrCat(::testing::TempDir(), "/socket.XXXXXX");
+  EXPECT_NE(mkdtemp(name.data()), nullptr);
+  return name;
+}
+
+std::string AbstractName() {
+  return absl::StrCat("@millrace-test-", getpid(), "-", rand());
+}
+
+struct Pair {
+  UniqueFd listener, client, server;
+};
+
+Pair Connected(const std::string& name) {
+  Pair pair;
+  auto listener = ListenForPackets(name);
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  pair.listener = *std::move(listener);
+  auto client = ConnectForPackets(name);
+  EXPECT_TRUE(client.ok()) << client.status();
+  pair.client = *std::move(client);
+  auto server = AcceptPackets(pair.listener.get());
+  EXPECT_TRUE(server.ok()) << server.status();
+  pair.server = *std::move(server);
+  return pair;
+}
+
+TEST(PacketSocketTest, KeepsTheBordersOfMessages) {
+  const Pair pair = Connected(AbstractName());
+  ASSERT_TRUE(SendPacket(pair.client.get(), "one").ok());
+  ASSERT_TRUE(SendPacket(pair.client.get(), "three").ok());
+  char buffer[16];
+  size_t bytes = 0;
+  UniqueFd attached;
+  ASSERT_EQ(ReceivePacket(pair.server.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kPacket);
+  EXPECT_EQ(std::string(buffer, bytes), "one");
+  EXPECT_FALSE(attached.ok());
+  ASSERT_EQ(ReceivePacket(pair.server.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kPacket);
+  EXPECT_EQ(std::string(buffer, bytes), "three");
+  EXPECT_EQ(ReceivePacket(pair.server.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kNothing);
+}
+
+TEST(PacketSocketTest, CarriesADescriptor) {
+  const Pair pair = Connected(AbstractName());
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  UniqueFd out(pipe_fds[0]);
+  {
+    UniqueFd in(pipe_fds[1]);
+    ASSERT_TRUE(SendPacket(pair.server.get(), "pipe", in.get()).ok());
+  }
+  char buffer[16];
+  size_t bytes = 0;
+  UniqueFd attached;
+  ASSERT_EQ(ReceivePacket(pair.client.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kPacket);
+  ASSERT_TRUE(attached.ok());
+  EXPECT_NE(fcntl(attached.get(), F_GETFD) & FD_CLOEXEC, 0);
+  ASSERT_EQ(write(attached.get(), "x", 1), 1);
+  EXPECT_EQ(read(out.get(), buffer, sizeof(buffer)), 1);
+}
+
+TEST(PacketSocketTest, HearsWhatWasSentBeforeTheEnd) {
+  Pair pair = Connected(AbstractName());
+  ASSERT_TRUE(SendPacket(pair.client.get(), "last").ok());
+  pair.client.Reset();
+  char buffer[16];
+  size_t bytes = 0;
+  UniqueFd attached;
+  EXPECT_EQ(ReceivePacket(pair.server.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kPacket);
+  EXPECT_EQ(ReceivePacket(pair.server.get(), buffer, sizeof(buffer), &bytes,
+                          &attached),
+            Received::kEnd);
+  EXPECT_TRUE(absl::IsUnavailable(SendPacket(pair.server.get(), "more")));
+}
+
+TEST(PacketSocketTest, ASenderThatNobodyReadsIsToldSo) {
+  const Pair pair = Connected(AbstractName());
+  absl::Status status;
+  for (int i = 0; i < 1'000'000 && status.ok(); ++i) {
+    status = SendPacket(pair.client.get(), "packet");
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+TEST(PacketSocketTest, SaysWhoConnects) {
+  const Pair pair = Connected(AbstractName());
+  const auto user = PeerUser(pair.server.get());
+  ASSERT_TRUE(user.ok()) << user.status();
+  EXPECT_EQ(*user, geteuid());
+}
+
+TEST(PacketSocketTest, NobodyThere) {
+  const auto abstract = ConnectForPackets(AbstractName());
+  EXPECT_TRUE(absl::IsUnavailable(abstract.status())) << abstract.status();
+  const auto path = ConnectForPackets(Folder() + "/none");
+  EXPECT_TRUE(absl::IsUnavailable(path.status())) << path.status();
+}
+
+TEST(PacketSocketTest, AFileThatAKilledServerLeftIsReplaced) {
+  const std::string path = Folder() + "/socket";
+  { const auto killed = ListenForPackets(path); }
+  struct stat status = {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  const auto next = ListenForPackets(path);
+  EXPECT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(ConnectForPackets(path).ok());
+}
+
+TEST(PacketSocketTest, ARunningServerIsNotReplaced) {
+  const std::string path = Folder() + "/socket";
+  const auto first = ListenForPackets(path);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(ListenForPackets(path).status()));
+  EXPECT_TRUE(ConnectForPackets(path).ok());
+}
+
+TEST(PacketSocketTest, AFileOfSomethingElseIsNotReplaced) {
+  const std::string path = Folder() + "/file";
+  UniqueFd file(open(path.c_str(), O_CREAT | O_WRONLY, 0600));
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(ListenForPackets(path).status()));
+  struct stat status = {};
+  EXPECT_EQ(stat(path.c_str(), &status), 0);
+}
+
+TEST(PacketSocketTest, NamesThatCannotBe) {
+  EXPECT_TRUE(absl::IsInvalidArgument(ListenForPackets("").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ListenForPackets("@").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      ConnectForPackets(std::string(200, 'x')).status()));
+}
+
+}  // namespace
+}  // namespace millrace
