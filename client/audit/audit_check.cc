@@ -1,0 +1,313 @@
+#include "client/audit/audit_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+// Ranks that go in step with one another end at most so far apart when they
+// are killed.
+constexpr uint64_t kEndsApart = 2;
+constexpr uint64_t kEnd = std::numeric_limits<uint64_t>::max();
+
+// Steps [from, to) of all epochs in a row, and where their records lie.
+struct Piece {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  const AuditSegment* segment = nullptr;
+  uint64_t first = 0;  // record of `from`
+};
+
+struct RankLog {
+  std::vector<Piece> pieces;  // rising
+  uint64_t end() const { return pieces.empty() ? 0 : pieces.back().to; }
+};
+
+struct Attempt {
+  uint32_t world = 0;
+  std::map<uint32_t, RankLog> ranks;
+};
+
+class Checker {
+ public:
+  explicit Checker(absl::Span<const AuditFile> files) : files_(files) {}
+
+  absl::StatusOr<AuditResult> Run() {
+    MR_RETURN_IF_ERROR(Gather());
+    Clip();
+    MR_RETURN_IF_ERROR(AddUp());
+    Judge();
+    return std::move(result_);
+  }
+
+ private:
+  std::string At(uint64_t step) const {
+    return absl::StrCat("epoch ", step / steps_, " step ", step % steps_);
+  }
+  std::string Between(uint64_t from, uint64_t to) const {
+    if (to - from == 1) return At(from);
+    return absl::StrCat(At(from), " to ", At(to - 1));
+  }
+
+  absl::Status Gather();
+  void AddPiece(RankLog& log, Piece piece, const std::string& who);
+  // Decides which pieces count.
+  void Clip();
+  absl::Status AddUp();
+  void Judge();
+
+  const absl::Span<const AuditFile> files_;
+  AuditResult result_;
+  uint64_t steps_ = 1;
+  std::map<uint64_t, Attempt> attempts_;
+  std::vector<Piece> counted_;
+  // Steps that every rank was given, falling.
+  std::vector<std::pair<uint64_t, uint64_t>> covered_;
+};
+
+absl::Status Checker::Gather() {
+  const AuditSegment* first = nullptr;
+  for (const AuditFile& file : files_) {
+    for (const AuditSegment& segment : file.segments) {
+      if (segment.records == 0) continue;
+      const AuditRun& run = segment.run;
+      if (run.steps_per_epoch() == 0 || run.world_size() == 0 ||
+          run.rank() >= run.world_size() ||
+          run.step() >= run.steps_per_epoch() ||
+          run.epoch() > (kEnd >> 1) / run.steps_per_epoch()) {
+        return absl::DataLossError(absl::StrCat(
+            segment.file, " names a position or a rank that does not exist"));
+      }
+      if (first == nullptr) {
+        first = &segment;
+        result_.run = run;
+        steps_ = run.steps_per_epoch();
+      }
+      if (run.plan_hash() != first->run.plan_hash() ||
+          run.fingerprint() != first->run.fingerprint() ||
+          run.steps_per_epoch() != steps_) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "logs of different plans: ", first->file, " has plan ",
+            absl::BytesToHexString(first->run.plan_hash()), " over content ",
+            first->run.fingerprint(), ", ", segment.file, " has plan ",
+            absl::BytesToHexString(run.plan_hash()), " over content ",
+            run.fingerprint(), "; give the logs of one job"));
+      }
+      Attempt& attempt = attempts_[run.attempt()];
+      if (attempt.world == 0) attempt.world = run.world_size();
+      if (attempt.world != run.world_size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "start ", run.attempt(), " has logs of a world of ", attempt.world,
+            " and of one of ", run.world_size(), " ranks (", segment.file,
+            "); every start of a job needs a number of its own"));
+      }
+      const uint64_t from = run.epoch() * steps_ + run.step();
+      AddPiece(attempt.ranks[run.rank()],
+               {from, from + segment.records, &segment, 0},
+               absl::StrCat("rank ", run.rank(), " of ", run.world_size()));
+      result_.records += segment.records;
+    }
+    if (file.skipped_bytes > 0) {
+      result_.notes.push_back(absl::StrCat(
+          file.segments.empty() ? "a log" : file.segments[0].file, " has ",
+          file.skipped_bytes,
+          " bytes that are no record: a write was cut short, or the file is "
+          "damaged"));
+    }
+  }
+  if (first == nullptr) {
+    return absl::InvalidArgumentError("the logs hold no record");
+  }
+  result_.attempts = attempts_.size();
+  return absl::OkStatus();
+}
+
+void Checker::AddPiece(RankLog& log, Piece piece, const std::string& who) {
+  while (!log.pieces.empty() && log.pieces.back().to > piece.from) {
+    Piece& last = log.pieces.back();
+    if (last.segment->file != piece.segment->file) {
+      result_.AddProblem(
+          absl::StrCat("doubled: ", who, " was given ",
+                       Between(std::max(last.from, piece.from),
+                               std::max(std::min(last.to, piece.to),
+                                        std::max(last.from, piece.from) + 1)),
+                       " by ", last.segment->file, " and by ",
+                       piece.segment->file, ", both of the same start"));
+    }
+    // In one file the loader was sent back: what it was given then counts.
+    const uint64_t keep = std::max(last.from, piece.from);
+    result_.superseded += last.to - keep;
+    last.to = keep;
+    if (last.from == last.to) {
+      log.pieces.pop_back();
+    } else {
+      break;
+    }
+  }
+  log.pieces.push_back(piece);
+}
+
+void Checker::Clip() {
+  uint64_t bound = kEnd;  // where a later start took over
+  for (auto it = attempts_.rbegin(); it != attempts_.rend(); ++it) {
+    Attempt& attempt = it->second;
+    uint64_t start = kEnd;
+    uint64_t longest = 0;
+    uint64_t shortest = kEnd;
+    for (const auto& [rank, log] : attempt.ranks) {
+      start = std::min(start, log.pieces.front().from);
+      longest = std::max(longest, log.end());
+      shortest = std::min(shortest, log.end());
+    }
+    if (start >= bound) {
+      for (const auto& [rank, log] : attempt.ranks) {
+        for (const Piece& piece : log.pieces) {
+          result_.superseded += piece.to - piece.from;
+        }
+      }
+      continue;
+    }
+    uint64_t until = bound;
+    if (bound == kEnd) {
+      until = longest;
+      if (shortest != longest && longest - shortest <= kEndsApart &&
+          attempt.ranks.size() == attempt.world) {
+        result_.notes.push_back(absl::StrCat(
+            Between(shortest, longest),
+            " reached some of the ranks only: the job ended there"));
+        until = shortest;
+      }
+    }
+    uint64_t whole = until;  // given to every rank up to here
+    for (uint32_t rank = 0; rank < attempt.world; ++rank) {
+      const auto found = attempt.ranks.find(rank);
+      const std::string who =
+          absl::StrCat("rank ", rank, " of ", attempt.world);
+      if (found == attempt.ranks.end()) {
+        result_.AddProblem(absl::StrCat(
+            "lost: ", who, " has no log of the start at ", At(start),
+            ", so nothing says that it was given ", Between(start, until)));
+        whole = start;
+        continue;
+      }
+      uint64_t next = start;
+      const auto lost = [&](uint64_t to) {
+        result_.AddProblem(
+            absl::StrCat("lost: ", who, " was not given ", Between(next, to)));
+        whole = std::min(whole, next);
+      };
+      for (Piece piece : found->second.pieces) {
+        const uint64_t to = std::min(piece.to, until);
+        result_.superseded += piece.to - std::max(to, piece.from);
+        if (piece.from >= until) continue;
+        if (piece.from > next) lost(piece.from);
+        piece.to = to;
+        counted_.push_back(piece);
+        next = to;
+      }
+      if (next < until) lost(until);
+    }
+    if (whole > start) covered_.emplace_back(start, whole);
+    bound = start;
+  }
+  if (bound > 0) {
+    result_.notes.push_back(
+        absl::StrCat("the logs begin at ", At(bound),
+                     ": what the job was given before is not in them"));
+  }
+}
+
+absl::Status Checker::AddUp() {
+  std::map<uint64_t, AuditEpoch> epochs;
+  for (const Piece& piece : counted_) {
+    const AuditSegment& segment = *piece.segment;
+    const uint64_t segment_from =
+        segment.run.epoch() * steps_ + segment.run.step();
+    result_.parts.push_back({segment,
+                             piece.from - segment_from,
+                             piece.to - piece.from,
+                             {piece.from / steps_, piece.from % steps_}});
+    for (uint64_t from = piece.from; from < piece.to;) {
+      const uint64_t to = std::min(piece.to, (from / steps_ + 1) * steps_);
+      AuditEpoch& epoch = epochs[from / steps_];
+      MR_RETURN_IF_ERROR(
+          ReadAuditRecords(segment, from - segment_from, to - from,
+                           [&epoch](const AuditRecord& record) {
+                             epoch.samples += record.samples;
+                             epoch.sample_sum += record.sample_sum;
+                           }));
+      from = to;
+    }
+  }
+  for (auto& [number, epoch] : epochs) {
+    epoch.epoch = number;
+    for (const auto& [from, to] : covered_) {
+      const uint64_t low = std::max(from, number * steps_);
+      const uint64_t high = std::min(to, (number + 1) * steps_);
+      if (low < high) epoch.steps += high - low;
+    }
+    result_.epochs.push_back(epoch);
+  }
+  return absl::OkStatus();
+}
+
+void Checker::Judge() {
+  const AuditRun& run = result_.run;
+  const uint64_t expected = run.samples_per_epoch() - run.dropped_per_epoch();
+  const bool substitutes =
+      run.resolved_spec().bad_samples().action() == BadSamplePolicy::SUBSTITUTE;
+  std::optional<uint64_t> all;
+  for (AuditEpoch& epoch : result_.epochs) {
+    if (epoch.steps < steps_) continue;
+    if (epoch.samples != expected) {
+      epoch.proof = AuditEpoch::kWrong;
+      result_.AddProblem(absl::StrCat("epoch ", epoch.epoch, " held ",
+                                      epoch.samples, " samples instead of ",
+                                      expected));
+      continue;
+    }
+    epoch.proof = AuditEpoch::kCounted;
+    if (!HasKnownSamples(run) || run.dropped_per_epoch() > 0) continue;
+    if (!all.has_value()) all = SumOfAllSamples(run.samples_per_epoch());
+    if (epoch.sample_sum == *all) {
+      epoch.proof = AuditEpoch::kProved;
+    } else if (substitutes) {
+      result_.notes.push_back(absl::StrCat(
+          "epoch ", epoch.epoch,
+          " did not hold every sample: the policy SUBSTITUTE puts others in "
+          "the place of damaged ones"));
+    } else {
+      epoch.proof = AuditEpoch::kWrong;
+      result_.AddProblem(absl::StrCat(
+          "epoch ", epoch.epoch, " held ", expected,
+          " samples, but not each once: their hash sum is not that of the "
+          "dataset's samples; compare the steps with --endpoint"));
+    }
+  }
+}
+
+}  // namespace
+
+void AuditResult::AddProblem(std::string problem) {
+  if (problem_count++ < kMostProblems) problems.push_back(std::move(problem));
+}
+
+bool HasKnownSamples(const AuditRun& run) {
+  const PipelineSpec& spec = run.resolved_spec();
+  return spec.sources_size() == 1 && !spec.sources(0).has_subset() &&
+         spec.epoch_samples() == 0;
+}
+
+absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files) {
+  return Checker(files).Run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+// An audit log is a small file that a rank appends to while it trains: which
+// samples it was given in which step, 32 bytes a step. `millrace audit
+// --files=DIR` reads those of all ranks and restarts of a job and says whether
+// every sample came exactly once (client/audit/audit_check.h). The format is
+// written down in docs/formats.md.
+//
+// A record is one write() to the end of the file: what the process was given
+// before it was killed is there. A machine that loses its power may lose the
+// last records; reading skips what is no record and says so.
+//
+// AuditWriter: one thread at a time. Owns the file, which it locks.
+//
+//   MR_ASSIGN_OR_RETURN(auto writer, AuditWriter::Open(path, run));
+//   writer->Append(batch.position, record);
+
+#ifndef MILLRACE_CLIENT_AUDIT_AUDIT_LOG_H_
+#define MILLRACE_CLIENT_AUDIT_AUDIT_LOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/audit/audit_record.h"
+#include "client/prefetch/host_loader.h"
+#include "proto/audit_log.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+class AuditWriter {
+ public:
+  // Makes the file, or goes on at its end. The run's place is written with the
+  // first record. FailedPrecondition: another process writes to it.
+  static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
+                                                           AuditRun run);
+  ~AuditWriter();
+  AuditWriter(const AuditWriter&) = delete;
+  AuditWriter& operator=(const AuditWriter&) = delete;
+
+  // After an error nothing more is written: a log with a hole would look as if
+  // steps were lost in the middle. The first error is returned again.
+  absl::Status Append(Position position, const AuditRecord& record);
+
+ private:
+  AuditWriter(std::string path, int fd, AuditRun run)
+      : path_(std::move(path)), fd_(fd), run_(std::move(run)) {}
+  absl::Status Write(const std::string& bytes);
+  absl::Status BeginSegment(Position position);
+
+  const std::string path_;
+  const int fd_;
+  AuditRun run_;
+  bool begun_ = false;
+  Position next_;      // that follows the last record
+  uint64_t seed_ = 0;  // of the checks of records
+  absl::Status error_;
+};
+
+// Records that follow one another step by step.
+struct AuditSegment {
+  AuditRun run;
+  std::string file;
+  uint64_t offset = 0;  // of the first record in the file
+  uint64_t records = 0;
+  uint64_t seed = 0;
+};
+
+struct AuditFile {
+  std::vector<AuditSegment> segments;  // in the order of the file
+  // Bytes that are no record: of a write that was cut short, or damage.
+  uint64_t skipped_bytes = 0;
+};
+
+// DataLoss: not an audit log. Memory follows the number of segments, not of
+// records.
+absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path);
+
+// Calls `each` with records `first` .. `first + count` of the segment, whose
+// positions follow one another.
+absl::Status ReadAuditRecords(
+    const AuditSegment& segment, uint64_t first, uint64_t count,
+    const std::function<void(const AuditRecord&)>& each);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_AUDIT_AUDIT_LOG_H_

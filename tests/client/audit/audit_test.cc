@@ -1,0 +1,390 @@
+// What audit logs hold after crashes, and what logs of several ranks and starts
+// prove together.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/audit/audit_check.h"
+#include "client/audit/audit_log.h"
+#include "client/audit/audit_record.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint64_t kBatch = 12;
+constexpr uint64_t kSteps = 10;
+
+// The sample at a position: each epoch has an order of its own.
+int64_t SampleAt(uint64_t epoch, uint64_t position) {
+  return static_cast<int64_t>((position * 7 + epoch * 31) % (kBatch * kSteps));
+}
+
+// A batch as a data server lays it out.
+struct FakeBatch {
+  BatchHeader header;
+  std::string payload;
+};
+
+FakeBatch MakeBatch(uint64_t first, const std::vector<int64_t>& indices) {
+  FakeBatch batch;
+  batch.header.set_rows(indices.size());
+  batch.header.set_first_position(first);
+  TensorHeader* const tensor = batch.header.add_tensors();
+  tensor->set_name("sample_index");
+  tensor->set_dtype(DTYPE_INT64);
+  batch.payload.assign(reinterpret_cast<const char*>(indices.data()),
+                       indices.size() * 8);
+  batch.header.set_payload_bytes(batch.payload.size());
+  return batch;
+}
+
+AuditRecord Record(const FakeBatch& batch) {
+  const auto record = RecordOf(
+      batch.header, {reinterpret_cast<const uint8_t*>(batch.payload.data()),
+                     batch.payload.size()});
+  EXPECT_TRUE(record.ok()) << record.status();
+  return record.value_or(AuditRecord());
+}
+
+AuditRecord RecordAt(Position position, uint32_t rank, uint32_t world) {
+  const uint64_t rows = kBatch / world;
+  const uint64_t first = position.step * kBatch + rank * rows;
+  std::vector<int64_t> indices;
+  for (uint64_t i = 0; i < rows; ++i) {
+    indices.push_back(SampleAt(position.epoch, first + i));
+  }
+  return Record(MakeBatch(first, indices));
+}
+
+class AuditTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/auditXXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+
+  std::string PathOf(uint32_t rank) const {
+    return absl::StrCat(folder_, "/rank-", rank, ".mraudit");
+  }
+
+  AuditRun Run(uint64_t attempt, uint32_t rank, uint32_t world) const {
+    AuditRun run;
+    run.set_attempt(attempt);
+    run.set_rank(rank);
+    run.set_world_size(world);
+    run.set_plan_hash("plan");
+    run.set_fingerprint("content");
+    run.mutable_resolved_spec()->add_sources()->set_dataset("digits");
+    run.set_steps_per_epoch(kSteps);
+    run.set_samples_per_epoch(kSteps * kBatch);
+    return run;
+  }
+
+  // One start of a rank: steps [from, to), counted over all epochs.
+  void Write(uint64_t attempt, uint32_t rank, uint32_t world, uint64_t from,
+             uint64_t to, const std::string& path = "") {
+    auto writer = AuditWriter::Open(path.empty() ? PathOf(rank) : path,
+                                    Run(attempt, rank, world));
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (uint64_t step = from; step < to; ++step) {
+      const Position position = {step / kSteps, step % kSteps};
+      const absl::Status status =
+          (*writer)->Append(position, RecordAt(position, rank, world));
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  void WriteAll(uint64_t attempt, uint32_t world, uint64_t from, uint64_t to) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      Write(attempt, rank, world, from, to);
+    }
+  }
+
+  absl::StatusOr<AuditResult> Check(std::vector<std::string> paths = {}) {
+    for (uint32_t rank = 0; rank < 12 && paths.size() <= rank; ++rank) {
+      if (access(PathOf(rank).c_str(), F_OK) != 0) break;
+      paths.push_back(PathOf(rank));
+    }
+    std::vector<AuditFile> files;
+    for (const std::string& path : paths) {
+      auto file = ReadAuditFile(path);
+      if (!file.ok()) return file.status();
+      files.push_back(*std::move(file));
+    }
+    return CheckAuditLogs(files);
+  }
+
+  static std::string Bytes(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void SetBytes(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(AuditTest, ARecordSaysWhichSamplesInWhichPlaces) {
+  const AuditRecord record = Record(MakeBatch(24, {5, 7, -1, 9}));
+  EXPECT_EQ(record.samples, 3) << "padding is none";
+  EXPECT_EQ(record.sample_sum,
+            SampleHash(0, 5) + SampleHash(0, 7) + SampleHash(0, 9));
+  const AuditRecord other_order = Record(MakeBatch(24, {7, 5, -1, 9}));
+  EXPECT_EQ(other_order.sample_sum, record.sample_sum);
+  EXPECT_NE(other_order.ids, record.ids);
+  EXPECT_NE(Record(MakeBatch(28, {5, 7, -1, 9})).ids, record.ids);
+  EXPECT_NE(SampleHash(1, 5), SampleHash(0, 5));
+
+  FakeBatch none = MakeBatch(0, {1});
+  none.header.mutable_tensors(0)->set_name("index");
+  EXPECT_TRUE(absl::IsDataLoss(
+      RecordOf(none.header,
+               {reinterpret_cast<const uint8_t*>(none.payload.data()), 8})
+          .status()));
+}
+
+TEST_F(AuditTest, SamplesOfSeveralSourcesAreToldApart) {
+  FakeBatch batch = MakeBatch(0, {3, 3});
+  TensorHeader* const source = batch.header.add_tensors();
+  source->set_name("source_index");
+  source->set_dtype(DTYPE_INT16);
+  source->set_offset(batch.payload.size());
+  batch.payload += std::string("\0\0\1\0", 4);
+  const AuditRecord record = Record(batch);
+  EXPECT_EQ(record.sample_sum, SampleHash(0, 3) + SampleHash(1, 3));
+  batch.payload[16] = 1;
+  batch.payload[18] = 0;
+  EXPECT_NE(Record(batch).ids, record.ids);
+}
+
+TEST_F(AuditTest, ACompleteRunIsProved) {
+  WriteAll(1, 3, 0, 2 * kSteps);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_THAT(result->notes, IsEmpty());
+  ASSERT_THAT(result->epochs, SizeIs(2));
+  for (const AuditEpoch& epoch : result->epochs) {
+    EXPECT_EQ(epoch.proof, AuditEpoch::kProved);
+    EXPECT_EQ(epoch.samples, kSteps * kBatch);
+    EXPECT_EQ(epoch.steps, kSteps);
+  }
+  EXPECT_EQ(result->records, 3 * 2 * kSteps);
+  EXPECT_EQ(result->superseded, 0);
+}
+
+TEST_F(AuditTest, RestartsTakeTheirPlaceAlsoWithAnotherWorld) {
+  // Killed in step 7, resumed from a checkpoint of step 4 with 4 ranks, which
+  // go on into the next epoch; then from one of step 12 with 1.
+  WriteAll(10, 2, 0, 7);
+  WriteAll(20, 4, 4, 15);
+  WriteAll(30, 1, 12, 20);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  ASSERT_THAT(result->epochs, SizeIs(2));
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result->epochs[1].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result->attempts, 3);
+  EXPECT_EQ(result->superseded, 2 * 3 + 4 * 3);
+}
+
+TEST_F(AuditTest, AnEarlierCheckpointTakesAwayTwoStarts) {
+  WriteAll(1, 2, 0, 8);
+  WriteAll(2, 2, 6, 9);
+  WriteAll(3, 2, 3, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+}
+
+TEST_F(AuditTest, StepsThatWereLostAreNamed) {
+  // Resumed one step further than where it ended.
+  WriteAll(1, 2, 0, 5);
+  WriteAll(2, 2, 6, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(
+      result->problems,
+      ElementsAre(HasSubstr("lost: rank 0 of 2 was not given epoch 0 step 5"),
+                  HasSubstr("lost: rank 1 of 2 was not given epoch 0 step 5")));
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kIncomplete);
+}
+
+TEST_F(AuditTest, ARankWithoutALogIsNamed) {
+  Write(1, 0, 2, 0, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+                                                      "of the start at epoch "
+                                                      "0 step 0")));
+}
+
+TEST_F(AuditTest, TwoLogsOfOneRankAreDoubled) {
+  WriteAll(1, 2, 0, 10);
+  const std::string copy = folder_ + "/copy.mraudit";
+  Write(1, 1, 2, 3, 5, copy);
+  const auto result = Check({PathOf(0), PathOf(1), copy});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_FALSE(result->problems.empty());
+  EXPECT_THAT(result->problems[0],
+              HasSubstr("doubled: rank 1 of 2 was given epoch 0 step 3 to "
+                        "epoch 0 step 4"));
+}
+
+TEST_F(AuditTest, ASampleThatCameTwiceIsFound) {
+  WriteAll(1, 2, 0, 9);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    auto writer = AuditWriter::Open(PathOf(rank), Run(1, rank, 2));
+    ASSERT_TRUE(writer.ok());
+    // The samples of step 8 again, under the name of step 9.
+    ASSERT_TRUE((*writer)->Append({0, 9}, RecordAt({0, 8}, rank, 2)).ok());
+  }
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kWrong);
+  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("not each once")));
+}
+
+TEST_F(AuditTest, WhatADroppedRestOrASubsetLeavesIsOnlyCounted) {
+  auto writer = AuditWriter::Open(PathOf(0), [this] {
+    AuditRun run = Run(1, 0, 1);
+    run.set_samples_per_epoch(kSteps * kBatch + 5);
+    run.set_dropped_per_epoch(5);
+    return run;
+  }());
+  ASSERT_TRUE(writer.ok());
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    ASSERT_TRUE((*writer)->Append({0, step}, RecordAt({0, step}, 0, 1)).ok());
+  }
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kCounted);
+  EXPECT_TRUE(HasKnownSamples(result->run));
+}
+
+TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
+  Write(1, 0, 2, 0, 6);
+  Write(1, 1, 2, 0, 5);
+  auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
+  EXPECT_EQ(result->epochs[0].steps, 5);
+  // Further apart they were not killed together.
+  Write(1, 0, 2, 6, 9);
+  result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems,
+              ElementsAre(HasSubstr("lost: rank 1 of 2 was not given epoch 0 "
+                                    "step 5 to epoch 0 step 8")));
+}
+
+TEST_F(AuditTest, ALoaderThatWasSentBackCountsWhatItGotThen) {
+  auto writer = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
+  ASSERT_TRUE(writer.ok());
+  for (const uint64_t step : {0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    ASSERT_TRUE((*writer)->Append({0, step}, RecordAt({0, step}, 0, 1)).ok());
+  }
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result->superseded, 3);
+}
+
+TEST_F(AuditTest, LogsOfDifferentPlansAreRefused) {
+  Write(1, 0, 2, 0, 5);
+  AuditRun other = Run(1, 1, 2);
+  other.set_fingerprint("other content");
+  auto writer = AuditWriter::Open(PathOf(1), other);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->Append({0, 0}, RecordAt({0, 0}, 1, 2)).ok());
+  const auto result = Check();
+  EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("other content"));
+}
+
+TEST_F(AuditTest, AWriteThatWasCutShortCostsThatRecordAlone) {
+  Write(1, 0, 1, 0, 6);
+  const std::string bytes = Bytes(PathOf(0));
+  SetBytes(PathOf(0), bytes.substr(0, bytes.size() - 11));
+  Write(2, 0, 1, 5, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes that are no "
+                                                   "record")));
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+}
+
+TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
+  Write(1, 0, 1, 0, 3);
+  const std::string whole = Bytes(PathOf(0));
+  for (size_t i = 0; i < whole.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
+    SetBytes(PathOf(0), damaged);
+    const auto file = ReadAuditFile(PathOf(0));
+    if (!file.ok()) continue;  // no head is left
+    uint64_t records = 0;
+    for (const AuditSegment& segment : file->segments) {
+      records += segment.records;
+    }
+    // The zeros behind the head are no part of it.
+    if (records == 3) {
+      EXPECT_EQ(whole[i], 0);
+      EXPECT_LT(i, whole.size() - 3 * 32);
+    } else {
+      EXPECT_GT(file->skipped_bytes, 0);
+    }
+  }
+  for (size_t length = 0; length < whole.size(); ++length) {
+    SetBytes(PathOf(0), whole.substr(0, length));
+    const auto file = ReadAuditFile(PathOf(0));  // whatever it says
+    if (file.ok() && !file->segments.empty()) {
+      EXPECT_LE(file->segments[0].records, 2);
+    }
+  }
+  SetBytes(PathOf(0), "epoch 0 step 0 loss 2.3, and no audit log");
+  EXPECT_THAT(std::string(ReadAuditFile(PathOf(0)).status().message()),
+              HasSubstr("is no audit log"));
+}
+
+TEST_F(AuditTest, TwoWritersOfOneFileAreRefused) {
+  auto first = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
+  ASSERT_TRUE(first.ok());
+  const auto second = AuditWriter::Open(PathOf(0), Run(2, 0, 1));
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("another process writes"));
+}
+
+TEST_F(AuditTest, AFolderThatIsNotThereIsNamed) {
+  const auto writer = AuditWriter::Open(folder_ + "/none/x", Run(1, 0, 1));
+  EXPECT_THAT(std::string(writer.status().message()),
+              HasSubstr(folder_ + "/none/x"));
+}
+
+}  // namespace
+}  // namespace millrace
