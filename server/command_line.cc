@@ -158,6 +158,14 @@ const std::vector<Flag>& Flags() {
            line->flags.set_shutdown_grace_ms(ms);
          });
        }},
+      {"local_socket", "PATH",
+       "where clients of this machine ask for batches in shared memory; @NAME "
+       "of the abstract namespace, or off (an abstract socket of a name that "
+       "nobody else has)",
+       [](const std::string& value, Line line) {
+         line->flags.set_local_socket(value);
+         return absl::OkStatus();
+       }},
       {"config", "FILE",
        "read a configuration (proto/config.proto as text); flags go before it",
        [](const std::string& value, Line line) {

@@ -122,6 +122,15 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   };
   for (const auto& [field, value] : timeouts) {
     if (value > kMaxTimeoutMs) {
+  const std::string& local = config.local_socket();
+  if (!local.empty() && local != "off" &&
+      (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
+       local.size() > kMaxSocketPath)) {
+    report("local_socket", -1,
+           absl::StrCat("local_socket is `", local,
+                        "`; write an absolute path or @NAME of at most ",
+                        kMaxSocketPath, " bytes, or off"));
+  }
       report(field, -1,
              absl::StrCat(field, " is ", value, " ms, at most a day (",
                           kMaxTimeoutMs, ") makes sense"));
@@ -266,6 +275,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
       MillisOr(config.shutdown_grace_ms(), absl::Seconds(10));
   return settings;
 }
+  if (config.local_socket() != "off") {
+    settings.local_socket = config.local_socket();
+  }
 
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine) {
@@ -301,5 +313,8 @@ std::string DescribeSettings(const ServerSettings& settings,
   line("shutdown grace", absl::FormatDuration(settings.shutdown_grace), "");
   return out;
 }
+  if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
+    line("local socket", *settings.local_socket, "");
+  }
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 #define MILLRACE_SERVER_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct ServerSettings {
   absl::Duration send_timeout;
   absl::Duration admission_timeout;
   absl::Duration shutdown_grace;
+  // RpcServer::Options::local_socket.
+  std::optional<std::string> local_socket;
   // Where `threads` and the budget come from, for people.
   std::string threads_reason;
   std::string memory_reason;

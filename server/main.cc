@@ -117,7 +117,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                         .budget = &budget,
                         .send_timeout = settings.send_timeout,
                         .shutdown_grace = settings.shutdown_grace,
-                        .content_revision = kContentRevision}));
+                        .content_revision = kContentRevision,
+                        .local_socket = settings.local_socket}));
   MR_LOG(INFO) << "millrace-server " << kMillraceVersion << " (protocol "
                << kProtocolVersion << ", content revision " << kContentRevision
                << ") listens on " << server->address() << "; "

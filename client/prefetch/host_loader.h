@@ -43,6 +43,14 @@ class SlotAllocator {
 // malloc'd memory.
 std::shared_ptr<SlotAllocator> NewPlainSlotAllocator();
 
+// Whether batches of a server on the same machine come in memory that it shares
+// with this process instead of over the network (docs/operations.md).
+enum class SameHost {
+  kOff,
+  kAuto,     // where it can be; otherwise the log says once why not
+  kRequire,  // a server with which it cannot be is not used
+};
+
 // Resume state: the next batch to hand out. (epoch, steps_per_epoch) is the
 // same place as (epoch + 1, 0).
 struct Position {
@@ -86,6 +94,12 @@ struct HostLoaderOptions {
   std::string expected_plan_hash;
   std::string expected_fingerprint;
   std::shared_ptr<SlotAllocator> allocator;  // null: plain
+  SameHost same_host = SameHost::kOff;
+  // The consumer never writes to HostBatch::payload. Batches in shared memory
+  // are then given out where they lie, without a copy; the memory is read-only,
+  // writing to it ends the process, and until a batch is let go of it counts in
+  // the server's budget, not in this process.
+  bool read_only_payload = false;
 
   absl::Status Validate() const;
 };

@@ -73,6 +73,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   struct Ready {
     bool full = false;
     uint8_t* slot = nullptr;
+    std::shared_ptr<void> shared;  // then the payload lies there
     BatchHeader header;
     size_t server = 0;  // in stats_.by_server
   };
@@ -92,6 +93,10 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   absl::Status Receive(Call& call, FrameView& frame);
   absl::Status BeginBatch(Call& call, FrameView& frame);
   absl::Status FinishBatch(Call& call);
+  // The frame's payload is handed out where it lies.
+  bool Keeps(const FrameView& frame) const {
+    return frame.hold != nullptr && options_.read_only_payload;
+  }
   // Its steps wait to be asked again when no other call asks for them.
   void LoseSteps(const Call& call);
   // Counts a batch that has become whole just now, and says where.
@@ -217,8 +222,14 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
     }
     batch.position = sequence_.At(number);
     batch.header = std::move(ready.header);
-    batch.payload = {ready.slot, batch.header.payload_bytes()};
-    batch.lease = pool_->Lease(ready.slot);
+    if (ready.shared != nullptr) {
+      batch.payload = {static_cast<uint8_t*>(ready.shared.get()),
+                       batch.header.payload_bytes()};
+      batch.lease = pool_->LeaseShared(std::move(ready.shared));
+    } else {
+      batch.payload = {ready.slot, batch.header.payload_bytes()};
+      batch.lease = pool_->Lease(ready.slot);
+    }
     ready.full = false;
     stats_.samples += batch.header.local_valid();
     stats_.payload_bytes += batch.payload.size();
@@ -371,7 +382,13 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
                      call.payload_bytes, " bytes of the batch were there"));
   }
   // Not when another call was faster: the slot may be the consumer's already.
-  if (window_.incomplete(call.number)) {
+  if (window_.incomplete(call.number) && Keeps(frame)) {
+    if (frame.data_bytes != call.payload_bytes) {
+      return absl::DataLossError(
+          "a part of a batch came in memory that is shared");
+    }
+    window_.at(call.number).shared = std::move(frame.hold);
+  } else if (window_.incomplete(call.number)) {
     MR_RETURN_IF_ERROR(
         CopyFrameData(frame, {window_.at(call.number).slot,
                               static_cast<size_t>(call.payload_bytes)}));
@@ -407,7 +424,9 @@ absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
   if (!window_.incomplete(call.number)) return absl::OkStatus();
   StepWindow::Step& step = window_.at(call.number);
   if (step.slot == nullptr) {
-    MR_ASSIGN_OR_RETURN(step.slot, pool_->Take());
+    if (!Keeps(frame)) {
+      MR_ASSIGN_OR_RETURN(step.slot, pool_->Take());
+    }
   } else if (step.header.payload_bytes() != header.payload_bytes()) {
     return absl::DataLossError(absl::StrCat(
         "the batch of ", Text(first), " has ", header.payload_bytes(),
@@ -427,8 +446,14 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
   servers_.Progress(call.server);
   if (!window_.incomplete(call.number)) return absl::OkStatus();
   StepWindow::Step& step = window_.at(call.number);
+  if (step.shared != nullptr && step.slot != nullptr) {
+    // Another call has begun to fill it.
+    pool_->PutBack(std::exchange(step.slot, nullptr));
+  }
   const absl::Span<const uint8_t> payload = {
-      step.slot, static_cast<size_t>(call.payload_bytes)};
+      step.shared != nullptr ? static_cast<const uint8_t*>(step.shared.get())
+                             : step.slot,
+      static_cast<size_t>(call.payload_bytes)};
   MR_RETURN_IF_ERROR(ValidatePayload(step.header, payload));
   if (options_.verify_payload && XXH3_64bits(payload.data(), payload.size()) !=
                                      step.header.payload_xxh3()) {
@@ -442,6 +467,7 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
   MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
   ready.full = true;
   ready.slot = step.slot;
+  ready.shared = std::move(step.shared);
   ready.server = CountBatch(call, step.header);
   ready.header = std::move(step.header);
   if (call.number == next_.load()) changed_.NotifyAll();

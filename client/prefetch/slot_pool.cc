@@ -82,11 +82,28 @@ void SlotPool::OnRelease(std::function<void()> callback) {
   callback_ = std::move(callback);
 }
 
+std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
+  held_.fetch_add(1);
+  void* const data = memory.get();
+  return std::shared_ptr<void>(
+      data, [pool = shared_from_this(), memory = std::move(memory)](
+                void*) mutable {
+        memory.reset();
+        pool->CountReleased();
+      });
+}
+
+void SlotPool::PutBack(uint8_t* slot) {
+  MutexLock lock(mu_);
+  free_.push_back(slot);
+}
+
 void SlotPool::Release(uint8_t* slot) {
-  {
-    MutexLock lock(mu_);
-    free_.push_back(slot);
-  }
+  PutBack(slot);
+  CountReleased();
+}
+
+void SlotPool::CountReleased() {
   // After the slot is in the list: who sees the count sees the slot.
   held_.fetch_sub(1);
   MutexLock lock(callback_mu_);

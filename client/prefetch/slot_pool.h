@@ -40,6 +40,13 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // Counts the slot as held until the last copy of the result dies.
   std::shared_ptr<void> Lease(uint8_t* slot);
 
+  // The same for a batch in memory that is not the pool's: `memory` is let go
+  // of when the last copy of the result dies.
+  std::shared_ptr<void> LeaseShared(std::shared_ptr<void> memory);
+
+  // A slot that was taken and is not handed out after all.
+  void PutBack(uint8_t* slot);
+
   // Called after a lease has died, on the thread on which it did. An empty
   // function ends it: when this returns, none is running.
   void OnRelease(std::function<void()> callback);
@@ -50,6 +57,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
 
  private:
   void Release(uint8_t* slot);
+  void CountReleased();
 
   const std::shared_ptr<SlotAllocator> allocator_;
   const uint32_t slots_;

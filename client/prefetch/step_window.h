@@ -9,6 +9,7 @@
 #define MILLRACE_CLIENT_PREFETCH_STEP_WINDOW_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "client/prefetch/sequence.h"
@@ -32,6 +33,8 @@ class StepWindow {
     ServerId avoid = 0;       // the server that failed it last
     uint8_t* slot = nullptr;  // once its header has come
     BatchHeader header;
+    // The payload lies here instead, in memory that is not the pool's.
+    std::shared_ptr<void> shared;
   };
 
   // Batches that follow one another.

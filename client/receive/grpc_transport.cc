@@ -19,9 +19,11 @@
 #include "client/receive/address_watcher.h"
 #include "client/receive/byte_buffer.h"
 #include "client/receive/call_error.h"
+#include "client/receive/same_host_peer.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/wire/frame_view.h"
+#include "proto/wire/same_host.h"
 
 namespace millrace {
 namespace {
@@ -47,6 +49,7 @@ class GrpcTransport final : public BatchTransport {
     ServerId id = 0;
     ServerChannel link;
     bool ready = false;
+    std::shared_ptr<SameHostPeer> same_host;
   };
 
   // One call of GetBatches. Exactly one operation is under way at a time and
@@ -57,6 +60,10 @@ class GrpcTransport final : public BatchTransport {
     bool cancelled = false;  // no event any more
     Doing doing = Doing::kAsking;
     absl::Status damage;  // what a frame was refused for
+    std::shared_ptr<SameHostPeer> same_host;
+    std::shared_ptr<ServerLink> shared;  // null: nothing comes through it
+    uint64_t announced = 0;              // batches that came through it
+    bool answered = false;               // a frame has come
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
     grpc::ByteBuffer message;
@@ -69,6 +76,9 @@ class GrpcTransport final : public BatchTransport {
   void Advance(Call* call, bool ok);
   // Gives the message that was read to the events.
   void Deliver(Call* call);
+  // Where the memory is shared: offers, and payloads that lie in it.
+  absl::Status TakeShared(Call* call);
+  static void EndShared(Call* call);
   void Finished(Call* call);
   void TakeAddresses();
   void ReportServers();
@@ -99,7 +109,9 @@ class GrpcTransport final : public BatchTransport {
 GrpcTransport::GrpcTransport(GrpcTransportOptions options)
     : options_(std::move(options)), request_(options_.request) {
   for (const ServerChannel& link : options_.servers) {
-    servers_.push_back({next_server_++, link, false});
+    servers_.push_back({next_server_++, link, false,
+                        std::make_shared<SameHostPeer>(options_.same_host,
+                                                       link.address.text)});
   }
 }
 
@@ -155,6 +167,7 @@ void GrpcTransport::Loop() {
   for (auto& [id, call] : calls_) {
     call->cancelled = true;
     call->context.TryCancel();
+    EndShared(call.get());
   }
   while (!calls_.empty()) {
     void* tag = nullptr;
@@ -184,6 +197,7 @@ void GrpcTransport::Tick() {
     changed |= ready != server.ready;
     trouble |= server.ready && !ready;
     server.ready = ready;
+    server.same_host->Poll();
   }
   if (trouble) watcher_->RefreshSoon();
   if (changed) ReportServers();
@@ -207,8 +221,10 @@ void GrpcTransport::TakeAddresses() {
       servers_.erase(known);
     } else {
       MR_LOG(INFO) << "new server " << address.text;
-      servers.push_back(
-          {next_server_++, MakeServerChannel(std::move(address)), false});
+      auto same_host =
+          std::make_shared<SameHostPeer>(options_.same_host, address.text);
+      servers.push_back({next_server_++, MakeServerChannel(std::move(address)),
+                         false, std::move(same_host)});
     }
   }
   const bool gone = !servers_.empty();
@@ -244,10 +260,11 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   request_.set_epoch(steps.epoch);
   request_.set_first_step(steps.first_step);
   request_.set_step_count(steps.step_count);
-  const grpc::ByteBuffer bytes = ToByteBuffer(request_.SerializeAsString());
-
   auto call = std::make_unique<Call>();
   call->id = id;
+  call->same_host = known->same_host;
+  call->shared = call->same_host->Prepare(&request_, id);
+  const grpc::ByteBuffer bytes = ToByteBuffer(request_.SerializeAsString());
   // Metadata, request and half-close leave together with the write.
   call->context.set_initial_metadata_corked(true);
   grpc::GenericStub stub(known->link.channel);
@@ -263,12 +280,13 @@ void GrpcTransport::CancelCall(CallId id) {
   if (it == calls_.end() || it->second->cancelled) return;
   it->second->cancelled = true;
   it->second->context.TryCancel();
+  EndShared(it->second.get());
 }
 
 void GrpcTransport::Advance(Call* call, bool ok) {
   switch (call->doing) {
     case Call::Doing::kReading:
-      if (ok && !call->cancelled) Deliver(call);
+      if (ok && !call->cancelled && call->damage.ok()) Deliver(call);
       [[fallthrough]];
     case Call::Doing::kAsking:
       if (ok) {
@@ -295,10 +313,12 @@ void GrpcTransport::Deliver(Call* call) {
                            slice.size());
     }
     call->damage = ParseFrame(pieces_, &frame_);
+    if (call->damage.ok()) call->damage = TakeShared(call);
   }
   if (call->damage.ok()) {
     events_->OnFrame(call->id, frame_);
     // Gives the memory back now, not when the next frame is there.
+    frame_.hold = nullptr;
     slices_.clear();
     call->message.Clear();
     return;
@@ -306,11 +326,48 @@ void GrpcTransport::Deliver(Call* call) {
   call->context.TryCancel();
 }
 
+absl::Status GrpcTransport::TakeShared(Call* call) {
+  if (!std::exchange(call->answered, true) && call->shared == nullptr) {
+    const auto& metadata = call->context.GetServerInitialMetadata();
+    const auto offer = metadata.find(kSameHostOfferKey);
+    std::optional<absl::string_view> bytes;
+    if (offer != metadata.end()) {
+      bytes = {offer->second.data(), offer->second.size()};
+    }
+    const absl::Status status = call->same_host->TakeOffer(bytes);
+    if (!status.ok()) return status;
+  }
+  if (!frame_.has_header || !frame_.header.has_shared()) {
+    return absl::OkStatus();
+  }
+  if (call->shared == nullptr || frame_.data_bytes > 0) {
+    return absl::DataLossError(
+        "a batch in shared memory came on a call that shares none");
+  }
+  ++call->announced;
+  auto found = call->shared->Find(frame_.header.shared(),
+                                  frame_.header.payload_bytes());
+  if (!found.ok()) return found.status();
+  frame_.header.clear_shared();
+  frame_.data.assign(1, found->data);
+  frame_.data_bytes = found->data.size();
+  frame_.hold = std::move(found->hold);
+  return absl::OkStatus();
+}
+
+void GrpcTransport::EndShared(Call* call) {
+  if (call->shared == nullptr) return;
+  call->shared->EndCall(call->id, call->announced);
+  call->shared = nullptr;
+}
+
 void GrpcTransport::Finished(Call* call) {
   const CallId id = call->id;
   const bool cancelled = call->cancelled;
   absl::Status status = call->damage;
   if (status.ok() && !call->status.ok()) status = CallError(call->status);
+  // Announcements that never came lie at the server.
+  if (!status.ok()) EndShared(call);
   calls_.erase(id);
   if (cancelled) return;
   if (absl::IsUnavailable(status)) watcher_->RefreshSoon();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
 #include "client/prefetch/transport.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
@@ -25,6 +26,7 @@ struct GrpcTransportOptions {
   // What every call says; epoch and steps are filled in.
   GetBatchesRequest request;
   absl::Duration resolve_interval = absl::Seconds(30);
+  SameHost same_host = SameHost::kOff;
 };
 
 std::unique_ptr<BatchTransport> NewGrpcTransport(GrpcTransportOptions options);

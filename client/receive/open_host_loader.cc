@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   transport.request.set_rank(options.rank);
   transport.request.set_world_size(options.world_size);
   transport.request.set_with_payload_digest(options.verify_payload);
+  transport.same_host = options.same_host;
   return NewPrefetchLoader(options, std::move(plan),
                            NewGrpcTransport(std::move(transport)), opened_at);
 }

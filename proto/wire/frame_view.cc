@@ -206,6 +206,7 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
   frame->offset = 0;
   frame->data_bytes = 0;
   frame->data.clear();
+  frame->hold = nullptr;
 
   SliceReader in(slices);
   while (in.left() > 0) {

@@ -21,6 +21,7 @@
 #define MILLRACE_PROTO_WIRE_FRAME_VIEW_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,8 +38,22 @@ struct FrameView {
   uint64_t step = 0;
   uint64_t offset = 0;      // of `data` in the payload; not checked here
   uint64_t data_bytes = 0;  // of all pieces together
+  // How `data` is packed; raw_bytes and delta_stride say nothing without it.
+  int compression = COMPRESSION_NONE;  // maybe one that is not known here
+  uint64_t raw_bytes = 0;
+  uint32_t delta_stride = 0;
+
+  // Bytes of the payload that the frame holds.
+  uint64_t payload_bytes() const {
+    return compression == COMPRESSION_NONE ? data_bytes : raw_bytes;
+  }
+
   // Valid as long as the slices are.
   std::vector<absl::string_view> data;
+  // Not of the wire: a transport that shares memory with the server sets it
+  // when `data` is the whole payload in one piece, which stays readable and
+  // unchanged for as long as this is held.
+  std::shared_ptr<void> hold;
 };
 
 // Parses one message that lies in `slices`, in their order. DataLoss: damaged;

@@ -37,8 +37,18 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 
 BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
     : header_(std::move(batch.header)),
-      payload_bytes_(header_.payload_bytes()),
-      payload_(WholePayload(std::move(batch.payload), std::move(live))) {}
+      payload_bytes_(header_.payload_bytes()) {
+  if (batch.payload != nullptr && payload_bytes_ > 0) {
+    if (auto lending = batch.payload->Lend()) {
+      header_.mutable_shared()->set_slot(lending->lent.slot);
+      header_.mutable_shared()->set_generation(lending->lent.generation);
+      lent_.reset(new Lent{*std::move(lending)});
+      payload_bytes_ = 0;
+      return;
+    }
+  }
+  payload_ = WholePayload(std::move(batch.payload), std::move(live));
+}
 
 grpc::ByteBuffer BatchFrames::Next() {
   uint64_t bytes = payload_bytes_ - offset_;
@@ -48,6 +58,7 @@ grpc::ByteBuffer BatchFrames::Next() {
   grpc::Slice slices[2];
   if (!started_) {
     slices[0] = grpc::Slice(EncodeFirstFramePrefix(header_, bytes));
+    if (lent_ != nullptr) lent_->told = true;
   } else {
     // Short enough for gRPC to keep it inside the slice, without memory of its
     // own.

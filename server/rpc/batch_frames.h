@@ -1,7 +1,8 @@
 // BatchFrames cuts a finished batch into the messages that carry it. The
 // messages refer to the payload; nothing of it is copied. The payload, and its
 // share of the budget, is given back when gRPC drops the last reference, which
-// is after the bytes have left.
+// is after the bytes have left. A payload in memory that the client shares is
+// announced by the one frame of its header, without bytes.
 //
 // Not thread-safe: belongs to one stream.
 //
@@ -33,8 +34,18 @@ class BatchFrames {
   const BatchHeader& header() const { return header_; }
 
  private:
+  // Taken back unless the client is told.
+  struct Lent {
+    ~Lent() {
+      if (!told) lending.memory->TakeBack(lending.lent);
+    }
+    BatchPayload::Lending lending;
+    bool told = false;
+  };
+
   BatchHeader header_;
-  uint64_t payload_bytes_;
+  std::unique_ptr<Lent> lent_;
+  uint64_t payload_bytes_;  // to send
   grpc::Slice payload_;  // of the whole; frames are parts of it
   uint64_t offset_ = 0;
   bool started_ = false;

@@ -33,6 +33,7 @@
 
 namespace millrace {
 
+class LocalServer;
 class StreamRegistry;
 
 // What all streams of a server share. The pointers outlive every stream.
@@ -43,6 +44,7 @@ struct StreamEnvironment {
   StreamRegistry* registry = nullptr;
   std::shared_ptr<RpcCounters> counters;
   std::shared_ptr<LivePayloads> live_payloads;
+  LocalServer* local = nullptr;  // null: no memory is shared
 };
 
 class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {

@@ -12,7 +12,9 @@
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
+#include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
+#include "server/local/local_server.h"
 #include "server/operators/operators.h"
 #include "server/rpc/request_check.h"
 
@@ -107,6 +109,12 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
     }
   }
   response->set_shutting_down(shutting_down_);
+  if (environment_.local != nullptr) {
+    const LocalServer::Stats local = environment_.local->stats();
+    response->set_same_host_links(local.links);
+    response->set_same_host_bytes(local.bytes);
+    response->set_same_host_batches_sent(local.batches_lent);
+  }
   return Answer(context, "GetStatus", absl::OkStatus());
 }
 
@@ -201,6 +209,13 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
   range.rank = request.rank();
   range.world_size = request.world_size();
   range.with_payload_digest = request.with_payload_digest();
+  if (request.has_same_host() && environment_.local != nullptr) {
+    range.memory = environment_.local->BeginCall(request.same_host());
+    if (range.memory == nullptr) {
+      context->AddInitialMetadata(
+          kSameHostOfferKey, environment_.local->offer().SerializeAsString());
+    }
+  }
   return new BatchStream(environment_, context, std::move(pipeline), range,
                          max_payload_bytes);
 }

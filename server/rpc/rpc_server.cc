@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "server/local/local_server.h"
 #include "server/rpc/data_service.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/stream_registry.h"
@@ -27,9 +28,11 @@ constexpr int kMaxCallsPerConnection = 1024;
 
 class RpcServerImpl final : public RpcServer {
  public:
-  RpcServerImpl(const Options &options, ListenAddress address)
+  RpcServerImpl(const Options &options, ListenAddress address,
+                std::unique_ptr<LocalServer> local)
       : options_(options),
         address_(std::move(address)),
+        local_(std::move(local)),
         counters_(std::make_shared<RpcCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         registry_(options.send_timeout, counters_),
@@ -38,7 +41,8 @@ class RpcServerImpl final : public RpcServer {
                   .max_streams = options.max_streams,
                   .registry = &registry_,
                   .counters = counters_,
-                  .live_payloads = live_payloads_},
+                  .live_payloads = live_payloads_,
+                  .local = local_.get()},
                  options.content_revision) {}
 
   ~RpcServerImpl() override {
@@ -112,11 +116,13 @@ class RpcServerImpl final : public RpcServer {
     registry_.AwaitEmpty(kCloseTime);
     server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
     server_->Wait();
+    if (local_ != nullptr) local_->Stop();
   }
 
  private:
   const Options options_;
   const ListenAddress address_;
+  const std::unique_ptr<LocalServer> local_;  // may be null
   const std::shared_ptr<RpcCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   StreamRegistry registry_;
@@ -125,6 +131,23 @@ class RpcServerImpl final : public RpcServer {
   int port_ = 0;
   bool is_shut_down_ = false;
 };
+
+// Null: no memory is shared.
+absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
+    const RpcServer::Options &options) {
+  if (!options.local_socket.has_value()) return nullptr;
+  auto local = LocalServer::Start(
+      {.socket = *options.local_socket,
+       .budget = options.budget,
+       .batch_budget_bytes = options.engine->batch_budget_bytes(),
+       .send_timeout = options.send_timeout});
+  if (local.ok() || !options.local_socket->empty()) return local;
+  // Nobody asked for it.
+  MR_LOG(WARNING) << "clients of this machine get their batches over the "
+                     "network: "
+                  << local.status().message();
+  return nullptr;
+}
 
 }  // namespace
 
@@ -150,7 +173,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));
   MR_RETURN_IF_ERROR(CheckPortIsFree(address));
-  auto server = std::make_unique<RpcServerImpl>(options, std::move(address));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<LocalServer> local,
+                      StartLocalServer(options));
+  auto server = std::make_unique<RpcServerImpl>(options, std::move(address),
+                                                std::move(local));
   MR_RETURN_IF_ERROR(server->Listen());
   return server;
 }

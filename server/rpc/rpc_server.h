@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,7 +36,7 @@ class RpcServer {
     std::string listen;
     Engine* engine = nullptr;
     // The engine's, for its numbers.
-    const ByteBudget* budget = nullptr;
+    ByteBudget* budget = nullptr;
     // A write that is blocked for so long cancels its call. Above 0.
     absl::Duration send_timeout = absl::Seconds(10);
     // How long Shutdown lets streams finish. 0: ends them at once.
@@ -46,11 +47,15 @@ class RpcServer {
     uint64_t max_streams = 4096;
     // Shown by GetStatus.
     uint32_t content_revision = 0;
+    // Where clients of this machine come for shared memory: a path, or empty
+    // for an abstract socket of a name that nobody else has. Not set: nowhere.
+    std::optional<std::string> local_socket;
 
     absl::Status Validate() const;
   };
 
-  // InvalidArgument: no such address. AlreadyExists: the port is taken.
+  // InvalidArgument: no such address. AlreadyExists: the port is taken, or the
+  // path of the local socket.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const Options& options);
 

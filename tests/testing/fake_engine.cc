@@ -1,6 +1,7 @@
 #include "tests/testing/fake_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -139,8 +140,13 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
     auto payload = config_.shared_payload;
     if (payload == nullptr) {
       payload = std::make_shared<BatchPayload>(config_.payload_bytes,
-                                               std::move(reservation));
-      if (config_.fill) {
+                                               std::move(reservation),
+                                               config_.pool, run->range.memory);
+      if (config_.copy_of != nullptr) {
+        std::memcpy(payload->data(), config_.copy_of->data(),
+                    config_.payload_bytes);
+        std::memcpy(payload->data(), &run->next, sizeof(run->next));
+      } else if (config_.fill) {
         for (uint64_t i = 0; i < config_.payload_bytes; ++i) {
           payload->data()[i] =
               FakeByte(run->range.epoch, run->next, run->range.rank, i);

@@ -42,6 +42,11 @@ class FakeEngine final : public Engine {
     DatasetCatalog catalog;
     // Off: payloads keep what memory holds (for benchmarks).
     bool fill = true;
+    // Payloads are copies of this instead, at the speed of memory, with the
+    // step in their first eight bytes (for benchmarks). Of payload_bytes.
+    std::shared_ptr<const std::string> copy_of;
+    // Where ordinary payloads come from; null: the system.
+    std::shared_ptr<BufferPool> pool;
     // Ready batches share this payload instead of having one each, outside of
     // the budget (for benchmarks).
     std::shared_ptr<BatchPayload> shared_payload;
