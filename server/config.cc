@@ -31,6 +31,8 @@ constexpr uint64_t kMinBudgetBytes = 16 << 20;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
+// What the system takes for a Unix socket.
+constexpr size_t kMaxSocketPath = 107;
 // Code, libraries, gRPC's own buffers: what comes on top of the budget.
 constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 
