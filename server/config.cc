@@ -122,8 +122,6 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
       {"admission_timeout_ms", config.admission_timeout_ms()},
       {"shutdown_grace_ms", config.shutdown_grace_ms()},
   };
-  for (const auto& [field, value] : timeouts) {
-    if (value > kMaxTimeoutMs) {
   const std::string& local = config.local_socket();
   if (!local.empty() && local != "off" &&
       (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
@@ -133,6 +131,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
                         "`; write an absolute path or @NAME of at most ",
                         kMaxSocketPath, " bytes, or off"));
   }
+  for (const auto& [field, value] : timeouts) {
+    if (value > kMaxTimeoutMs) {
       report(field, -1,
              absl::StrCat(field, " is ", value, " ms, at most a day (",
                           kMaxTimeoutMs, ") makes sense"));
@@ -275,11 +275,11 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
       MillisOr(config.admission_timeout_ms(), absl::Seconds(5));
   settings.shutdown_grace =
       MillisOr(config.shutdown_grace_ms(), absl::Seconds(10));
-  return settings;
-}
   if (config.local_socket() != "off") {
     settings.local_socket = config.local_socket();
   }
+  return settings;
+}
 
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine) {
@@ -313,10 +313,10 @@ std::string DescribeSettings(const ServerSettings& settings,
   line("admission timeout", absl::FormatDuration(settings.admission_timeout),
        "");
   line("shutdown grace", absl::FormatDuration(settings.shutdown_grace), "");
-  return out;
-}
   if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
     line("local socket", *settings.local_socket, "");
   }
+  return out;
+}
 
 }  // namespace millrace
