@@ -39,6 +39,8 @@ class Operators;
 using DatasetCatalog =
     std::map<std::string, std::shared_ptr<const RecordSource>>;
 
+struct StepRange;
+
 // A built pipeline: plan, stages and layout of one resolved spec over the
 // datasets of this server. Immutable, thread-safe, shared by all calls.
 class Pipeline {
@@ -53,8 +55,6 @@ class Pipeline {
   // is larger than the memory budget (says the arithmetic).
   virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
       uint32_t world_size) const = 0;
-};
-
 
   // Makes rows of the rank's batch of one step again, from `first_row` on, and
   // says what they hold and what was drawn for them: at most `row_count`, fewer
@@ -67,6 +67,8 @@ class Pipeline {
                                    ExplainBatchResponse* /*response*/) const {
     return absl::UnimplementedError("this pipeline does not explain batches");
   }
+};
+
 struct StepRange {
   uint64_t epoch = 0;
   uint64_t first_step = 0;
@@ -74,11 +76,11 @@ struct StepRange {
   uint32_t rank = 0;
   uint32_t world_size = 1;
   bool with_payload_digest = false;
-};
-
   // Where batches are filled as far as it has room; null: in the engine's own
   // memory. Must not outlive the budget.
   std::shared_ptr<PayloadMemory> memory;
+};
+
 class Engine {
  public:
   struct Options {
