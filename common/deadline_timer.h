@@ -29,8 +29,8 @@ class DeadlineTimer {
   using Id = uint64_t;  // 0 is never given
 
   explicit DeadlineTimer(std::string thread_name);
-  DeadlineTimer(const DeadlineTimer &) = delete;
-  DeadlineTimer &operator=(const DeadlineTimer &) = delete;
+  DeadlineTimer(const DeadlineTimer&) = delete;
+  DeadlineTimer& operator=(const DeadlineTimer&) = delete;
   ~DeadlineTimer();
 
   // At once when `timeout` is not above 0; never when it is infinite.

@@ -40,8 +40,8 @@ inline SteadyTime SteadyDeadline(absl::Duration timeout) {
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
-  Mutex(const Mutex &) = delete;
-  Mutex &operator=(const Mutex &) = delete;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
@@ -54,11 +54,11 @@ class ABSL_LOCKABLE Mutex {
 // Holds the mutex while it lives.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex &mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
+  explicit MutexLock(Mutex& mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
       : lock_(mu.mu_) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() {}
-  MutexLock(const MutexLock &) = delete;
-  MutexLock &operator=(const MutexLock &) = delete;
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
 
  private:
   friend class CondVar;
@@ -68,15 +68,15 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   CondVar() = default;
-  CondVar(const CondVar &) = delete;
-  CondVar &operator=(const CondVar &) = delete;
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
 
   // May wake without a reason: wait in a loop over the condition.
-  void Wait(MutexLock &lock) { cv_.wait(lock.lock_); }
+  void Wait(MutexLock& lock) { cv_.wait(lock.lock_); }
 
   // Returns false when `deadline` has passed. InfiniteFuture waits for ever. By
   // the system's clock: for times that people or other machines have named.
-  bool WaitUntil(MutexLock &lock, absl::Time deadline) {
+  bool WaitUntil(MutexLock& lock, absl::Time deadline) {
     if (deadline == absl::InfiniteFuture()) {
       cv_.wait(lock.lock_);
       return true;
@@ -87,7 +87,7 @@ class CondVar {
 
   // The same by the steady clock: for timeouts. SteadyTime::max() waits for
   // ever.
-  bool WaitUntil(MutexLock &lock, SteadyTime deadline) {
+  bool WaitUntil(MutexLock& lock, SteadyTime deadline) {
     if (deadline == SteadyTime::max()) {
       cv_.wait(lock.lock_);
       return true;

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -27,16 +28,15 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 // A batch under way.
 class StepRun::Job final : public Scheduler::Job {
  public:
-  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows &rows,
+  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
       ByteBudget::Reservation reservation)
       : run(std::move(run)),
         step(step),
         rows(rows),
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
-        payload(std::make_shared<BatchPayload>(placed.payload_bytes(),
-                                               std::move(reservation),
-                                               this->run->parts_->pool,
-                                               this->run->range_.memory)),
+        payload(std::make_shared<BatchPayload>(
+            placed.payload_bytes(), std::move(reservation),
+            this->run->parts_->pool, this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {}
@@ -52,11 +52,35 @@ class StepRun::Job final : public Scheduler::Job {
   const BatchSlice slice;
   std::atomic<uint64_t> units_left;
   std::atomic<uint64_t> emptied_rows{0};
+
+  // A thread begins with a row.
+  void NoteBegin(std::chrono::steady_clock::time_point now) {
+    if (begun_.exchange(true, std::memory_order_relaxed)) return;
+    began_at_ = now;
+    idle_before_ = run->parts_->scheduler->IdleThreadSeconds();
+  }
+  // By the thread that finishes the batch.
+  void FillMakeTimes(StageMicros* stages) const {
+    if (!begun_.load(std::memory_order_relaxed)) return;
+    Scheduler& scheduler = *run->parts_->scheduler;
+    const double make = SecondsSince(began_at_);
+    const double idle =
+        (scheduler.IdleThreadSeconds() - idle_before_) / scheduler.threads();
+    // At least 1: 0 stands for "not measured".
+    stages->set_make(static_cast<uint64_t>(1e6 * make) + 1);
+    stages->set_idle(std::min(static_cast<uint64_t>(1e6 * std::max(0.0, idle)),
+                              stages->make()));
+  }
+
+ private:
+  std::atomic<bool> begun_{false};
+  std::chrono::steady_clock::time_point began_at_;
+  double idle_before_ = 0;
 };
 
-StepRun::StepRun(EngineParts *parts,
+StepRun::StepRun(EngineParts* parts,
                  std::shared_ptr<const BuiltPipeline> pipeline,
-                 const StepRange &range, Engine::Callbacks callbacks)
+                 const StepRange& range, Engine::Callbacks callbacks)
     : parts_(parts),
       pipeline_(std::move(pipeline)),
       range_(range),
@@ -123,7 +147,7 @@ void StepRun::Admit() {
   FinishIfDone();
 }
 
-void StepRun::Granted(uint64_t step, const StepRows &rows,
+void StepRun::Granted(uint64_t step, const StepRows& rows,
                       ByteBudget::Reservation reservation) {
   DeadlineTimer::Id timer;
   bool drop;
@@ -194,20 +218,21 @@ void StepRun::Stop(absl::Status status) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
-  for (const Scheduler::Task &task : parts_->scheduler->Remove(lane_)) {
-    Complete(static_cast<Job &>(*task.job), task.end - task.begin);
+  for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
+    Complete(static_cast<Job&>(*task.job), task.end - task.begin);
   }
   FinishIfDone();
 }
 
-void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
-  Job &job = static_cast<Job &>(*task.job);
-  StepRun &run = *job.run;
-  const RowUnits &units = job.slice.units;
+void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
+  Job& job = static_cast<Job&>(*task.job);
+  StepRun& run = *job.run;
+  const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const auto start = std::chrono::steady_clock::now();
-    const BuiltPipeline &pipeline = *run.pipeline_;
+    job.NoteBegin(start);
+    const BuiltPipeline& pipeline = *run.pipeline_;
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
                      run.parts_->bad_list);
     absl::Status status = filler.Begin();
@@ -228,7 +253,7 @@ void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
     if (has_images) images = worker.scratch()->TakeTimes();
-    StageClock &clock = run.parts_->clock;
+    StageClock& clock = run.parts_->clock;
     clock.Add(
         StageClock::READ,
         SecondsSince(start) - images.decode_seconds - images.augment_seconds,
@@ -242,7 +267,7 @@ void StepRun::Work(const Scheduler::Task &task, WorkerState &worker) {
   run.Complete(job, task.end - task.begin);
 }
 
-void StepRun::Complete(Job &job, uint64_t units) {
+void StepRun::Complete(Job& job, uint64_t units) {
   // The last one sees what the others have written.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
@@ -256,11 +281,11 @@ void StepRun::Complete(Job &job, uint64_t units) {
   Admit();  // and finishes the run when there is nothing left
 }
 
-void StepRun::Deliver(Job &job) {
+void StepRun::Deliver(Job& job) {
   const auto start = std::chrono::steady_clock::now();
   job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
-  BatchHeader &header = batch.header;
+  BatchHeader& header = batch.header;
   header.set_epoch(range_.epoch);
   header.set_step(job.step);
   header.set_rank(range_.rank);
@@ -271,6 +296,7 @@ void StepRun::Deliver(Job &job) {
                          job.emptied_rows.load(std::memory_order_relaxed));
   header.set_global_valid(job.rows.global_valid);
   job.placed.Describe(header);
+  job.FillMakeTimes(header.mutable_stage_micros());
   if (range_.with_payload_digest) {
     header.set_payload_xxh3(
         XXH3_64bits(job.payload->data(), job.payload->bytes()));

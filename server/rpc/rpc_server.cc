@@ -28,7 +28,7 @@ constexpr int kMaxCallsPerConnection = 1024;
 
 class RpcServerImpl final : public RpcServer {
  public:
-  RpcServerImpl(const Options &options, ListenAddress address,
+  RpcServerImpl(const Options& options, ListenAddress address,
                 std::unique_ptr<LocalServer> local)
       : options_(options),
         address_(std::move(address)),
@@ -88,7 +88,7 @@ class RpcServerImpl final : public RpcServer {
           absl::StrCat("cannot listen on ", address_.Text(),
                        ": gRPC did not start; its own lines above say why"));
     }
-    if (grpc::HealthCheckServiceInterface *health =
+    if (grpc::HealthCheckServiceInterface* health =
             server_->GetHealthCheckService()) {
       health->SetServingStatus(v1::DataService::service_full_name(), true);
     }
@@ -106,7 +106,7 @@ class RpcServerImpl final : public RpcServer {
   void Shutdown() override {
     if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
     service_.RefuseNewWork();
-    if (grpc::HealthCheckServiceInterface *health =
+    if (grpc::HealthCheckServiceInterface* health =
             server_->GetHealthCheckService()) {
       health->Shutdown();
     }
@@ -134,7 +134,7 @@ class RpcServerImpl final : public RpcServer {
 
 // Null: no memory is shared.
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
-    const RpcServer::Options &options) {
+    const RpcServer::Options& options) {
   if (!options.local_socket.has_value()) return nullptr;
   auto local = LocalServer::Start(
       {.socket = *options.local_socket,
@@ -168,7 +168,7 @@ absl::Status RpcServer::Options::Validate() const {
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const Options &options) {
+    const Options& options) {
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));

@@ -27,12 +27,12 @@ StreamRegistry::~StreamRegistry() {
   watcher_.join();
 }
 
-void StreamRegistry::Add(BatchStream *stream) {
+void StreamRegistry::Add(BatchStream* stream) {
   MutexLock lock(mu_);
   streams_.insert(stream);
 }
 
-void StreamRegistry::Remove(BatchStream *stream) {
+void StreamRegistry::Remove(BatchStream* stream) {
   MutexLock lock(mu_);
   streams_.erase(stream);
   if (streams_.empty()) changed_.NotifyAll();
@@ -47,16 +47,16 @@ bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
   return true;
 }
 
-void StreamRegistry::StopAll(const absl::Status &status) {
+void StreamRegistry::StopAll(const absl::Status& status) {
   std::vector<BatchStream::Deferred> ends;
   {
     // A stream that is found here is alive: OnDone removes it first.
     MutexLock lock(mu_);
-    for (BatchStream *stream : streams_) {
+    for (BatchStream* stream : streams_) {
       if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
     }
   }
-  for (const BatchStream::Deferred &end : ends) end();
+  for (const BatchStream::Deferred& end : ends) end();
 }
 
 void StreamRegistry::Watch() {
@@ -82,13 +82,13 @@ void StreamRegistry::CancelBlocked() {
   std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
   {
     MutexLock lock(mu_);
-    for (BatchStream *stream : streams_) {
+    for (BatchStream* stream : streams_) {
       if (auto end = stream->StopIfBlockedFor(send_timeout_, status)) {
         blocked.emplace_back(std::move(end), stream->peer());
       }
     }
   }
-  for (const auto &[end, peer] : blocked) {
+  for (const auto& [end, peer] : blocked) {
     counters_->cancelled_sends.fetch_add(1);
     MR_LOG(WARNING) << "client " << peer << " has taken nothing for "
                     << send_timeout_ << ": its call is cancelled";

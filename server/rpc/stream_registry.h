@@ -28,14 +28,14 @@ class StreamRegistry {
   // Every stream must be gone.
   ~StreamRegistry();
 
-  void Add(BatchStream *stream);
-  void Remove(BatchStream *stream);
+  void Add(BatchStream* stream);
+  void Remove(BatchStream* stream);
 
   // False when streams were left after `timeout`.
   bool AwaitEmpty(absl::Duration timeout);
 
   // Ends every stream with `status`.
-  void StopAll(const absl::Status &status);
+  void StopAll(const absl::Status& status);
 
  private:
   void Watch();
@@ -47,7 +47,7 @@ class StreamRegistry {
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
-  std::unordered_set<BatchStream *> streams_ MR_GUARDED_BY(mu_);
+  std::unordered_set<BatchStream*> streams_ MR_GUARDED_BY(mu_);
   std::thread watcher_;
 };
 

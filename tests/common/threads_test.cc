@@ -43,10 +43,10 @@ TEST(BoundedQueue, EveryItemArrivesOnce) {
       while (auto item = queue.Pop()) seen[*item].fetch_add(1);
     });
   }
-  for (std::thread &thread : threads) thread.join();
+  for (std::thread& thread : threads) thread.join();
   queue.Close();
-  for (std::thread &consumer : consumers) consumer.join();
-  for (const auto &count : seen) EXPECT_EQ(count.load(), 1);
+  for (std::thread& consumer : consumers) consumer.join();
+  for (const auto& count : seen) EXPECT_EQ(count.load(), 1);
 }
 
 TEST(BoundedQueue, CloseWakesWhoWaits) {
