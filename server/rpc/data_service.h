@@ -13,12 +13,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
+#include "common/mutex.h"
 #include "proto/data_service.grpc.pb.h"
 #include "proto/names.h"
 #include "server/rpc/batch_stream.h"
@@ -30,12 +33,15 @@ class DataServiceImpl final
           v1::DataService::WithCallbackMethod_DescribeDataset<
               v1::DataService::WithCallbackMethod_Open<
                   v1::DataService::WithCallbackMethod_GetStatus<
-                      v1::DataService::WithRawCallbackMethod_GetBatches<
-                          v1::DataService::Service>>>>> {
+                      v1::DataService::WithCallbackMethod_ExplainBatch<
+                          v1::DataService::WithRawCallbackMethod_GetBatches<
+                              v1::DataService::Service>>>>>> {
  public:
   // `content_revision` is shown by GetStatus.
   DataServiceImpl(const StreamEnvironment& environment,
                   uint32_t content_revision);
+  // Waits for a batch that is being explained.
+  ~DataServiceImpl() override;
 
   // From now on new work is refused as Unavailable; what runs goes on.
   void RefuseNewWork() { shutting_down_ = true; }
@@ -53,6 +59,9 @@ class DataServiceImpl final
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const GetStatusRequest* request,
                                       GetStatusResponse* response) override;
+  grpc::ServerUnaryReactor* ExplainBatch(
+      grpc::CallbackServerContext* context, const ExplainBatchRequest* request,
+      ExplainBatchResponse* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetBatches(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* request) override;
@@ -63,6 +72,9 @@ class DataServiceImpl final
   absl::Status OpenPlan(const OpenRequest& request, OpenResponse* response);
   absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer& request);
+  // The pipeline of a request that has passed all checks, and its range.
+  absl::StatusOr<std::shared_ptr<const Pipeline>> PipelineFor(
+      const GetBatchesRequest& request, StepRange* range) const;
   absl::Status CheckRunning() const;
   absl::Status CheckRoomForStream() const;
   // Ends a unary call; a refusal is logged.
@@ -77,6 +89,12 @@ class DataServiceImpl final
   const absl::Time started_;
   std::atomic<bool> shutting_down_{false};
   std::atomic<uint64_t> refusals_not_logged_{0};
+
+  // Explains one batch at a time, apart from gRPC's threads: it takes as long
+  // as making the rows.
+  Mutex explain_mu_;
+  bool explaining_ MR_GUARDED_BY(explain_mu_) = false;
+  std::thread explainer_ MR_GUARDED_BY(explain_mu_);
 };
 
 }  // namespace millrace
