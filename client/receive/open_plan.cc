@@ -80,13 +80,8 @@ absl::StatusOr<OpenResponse> ChoosePlan(
         absl::StrCat("the servers do not serve the same plan (", plans,
                      "); give them the same data and the same version"));
   }
-  for (const PlanOffer* offer : good) {
-    if (SamePlan(offer->plan, best->plan)) continue;
-    MR_LOG(WARNING) << "server " << offer->server
-                    << " does not serve this plan: it has "
-                    << PlanText(offer->plan) << ", most have "
-                    << PlanText(best->plan);
-  }
+  // A server of another plan is not named here: it refuses its first call, and
+  // what it says then stands in the log.
   if (!refused.empty()) MR_LOG(WARNING) << refused;
   return best->plan;
 }

@@ -5,12 +5,15 @@
 #include <signal.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/digest.h"
 #include "client/prefetch/host_loader.h"
 #include "tests/testing/digits.h"
@@ -193,6 +196,103 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
     first = *std::move(other);
   });
   ExpectUndisturbed(audit);
+}
+
+TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {
+  std::unique_ptr<ServerProcess> first = Serve();
+  std::unique_ptr<ServerProcess> second = Serve();
+  auto loader = OpenHostLoader(
+      Options(absl::StrCat(first->address(), ",", second->address())));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  std::promise<void> received;
+  std::thread repair;
+  const EpochAudit audit = Receive(**loader, [&] {
+    const int ports[] = {first->port(), second->port()};
+    for (ServerProcess* server : {first.get(), second.get()}) {
+      server->process().Signal(SIGKILL);
+      server->process().Wait();
+    }
+    repair = std::thread([&, ports] {
+      // Not before the loader has noticed; it waits in Next() meanwhile.
+      while ((*loader)->stats().servers > 0) {
+        absl::SleepFor(absl::Milliseconds(5));
+      }
+      first = Serve(ports[0]);
+      second = Serve(ports[1]);
+      // A server ends with the thread that has started it.
+      received.get_future().wait();
+    });
+  });
+  received.set_value();
+  repair.join();
+  ExpectUndisturbed(audit);
+}
+
+TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
+  std::unique_ptr<ServerProcess> first = Serve();
+  std::unique_ptr<ServerProcess> second = Serve();
+  HostLoaderOptions options =
+      Options(absl::StrCat(first->address(), ",", second->address()));
+  options.next_timeout = absl::Milliseconds(700);
+  auto loader = OpenHostLoader(options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  EpochAudit audit;
+  int timeouts = 0;
+  for (uint64_t step = 0; step < kSteps;) {
+    if (step == kSteps / 2 && timeouts == 0) {
+      first->process().Signal(SIGSTOP);
+      second->process().Signal(SIGSTOP);
+    }
+    absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    if (batch.ok()) {
+      ASSERT_EQ(batch->position, (Position{0, step}));
+      ASSERT_TRUE(audit.Add(batch->header, batch->payload).ok());
+      ++step;
+      continue;
+    }
+    // Connected, so not Unavailable; the loader goes on after it.
+    ASSERT_TRUE(absl::IsDeadlineExceeded(batch.status()) ||
+                absl::IsUnavailable(batch.status()))
+        << batch.status();
+    ASSERT_NE(batch.status().message().find(options.endpoint),
+              std::string::npos)
+        << batch.status();
+    ASSERT_EQ((*loader)->position(), (Position{0, step}));
+    ASSERT_LT(++timeouts, 100);
+    first->process().Signal(SIGCONT);
+    second->process().Signal(SIGCONT);
+  }
+  EXPECT_GT(timeouts, 0);
+  ExpectUndisturbed(audit);
+}
+
+TEST_F(FailoverTest, AnOnlyServerThatComesBackWithOtherDataIsRefused) {
+  const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
+  ASSERT_TRUE(testing::WriteDigits(uri, kSamples + 1).ok());
+  std::unique_ptr<ServerProcess> server = Serve();
+  auto loader = OpenHostLoader(Options(server->address()));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  const int port = server->port();
+  for (uint64_t step = 0; step < 10; ++step) {
+    ASSERT_TRUE((*loader)->Next().ok());
+  }
+  ASSERT_EQ(server->Stop(), 0);
+  auto other = ServerProcess::Start({"--dataset=digits=" + uri}, port);
+  ASSERT_TRUE(other.ok()) << other.status();
+  // What came before the change is good and handed out, nothing after it.
+  absl::Status status;
+  uint64_t steps = 10;
+  for (; steps < kSteps && status.ok(); ++steps) {
+    status = (*loader)->Next().status();
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find((*other)->address()), std::string::npos)
+      << status;
+  EXPECT_NE(status.message().find("the data differ"), std::string::npos)
+      << status;
+  EXPECT_NE(status.message().find((*loader)->plan().fingerprint()),
+            std::string::npos)
+      << status;
 }
 
 }  // namespace

@@ -1,0 +1,133 @@
+// A trainer without training: receives a rank's batches and writes down what
+// each of them was, one line a batch, so that two runs can be compared and a
+// run that was killed can be taken up where it ended. For tools/chaos.
+//
+//   digest_client --endpoint=HOST:PORT,... --dataset=NAME --preset=NAME
+//       --batch_size=N --output=FILE [--start=EPOCH:STEP] [--batches=N]
+//       [--rank=R --world=W] [--pace=5ms] [--next_timeout=60s] ...
+//
+//   0 17 64 50944 9c3b5a2f5f0d1e77      epoch, step, rows, bytes, XXH3-64 of
+//   the
+//                                       payload
+//
+// A line is whole or not there. Ends with 0 after --batches (0: at SIGTERM, or
+// never), with 1 and a sentence when the loader gives up. The last line of
+// standard output is a JSON object with what the loader counted.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/cli/flags.h"
+#include "client/cli/spec_flags.h"
+#include "client/prefetch/host_loader.h"
+#include "common/malloc_tuning.h"
+#include "common/status_macros.h"
+#include "xxhash.h"
+
+namespace millrace {
+namespace {
+
+std::atomic<bool> stop{false};
+
+absl::StatusOr<Position> ParsePosition(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  Position position;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &position.epoch) ||
+      !absl::SimpleAtoi(parts[1], &position.step)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--start=", text, ": write EPOCH:STEP"));
+  }
+  return position;
+}
+
+absl::Status Run(const std::vector<std::string>& arguments) {
+  SpecFlags spec_flags;
+  HostLoaderOptions options;
+  std::string start = "0:0";
+  std::string output;
+  uint64_t batches = 0;
+  absl::Duration pace;
+  FlagSet flags("digest_client", "writes down what each batch of a rank was");
+  spec_flags.AddTo(flags);
+  flags.Add("output", &output, "FILE", "one line a batch, appended");
+  flags.Add("start", &start, "EPOCH:STEP", "the first batch");
+  flags.Add("batches", &batches, "N", "end after so many; 0: at SIGTERM");
+  flags.Add("rank", &options.rank, "R", "of this client");
+  flags.Add("world", &options.world_size, "W", "ranks of the job");
+  flags.Add("window", &options.window, "N", "batches asked for");
+  flags.Add("pace", &pace, "TIME", "that the work on a batch takes");
+  flags.Add("step_timeout", &options.step_timeout, "TIME",
+            "a step that is late by it is asked elsewhere");
+  flags.Add("next_timeout", &options.next_timeout, "TIME",
+            "without a batch for so long it gives up");
+  MR_RETURN_IF_ERROR(flags.Parse(arguments));
+  if (flags.help_wanted()) {
+    std::fputs(flags.Help().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  MR_RETURN_IF_ERROR(spec_flags.Validate());
+  if (output.empty()) {
+    return absl::InvalidArgumentError("--output is missing");
+  }
+  options.endpoint = spec_flags.endpoint;
+  options.open_timeout = spec_flags.timeout;
+  options.epochs = 0;
+  options.verify_payload = true;
+  MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
+  MR_ASSIGN_OR_RETURN(options.start, ParsePosition(start));
+  std::FILE* file = std::fopen(output.c_str(), "ab");
+  if (file == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", output));
+  }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<HostLoader> loader,
+                      OpenHostLoader(options));
+  double longest_wait = 0;
+  while (!stop && (batches == 0 || loader->stats().batches < batches)) {
+    const absl::Time before = absl::Now();
+    MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
+    longest_wait =
+        std::max(longest_wait, absl::ToDoubleSeconds(absl::Now() - before));
+    const std::string line = absl::StrFormat(
+        "%d %d %d %d %016x\n", batch.position.epoch, batch.position.step,
+        batch.header.rows(), batch.payload.size(),
+        XXH3_64bits(batch.payload.data(), batch.payload.size()));
+    // One write, so that whoever kills this program finds whole lines.
+    if (std::fwrite(line.data(), 1, line.size(), file) != line.size() ||
+        std::fflush(file) != 0) {
+      return absl::UnavailableError(absl::StrCat("cannot write ", output));
+    }
+    if (pace > absl::ZeroDuration()) absl::SleepFor(pace);
+  }
+  std::fclose(file);
+  const HostLoader::Stats stats = loader->stats();
+  absl::PrintF(
+      "{\"batches\": %d, \"retried_steps\": %d, \"wait_seconds\": %.3f, "
+      "\"longest_wait_seconds\": %.3f, \"servers\": %d}\n",
+      stats.batches, stats.retried_steps, stats.wait_seconds, longest_wait,
+      stats.servers);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  millrace::KeepFreedMemory();
+  signal(SIGTERM, [](int) { millrace::stop = true; });
+  const absl::Status status =
+      millrace::Run(std::vector<std::string>(argv + 1, argv + argc));
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}

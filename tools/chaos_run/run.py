@@ -1,0 +1,422 @@
+"""Runs servers and clients, lets happen what the schedule says, and compares what
+the clients received with an undisturbed run. Called by tools/chaos, and by
+tests/tools/chaos_test.py for a short run.
+"""
+
+import argparse
+import heapq
+import itertools
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import digests
+import network as networks
+import schedule
+from processes import Client, Server
+
+MIB = 1 << 20
+BUDGET = 256 * MIB
+# Code, connections and gRPC's buffers come on top of a server's budget, and on
+# top of a client's slots (whose program keeps what it has freed).
+BESIDE = 200 * MIB
+CLIENT_BESIDE = 300 * MIB
+
+SAMPLES = 20011  # no multiple of a batch
+BATCH = 256
+WORLD = 2
+WINDOW = 32
+PACE = "3ms"
+SPEC = """
+sources { dataset: "digits" }
+transforms { random_crop { height: 28 width: 28 padding: 2 } }
+transforms { horizontal_flip { p: 0.5 } }
+transforms { normalize { mean: 0.2860 stddev: 0.3530 } }
+"""
+# After the last event all is mended; then every client must come on by so many
+# bytes of its file.
+RECOVERED = 100 * 30
+
+
+def write_digits(folder):
+    """IDX files, as the MNIST data sets have them, of noise that repeats."""
+    os.mkdir(folder)
+    rng = random.Random(1)
+    with open(os.path.join(folder, "train-images-idx3-ubyte"), "wb") as file:
+        file.write(struct.pack(">IIII", 0x803, SAMPLES, 28, 28))
+        file.write(rng.randbytes(SAMPLES * 28 * 28))
+    with open(os.path.join(folder, "train-labels-idx1-ubyte"), "wb") as file:
+        file.write(struct.pack(">II", 0x801, SAMPLES))
+        file.write(bytes(i % 10 for i in range(SAMPLES)))
+
+
+def pack(program, work):
+    folder = os.path.join(work, "digits")
+    uri = f"lmdb:{work}/digits.lmdb"
+    write_digits(folder)
+    result = subprocess.run([program, "pack", "--format=idx", "--split=train",
+                             f"--input={folder}", f"--output={uri}"],
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RuntimeError(f"millrace-data pack: {result.stderr.strip()}")
+    return uri
+
+
+class Run:
+
+    def __init__(self, options, network, work):
+        self._options = options
+        self._network = network
+        self._work = work
+        self._most = options.servers + 2
+        uri = pack(os.path.join(options.bin, "millrace-data"), work)
+        spec = os.path.join(work, "spec.textproto")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write(SPEC)
+        self._server_flags = [f"--dataset=digits={uri}", "--threads=2",
+                              f"--memory_budget={BUDGET >> 20}MiB"]
+        self._client_flags = [f"--pipeline={spec}", f"--batch_size={BATCH}", f"--world={WORLD}",
+                              f"--window={WINDOW}", "--timeout=60s"]
+        self._program = os.path.join(options.bin, "millrace-server")
+        self._servers = {}
+        self._clients = [
+            Client(rank, os.path.join(options.bin, "digest_client"),
+                   [*self._client_flags, f"--endpoint={network.endpoint()}", f"--pace={PACE}",
+                    "--next_timeout=60s", f"--step_timeout={options.step_timeout}"], work)
+            for rank in range(WORLD)]
+        self._named = set()
+        self._queue = []
+        self._count = itertools.count()
+        self._started = 0.0
+        self._stuttering = {}  # server -> until when
+        self._removed = set()
+        self.problems = []
+
+    # --- time ------------------------------------------------------------------
+
+    def _now(self):
+        return time.monotonic() - self._started
+
+    def _at(self, when, action):
+        heapq.heappush(self._queue, (when, next(self._count), action))
+
+    def _say(self, text):
+        print(f"{self._now():7.1f} s  {text}", flush=True)
+
+    # --- servers -----------------------------------------------------------------
+
+    def _start_server(self, number):
+        if number in self._removed:
+            return
+        server = self._servers.get(number)
+        if server is None:
+            server = Server(number, self._network, self._program, self._server_flags, self._work)
+            self._servers[number] = server
+        server.start()
+
+    def _announce(self):
+        self._network.announce(self._named)
+
+    def _restart_when_ended(self, number, delay):
+        server = self._servers[number]
+        if server.running():
+            self._at(self._now() + 0.05, lambda: self._restart_when_ended(number, delay))
+        else:
+            self._at(self._now() + delay, lambda: self._start_server(number))
+
+    def _stutter(self, number):
+        """Nine tenths of every 100 ms asleep."""
+        server = self._servers[number]
+        if self._now() >= self._stuttering[number]:
+            server.signal(signal.SIGCONT)
+            return
+        server.signal(signal.SIGSTOP)
+        self._at(self._now() + 0.09, lambda: server.signal(signal.SIGCONT))
+        self._at(self._now() + 0.1, lambda: self._stutter(number))
+
+    # --- events --------------------------------------------------------------------
+
+    def _begin(self, event):
+        begin = getattr(self, "_begin_" + event.kind)
+        begin(event)
+
+    def _begin_kill(self, event):
+        self._say(f"server {event.target}: SIGKILL, back in {event.duration:.1f} s")
+        self._servers[event.target].kill()
+        self._at(event.end, lambda: self._start_server(event.target))
+
+    def _begin_restart(self, event):
+        self._say(f"server {event.target}: SIGTERM, started again {event.duration:.1f} s after "
+                  "its end")
+        self._servers[event.target].terminate()
+        self._restart_when_ended(event.target, event.duration)
+
+    def _begin_freeze(self, event):
+        self._say(f"server {event.target}: SIGSTOP for {event.duration:.1f} s")
+        self._servers[event.target].signal(signal.SIGSTOP)
+        self._at(event.end, lambda: self._servers[event.target].signal(signal.SIGCONT))
+
+    def _begin_stutter(self, event):
+        self._say(f"server {event.target}: slow for {event.duration:.1f} s (stopped nine tenths "
+                  "of the time)")
+        self._stuttering[event.target] = event.end
+        self._stutter(event.target)
+
+    def _begin_add(self, event):
+        self._say(f"server {event.target}: added at {self._network.address(event.target)}")
+        self._start_server(event.target)
+        self._named.add(event.target)
+        self._announce()
+
+    def _begin_remove(self, event):
+        self._say(f"server {event.target}: out of the name, SIGTERM 1 s later, never back")
+        self._removed.add(event.target)
+        self._named.discard(event.target)
+        self._announce()
+        self._at(event.at + 1, self._servers[event.target].terminate)
+
+    def _begin_gone(self, event):
+        present = [s for s in sorted(self._named) if self._servers[s].running()]
+        how = "SIGSTOP" if event.amount else "SIGKILL"
+        self._say(f"all servers ({', '.join(map(str, present))}): {how}, back in "
+                  f"{event.duration:.1f} s")
+        for number in present:
+            if event.amount:
+                self._servers[number].signal(signal.SIGSTOP)
+                self._at(event.end,
+                         lambda n=number: self._servers[n].signal(signal.SIGCONT))
+            else:
+                self._servers[number].kill()
+                self._at(event.end, lambda n=number: self._start_server(n))
+
+    def _begin_client(self, event):
+        client = self._clients[event.target]
+        client.kill()
+        self._say(f"client {event.target}: SIGKILL, goes on at {digests.resume_at(client.output)} "
+                  f"in {event.duration:.1f} s")
+        self._at(event.end, client.start)
+
+    def _begin_cut(self, event):
+        self._say(f"server {event.target}: link cut for {event.duration:.1f} s")
+        self._network.cut(event.target, True)
+        self._at(event.end, lambda: self._network.cut(event.target, False))
+
+    def _begin_island(self, event):
+        self._say(f"clients: link cut for {event.duration:.1f} s")
+        self._network.cut(-1, True)
+        self._at(event.end, lambda: self._network.cut(-1, False))
+
+    def _shape(self, event, text, *discipline):
+        self._say(f"server {event.target}: {text} for {event.duration:.1f} s")
+        self._network.shape(event.target, *discipline)
+        self._at(event.end, lambda: self._network.shape(event.target))
+
+    def _begin_slow(self, event):
+        self._shape(event, f"link of {event.amount} Mbit/s", "tbf", "rate",
+                    f"{event.amount}mbit", "burst", "64kb", "latency", "200ms")
+
+    def _begin_delay(self, event):
+        self._shape(event, f"link with {event.amount} ms delay", "netem", "delay",
+                    f"{event.amount}ms", "limit", "10000")
+
+    def _begin_loss(self, event):
+        self._shape(event, f"link that loses {event.amount} %", "netem", "loss",
+                    f"{event.amount}%")
+
+    # --- the run ---------------------------------------------------------------------
+
+    def _watch(self, until):
+        """Until `until` says so, or something failed."""
+        while not self.problems and not until():
+            while self._queue and self._queue[0][0] <= self._now():
+                heapq.heappop(self._queue)[2]()
+            for process in [*self._servers.values(), *self._clients]:
+                process.sample()
+                if process.failure():
+                    self.problems.append(process.failure())
+            wait = 0.05
+            if self._queue:
+                wait = min(wait, max(0.0, self._queue[0][0] - self._now()))
+            time.sleep(wait)
+
+    def disturb(self, kinds):
+        options = self._options
+        events = schedule.make(options.seed, options.seconds, options.servers, WORLD, kinds,
+                               self._most)
+        for number in range(options.servers):
+            self._start_server(number)
+            self._named.add(number)
+        self._announce()
+        for server in self._servers.values():
+            server.await_ready()
+        self._started = time.monotonic()
+        for client in self._clients:
+            client.start()
+        for event in events:
+            self._at(event.at, lambda e=event: self._begin(e))
+        last = max([options.seconds, *(e.end for e in events)])
+        self._watch(lambda: self._now() >= last)
+        # Whatever an event had planned for later: a restart after a slow end.
+        self._watch(lambda: not self._queue)
+        self._say(f"{len(events)} events; all is mended, the clients go on")
+        before = [c.bytes_written() for c in self._clients]
+        give_up = self._now() + 45
+        self._watch(lambda: self._now() > give_up or all(
+            c.bytes_written() >= b + RECOVERED for c, b in zip(self._clients, before)))
+        for client, had in zip(self._clients, before):
+            if client.bytes_written() < had + RECOVERED and not self.problems:
+                self.problems.append(f"client {client.rank} does not come on after all is mended: "
+                                     f"{client.last_line()}")
+        for client in self._clients:
+            if not client.wanted:
+                continue
+            code = client.stop()
+            if code != 0 and not self.problems:
+                self.problems.append(f"client {client.rank} ended with code {code} after SIGTERM: "
+                                     f"{client.last_line()}")
+        for number, server in sorted(self._servers.items()):
+            code = server.stop()
+            if code not in (0, None):
+                self.problems.append(f"server {number} ended with code {code} after SIGTERM; see "
+                                     f"{server.log}")
+
+    def check(self):
+        """Against a run with one server that nothing happens to."""
+        batches = {}
+        for client in self._clients:
+            try:
+                batches[client.rank] = digests.read(client.output)
+            except (FileNotFoundError, ValueError) as error:
+                self.problems.append(f"client {client.rank}: {error}")
+        quiet = Server(self._most, networks.Loopback(self._most + 1), self._program,
+                       self._server_flags, self._work)
+        quiet.start()
+        quiet.await_ready()
+        for rank, got in batches.items():
+            reference = Client(rank, os.path.join(self._options.bin, "digest_client"),
+                               [*self._client_flags, f"--endpoint={quiet.address}",
+                                f"--batches={max(1, len(got))}"], self._work, "reference")
+            reference.start()
+            if reference.wait(600) != 0:
+                self.problems.append(f"the reference failed: {reference.last_line()}")
+                continue
+            wrong = digests.compare(got, digests.read(reference.output))
+            if wrong:
+                self.problems.append(f"client {rank}: {wrong}")
+        quiet.stop()
+        received = sum(map(len, batches.values()))
+        if received == 0:
+            self.problems.append("not one batch was received")
+        payload = max((int(row[2].split()[1]) for rows in batches.values() for row in rows),
+                      default=0)
+        for server in self._servers.values():
+            if server.most_memory > BUDGET + BESIDE:
+                self.problems.append(f"server {server.number} had {server.most_memory >> 20} MiB, "
+                                     f"its budget is {BUDGET >> 20} MiB")
+        for client in self._clients:
+            if client.most_memory > WINDOW * payload + CLIENT_BESIDE:
+                self.problems.append(f"client {client.rank} had {client.most_memory >> 20} MiB, "
+                                     f"its slots have {WINDOW * payload >> 20} MiB")
+        left = os.listdir(os.path.join(self._work, "tmp"))
+        if left:
+            self.problems.append(f"files are left: {', '.join(sorted(left)[:10])}")
+        return {"batches": received,
+                "servers": max((s.most_memory for s in self._servers.values()), default=0) >> 20,
+                "clients": max(c.most_memory for c in self._clients) >> 20}
+
+    def close(self):
+        for process in [*self._servers.values(), *self._clients]:
+            if process.wanted:
+                process.kill()
+        self._network.close()
+
+
+def left_in_shared_memory():
+    try:
+        return set(os.listdir("/dev/shm"))
+    except FileNotFoundError:
+        return set()
+
+
+def processes_left():
+    """Children that still run."""
+    left = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            continue
+        name = text[text.find("(") + 1:text.rfind(")")]
+        state, parent = text[text.rfind(")") + 2:].split()[:2]
+        if int(parent) == os.getpid() and state != "Z":
+            left.append(f"{name} ({entry})")
+    return left
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--servers", type=int, default=3)
+    parser.add_argument("--step_timeout", default="2s")
+    parser.add_argument("--netns", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args(arguments)
+
+    work = tempfile.mkdtemp(prefix="millrace-chaos.")
+    os.mkdir(os.path.join(work, "tmp"))
+    shared = left_in_shared_memory()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    keep = options.keep
+    try:
+        most = options.servers + 2
+        network = networks.Namespaces(most) if options.netns else networks.Loopback(most)
+        kinds = set(schedule.KINDS) - schedule.NAMESPACES - schedule.NETEM | network.kinds
+        missing = [k for k in schedule.KINDS if k not in kinds]
+        print(f"seed {options.seed}, {options.servers} servers, {WORLD} clients, "
+              f"{options.seconds:g} s, {network.name}", flush=True)
+        if missing:
+            print(f"not possible here: {', '.join(missing)}", flush=True)
+        run = Run(options, network, work)
+        try:
+            run.disturb(kinds)
+            figures = run.check()
+        finally:
+            run.close()
+        left = processes_left()
+        if left:
+            run.problems.append(f"processes are left: {', '.join(left)}")
+        new = left_in_shared_memory() - shared
+        if any("millrace" in name for name in new):
+            run.problems.append(f"/dev/shm has new files: {', '.join(sorted(new))}")
+        ok = not run.problems
+        for problem in run.problems:
+            print(f"WRONG: {problem}", flush=True)
+        print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; most memory: "
+              f"server {figures['servers']} MiB, client {figures['clients']} MiB; "
+              f"seed {options.seed}", flush=True)
+        keep = keep or not ok
+        if keep:
+            print(f"logs: {work}", flush=True)
+        return 0 if ok else 1
+    except (RuntimeError, OSError) as error:
+        keep = True
+        print(f"FAILED: {error}; seed {options.seed}\nlogs: {work}", flush=True)
+        return 1
+    finally:
+        if not keep:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
