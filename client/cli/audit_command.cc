@@ -66,6 +66,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
 
   HostLoaderOptions options;
   options.endpoint = spec_flags.endpoint;
+  options.same_host = spec_flags.MakeSameHost();
+  options.read_only_payload = true;
   options.world_size = world;
   options.window_bytes = kWindowBytes / world;
   options.start = {epoch, 0};

@@ -62,6 +62,8 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
 
   HostLoaderOptions options;
   options.endpoint = spec_flags.endpoint;
+  options.same_host = spec_flags.MakeSameHost();
+  options.read_only_payload = true;
   options.rank = rank;
   options.world_size = world;
   options.window = window;

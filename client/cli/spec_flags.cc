@@ -36,6 +36,14 @@ absl::StatusOr<LastBatch> ParseLastBatch(absl::string_view text) {
       "flag --last_batch=", text, ": expected drop, pad or partial"));
 }
 
+absl::StatusOr<SameHost> ParseSameHost(absl::string_view text) {
+  if (text == "off") return SameHost::kOff;
+  if (text == "auto") return SameHost::kAuto;
+  if (text == "require") return SameHost::kRequire;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "flag --same_host=", text, ": expected off, auto or require"));
+}
+
 }  // namespace
 
 void SpecFlags::AddTo(FlagSet& flags) {
@@ -54,6 +62,9 @@ void SpecFlags::AddTo(FlagSet& flags) {
   flags.Add("last_batch", &last_batch, "drop|pad|partial",
             "what becomes of the rest of an epoch (default drop, or what the "
             "pipeline says)");
+  flags.Add("same_host", &same_host, "off|auto|require",
+            "batches of a server on this machine in shared memory: where it "
+            "can be, or not at all");
   flags.Add("timeout", &timeout, "TIME",
             "give up on an endpoint that does not answer");
 }
@@ -74,7 +85,11 @@ absl::Status SpecFlags::Validate() const {
   if (!last_batch.empty()) {
     MR_RETURN_IF_ERROR(ParseLastBatch(last_batch).status());
   }
-  return absl::OkStatus();
+  return ParseSameHost(same_host).status();
+}
+
+SameHost SpecFlags::MakeSameHost() const {
+  return ParseSameHost(same_host).value_or(SameHost::kOff);
 }
 
 absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {

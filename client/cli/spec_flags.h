@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
 #include "client/cli/flags.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
@@ -24,11 +25,21 @@ struct SpecFlags {
   uint64_t seed = 0;
   std::string last_batch;
   absl::Duration timeout = absl::Seconds(5);
+  std::string same_host = "off";
 
   void AddTo(FlagSet& flags);
 
   // InvalidArgument: a flag is missing or contradicts another.
   absl::Status Validate() const;
+
+  // Any of the flags that make the spec is given.
+  bool SaysWhatToLoad() const {
+    return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
+           batch_size != 0 || seed != 0 || !last_batch.empty();
+  }
+
+  // Of flags that Validate() has passed.
+  SameHost MakeSameHost() const;
 
   // Reads the pipeline's file; asks the endpoint for the dataset's own preset
   // when neither --preset nor --pipeline is given. What is given as a flag

@@ -349,6 +349,7 @@ absl::Status GrpcTransport::TakeShared(Call* call) {
                                   frame_.header.payload_bytes());
   if (!found.ok()) return found.status();
   frame_.header.clear_shared();
+  frame_.compression = COMPRESSION_NONE;  // of the bytes that did not come
   frame_.data.assign(1, found->data);
   frame_.data_bytes = found->data.size();
   frame_.hold = std::move(found->hold);
