@@ -18,6 +18,8 @@ class ParameterLog {
  public:
   virtual ~ParameterLog() = default;
 
+  // Of a spec with several sources: the next samples are of this one.
+  virtual void BeginSource(uint32_t /*source*/) {}
   // What is added from here on was drawn for this sample; before the first one,
   // for the batch. A bad sample may be followed by what takes its place.
   virtual void BeginSample(int64_t /*index*/, uint64_t /*key*/) {}

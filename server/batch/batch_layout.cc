@@ -44,13 +44,16 @@ std::array<uint8_t, 8> NoClass(DType dtype) {
 
 }  // namespace
 
+TensorSpec SourceIndexSpec() { return ScalarSpec("source_index", DTYPE_INT32); }
 TensorSpec SampleIndexSpec() { return ScalarSpec("sample_index", DTYPE_INT64); }
 TensorSpec ValidSpec() { return ScalarSpec("valid", DTYPE_BOOL); }
 
 absl::StatusOr<BatchLayout> BatchLayout::Create(
-    absl::Span<const TensorSpec> tensors) {
+    absl::Span<const TensorSpec> tensors, bool several_sources) {
   BatchLayout layout;
+  layout.several_sources_ = several_sources;
   std::vector<TensorSpec> all(tensors.begin(), tensors.end());
+  if (several_sources) all.push_back(SourceIndexSpec());
   all.push_back(SampleIndexSpec());
   all.push_back(ValidSpec());
   for (const TensorSpec& tensor : all) {
@@ -110,14 +113,19 @@ BatchLayout::Placed BatchLayout::ForRows(uint64_t rows) const {
 }
 
 void BatchLayout::Placed::SetSample(uint8_t* payload, uint64_t row,
-                                    int64_t index, bool valid) const {
-  const int outputs = layout_->tensors();
-  std::memcpy(Row(payload, outputs, row), &index, sizeof(index));
-  *Row(payload, outputs + 1, row) = valid ? 1 : 0;
+                                    int64_t index, bool valid,
+                                    int32_t source) const {
+  int tensor = layout_->tensors();
+  if (layout_->several_sources_) {
+    std::memcpy(Row(payload, tensor++, row), &source, sizeof(source));
+  }
+  std::memcpy(Row(payload, tensor++, row), &index, sizeof(index));
+  *Row(payload, tensor, row) = valid ? 1 : 0;
 }
 
 void BatchLayout::Placed::FillEmptyRow(uint8_t* payload, uint64_t row,
-                                       int64_t sample_index) const {
+                                       int64_t sample_index,
+                                       int32_t source) const {
   for (int i = 0; i < layout_->tensors(); ++i) {
     const Column& column = layout_->columns_[i];
     if (column.is_class) {
@@ -127,7 +135,7 @@ void BatchLayout::Placed::FillEmptyRow(uint8_t* payload, uint64_t row,
       std::memset(Row(payload, i, row), 0, column.row_bytes);
     }
   }
-  SetSample(payload, row, sample_index, false);
+  SetSample(payload, row, sample_index, false, source);
 }
 
 void BatchLayout::Placed::ZeroGaps(uint8_t* payload) const {

@@ -1,6 +1,7 @@
 // BatchLayout says where each field of each sample lands in the payload of a
-// batch: the outputs of the spec in their order, then `sample_index`
-// int64[rows] (-1 for padding) and `valid` bool[rows]. Every tensor starts at a
+// batch: the outputs of the spec in their order, of several sources
+// `source_index` int32[rows], then `sample_index` int64[rows] (both -1 for
+// padding) and `valid` bool[rows]. Every tensor starts at a
 // multiple of 64 bytes and the payload ends at one; the bytes between are zero,
 // so that two payloads of the same batch are equal as a whole.
 //
@@ -29,13 +30,15 @@ namespace millrace {
 
 class BatchLayout {
  public:
-  // `tensors`: the outputs, without the two that every batch has.
+  // `tensors`: the outputs, without those that every batch has.
   // Unimplemented: a ragged one. InvalidArgument: a sample of no usable size.
   static absl::StatusOr<BatchLayout> Create(
-      absl::Span<const TensorSpec> tensors);
+      absl::Span<const TensorSpec> tensors, bool several_sources = false);
 
   // Of the outputs, in their order.
-  int tensors() const { return static_cast<int>(columns_.size()) - 2; }
+  int tensors() const {
+    return static_cast<int>(columns_.size()) - 2 - several_sources_;
+  }
   // Of a row of output `tensor`.
   uint64_t row_bytes(int tensor) const { return columns_[tensor].row_bytes; }
   // Of a row over all tensors, without alignment.
@@ -55,14 +58,15 @@ class BatchLayout {
              row * layout_->columns_[tensor].row_bytes;
     }
 
-    // Writes sample_index and valid of a row.
-    void SetSample(uint8_t* payload, uint64_t row, int64_t index,
-                   bool valid) const;
+    // Writes sample_index and valid of a row and, where there are several, its
+    // source; -1: none.
+    void SetSample(uint8_t* payload, uint64_t row, int64_t index, bool valid,
+                   int32_t source = 0) const;
 
     // Makes `row` one that holds no sample: zeros, -100 in class fields of
     // whatever type (the index that losses leave out), valid = false.
-    void FillEmptyRow(uint8_t* payload, uint64_t row,
-                      int64_t sample_index) const;
+    void FillEmptyRow(uint8_t* payload, uint64_t row, int64_t sample_index,
+                      int32_t source = -1) const;
 
     // Zeroes the bytes between the tensors and behind the last.
     void ZeroGaps(uint8_t* payload) const;
@@ -91,11 +95,14 @@ class BatchLayout {
 
   BatchLayout() = default;
 
-  std::vector<Column> columns_;  // the outputs, sample_index, valid
+  // The outputs, source_index where there are several, sample_index, valid.
+  std::vector<Column> columns_;
+  bool several_sources_ = false;
   uint64_t sum_row_bytes_ = 0;
 };
 
-// The two tensors at the end of every batch.
+// The tensors at the end of every batch; the first of several sources only.
+TensorSpec SourceIndexSpec();
 TensorSpec SampleIndexSpec();
 TensorSpec ValidSpec();
 

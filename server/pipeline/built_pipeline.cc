@@ -28,37 +28,53 @@ int FieldIndex(const DatasetInfo& info, const std::string& name) {
   return -1;
 }
 
+// ResolveSpec() has said in more words what differs.
+absl::Status CheckSame(const std::vector<TensorSpec>& first,
+                       const std::vector<TensorSpec>& other,
+                       const std::string& dataset) {
+  for (size_t i = 0; i < first.size(); ++i) {
+    TensorSpec a = first[i];
+    TensorSpec b = other[i];
+    a.clear_class_names();  // some may not know them
+    b.clear_class_names();
+    if (a.SerializeAsString() == b.SerializeAsString()) continue;
+    return absl::InternalError(
+        absl::StrCat("dataset ", dataset, " makes another tensor ", a.name(),
+                     " than the first source: please report it with the spec"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
-                             const DatasetInfo& info,
-                             std::shared_ptr<const RecordSource> source,
+                             std::vector<BuiltSource> sources,
                              BatchMemoryLimit limit)
     : plan_(std::move(plan)),
       layout_(std::move(layout)),
-      info_(info),
-      source_(std::move(source)),
       limit_(std::move(limit)),
+      sources_(std::move(sources)),
       mixers_(std::move(mixers)) {}
 
-void BuiltPipeline::OrderColumns() {
-  const auto append = [this](auto wanted) {
-    for (int i = 0; i < static_cast<int>(columns_.size()); ++i) {
-      if (wanted(columns_[i])) order_.push_back(i);
+void BuiltPipeline::OrderColumns(BuiltSource& source) {
+  const std::vector<Column>& columns = source.columns;
+  const auto append = [&source](auto wanted) {
+    for (int i = 0; i < static_cast<int>(source.columns.size()); ++i) {
+      if (wanted(source.columns[i])) source.order.push_back(i);
     }
   };
   // Each image, then what belongs to it and is told its size.
   std::set<int> images;
-  for (int i = 0; i < static_cast<int>(columns_.size()); ++i) {
-    const Column& image = columns_[i];
+  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
+    const Column& image = columns[i];
     if (image.image_field >= 0) continue;
-    order_.push_back(i);
+    source.order.push_back(i);
     if (image.stage == nullptr || !images.insert(image.field).second) continue;
     append([&](const Column& c) { return c.image_field == image.field; });
   }
   // What belongs to images that are no outputs.
   std::set<int> hidden;
-  for (const Column& column : columns_) {
+  for (const Column& column : columns) {
     if (column.image_field >= 0 && !images.contains(column.image_field)) {
       hidden.insert(column.image_field);
     }
@@ -76,7 +92,7 @@ void BuiltPipeline::PlaceStaging() {
     return at;
   };
   uint64_t format_bytes = 0;
-  for (Column& column : columns_) {
+  for (Column& column : sources_[0].columns) {
     // A partner of another rank has no place in the batch at all.
     if (mixes || (column.format && column.stage != nullptr) ||
         (column.format && column.EmptyIsNotZero())) {
@@ -89,21 +105,23 @@ void BuiltPipeline::PlaceStaging() {
                            (mixes ? column.bytes : 0);
     format_bytes = std::max(format_bytes, bytes);
   }
+  for (BuiltSource& source : sources_) {
+    for (size_t i = 0; i < source.columns.size(); ++i) {
+      source.columns[i].staging_offset = columns()[i].staging_offset;
+      source.columns[i].class_offset = columns()[i].class_offset;
+    }
+  }
   staging_.format_bytes = format_bytes;
   staging_.bytes = staging_.slot_bytes * (mixes ? 2 : 1) + format_bytes;
 }
 
-absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
-    const PipelineSpec& resolved, const DatasetInfo& info,
-    std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
-    const ImageStageFactory& make_stage) {
-  MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, info));
-
-  MR_ASSIGN_OR_RETURN(BatchMixers mixers, BatchMixers::Read(resolved, info));
-
-  std::vector<Column> columns;
-  std::vector<TensorSpec> tensors;
-  uint64_t row_nanos = kRowNanos;
+absl::Status BuiltPipeline::MakeColumns(const PipelineSpec& resolved,
+                                        const BatchMixers& mixers,
+                                        const ImageStageFactory& make_stage,
+                                        BuiltSource& source,
+                                        std::vector<TensorSpec>& tensors,
+                                        uint64_t& row_nanos) {
+  const DatasetInfo& info = *source.dataset.info;
   for (const Output& output : resolved.outputs()) {
     const int index = FieldIndex(info, output.field());
     MR_ASSIGN_OR_RETURN(MadeColumn made, MakeColumn(resolved, output,
@@ -119,44 +137,89 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
           MakeSizeStage(resolved, info.schema().fields(column.image_field),
                         make_stage));
     }
-    columns.push_back(std::move(made.column));
+    source.columns.push_back(std::move(made.column));
     tensors.push_back(std::move(made.tensor));
   }
-  MR_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(tensors));
-  for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
-    columns[i].bytes = layout.row_bytes(i);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
+    const PipelineSpec& resolved, std::vector<Dataset> datasets,
+    BatchMemoryLimit limit, const ImageStageFactory& make_stage) {
+  std::vector<const DatasetInfo*> infos;
+  for (const Dataset& dataset : datasets) infos.push_back(dataset.info);
+  MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, infos));
+
+  MR_ASSIGN_OR_RETURN(BatchMixers mixers,
+                      BatchMixers::Read(resolved, *infos[0]));
+
+  std::vector<BuiltSource> sources;
+  std::vector<TensorSpec> tensors;
+  uint64_t row_nanos = 0;  // of the slowest source
+  for (Dataset& dataset : datasets) {
+    BuiltSource& source = sources.emplace_back();
+    source.dataset = std::move(dataset);
+    std::vector<TensorSpec> made;
+    uint64_t nanos = kRowNanos;
+    MR_RETURN_IF_ERROR(
+        MakeColumns(resolved, mixers, make_stage, source, made, nanos));
+    row_nanos = std::max(row_nanos, nanos);
+    if (sources.size() == 1) {
+      tensors = std::move(made);
+      continue;
+    }
+    MR_RETURN_IF_ERROR(CheckSame(tensors, made, source.dataset.info->name()));
+  }
+  MR_ASSIGN_OR_RETURN(BatchLayout layout,
+                      BatchLayout::Create(tensors, sources.size() > 1));
+  for (BuiltSource& source : sources) {
+    for (size_t i = 0; i < source.columns.size(); ++i) {
+      source.columns[i].bytes = layout.row_bytes(static_cast<int>(i));
+    }
   }
   row_nanos += layout.row_bytes() / kBytesPerNano;
 
   std::shared_ptr<BuiltPipeline> pipeline(
       new BuiltPipeline(std::move(plan), std::move(layout), std::move(mixers),
-                        info, std::move(source), std::move(limit)));
-  for (const Column& column : columns) {
-    pipeline->has_stages_ |= column.stage != nullptr;
-    if (column.stage == nullptr) continue;
-    pipeline->operator_bytes_ =
-        std::max(pipeline->operator_bytes_, column.stage->kept_bytes());
+                        std::move(sources), std::move(limit)));
+  for (BuiltSource& source : pipeline->sources_) {
+    for (const Column& column : source.columns) {
+      pipeline->has_stages_ |= column.stage != nullptr;
+      if (column.stage == nullptr) continue;
+      pipeline->operator_bytes_ =
+          std::max(pipeline->operator_bytes_, column.stage->kept_bytes());
+    }
+    OrderColumns(source);
   }
-  pipeline->columns_ = std::move(columns);
-  pipeline->OrderColumns();
   pipeline->PlaceStaging();
   pipeline->rows_per_task_ = std::max<uint64_t>(1, kTaskNanos / row_nanos);
+  pipeline->Describe(tensors);
+  return pipeline;
+}
 
-  OpenResponse& description = pipeline->description_;
-  const Plan& made = pipeline->plan_;
-  *description.mutable_resolved_spec() = resolved;
-  description.set_plan_hash(made.hash());
-  for (TensorSpec& tensor : tensors) {
-    *description.add_tensors() = std::move(tensor);
+void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
+  OpenResponse& description = description_;
+  *description.mutable_resolved_spec() = plan_.spec();
+  description.set_plan_hash(plan_.hash());
+  for (const TensorSpec& tensor : tensors) {
+    *description.add_tensors() = tensor;
   }
+  if (sources() > 1) *description.add_tensors() = SourceIndexSpec();
   *description.add_tensors() = SampleIndexSpec();
   *description.add_tensors() = ValidSpec();
-  description.set_steps_per_epoch(made.steps().steps());
-  description.set_samples_per_epoch(made.steps().samples());
-  description.set_dropped_per_epoch(made.steps().dropped());
-  description.set_fingerprint(made.fingerprint());
+  description.set_steps_per_epoch(plan_.steps().steps());
+  description.set_samples_per_epoch(plan_.steps().samples());
+  description.set_dropped_per_epoch(plan_.steps().dropped());
+  description.set_fingerprint(plan_.fingerprint());
   description.set_content_revision(kContentRevision);
-  return pipeline;
+  for (int i = 0; i < sources() && sources() > 1; ++i) {
+    SourcePlan& source = *description.add_sources();
+    source.set_dataset(plan_.spec().sources(i).dataset());
+    source.set_samples(plan_.samples(i));
+    source.set_samples_per_epoch(plan_.per_epoch(i));
+    if (plan_.schedule()) source.set_slots(plan_.schedule()->slots(i));
+    source.set_fingerprint(info(i).fingerprint());
+  }
 }
 
 absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(

@@ -1,9 +1,9 @@
-// BuiltPipeline is a resolved spec made ready to run over one dataset: its
-// plan, the layout of its batches and, for each output, how a stored field
-// becomes its bytes.
+// BuiltPipeline is a resolved spec made ready to run over its sources: its
+// plan, the layout of its batches and, for each source and output, how a stored
+// field becomes its bytes.
 //
 // Immutable, thread-safe, shared by all runs. Owns its stages; shares the
-// source.
+// sources.
 
 #ifndef MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_H_
 #define MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_H_
@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,26 +39,54 @@ class BuiltPipeline final : public Pipeline {
   // Beside the payload: header, job and bookkeeping of a batch.
   static constexpr uint64_t kBatchOverheadBytes = 4096;
 
-  // `resolved` comes from ResolveSpec over `info`, which carries the name that
-  // the source is registered under. `info` must outlive the pipeline.
+  // A dataset of the spec. `info` carries the name that it is registered under
+  // and must outlive the pipeline.
+  struct Dataset {
+    const DatasetInfo* info;
+    std::shared_ptr<const RecordSource> source;
+  };
+
+  // `resolved` comes from ResolveSpec over the same `datasets`, one for each of
+  // its sources.
+  static absl::StatusOr<std::shared_ptr<const BuiltPipeline>> Build(
+      const PipelineSpec& resolved, std::vector<Dataset> datasets,
+      BatchMemoryLimit limit, const ImageStageFactory& make_stage);
   static absl::StatusOr<std::shared_ptr<const BuiltPipeline>> Build(
       const PipelineSpec& resolved, const DatasetInfo& info,
       std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
-      const ImageStageFactory& make_stage);
+      const ImageStageFactory& make_stage) {
+    return Build(resolved, {{&info, std::move(source)}}, std::move(limit),
+                 make_stage);
+  }
 
   const OpenResponse& description() const override { return description_; }
   absl::StatusOr<uint64_t> MaxPayloadBytes(uint32_t world_size) const override;
+  absl::Status ExplainRows(const StepRange& range, uint64_t first_row,
+                           uint64_t row_count,
+                           ExplainBatchResponse* response) const override;
 
   const Plan& plan() const { return plan_; }
   const BatchLayout& layout() const { return layout_; }
-  const std::vector<Column>& columns() const { return columns_; }
+  // Of spec.sources. Their columns differ in field, stage and sizes of images;
+  // all else is the same in all of them, so the first's tell it of all.
+  int sources() const { return static_cast<int>(sources_.size()); }
+  const std::vector<Column>& columns(uint32_t source = 0) const {
+    return sources_[source].columns;
+  }
   // The columns in the order in which they come about: those that belong to an
   // image right behind it.
-  const std::vector<int>& order() const { return order_; }
-  const DatasetInfo& info() const { return info_; }
-  const RecordSource& source() const { return *source_; }
-  const std::shared_ptr<const RecordSource>& shared_source() const {
-    return source_;
+  const std::vector<int>& order(uint32_t source = 0) const {
+    return sources_[source].order;
+  }
+  const DatasetInfo& info(uint32_t source = 0) const {
+    return *sources_[source].dataset.info;
+  }
+  const RecordSource& source(uint32_t source = 0) const {
+    return *sources_[source].dataset.source;
+  }
+  const std::shared_ptr<const RecordSource>& shared_source(
+      uint32_t source = 0) const {
+    return sources_[source].dataset.source;
   }
   const BatchMixers& mixers() const { return mixers_; }
   bool has_stages() const { return has_stages_; }
@@ -82,20 +111,30 @@ class BuiltPipeline final : public Pipeline {
   }
 
  private:
+  // What is made of the samples of one source.
+  struct BuiltSource {
+    Dataset dataset;
+    std::vector<Column> columns;
+    std::vector<int> order;
+  };
+
   BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
-                const DatasetInfo& info,
-                std::shared_ptr<const RecordSource> source,
-                BatchMemoryLimit limit);
-  void OrderColumns();
+                std::vector<BuiltSource> sources, BatchMemoryLimit limit);
+  // Adds a source's columns, their tensors, and the cost of a row.
+  static absl::Status MakeColumns(const PipelineSpec& resolved,
+                                  const BatchMixers& mixers,
+                                  const ImageStageFactory& make_stage,
+                                  BuiltSource& source,
+                                  std::vector<TensorSpec>& tensors,
+                                  uint64_t& row_nanos);
+  static void OrderColumns(BuiltSource& source);
+  void Describe(const std::vector<TensorSpec>& tensors);
   void PlaceStaging();
 
   const Plan plan_;
   const BatchLayout layout_;
-  const DatasetInfo& info_;
-  const std::shared_ptr<const RecordSource> source_;
   const BatchMemoryLimit limit_;
-  std::vector<Column> columns_;
-  std::vector<int> order_;
+  std::vector<BuiltSource> sources_;  // as those of the spec
   BatchMixers mixers_;
   Staging staging_;
   uint64_t operator_bytes_ = 0;  // a worker's, between operators on tensors

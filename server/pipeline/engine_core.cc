@@ -122,16 +122,20 @@ class EngineImpl final : public Engine {
     const std::string key = resolved.SerializeAsString();
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
-      const std::string& name = resolved.sources(0).dataset();
-      auto built =
-          synthetic != nullptr
-              ? BuiltPipeline::Build(resolved, synthetic->info(), synthetic,
-                                     limit_, make_stage_)
-              : BuiltPipeline::Build(resolved, infos_.at(name),
-                                     catalog_.at(name), limit_, make_stage_);
+      std::vector<BuiltPipeline::Dataset> datasets;
+      for (const Source& source : resolved.sources()) {
+        const std::string& name = source.dataset();
+        if (source.has_synthetic()) {
+          datasets.push_back({&synthetic->info(), synthetic});
+        } else {
+          datasets.push_back({&infos_.at(name), catalog_.at(name)});
+        }
+      }
+      auto built = BuiltPipeline::Build(resolved, std::move(datasets), limit_,
+                                        make_stage_);
       if (!built.ok()) {
         ErrorDetail detail = MakeErrorDetail("plan");
-        detail.set_dataset(name);
+        detail.set_dataset(resolved.sources(0).dataset());
         return WithErrorDetail(built.status(), detail);
       }
       pipeline = cache_.Insert(key, *std::move(built));
@@ -168,6 +172,7 @@ class EngineImpl final : public Engine {
         parts_.refused_admissions.load(std::memory_order_relaxed);
     stats.cached_pipelines = cache_.size();
     stats.stages = parts_.clock.Read();
+    stats.idle_thread_seconds = parts_.scheduler->IdleThreadSeconds();
     return stats;
   }
 

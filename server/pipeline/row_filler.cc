@@ -39,10 +39,18 @@ BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
   return slice;
 }
 
-absl::Status RowFiller::Begin() {
-  auto reader = worker_.ReaderOf(pipeline_.shared_source());
+absl::Status RowFiller::UseSource(uint32_t source) {
+  if (reader_ != nullptr && source == source_) return absl::OkStatus();
+  source_ = source;
+  reader_ = nullptr;
+  auto reader = worker_.ReaderOf(pipeline_.shared_source(source));
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
   reader_ = *reader;
+  return absl::OkStatus();
+}
+
+absl::Status RowFiller::Begin() {
+  MR_RETURN_IF_ERROR(UseSource(0));
   if (const uint64_t bytes = pipeline_.staging().bytes; bytes > 0) {
     staging_ = worker_.staging().Reserve(bytes);
     if (staging_ == nullptr) {
@@ -97,7 +105,7 @@ absl::Status RowFiller::Fill(uint64_t unit) {
 absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
   const SampleRef ref = epoch_.At(position);
   if (!ref.valid) {
-    Empty(place, /*sample_index=*/-1);
+    Empty(place, /*sample_index=*/-1, /*source=*/-1);
     return false;
   }
   absl::Status status = LoadFrom(ref, place);
@@ -107,7 +115,7 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
   switch (pipeline_.plan().spec().bad_samples().action()) {
     case BadSamplePolicy::ZERO:
       // The index stays: it says which sample is missing.
-      Empty(place, ref.index);
+      Empty(place, ref.index, static_cast<int32_t>(ref.source));
       if (place.own) ++emptied_rows_;
       return false;
     case BadSamplePolicy::SUBSTITUTE:
@@ -129,7 +137,9 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
 }
 
 absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
+  MR_RETURN_IF_ERROR(UseSource(ref.source));
   ParameterLog* const log = worker_.log();
+  if (log != nullptr && pipeline_.sources() > 1) log->BeginSource(ref.source);
   if (log != nullptr) log->BeginSample(ref.index, ref.key);
   absl::Status status =
       reader_->Read(ref.index, [&](const EncodedSample& sample) {
@@ -139,7 +149,8 @@ absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
       });
   if (status.ok()) {
     if (place.own) {
-      slice_.placed->SetSample(slice_.payload, place.row, ref.index, true);
+      slice_.placed->SetSample(slice_.payload, place.row, ref.index, true,
+                               static_cast<int32_t>(ref.source));
     }
     return status;
   }
@@ -149,8 +160,8 @@ absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
 absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
                                      const Place& place) {
   int sized_field = -1;  // whose size is in the scratch
-  for (int i : pipeline_.order()) {
-    const Column& column = pipeline_.columns()[i];
+  for (int i : pipeline_.order(source_)) {
+    const Column& column = pipeline_.columns(source_)[i];
     if (column.image_field >= 0 && column.image_field != sized_field) {
       ImageStage::Scratch& scratch = worker_.ScratchFor(*column.image_size);
       MR_ASSIGN_OR_RETURN(scratch.image_size,
@@ -168,11 +179,11 @@ absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
 
 absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
                                     uint64_t key, const Place& place) {
-  const Column& column = pipeline_.columns()[i];
+  const Column& column = pipeline_.columns(source_)[i];
   if (column.classes > 0) return ReadClass(column, stored, place);
   if (column.stage == nullptr && stored.size() != column.raw_bytes) {
     // Storage has compared it with the schema already.
-    return BadStorage(absl::StrCat("field ", FieldName(column), " has ",
+    return BadStorage(absl::StrCat("field ", FieldOf(column).name(), " has ",
                                    stored.size(), " bytes instead of ",
                                    column.raw_bytes));
   }
@@ -180,7 +191,9 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
   const bool formats_now = column.format.has_value() && column.mixers == 0;
   if (column.stage != nullptr) {
     uint8_t* const out = Raw(i, place);
-    if (worker_.log() != nullptr) worker_.log()->BeginField(FieldName(column));
+    if (worker_.log() != nullptr) {
+      worker_.log()->BeginField(FieldOf(column).name());
+    }
     MR_RETURN_IF_ERROR(
         column.stage->Run(stored, key, worker_.ScratchFor(*column.stage),
                           absl::MakeSpan(out, column.raw_bytes)));
@@ -196,9 +209,9 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
                 : scratch + (column.format->scratch_bytes() + 63) / 64 * 64;
   if (column.format->Apply(raw, target, scratch)) return absl::OkStatus();
   return BadStorage(absl::StrCat(
-      "field ", FieldName(column), " holds a number that does not fit into ",
-      "the type in which its ",
-      pipeline_.info().schema().fields(column.field).num_classes(),
+      "field ", FieldOf(column).name(),
+      " holds a number that does not fit into ", "the type in which its ",
+      FieldOf(column).num_classes(),
       " classes are sent; set outputs { dtype: DTYPE_INT64 } to see it"));
 }
 
@@ -207,23 +220,25 @@ absl::Status RowFiller::ReadClass(const Column& column,
                                   const Place& place) {
   int64_t index = -1;
   if (stored.size() != sizeof(index)) {
-    return BadStorage(absl::StrCat("field ", FieldName(column), " has ",
+    return BadStorage(absl::StrCat("field ", FieldOf(column).name(), " has ",
                                    stored.size(), " bytes instead of ",
                                    sizeof(index)));
   }
   std::memcpy(&index, stored.data(), sizeof(index));
   if (index < 0 || index >= column.classes) {
-    return BadStorage(absl::StrCat("field ", FieldName(column), " is ", index,
-                                   ", which is none of its ", column.classes,
+    return BadStorage(absl::StrCat("field ", FieldOf(column).name(), " is ",
+                                   index, ", which is none of its ",
+                                   column.classes,
                                    " classes and cannot be mixed"));
   }
   std::memcpy(slot(place.slot) + column.class_offset, &index, sizeof(index));
   return absl::OkStatus();
 }
 
-void RowFiller::Empty(const Place& place, int64_t sample_index) {
+void RowFiller::Empty(const Place& place, int64_t sample_index,
+                      int32_t source) {
   if (!place.own) return;
-  slice_.placed->FillEmptyRow(slice_.payload, place.row, sample_index);
+  slice_.placed->FillEmptyRow(slice_.payload, place.row, sample_index, source);
   // Where the device computes it, it computes it of zeros, too; masks hold
   // their fill.
   const auto& columns = pipeline_.columns();
@@ -284,7 +299,7 @@ void RowFiller::Finish(const Place& place, const Place* partner) {
     if (!column.format) continue;
     // Pixels and shares become floating point or other planes: all fit.
     MR_CHECK(column.format->Apply(raw, OnWire(i, place), format_scratch()))
-        << FieldName(column);
+        << "output " << i;
   }
 }
 
@@ -308,7 +323,7 @@ absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
                                 const EncodedSample* sample,
                                 int64_t index) const {
   ErrorDetail detail = MakeErrorDetail(stage);
-  const DatasetInfo& info = pipeline_.info();
+  const DatasetInfo& info = pipeline_.info(source_);
   detail.set_dataset(info.name());
   detail.set_sample(index);
   if (sample != nullptr) {

@@ -57,7 +57,8 @@ class RowFiller {
         bad_list_(bad_list) {}
   ~RowFiller() { worker_.staging().ReleaseAbove(kKeptStagingBytes); }
 
-  // Takes the worker's reader. ResourceExhausted: no memory.
+  // Takes the worker's reader of the first source. ResourceExhausted: no
+  // memory.
   absl::Status Begin();
 
   // The rows of a unit. DataLoss: a damaged sample under the policy FAIL, or
@@ -88,7 +89,9 @@ class RowFiller {
                            uint64_t key, const Place& place);
   absl::Status ReadClass(const Column& column, absl::Span<const uint8_t> stored,
                          const Place& place);
-  void Empty(const Place& place, int64_t sample_index);
+  void Empty(const Place& place, int64_t sample_index, int32_t source);
+  // Makes reader_ and source_ those of a source. Fails as WorkerState does.
+  absl::Status UseSource(uint32_t source);
 
   // Mixes the images of two samples; those that are not own are only read.
   void Mix(const Place& a, const Place& b);
@@ -107,11 +110,12 @@ class RowFiller {
     return staging_ + pipeline_.staging().bytes -
            pipeline_.staging().format_bytes;
   }
-  const std::string& FieldName(const Column& column) const {
-    return pipeline_.info().schema().fields(column.field).name();
+  // Of a column of source_.
+  const Field& FieldOf(const Column& column) const {
+    return pipeline_.info(source_).schema().fields(column.field);
   }
 
-  // `status` with dataset, shard, row, sample.
+  // `status` with the dataset of source_, shard, row, sample.
   absl::Status Located(absl::Status status, absl::string_view stage,
                        const EncodedSample* sample, int64_t index) const;
   void NoteBadSample(const absl::Status& status, const Place& place);
@@ -122,6 +126,7 @@ class RowFiller {
   WorkerState& worker_;
   BadSampleList& bad_list_;
   RecordReader* reader_ = nullptr;
+  uint32_t source_ = 0;  // of the sample at hand
   uint8_t* staging_ = nullptr;
   uint64_t bad_samples_ = 0;
   uint64_t emptied_rows_ = 0;

@@ -7,6 +7,13 @@
 //   sample key      = f(seed, epoch, source, logical index, visit)
 //   batch key       = f(seed, epoch, step)
 //
+// and of a weighted mixture (server/plan/source_schedule.h):
+//
+//   slots key       = f(seed, epoch, block), of the order within a block
+//   source seed     = f(seed, source), which stands for the seed in the order
+//   of
+//                     each walk over the source; its number for the epoch
+//
 // Not a cryptographic hash. Pure functions, safe from any thread.
 //
 //   const KeyHash epoch_key = KeyHash(KeyDomain::kSample).Add(seed).Add(epoch);
@@ -40,6 +47,9 @@ enum class KeyDomain : uint64_t {
   kBlock = 4,
   kWindow = 5,
   kBatch = 6,
+  kSlots = 7,
+  kSource = 8,
+  kSubsetRuns = 9,
 };
 
 // Absorbs numbers one after the other:
@@ -71,6 +81,20 @@ inline constexpr uint64_t PermutationKey(uint64_t seed, uint64_t epoch,
 // sample stays on its side for ever.
 inline constexpr uint64_t SubsetKey(uint64_t subset_seed, uint64_t n) {
   return KeyHash(KeyDomain::kSubset).Add(subset_seed).Add(n).value();
+}
+
+// Of a cut of runs of `unit` neighbours.
+inline constexpr uint64_t SubsetRunsKey(uint64_t subset_seed, uint64_t n,
+                                        uint64_t unit) {
+  return KeyHash(KeyDomain::kSubsetRuns)
+      .Add(subset_seed)
+      .Add(n)
+      .Add(unit)
+      .value();
+}
+
+inline constexpr uint64_t SourceSeed(uint64_t seed, uint64_t source) {
+  return KeyHash(KeyDomain::kSource).Add(seed).Add(source).value();
 }
 
 inline constexpr uint64_t SampleKey(uint64_t seed, uint64_t epoch,

@@ -46,14 +46,26 @@ class Permutation {
     return i;
   }
 
+  // One of a family of permutations of the same domain, `tweak` says which: as
+  // random as At() of another key, without the cost of making one. The domain
+  // is larger than kMaxTable.
+  uint64_t At(uint64_t i, uint64_t tweak) const {
+    do {
+      i = Encrypt(i, tweak);
+    } while (i >= n_);
+    return i;
+  }
+
   uint64_t size() const { return n_; }
+
+  // Up to here a table.
+  static constexpr uint64_t kMaxTable = 256;
 
  private:
   // Each pair of rounds changes both halves once. Four rounds of random
   // functions make a pseudo-random permutation (Luby and Rackoff 1988) for
   // large halves; small halves collide, so they get more.
   static constexpr int kMaxPairs = 8;
-  static constexpr uint64_t kMaxTable = 256;
 
   struct RoundKey {
     uint64_t add;
@@ -69,12 +81,13 @@ class Permutation {
            static_cast<uint64_t>(product >> 64);
   }
 
-  uint64_t Encrypt(uint64_t x) const {
+  // The tweak is added to what every round function sees.
+  uint64_t Encrypt(uint64_t x, uint64_t tweak = 0) const {
     uint64_t low = x & low_mask_;
     uint64_t high = x >> low_bits_;
     for (int pair = 0; pair < pairs_; ++pair) {
-      low ^= Round(high, keys_[2 * pair]) & low_mask_;
-      high ^= Round(low, keys_[2 * pair + 1]) & high_mask_;
+      low ^= Round(high + tweak, keys_[2 * pair]) & low_mask_;
+      high ^= Round(low + tweak, keys_[2 * pair + 1]) & high_mask_;
     }
     return high << low_bits_ | low;
   }

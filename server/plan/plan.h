@@ -1,10 +1,19 @@
 // Plan is what a batch is a function of: a resolved spec over the content of
-// its dataset. It says for every (epoch, step, rank, world size) which samples
+// its sources. It says for every (epoch, step, rank, world size) which samples
 // come in which row, each in O(1) and with no state.
+//
+// One source, or several as one (`concatenate`): an epoch is all their samples,
+// each once, in one order over the sources one after the other.
+//
+// A weighted mixture, or a source with epochs of another length: every source
+// is walked without end, walk after walk, each in an order of its own in which
+// every sample comes once. An epoch takes the next per_epoch(i) samples of
+// source i's walk, at the positions that the schedule says
+// (server/plan/source_schedule.h).
 //
 // It reads no sample and owns no thread. Immutable, thread-safe.
 //
-//   MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, info));
+//   MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, {&info}));
 //   MR_ASSIGN_OR_RETURN(StepRows rows, plan.steps().Rows(step, rank, world));
 //   const Plan::Epoch epoch = plan.ForEpoch(3);
 //   for (uint64_t r = 0; r < rows.rows; ++r) Use(epoch.At(rows.first + r));
@@ -13,14 +22,18 @@
 #define MILLRACE_SERVER_PLAN_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 #include "server/plan/epoch_order.h"
 #include "server/plan/keys.h"
+#include "server/plan/source_schedule.h"
 #include "server/plan/steps.h"
 #include "server/plan/subset.h"
 
@@ -31,78 +44,90 @@ struct SampleRef {
   int64_t index = -1;     // logical index in the source's dataset; -1: padding
   uint64_t position = 0;  // in the epoch's global order
   uint64_t key = 0;
+  // Of a weighted mixture: the walk over the source, from 0; 0 otherwise.
+  uint64_t visit = 0;
   uint32_t source = 0;  // index into spec.sources
-  uint32_t visit = 0;   // of this sample in this epoch, from 0
   bool valid = false;   // false: padding
 };
 
 class Plan {
  public:
-  // `resolved` comes from ResolveSpec over the same `info`. InvalidArgument:
-  // an empty subset, or fewer samples than a batch with DROP.
+  // `resolved` comes from ResolveSpec over the same `infos`, one a source.
+  // InvalidArgument: an empty subset, fewer samples than a batch with DROP, a
+  // source with too small a share, too many samples.
+  static absl::StatusOr<Plan> Create(
+      const PipelineSpec& resolved, absl::Span<const DatasetInfo* const> infos);
   static absl::StatusOr<Plan> Create(const PipelineSpec& resolved,
-                                     const DatasetInfo& info);
+                                     const DatasetInfo& info) {
+    return Create(resolved, {&info});
+  }
 
   const PipelineSpec& spec() const { return spec_; }
   const StepTable& steps() const { return steps_; }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::string& hash() const { return hash_; }
 
+  int sources() const { return static_cast<int>(cuts_.size()); }
+  // Samples of a source after its subset.
+  uint64_t samples(int source) const { return cuts_[source].size(); }
+  // Samples that every epoch takes of it (before DROP leaves some out of an
+  // epoch without a schedule).
+  uint64_t per_epoch(int source) const {
+    return schedule_ ? schedule_->per_epoch(source) : samples(source);
+  }
+  // Of a weighted mixture, or a source with epochs of another length.
+  const std::optional<SourceSchedule>& schedule() const { return schedule_; }
+
   // The order of one epoch. Cheap to make, but not for every row. Must not
   // outlive the plan.
   class Epoch {
    public:
-    SampleRef At(uint64_t position) const {
-      SampleRef ref;
-      ref.position = position;
-      if (position >= cut_.size()) return ref;
-      ref.index = static_cast<int64_t>(cut_.IndexOf(order_.At(position)));
-      ref.key = KeyOf(ref.index);
-      ref.valid = true;
-      return ref;
-    }
+    SampleRef At(uint64_t position) const;
 
-    // What stands in for the damaged sample `index` at the `attempt`-th try
-    // (from 1): the sample that lies `attempt` places further in the cut,
-    // wrapping round. The same for every epoch and position.
-    SampleRef Substitute(const SampleRef& bad, uint64_t attempt) const {
-      SampleRef ref = bad;
-      const uint64_t place = cut_.PlaceOf(bad.index);
-      ref.index =
-          static_cast<int64_t>(cut_.IndexOf((place + attempt) % cut_.size()));
-      ref.key = KeyOf(ref.index);
-      return ref;
-    }
+    // What stands in for the damaged sample `bad` at the `attempt`-th try (from
+    // 1): the sample that lies `attempt` places further in the cut of its
+    // source, wrapping round. The same for every epoch and position.
+    SampleRef Substitute(const SampleRef& bad, uint64_t attempt) const;
 
    private:
     friend class Plan;
-    Epoch(const Plan& plan, uint64_t epoch)
-        : cut_(plan.cut_),
-          order_(plan.spec_.shuffle(), plan.spec_.seed(), epoch,
-                 plan.cut_.size()),
-          sample_key_(KeyHash(KeyDomain::kSample)
-                          .Add(plan.spec_.seed())
-                          .Add(epoch)
-                          .Add(0)) {}
+    Epoch(const Plan& plan, uint64_t epoch);
 
-    uint64_t KeyOf(int64_t index) const {
-      return sample_key_.Add(index).Add(/*visit=*/0).value();
+    // One source of a weighted mixture.
+    struct Walk {
+      uint64_t seed;   // of its orders
+      uint64_t visit;  // in which the epoch begins
+      uint64_t start;  // place in that visit
+      // Of that visit and the next: most epochs need no others.
+      EpochOrder order;
+      std::optional<EpochOrder> next;
+    };
+
+    // The j-th sample of the source's cut in the order of a visit.
+    uint64_t PlaceIn(int source, uint64_t visit, uint64_t j) const;
+    uint64_t KeyOf(const SampleRef& ref) const {
+      return key_.Add(ref.source).Add(ref.index).Add(ref.visit).value();
     }
 
-    const SubsetCut& cut_;
-    const EpochOrder order_;
-    const KeyHash sample_key_;  // after seed, epoch and source
+    const Plan& plan_;
+    const KeyHash key_;                // of samples, after seed and epoch
+    std::optional<EpochOrder> order_;  // of an epoch without a schedule
+    std::optional<SourceSchedule::Epoch> schedule_;
+    std::vector<Walk> walks_;  // with a schedule: of each source
   };
 
   Epoch ForEpoch(uint64_t epoch) const { return Epoch(*this, epoch); }
 
  private:
-  Plan(PipelineSpec spec, SubsetCut cut, StepTable steps)
-      : spec_(std::move(spec)), cut_(std::move(cut)), steps_(steps) {}
+  Plan(PipelineSpec spec, StepTable steps)
+      : spec_(std::move(spec)), steps_(steps) {}
 
   PipelineSpec spec_;
-  SubsetCut cut_;
   StepTable steps_;
+  std::vector<SubsetCut> cuts_;  // of each source
+  // Without a schedule: the first place of each source in the order over all.
+  std::vector<uint64_t> starts_;
+  std::optional<SourceSchedule> schedule_;
   std::string fingerprint_;
   std::string hash_;
 };

@@ -8,6 +8,8 @@
 #include <bit>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+
 namespace millrace {
 namespace {
 
@@ -123,11 +125,25 @@ void AppendMessage(const Message& message, std::string& out) {
   }
 }
 
+// In the canonical form, high byte first.
+std::string Hash128(absl::string_view text) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.data(), text.size()));
+  return std::string(reinterpret_cast<const char*>(canonical.digest),
+                     sizeof(canonical.digest));
+}
+
 }  // namespace
 
 std::string CanonicalEncoding(const PipelineSpec& resolved) {
   std::string encoding;
-  AppendMessage(resolved, encoding);
+  if (resolved.compression() == COMPRESSION_NONE) {
+    AppendMessage(resolved, encoding);
+  } else {  // it is the wire's, and changes no batch
+    PipelineSpec batches = resolved;
+    batches.clear_compression();
+    AppendMessage(batches, encoding);
+  }
   return encoding;
 }
 
@@ -138,10 +154,18 @@ std::string PlanHash(const PipelineSpec& resolved,
   AppendFixed64(content_revision, text);
   AppendBytes(fingerprint, text);
   AppendBytes(CanonicalEncoding(resolved), text);
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.data(), text.size()));
-  return std::string(reinterpret_cast<const char*>(canonical.digest),
-                     sizeof(canonical.digest));
+  return Hash128(text);
+}
+
+std::string JoinFingerprints(absl::Span<const std::string> fingerprints) {
+  if (fingerprints.size() == 1) return fingerprints[0];
+  std::string text;
+  AppendBytes("millrace sources", text);
+  AppendVarint(fingerprints.size(), text);
+  for (const std::string& fingerprint : fingerprints) {
+    AppendBytes(fingerprint, text);
+  }
+  return absl::BytesToHexString(Hash128(text));
 }
 
 }  // namespace millrace

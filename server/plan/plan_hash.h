@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
@@ -20,6 +21,10 @@ namespace millrace {
 
 // The canonical encoding of a resolved spec.
 std::string CanonicalEncoding(const PipelineSpec& resolved);
+
+// The fingerprint of a plan: that of its source or, of several, 32 hexadecimal
+// digits of XXH3-128 over all of them in their order.
+std::string JoinFingerprints(absl::Span<const std::string> fingerprints);
 
 // XXH3-128 (canonical big-endian form) of revision, fingerprint and encoding.
 std::string PlanHash(const PipelineSpec& resolved,

@@ -12,16 +12,14 @@
 #include "server/plan/field_trace.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve_operators.h"
+#include "server/plan/same_tensors.h"
 #include "server/plan/spec_check.h"
+#include "server/plan/spec_limits.h"
 #include "server/plan/transform_defaults.h"
 #include "server/plan/transform_kinds.h"
 
 namespace millrace {
 namespace {
-
-// Defaults of BLOCK order.
-constexpr uint64_t kDefaultBlockSize = 64;
-constexpr uint64_t kDefaultWindowBlocks = 64;
 
 absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
                                                const DatasetInfos& datasets) {
@@ -151,24 +149,71 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   return CheckSpec(spec);
 }
 
+// Checks the spec against the dataset of spec.sources(source), and writes out
+// what it leaves open. A spec that was resolved against another dataset must
+// come out unchanged but for the source's reader.
+absl::Status ResolveAgainst(const DatasetInfo& info,
+                            const OperatorCatalog* operators, int source,
+                            PipelineSpec& spec) {
+  for (int i = 0; i < spec.transforms_size(); ++i) {
+    for (const std::string& name : TransformFields(spec.transforms(i))) {
+      if (FindField(info, name) == nullptr) {
+        return NoSuchField(absl::StrCat("transforms[", i, "]"), name, info);
+      }
+    }
+    WriteDefaults(*spec.mutable_transforms(i));
+  }
+  for (int i = 0; i < spec.outputs_size(); ++i) {
+    const std::string& name = spec.outputs(i).field();
+    if (FindField(info, name) == nullptr) {
+      return NoSuchField(absl::StrCat("outputs[", i, "]"), name, info);
+    }
+  }
+  MR_RETURN_IF_ERROR(CheckRoles(info, spec));
+  MR_RETURN_IF_ERROR(ResolveOperators(info, operators, source, spec));
+  return WriteOutputs(info, spec);
+}
+
+void WriteSourceDefaults(PipelineSpec& spec) {
+  if (spec.sources_size() == 1) {
+    spec.mutable_sources(0)->set_weight(1);  // ignored with one source
+    spec.clear_concatenate();
+  }
+  for (Source& source : *spec.mutable_sources()) {
+    if (source.weight() == 0 && !spec.concatenate()) source.set_weight(1);
+    if (source.has_subset() && source.subset().unit() == 1) {
+      source.mutable_subset()->clear_unit();
+    }
+  }
+}
+
 absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
                                      const DatasetInfos& datasets,
                                      const OperatorCatalog* operators) {
   MR_RETURN_IF_ERROR(CheckSpec(spec));
-  MR_ASSIGN_OR_RETURN(const DatasetInfo* info,
-                      FindDataset(spec.sources(0).dataset(), datasets));
-  if (info->samples() < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "dataset ", info->name(), " holds no sample: pack it again"));
+  std::vector<const DatasetInfo*> infos;
+  for (const Source& source : spec.sources()) {
+    const auto at = [&source](const absl::Status& status) {
+      ErrorDetail detail = MakeErrorDetail("plan");
+      detail.set_dataset(source.dataset());
+      return WithErrorDetail(status, detail);
+    };
+    const auto info = FindDataset(source.dataset(), datasets);
+    if (!info.ok()) return at(info.status());
+    if ((*info)->samples() < 1) {
+      return at(absl::InvalidArgumentError(absl::StrCat(
+          "dataset ", (*info)->name(), " holds no sample: pack it again")));
+    }
+    infos.push_back(*info);
   }
   PipelineSpec resolved = spec;
   resolved.set_spec_version(kSpecVersion);
   if (!spec.preset().empty()) {
-    MR_RETURN_IF_ERROR(ExpandPreset(*info, resolved));
+    MR_RETURN_IF_ERROR(ExpandPreset(*infos[0], resolved));
     // What the roles say must hold of the preset's transforms, too.
     MR_RETURN_IF_ERROR(CheckSpec(resolved));
   }
-  resolved.mutable_sources(0)->set_weight(1);  // ignored with one source
+  WriteSourceDefaults(resolved);
   Shuffle& shuffle = *resolved.mutable_shuffle();
   if (shuffle.mode() == Shuffle::BLOCK) {
     if (shuffle.block_size() == 0) shuffle.set_block_size(kDefaultBlockSize);
@@ -177,23 +222,23 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
     }
   }
   resolved.mutable_bad_samples();
-  for (int i = 0; i < resolved.transforms_size(); ++i) {
-    for (const std::string& name : TransformFields(resolved.transforms(i))) {
-      if (FindField(*info, name) == nullptr) {
-        return NoSuchField(absl::StrCat("transforms[", i, "]"), name, *info);
-      }
+  const PipelineSpec unresolved = resolved;
+  MR_RETURN_IF_ERROR(ResolveAgainst(*infos[0], operators, 0, resolved));
+  for (size_t i = 1; i < infos.size(); ++i) {
+    // As if it stood alone; then both must come to the same.
+    PipelineSpec alone = unresolved;
+    const int source = static_cast<int>(i);
+    absl::Status same = ResolveAgainst(*infos[i], operators, source, alone);
+    if (same.ok()) {
+      same = CheckSameTensors(resolved, *infos[0], alone, *infos[i], source);
     }
-    WriteDefaults(*resolved.mutable_transforms(i));
-  }
-  for (int i = 0; i < resolved.outputs_size(); ++i) {
-    const std::string& name = resolved.outputs(i).field();
-    if (FindField(*info, name) == nullptr) {
-      return NoSuchField(absl::StrCat("outputs[", i, "]"), name, *info);
+    if (!same.ok()) {
+      ErrorDetail detail = MakeErrorDetail("plan");
+      detail.set_dataset(resolved.sources(source).dataset());
+      return WithErrorDetail(std::move(same), detail);
     }
+    *resolved.mutable_sources(source) = alone.sources(source);
   }
-  MR_RETURN_IF_ERROR(CheckRoles(*info, resolved));
-  MR_RETURN_IF_ERROR(ResolveOperators(*info, operators, resolved));
-  MR_RETURN_IF_ERROR(WriteOutputs(*info, resolved));
   return resolved;
 }
 

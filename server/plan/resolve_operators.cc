@@ -52,12 +52,16 @@ const Field& FieldOf(const DatasetInfo& info, const std::string& name) {
 
 class Resolver {
  public:
-  Resolver(const DatasetInfo& info, const OperatorCatalog* catalog,
+  Resolver(const DatasetInfo& info, const OperatorCatalog* catalog, int source,
            PipelineSpec& spec)
-      : info_(info), catalog_(catalog), spec_(spec) {}
+      : info_(info),
+        catalog_(catalog),
+        source_(source),
+        reader_(absl::StrCat("sources[", source, "].reader")),
+        spec_(spec) {}
 
   absl::Status Run() {
-    MR_RETURN_IF_ERROR(Reader(*spec_.mutable_sources(0)));
+    MR_RETURN_IF_ERROR(Reader(*spec_.mutable_sources(source_)));
     for (int place = 0; place < spec_.transforms_size(); ++place) {
       Transform& transform = *spec_.mutable_transforms(place);
       where_ =
@@ -83,23 +87,23 @@ class Resolver {
       if (source.has_reader() &&
           source.reader().name() != info_.reader().name()) {
         return absl::FailedPreconditionError(absl::StrCat(
-            "sources[0].reader: the job reads dataset ", source.dataset(),
+            reader_, ": the job reads dataset ", source.dataset(),
             " with the source ", source.reader().name(),
             ", this server with the source ", info_.reader().name(),
             ": serve it the same way on every server"));
       }
       MR_RETURN_IF_ERROR(
-          At("sources[0].reader",
+          At(reader_,
              CheckSameOperator("source", source.reader(), info_.reader())));
       *source.mutable_reader() = info_.reader();
       return absl::OkStatus();
     }
     if (!source.has_reader()) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "sources[0].reader: the job reads dataset ", source.dataset(),
-        " with the source ", source.reader().name(),
-        ", this server reads it as ", info_.format(),
-        ": serve it the same way on every server"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(reader_, ": the job reads dataset ", source.dataset(),
+                     " with the source ", source.reader().name(),
+                     ", this server reads it as ", info_.format(),
+                     ": serve it the same way on every server"));
   }
 
   absl::Status Decoders(DecodeImage& decode) const {
@@ -257,6 +261,8 @@ class Resolver {
 
   const DatasetInfo& info_;
   const OperatorCatalog* const catalog_;
+  const int source_;
+  const std::string reader_;  // its place in the spec
   PipelineSpec& spec_;
   std::string where_;
   std::map<std::string, std::string> made_by_;  // field -> operator on tensors
@@ -265,9 +271,9 @@ class Resolver {
 }  // namespace
 
 absl::Status ResolveOperators(const DatasetInfo& info,
-                              const OperatorCatalog* catalog,
+                              const OperatorCatalog* catalog, int source,
                               PipelineSpec& spec) {
-  return Resolver(info, catalog, spec).Run();
+  return Resolver(info, catalog, source, spec).Run();
 }
 
 }  // namespace millrace

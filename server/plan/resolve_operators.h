@@ -16,13 +16,14 @@
 
 namespace millrace {
 
-// `spec` has passed CheckSpec(), its defaults are written and its fields exist
-// in `info`. `catalog` null: this server has no operators. NotFound: there is
-// no such operator. FailedPrecondition: the job was opened with another one,
-// or with one that is not here. InvalidArgument: a transform does not fit its
-// field. Each says what to do.
+// Against spec.sources(source), whose dataset is `info`. `spec` has passed
+// CheckSpec(), its defaults are written and its fields exist in `info`.
+// `catalog` null: this server has no operators. NotFound: there is no such
+// operator. FailedPrecondition: the job was opened with another one, or with
+// one that is not here. InvalidArgument: a transform does not fit its field.
+// Each says what to do.
 absl::Status ResolveOperators(const DatasetInfo& info,
-                              const OperatorCatalog* catalog,
+                              const OperatorCatalog* catalog, int source,
                               PipelineSpec& spec);
 
 }  // namespace millrace

@@ -189,12 +189,7 @@ class Checker {
           "the spec names no dataset: add sources { dataset: \"NAME\" } "
           "(a server lists its datasets by ListDatasets)");
     }
-    if (spec.sources_size() > 1) {
-      Unimplemented(spec, "sources",
-                    "mixtures of several sources are not built yet: name one "
-                    "dataset",
-                    1);
-    }
+    CheckMixture(spec);
     for (int i = 0; i < spec.sources_size(); ++i) {
       const Source& source = spec.sources(i);
       In(spec, "sources", i, [&] {
@@ -217,11 +212,7 @@ class Checker {
                                  subset.to(),
                                  ": write bounds with 0 <= from < to <= 1"));
           }
-          if (spec.shuffle().mode() == Shuffle::BLOCK) {
-            Unimplemented(source, "subset",
-                          "BLOCK order over a subset is not built: a keyed cut "
-                          "scatters over all blocks; take GLOBAL");
-          }
+          CheckSubsetUnit(spec, source);
         }
       });
     }
@@ -254,10 +245,62 @@ class Checker {
     });
   }
 
+  // Several sources, and epochs of another length.
+  void CheckMixture(const PipelineSpec& spec) {
+    if (spec.sources_size() > kMaxSources) {
+      Invalid(spec, "sources",
+              absl::StrCat(spec.sources_size(), " sources: at most ",
+                           kMaxSources, "; pack datasets together"),
+              kMaxSources);
+    }
+    if (spec.epoch_samples() > kMaxEpochSamples) {
+      Invalid(spec, "epoch_samples",
+              absl::StrCat("epoch_samples is ", spec.epoch_samples(),
+                           ": at most ", kMaxEpochSamples));
+    }
+    if (!spec.concatenate()) return;
+    if (spec.epoch_samples() > 0) {
+      Invalid(spec, "epoch_samples",
+              "an epoch of concatenated sources is all their samples: leave "
+              "epoch_samples out, or mix the sources by weights instead of "
+              "concatenate");
+    }
+    for (int i = 0; i < spec.sources_size(); ++i) {
+      if (spec.sources_size() == 1 || spec.sources(i).weight() == 0) continue;
+      In(spec, "sources", i, [&] {
+        Invalid(spec.sources(i), "weight",
+                "concatenated sources have no weights, each of their samples "
+                "comes once: leave the weight out, or concatenate");
+      });
+    }
+  }
+
+  void CheckSubsetUnit(const PipelineSpec& spec, const Source& source) {
+    const Subset& subset = source.subset();
+    const Shuffle& shuffle = spec.shuffle();
+    In(source, "subset", -1, [&] {
+      if (subset.unit() > kMaxBlock) {
+        Invalid(subset, "unit",
+                absl::StrCat("unit ", subset.unit(), ": at most ", kMaxBlock));
+      }
+      if (shuffle.mode() != Shuffle::BLOCK) return;
+      const uint64_t block =
+          shuffle.block_size() == 0 ? kDefaultBlockSize : shuffle.block_size();
+      if (subset.unit() != 0 && subset.unit() % block == 0) return;
+      Invalid(subset, "unit",
+              absl::StrCat(
+                  "BLOCK order reads blocks of ", block,
+                  " neighbours, and a cut of ",
+                  subset.unit() <= 1 ? std::string("single samples")
+                                     : absl::StrCat("runs of ", subset.unit()),
+                  " takes them apart: cut whole runs with unit: ", block,
+                  " (or a multiple) here and in every other cut of the dataset "
+                  "that this one must not touch, or take GLOBAL order"));
+    });
+  }
+
   void CheckShuffle(const PipelineSpec& spec) {
     const Shuffle& shuffle = spec.shuffle();
-    // Keeps every product of the order's arithmetic below 2^63.
-    constexpr uint64_t kMaxBlock = uint64_t{1} << 30;
     In(spec, "shuffle", -1, [&] {
       for (const auto& [name, value] :
            {std::pair{"block_size", shuffle.block_size()},
@@ -375,6 +418,11 @@ class Checker {
           Invalid(absl::StrCat("an output may not be called ", name,
                                ": every batch has a tensor of that name; set "
                                "another name"));
+        }
+        if (name == "source_index" && spec.sources_size() > 1) {
+          Invalid(
+              "an output may not be called source_index: every batch of "
+              "several sources has a tensor of that name; set another name");
         }
         if (!names.insert(name).second) {
           Invalid(absl::StrCat("two outputs are called ", name));

@@ -1,5 +1,6 @@
 #include "server/plan/subset.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/status/status.h"
@@ -36,14 +37,55 @@ absl::StatusOr<SubsetCut> SubsetCut::Create(const Source& source, uint64_t n) {
         "the subset of ", source.dataset(), " runs from ", subset.from(),
         " to ", subset.to(), ": write bounds with 0 <= from < to <= 1"));
   }
-  SubsetCut cut(SubsetBound(subset.from(), n), SubsetBound(subset.to(), n));
-  if (cut.size() == 0) {
+  const uint64_t unit = std::max<uint64_t>(1, subset.unit());
+  const uint64_t runs = (n - 1) / unit + 1;
+  SubsetCut cut(SubsetBound(subset.from(), runs),
+                SubsetBound(subset.to(), runs));
+  if (cut.count_ == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the subset of ", source.dataset(), " from ", subset.from(), " to ",
-        subset.to(), " holds none of its ", n, " samples: take wider bounds"));
+        subset.to(), " holds none of its ", n, " samples",
+        unit == 1 ? "" : absl::StrCat(" in ", runs, " runs of ", unit),
+        ": take wider bounds"));
   }
-  if (cut.size() < n) cut.ranks_.emplace(SubsetKey(subset.seed(), n), n);
+  if (cut.count_ == runs) {
+    cut.size_ = n;
+    return cut;
+  }
+  if (unit == 1) {
+    cut.ranks_.emplace(SubsetKey(subset.seed(), n), n);
+    return cut;
+  }
+  cut.unit_ = unit;
+  cut.ranks_.emplace(SubsetRunsKey(subset.seed(), n, unit), runs);
+  cut.short_rank_ = cut.count_;
+  cut.size_ = cut.count_ * unit;
+  const uint64_t short_rank = cut.ranks_->At(runs - 1) - cut.from_;
+  if (const uint64_t rest = n % unit; rest != 0 && short_rank < cut.count_) {
+    cut.short_rank_ = short_rank;
+    cut.size_ -= unit - rest;
+  }
   return cut;
+}
+
+uint64_t SubsetCut::IndexInRuns(uint64_t j) const {
+  uint64_t rank = j / unit_;
+  const uint64_t offset = j - rank * unit_;
+  if (rank >= short_rank_) rank = rank == count_ - 1 ? short_rank_ : rank + 1;
+  return ranks_->Inverse(from_ + rank) * unit_ + offset;
+}
+
+uint64_t SubsetCut::PlaceInRuns(uint64_t index) const {
+  const uint64_t run = index / unit_;
+  const uint64_t rank = ranks_->At(run) - from_;
+  if (rank >= count_) return size_;  // or below from_
+  uint64_t place = rank;
+  if (rank == short_rank_) {
+    place = count_ - 1;
+  } else if (rank > short_rank_) {
+    --place;
+  }
+  return place * unit_ + (index - run * unit_);
 }
 
 }  // namespace millrace

@@ -4,6 +4,11 @@
 // Cuts with the same seed and touching bounds are therefore disjoint and
 // complete, and 0.8 of 10 samples are 8.
 //
+// With a unit of U > 1 samples it is runs of U neighbours that are ranked (the
+// last one of the dataset may be shorter), with their number instead of N:
+// neighbours stay together, as BLOCK order needs it. A shorter run stands last
+// in the cut, so that every other one begins at a multiple of U.
+//
 // The spec's seed and the epoch take no part: a validation sample never
 // wanders into the training cut. Immutable, thread-safe, O(1) per sample.
 //
@@ -32,16 +37,18 @@ class SubsetCut {
   // out of order or of 0 .. 1, or no sample lies between them.
   static absl::StatusOr<SubsetCut> Create(const Source& source, uint64_t n);
 
-  uint64_t size() const { return to_ - from_; }
+  uint64_t size() const { return size_; }
 
   // Logical index of the cut's j-th sample, j < size(). The order is that of
   // the ranks; that of the dataset when the cut is the whole of it.
   uint64_t IndexOf(uint64_t j) const {
+    if (unit_ > 1) return IndexInRuns(j);
     return ranks_ ? ranks_->Inverse(from_ + j) : from_ + j;
   }
 
   // The j of a logical index that is in the cut; size() or more otherwise.
   uint64_t PlaceOf(uint64_t index) const {
+    if (unit_ > 1) return PlaceInRuns(index);
     // A rank below from_ wraps round to a huge number.
     return (ranks_ ? ranks_->At(index) : index) - from_;
   }
@@ -49,11 +56,21 @@ class SubsetCut {
   bool whole() const { return !ranks_.has_value(); }
 
  private:
-  SubsetCut(uint64_t from, uint64_t to) : from_(from), to_(to) {}
+  SubsetCut(uint64_t from, uint64_t to)
+      : from_(from), count_(to - from), size_(to - from) {}
 
+  uint64_t IndexInRuns(uint64_t j) const;
+  uint64_t PlaceInRuns(uint64_t index) const;
+
+  // Of samples or, with a unit, of runs.
   uint64_t from_;
-  uint64_t to_;
+  uint64_t count_;
+  uint64_t size_;                     // in samples
   std::optional<Permutation> ranks_;  // absent: the whole dataset
+  uint64_t unit_ = 1;
+  // Of the run that is shorter, from `from_`; count_: it is not in the cut, or
+  // there is none.
+  uint64_t short_rank_ = 0;
 };
 
 }  // namespace millrace

@@ -1,0 +1,128 @@
+#include "server/plan/same_tensors.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "server/plan/field_trace.h"
+
+namespace millrace {
+namespace {
+
+const Field& FieldOf(const DatasetInfo& info, const std::string& name) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.name() == name) return field;
+  }
+  MR_CHECK(false) << "a resolved spec names field " << name;
+  return Field::default_instance();
+}
+
+std::vector<std::string> OutputFields(const PipelineSpec& spec) {
+  std::vector<std::string> fields;
+  for (const Output& output : spec.outputs()) fields.push_back(output.field());
+  std::sort(fields.begin(), fields.end());
+  return fields;
+}
+
+// What the trainer is given of a sample.
+std::string Format(const FieldTrace& trace) {
+  return absl::StrCat(DTypeName(trace.device_dtype), " [",
+                      absl::StrJoin(*trace.device_shape, ", "), "]");
+}
+
+class Comparison {
+ public:
+  Comparison(const DatasetInfo& first, const DatasetInfo& other, int source)
+      : first_(first), other_(other), source_(source) {}
+
+  absl::Status Outputs(const PipelineSpec& first, const PipelineSpec& other) {
+    const std::vector<std::string> a = OutputFields(first);
+    const std::vector<std::string> b = OutputFields(other);
+    if (a == b) return absl::OkStatus();
+    return Differ("", absl::StrJoin(b, ", "), absl::StrJoin(a, ", "),
+                  "list the outputs that all sources have");
+  }
+
+  absl::Status Tensors(const PipelineSpec& first, const PipelineSpec& other,
+                       const std::string& name) {
+    const Field& a = FieldOf(first_, name);
+    const Field& b = FieldOf(other_, name);
+    if (a.num_classes() != b.num_classes()) {
+      return Differ(absl::StrCat("field ", name, " of "),
+                    absl::StrCat(b.num_classes(), " classes"),
+                    absl::StrCat(a.num_classes(), " classes"),
+                    "pack them with one list of classes");
+    }
+    if (a.class_names_size() > 0 && b.class_names_size() > 0) {
+      for (int i = 0; i < a.class_names_size(); ++i) {
+        if (i < b.class_names_size() && a.class_names(i) == b.class_names(i)) {
+          continue;
+        }
+        return Differ(absl::StrCat("class ", i, " of field ", name, " "),
+                      i < b.class_names_size() ? b.class_names(i)
+                                               : std::string("no name"),
+                      a.class_names(i), "pack them with one list of classes");
+      }
+    }
+    MR_ASSIGN_OR_RETURN(const FieldTrace mine, TraceField(first, a));
+    MR_ASSIGN_OR_RETURN(const FieldTrace yours, TraceField(other, b));
+    MR_CHECK(mine.shape && yours.shape) << name;
+    if (mine.dtype == yours.dtype && mine.shape == yours.shape &&
+        mine.device_dtype == yours.device_dtype &&
+        mine.device_shape == yours.device_shape) {
+      return absl::OkStatus();
+    }
+    return Differ(absl::StrCat("field ", name, " as "), Format(yours),
+                  Format(mine),
+                  "add transforms that make one size and type of them");
+  }
+
+  absl::Status Transforms(const PipelineSpec& first,
+                          const PipelineSpec& other) {
+    for (int i = 0; i < first.transforms_size(); ++i) {
+      if (first.transforms(i).SerializeAsString() ==
+          other.transforms(i).SerializeAsString()) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sources[", source_, "]: transforms[", i, "] makes other tensors of ",
+          other_.name(), " than of the first source, ", first_.name(),
+          ": sources that are mixed give the same tensors"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Differ(absl::string_view of, absl::string_view other,
+                      absl::string_view first, absl::string_view advice) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sources[", source_, "]: dataset ", other_.name(), " gives ", of, other,
+        ", the first source, ", first_.name(), ", ", first,
+        ": sources that are mixed give the same tensors; ", advice));
+  }
+
+  const DatasetInfo& first_;
+  const DatasetInfo& other_;
+  const int source_;
+};
+
+}  // namespace
+
+absl::Status CheckSameTensors(const PipelineSpec& first,
+                              const DatasetInfo& first_info,
+                              const PipelineSpec& other,
+                              const DatasetInfo& other_info, int source) {
+  Comparison comparison(first_info, other_info, source);
+  MR_RETURN_IF_ERROR(comparison.Outputs(first, other));
+  for (const Output& output : first.outputs()) {
+    MR_RETURN_IF_ERROR(comparison.Tensors(first, other, output.field()));
+  }
+  return comparison.Transforms(first, other);
+}
+
+}  // namespace millrace

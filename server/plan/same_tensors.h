@@ -1,0 +1,28 @@
+// Whether two sources of one spec give the same tensors: a batch holds samples
+// of both.
+//
+// Pure function, safe from any thread.
+
+#ifndef MILLRACE_SERVER_PLAN_SAME_TENSORS_H_
+#define MILLRACE_SERVER_PLAN_SAME_TENSORS_H_
+
+#include "absl/status/status.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+
+namespace millrace {
+
+// `first` and `other` are one spec, resolved against the first source alone and
+// against spec.sources(source) alone. InvalidArgument: outputs, types, shapes,
+// classes or what an operator makes differ; the message says what, and what to
+// do. Names of classes may be missing in one of them; where both have them they
+// must be the same.
+absl::Status CheckSameTensors(const PipelineSpec& first,
+                              const DatasetInfo& first_info,
+                              const PipelineSpec& other,
+                              const DatasetInfo& other_info, int source);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_SAME_TENSORS_H_
