@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
   host.start = options.start;
   host.epochs = options.epochs;
   host.window = options.window;
+  host.same_host = options.same_host;
   host.open_timeout = options.open_timeout;
   host.next_timeout = options.next_timeout;
   host.verify_payload = options.verify_payload;

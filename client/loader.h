@@ -94,6 +94,9 @@ class DataLoader {
     bool prepare_ahead = false;
     // Batches in host memory; see HostLoaderOptions.
     uint32_t window = 0;
+    // Batches of a server on this machine in memory that it shares; they are
+    // copied once into the slots of this loader. HostLoaderOptions has more.
+    SameHost same_host = SameHost::kOff;
     absl::Duration open_timeout = absl::Seconds(5);
     absl::Duration next_timeout = absl::Minutes(5);
     bool verify_payload = false;

@@ -43,6 +43,7 @@ struct TrainerConfig {
   uint32_t device_prefetch = 2;
   bool prepare_ahead = false;
   uint32_t window = 0;  // batches asked for; 0: chosen by the client
+  bool same_host = false;  // shared memory with servers of this machine
 
   // Endpoints and ranks that do not answer. Ranks that have joined may be
   // waiting for data: they are given data_timeout and a little at least.

@@ -91,6 +91,8 @@ ABSL_FLAG(uint32_t, device_prefetch, 2, "Batches kept ready on the device.");
 ABSL_FLAG(bool, prepare_ahead, false,
           "On the CPU, normalise batches on a thread of its own. Good when "
           "training leaves cores idle.");
+ABSL_FLAG(bool, same_host, false,
+          "Take batches of servers on this machine in memory that they share.");
 ABSL_FLAG(uint32_t, window, 0,
           "Batches asked for ahead. 0: chosen by their size.");
 ABSL_FLAG(millrace::Time, timeout, millrace::Time{absl::Seconds(5)},
@@ -145,6 +147,7 @@ TrainerConfig ReadFlags() {
   config.device_prefetch = absl::GetFlag(FLAGS_device_prefetch);
   config.prepare_ahead = absl::GetFlag(FLAGS_prepare_ahead);
   config.window = absl::GetFlag(FLAGS_window);
+  config.same_host = absl::GetFlag(FLAGS_same_host);
   config.timeout = absl::GetFlag(FLAGS_timeout).duration;
   config.rank_timeout = absl::GetFlag(FLAGS_rank_timeout).duration;
   config.data_timeout = absl::GetFlag(FLAGS_data_timeout).duration;

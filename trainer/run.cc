@@ -168,6 +168,7 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
   options.device_prefetch = config_.device_prefetch;
   options.prepare_ahead = config_.prepare_ahead;
   options.window = config_.window;
+  options.same_host = config_.same_host ? SameHost::kAuto : SameHost::kOff;
   options.open_timeout = config_.timeout;
   options.next_timeout = config_.data_timeout;
   return options;
