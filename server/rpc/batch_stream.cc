@@ -303,15 +303,15 @@ BatchStream::Deferred BatchStream::Stop(absl::Status status) {
 
 BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
                                                     absl::Status status) {
-  {
-    MutexLock lock(state_->mu);
-    if (!state_->writing || state_->abandoned ||
-        absl::FromChrono(std::chrono::steady_clock::now() -
-                         state_->write_started) < timeout) {
-      return nullptr;
-    }
-  }
+  if (!IsBlockedFor(timeout)) return nullptr;
   return Stop(std::move(status));
+}
+
+bool BatchStream::IsBlockedFor(absl::Duration timeout) const {
+  MutexLock lock(state_->mu);
+  return state_->writing && !state_->abandoned &&
+         absl::FromChrono(std::chrono::steady_clock::now() -
+                          state_->write_started) >= timeout;
 }
 
 void BatchStream::OnDone() {

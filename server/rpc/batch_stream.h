@@ -71,6 +71,9 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // cancels the call with `status`.
   Deferred StopIfBlockedFor(absl::Duration timeout, absl::Status status);
 
+  // A write has been under way for so long.
+  bool IsBlockedFor(absl::Duration timeout) const;
+
   const std::string& peer() const { return peer_; }
 
  private:
