@@ -35,10 +35,13 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 
 }  // namespace
 
-BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
+BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
+                         BatchPacking packing)
     : header_(std::move(batch.header)),
-      payload_bytes_(header_.payload_bytes()) {
-  if (batch.payload != nullptr && payload_bytes_ > 0) {
+      payload_bytes_(header_.payload_bytes()),
+      packing_(std::move(packing)) {
+  // Not when other batches have the same payload.
+  if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {
       header_.mutable_shared()->set_slot(lending->lent.slot);
       header_.mutable_shared()->set_generation(lending->lent.generation);
