@@ -35,11 +35,9 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 
 }  // namespace
 
-BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
-                         BatchPacking packing)
+BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
     : header_(std::move(batch.header)),
-      payload_bytes_(header_.payload_bytes()),
-      packing_(std::move(packing)) {
+      payload_bytes_(header_.payload_bytes()) {
   // Not when other batches have the same payload.
   if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {
