@@ -25,7 +25,8 @@ TEST(CommandLineTest, ReadsEveryFlag) {
       {"--dataset=a=lmdb:/data/a", "--dataset", "b=parquet:/data/b/*.parquet",
        "--listen=127.0.0.1:0", "--threads=4", "--memory_budget=2GiB",
        "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
-       "--config=s.textproto", "--port_file=/tmp/p", "--check_config",
+       "--local_socket=/run/m.sock", "--config=s.textproto",
+       "--port_file=/tmp/p", "--check_config",
        "--parse_config"});
   ASSERT_TRUE(line.ok()) << line.status();
   ASSERT_EQ(line->flags.datasets_size(), 2);
@@ -38,6 +39,7 @@ TEST(CommandLineTest, ReadsEveryFlag) {
   EXPECT_EQ(line->flags.send_timeout_ms(), 1500);
   EXPECT_EQ(line->flags.admission_timeout_ms(), 250);
   EXPECT_EQ(line->flags.shutdown_grace_ms(), 3000);
+  EXPECT_EQ(line->flags.local_socket(), "/run/m.sock");
   EXPECT_EQ(line->config_file, "s.textproto");
   EXPECT_EQ(line->port_file, "/tmp/p");
   EXPECT_TRUE(line->check_config);

@@ -91,6 +91,28 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   EXPECT_THAT(table, Not(HasSubstr("WARNING")));
 }
 
+TEST(ResolveServerConfigTest, LocalSockets) {
+  ServerConfig config;
+  DatasetConfig* dataset = config.add_datasets();
+  dataset->set_name("a");
+  dataset->set_uri("lmdb:/a");
+  const auto socket = [&](const std::string& value) {
+    config.set_local_socket(value);
+    return ResolveServerConfig(config, kMachine);
+  };
+  EXPECT_EQ(socket("")->local_socket, "");
+  EXPECT_EQ(socket("/run/m.sock")->local_socket, "/run/m.sock");
+  EXPECT_EQ(socket("@m")->local_socket, "@m");
+  EXPECT_FALSE(socket("off")->local_socket.has_value());
+  for (const std::string& bad :
+       {std::string("run/m.sock"), std::string("@"), std::string("/"),
+        "/" + std::string(107, 'x')}) {
+    EXPECT_THAT(std::string(socket(bad).status().message()),
+                HasSubstr("local_socket"))
+        << bad;
+  }
+}
+
 TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   const auto config = ParseServerConfig(
       "listen: '127.0.0.1:0' threads: 3 memory_budget_bytes: 1000000000 "
