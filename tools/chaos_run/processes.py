@@ -1,6 +1,7 @@
 """The programs of a run: data servers and clients, as real processes."""
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -142,6 +143,14 @@ class Client:
         with open(self.log, encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file if line.strip()]
         return lines[-1] if lines else ""
+
+    def figure(self, name):
+        """What its loader has counted, of the last time that it was started; 0
+        when it did not come to an end in order."""
+        try:
+            return json.loads(self.last_line())[name]
+        except (ValueError, KeyError, TypeError):
+            return 0
 
     def bytes_written(self):
         return os.path.getsize(self.output) if os.path.exists(self.output) else 0

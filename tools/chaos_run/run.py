@@ -7,16 +7,15 @@ import argparse
 import heapq
 import itertools
 import os
-import random
 import shutil
 import signal
-import struct
-import subprocess
 import sys
 import tempfile
 import time
 
+import dataset
 import digests
+import leftovers
 import network as networks
 import schedule
 from processes import Client, Server
@@ -28,44 +27,13 @@ BUDGET = 256 * MIB
 BESIDE = 200 * MIB
 CLIENT_BESIDE = 300 * MIB
 
-SAMPLES = 20011  # no multiple of a batch
 BATCH = 256
 WORLD = 2
 WINDOW = 32
 PACE = "3ms"
-SPEC = """
-sources { dataset: "digits" }
-transforms { random_crop { height: 28 width: 28 padding: 2 } }
-transforms { horizontal_flip { p: 0.5 } }
-transforms { normalize { mean: 0.2860 stddev: 0.3530 } }
-"""
 # After the last event all is mended; then every client must come on by so many
 # bytes of its file.
 RECOVERED = 100 * 30
-
-
-def write_digits(folder):
-    """IDX files, as the MNIST data sets have them, of noise that repeats."""
-    os.mkdir(folder)
-    rng = random.Random(1)
-    with open(os.path.join(folder, "train-images-idx3-ubyte"), "wb") as file:
-        file.write(struct.pack(">IIII", 0x803, SAMPLES, 28, 28))
-        file.write(rng.randbytes(SAMPLES * 28 * 28))
-    with open(os.path.join(folder, "train-labels-idx1-ubyte"), "wb") as file:
-        file.write(struct.pack(">II", 0x801, SAMPLES))
-        file.write(bytes(i % 10 for i in range(SAMPLES)))
-
-
-def pack(program, work):
-    folder = os.path.join(work, "digits")
-    uri = f"lmdb:{work}/digits.lmdb"
-    write_digits(folder)
-    result = subprocess.run([program, "pack", "--format=idx", "--split=train",
-                             f"--input={folder}", f"--output={uri}"],
-                            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise RuntimeError(f"millrace-data pack: {result.stderr.strip()}")
-    return uri
 
 
 class Run:
@@ -75,10 +43,10 @@ class Run:
         self._network = network
         self._work = work
         self._most = options.servers + 2
-        uri = pack(os.path.join(options.bin, "millrace-data"), work)
+        uri = dataset.pack(os.path.join(options.bin, "millrace-data"), work)
         spec = os.path.join(work, "spec.textproto")
         with open(spec, "w", encoding="utf-8") as file:
-            file.write(SPEC)
+            file.write(dataset.SPEC)
         self._server_flags = [f"--dataset=digits={uri}", "--threads=2",
                               f"--memory_budget={BUDGET >> 20}MiB"]
         self._client_flags = [f"--pipeline={spec}", f"--batch_size={BATCH}", f"--world={WORLD}",
@@ -327,6 +295,7 @@ class Run:
         if left:
             self.problems.append(f"files are left: {', '.join(sorted(left)[:10])}")
         return {"batches": received,
+                "longest_wait": max(c.figure("longest_wait_seconds") for c in self._clients),
                 "servers": max((s.most_memory for s in self._servers.values()), default=0) >> 20,
                 "clients": max(c.most_memory for c in self._clients) >> 20}
 
@@ -335,31 +304,6 @@ class Run:
             if process.wanted:
                 process.kill()
         self._network.close()
-
-
-def left_in_shared_memory():
-    try:
-        return set(os.listdir("/dev/shm"))
-    except FileNotFoundError:
-        return set()
-
-
-def processes_left():
-    """Children that still run."""
-    left = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
-                text = file.read()
-        except OSError:
-            continue
-        name = text[text.find("(") + 1:text.rfind(")")]
-        state, parent = text[text.rfind(")") + 2:].split()[:2]
-        if int(parent) == os.getpid() and state != "Z":
-            left.append(f"{name} ({entry})")
-    return left
 
 
 def main(arguments):
@@ -375,7 +319,7 @@ def main(arguments):
 
     work = tempfile.mkdtemp(prefix="millrace-chaos.")
     os.mkdir(os.path.join(work, "tmp"))
-    shared = left_in_shared_memory()
+    shared = leftovers.in_shared_memory()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     keep = options.keep
     try:
@@ -393,18 +337,18 @@ def main(arguments):
             figures = run.check()
         finally:
             run.close()
-        left = processes_left()
+        left = leftovers.processes()
         if left:
             run.problems.append(f"processes are left: {', '.join(left)}")
-        new = left_in_shared_memory() - shared
+        new = leftovers.in_shared_memory() - shared
         if any("millrace" in name for name in new):
             run.problems.append(f"/dev/shm has new files: {', '.join(sorted(new))}")
         ok = not run.problems
         for problem in run.problems:
             print(f"WRONG: {problem}", flush=True)
-        print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; most memory: "
-              f"server {figures['servers']} MiB, client {figures['clients']} MiB; "
-              f"seed {options.seed}", flush=True)
+        print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; longest wait "
+              f"{figures['longest_wait']:.1f} s; most memory: server {figures['servers']} MiB, "
+              f"client {figures['clients']} MiB; seed {options.seed}", flush=True)
         keep = keep or not ok
         if keep:
             print(f"logs: {work}", flush=True)
