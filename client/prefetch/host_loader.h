@@ -3,8 +3,9 @@
 // elsewhere when one fails and hands the batches out in the order of the plan.
 // It knows neither libtorch nor CUDA: memory comes from a SlotAllocator.
 //
-// One consumer calls Next(). Close() may be called from any thread and makes
-// Next() return Cancelled. Slots must be given back before the loader is
+// One consumer calls Next(). Seek() and Close() may be called from any thread:
+// a Next() that waits then goes on at the new position, or returns Cancelled.
+// Slots must be given back before the loader is
 // destroyed, unless Options::allocator outlives the leases (shared ownership).
 //
 //   MR_ASSIGN_OR_RETURN(auto loader, OpenHostLoader(options));
@@ -66,6 +67,9 @@ struct HostBatch {
   BatchHeader header;
   absl::Span<uint8_t> payload;
   std::shared_ptr<void> lease;
+  // Calls of Seek() before it: tells a batch of the old place from one of the
+  // new.
+  uint64_t generation = 0;
 };
 
 struct HostLoaderOptions {
@@ -79,7 +83,9 @@ struct HostLoaderOptions {
   // Epochs to deliver, counted from start.epoch; 0: without end.
   uint64_t epochs = 1;
   // Batches asked for and not yet consumed, over all servers. 0: as many as
-  // fit into window_bytes, at least 4, at most 64.
+  // fit into window_bytes, at least 4, at most 64. While second requests are
+  // under way, up to 4 batches of memory come on top (1 for each 8 of the
+  // window).
   uint32_t window = 0;
   uint64_t window_bytes = 256 << 20;
   // An endpoint that does not answer Open within it is given up.
@@ -88,6 +94,12 @@ struct HostLoaderOptions {
   absl::Duration next_timeout = absl::Minutes(5);
   // A step without progress for so long is asked elsewhere.
   absl::Duration step_timeout = absl::Seconds(15);
+  // A step that is late and needed soon is asked of a second server; the first
+  // answer wins. At most this share of the steps, in the long run; 0: never.
+  double hedge_share = 0.05;
+  // Late is what takes 1.5 times as long as 95 of 100 steps did, and at least
+  // this.
+  absl::Duration hedge_floor = absl::Milliseconds(20);
   // Ask the server for a digest of every payload and compare it.
   bool verify_payload = false;
   // Refuse to start when the server's plan differs; empty: take what it says.
@@ -115,6 +127,9 @@ class HostLoader {
     uint64_t retried_steps = 0;      // asked again after a failure
     uint64_t servers = 0;            // addresses in use
     uint64_t open_slots = 0;         // held by the consumer now
+    uint64_t hedged_steps = 0;       // asked of a second server: late
+    uint64_t hedge_wins = 0;         // of these, the second was first
+    uint64_t extra_bytes = 0;        // received and of no use
     // Copying what arrived into slots.
     double copy_seconds = 0;
     // Where time went, by server; those that are gone stay.
@@ -137,6 +152,15 @@ class HostLoader {
   // Position after the last batch that Next() returned; after the last step of
   // an epoch that is step 0 of the next one.
   virtual Position position() const = 0;
+
+  // Goes on at `position`: what is under way is dropped, Next() returns that
+  // batch next. Costs no Open and no time that grows with the data. Batches
+  // that the caller holds stay valid, and their slots count as held. The last
+  // epoch stays the one that options.start and options.epochs name. Ends a
+  // final error, too: behind a sample that cannot be read the job may go on.
+  // InvalidArgument: a step past the end of its epoch, or an epoch past the
+  // last; nothing has changed then. Cancelled: closed.
+  virtual absl::Status Seek(Position position) = 0;
 
   virtual Stats stats() const = 0;
 

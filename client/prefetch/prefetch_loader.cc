@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/prefetch/hedge_policy.h"
 #include "client/prefetch/sequence.h"
 #include "client/prefetch/server_set.h"
 #include "client/prefetch/server_times.h"
@@ -27,6 +29,21 @@ namespace {
 // How often a loader that no server answers says so.
 constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
 
+// A server that owes a frame for so many hedge delays, and no less than the
+// second, counts as silent: all its steps are asked elsewhere, whatever the
+// budget for late steps says.
+constexpr double kSilentDelays = 4;
+constexpr absl::Duration kSilentAtLeast = absl::Seconds(1);
+
+// Weight of the newest in the running mean of the consumer's time for a batch.
+constexpr double kConsumerGain = 0.2;
+
+// Slots on top of the window for second answers. Few: a step needs one only
+// while two calls are in the midst of its frames.
+uint32_t SpareSlots(uint32_t window) {
+  return std::clamp<uint32_t>(window / 8, 1, 4);
+}
+
 // Servers that times are kept of.
 constexpr size_t kMostServerTimes = 256;
 
@@ -45,9 +62,10 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   void Start() { transport_->Start(this); }
 
   const OpenResponse& plan() const override { return plan_; }
-  uint32_t window() const override { return pool_->slots(); }
+  uint32_t window() const override { return slots_; }
   absl::StatusOr<HostBatch> Next() override;
-  Position position() const override { return sequence_.At(next_.load()); }
+  Position position() const override;
+  absl::Status Seek(Position position) override;
   Stats stats() const override;
   void Close() override;
 
@@ -59,14 +77,24 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     ServerId server = 0;
     Run run;
     uint64_t unsettled = 0;  // batches that it has not delivered yet
-    absl::Time progress;     // of the last frame, or of the asking
+    bool hedge = false;      // because another call is late
+    absl::Time asked;
+    absl::Time progress;  // of the last frame, or of the asking
     bool asked_elsewhere = false;
     // The batch whose frames are arriving.
     bool in_batch = false;
     uint64_t number = 0;
     uint64_t payload_bytes = 0;
     uint64_t received = 0;
-    absl::Time begun;  // its first frame came
+    absl::Time begun;              // its first frame came
+    bool wanted = false;           // nobody else has brought it yet
+    uint8_t* slot = nullptr;       // where it goes; null when it is in `shared`
+    std::shared_ptr<void> shared;  // memory of the server with the payload
+    BatchHeader header;
+
+    bool AsksFor(uint64_t number) const {
+      return number >= run.first && number - run.first < run.count;
+    }
   };
   using Calls = std::map<CallId, Call>;  // few
 
@@ -84,15 +112,36 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   void OnCallDone(CallId id, absl::Status status) override;
   void OnTick() override;
 
+  // Starts anew where Seek() has said. First thing in every event.
+  void ApplySeek();
   // Asks for what waits, then for what is new.
   void Pump();
-  void StartCall(ServerId server, Run run);
-  // Gives the steps of silent calls to other servers too.
+  void StartCall(ServerId server, Run run, bool hedge);
+  // Gives the steps of silent servers and calls to other servers too.
   void WatchProgress();
+  // Asks a second server for the steps that are late and needed soon.
+  void HedgeLateSteps();
+  // The runs of `call` that it still owes and no server that may bring them
+  // was asked for besides.
+  std::vector<Run> Owed(const Call& call, absl::Time now);
+  // The batches of `server` to ask for at once.
+  uint64_t ChunkOf(ServerId server) const;
   void SayWhenNobodyAnswers();
   absl::Status Receive(Call& call, FrameView& frame);
   absl::Status BeginBatch(Call& call, FrameView& frame);
   absl::Status FinishBatch(Call& call);
+  // Room for the batch of `call`, with other calls that fill one with the same
+  // batch.
+  absl::Status TakeSlot(Call& call);
+  // The slot goes back; what was received is lost.
+  void DropSlot(Call& call);
+  // `winner` has brought a batch that others ask for, too: their slots go back,
+  // and calls that owe nothing else are cancelled.
+  void EndLosers(const Call& winner);
+  // Cancels the call; its steps are lost.
+  void GiveUp(Calls::iterator call);
+  // Ends the bookkeeping of a call that is over.
+  void Forget(Calls::iterator call);
   // The frame's payload is handed out where it lies.
   bool Keeps(const FrameView& frame) const {
     return frame.hold != nullptr && options_.read_only_payload;
@@ -113,10 +162,16 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   uint64_t Free() const;
   bool WorthAsking() const;
   absl::Status TimeoutError(absl::Duration waited) const MR_REQUIRES(mu_);
+  // Waits for a change, at most 200 ms or until `timeout`. Wakes the transport
+  // when the step that the consumer waits for becomes late: an event of the
+  // transport's own may be 100 ms away.
+  void AwaitChange(MutexLock& lock, absl::Time now, absl::Time timeout)
+      MR_REQUIRES(mu_);
 
   const HostLoaderOptions options_;
   const OpenResponse plan_;
-  const Sequence sequence_;
+  const uint32_t slots_;
+  const uint32_t spares_;
   const absl::Time opened_at_;
   const std::function<absl::Time()> now_;
   const std::shared_ptr<SlotPool> pool_;
@@ -127,10 +182,21 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // Written by the transport's thread.
   std::atomic<uint64_t> end_{0};  // the first batch not asked for
   std::atomic<uint32_t> usable_{0};
+  std::atomic<uint64_t> total_;  // batches of the sequence
   std::atomic<uint64_t> retried_steps_{0};
+  std::atomic<uint64_t> hedged_steps_{0};
+  std::atomic<uint64_t> hedge_wins_{0};
+  std::atomic<uint64_t> extra_bytes_{0};
+  // Seek() has been called and the transport's thread does not know yet.
+  // Written under mu_.
+  std::atomic<bool> seek_pending_{false};
 
   // Touched by the transport's thread only.
   BatchExpectation expect_;
+  Sequence asking_;  // sequence_, as soon as a Seek() is applied
+  HedgePolicy hedge_;
+  uint32_t spares_used_ = 0;
+  bool pump_ = false;  // steps were lost within an event
   StepWindow window_;
   ServerSet servers_;
   Calls calls_;
@@ -145,6 +211,14 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   CondVar changed_;
   bool closed_ MR_GUARDED_BY(mu_) = false;
   absl::Status error_ MR_GUARDED_BY(mu_);
+  Sequence sequence_ MR_GUARDED_BY(mu_);
+  uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
+  // When the first batch that is not whole becomes late; the consumer that has
+  // seen to it clears it.
+  absl::Time late_at_ MR_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // The consumer's own time for a batch, and when it got the last one.
+  absl::Duration consumer_step_ MR_GUARDED_BY(mu_);
+  absl::Time last_return_ MR_GUARDED_BY(mu_) = absl::InfinitePast();
   std::vector<Ready> ready_ MR_GUARDED_BY(mu_);  // ring, by number
   std::string servers_text_ MR_GUARDED_BY(mu_);
   Stats stats_ MR_GUARDED_BY(mu_);
@@ -161,18 +235,23 @@ PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
                                std::function<absl::Time()> now)
     : options_(options),
       plan_(std::move(plan)),
-      sequence_(sequence),
+      slots_(window),
+      spares_(SpareSlots(window)),
       opened_at_(opened_at),
       now_(std::move(now)),
-      pool_(std::make_shared<SlotPool>(options.allocator != nullptr
-                                           ? options.allocator
-                                           : NewPlainSlotAllocator(),
-                                       window, plan_.max_payload_bytes())),
+      pool_(std::make_shared<SlotPool>(
+          options.allocator != nullptr ? options.allocator
+                                       : NewPlainSlotAllocator(),
+          window + spares_, plan_.max_payload_bytes())),
       transport_(std::move(transport)),
+      total_(sequence.total()),
+      asking_(sequence),
+      hedge_(options.hedge_share, options.hedge_floor),
       window_(window),
       servers_(
           static_cast<uint64_t>(absl::ToUnixNanos(opened_at)) ^ options.rank,
           options.rank),
+      sequence_(sequence),
       ready_(window) {
   expect_.tensors = &plan_.tensors();
   expect_.rank = options_.rank;
@@ -190,10 +269,15 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   HostBatch batch;
   {
     MutexLock lock(mu_);
-    const uint64_t number = next_.load();
-    Ready& ready = ready_[number % ready_.size()];
-    absl::Time started = absl::InfinitePast();
-    while (!ready.full || closed_) {
+    const absl::Time entered = now_();
+    if (last_return_ != absl::InfinitePast()) {
+      consumer_step_ +=
+          kConsumerGain * (entered - last_return_ - consumer_step_);
+    }
+    bool waited = false;
+    // Another place after a Seek() meanwhile.
+    while (closed_ || !ready_[next_.load() % slots_].full) {
+      const uint64_t number = next_.load();
       if (closed_) return absl::CancelledError("the loader was closed");
       if (!error_.ok()) return error_;
       if (number >= sequence_.total()) {
@@ -201,26 +285,28 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
                                                   Text(sequence_.At(number)),
                                                   " were delivered"));
       }
-      const absl::Time now = now_();
-      if (started == absl::InfinitePast()) started = now;
-      if (now - started >= options_.next_timeout) {
-        stats_.wait_seconds += absl::ToDoubleSeconds(now - started);
-        return TimeoutError(now - started);
+      const absl::Time now = waited ? now_() : entered;
+      waited = true;
+      if (now - entered >= options_.next_timeout) {
+        stats_.wait_seconds += absl::ToDoubleSeconds(now - entered);
+        return TimeoutError(now - entered);
       }
-      // In pieces: the condition's clock is the wall's, which may jump.
-      changed_.WaitUntil(
-          lock, absl::Now() + std::min(absl::Milliseconds(200),
-                                       started + options_.next_timeout - now));
+      AwaitChange(lock, now, entered + options_.next_timeout);
     }
-    if (started != absl::InfinitePast()) {
-      const double waited = absl::ToDoubleSeconds(now_() - started);
-      stats_.wait_seconds += waited;
-      stats_.by_server[ready.server].waited_seconds += waited;
+    const uint64_t number = next_.load();
+    Ready& ready = ready_[number % slots_];
+    last_return_ = waited ? now_() : entered;
+    if (waited) {
+      const double seconds = absl::ToDoubleSeconds(last_return_ - entered);
+      stats_.wait_seconds += seconds;
+      stats_.by_server[ready.server].waited_seconds += seconds;
     }
     if (stats_.batches++ == 0) {
-      stats_.first_batch_seconds = absl::ToDoubleSeconds(now_() - opened_at_);
+      stats_.first_batch_seconds =
+          absl::ToDoubleSeconds(last_return_ - opened_at_);
     }
     batch.position = sequence_.At(number);
+    batch.generation = generation_;
     batch.header = std::move(ready.header);
     if (ready.shared != nullptr) {
       batch.payload = {static_cast<uint8_t*>(ready.shared.get()),
@@ -239,12 +325,55 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   return batch;
 }
 
+void PrefetchLoader::AwaitChange(MutexLock& lock, absl::Time now,
+                                 absl::Time timeout) {
+  if (now >= late_at_) {
+    late_at_ = absl::InfiniteFuture();
+    transport_->Wake();
+  }
+  changed_.WaitUntil(
+      lock, SteadyDeadline(std::min(
+                {absl::Milliseconds(200), timeout - now, late_at_ - now})));
+}
+
+Position PrefetchLoader::position() const {
+  MutexLock lock(mu_);
+  return sequence_.At(next_.load());
+}
+
+absl::Status PrefetchLoader::Seek(Position position) {
+  absl::StatusOr<Sequence> sequence = Sequence::Seek(
+      position, options_.start, options_.epochs, plan_.steps_per_epoch());
+  if (!sequence.ok()) return sequence.status();
+  {
+    MutexLock lock(mu_);
+    if (closed_) return absl::CancelledError("the loader was closed");
+    for (Ready& ready : ready_) {
+      if (ready.full && ready.slot != nullptr) pool_->PutBack(ready.slot);
+      ready.shared.reset();
+      ready.full = false;
+    }
+    sequence_ = *std::move(sequence);
+    next_.store(0);
+    ++generation_;
+    error_ = absl::OkStatus();
+    late_at_ = absl::InfiniteFuture();
+    last_return_ = absl::InfinitePast();
+    // Whatever becomes whole until the transport's thread has seen it is
+    // dropped there.
+    seek_pending_.store(true);
+    changed_.NotifyAll();
+  }
+  transport_->Wake();
+  return absl::OkStatus();
+}
+
 absl::Status PrefetchLoader::TimeoutError(absl::Duration waited) const {
   const std::string what =
       absl::StrCat("no batch within ", absl::FormatDuration(waited));
-  if (pool_->held() == pool_->slots()) {
+  if (pool_->held() == slots_) {
     return absl::DeadlineExceededError(absl::StrCat(
-        what, ": all ", pool_->slots(),
+        what, ": all ", slots_,
         " slots are held by the caller; let go of batches that are not needed "
         "any more, or open the loader with a larger window"));
   }
@@ -262,6 +391,9 @@ HostLoader::Stats PrefetchLoader::stats() const {
     stats = stats_;
   }
   stats.retried_steps = retried_steps_.load();
+  stats.hedged_steps = hedged_steps_.load();
+  stats.hedge_wins = hedge_wins_.load();
+  stats.extra_bytes = extra_bytes_.load();
   stats.servers = usable_.load();
   stats.open_slots = pool_->held();
   return stats;
@@ -285,34 +417,68 @@ void PrefetchLoader::Close() {
 
 uint64_t PrefetchLoader::ChunkFor(uint32_t held) const {
   const uint64_t usable = std::max<uint32_t>(1, usable_.load());
-  const uint64_t chunk = (pool_->slots() - held) / (2 * usable);
-  return std::max<uint64_t>(1,
-                            std::min(chunk, sequence_.total() - end_.load()));
+  const uint64_t chunk = (slots_ - std::min(held, slots_)) / (2 * usable);
+  // A Seek() may lie between the two.
+  const uint64_t end = end_.load();
+  const uint64_t total = std::max(end, total_.load());
+  return std::max<uint64_t>(1, std::min(chunk, total - end));
 }
 
 uint64_t PrefetchLoader::Free() const {
   // Next() counts a slot as held before it counts the batch as handed out, so
   // that this order of reading never finds more free slots than there are.
   const uint64_t next = next_.load();
-  const uint64_t used = end_.load() - next + pool_->held();
-  return pool_->slots() - std::min<uint64_t>(used, pool_->slots());
+  const uint64_t end = end_.load();
+  // Not so while a Seek() has moved one of them only: then the answer does not
+  // matter.
+  const uint64_t used = (end > next ? end - next : 0) + pool_->held();
+  return slots_ - std::min<uint64_t>(used, slots_);
 }
 
 bool PrefetchLoader::WorthAsking() const {
-  return end_.load() < sequence_.total() && Free() >= ChunkFor(pool_->held());
+  return end_.load() < total_.load() && Free() >= ChunkFor(pool_->held());
 }
 
 // --- the transport's thread -------------------------------------------------
 
 void PrefetchLoader::OnServers(absl::Span<const ServerState> servers) {
+  ApplySeek();
   servers_.Update(servers);
   Pump();
 }
 
 void PrefetchLoader::OnTick() {
+  ApplySeek();
   WatchProgress();
+  HedgeLateSteps();
   Pump();
   SayWhenNobodyAnswers();
+}
+
+void PrefetchLoader::ApplySeek() {
+  if (!seek_pending_.load()) return;
+  while (!calls_.empty()) {
+    transport_->CancelCall(calls_.begin()->first);
+    DropSlot(calls_.begin()->second);
+    Forget(calls_.begin());
+  }
+  MutexLock lock(mu_);
+  asking_ = sequence_;
+  window_ = StepWindow(slots_);
+  end_.store(0);
+  total_.store(asking_.total());
+  failed_ = false;
+  seek_pending_.store(false);
+}
+
+uint64_t PrefetchLoader::ChunkOf(ServerId server) const {
+  const double usable = std::max<uint32_t>(1, usable_.load());
+  const double chunk =
+      static_cast<double>(slots_ - std::min(pool_->held(), slots_)) / 2;
+  // Of equal servers exactly ChunkFor().
+  const double share = servers_.Share(server);
+  const double equal = std::abs(share * usable - 1) < 0.2 ? 1 / usable : share;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(chunk * equal + 1e-9));
 }
 
 void PrefetchLoader::Pump() {
@@ -320,56 +486,75 @@ void PrefetchLoader::Pump() {
   if (failed_) return;
   const absl::Time now = now_();
   while (window_.has_waiting()) {
-    const Run run = window_.FirstWaiting(ChunkFor(pool_->held()), sequence_);
-    const auto server = servers_.Pick(now, window_.at(run.first).avoid);
+    const ServerId avoid =
+        window_.at(window_.FirstWaiting(1, asking_).first).avoid;
+    const auto server = servers_.Pick(now, avoid);
     if (!server.has_value()) return;
-    window_.Ask(run);
-    StartCall(*server, run);
+    const Run run = window_.FirstWaiting(ChunkOf(*server), asking_);
+    window_.Ask(run, now);
+    StartCall(*server, run, false);
   }
   while (WorthAsking()) {
     const auto server = servers_.Pick(now, 0);
     if (!server.has_value()) return;
     const uint64_t first = window_.end();
     // Free slots only become more meanwhile.
-    const uint64_t count = std::min(ChunkFor(pool_->held()), Free());
-    const Run run = {first, std::min(count, sequence_.LeftInEpoch(first))};
-    window_.Append(run.count);
+    const uint64_t count =
+        std::min({ChunkOf(*server), Free(), asking_.total() - first,
+                  asking_.LeftInEpoch(first)});
+    if (count == 0) return;  // a Seek() has come
+    const Run run = {first, count};
+    window_.Append(run.count, now);
     end_.store(window_.end());
-    StartCall(*server, run);
+    StartCall(*server, run, false);
   }
 }
 
-void PrefetchLoader::StartCall(ServerId server, Run run) {
+void PrefetchLoader::StartCall(ServerId server, Run run, bool hedge) {
   const CallId id = next_call_++;
+  const absl::Time now = now_();
   Call& call = calls_[id];
   call.server = server;
   call.run = run;
   call.unsettled = run.count;
-  call.progress = now_();
-  servers_.Asked(server, run.count);
-  const Position first = sequence_.At(run.first);
+  call.hedge = hedge;
+  call.asked = now;
+  call.progress = now;
+  servers_.Asked(server, run.count, now);
+  const Position first = asking_.At(run.first);
   transport_->StartCall(id, server, {first.epoch, first.step, run.count});
 }
 
 void PrefetchLoader::OnFrame(CallId id, FrameView& frame) {
+  ApplySeek();
   const auto it = calls_.find(id);
   if (it == calls_.end()) return;
   Call& call = it->second;
   call.progress = now_();
+  servers_.Heard(call.server, call.progress);
   if (absl::Status status = Receive(call, frame); !status.ok()) {
-    transport_->CancelCall(id);
-    Fail(WithErrorDetail(
-        absl::Status(status.code(),
-                     absl::StrCat("server ", servers_.AddressOf(call.server),
-                                  ": ", status.message())),
-        MakeErrorDetail("prefetch")));
+    const std::string address = servers_.AddressOf(call.server);
+    if (call.wanted && window_.at(call.number).calls > 1) {
+      // Another answer to this step is under way, into another slot.
+      MR_LOG(WARNING) << "server " << address << ": " << status.message()
+                      << "; another one was asked, too";
+      servers_.LeaveOut(call.server, call.progress, status.message());
+      GiveUp(it);
+    } else {
+      transport_->CancelCall(id);
+      Fail(WithErrorDetail(
+          absl::Status(status.code(), absl::StrCat("server ", address, ": ",
+                                                   status.message())),
+          MakeErrorDetail("prefetch")));
+    }
   }
+  if (std::exchange(pump_, false)) Pump();
 }
 
 absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
   if (frame.has_header) {
     MR_RETURN_IF_ERROR(BeginBatch(call, frame));
-  } else if (!call.in_batch || frame.step != sequence_.At(call.number).step) {
+  } else if (!call.in_batch || frame.step != asking_.At(call.number).step) {
     return absl::DataLossError(
         absl::StrCat("a frame of step ", frame.step,
                      " came before the header of its batch"));
@@ -381,18 +566,19 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
                      frame.offset, " came when ", call.received, " of ",
                      call.payload_bytes, " bytes of the batch were there"));
   }
-  // Not when another call was faster: the slot may be the consumer's already.
-  if (window_.incomplete(call.number) && Keeps(frame)) {
+  // Not when another call was faster.
+  if (call.wanted && Keeps(frame)) {
     if (frame.data_bytes != call.payload_bytes) {
       return absl::DataLossError(
           "a part of a batch came in memory that is shared");
     }
-    window_.at(call.number).shared = std::move(frame.hold);
-  } else if (window_.incomplete(call.number)) {
-    MR_RETURN_IF_ERROR(
-        CopyFrameData(frame, {window_.at(call.number).slot,
-                              static_cast<size_t>(call.payload_bytes)}));
+    call.shared = std::move(frame.hold);
+  } else if (call.wanted) {
+    MR_RETURN_IF_ERROR(CopyFrameData(
+        frame, {call.slot, static_cast<size_t>(call.payload_bytes)}));
     copy_seconds_ += absl::ToDoubleSeconds(now_() - call.progress);
+  } else {
+    extra_bytes_.fetch_add(frame.data_bytes);
   }
   call.received += frame.data_bytes;
   if (call.received < call.payload_bytes) return absl::OkStatus();
@@ -400,12 +586,12 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
 }
 
 absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
-  const Position first = sequence_.At(call.run.first);
+  const Position first = asking_.At(call.run.first);
   const BatchHeader& header = frame.header;
   if (call.in_batch) {
     return absl::DataLossError(absl::StrCat(
         "the batch of step ", header.step(), " began before the one of step ",
-        sequence_.At(call.number).step, " was whole"));
+        asking_.At(call.number).step, " was whole"));
   }
   if (header.epoch() != first.epoch || header.step() < first.step ||
       header.step() - first.step >= call.run.count) {
@@ -421,20 +607,44 @@ absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
   call.number = call.run.first + (header.step() - first.step);
   call.payload_bytes = header.payload_bytes();
   call.received = 0;
+  call.wanted = false;
   if (!window_.incomplete(call.number)) return absl::OkStatus();
-  StepWindow::Step& step = window_.at(call.number);
-  if (step.slot == nullptr) {
-    if (!Keeps(frame)) {
-      MR_ASSIGN_OR_RETURN(step.slot, pool_->Take());
-    }
-  } else if (step.header.payload_bytes() != header.payload_bytes()) {
-    return absl::DataLossError(absl::StrCat(
-        "the batch of ", Text(first), " has ", header.payload_bytes(),
-        " bytes here and ", step.header.payload_bytes(),
-        " bytes at the server that was asked before"));
-  }
-  step.header = std::move(frame.header);
+  // A batch in shared memory comes whole, in this frame.
+  if (!Keeps(frame)) MR_RETURN_IF_ERROR(TakeSlot(call));
+  call.wanted = true;
+  call.header = std::move(frame.header);
   return absl::OkStatus();
+}
+
+absl::Status PrefetchLoader::TakeSlot(Call& call) {
+  StepWindow::Step& step = window_.at(call.number);
+  if (step.arriving > 0) {
+    call.slot = spares_used_ < spares_ ? pool_->TryTake() : nullptr;
+    if (call.slot != nullptr) {
+      ++step.arriving;
+      ++spares_used_;
+      return absl::OkStatus();
+    }
+    // No spare one: whose first frame is here goes before who is late.
+    for (auto it = calls_.begin(); it != calls_.end();) {
+      const auto other = it++;
+      if (&other->second != &call && other->second.wanted &&
+          other->second.number == call.number) {
+        GiveUp(other);
+      }
+    }
+  }
+  MR_ASSIGN_OR_RETURN(call.slot, pool_->Take());
+  ++step.arriving;
+  return absl::OkStatus();
+}
+
+void PrefetchLoader::DropSlot(Call& call) {
+  if (!std::exchange(call.wanted, false)) return;
+  extra_bytes_.fetch_add(call.received);
+  if (call.slot == nullptr) return;
+  pool_->PutBack(std::exchange(call.slot, nullptr));
+  if (--window_.at(call.number).arriving > 0) --spares_used_;
 }
 
 absl::Status PrefetchLoader::FinishBatch(Call& call) {
@@ -443,35 +653,78 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
     --call.unsettled;
     servers_.Settled(call.server, 1);
   }
-  servers_.Progress(call.server);
-  if (!window_.incomplete(call.number)) return absl::OkStatus();
-  StepWindow::Step& step = window_.at(call.number);
-  if (step.shared != nullptr && step.slot != nullptr) {
-    // Another call has begun to fill it.
-    pool_->PutBack(std::exchange(step.slot, nullptr));
-  }
+  servers_.Progress(call.server, call.progress - call.asked);
+  if (!call.wanted) return absl::OkStatus();
   const absl::Span<const uint8_t> payload = {
-      step.shared != nullptr ? static_cast<const uint8_t*>(step.shared.get())
-                             : step.slot,
+      call.shared != nullptr ? static_cast<const uint8_t*>(call.shared.get())
+                             : call.slot,
       static_cast<size_t>(call.payload_bytes)};
-  MR_RETURN_IF_ERROR(ValidatePayload(step.header, payload));
+  MR_RETURN_IF_ERROR(ValidatePayload(call.header, payload));
   if (options_.verify_payload && XXH3_64bits(payload.data(), payload.size()) !=
-                                     step.header.payload_xxh3()) {
+                                     call.header.payload_xxh3()) {
     return absl::DataLossError(absl::StrCat(
-        "the payload of ", Text(sequence_.At(call.number)),
+        "the payload of ", Text(asking_.At(call.number)),
         " differs from the digest that was sent with it: damaged on the way"));
   }
+  StepWindow::Step& step = window_.at(call.number);
+  hedge_.Delivered(call.progress - step.asked);
+  if (step.calls > 1) EndLosers(call);
+  step.arriving = 0;
+  call.wanted = false;
+  uint8_t* const slot = std::exchange(call.slot, nullptr);
   window_.MarkWhole(call.number);
+
   MutexLock lock(mu_);
-  Ready& ready = ready_[call.number % ready_.size()];
+  if (seek_pending_.load()) {
+    if (slot != nullptr) pool_->PutBack(slot);
+    call.shared.reset();
+    return absl::OkStatus();
+  }
+  Ready& ready = ready_[call.number % slots_];
   MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
   ready.full = true;
-  ready.slot = step.slot;
-  ready.shared = std::move(step.shared);
-  ready.server = CountBatch(call, step.header);
-  ready.header = std::move(step.header);
+  ready.slot = slot;
+  ready.shared = std::move(call.shared);
+  ready.server = CountBatch(call, call.header);
+  ready.header = std::move(call.header);
+  // That is what the consumer waits for, or will.
+  late_at_ = window_.low() < window_.end()
+                 ? window_.at(window_.low()).asked + hedge_.Delay()
+                 : absl::InfiniteFuture();
   if (call.number == next_.load()) changed_.NotifyAll();
   return absl::OkStatus();
+}
+
+void PrefetchLoader::EndLosers(const Call& winner) {
+  if (winner.hedge) hedge_wins_.fetch_add(1);
+  for (auto it = calls_.begin(); it != calls_.end();) {
+    const auto loser = it++;
+    Call& call = loser->second;
+    if (&call == &winner || !call.AsksFor(winner.number)) continue;
+    if (call.asked < winner.asked) servers_.LostRace(call.server);
+    if (call.in_batch && call.number == winner.number) DropSlot(call);
+    bool owes = false;
+    for (uint64_t i = 0; i < call.run.count; ++i) {
+      const uint64_t number = call.run.first + i;
+      owes |= number != winner.number && window_.incomplete(number);
+    }
+    if (owes) continue;
+    transport_->CancelCall(loser->first);
+    Forget(loser);
+  }
+}
+
+void PrefetchLoader::GiveUp(Calls::iterator call) {
+  transport_->CancelCall(call->first);
+  DropSlot(call->second);
+  LoseSteps(call->second);
+  Forget(call);
+  pump_ = true;
+}
+
+void PrefetchLoader::Forget(Calls::iterator call) {
+  servers_.Settled(call->second.server, call->second.unsettled);
+  calls_.erase(call);
 }
 
 size_t PrefetchLoader::CountBatch(const Call& call, const BatchHeader& header) {
@@ -504,18 +757,19 @@ size_t PrefetchLoader::CountBatch(const Call& call, const BatchHeader& header) {
 }
 
 void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
+  ApplySeek();
   const auto it = calls_.find(id);
   if (it == calls_.end()) return;
+  DropSlot(it->second);
   const Call call = it->second;
-  calls_.erase(it);
-  servers_.Settled(call.server, call.unsettled);
+  Forget(it);
   if (failed_) return;
   if (status.ok()) {
     for (uint64_t i = 0; i < call.run.count; ++i) {
       if (!window_.incomplete(call.run.first + i)) continue;
       status = absl::UnavailableError(
           absl::StrCat("ended the stream without the batch of ",
-                       Text(sequence_.At(call.run.first + i))));
+                       Text(asking_.At(call.run.first + i))));
       break;
     }
     if (status.ok()) return;
@@ -574,52 +828,162 @@ void PrefetchLoader::LoseSteps(const Call& call) {
   }
 }
 
+std::vector<PrefetchLoader::Run> PrefetchLoader::Owed(const Call& call,
+                                                      absl::Time now) {
+  std::vector<Run> runs;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (!window_.incomplete(number)) continue;
+    const bool covered =
+        window_.at(number).calls > 1 &&
+        std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
+          const Call& other = entry.second;
+          return &other != &call && other.AsksFor(number) &&
+                 !servers_.IsSilent(other.server, now);
+        });
+    if (covered) continue;
+    if (runs.empty() || runs.back().first + runs.back().count != number) {
+      runs.push_back({number, 0});
+    }
+    ++runs.back().count;
+  }
+  return runs;
+}
+
 void PrefetchLoader::WatchProgress() {
   if (failed_) return;
   const absl::Time now = now_();
+  const absl::Duration delay = hedge_.Delay();
+  const absl::Duration silent_after =
+      options_.hedge_share > 0
+          ? std::min(options_.step_timeout,
+                     std::max(kSilentAtLeast, kSilentDelays * delay))
+          : options_.step_timeout;
+  struct Again {
+    ServerId at = 0;
+    Run run;
+    absl::Duration patience;
+    bool hedge = false;
+  };
   std::vector<CallId> over;
-  std::vector<std::pair<ServerId, Run>> again;
+  std::vector<Again> again;
   for (auto& [id, call] : calls_) {
-    if (now - call.progress < options_.step_timeout) continue;
-    std::vector<Run> missing;
-    for (uint64_t i = 0; i < call.run.count; ++i) {
-      const uint64_t number = call.run.first + i;
-      if (!window_.incomplete(number)) continue;
-      // Those of an earlier epoch do not occur: a run lies within one.
-      if (missing.empty() ||
-          missing.back().first + missing.back().count != number) {
-        missing.push_back({number, 0});
-      }
-      ++missing.back().count;
-    }
-    if (missing.empty()) {
-      over.push_back(id);
+    const bool call_silent = now - call.progress >= options_.step_timeout;
+    const absl::Duration quiet = servers_.Quiet(call.server, now);
+    // Who was asked later was faster, and nothing has come since: enough to
+    // ask for all its steps elsewhere, as far as the budget goes.
+    const bool hedge = hedge_.Affordable() > 0 && quiet >= delay &&
+                       servers_.HasLostRace(call.server);
+    if (!call_silent && quiet < silent_after && !hedge) continue;
+    if (call.asked_elsewhere) continue;
+    const std::vector<Run> owed = Owed(call, now);
+    if (owed.empty()) {
+      if (call_silent) over.push_back(id);
       continue;
     }
-    servers_.Silent(call.server, now);
-    if (call.asked_elsewhere) continue;
-    const auto other = servers_.PickOther(now, call.server);
-    if (!other.has_value()) continue;
+    const absl::Duration patience =
+        call_silent ? options_.step_timeout : std::min(delay, silent_after);
+    const bool alone =
+        !servers_.PickOther(now, call.server, patience).has_value();
+    // Without another server to ask there is nobody to prefer.
+    if (alone && !call_silent) continue;
+    if (servers_.Silent(call.server, now) && !alone) {
+      MR_LOG(WARNING) << "server " << servers_.AddressOf(call.server)
+                      << " has sent nothing for "
+                      << absl::FormatDuration(
+                             absl::Trunc(std::max(quiet, now - call.progress),
+                                         absl::Milliseconds(1)))
+                      << " and owes " << Text(asking_.At(owed.front().first))
+                      << ": other servers are asked for its steps, too";
+    }
+    if (alone) continue;
     call.asked_elsewhere = true;
-    MR_LOG(WARNING) << "server " << servers_.AddressOf(call.server)
-                    << " has sent nothing of "
-                    << Text(sequence_.At(missing.front().first)) << " for "
-                    << absl::FormatDuration(now - call.progress)
-                    << ": asking another server too";
-    for (const Run& run : missing) {
-      retried_steps_.fetch_add(run.count);
-      again.emplace_back(*other, run);
+    for (const Run& run : owed) {
+      again.push_back(
+          {call.server, run, patience, !call_silent && quiet < silent_after});
     }
   }
   for (const CallId id : over) {
     transport_->CancelCall(id);
-    servers_.Settled(calls_[id].server, calls_[id].unsettled);
-    calls_.erase(id);
+    DropSlot(calls_[id]);
+    Forget(calls_.find(id));
   }
-  for (const auto& [server, run] : again) {
-    window_.Ask(run);
-    StartCall(server, run);
+  for (const Again& ask : again) {
+    const auto other = servers_.PickOther(now, ask.at, ask.patience);
+    if (!other.has_value()) continue;
+    (ask.hedge ? hedged_steps_ : retried_steps_).fetch_add(ask.run.count);
+    if (ask.hedge) hedge_.Spend(ask.run.count);
+    window_.Ask(ask.run, now);
+    StartCall(*other, ask.run, ask.hedge);
   }
+}
+
+void PrefetchLoader::HedgeLateSteps() {
+  const absl::Duration delay = hedge_.Delay();
+  if (failed_ || hedge_.Affordable() == 0 || servers_.usable() < 2 ||
+      delay == absl::InfiniteDuration()) {
+    return;
+  }
+  const absl::Time now = now_();
+  absl::Duration consumer_step;
+  {
+    MutexLock lock(mu_);
+    consumer_step = consumer_step_;
+  }
+  const uint64_t next = next_.load();
+  Run run;
+  ServerId first_at = 0;
+  for (uint64_t number = window_.low(); number < window_.end(); ++number) {
+    if (!window_.incomplete(number)) {
+      if (run.count > 0) break;
+      continue;
+    }
+    const StepWindow::Step& step = window_.at(number);
+    // Later ones were asked later, and are needed later: what the consumer
+    // comes to after one more delay can wait until then.
+    if (now - step.asked < delay ||
+        static_cast<double>(number - std::min(next, number)) * consumer_step >
+            delay) {
+      break;
+    }
+    if (step.state != StepWindow::State::kAsked || step.calls != 1) {
+      if (run.count > 0) break;
+      continue;
+    }
+    const auto asked = std::find_if(
+        calls_.begin(), calls_.end(),
+        [number](const auto& entry) { return entry.second.AsksFor(number); });
+    if (asked == calls_.end()) break;
+    const Call& call = asked->second;
+    // Its frames are coming: no other would be faster.
+    const bool arriving = call.in_batch && call.number == number &&
+                          now - call.progress < delay / 4;
+    if (arriving || (run.count > 0 && call.server != first_at)) {
+      if (run.count > 0) break;
+      continue;
+    }
+    if (run.count == 0) {
+      run.first = number;
+      first_at = call.server;
+    }
+    if (++run.count == hedge_.Affordable()) break;
+  }
+  if (run.count == 0) return;
+  run.count = std::min(run.count, asking_.LeftInEpoch(run.first));
+  const auto other = servers_.PickOther(now, first_at, delay);
+  if (!other.has_value()) return;
+  MR_LOG_EVERY(INFO, kTroubleLogInterval)
+      << Text(asking_.At(run.first)) << " is late at server "
+      << servers_.AddressOf(first_at) << " ("
+      << absl::FormatDuration(absl::Trunc(now - window_.at(run.first).asked,
+                                          absl::Milliseconds(1)))
+      << ", usual are less than "
+      << absl::FormatDuration(absl::Trunc(delay, absl::Milliseconds(1)))
+      << "): asking " << servers_.AddressOf(*other) << ", too";
+  hedged_steps_.fetch_add(run.count);
+  hedge_.Spend(run.count);
+  window_.Ask(run, now);
+  StartCall(*other, run, true);
 }
 
 void PrefetchLoader::SayWhenNobodyAnswers() {
@@ -632,7 +996,7 @@ void PrefetchLoader::SayWhenNobodyAnswers() {
     next_trouble_log_ = now + kTroubleLogInterval;
     MR_LOG(WARNING) << "no server of endpoint " << options_.endpoint
                     << " answers (" << text << "): waiting for "
-                    << Text(sequence_.At(next_.load()));
+                    << Text(asking_.At(next_.load()));
   }
   MutexLock lock(mu_);
   servers_text_ = std::move(text);
@@ -640,10 +1004,14 @@ void PrefetchLoader::SayWhenNobodyAnswers() {
 
 void PrefetchLoader::Fail(absl::Status error) {
   failed_ = true;
-  for (const auto& [id, call] : calls_) transport_->CancelCall(id);
-  calls_.clear();
+  while (!calls_.empty()) {
+    transport_->CancelCall(calls_.begin()->first);
+    DropSlot(calls_.begin()->second);
+    Forget(calls_.begin());
+  }
   MutexLock lock(mu_);
-  if (error_.ok()) error_ = std::move(error);
+  // Seek() ends errors of the place before it.
+  if (error_.ok() && !seek_pending_.load()) error_ = std::move(error);
   changed_.NotifyAll();
 }
 
@@ -677,6 +1045,14 @@ absl::Status HostLoaderOptions::Validate() const {
       next_timeout <= absl::ZeroDuration() ||
       step_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("a timeout must be longer than 0");
+  }
+  if (!(hedge_share >= 0 && hedge_share <= 1) ||
+      hedge_floor < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a hedge share of ", hedge_share, " with a floor of ",
+        absl::FormatDuration(hedge_floor),
+        ": give a share of the steps from 0 (never) to 1, and a floor that is "
+        "not negative"));
   }
   return absl::OkStatus();
 }

@@ -8,8 +8,14 @@
 // does not serve the plan (FailedPrecondition, NotFound, Unimplemented) is left
 // out while others may. Everything else is final.
 //
-// Two calls may be under way for one step, when the first one fell silent. They
-// fill the same slot: by the contract of the service their bytes are the same.
+// Two calls may be under way for one step: when it is late (HedgePolicy says
+// when), or when the first server fell silent. Each fills a slot of its own,
+// the second one a spare, so a batch is what one server sent, whole, and a
+// damaged answer spoils no other. The first to be whole is handed out; the
+// other slot is free again at once, because nobody but this thread writes into
+// it, and a call that has nothing left to bring is cancelled. Who is still
+// under way with other steps goes on, and what it sends of this one is not
+// copied.
 //
 // Owns no thread: the transport's carries the bookkeeping and the copies.
 

@@ -31,4 +31,29 @@ absl::StatusOr<Sequence> Sequence::Create(Position start, uint64_t epochs,
   return Sequence(start, steps_per_epoch, total);
 }
 
+absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
+                                        uint64_t epochs,
+                                        uint64_t steps_per_epoch) {
+  if (position.step > steps_per_epoch) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot go to epoch ", position.epoch, " step ", position.step,
+        ": an epoch has ", steps_per_epoch,
+        " steps; was the position stored by a job with another batch size?"));
+  }
+  if (epochs == 0) return Create(position, 0, steps_per_epoch);
+  const absl::uint128 end = absl::uint128(start.epoch) + epochs;
+  const bool at_end = position.epoch == end && position.step == 0;
+  if (position.epoch >= end && !at_end) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot go to epoch ", position.epoch, " step ", position.step,
+        ": the loader was opened for ", epochs, " epochs from epoch ",
+        start.epoch, "; open one that has more"));
+  }
+  // The end is the end of the last epoch.
+  if (at_end)
+    return Create({position.epoch - 1, steps_per_epoch}, 1, steps_per_epoch);
+  return Create(position, absl::Uint128Low64(end - position.epoch),
+                steps_per_epoch);
+}
+
 }  // namespace millrace

@@ -21,6 +21,12 @@ class Sequence {
   static absl::StatusOr<Sequence> Create(Position start, uint64_t epochs,
                                          uint64_t steps_per_epoch);
 
+  // From `position` on, with the last epoch that Create(start, epochs, ...)
+  // has. InvalidArgument: `position` lies past its end.
+  static absl::StatusOr<Sequence> Seek(Position position, Position start,
+                                       uint64_t epochs,
+                                       uint64_t steps_per_epoch);
+
   // Batches in all.
   uint64_t total() const { return total_; }
 

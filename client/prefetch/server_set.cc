@@ -1,6 +1,7 @@
 #include "client/prefetch/server_set.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -12,6 +13,20 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 
+// A server that is slower still gets as much as this: it must be noticed when
+// it becomes faster.
+constexpr double kLeastWeight = 1.0 / 16;
+// Of a new latency in the running mean.
+constexpr double kLatencyGain = 0.25;
+// The weight follows the logarithm of the latencies' ratio with this gain,
+// divided by the steps outstanding: the effect of a change is seen only when
+// they are through.
+constexpr double kWeightGain = 0.6;
+// It also falls back towards 1, so that equal servers do not drift apart.
+constexpr double kWeightRelease = 0.02;
+// A latency that is more times the best than this says nothing more.
+constexpr double kMostRatio = 8;
+
 }  // namespace
 
 void ServerSet::Update(absl::Span<const ServerState> servers) {
@@ -22,6 +37,7 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
     Server server = known == nullptr ? Server() : std::move(*known);
     if (state.ready && !server.state.ready) {
       server.silent_until = absl::InfinitePast();
+      ForgetSpeed(&server);
     }
     server.state = state;
     server.preference =
@@ -34,10 +50,11 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
 
 std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
   const Server* best = nullptr;
-  const auto rank = [avoid, now](const Server& server) {
+  const auto rank = [this, avoid, now](const Server& server) {
     return std::make_tuple(server.state.id == avoid, now < server.silent_until,
-                           server.outstanding, server.last_asked,
-                           server.preference);
+                           server.outstanding / server.weight,
+                           std::max(server.asked_by_weight, asked_by_weight_),
+                           server.last_asked, server.preference);
   };
   for (const Server& server : servers_) {
     if (!server.state.ready || now < server.not_before) continue;
@@ -48,14 +65,17 @@ std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
 }
 
 std::optional<ServerId> ServerSet::PickOther(absl::Time now,
-                                             ServerId other_than) const {
+                                             ServerId other_than,
+                                             absl::Duration patience) const {
   const Server* best = nullptr;
   for (const Server& server : servers_) {
-    if (!server.state.ready || now < server.not_before ||
-        now < server.silent_until || server.state.id == other_than) {
+    if (!server.state.ready || server.left_out || now < server.not_before ||
+        now < server.silent_until || server.state.id == other_than ||
+        (server.outstanding > 0 && now - server.heard >= patience)) {
       continue;
     }
-    if (best == nullptr || server.outstanding < best->outstanding) {
+    if (best == nullptr ||
+        server.outstanding / server.weight < best->outstanding / best->weight) {
       best = &server;
     }
   }
@@ -63,11 +83,16 @@ std::optional<ServerId> ServerSet::PickOther(absl::Time now,
   return best->state.id;
 }
 
-void ServerSet::Asked(ServerId id, uint64_t steps) {
-  if (Server* server = Find(id)) {
-    server->outstanding += steps;
-    server->last_asked = ++asks_;
-  }
+void ServerSet::Asked(ServerId id, uint64_t steps, absl::Time now) {
+  Server* server = Find(id);
+  if (server == nullptr) return;
+  if (server->outstanding == 0) server->heard = now;
+  server->outstanding += steps;
+  server->last_asked = ++asks_;
+  // Who was not asked for a while saves nothing up.
+  asked_by_weight_ = std::max(asked_by_weight_, server->asked_by_weight);
+  server->asked_by_weight =
+      asked_by_weight_ + static_cast<double>(steps) / server->weight;
 }
 
 void ServerSet::Settled(ServerId id, uint64_t steps) {
@@ -76,20 +101,53 @@ void ServerSet::Settled(ServerId id, uint64_t steps) {
   }
 }
 
-void ServerSet::Progress(ServerId id) {
+void ServerSet::Heard(ServerId id, absl::Time now) {
   if (Server* server = Find(id)) {
-    server->silent_until = absl::InfinitePast();
-    server->left_out = false;
-    server->failures = 0;
-    server->why.clear();
+    server->heard = now;
+    server->lost_race = false;
   }
 }
 
-void ServerSet::Silent(ServerId id, absl::Time now) {
-  if (Server* server = Find(id)) {
-    server->silent_until = now + kLeaveOutFor;
-    server->why = "silent";
+void ServerSet::Progress(ServerId id, absl::Duration latency) {
+  Server* server = Find(id);
+  if (server == nullptr) return;
+  server->left_out = false;
+  server->failures = 0;
+  server->why.clear();
+  if (server->silent_until != absl::InfinitePast()) {
+    // How long it was silent says nothing of how fast it is now.
+    server->silent_until = absl::InfinitePast();
+    ForgetSpeed(server);
+    return;
   }
+  const double seconds = absl::ToDoubleSeconds(latency);
+  if (seconds <= 0) return;
+  const double best = BestLatency();
+  const double bounded =
+      best > 0 ? std::min(seconds, kMostRatio * best) : seconds;
+  server->latency =
+      server->latency > 0
+          ? server->latency + kLatencyGain * (bounded - server->latency)
+          : bounded;
+  const double gain = kWeightGain / static_cast<double>(std::max<uint64_t>(
+                                        2, server->outstanding));
+  const double change = gain * std::log(BestLatency() / server->latency) -
+                        kWeightRelease * gain * std::log(server->weight);
+  server->weight =
+      std::clamp(server->weight * std::exp(change), kLeastWeight, 1.0);
+}
+
+void ServerSet::LostRace(ServerId id) {
+  if (Server* server = Find(id)) server->lost_race = true;
+}
+
+bool ServerSet::Silent(ServerId id, absl::Time now) {
+  Server* server = Find(id);
+  if (server == nullptr) return false;
+  const bool was_heard = now >= server->silent_until;
+  server->silent_until = now + kLeaveOutFor;
+  server->why = "silent";
+  return was_heard;
 }
 
 bool ServerSet::Failed(ServerId id, absl::Time now, absl::string_view why) {
@@ -127,6 +185,49 @@ bool ServerSet::OthersMayServe(ServerId id) const {
                      [id](const Server& server) {
                        return server.state.id != id && !server.left_out;
                      });
+}
+
+absl::Duration ServerSet::Quiet(ServerId id, absl::Time now) const {
+  const Server* server = Find(id);
+  if (server == nullptr || server->outstanding == 0) {
+    return absl::ZeroDuration();
+  }
+  return now - server->heard;
+}
+
+bool ServerSet::HasLostRace(ServerId id) const {
+  const Server* server = Find(id);
+  return server != nullptr && server->lost_race;
+}
+
+bool ServerSet::IsSilent(ServerId id, absl::Time now) const {
+  const Server* server = Find(id);
+  return server != nullptr && now < server->silent_until;
+}
+
+double ServerSet::Share(ServerId id) const {
+  double all = 0;
+  double own = 0;
+  for (const Server& server : servers_) {
+    if (!server.state.ready || server.left_out) continue;
+    all += server.weight;
+    if (server.state.id == id) own = server.weight;
+  }
+  return all > 0 ? own / all : 0;
+}
+
+double ServerSet::BestLatency() const {
+  double best = 0;
+  for (const Server& server : servers_) {
+    if (!server.state.ready || server.left_out || server.latency <= 0) continue;
+    if (best == 0 || server.latency < best) best = server.latency;
+  }
+  return best;
+}
+
+void ServerSet::ForgetSpeed(Server* server) {
+  server->latency = 0;
+  server->weight = 1;
 }
 
 uint32_t ServerSet::usable() const {

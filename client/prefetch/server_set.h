@@ -1,12 +1,19 @@
 // ServerSet remembers how each server of the endpoint has behaved and chooses
-// the one to ask next: a connected one with the fewest steps outstanding, of
-// several the one that was asked longest ago, and rather one that did not just
-// fail or fall silent.
+// the one to ask next: a connected one with the fewest steps outstanding for
+// its weight, of several the one that has had least for its weight, and rather
+// one that did not just fail or fall silent.
+//
+// Weights make steps take equally long everywhere: batches come out in order,
+// so a step at a slow server holds up all that follow. The weight of a server
+// whose steps take longer than at the best one falls until they do not, whether
+// it is slow itself or its network is. They follow latency, not throughput: a
+// server that was asked for little at a time would look slow by its throughput,
+// and get still less.
 //
 // Pure bookkeeping: no thread, no clock, no I/O. Not thread-safe.
 //
 //   if (auto server = servers.Pick(now, step.avoid)) {
-//     servers.Asked(*server, count);
+//     servers.Asked(*server, count, now);
 //   }
 
 #ifndef MILLRACE_CLIENT_PREFETCH_SERVER_SET_H_
@@ -41,17 +48,23 @@ class ServerSet {
   // be asked.
   std::optional<ServerId> Pick(absl::Time now, ServerId avoid) const;
 
-  // As Pick(), but never `other_than` nor a silent one.
-  std::optional<ServerId> PickOther(absl::Time now, ServerId other_than) const;
+  // As Pick(), but never `other_than`, one that is silent, left out, or has
+  // owed a frame for `patience`.
+  std::optional<ServerId> PickOther(absl::Time now, ServerId other_than,
+                                    absl::Duration patience) const;
 
-  void Asked(ServerId id, uint64_t steps);
+  void Asked(ServerId id, uint64_t steps, absl::Time now);
   // Steps that were delivered, or given up.
   void Settled(ServerId id, uint64_t steps);
-  // It delivers: forgets its failures.
-  void Progress(ServerId id);
+  // A frame came.
+  void Heard(ServerId id, absl::Time now);
+  // It delivers, a step that was asked for `latency` ago: forgets its failures.
+  void Progress(ServerId id, absl::Duration latency);
+  // Another server that was asked later delivered first.
+  void LostRace(ServerId id);
   // No frame for too long: avoided for kLeaveOutFor, or until it delivers or
-  // is connected anew.
-  void Silent(ServerId id, absl::Time now);
+  // is connected anew. True when it was not silent before.
+  bool Silent(ServerId id, absl::Time now);
   // Unavailable: not asked again before a delay that doubles from failure to
   // failure (50 ms to 2 s, with jitter). True at the first of a row.
   bool Failed(ServerId id, absl::Time now, absl::string_view why);
@@ -62,6 +75,15 @@ class ServerSet {
 
   // Whether a server other than `id` may serve the plan.
   bool OthersMayServe(ServerId id) const;
+
+  // How long it has owed a frame; 0 for one that owes nothing.
+  absl::Duration Quiet(ServerId id, absl::Time now) const;
+  // It has lost a race and sent nothing since.
+  bool HasLostRace(ServerId id) const;
+  bool IsSilent(ServerId id, absl::Time now) const;
+  // Its part of what is asked for, by weight, in [0, 1]. 0: it is asked to see
+  // whether it serves the plan again.
+  double Share(ServerId id) const;
 
   // Connected and not left out.
   uint32_t usable() const;
@@ -75,13 +97,25 @@ class ServerSet {
     uint64_t outstanding = 0;
     uint64_t last_asked = 0;  // by asks_
     uint64_t preference = 0;  // among servers that were never asked
-    uint32_t failures = 0;    // in a row
+    absl::Time heard = absl::InfinitePast();  // or began to owe a frame
+    bool lost_race = false;                   // since then
+    // Seconds from asking for a step to having it, a running mean. 0: unknown.
+    double latency = 0;
+    double weight = 1;  // in [kLeastWeight, 1]
+    // Steps asked for / weight, as of start-time fair queueing (Goyal, Vin,
+    // Cheng, SIGCOMM 1996).
+    double asked_by_weight = 0;
+    uint32_t failures = 0;  // in a row
     absl::Time silent_until = absl::InfinitePast();
     bool left_out = false;
     absl::Time not_before = absl::InfinitePast();
     std::string why;  // of the last failure
   };
 
+  // The least latency of a server that is in use; 0: unknown.
+  double BestLatency() const;
+  // Forgets how fast it was.
+  static void ForgetSpeed(Server* server);
   Server* Find(ServerId id);
   const Server* Find(ServerId id) const;
   // A number in [0, 1) that differs from call to call.
@@ -90,6 +124,7 @@ class ServerSet {
   uint64_t jitter_;
   const uint32_t rotation_;
   uint64_t asks_ = 0;
+  double asked_by_weight_ = 0;   // of the server that was asked last, before
   std::vector<Server> servers_;  // few: searched one by one
 };
 

@@ -50,8 +50,7 @@ SlotPool::~SlotPool() {
   for (uint8_t* slot : all_) allocator_->Free(slot, slot_bytes_);
 }
 
-absl::StatusOr<uint8_t*> SlotPool::Take() {
-  MutexLock lock(mu_);
+uint8_t* SlotPool::TakeLocked() {
   if (!free_.empty()) {
     uint8_t* slot = free_.back();
     free_.pop_back();
@@ -59,14 +58,23 @@ absl::StatusOr<uint8_t*> SlotPool::Take() {
   }
   MR_CHECK(all_.size() < slots_) << "more slots are filled than there are";
   uint8_t* slot = allocator_->Allocate(slot_bytes_);
-  if (slot == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for batch slot ", all_.size() + 1, " of ", slots_, " with ",
-        slot_bytes_,
-        " bytes; give the loader a smaller window or the process more memory"));
-  }
-  all_.push_back(slot);
+  if (slot != nullptr) all_.push_back(slot);
   return slot;
+}
+
+absl::StatusOr<uint8_t*> SlotPool::Take() {
+  MutexLock lock(mu_);
+  uint8_t* slot = TakeLocked();
+  if (slot != nullptr) return slot;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no memory for batch slot ", all_.size() + 1, " of ", slots_, " with ",
+      slot_bytes_,
+      " bytes; give the loader a smaller window or the process more memory"));
+}
+
+uint8_t* SlotPool::TryTake() {
+  MutexLock lock(mu_);
+  return TakeLocked();
 }
 
 std::shared_ptr<void> SlotPool::Lease(uint8_t* slot) {
@@ -86,8 +94,8 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
   held_.fetch_add(1);
   void* const data = memory.get();
   return std::shared_ptr<void>(
-      data, [pool = shared_from_this(), memory = std::move(memory)](
-                void*) mutable {
+      data,
+      [pool = shared_from_this(), memory = std::move(memory)](void*) mutable {
         memory.reset();
         pool->CountReleased();
       });

@@ -37,6 +37,9 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // the caller's bug to take more than slots().
   absl::StatusOr<uint8_t*> Take();
 
+  // As Take(), for what can be done without: nullptr when there is none.
+  uint8_t* TryTake();
+
   // Counts the slot as held until the last copy of the result dies.
   std::shared_ptr<void> Lease(uint8_t* slot);
 
@@ -56,6 +59,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   uint32_t held() const { return held_.load(); }
 
  private:
+  uint8_t* TakeLocked() MR_REQUIRES(mu_);
   void Release(uint8_t* slot);
   void CountReleased();
 

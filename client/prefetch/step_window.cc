@@ -6,13 +6,14 @@
 
 namespace millrace {
 
-void StepWindow::Append(uint64_t count) {
+void StepWindow::Append(uint64_t count, absl::Time now) {
   for (uint64_t i = 0; i < count; ++i, ++end_) {
     Step& step = at(end_);
     step.state = State::kAsked;
     step.calls = 1;
+    step.arriving = 0;
     step.avoid = 0;
-    step.slot = nullptr;
+    step.asked = now;
   }
 }
 
@@ -36,11 +37,14 @@ StepWindow::Run StepWindow::FirstWaiting(uint64_t limit,
   return run;
 }
 
-void StepWindow::Ask(Run run) {
+void StepWindow::Ask(Run run, absl::Time now) {
   for (uint64_t number = run.first; number < run.first + run.count; ++number) {
     Step& step = at(number);
     MR_CHECK(step.state != State::kWhole) << "a whole batch is asked for";
-    if (step.state == State::kWaiting) --waiting_;
+    if (step.state == State::kWaiting) {
+      --waiting_;
+      step.asked = now;
+    }
     step.state = State::kAsked;
     ++step.calls;
   }

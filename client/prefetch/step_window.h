@@ -1,6 +1,6 @@
 // StepWindow knows, for every batch between the next one to hand out and the
 // first one that nobody was asked for, whether it is asked for, waits to be
-// asked again or is whole, and the slot that it is received into.
+// asked again or is whole.
 //
 // Batches have the numbers of Sequence. At most `capacity` are in the window,
 // so an entry is a place in a ring. Pure bookkeeping; not thread-safe.
@@ -9,13 +9,11 @@
 #define MILLRACE_CLIENT_PREFETCH_STEP_WINDOW_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "client/prefetch/sequence.h"
 #include "client/prefetch/transport.h"
-#include "proto/data_service.pb.h"
-#include "proto/names.h"
 
 namespace millrace {
 
@@ -30,11 +28,9 @@ class StepWindow {
   struct Step {
     State state = State::kWhole;
     uint32_t calls = 0;
-    ServerId avoid = 0;       // the server that failed it last
-    uint8_t* slot = nullptr;  // once its header has come
-    BatchHeader header;
-    // The payload lies here instead, in memory that is not the pool's.
-    std::shared_ptr<void> shared;
+    uint32_t arriving = 0;  // calls that fill a slot with it
+    ServerId avoid = 0;     // the server that failed it last
+    absl::Time asked;       // when it was, by the first of `calls`
   };
 
   // Batches that follow one another.
@@ -53,15 +49,18 @@ class StepWindow {
     return number >= low_ && number < end_ && at(number).state != State::kWhole;
   }
 
+  // Every batch below is whole.
+  uint64_t low() const { return low_; }
+
   // Adds `count` batches that one call asks for.
-  void Append(uint64_t count);
+  void Append(uint64_t count, absl::Time now);
 
   // The first batches, at most `limit`, that wait to be asked again, avoid the
   // same server and lie in one epoch. Count 0: there are none.
   Run FirstWaiting(uint64_t limit, const Sequence& sequence);
 
   // One more call asks for each of them.
-  void Ask(Run run);
+  void Ask(Run run, absl::Time now);
 
   // A call that asked for `number` has ended without it. True when no other
   // call asks for it: then it waits.
@@ -71,7 +70,7 @@ class StepWindow {
 
  private:
   std::vector<Step> steps_;
-  uint64_t low_ = 0;  // every batch below is whole
+  uint64_t low_ = 0;
   uint64_t end_ = 0;
   uint64_t waiting_ = 0;
 };

@@ -83,10 +83,10 @@ class FakeHostLoader final : public HostLoader {
 
   absl::StatusOr<HostBatch> Next() override {
     if (options_.before_next) {
-      absl::Status status = options_.before_next(position_);
+      absl::Status status = options_.before_next(position());
       if (!status.ok()) return status;
     }
-    if (position_.epoch == options_.epochs) {
+    if (position().epoch == options_.epochs) {
       return absl::OutOfRangeError("all epochs were delivered");
     }
     std::unique_ptr<std::vector<uint8_t>> slot;
@@ -103,8 +103,15 @@ class FakeHostLoader final : public HostLoader {
       pool_->free.pop_front();
     }
     HostBatch batch;
-    batch.position = position_;
-    Fill(slot->data(), &batch.header);
+    {
+      MutexLock lock(pool_->mu);
+      batch.position = position_;
+      batch.generation = generation_;
+      if (++position_.step == options_.steps) {
+        position_ = {position_.epoch + 1, 0};
+      }
+    }
+    Fill(batch.position, slot->data(), &batch.header);
     batch.payload = absl::MakeSpan(*slot);
     batch.lease =
         std::shared_ptr<void>(slot.release(), [pool = pool_](void* released) {
@@ -115,13 +122,24 @@ class FakeHostLoader final : public HostLoader {
           pool->free.push_back(std::move(back));
           pool->changed.NotifyAll();
         });
-    if (++position_.step == options_.steps) {
-      position_ = {position_.epoch + 1, 0};
-    }
     return batch;
   }
 
-  Position position() const override { return position_; }
+  Position position() const override {
+    MutexLock lock(pool_->mu);
+    return position_;
+  }
+  absl::Status Seek(Position position) override {
+    if (position.step > options_.steps) {
+      return absl::InvalidArgumentError("past the end of the epoch");
+    }
+    MutexLock lock(pool_->mu);
+    position_ = position.step == options_.steps
+                    ? Position{position.epoch + 1, 0}
+                    : position;
+    ++generation_;
+    return absl::OkStatus();
+  }
   Stats stats() const override { return {}; }
   void Close() override {
     MutexLock lock(pool_->mu);
@@ -143,11 +161,11 @@ class FakeHostLoader final : public HostLoader {
     return (options_.rows * kPixels + 64 + 63) / 64 * 64;
   }
 
-  void Fill(uint8_t* data, BatchHeader* header) const {
+  void Fill(Position position, uint8_t* data, BatchHeader* header) const {
     const uint64_t rows = options_.rows;
-    const uint64_t first = position_.step * rows;
-    header->set_epoch(position_.epoch);
-    header->set_step(position_.step);
+    const uint64_t first = position.step * rows;
+    header->set_epoch(position.epoch);
+    header->set_step(position.step);
     header->set_rows(rows);
     header->set_first_position(first);
     header->set_local_valid(rows);
@@ -191,8 +209,9 @@ class FakeHostLoader final : public HostLoader {
 
   const Options options_;
   OpenResponse plan_;
-  Position position_;
   const std::shared_ptr<Pool> pool_;
+  Position position_ MR_GUARDED_BY(pool_->mu);
+  uint64_t generation_ MR_GUARDED_BY(pool_->mu) = 0;
 };
 
 }  // namespace millrace

@@ -1,0 +1,34 @@
+#include "client/prefetch/hedge_policy.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+constexpr double kQuantile = 0.95;
+// Where all steps take about as long, the quantile is hardly more than the
+// median: without a margin one step in twenty would be asked twice in vain.
+constexpr double kMargin = 1.5;
+// Steps after which the quantile is looked at again.
+constexpr size_t kMeasureEvery = 8;
+
+}  // namespace
+
+void HedgePolicy::Delivered(absl::Duration latency) {
+  tokens_ = std::min(kBurst, tokens_ + share_);
+  latencies_[next_] = latency;
+  next_ = (next_ + 1) % kMemory;
+  known_ = std::min(known_ + 1, kMemory);
+  if (known_ >= kEnough && next_ % kMeasureEvery == 0) Measure();
+}
+
+void HedgePolicy::Measure() {
+  std::array<absl::Duration, kMemory> sorted;
+  const auto end = std::copy(latencies_.begin(), latencies_.begin() + known_,
+                             sorted.begin());
+  const auto at = sorted.begin() + static_cast<size_t>(kQuantile * known_);
+  std::nth_element(sorted.begin(), at, end);
+  delay_ = std::max(floor_, *at * kMargin);
+}
+
+}  // namespace millrace
