@@ -135,6 +135,8 @@ class Engine {
     uint64_t refused_admissions = 0;
     uint64_t cached_pipelines = 0;
     std::vector<StageTime> stages;
+    // Thread-seconds that the workers had nothing to do.
+    double idle_thread_seconds = 0;
   };
 
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const Options& options,

@@ -10,7 +10,7 @@ namespace millrace {
 
 Scheduler::Scheduler(uint32_t threads,
                      std::function<void(uint32_t, const Task&)> run)
-    : run_(std::move(run)) {
+    : thread_count_(threads), run_(std::move(run)) {
   threads_.reserve(threads);
   for (uint32_t i = 0; i < threads; ++i) {
     threads_.emplace_back("mr-worker-" + std::to_string(i),
@@ -70,6 +70,18 @@ void Scheduler::Post(std::function<void()> closure) {
   work_.NotifyOne();
 }
 
+void Scheduler::CountIdle() {
+  const Clock::time_point now = Clock::now();
+  idle_ += sleeping_ * (now - idle_until_);
+  idle_until_ = now;
+}
+
+double Scheduler::IdleThreadSeconds() {
+  MutexLock lock(mu_);
+  CountIdle();
+  return std::chrono::duration<double>(idle_).count();
+}
+
 void Scheduler::Work(uint32_t worker) {
   while (true) {
     std::function<void()> closure;
@@ -78,8 +90,10 @@ void Scheduler::Work(uint32_t worker) {
       MutexLock lock(mu_);
       while (closures_.empty() && ring_.empty()) {
         if (stop_) return;
+        CountIdle();
         ++sleeping_;
         work_.Wait(lock);
+        CountIdle();
         --sleeping_;
       }
       if (!closures_.empty()) {

@@ -12,6 +12,7 @@
 #ifndef MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
 #define MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -69,14 +70,23 @@ class Scheduler {
   // Runs on a worker, soon.
   void Post(std::function<void()> closure);
 
+  // Thread-seconds that workers had nothing to do, so far.
+  double IdleThreadSeconds();
+  uint32_t threads() const { return thread_count_; }
+
   // Finishes all that was added, also by the tasks and closures that it still
   // runs, then joins the workers. What others add later never runs. Idempotent;
   // one caller at a time, not from a worker.
   void Stop();
 
  private:
-  void Work(uint32_t worker);
+  using Clock = std::chrono::steady_clock;
 
+  void Work(uint32_t worker);
+  // Before sleeping_ changes.
+  void CountIdle() MR_REQUIRES(mu_);
+
+  const uint32_t thread_count_;
   const std::function<void(uint32_t, const Task&)> run_;
 
   Mutex mu_;
@@ -85,6 +95,9 @@ class Scheduler {
   std::deque<std::shared_ptr<Lane>> ring_ MR_GUARDED_BY(mu_);
   std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
   uint32_t sleeping_ MR_GUARDED_BY(mu_) = 0;
+  // Of the workers, up to idle_until_.
+  Clock::duration idle_ MR_GUARDED_BY(mu_) = Clock::duration::zero();
+  Clock::time_point idle_until_ MR_GUARDED_BY(mu_);
   bool stop_ MR_GUARDED_BY(mu_) = false;
 
   std::vector<NamedThread> threads_;  // last: they use all of the above

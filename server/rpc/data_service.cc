@@ -17,9 +17,13 @@
 #include "server/local/local_server.h"
 #include "server/operators/operators.h"
 #include "server/rpc/request_check.h"
+#include "server/rpc/stream_registry.h"
 
 namespace millrace {
 namespace {
+
+// A write that takes so long waits for its client, or for the way to it.
+constexpr absl::Duration kBlockedAfter = absl::Milliseconds(100);
 
 // When a client whose call found too many others should ask again.
 constexpr int64_t kRetryDelayMs = 500;
@@ -52,6 +56,15 @@ DataServiceImpl::DataServiceImpl(const StreamEnvironment& environment,
     : environment_(environment),
       content_revision_(content_revision),
       started_(absl::Now()) {}
+
+DataServiceImpl::~DataServiceImpl() {
+  std::thread explainer;
+  {
+    MutexLock lock(explain_mu_);
+    explainer = std::move(explainer_);
+  }
+  if (explainer.joinable()) explainer.join();
+}
 
 grpc::ServerUnaryReactor* DataServiceImpl::ListDatasets(
     grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
@@ -99,6 +112,8 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_refused_admissions(stats.refused_admissions);
   response->set_cached_pipelines(stats.cached_pipelines);
   for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
+  response->set_idle_thread_seconds(stats.idle_thread_seconds);
+  response->set_blocked_sends(environment_.registry->Blocked(kBlockedAfter));
   FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
   if (const Operators* operators = environment_.engine->operators()) {
     for (const Operators::Entry& entry : operators->List()) {
@@ -116,6 +131,50 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
     response->set_same_host_batches_sent(local.batches_lent);
   }
   return Answer(context, "GetStatus", absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
+    grpc::CallbackServerContext* context, const ExplainBatchRequest* request,
+    ExplainBatchResponse* response) {
+  StepRange range;
+  absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline =
+      PipelineFor(request->batch(), &range);
+  absl::Status refused = CheckRunning();
+  if (refused.ok()) refused = pipeline.status();
+  if (refused.ok() && range.step_count != 1) {
+    refused = absl::InvalidArgumentError(
+        absl::StrCat("step_count is ", range.step_count,
+                     "; one batch is explained at once"));
+  }
+  MutexLock lock(explain_mu_);
+  if (refused.ok() && explaining_) {
+    ErrorDetail detail = MakeErrorDetail("rpc");
+    detail.set_retry_delay_ms(kRetryDelayMs);
+    refused =
+        WithErrorDetail(absl::ResourceExhaustedError(
+                            "the server explains another batch; ask again"),
+                        detail);
+  }
+  if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
+  if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
+  explaining_ = true;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  explainer_ = std::thread(
+      [this, context, reactor, range, response, pipeline = *std::move(pipeline),
+       first_row = request->first_row(), row_count = request->row_count()] {
+        const absl::Status status =
+            pipeline->ExplainRows(range, first_row, row_count, response);
+        const grpc::Status answer =
+            status.ok()
+                ? grpc::Status::OK
+                : ToGrpcStatus(Refused(context, "ExplainBatch", status));
+        {
+          MutexLock done(explain_mu_);
+          explaining_ = false;
+        }
+        reactor->Finish(answer);
+      });
+  return reactor;
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* DataServiceImpl::GetBatches(
@@ -180,6 +239,21 @@ absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<const Pipeline>> DataServiceImpl::PipelineFor(
+    const GetBatchesRequest& request, StepRange* range) const {
+  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const Pipeline> pipeline,
+                      environment_.engine->Open(request.resolved_spec()));
+  MR_RETURN_IF_ERROR(CheckPlan(request, pipeline->description()));
+  range->epoch = request.epoch();
+  range->first_step = request.first_step();
+  range->step_count = request.step_count();
+  range->rank = request.rank();
+  range->world_size = request.world_size();
+  range->with_payload_digest = request.with_payload_digest();
+  return pipeline;
+}
+
 absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
   MR_RETURN_IF_ERROR(CheckRunning());
@@ -196,19 +270,11 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     return absl::InvalidArgumentError(
         "the request is no GetBatchesRequest; see proto/data_service.proto");
   }
-  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  StepRange range;
   MR_ASSIGN_OR_RETURN(std::shared_ptr<const Pipeline> pipeline,
-                      environment_.engine->Open(request.resolved_spec()));
-  MR_RETURN_IF_ERROR(CheckPlan(request, pipeline->description()));
+                      PipelineFor(request, &range));
   MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
                       pipeline->MaxPayloadBytes(request.world_size()));
-  StepRange range;
-  range.epoch = request.epoch();
-  range.first_step = request.first_step();
-  range.step_count = request.step_count();
-  range.rank = request.rank();
-  range.world_size = request.world_size();
-  range.with_payload_digest = request.with_payload_digest();
   if (request.has_same_host() && environment_.local != nullptr) {
     range.memory = environment_.local->BeginCall(request.same_host());
     if (range.memory == nullptr) {

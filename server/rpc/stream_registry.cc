@@ -75,6 +75,15 @@ void StreamRegistry::Watch() {
   }
 }
 
+uint64_t StreamRegistry::Blocked(absl::Duration timeout) {
+  MutexLock lock(mu_);
+  uint64_t blocked = 0;
+  for (const BatchStream* stream : streams_) {
+    if (stream->IsBlockedFor(timeout)) ++blocked;
+  }
+  return blocked;
+}
+
 void StreamRegistry::CancelBlocked() {
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "the client has taken nothing for ", absl::FormatDuration(send_timeout_),

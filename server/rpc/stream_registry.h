@@ -7,6 +7,7 @@
 #ifndef MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
 #define MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
 
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <unordered_set>
@@ -30,6 +31,9 @@ class StreamRegistry {
 
   void Add(BatchStream* stream);
   void Remove(BatchStream* stream);
+
+  // Streams of which one write has been under way for so long.
+  uint64_t Blocked(absl::Duration timeout);
 
   // False when streams were left after `timeout`.
   bool AwaitEmpty(absl::Duration timeout);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -81,6 +82,35 @@ TEST(Scheduler, ClosuresRunOnAWorker) {
     }
   }
   EXPECT_EQ(ran.load(), 100);
+}
+
+// Returns when the clock has moved on by 20 ms.
+void PassTime() {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+TEST(Scheduler, CountsTheTimeThatWorkersAreIdle) {
+  std::atomic<bool> go{false}, started{false};
+  Scheduler scheduler(1, [&](uint32_t, const Scheduler::Task&) {
+    started = true;
+    started.notify_all();
+    go.wait(false);
+  });
+  // It falls asleep sooner or later.
+  const double at_first = scheduler.IdleThreadSeconds();
+  while (scheduler.IdleThreadSeconds() < at_first + 0.02) {
+  }
+  scheduler.Add(std::make_shared<Scheduler::Lane>(),
+                std::make_shared<CountingJob>(1), 1, 1);
+  started.wait(false);
+  const double before = scheduler.IdleThreadSeconds();
+  PassTime();
+  EXPECT_EQ(scheduler.IdleThreadSeconds(), before) << "its only worker works";
+  go = true;
+  go.notify_all();
 }
 
 }  // namespace
