@@ -560,11 +560,11 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
                      " came before the header of its batch"));
   }
   if (frame.offset != call.received ||
-      frame.data_bytes > call.payload_bytes - call.received) {
-    return absl::DataLossError(
-        absl::StrCat("a frame with ", frame.data_bytes, " bytes for offset ",
-                     frame.offset, " came when ", call.received, " of ",
-                     call.payload_bytes, " bytes of the batch were there"));
+      frame.payload_bytes() > call.payload_bytes - call.received) {
+    return absl::DataLossError(absl::StrCat(
+        "a frame with ", frame.payload_bytes(), " bytes for offset ",
+        frame.offset, " came when ", call.received, " of ", call.payload_bytes,
+        " bytes of the batch were there"));
   }
   // Not when another call was faster.
   if (call.wanted && Keeps(frame)) {
@@ -580,7 +580,7 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
   } else {
     extra_bytes_.fetch_add(frame.data_bytes);
   }
-  call.received += frame.data_bytes;
+  call.received += frame.payload_bytes();
   if (call.received < call.payload_bytes) return absl::OkStatus();
   return FinishBatch(call);
 }

@@ -17,14 +17,15 @@ char* PutVarint(uint64_t value, char* out) {
 // proto3 leaves out numbers that are 0.
 char* PutNumber(uint32_t field, uint64_t value, char* out) {
   if (value == 0) return out;
-  *out++ = static_cast<char>(wire::Tag(field, wire::kVarint));
+  out = PutVarint(wire::Tag(field, wire::kVarint), out);
   return PutVarint(value, out);
 }
 
 }  // namespace
 
 std::string EncodeFirstFramePrefix(const BatchHeader& header,
-                                   uint64_t data_bytes) {
+                                   uint64_t data_bytes,
+                                   const FramePacking& packing) {
   const size_t header_bytes = header.ByteSizeLong();
   std::string prefix;
   // One allocation: the header, its tag and length, and the numbers.
@@ -35,15 +36,19 @@ std::string EncodeFirstFramePrefix(const BatchHeader& header,
   end = PutVarint(header_bytes, end);
   prefix.append(buffer, end - buffer);
   header.AppendToString(&prefix);
-  prefix.append(buffer,
-                EncodeFramePrefix(header.step(), 0, data_bytes, buffer));
+  prefix.append(
+      buffer, EncodeFramePrefix(header.step(), 0, data_bytes, buffer, packing));
   return prefix;
 }
 
 size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
-                         char* out) {
+                         char* out, const FramePacking& packing) {
   char* end = PutNumber(wire::kFrameStep, step, out);
   end = PutNumber(wire::kFrameOffset, offset, end);
+  // Before `data`, although their numbers are higher: the payload comes last.
+  end = PutNumber(wire::kFrameCompression, packing.compression, end);
+  end = PutNumber(wire::kFrameRawBytes, packing.raw_bytes, end);
+  end = PutNumber(wire::kFrameDeltaStride, packing.delta_stride, end);
   // Written also when it is empty, which protobuf allows: one form for all.
   *end++ = static_cast<char>(wire::Tag(wire::kFrameData, wire::kLength));
   end = PutVarint(data_bytes, end);

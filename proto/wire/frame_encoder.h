@@ -23,18 +23,27 @@
 
 namespace millrace {
 
-// Three fields, each a one-byte tag and a varint of at most ten bytes.
-inline constexpr size_t kMaxFramePrefixBytes = 33;
+// Three fields, each a one-byte tag and a varint of at most ten bytes; with a
+// packing three more, of two-byte tags and one, ten and five bytes.
+inline constexpr size_t kMaxFramePrefixBytes = 33 + 22;
+
+// How `data` is packed (frame_packing.h); as it is, by default.
+struct FramePacking {
+  Compression compression = COMPRESSION_NONE;
+  uint64_t raw_bytes = 0;
+  uint32_t delta_stride = 0;
+};
 
 // The first frame of a batch: carries its header; `step` is the header's and
 // `offset` is 0.
 std::string EncodeFirstFramePrefix(const BatchHeader& header,
-                                   uint64_t data_bytes);
+                                   uint64_t data_bytes,
+                                   const FramePacking& packing = {});
 
 // A later frame. Writes at most kMaxFramePrefixBytes to `out` and returns how
 // many. Allocates nothing.
 size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
-                         char* out);
+                         char* out, const FramePacking& packing = {});
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+#include "common/bulk_copy.h"
 #include "proto/wire/frame_view.h"
 
 #include <algorithm>
@@ -5,11 +6,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "proto/wire/frame_packing.h"
 #include "proto/wire/version.h"
 #include "proto/wire/wire_format.h"
 
 namespace millrace {
 namespace {
+
+// A payload of this size has left a core's own caches when it is read.
+constexpr uint64_t kBulkPayloadBytes = 1 << 20;
 
 // Groups are gone from proto3, but an unknown field may be one.
 constexpr int kMaxGroupDepth = 32;
@@ -206,6 +211,9 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
   frame->offset = 0;
   frame->data_bytes = 0;
   frame->data.clear();
+  frame->compression = COMPRESSION_NONE;
+  frame->raw_bytes = 0;
+  frame->delta_stride = 0;
   frame->hold = nullptr;
 
   SliceReader in(slices);
@@ -231,6 +239,26 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
         if (type != wire::kLength) return WrongType(in, "data");
         status = ReadData(in, frame);
         break;
+      case wire::kFrameCompression: {
+        if (type != wire::kVarint) return WrongType(in, "compression");
+        uint64_t number = 0;
+        status = ReadNumber(in, &number);
+        // As protobuf reads an enum.
+        frame->compression = static_cast<int32_t>(number);
+        break;
+      }
+      case wire::kFrameRawBytes:
+        if (type != wire::kVarint) return WrongType(in, "raw_bytes");
+        status = ReadNumber(in, &frame->raw_bytes);
+        break;
+      case wire::kFrameDeltaStride: {
+        if (type != wire::kVarint) return WrongType(in, "delta_stride");
+        uint64_t number = 0;
+        status = ReadNumber(in, &number);
+        // As protobuf reads a uint32.
+        frame->delta_stride = static_cast<uint32_t>(number);
+        break;
+      }
       default:
         status = SkipField(in, field, type, 0);
     }
@@ -241,16 +269,25 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
 
 absl::Status CopyFrameData(const FrameView& frame,
                            absl::Span<uint8_t> payload) {
-  if (frame.offset > payload.size() ||
-      frame.data_bytes > payload.size() - frame.offset) {
+  const uint64_t bytes = frame.payload_bytes();
+  if (frame.offset > payload.size() || bytes > payload.size() - frame.offset) {
     return absl::DataLossError(
         absl::StrCat("a damaged frame was received: step ", frame.step,
                      " has bytes ", frame.offset, " to ", frame.offset, " + ",
-                     frame.data_bytes, " of a payload of ", payload.size()));
+                     bytes, " of a payload of ", payload.size()));
   }
   uint8_t* out = payload.data() + frame.offset;
+  if (frame.compression != COMPRESSION_NONE) {
+    return UnpackFrame(frame.data, frame.compression, frame.delta_stride,
+                       {out, bytes});
+  }
+  const bool large = payload.size() >= kBulkPayloadBytes;
   for (absl::string_view piece : frame.data) {
-    std::memcpy(out, piece.data(), piece.size());
+    if (large) {
+      BulkCopy(out, piece.data(), piece.size());
+    } else {
+      std::memcpy(out, piece.data(), piece.size());
+    }
     out += piece.size();
   }
   return absl::OkStatus();

@@ -61,8 +61,9 @@ struct FrameView {
 absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
                         FrameView* frame);
 
-// Copies the frame's data to payload + frame.offset. DataLoss when it does not
-// lie within `payload`; nothing is copied then.
+// Copies or unpacks the frame's data to payload + frame.offset. DataLoss when
+// it does not lie within `payload`, nothing is copied then, or when it cannot
+// be unpacked: its place in `payload` is then unspecified.
 absl::Status CopyFrameData(const FrameView& frame, absl::Span<uint8_t> payload);
 
 }  // namespace millrace

@@ -29,6 +29,9 @@ inline constexpr uint32_t kFrameHeader = Frame::kHeaderFieldNumber;
 inline constexpr uint32_t kFrameStep = Frame::kStepFieldNumber;
 inline constexpr uint32_t kFrameOffset = Frame::kOffsetFieldNumber;
 inline constexpr uint32_t kFrameData = Frame::kDataFieldNumber;
+inline constexpr uint32_t kFrameCompression = Frame::kCompressionFieldNumber;
+inline constexpr uint32_t kFrameRawBytes = Frame::kRawBytesFieldNumber;
+inline constexpr uint32_t kFrameDeltaStride = Frame::kDeltaStrideFieldNumber;
 static_assert(kFrameData < 16, "the encoder writes one-byte tags");
 
 }  // namespace millrace::wire

@@ -37,6 +37,8 @@ class BatchPayload {
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
+  // Clients of this machine may be about to read data() where it lies.
+  bool in_shared_memory() const { return memory_ != nullptr; }
 
   // Hands the memory over to the receiver, when it came from a PayloadMemory
   // that does that: from then on data() is null and the payload is empty.

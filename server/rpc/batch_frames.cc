@@ -35,9 +35,11 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 
 }  // namespace
 
-BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
+BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
+                         BatchPacking packing)
     : header_(std::move(batch.header)),
-      payload_bytes_(header_.payload_bytes()) {
+      payload_bytes_(header_.payload_bytes()),
+      packing_(std::move(packing)) {
   // Not when other batches have the same payload.
   if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {
@@ -53,23 +55,36 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live)
 
 grpc::ByteBuffer BatchFrames::Next() {
   uint64_t bytes = payload_bytes_ - offset_;
-  // A rest that is a little larger than a frame goes with the last one.
-  if (bytes > kFrameDataBytes + kFrameDataBytes / 4) bytes = kFrameDataBytes;
+  uint64_t data_bytes = bytes;
+  FramePacking packing;
+  if (part_ < packing_.size()) {
+    const PackedPart& part = packing_[part_++];
+    bytes = part.raw_bytes;
+    data_bytes = part.data_bytes;
+    if (part.packed) {
+      packing = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
+    }
+  } else if (bytes > kFrameDataBytes + kFrameDataBytes / 4) {
+    // A rest that is a little larger than a frame goes with the last one.
+    bytes = data_bytes = kFrameDataBytes;
+  }
 
   grpc::Slice slices[2];
   if (!started_) {
-    slices[0] = grpc::Slice(EncodeFirstFramePrefix(header_, bytes));
+    slices[0] =
+        grpc::Slice(EncodeFirstFramePrefix(header_, data_bytes, packing));
     if (lent_ != nullptr) lent_->told = true;
   } else {
     // Short enough for gRPC to keep it inside the slice, without memory of its
     // own.
     char prefix[kMaxFramePrefixBytes];
-    slices[0] = grpc::Slice(
-        prefix, EncodeFramePrefix(header_.step(), offset_, bytes, prefix));
+    slices[0] =
+        grpc::Slice(prefix, EncodeFramePrefix(header_.step(), offset_,
+                                              data_bytes, prefix, packing));
   }
   started_ = true;
   if (bytes == 0) return grpc::ByteBuffer(slices, 1);
-  slices[1] = payload_.sub(offset_, offset_ + bytes);
+  slices[1] = payload_.sub(offset_, offset_ + data_bytes);
   offset_ += bytes;
   // The frames alone keep the payload from here on.
   if (offset_ == payload_bytes_) payload_ = grpc::Slice();

@@ -20,12 +20,15 @@
 
 #include "server/batch/filled_batch.h"
 #include "server/rpc/live_payloads.h"
+#include "server/rpc/pack_batch.h"
 
 namespace millrace {
 
 class BatchFrames {
  public:
-  BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live);
+  // `packing` is PackBatch()'s of this batch.
+  BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
+              BatchPacking packing = {});
 
   // The next Frame message. A batch has at least one, also without payload.
   grpc::ByteBuffer Next();
@@ -46,7 +49,9 @@ class BatchFrames {
   BatchHeader header_;
   std::unique_ptr<Lent> lent_;
   uint64_t payload_bytes_;  // to send
-  grpc::Slice payload_;  // of the whole; frames are parts of it
+  grpc::Slice payload_;     // of the whole; frames are parts of it
+  BatchPacking packing_;
+  size_t part_ = 0;  // of packing_, the next one
   uint64_t offset_ = 0;
   bool started_ = false;
 };

@@ -15,6 +15,7 @@
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 #include "server/rpc/batch_frames.h"
+#include "server/rpc/pack_batch.h"
 #include "server/rpc/stream_registry.h"
 
 namespace millrace {
@@ -40,6 +41,12 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 
 }  // namespace
 
+// A batch that waits to be written.
+struct BatchStream::Outgoing {
+  FilledBatch batch;
+  BatchPacking packing;
+};
+
 // What is decided under the lock and done after it: gRPC and the engine may
 // call back at once.
 struct BatchStream::Action {
@@ -49,7 +56,7 @@ struct BatchStream::Action {
   absl::Status status;
   // Destroyed outside the lock: runs cancel, batches give memory back.
   std::list<std::unique_ptr<Engine::Run>> runs;
-  std::deque<FilledBatch> batches;
+  std::deque<Outgoing> batches;
   std::optional<BatchFrames> frames;
   grpc::ByteBuffer frame;
 };
@@ -69,6 +76,8 @@ struct BatchStream::State {
         range(range),
         end_step(range.first_step + range.step_count),
         max_payload_bytes(max_payload_bytes),
+        packs(this->pipeline->description().resolved_spec().compression() ==
+              COMPRESSION_ZSTD),
         context(context),
         next_step(range.first_step) {}
 
@@ -86,7 +95,9 @@ struct BatchStream::State {
     if (writing || finished) return;
     if (!abandoned) {
       if (!current.has_value() && !ready.empty()) {
-        current.emplace(std::move(ready.front()), environment.live_payloads);
+        Outgoing& next = ready.front();
+        current.emplace(std::move(next.batch), environment.live_payloads,
+                        std::move(next.packing));
         ready.pop_front();
       }
       if (current.has_value()) {
@@ -125,12 +136,13 @@ struct BatchStream::State {
   const StepRange range;
   const uint64_t end_step;
   const uint64_t max_payload_bytes;
+  const bool packs;
 
   Mutex mu;
   // Null after OnDone.
   BatchStream* stream MR_GUARDED_BY(mu) = nullptr;
   grpc::CallbackServerContext* context MR_GUARDED_BY(mu);
-  std::deque<FilledBatch> ready MR_GUARDED_BY(mu);
+  std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   grpc::ByteBuffer frame;  // gRPC's while `writing`, else guarded by mu
   bool writing MR_GUARDED_BY(mu) = false;
@@ -196,15 +208,19 @@ void BatchStream::AskMore() {
     }
     Engine::Callbacks callbacks;
     callbacks.on_batch = [state = state_](FilledBatch batch) {
+      Outgoing outgoing;
+      outgoing.batch = std::move(batch);
+      // Here, on a worker, where several batches are packed at a time.
+      if (state->packs) outgoing.packing = PackBatch(outgoing.batch);
       Action action;
       BatchStream* stream = nullptr;
       {
         MutexLock lock(state->mu);
         stream = state->stream;
         if (stream == nullptr || state->abandoned) {
-          action.batches.push_back(std::move(batch));  // dropped
+          action.batches.push_back(std::move(outgoing));  // dropped
         } else {
-          state->ready.push_back(std::move(batch));
+          state->ready.push_back(std::move(outgoing));
           state->Proceed(&action);
         }
       }

@@ -79,6 +79,7 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  private:
   struct State;
   struct Action;
+  struct Outgoing;
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;

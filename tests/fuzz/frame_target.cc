@@ -15,6 +15,7 @@
 #include "common/logging.h"
 #include "proto/wire/batch_view.h"
 #include "proto/wire/frame_encoder.h"
+#include "proto/wire/frame_packing.h"
 #include "proto/wire/frame_view.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/wire_samples.h"
@@ -28,6 +29,9 @@ void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
   MR_CHECK(frame.step() == view.step);
   MR_CHECK(frame.offset() == view.offset);
   MR_CHECK(frame.data().size() == view.data_bytes);
+  MR_CHECK(frame.compression() == view.compression);
+  MR_CHECK(frame.raw_bytes() == view.raw_bytes);
+  MR_CHECK(frame.delta_stride() == view.delta_stride);
   MR_CHECK(frame.has_header() == view.has_header);
   MR_CHECK(frame.header().SerializeAsString() ==
            view.header.SerializeAsString());
@@ -100,10 +104,20 @@ std::vector<std::string> Seeds() {
   const std::string later =
       std::string(prefix, EncodeFramePrefix(17, 64, 40, prefix)) +
       std::string(40, 'z');
+  const auto packed = PackFrame(payload, 3);
+  MR_CHECK(packed.has_value()) << "the sample is easily packed";
+  std::string first_packed = EncodeFirstFramePrefix(
+      testing::SampleHeader(), packed->data.size(),
+      {COMPRESSION_ZSTD, payload.size(), packed->delta_stride});
+  first_packed.append(packed->data.begin(), packed->data.end());
   const std::string unknown("\x4b\x53\x08\x01\x54\x4c\x28\x07", 8);
   const std::string cuts("\x03\x20\x80\xf0", 4);
-  return {std::string(1, '\0') + first, cuts + first, cuts + later,
-          cuts + later + unknown, cuts + unknown + later + first};
+  return {std::string(1, '\0') + first,
+          cuts + first,
+          cuts + later,
+          cuts + first_packed,
+          cuts + later + unknown,
+          cuts + unknown + later + first};
 }
 
 }  // namespace

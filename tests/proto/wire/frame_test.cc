@@ -92,7 +92,8 @@ TEST(FrameEncoderTest, WritesEveryRangeOfNumbers) {
 
 TEST(FrameEncoderTest, LongestPrefixFits) {
   char buffer[kMaxFramePrefixBytes];
-  EXPECT_EQ(EncodeFramePrefix(UINT64_MAX, UINT64_MAX, UINT64_MAX, buffer),
+  EXPECT_EQ(EncodeFramePrefix(UINT64_MAX, UINT64_MAX, UINT64_MAX, buffer,
+                              {COMPRESSION_ZSTD, UINT64_MAX, UINT32_MAX}),
             kMaxFramePrefixBytes);
 }
 

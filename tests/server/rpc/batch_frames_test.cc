@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "proto/wire/frame_view.h"
 #include "proto/wire/version.h"
+#include "server/rpc/pack_batch.h"
 
 namespace millrace {
 namespace {
@@ -39,7 +40,7 @@ TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
         kFrameDataBytes + kFrameDataBytes / 4 + 1, 2 * kFrameDataBytes,
         5 * kFrameDataBytes + 77}) {
     FilledBatch batch = Batch(bytes);
-    const uint8_t *const data = batch.payload->data();
+    const uint8_t* const data = batch.payload->data();
     BatchFrames frames(std::move(batch), live_);
     uint64_t offset = 0;
     uint64_t count = 0;
@@ -48,8 +49,8 @@ TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
       std::vector<grpc::Slice> slices;
       ASSERT_TRUE(message.Dump(&slices).ok());
       std::vector<absl::string_view> views;
-      for (const grpc::Slice &slice : slices) {
-        views.emplace_back(reinterpret_cast<const char *>(slice.begin()),
+      for (const grpc::Slice& slice : slices) {
+        views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                            slice.size());
       }
       FrameView frame;
@@ -64,7 +65,7 @@ TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
         // The very memory of the payload, except for a few bytes that gRPC
         // rather keeps inside the slice.
         if (piece.size() > 64) {
-          EXPECT_EQ(reinterpret_cast<const uint8_t *>(piece.data()),
+          EXPECT_EQ(reinterpret_cast<const uint8_t*>(piece.data()),
                     data + offset);
         }
         offset += piece.size();
@@ -100,6 +101,81 @@ TEST_F(BatchFramesTest, FramesThatAreNotWantedGiveMemoryBack) {
     frames.Next();
   }
   EXPECT_EQ(budget_.used(), 0);
+}
+
+// Reads a whole batch from its messages.
+std::vector<uint8_t> Received(BatchFrames& frames, uint64_t bytes,
+                              uint64_t* wire_bytes) {
+  std::vector<uint8_t> payload(bytes);
+  uint64_t received = 0;
+  while (!frames.done()) {
+    const grpc::ByteBuffer message = frames.Next();
+    *wire_bytes += message.Length();
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(message.Dump(&slices).ok());
+    std::vector<absl::string_view> views;
+    for (const grpc::Slice& slice : slices) {
+      views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
+                         slice.size());
+    }
+    FrameView frame;
+    EXPECT_TRUE(ParseFrame(views, &frame).ok());
+    EXPECT_EQ(frame.offset, received);
+    EXPECT_TRUE(CopyFrameData(frame, absl::MakeSpan(payload)).ok());
+    received += frame.payload_bytes();
+  }
+  EXPECT_EQ(received, bytes);
+  return payload;
+}
+
+// The first half is easily packed, the second one not at all.
+FilledBatch HalfNoise(FilledBatch batch) {
+  uint64_t state = 1;
+  for (uint64_t i = batch.payload->bytes() / 2; i < batch.payload->bytes();
+       ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    batch.payload->data()[i] = state >> 56;
+  }
+  return batch;
+}
+
+TEST_F(BatchFramesTest, PackedBatchesComeOutAsTheyWere) {
+  for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1000},
+                         kFrameDataBytes, 4 * kFrameDataBytes + 77}) {
+    FilledBatch batch = HalfNoise(Batch(bytes));
+    const std::vector<uint8_t> expected(batch.payload->data(),
+                                        batch.payload->data() + bytes);
+    BatchPacking packing = PackBatch(batch);
+    BatchFrames frames(std::move(batch), live_, std::move(packing));
+    uint64_t wire_bytes = 0;
+    EXPECT_EQ(Received(frames, bytes, &wire_bytes), expected) << bytes;
+    if (bytes > kFrameDataBytes) {
+      EXPECT_LT(wire_bytes, bytes * 6 / 10);
+      EXPECT_GT(wire_bytes, bytes * 4 / 10);
+    }
+  }
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(BatchFramesTest, ImagesArePackedAsDifferencesOfTheirChannels) {
+  FilledBatch batch = Batch(64 * 64 * 3 + 64);
+  TensorHeader* image = batch.header.add_tensors();
+  image->set_dtype(DTYPE_UINT8);
+  for (int n : {64, 64, 3}) image->add_sample_shape(n);
+  image->set_bytes(64 * 64 * 3);
+  const BatchPacking packing = PackBatch(batch);
+  ASSERT_EQ(packing.size(), 1);
+  EXPECT_TRUE(packing[0].packed);
+  EXPECT_EQ(packing[0].delta_stride, 3);
+}
+
+TEST_F(BatchFramesTest, APayloadThatOthersReadIsNotPacked) {
+  FilledBatch batch = Batch(1000);
+  const std::shared_ptr<BatchPayload> other = batch.payload;
+  EXPECT_TRUE(PackBatch(batch).empty());
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_EQ(other->data()[i], static_cast<uint8_t>(i * 13));
+  }
 }
 
 }  // namespace
