@@ -1,4 +1,3 @@
-#include "common/bulk_copy.h"
 #include "proto/wire/frame_view.h"
 
 #include <algorithm>
@@ -6,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/bulk_copy.h"
 #include "proto/wire/frame_packing.h"
 #include "proto/wire/version.h"
 #include "proto/wire/wire_format.h"
