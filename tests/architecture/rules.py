@@ -22,9 +22,12 @@ INCLUDES = [
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
     ("client/prefetch/", ["client/receive/", "client/torch/", "client/cli/"], []),
     ("client/receive/", ["client/torch/", "client/cli/"], []),
+    ("client/local/", ["client/prefetch/", "client/receive/", "client/torch/", "client/cli/"], []),
     ("client/torch/", ["client/receive/", "client/cli/"], []),
     ("server/rpc/", ["server/storage/", "server/decode/", "server/augment/"], []),
-    ("server/pipeline/", ["server/rpc/", "server/data_tool/"], []),
+    ("server/pipeline/", ["server/rpc/", "server/local/", "server/data_tool/"], []),
+    ("server/local/", ["server/pipeline/", "server/rpc/", "server/storage/", "server/plan/",
+                       "server/decode/", "server/augment/", "server/data_tool/"], []),
     # The border to operators and its loader: every room may use it, it uses none.
     ("server/operators/", [f"server/{room}/" for room in
                            _STAGES + ["pipeline", "rpc", "data_tool"]], []),
@@ -105,7 +108,8 @@ DEPENDENCIES = [
      ["//third_party:grpc", "@pyarrow//:arrow", "//third_party:lmdb"]),
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
-     "//server/batch/... + //server/pipeline/... + //client/prefetch/... + //client/torch/...",
+     "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
+     "//client/prefetch/... + //client/torch/...",
      ["//third_party:grpc"]),
     ("programs-without-tests",
      "//server/... + //client/... + //trainer/... + //common/... + //proto/...",
