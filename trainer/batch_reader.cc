@@ -101,6 +101,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   for (const TensorSpec& spec : plan.tensors()) {
     const bool is_input = input.empty()
                               ? &spec != y && spec.name() != "sample_index" &&
+                                    spec.name() != "source_index" &&
                                     spec.name() != "valid" && x == nullptr
                               : spec.name() == input;
     if (is_input) x = &spec;

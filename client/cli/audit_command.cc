@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/audit_files.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
 #include "client/cli/flags.h"
@@ -46,17 +47,37 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   uint32_t world = 1;
   uint64_t epoch = 0;
   bool json = false;
+  AuditFilesOptions files;
   FlagSet flags("audit",
                 "receives an epoch as all ranks of a job and proves that each "
-                "sample came exactly once");
+                "sample came exactly once; with --files: proves it of a job "
+                "that has run, from its audit logs");
   spec_flags.AddTo(flags);
   flags.Add("world", &world, "N", "ranks of the job");
   flags.Add("epoch", &epoch, "N", "the epoch to receive");
   flags.Add("json", &json, "", "print one JSON object");
+  flags.Add("files", &files.files, "DIR",
+            "audit logs of all ranks of a job, from all its starts; with "
+            "--endpoint they are compared with what the servers send");
+  flags.Add("compare", &files.compare, "N",
+            "with --files: steps of a rank that are compared");
+  flags.Add("expect_epochs", &files.expect_epochs, "N",
+            "with --files: fail when fewer epochs are complete");
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();
+  }
+  if (!files.files.empty()) {
+    if (spec_flags.SaysWhatToLoad()) {
+      return UsageError(absl::InvalidArgumentError(
+          "--files says what was loaded: leave --dataset, --preset, "
+          "--pipeline, --batch_size, --seed and --last_batch away"));
+    }
+    files.endpoint = spec_flags.endpoint;
+    files.timeout = spec_flags.timeout;
+    files.json = json;
+    return AuditFiles(files);
   }
   MR_RETURN_IF_ERROR(UsageError(spec_flags.Validate()));
   if (world == 0 || world > kMostRanks) {
@@ -101,9 +122,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   const OpenResponse& plan = ranks[0].loader->plan();
   const uint64_t dropped = plan.dropped_per_epoch();
   const uint64_t expected = plan.samples_per_epoch() - dropped;
-  const uint64_t missing =
-      expected > audit.distinct() ? expected - audit.distinct() : 0;
-  const uint64_t duplicates = audit.samples() - audit.distinct();
+  const auto [missing, duplicates] = JudgeEpoch(audit, plan, epoch);
 
   Report report;
   report.Add("", "plan samples", plan.samples_per_epoch());
@@ -122,7 +141,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   } else {
     std::fputs(report.Text().c_str(), stdout);
   }
-  if (missing != 0 || duplicates != 0 || audit.distinct() > expected) {
+  if (missing != 0 || duplicates != 0 || audit.samples() > expected) {
     return absl::DataLossError(absl::StrCat(
         "the epoch was not delivered exactly once: of ", expected,
         " samples to come, ", audit.distinct(), " distinct ones came, ",

@@ -1,5 +1,6 @@
 #include "client/cli/digest.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -48,6 +49,9 @@ struct Rows {
   uint64_t values = 0;  // ragged: of value 0
 };
 
+// More than any spec has.
+constexpr int32_t kMaxSources = 1 << 16;
+
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
@@ -87,6 +91,8 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
     return absl::DataLossError(
         "a batch without `sample_index` and `valid`: it cannot be audited");
   }
+  // Of several sources.
+  const TensorHeader* source = FindTensor(header, "source_index", DTYPE_INT32);
   std::vector<Rows> tensors;
   for (const TensorHeader& tensor : header.tensors()) {
     Rows rows;
@@ -115,8 +121,21 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
           absl::StrCat("the sample at position ", key.position,
                        " is valid and has index ", key.index));
     }
+    if (source != nullptr) {
+      const auto number =
+          Load<int32_t>(payload, source->offset() + row * sizeof(int32_t));
+      if (number < 0 || number >= kMaxSources) {
+        return absl::DataLossError(
+            absl::StrCat("the sample at position ", key.position,
+                         " is valid and of source ", number));
+      }
+      key.source = static_cast<uint32_t>(number);
+    }
     ++samples_;
-    indices_.Insert(static_cast<uint64_t>(key.index));
+    if (sources_.size() <= key.source) sources_.resize(key.source + 1);
+    Source& counts = sources_[key.source];
+    ++counts.samples;
+    counts.indices.Insert(static_cast<uint64_t>(key.index));
 
     uint8_t bytes[20];
     std::memcpy(bytes, &key.position, 8);
@@ -147,11 +166,60 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
   return absl::OkStatus();
 }
 
+uint64_t EpochAudit::distinct() const {
+  uint64_t sum = 0;
+  for (const Source& source : sources_) sum += source.indices.size();
+  return sum;
+}
+
 void EpochAudit::Merge(const EpochAudit& other) {
   samples_ += other.samples_;
-  indices_.Merge(other.indices_);
+  if (sources_.size() < other.sources_.size()) {
+    sources_.resize(other.sources_.size());
+  }
+  for (size_t i = 0; i < other.sources_.size(); ++i) {
+    sources_[i].samples += other.sources_[i].samples;
+    sources_[i].indices.Merge(other.sources_[i].indices);
+  }
   order_digest_ += other.order_digest_;
   content_digest_ += other.content_digest_;
+}
+
+EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
+                        uint64_t epoch) {
+  EpochVerdict verdict;
+  const auto lack = [](uint64_t wanted, uint64_t came) {
+    return wanted > came ? wanted - came : 0;
+  };
+  const bool scheduled = plan.sources_size() > 0 && plan.sources(0).slots() > 0;
+  if (!scheduled) {
+    verdict.missing = lack(plan.samples_per_epoch() - plan.dropped_per_epoch(),
+                           audit.distinct());
+    verdict.duplicates = audit.samples() - audit.distinct();
+    return verdict;
+  }
+  for (int i = 0; i < plan.sources_size(); ++i) {
+    const uint64_t n = plan.sources(i).samples();
+    const uint64_t rows = plan.sources(i).samples_per_epoch();
+    const uint64_t samples = audit.samples(i);
+    const uint64_t distinct = audit.distinct(i);
+    uint64_t missing = lack(rows, samples);
+    uint64_t duplicates = lack(samples, rows);
+    if (n > 0) {
+      // Of the walk in which the epoch begins and, after whole ones, of the
+      // last.
+      const auto start = static_cast<uint64_t>(absl::uint128(epoch) * rows % n);
+      const uint64_t head = std::min(rows, n - start);
+      const uint64_t tail = (rows - head) % n;
+      const bool whole = rows - head >= n || head == n;
+      missing =
+          std::max(missing, lack(whole ? n : std::max(head, tail), distinct));
+      if (head == rows) duplicates = std::max(duplicates, samples - distinct);
+    }
+    verdict.missing += missing;
+    verdict.duplicates += duplicates;
+  }
+  return verdict;
 }
 
 std::string DigestText(absl::uint128 digest) {

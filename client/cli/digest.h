@@ -8,10 +8,11 @@
 //                   number of values u64, then the values)
 //
 // All numbers little-endian; a hash counts as high64 * 2^64 + low64. Rows that
-// are not valid (padding) do not count. The source is 0 while a plan has one.
+// are not valid (padding) do not count. The source is that of `source_index`, 0
+// without one.
 //
-// EpochAudit also counts distinct samples. Not thread-safe: one a thread, then
-// Merge().
+// EpochAudit also counts distinct samples, by source. Not thread-safe: one a
+// thread, then Merge().
 
 #ifndef MILLRACE_CLIENT_CLI_DIGEST_H_
 #define MILLRACE_CLIENT_CLI_DIGEST_H_
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/numeric/int128.h"
@@ -47,23 +49,53 @@ class IndexSet {
 
 class EpochAudit {
  public:
-  // DataLoss: the batch has no `sample_index` and `valid`, or one that is
-  // negative where the row is valid. `header` and `payload` were validated.
+  // DataLoss: the batch has no `sample_index` and `valid`, or one (or a
+  // `source_index`) that is negative where the row is valid. `header` and
+  // `payload` were validated.
   absl::Status Add(const BatchHeader& header,
                    absl::Span<const uint8_t> payload);
   void Merge(const EpochAudit& other);
 
   uint64_t samples() const { return samples_; }
-  uint64_t distinct() const { return indices_.size(); }
+  uint64_t distinct() const;
+  // Of a source; 0 of one that has given none.
+  uint64_t samples(int source) const {
+    return Has(source) ? sources_[source].samples : 0;
+  }
+  uint64_t distinct(int source) const {
+    return Has(source) ? sources_[source].indices.size() : 0;
+  }
   absl::uint128 order_digest() const { return order_digest_; }
   absl::uint128 content_digest() const { return content_digest_; }
 
  private:
+  struct Source {
+    uint64_t samples = 0;
+    IndexSet indices;
+  };
+  bool Has(int source) const {
+    return source < static_cast<int>(sources_.size());
+  }
+
   uint64_t samples_ = 0;
-  IndexSet indices_;
+  std::vector<Source> sources_;  // up to the last that has given a sample
   absl::uint128 order_digest_ = 0;
   absl::uint128 content_digest_ = 0;
 };
+
+// Samples of an epoch that should have come and did not, and that came more
+// often than the plan says.
+struct EpochVerdict {
+  uint64_t missing = 0;
+  uint64_t duplicates = 0;
+};
+
+// Whether every sample came exactly once in this epoch or, of sources with a
+// schedule (docs/order.md), as often as an epoch of this number takes it of the
+// walks over its source: their number always, each sample once where the epoch
+// lies within one walk, all of them where it holds a whole one.
+EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
+                        uint64_t epoch);
 
 // 32 hexadecimal digits.
 std::string DigestText(absl::uint128 digest);

@@ -212,7 +212,8 @@ void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
   description.set_dropped_per_epoch(plan_.steps().dropped());
   description.set_fingerprint(plan_.fingerprint());
   description.set_content_revision(kContentRevision);
-  for (int i = 0; i < sources() && sources() > 1; ++i) {
+  if (sources() == 1 && !plan_.schedule()) return;
+  for (int i = 0; i < sources(); ++i) {
     SourcePlan& source = *description.add_sources();
     source.set_dataset(plan_.spec().sources(i).dataset());
     source.set_samples(plan_.samples(i));

@@ -109,6 +109,13 @@ std::vector<std::string> FuzzSpecTexts() {
   texts.push_back(
       "sources { dataset: 'table' subset { from: 0.1 to: 0.9 seed: 3 } }\n"
       "batch_size: 8 shuffle { mode: SEQUENTIAL }\n");
+  texts.push_back(
+      "sources { dataset: 'table' weight: 0.7 }\n"
+      "sources { dataset: 'table' weight: 0.3 subset { to: 0.5 unit: 64 } }\n"
+      "batch_size: 8 epoch_samples: 1000 shuffle { mode: BLOCK }\n");
+  texts.push_back(
+      "sources { dataset: 'table' } sources { dataset: 'table' }\n"
+      "batch_size: 8 concatenate: true\n");
   return texts;
 }
 

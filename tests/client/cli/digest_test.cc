@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xxhash.h"
@@ -22,6 +23,7 @@ struct Sample {
   bool valid = true;
   std::string bytes;  // of the dense tensor, 3 bytes
   std::string text;   // ragged
+  int32_t source = 0;
 };
 
 struct Batch {
@@ -29,8 +31,10 @@ struct Batch {
   std::vector<uint8_t> payload;
 };
 
-// Tensors data uint8[3], text ragged, sample_index, valid.
-Batch MakeBatch(uint64_t first_position, const std::vector<Sample>& samples) {
+// Tensors data uint8[3], text ragged, source_index where asked for,
+// sample_index, valid.
+Batch MakeBatch(uint64_t first_position, const std::vector<Sample>& samples,
+                bool with_sources = false) {
   Batch batch;
   batch.header.set_rows(samples.size());
   batch.header.set_first_position(first_position);
@@ -47,11 +51,12 @@ Batch MakeBatch(uint64_t first_position, const std::vector<Sample>& samples) {
   const auto int64_text = [](int64_t value) {
     return std::string(reinterpret_cast<const char*>(&value), 8);
   };
-  std::string data, offsets = int64_text(0), values, index, valid;
+  std::string data, offsets = int64_text(0), values, source, index, valid;
   for (const Sample& sample : samples) {
     data += sample.bytes;
     values += sample.text;
     offsets += int64_text(static_cast<int64_t>(values.size()));
+    source.append(reinterpret_cast<const char*>(&sample.source), 4);
     index += int64_text(sample.index);
     valid += static_cast<char>(sample.valid);
   }
@@ -69,6 +74,7 @@ Batch MakeBatch(uint64_t first_position, const std::vector<Sample>& samples) {
   TensorHeader* text = add("text", DTYPE_UINT8, {-1}, offsets);
   text->set_values_offset(append(values));
   text->set_values_bytes(values.size());
+  if (with_sources) add("source_index", DTYPE_INT32, {}, source);
   add("sample_index", DTYPE_INT64, {}, index);
   add("valid", DTYPE_BOOL, {}, valid);
   return batch;
@@ -218,6 +224,80 @@ TEST(DigestTextTest, Has32Digits) {
   EXPECT_EQ(DigestText(0), "00000000000000000000000000000000");
   EXPECT_EQ(DigestText(absl::MakeUint128(0xab, 1)),
             "00000000000000ab0000000000000001");
+}
+
+// Rows {source, index}.
+EpochAudit AuditOf(const std::vector<std::pair<int, int64_t>>& rows) {
+  std::vector<Sample> samples;
+  for (const auto& [source, index] : rows) {
+    samples.push_back({.index = index, .bytes = "xyz", .source = source});
+  }
+  EpochAudit audit;
+  const Batch batch = MakeBatch(0, samples, /*with_sources=*/true);
+  EXPECT_TRUE(audit.Add(batch.header, batch.payload).ok());
+  return audit;
+}
+
+TEST(EpochAuditTest, SamplesOfSeveralSourcesAreToldApart) {
+  const EpochAudit audit = AuditOf({{0, 5}, {1, 5}, {1, 6}, {1, 6}});
+  EXPECT_EQ(audit.samples(), 4);
+  EXPECT_EQ(audit.distinct(), 3);
+  EXPECT_EQ(audit.samples(1), 3);
+  EXPECT_EQ(audit.distinct(1), 2);
+  EXPECT_EQ(audit.samples(2), 0);
+  EXPECT_NE(audit.order_digest(),
+            AuditOf({{1, 5}, {0, 5}, {1, 6}, {1, 6}}).order_digest());
+  EpochAudit merged = AuditOf({{0, 5}});
+  merged.Merge(audit);
+  EXPECT_EQ(merged.distinct(), 3);
+  EXPECT_EQ(merged.samples(0), 2);
+
+  EpochAudit none;
+  const Batch bad = MakeBatch(0, {{.index = 1, .bytes = "xyz", .source = -1}},
+                              /*with_sources=*/true);
+  EXPECT_EQ(none.Add(bad.header, bad.payload).code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(JudgeEpochTest, WithoutAScheduleEverySampleComesOnce) {
+  OpenResponse plan;
+  plan.set_samples_per_epoch(4);
+  plan.set_dropped_per_epoch(1);
+  const auto verdict = JudgeEpoch(AuditOf({{0, 1}, {0, 1}, {0, 2}}), plan, 0);
+  EXPECT_EQ(verdict.missing, 1);
+  EXPECT_EQ(verdict.duplicates, 1);
+  const auto good = JudgeEpoch(AuditOf({{0, 1}, {0, 3}, {0, 2}}), plan, 0);
+  EXPECT_EQ(good.missing + good.duplicates, 0);
+}
+
+// Four rows an epoch of a source of 6 samples, two of one of 3.
+TEST(JudgeEpochTest, WithAScheduleTheWalksAreJudged) {
+  OpenResponse plan;
+  plan.set_samples_per_epoch(6);
+  for (const auto& [samples, rows] : {std::pair{6, 4}, std::pair{3, 2}}) {
+    SourcePlan& source = *plan.add_sources();
+    source.set_samples(samples);
+    source.set_samples_per_epoch(rows);
+    source.set_slots(rows);
+  }
+  using Rows = std::vector<std::pair<int, int64_t>>;
+  const Rows first = {{0, 1}, {0, 5}, {0, 2}, {0, 0}, {1, 2}, {1, 0}};
+  EXPECT_EQ(JudgeEpoch(AuditOf(first), plan, 0).missing, 0);
+  EXPECT_EQ(JudgeEpoch(AuditOf(first), plan, 0).duplicates, 0);
+  // Epoch 0 lies within one walk: nothing comes again.
+  const Rows again = {{0, 1}, {0, 1}, {0, 2}, {0, 0}, {1, 2}, {1, 0}};
+  EXPECT_EQ(JudgeEpoch(AuditOf(again), plan, 0).duplicates, 1);
+  // Epoch 1 ends a walk and begins the next: something may.
+  EXPECT_EQ(JudgeEpoch(AuditOf(again), plan, 1).duplicates, 0);
+  EXPECT_EQ(JudgeEpoch(AuditOf(again), plan, 1).missing, 0);
+  // Too few of one source and too many of the other.
+  const Rows shifted = {{0, 1}, {0, 5}, {0, 2}, {1, 1}, {1, 2}, {1, 0}};
+  EXPECT_EQ(JudgeEpoch(AuditOf(shifted), plan, 0).missing, 1);
+  EXPECT_EQ(JudgeEpoch(AuditOf(shifted), plan, 0).duplicates, 1);
+  // An epoch that holds a whole walk holds every sample.
+  plan.mutable_sources(0)->set_samples(2);
+  const Rows few = {{0, 1}, {0, 1}, {0, 1}, {0, 1}, {1, 2}, {1, 0}};
+  EXPECT_EQ(JudgeEpoch(AuditOf(few), plan, 0).missing, 1);
 }
 
 }  // namespace

@@ -84,6 +84,12 @@ TEST(ForeignSpec, AnyBytesGetAnAnswer) {
            "transforms { vertical_flip {} } transforms { grayscale { p: 0.1 } "
            "} "
            "transforms { cut_mix { alpha: 0.5 labels: 'label' } }",
+           "sources { dataset: 'photos' weight: 3 } "
+           "sources { dataset: 'photos' subset { to: 0.5 unit: 20 } } "
+           "batch_size: 8 epoch_samples: 300 outputs { field: 'label' } "
+           "shuffle { mode: BLOCK block_size: 10 window_blocks: 3 }",
+           "sources { dataset: 'photos' } sources { dataset: 'photos' } "
+           "batch_size: 8 concatenate: true preset: 'imagenet_train'",
        }) {
     const auto spec = ParseSpecText(text, "seed");
     ASSERT_TRUE(spec.ok()) << spec.status();
@@ -122,7 +128,9 @@ TEST(ForeignSpec, AnyBytesGetAnAnswer) {
     const auto again = ResolveSpec(*resolved, datasets);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(again->SerializeAsString(), resolved->SerializeAsString());
-    const auto plan = Plan::Create(*resolved, info);
+    const std::vector<const DatasetInfo*> infos(resolved->sources_size(),
+                                                &info);
+    const auto plan = Plan::Create(*resolved, infos);
     if (!plan.ok()) continue;
     const SampleRef ref =
         plan->ForEpoch(random(1000)).At(random(plan->steps().samples()));

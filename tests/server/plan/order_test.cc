@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -112,6 +113,47 @@ TEST(Subset, AWholeCutKeepsTheOrderOfTheDataset) {
   EXPECT_EQ(all->IndexOf(3), 3u);
 }
 
+Source WithRuns(double from, double to, uint64_t unit) {
+  Source source = WithSubset(from, to, 3);
+  source.mutable_subset()->set_unit(unit);
+  return source;
+}
+
+TEST(Subset, RunsStayTogetherAndTouchingCutsAreComplete) {
+  for (uint64_t n : {1, 7, 64, 65, 1000, 4097}) {
+    for (uint64_t unit : {2, 7, 64}) {
+      std::set<uint64_t> all;
+      for (const auto& [from, to] :
+           {std::pair{0.0, 0.3}, std::pair{0.3, 0.8}, std::pair{0.8, 1.0}}) {
+        const auto cut = SubsetCut::Create(WithRuns(from, to, unit), n);
+        if (!cut.ok()) continue;  // none of few runs
+        for (uint64_t j = 0; j < cut->size(); ++j) {
+          const uint64_t index = cut->IndexOf(j);
+          ASSERT_LT(index, n);
+          ASSERT_EQ(cut->PlaceOf(index), j);
+          ASSERT_TRUE(all.insert(index).second);
+          // Every run but a shorter one begins at a multiple of the unit.
+          if (!cut->whole()) {
+            ASSERT_EQ(j % unit, index % unit);
+          }
+        }
+        for (uint64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(all.count(i) == 1 && cut->PlaceOf(i) < cut->size(),
+                    cut->PlaceOf(i) < cut->size());
+        }
+      }
+      EXPECT_EQ(all.size(), n) << unit;
+    }
+  }
+}
+
+TEST(Subset, OfFewRunsMayHoldNone) {
+  const auto none = SubsetCut::Create(WithRuns(0, 0.2, 64), 128);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(none.status().message().find("128 samples in 2 runs of 64"),
+            std::string::npos);
+}
+
 void ExpectBijection(const EpochOrder& order, uint64_t n) {
   std::vector<bool> seen(n, false);
   for (uint64_t i = 0; i < n; ++i) {
@@ -154,6 +196,28 @@ TEST(EpochOrder, BlockVisitsAllAtEverySize) {
 }
 
 // What BLOCK is for: a window of positions touches window_blocks blocks.
+// BLOCK over a cut of runs reads whole blocks of the dataset.
+TEST(EpochOrder, BlocksOfACutOfRunsAreBlocksOfTheDataset) {
+  Shuffle shuffle;
+  shuffle.set_mode(Shuffle::BLOCK);
+  shuffle.set_block_size(8);
+  shuffle.set_window_blocks(4);
+  for (uint64_t unit : {8, 16}) {
+    const auto cut = SubsetCut::Create(WithRuns(0.2, 0.9, unit), 1000);
+    ASSERT_TRUE(cut.ok());
+    const EpochOrder order(shuffle, 3, 2, cut->size());
+    // Which of the order's blocks a block of the dataset was read in.
+    std::map<uint64_t, std::set<uint64_t>> windows;
+    uint64_t short_block = 0;
+    for (uint64_t p = 0; p < cut->size(); ++p) {
+      const uint64_t j = order.At(p);
+      windows[j / 8].insert(cut->IndexOf(j) / 8);
+    }
+    for (const auto& [block, read] : windows) short_block += read.size() > 1;
+    EXPECT_EQ(short_block, 0u);
+  }
+}
+
 TEST(EpochOrder, BlockStaysWithinItsWindow) {
   Shuffle shuffle;
   shuffle.set_mode(Shuffle::BLOCK);

@@ -54,6 +54,50 @@ TEST(Permutation, InverseHoldsForHugeDomains) {
   }
 }
 
+// Every tweak is a permutation of its own.
+TEST(Permutation, TweakedIsABijection) {
+  for (uint64_t n : {257, 513, 714, 1000, 1024, 65536}) {
+    const Permutation p(PermutationKey(7, n, n), n);
+    for (uint64_t tweak : {uint64_t{0}, uint64_t{1}, Mix64(5)}) {
+      std::vector<bool> seen(n, false);
+      for (uint64_t i = 0; i < n; ++i) {
+        const uint64_t image = p.At(i, tweak);
+        ASSERT_LT(image, n);
+        ASSERT_FALSE(seen[image]);
+        seen[image] = true;
+        if (tweak == 0) {
+          ASSERT_EQ(image, p.At(i));
+        }
+      }
+    }
+  }
+}
+
+// Where an index, and where two of them go, over tweaks of one key: as over
+// keys.
+TEST(Permutation, TweaksAreIndependent) {
+  constexpr int kTweaks = 100'000, kBins = 10;
+  for (uint64_t n : {300, 1000, 65536}) {
+    const Permutation p(PermutationKey(3, 0, n), n);
+    for (uint64_t i : {uint64_t{1}, uint64_t{16}, n / 2}) {
+      std::vector<int> count(kBins * kBins, 0);
+      for (int t = 0; t < kTweaks; ++t) {
+        const uint64_t tweak = Mix64(t);
+        ++count[p.At(0, tweak) * kBins / n * kBins +
+                p.At(i, tweak) * kBins / n];
+      }
+      double chi2 = 0;
+      for (int c : count) {
+        const double expected = kTweaks / double{kBins * kBins};
+        chi2 += (c - expected) * (c - expected) / expected;
+      }
+      const double excess = kTweaks / static_cast<double>(n * n) * kBins;
+      // Bins of unequal size by one index where 10 does not divide n.
+      EXPECT_LT(chi2, 99 + excess + 6 * std::sqrt(2 * 99.0)) << n << " " << i;
+    }
+  }
+}
+
 // Where an index goes, over keys: uniform over the domain.
 TEST(Permutation, EveryIndexGoesEverywhere) {
   for (uint64_t n : {2, 3, 5, 10, 16, 17, 100}) {

@@ -340,19 +340,34 @@ TEST_F(Resolve, TransformsMustFitTheField) {
 
 TEST_F(Resolve, WhatIsNotBuiltIsRefused) {
   ExpectUnimplemented(
-      "sources { dataset: 'digits' } sources { dataset: "
-      "'photos' } batch_size: 1",
-      "mixtures of several sources");
-  ExpectUnimplemented(
       std::string(kDigits) + "outputs { field: 'image' dtype: DTYPE_FLOAT32 }",
       "conversion to float32 on the wire is not built yet");
   ExpectUnimplemented(std::string(kDigits) + "spec_version: 2",
                       "knows version 1");
-  ExpectUnimplemented(
-      "sources { dataset: 'digits' subset { to: 0.5 } } "
-      "batch_size: 1 shuffle { mode: BLOCK }",
-      "BLOCK order over a subset");
   ExpectInvalid(std::string(kDigits) + "transforms { }", "an empty transform");
+}
+
+// Blocks of neighbours need cuts that leave them together.
+TEST_F(Resolve, BlockOrderOverASubsetNeedsRuns) {
+  const auto spec = [](const std::string& subset, const std::string& block) {
+    return "sources { dataset: 'digits' subset { to: 0.5 " + subset +
+           " } } batch_size: 1 shuffle { mode: BLOCK " + block + " }";
+  };
+  ExpectInvalid(spec("", ""), "BLOCK order reads blocks of 64 neighbours");
+  ExpectInvalid(spec("unit: 1", ""), "cut of single samples");
+  ExpectInvalid(spec("unit: 64", "block_size: 10"), "unit: 10 (or a multiple)");
+  EXPECT_TRUE(Run(spec("unit: 10", "block_size: 10")).ok());
+  EXPECT_TRUE(Run(spec("unit: 10", "block_size: 5")).ok());
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { to: 0.5 unit: 2000000000 } } "
+      "batch_size: 1",
+      "unit 2000000000: at most");
+  // One sample is no run.
+  const std::string cut =
+      "sources { dataset: 'digits' subset { to: 0.5 unit: 1 } } batch_size: 1";
+  const auto resolved = Run(cut);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->sources(0).subset().unit(), 0u);
 }
 
 TEST_F(Resolve, OutputsHaveNamesOfTheirOwn) {
