@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -53,6 +54,7 @@ def main(arguments):
     if len(cores) < 2:
         print("two servers on a core each need two cores", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="millrace-two-servers.")
     os.mkdir(os.path.join(work, "tmp"))
     program = lambda name: os.path.join(options.bin, name)
