@@ -166,6 +166,19 @@ const std::vector<Flag>& Flags() {
          line->flags.set_local_socket(value);
          return absl::OkStatus();
        }},
+      {"refuse_synthetic", "",
+       "make no synthetic data (millrace bench --synthetic), which needs no "
+       "dataset",
+       [](const std::string&, Line line) {
+         line->flags.set_refuse_synthetic(true);
+         return absl::OkStatus();
+       }},
+      {"synthetic_only", "",
+       "start without a dataset: make synthetic data alone, for measurements",
+       [](const std::string&, Line line) {
+         line->flags.set_synthetic_only(true);
+         return absl::OkStatus();
+       }},
       {"config", "FILE",
        "read a configuration (proto/config.proto as text); flags go before it",
        [](const std::string& value, Line line) {

@@ -226,7 +226,16 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   if (!mistakes.empty()) {
     return absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
   }
-  if (config.datasets_size() == 0) {
+  if (config.synthetic_only() && config.datasets_size() > 0) {
+    return absl::InvalidArgumentError(
+        "synthetic_only serves no dataset: leave it out, or the datasets");
+  }
+  if (config.synthetic_only() && config.refuse_synthetic()) {
+    return absl::InvalidArgumentError(
+        "synthetic_only and refuse_synthetic leave nothing to serve: take one "
+        "of both out");
+  }
+  if (config.datasets_size() == 0 && !config.synthetic_only()) {
     return absl::InvalidArgumentError(
         "no dataset to serve; name one with --dataset=NAME=lmdb:PATH or "
         "--dataset=NAME=parquet:PATH, or in the file of --config");
@@ -240,6 +249,7 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   settings.operators.assign(config.operators().begin(),
                             config.operators().end());
+  settings.refuse_synthetic = config.refuse_synthetic();
   settings.threads = config.threads();
   settings.threads_reason = "as configured";
   if (settings.threads == 0) {

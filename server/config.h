@@ -35,8 +35,10 @@ struct ServerSettings {
     std::string uri;
   };
   std::string listen;
-  std::vector<Dataset> datasets;       // at least one, names differ
+  // Names differ; none with synthetic_only alone.
+  std::vector<Dataset> datasets;
   std::vector<std::string> operators;  // files
+  bool refuse_synthetic = false;
   uint32_t threads = 0;
   uint64_t memory_budget_bytes = 0;
   // Part of the budget: of all Parquet datasets together, and of each.

@@ -108,7 +108,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
            .budget = &budget,
            .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
            .admission_timeout = settings.admission_timeout,
-           .operators = operators.get()},
+           .operators = operators.get(),
+           .refuse_synthetic = settings.refuse_synthetic},
           std::move(catalog)));
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

@@ -193,6 +193,15 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
   }
   pipeline->PlaceStaging();
   pipeline->rows_per_task_ = std::max<uint64_t>(1, kTaskNanos / row_nanos);
+  const Synthetic& synthetic = resolved.sources(0).synthetic();
+  if (synthetic.ready_batches() > 0) {
+    ReadyRecipe recipe;
+    recipe.seed = synthetic.seed();
+    recipe.slots = synthetic.ready_batches();
+    recipe.tensors = tensors;
+    pipeline->ready_ = std::make_unique<ReadyBatches>(std::move(recipe),
+                                                      &pipeline->layout_);
+  }
   pipeline->Describe(tensors);
   return pipeline;
 }
@@ -228,6 +237,15 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
   const uint64_t rows = plan_.steps().MaxRows(world_size);
   const uint64_t bytes = layout_.PayloadBytes(rows);
+  if (ready_ != nullptr &&
+      ready_->Bytes(rows) + ReservedBytes(rows) > limit_.bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ready batches do not fit into the server's memory: ",
+        plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
+        " bytes and room for one more, but ", limit_.arithmetic,
+        ": take fewer ready_batches, a smaller batch_size or more ranks, or "
+        "give the server a larger --memory_budget"));
+  }
   if (ReservedBytes(rows) > limit_.bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",

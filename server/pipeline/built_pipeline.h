@@ -22,6 +22,7 @@
 #include "server/pipeline/column.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/image_stage.h"
+#include "server/pipeline/ready_batches.h"
 #include "server/plan/plan.h"
 
 namespace millrace {
@@ -89,6 +90,8 @@ class BuiltPipeline final : public Pipeline {
     return sources_[source].dataset.source;
   }
   const BatchMixers& mixers() const { return mixers_; }
+  // Null: batches are filled row by row.
+  ReadyBatches* ready() const { return ready_.get(); }
   bool has_stages() const { return has_stages_; }
   // Rows that make a task worth its dispatch, and no more: a batch of small
   // tensors is one task, large images are a task each.
@@ -138,6 +141,7 @@ class BuiltPipeline final : public Pipeline {
   BatchMixers mixers_;
   Staging staging_;
   uint64_t operator_bytes_ = 0;  // a worker's, between operators on tensors
+  std::unique_ptr<ReadyBatches> ready_;
   OpenResponse description_;
   bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;

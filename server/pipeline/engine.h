@@ -100,7 +100,7 @@ class Engine {
     // Libraries whose transforms and decoders specs may name; null: none. Not
     // owned; must outlive the engine and its pipelines.
     const Operators* operators = nullptr;
-    // Answer specs with a synthetic source with PermissionDenied.
+    // Answer specs with a synthetic source with FailedPrecondition.
     bool refuse_synthetic = false;
 
     absl::Status Validate() const;

@@ -153,8 +153,16 @@ class EngineImpl final : public Engine {
     if (absl::Status checked = CheckRange(*built, range); !checked.ok()) {
       return WithErrorDetail(std::move(checked), MakeErrorDetail("plan"));
     }
-    auto run = std::make_shared<StepRun>(&parts_, std::move(built), range,
-                                         std::move(callbacks));
+    std::shared_ptr<ReadySet> ready;
+    if (built->ready() != nullptr) {
+      MR_ASSIGN_OR_RETURN(
+          ready, built->ready()->Take(
+                     built->plan().steps().MaxRows(range.world_size),
+                     *parts_.budget, parts_.pool));
+    }
+    auto run =
+        std::make_shared<StepRun>(&parts_, std::move(built), range,
+                                  std::move(callbacks), std::move(ready));
     run->Start();
     return std::make_unique<Handle>(std::move(run));
   }
@@ -194,7 +202,7 @@ class EngineImpl final : public Engine {
       const PipelineSpec& spec) const {
     absl::Status checked =
         refuse_synthetic_
-            ? absl::PermissionDeniedError(
+            ? absl::FailedPreconditionError(
                   "this server makes no synthetic data (--refuse_synthetic): "
                   "name a dataset, or ask a server that does")
             : CheckSpec(spec);

@@ -105,6 +105,11 @@ uint64_t OffsetOf(const BatchHeader& header, absl::string_view name) {
 absl::Status BuiltPipeline::ExplainRows(const StepRange& range,
                                         uint64_t first_row, uint64_t row_count,
                                         ExplainBatchResponse* response) const {
+  if (ready_ != nullptr) {
+    return absl::InvalidArgumentError(
+        "ready batches hold no samples that could be explained: set "
+        "ready_batches to 0");
+  }
   MR_ASSIGN_OR_RETURN(
       const StepRows all,
       plan_.steps().Rows(range.first_step, range.rank, range.world_size));

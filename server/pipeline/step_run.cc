@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -34,15 +35,28 @@ class StepRun::Job final : public Scheduler::Job {
         step(step),
         rows(rows),
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
-        payload(std::make_shared<BatchPayload>(
-            placed.payload_bytes(), std::move(reservation),
-            this->run->parts_->pool, this->run->range_.memory)),
+        payload(this->run->refers()
+                    ? Refer(this->run->ready_, step, std::move(reservation))
+                    : std::make_shared<BatchPayload>(
+                          placed.payload_bytes(), std::move(reservation),
+                          this->run->parts_->pool, this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {}
 
   // A rank without rows still gets its (empty) batch: one unit of no row.
-  uint64_t units() const { return std::max<uint64_t>(1, slice.units.count()); }
+  // A ready one is filled at once.
+  uint64_t units() const {
+    if (run->ready_ != nullptr) return 1;
+    return std::max<uint64_t>(1, slice.units.count());
+  }
+
+  void FillReady() {
+    run->ready_->Fill(step);
+    if (run->refers()) return;
+    std::memcpy(payload->data(), run->ready_->payload(step)->data(),
+                payload->bytes());
+  }
 
   const std::shared_ptr<StepRun> run;
   const uint64_t step;
@@ -80,9 +94,11 @@ class StepRun::Job final : public Scheduler::Job {
 
 StepRun::StepRun(EngineParts* parts,
                  std::shared_ptr<const BuiltPipeline> pipeline,
-                 const StepRange& range, Engine::Callbacks callbacks)
+                 const StepRange& range, Engine::Callbacks callbacks,
+                 std::shared_ptr<ReadySet> ready)
     : parts_(parts),
       pipeline_(std::move(pipeline)),
+      ready_(std::move(ready)),
       range_(range),
       end_step_(range.first_step + range.step_count),
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
@@ -105,7 +121,8 @@ void StepRun::Admit() {
     const auto rows =
         pipeline_->plan().steps().Rows(step, range_.rank, range_.world_size);
     MR_CHECK(rows.ok()) << "Start() has checked the range: " << rows.status();
-    const uint64_t bytes = pipeline_->ReservedBytes(rows->rows);
+    const uint64_t bytes = refers() ? BuiltPipeline::kBatchOverheadBytes
+                                    : pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
     if (parts_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
@@ -227,6 +244,14 @@ void StepRun::Stop(absl::Status status) {
 void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   Job& job = static_cast<Job&>(*task.job);
   StepRun& run = *job.run;
+  if (run.ready_ != nullptr) {
+    if (!run.stopped_.load(std::memory_order_relaxed)) {
+      job.NoteBegin(std::chrono::steady_clock::now());
+      job.FillReady();
+    }
+    run.Complete(job, 1);
+    return;
+  }
   const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
@@ -283,7 +308,8 @@ void StepRun::Complete(Job& job, uint64_t units) {
 
 void StepRun::Deliver(Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  job.placed.ZeroGaps(job.payload->data());
+  // The memory of a ready one is shared, and complete.
+  if (ready_ == nullptr) job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
   BatchHeader& header = batch.header;
   header.set_epoch(range_.epoch);

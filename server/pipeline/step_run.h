@@ -22,6 +22,7 @@
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/engine_core.h"
+#include "server/pipeline/ready_batches.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/worker_state.h"
 
@@ -29,9 +30,11 @@ namespace millrace {
 
 class StepRun : public std::enable_shared_from_this<StepRun> {
  public:
-  // The range has been checked. `parts` outlives the run's work.
+  // The range has been checked. `parts` outlives the run's work. `ready` is of
+  // the pipeline, where it has ready batches.
   StepRun(EngineParts* parts, std::shared_ptr<const BuiltPipeline> pipeline,
-          const StepRange& range, Engine::Callbacks callbacks);
+          const StepRange& range, Engine::Callbacks callbacks,
+          std::shared_ptr<ReadySet> ready = nullptr);
 
   void Start() { Admit(); }
 
@@ -44,6 +47,13 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
 
  private:
   class Job;
+
+  // Batches refer to ready payloads instead of being filled. What is shared with
+  // the client, or packed in its place, is a copy for every batch.
+  bool refers() const {
+    return ready_ != nullptr && range_.memory == nullptr &&
+           pipeline_->plan().spec().compression() == COMPRESSION_NONE;
+  }
 
   // Reserves memory for the next steps as long as there is room.
   void Admit();
@@ -60,6 +70,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Constant.
   EngineParts* const parts_;
   const std::shared_ptr<const BuiltPipeline> pipeline_;
+  const std::shared_ptr<ReadySet> ready_;  // null: rows are read and placed
   const StepRange range_;
   const uint64_t end_step_;
   const Plan::Epoch epoch_;

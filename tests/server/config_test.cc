@@ -147,6 +147,29 @@ TEST(ResolveServerConfigTest, RefusesWhatCannotRun) {
               HasSubstr("half of the 20 MiB"));
 }
 
+TEST(ResolveServerConfigTest, SyntheticDataNeedNoDatasetWhenTheyAreAlone) {
+  ServerConfig config;
+  config.set_synthetic_only(true);
+  const auto settings = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_TRUE(settings->datasets.empty());
+  EXPECT_FALSE(settings->refuse_synthetic);
+  config.set_refuse_synthetic(true);
+  EXPECT_THAT(
+      std::string(ResolveServerConfig(config, kMachine).status().message()),
+      HasSubstr("leave nothing to serve"));
+  config.set_refuse_synthetic(false);
+  DatasetConfig* dataset = config.add_datasets();
+  dataset->set_name("a");
+  dataset->set_uri("lmdb:/a");
+  EXPECT_THAT(
+      std::string(ResolveServerConfig(config, kMachine).status().message()),
+      HasSubstr("synthetic_only serves no dataset"));
+  config.set_synthetic_only(false);
+  config.set_refuse_synthetic(true);
+  EXPECT_TRUE(ResolveServerConfig(config, kMachine)->refuse_synthetic);
+}
+
 TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   const auto config = ParseServerConfig(
       "memory_budget_bytes: 8500000000 "
