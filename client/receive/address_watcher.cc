@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
+#include "client/receive/round_trip.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -99,6 +100,14 @@ bool AddressWatcher::LookUp() {
         ResolveHosts(absl::MakeSpan(&hosts_[i], 1));
     if (found.ok()) {
       any = true;
+      for (Address& address : *found) {
+        for (const Address& before : known_[i]) {
+          if (before.target == address.target) {
+            address.round_trip = before.round_trip;
+          }
+        }
+      }
+      MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(*found));
       known_[i] = *std::move(found);
     } else {
       // What is known of this host may still be right.

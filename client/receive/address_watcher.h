@@ -2,7 +2,8 @@
 // endpoint, because servers come and go: every `interval`, and soon after
 // RefreshSoon(). Looking up a name blocks, so it has a thread of its own; an
 // endpoint of numeric addresses cannot change and needs none. A host that
-// cannot be looked up keeps its addresses, the others go on changing.
+// cannot be looked up keeps its addresses, the others go on changing. New
+// addresses come with the round trip to them.
 //
 // Thread-safe. The destructor joins the thread and may wait for a lookup that
 // is under way.

@@ -7,7 +7,20 @@
 
 namespace millrace {
 
-ServerChannel MakeServerChannel(Address address) {
+namespace {
+
+// Of HTTP/2; gRPC's default of 16 KiB would cut every message of a near link
+// into as many pieces. Where gRPC measures, it sets the size itself.
+constexpr int kHttp2FrameBytes = 1 << 20;
+
+}  // namespace
+
+bool IsNear(const Address& address, uint64_t batch_bytes) {
+  return batch_bytes >= kLargeBatchBytes && address.round_trip.has_value() &&
+         *address.round_trip < kNearRoundTrip;
+}
+
+ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes) {
   grpc::ChannelArguments args;
   args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, address.authority);
   // Loaders do not share a connection: each drains its own.
@@ -23,6 +36,10 @@ ServerChannel MakeServerChannel(Address address) {
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   args.SetMaxReceiveMessageSize(-1);
+  if (IsNear(address, batch_bytes)) {
+    args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+  }
   std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
       address.target, grpc::InsecureChannelCredentials(), args);
   return {std::move(address), std::move(channel)};

@@ -2,25 +2,49 @@
 // connection per channel, keepalive 10 s + 5 s, quick reconnects, no retries
 // of gRPC's own, messages of any size, no HTTP proxy (data servers are reached
 // directly).
+//
+// How much may be on its way at a time depends on the link:
+// - Far: as much as gRPC measures that the link holds, which is what keeps one
+//   with a delay full, and at least 4 MiB. On a near link that waits in the
+//   receiver's socket, and has left the caches when it is copied.
+// - Near (a round trip below kNearRoundTrip) and large batches: gRPC does not
+//   measure, and a connection's window is 64 KiB and the rest of the messages
+//   that are being read. What arrives is copied while it is in the caches: a
+//   third more bytes a second for two thirds of the processor time.
+// docs/performance.md has the figures.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_CHANNEL_H_
 #define MILLRACE_CLIENT_RECEIVE_CHANNEL_H_
 
 #include <grpcpp/channel.h>
 
+#include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "client/receive/endpoint.h"
 
 namespace millrace {
+
+// The narrow window costs one round trip a frame: a few percent at this one.
+inline constexpr absl::Duration kNearRoundTrip = absl::Microseconds(100);
+
+// Smaller batches are messages of which many fit into a window: more than the
+// narrow one holds.
+inline constexpr uint64_t kLargeBatchBytes = 256 << 10;
 
 struct ServerChannel {
   Address address;
   std::shared_ptr<grpc::Channel> channel;
 };
 
-// Does not connect yet.
-ServerChannel MakeServerChannel(Address address);
+// Whether batches of so many bytes come from that address over a near link. No
+// for an address that was not measured.
+bool IsNear(const Address& address, uint64_t batch_bytes);
+
+// Does not connect yet. `batch_bytes`: of the largest batch that is asked for
+// through it; 0 for other calls.
+ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes = 0);
 
 }  // namespace millrace
 

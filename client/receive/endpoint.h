@@ -8,11 +8,13 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_ENDPOINT_H_
 #define MILLRACE_CLIENT_RECEIVE_ENDPOINT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace millrace {
@@ -29,6 +31,8 @@ struct Address {
   std::string target;     // for gRPC: "ipv4:10.0.0.7:7001"
   std::string authority;  // the name that it was found under: "data:7001"
   std::string text;       // for people: "data:7001 (10.0.0.7)"
+  // Of the network, where it was measured (round_trip.h).
+  std::optional<absl::Duration> round_trip = std::nullopt;
 };
 
 // InvalidArgument names the part that is wrong.

@@ -19,6 +19,7 @@
 #include "client/receive/address_watcher.h"
 #include "client/receive/byte_buffer.h"
 #include "client/receive/call_error.h"
+#include "client/receive/receive_memory.h"
 #include "client/receive/same_host_peer.h"
 #include "common/logging.h"
 #include "common/mutex.h"
@@ -144,6 +145,7 @@ void GrpcTransport::Wake() {
 }
 
 void GrpcTransport::Loop() {
+  KeepFreedMemory();
   ReportServers();
   Clock::time_point next_tick = Clock::now();
   while (!stopping_) {
@@ -223,8 +225,10 @@ void GrpcTransport::TakeAddresses() {
       MR_LOG(INFO) << "new server " << address.text;
       auto same_host =
           std::make_shared<SameHostPeer>(options_.same_host, address.text);
-      servers.push_back({next_server_++, MakeServerChannel(std::move(address)),
-                         false, std::move(same_host)});
+      servers.push_back(
+          {next_server_++,
+           MakeServerChannel(std::move(address), options_.batch_bytes), false,
+           std::move(same_host)});
     }
   }
   const bool gone = !servers_.empty();
@@ -345,8 +349,8 @@ absl::Status GrpcTransport::TakeShared(Call* call) {
         "a batch in shared memory came on a call that shares none");
   }
   ++call->announced;
-  auto found = call->shared->Find(frame_.header.shared(),
-                                  frame_.header.payload_bytes());
+  auto found =
+      call->shared->Find(frame_.header.shared(), frame_.header.payload_bytes());
   if (!found.ok()) return found.status();
   frame_.header.clear_shared();
   frame_.compression = COMPRESSION_NONE;  // of the bytes that did not come

@@ -6,6 +6,7 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
 #define MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct GrpcTransportOptions {
   // What every call says; epoch and steps are filled in.
   GetBatchesRequest request;
   absl::Duration resolve_interval = absl::Seconds(30);
+  // Of the largest batch; how channels to new servers are made.
+  uint64_t batch_bytes = 0;
   SameHost same_host = SameHost::kOff;
 };
 

@@ -1,5 +1,6 @@
 // OpenHostLoader over gRPC.
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "client/receive/endpoint.h"
 #include "client/receive/grpc_transport.h"
 #include "client/receive/open_plan.h"
+#include "client/receive/round_trip.h"
 #include "client/receive/unary.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
@@ -23,6 +25,34 @@ namespace {
 // Once a server has opened the plan, the others get so long to agree. Who is
 // later is checked with its first call.
 constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
+
+// How long the loader waits for connections over near links: they are made
+// within a millisecond, and a call before that would wait for the next tick.
+constexpr std::chrono::milliseconds kConnectTime(50);
+
+// Batches of a size that profits from it come through channels of their own.
+void UseNearChannels(uint64_t batch_bytes,
+                     std::vector<ServerChannel>* servers) {
+  if (batch_bytes < kLargeBatchBytes) return;
+  std::vector<Address> addresses;
+  for (const ServerChannel& server : *servers) {
+    addresses.push_back(server.address);
+  }
+  MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(addresses));
+  std::vector<grpc::Channel*> connecting;
+  for (size_t i = 0; i < servers->size(); ++i) {
+    ServerChannel& server = (*servers)[i];
+    server.address = addresses[i];
+    if (!IsNear(server.address, batch_bytes)) continue;
+    server = MakeServerChannel(server.address, batch_bytes);
+    server.channel->GetState(/*try_to_connect=*/true);
+    connecting.push_back(server.channel.get());
+  }
+  const auto deadline = std::chrono::system_clock::now() + kConnectTime;
+  for (grpc::Channel* channel : connecting) {
+    channel->WaitForConnected(deadline);
+  }
+}
 
 }  // namespace
 
@@ -72,9 +102,12 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
                       ChoosePlan(offers, options.expected_plan_hash,
                                  options.expected_fingerprint));
 
+  UseNearChannels(plan.max_payload_bytes(), &servers);
+
   GrpcTransportOptions transport;
   transport.hosts = std::move(hosts);
   transport.servers = std::move(servers);
+  transport.batch_bytes = plan.max_payload_bytes();
   transport.request.set_protocol_version(kProtocolVersion);
   *transport.request.mutable_resolved_spec() = plan.resolved_spec();
   transport.request.set_plan_hash(plan.plan_hash());

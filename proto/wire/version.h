@@ -19,8 +19,8 @@ inline constexpr uint32_t kMinProtocolVersion = 1;
 inline constexpr uint64_t kTensorAlignment = 64;
 
 // Payload bytes in one frame. Receivers take any size; senders of this version
-// use this one (the measurements are in docs/protocol.md).
-inline constexpr uint64_t kFrameDataBytes = 256 << 10;
+// use this one (the measurements are in docs/performance.md).
+inline constexpr uint64_t kFrameDataBytes = 512 << 10;
 
 // A header that is larger is refused: no batch needs it.
 inline constexpr uint64_t kMaxBatchHeaderBytes = 1 << 20;
