@@ -1,26 +1,30 @@
-// Ready batches over the loopback: what the wire alone can carry. A server
+// Ready batches over a connection: what the wire alone can carry. A server
 // process streams batches that cost nothing to make, this process receives
 // them and copies each byte once.
 //
-//   wire_bench [--client=raw|loader] [--batch_bytes=9633792] [--gigabytes=6]
-//              [--rounds=3]
+//   wire_bench [--client=loader|raw|tcp] [--batch_bytes=9633792]
+//              [--seconds=2] [--warmup=0.3] [--rounds=3] [--json]
+//   wire_bench --serve=HOST        a server alone, until it is killed; prints
+//                                  its two ports: of gRPC, of plain TCP
+//   wire_bench --connect=HOST:PORT ...   to one that runs already
 //
-// raw: one stream, plain gRPC reads, each slice copied once into one buffer.
-// loader: the product's client, window and all.
-// Prints GB/s (10^9), CPU seconds per GB of both sides, batches/s.
+// loader: the product's client, window and all. raw: one stream, plain gRPC
+// reads, each slice copied once into one buffer. tcp: one plain TCP stream
+// read into one buffer, the measure for the two.
+// Prints GB/s (10^9), CPU seconds per GB of both sides (of the server only
+// when it was started here), batches/s, all from the end of the warm-up on.
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +33,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "client/prefetch/host_loader.h"
 #include "common/byte_budget.h"
 #include "common/logging.h"
@@ -37,50 +40,119 @@
 #include "proto/wire/frame_view.h"
 #include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
+#include "tests/bench/raw_tcp.h"
 #include "tests/testing/fake_engine.h"
 
 namespace millrace {
 namespace {
 
 struct Flags {
-  std::string client = "raw";
+  std::string client = "loader";
+  std::string serve;
+  std::string connect;
   uint64_t batch_bytes = 64 * 224 * 224 * 3;
-  double gigabytes = 6;
+  double seconds = 2;
+  double warmup = 0.3;
   int rounds = 3;
+  bool json = false;
 };
 
-double CpuSeconds(int who) {
-  rusage usage = {};
-  getrusage(who, &usage);
-  const auto seconds = [](const timeval& t) {
-    return t.tv_sec + t.tv_usec * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+struct Ports {
+  int grpc = 0;
+  int tcp = 0;
+};
+
+double Seconds(clockid_t clock) {
+  timespec time = {};
+  MR_CHECK(clock_gettime(clock, &time) == 0);
+  return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-// The server, in a process of its own; ends with SIGKILL.
-[[noreturn]] void RunServer(const Flags& flags, int port_fd) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+// Never returns; `started` is told the ports.
+[[noreturn]] void RunServer(const Flags& flags, const std::string& host,
+                            const std::function<void(Ports)>& started) {
   ByteBudget budget(uint64_t{1} << 30);
-  testing::FakeEngine engine(
-      {.budget = &budget,
-       .payload_bytes = flags.batch_bytes,
-       .steps_per_epoch = uint64_t{1} << 40,
-       .shared_payload = std::make_shared<BatchPayload>(
-           flags.batch_bytes, ByteBudget::Reservation())});
-  auto server = RpcServer::Start(
-      {.listen = "127.0.0.1:0", .engine = &engine, .budget = &budget});
+  const auto payload = std::make_shared<BatchPayload>(
+      flags.batch_bytes, ByteBudget::Reservation());
+  testing::FakeEngine engine({.budget = &budget,
+                              .payload_bytes = flags.batch_bytes,
+                              .steps_per_epoch = uint64_t{1} << 40,
+                              .shared_payload = payload});
+  auto server = RpcServer::Start({.listen = absl::StrCat(host, ":0"),
+                                  .engine = &engine,
+                                  .budget = &budget});
   MR_CHECK(server.ok()) << server.status();
-  const int port = (*server)->port();
-  MR_CHECK(write(port_fd, &port, sizeof(port)) == sizeof(port));
+  started({.grpc = (*server)->port(),
+           .tcp = ServeRawTcp(host, {payload->data(), payload->bytes()})});
   while (true) pause();
 }
 
-// One stream of plain gRPC. Returns the batches received.
-uint64_t ReceiveRaw(const std::string& address, const Flags& flags,
-                    uint64_t batches) {
-  auto channel =
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+// Decides after each batch whether that was enough, and remembers the rates.
+class Meter {
+ public:
+  Meter(const Flags& flags, clockid_t server_cpu)
+      : flags_(flags),
+        server_cpu_(server_cpu),
+        first_(Seconds(CLOCK_MONOTONIC)) {}
+
+  // A batch has come. False: it was the last one.
+  bool Count() {
+    const double now = Seconds(CLOCK_MONOTONIC);
+    if (start_ == 0) {
+      if (now - first_ >= flags_.warmup) Begin(now);
+      return true;
+    }
+    ++batches_;
+    elapsed_ = now - start_;
+    return elapsed_ < flags_.seconds;
+  }
+
+  void Print() const {
+    const double gigabytes = batches_ * flags_.batch_bytes / 1e9;
+    const double client =
+        (Seconds(CLOCK_PROCESS_CPUTIME_ID) - client_start_) / gigabytes;
+    const double server =
+        server_cpu_ == 0 ? 0
+                         : (Seconds(server_cpu_) - server_start_) / gigabytes;
+    if (flags_.json) {
+      std::printf(
+          "{\"gigabytes_per_second\": %.4f, \"cpu_seconds_per_gigabyte\": "
+          "%.4f, \"server_cpu_seconds_per_gigabyte\": %.4f, "
+          "\"batches_per_second\": %.1f}\n",
+          gigabytes / elapsed_, client, server, batches_ / elapsed_);
+    } else {
+      std::printf(
+          "%s %lu bytes: %.3f GB/s, client %.3f CPU-s/GB, server %.3f "
+          "CPU-s/GB, %.0f batches/s\n",
+          flags_.client.c_str(), static_cast<unsigned long>(flags_.batch_bytes),
+          gigabytes / elapsed_, client, server, batches_ / elapsed_);
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  void Begin(double now) {
+    start_ = now;
+    client_start_ = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (server_cpu_ != 0) server_start_ = Seconds(server_cpu_);
+  }
+
+  const Flags& flags_;
+  const clockid_t server_cpu_;  // 0: not known
+  const double first_;
+  double start_ = 0;  // of what counts; 0: not yet
+  double client_start_ = 0;
+  double server_start_ = 0;
+  double elapsed_ = 0;
+  uint64_t batches_ = 0;
+};
+
+// One stream of plain gRPC.
+void ReceiveRaw(const std::string& address, const Flags& flags, Meter* meter) {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(-1);
+  auto channel = grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), args);
   OpenResponse plan;
   {
     grpc::ClientContext context;
@@ -95,7 +167,7 @@ uint64_t ReceiveRaw(const std::string& address, const Flags& flags,
   *request.mutable_resolved_spec() = plan.resolved_spec();
   request.set_plan_hash(plan.plan_hash());
   request.set_expected_fingerprint(plan.fingerprint());
-  request.set_step_count(batches);
+  request.set_step_count(plan.steps_per_epoch());
   request.set_world_size(1);
 
   grpc::GenericStub stub(channel);
@@ -117,10 +189,10 @@ uint64_t ReceiveRaw(const std::string& address, const Flags& flags,
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> views;
   grpc::ByteBuffer message;
-  uint64_t received = 0;
-  while (true) {
+  bool more = true;
+  while (more) {
     call->Read(&message, nullptr);
-    if (!next()) break;
+    MR_CHECK(next()) << "the stream ended";
     MR_CHECK(message.Dump(&slices).ok());
     views.clear();
     for (const grpc::Slice& s : slices) {
@@ -128,84 +200,112 @@ uint64_t ReceiveRaw(const std::string& address, const Flags& flags,
     }
     MR_CHECK(ParseFrame(views, &frame).ok());
     MR_CHECK(CopyFrameData(frame, absl::MakeSpan(slot)).ok());
-    received += frame.offset + frame.data_bytes == flags.batch_bytes;
+    slices.clear();
+    message.Clear();
+    if (frame.offset + frame.data_bytes == flags.batch_bytes) {
+      more = meter->Count();
+    }
   }
+  context.TryCancel();
   grpc::Status status;
   call->Finish(&status, nullptr);
   next();
-  MR_CHECK(status.ok()) << status.error_message();
-  return received;
 }
 
-uint64_t ReceiveWithLoader(const std::string& address, uint64_t batches) {
+void ReceiveWithLoader(const std::string& address, Meter* meter) {
   HostLoaderOptions options;
   options.endpoint = address;
   auto loader = OpenHostLoader(options);
   MR_CHECK(loader.ok()) << loader.status();
-  uint64_t received = 0;
-  while (received < batches) {
+  bool more = true;
+  while (more) {
     auto batch = (*loader)->Next();
     MR_CHECK(batch.ok()) << batch.status();
-    ++received;
+    more = meter->Count();
   }
-  return received;
+}
+
+void ReceiveTcp(const std::string& address, const Flags& flags, Meter* meter) {
+  RawTcpStream stream(address);
+  std::vector<uint8_t> slot(flags.batch_bytes);
+  bool more = true;
+  while (more) {
+    stream.Read(absl::MakeSpan(slot));
+    more = meter->Count();
+  }
+}
+
+void Receive(const std::string& address, const Flags& flags,
+             clockid_t server_cpu) {
+  Meter meter(flags, server_cpu);
+  if (flags.client == "tcp") {
+    ReceiveTcp(address, flags, &meter);
+  } else if (flags.client == "raw") {
+    ReceiveRaw(address, flags, &meter);
+  } else {
+    ReceiveWithLoader(address, &meter);
+  }
+  meter.Print();
 }
 
 void Round(const Flags& flags) {
+  if (!flags.connect.empty()) return Receive(flags.connect, flags, 0);
   int pipe_fds[2];
   MR_CHECK(pipe(pipe_fds) == 0);
   // Each round in processes that have not used gRPC before the fork.
   const pid_t server = fork();
-  if (server == 0) RunServer(flags, pipe_fds[1]);
-  int port = 0;
-  MR_CHECK(read(pipe_fds[0], &port, sizeof(port)) == sizeof(port));
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  const uint64_t batches = std::max<uint64_t>(
-      1, static_cast<uint64_t>(flags.gigabytes * 1e9 /
-                               std::max<uint64_t>(1, flags.batch_bytes)));
-  const double cpu = CpuSeconds(RUSAGE_SELF);
-  const absl::Time start = absl::Now();
-  const uint64_t received = flags.client == "raw"
-                                ? ReceiveRaw(address, flags, batches)
-                                : ReceiveWithLoader(address, batches);
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  const double client_cpu = CpuSeconds(RUSAGE_SELF) - cpu;
-  MR_CHECK(received == batches) << received << " of " << batches;
+  if (server == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    RunServer(flags, "127.0.0.1", [&pipe_fds](Ports ports) {
+      MR_CHECK(write(pipe_fds[1], &ports, sizeof(ports)) == sizeof(ports));
+    });
+  }
+  Ports ports;
+  MR_CHECK(read(pipe_fds[0], &ports, sizeof(ports)) == sizeof(ports));
+  clockid_t server_cpu = 0;
+  MR_CHECK(clock_getcpuclockid(server, &server_cpu) == 0);
+  Receive(absl::StrCat("127.0.0.1:",
+                       flags.client == "tcp" ? ports.tcp : ports.grpc),
+          flags, server_cpu);
   kill(server, SIGKILL);
-  rusage usage = {};
-  int status = 0;
-  wait4(server, &status, 0, &usage);
-  const double server_cpu =
-      usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-      (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-  const double gigabytes = received * flags.batch_bytes / 1e9;
-  std::printf(
-      "%s %lu bytes: %.2f GB/s, client %.2f CPU-s/GB, server %.2f CPU-s/GB, "
-      "%.0f batches/s\n",
-      flags.client.c_str(), static_cast<unsigned long>(flags.batch_bytes),
-      gigabytes / seconds, client_cpu / gigabytes, server_cpu / gigabytes,
-      received / seconds);
-  std::fflush(stdout);
+  waitpid(server, nullptr, 0);
 }
 
 int Main(int argc, char** argv) {
   Flags flags;
   for (int i = 1; i < argc; ++i) {
     absl::string_view text = argv[i];
-    const bool good = absl::ConsumePrefix(&text, "--client=")
-                          ? (flags.client = std::string(text),
-                             text == "raw" || text == "loader")
-                      : absl::ConsumePrefix(&text, "--batch_bytes=")
-                          ? absl::SimpleAtoi(text, &flags.batch_bytes)
-                      : absl::ConsumePrefix(&text, "--gigabytes=")
-                          ? absl::SimpleAtod(text, &flags.gigabytes)
-                      : absl::ConsumePrefix(&text, "--rounds=")
-                          ? absl::SimpleAtoi(text, &flags.rounds)
-                          : false;
+    const auto word = [&text](std::string* value) {
+      *value = std::string(text);
+      return !value->empty();
+    };
+    const bool good =
+        absl::ConsumePrefix(&text, "--client=")
+            ? word(&flags.client) &&
+                  (text == "raw" || text == "loader" || text == "tcp")
+        : absl::ConsumePrefix(&text, "--batch_bytes=")
+            ? absl::SimpleAtoi(text, &flags.batch_bytes) &&
+                  flags.batch_bytes > 0
+        : absl::ConsumePrefix(&text, "--seconds=")
+            ? absl::SimpleAtod(text, &flags.seconds) && flags.seconds > 0
+        : absl::ConsumePrefix(&text, "--warmup=")
+            ? absl::SimpleAtod(text, &flags.warmup) && flags.warmup >= 0
+        : absl::ConsumePrefix(&text, "--rounds=")
+            ? absl::SimpleAtoi(text, &flags.rounds)
+        : absl::ConsumePrefix(&text, "--serve=")   ? word(&flags.serve)
+        : absl::ConsumePrefix(&text, "--connect=") ? word(&flags.connect)
+        : text == "--json"                         ? (flags.json = true)
+                                                   : false;
     if (!good) {
       std::fprintf(stderr, "wire_bench: unknown argument %s\n", argv[i]);
       return 2;
     }
+  }
+  if (!flags.serve.empty()) {
+    RunServer(flags, flags.serve, [](Ports ports) {
+      std::printf("grpc %d tcp %d\n", ports.grpc, ports.tcp);
+      std::fflush(stdout);
+    });
   }
   for (int round = 0; round < flags.rounds; ++round) {
     // A child each, because gRPC must not be forked.

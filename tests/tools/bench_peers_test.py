@@ -103,7 +103,7 @@ class Comparison(unittest.TestCase):
 
     def test_every_loader_that_is_named_exists(self):
         context = mock.Mock(python={"torch": "t", "tensorflow": "f", "extra": "x"}, unavailable={},
-                            seconds=1, threads=2)
+                            programs={"wire_bench": "w"}, seconds=1, threads=2)
         named = set()
         for row in comparison.ROWS:
             if row.ours:
@@ -179,10 +179,17 @@ class Run(unittest.TestCase):
         self.assertIn("libnone.so", run.preload_error((("LD_PRELOAD", "libnone.so"),)))
         self.assertEqual(run.preload_error(()), "")
 
-    def test_the_wire_benchmark_is_understood(self):
-        self.assertEqual(
-            run.parse("loader 9633792 bytes: 2.02 GB/s, client 0.44 CPU-s/GB, server 0.2 CPU-s/GB"),
-            {"gigabytes_per_second": 2.02, "cpu_seconds_per_gigabyte": 0.44})
+    def test_the_last_line_of_a_program_counts(self):
+        self.assertEqual(run.parse('a word before\n{"gigabytes_per_second": 2.02}\n'),
+                         {"gigabytes_per_second": 2.02})
+
+    def test_a_goal_for_the_processor_time_is_reached_or_missed(self):
+        rows = {"ours": {**_row("wire", "ours", [2], ours=True), "cpu": [0.2]},
+                "peer": {**_row("wire", "peer", [1]), "cpu": [0.5]}}
+        for goal, word in ((0.6, "reached"), (0.3, "missed")):
+            found = {**_found(rows, []), "cpu_goals": [("ours", "peer", goal)]}
+            cpu = {line[0]: line[4] for line in report.lines(found, "wire")}
+            self.assertIn(f"at most {goal:g} x it: {word}, 0.40", cpu["peer"])
 
 
 if __name__ == "__main__":

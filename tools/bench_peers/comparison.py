@@ -120,9 +120,11 @@ def _digits(context):
     return words if isinstance(words, str) else words + [context.digits]
 
 
-def _wire(context):
-    return [context.programs["wire_bench"], "--client=loader", "--rounds=1",
-            f"--gigabytes={context.seconds:.1f}"]
+def _wire(client):
+    def command(context):
+        return [context.programs["wire_bench"], f"--client={client}", "--rounds=1", "--json",
+                f"--seconds={context.seconds}"]
+    return command
 
 
 _CROP_PEERS = [
@@ -159,10 +161,16 @@ ROWS = [
         ours=True, cpu="client_cpu_seconds_per_gigabyte"),
     Row("dataloader_digits", "digits", "torch DataLoader, one process",
         _digits),
-    Row("millrace_wire", "wire", "Millrace, its client", _wire, "gigabytes_per_second",
+    Row("millrace_wire", "wire", "Millrace, its client", _wire("loader"), "gigabytes_per_second",
         "cpu_seconds_per_gigabyte", ours=True),
-    Row("flight_wire", "wire", "Arrow Flight", _script("torch", "wire.py", "flight"),
-        "gigabytes_per_second", "cpu_seconds_per_gigabyte"),
+    *[Row(key, "wire", label, _script("torch", "wire.py", "flight", f"--record_batch_bytes={size}"),
+          "gigabytes_per_second", "cpu_seconds_per_gigabyte")
+      for key, label, size in [
+          ("flight_wire", "Arrow Flight, one record batch a tensor", 64 * 224 * 224 * 3),
+          ("flight_wire_1m", "Arrow Flight, record batches of 1 MiB", 1 << 20),
+          ("flight_wire_256k", "Arrow Flight, record batches of 256 KiB", 256 << 10)]],
+    Row("tcp_wire", "wire", "one plain TCP stream", _wire("tcp"), "gigabytes_per_second",
+        "cpu_seconds_per_gigabyte"),
 ]
 
 # In the server alone, by LD_PRELOAD; beside malloc, which is measured above.
@@ -193,4 +201,11 @@ GOALS = [
     ("millrace_article", "torchvision_article", 2.0),
     ("millrace_digits", "dataloader_digits", 50.0),
     ("millrace_wire", "flight_wire", 1.25),
+    ("millrace_wire", "flight_wire_1m", 1.1),
+    ("millrace_wire", "flight_wire_256k", 1.1),
+]
+
+# (ours, peer, at most so many times its CPU)
+CPU_GOALS = [
+    ("millrace_wire", "flight_wire", 0.6),
 ]

@@ -32,9 +32,9 @@ def spread(values):
     return f"{number(statistics.median(values))} ({number(min(values))}-{number(max(values))})"
 
 
-def ratios(rows, ours, peer):
+def ratios(rows, ours, peer, what="values"):
     """Round by round."""
-    pairs = zip(rows[ours]["values"], rows[peer]["values"])
+    pairs = zip(rows[ours][what], rows[peer][what])
     return [a / b for a, b in pairs]
 
 
@@ -74,6 +74,11 @@ def lines(found, group):
                              f"{ratio_text(measured)}")
         cpu = [value for value in row["cpu"] if value is not None]
         cpu = f"{statistics.median(cpu):.2g} {row['cpu_unit']}" if cpu else ""
+        for ours, peer, goal in found.get("cpu_goals", []):
+            if peer == key and rows[ours]["values"]:
+                measured = ratios(rows, ours, key, "cpu")
+                reached = "reached" if statistics.median(measured) <= goal else "missed"
+                cpu += f"; ours at most {goal:g} x it: {reached}, {ratio_text(measured)}"
         table.append((row["label"], rate, ratio, "; ".join(goals), cpu))
     return table
 
@@ -111,7 +116,7 @@ def text(found):
         width = max(len(row[0]) for row in table)
         out.append(f"{comparison.GROUPS[group]}")
         for label, rate, ratio, goal, cpu in table:
-            out.append(f"  {label:<{width}}  {rate:<28}{('CPU ' + cpu) if cpu else '':<22}"
+            out.append(f"  {label:<{width}}  {rate:<28}{('CPU ' + cpu + '  ') if cpu else '':<22}"
                        f"{('ours / it ' + ratio) if ratio else '':<30}"
                        f"{('goal ' + goal) if goal else ''}".rstrip())
         out.append("")

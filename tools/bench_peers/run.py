@@ -103,12 +103,8 @@ def preload_error(environment):
 
 
 def parse(output):
-    """The JSON object in the last line; wire_bench prints a sentence instead."""
-    line = output.strip().splitlines()[-1]
-    if line.startswith("{"):
-        return json.loads(line)
-    wire = re.search(r"([\d.]+) GB/s, client ([\d.]+) CPU-s/GB", line)
-    return {"gigabytes_per_second": float(wire[1]), "cpu_seconds_per_gigabyte": float(wire[2])}
+    """The JSON object in the last line."""
+    return json.loads(output.strip().splitlines()[-1])
 
 
 def chosen(only):
@@ -199,6 +195,7 @@ def main():
                          "reference": r.reference, "cpu_unit": CPU_UNITS[r.cpu], **results[r.key]}
                  for r in rows},
         "goals": [g for g in comparison.GOALS if g[0] in results and g[1] in results],
+        "cpu_goals": [g for g in comparison.CPU_GOALS if g[0] in results and g[1] in results],
         "after": {},
     }
     for name, *words in after:
