@@ -13,6 +13,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/prefetch_loader.h"
+#include "client/prefetch/verdict.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -106,8 +107,15 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
              cpu / gigabytes, "s/GB");
   report.Add("time_to_first_batch_ms", "time to the first batch",
              1e3 * before.first_batch_seconds, "ms");
-  report.Add("", "waited for data", after.wait_seconds - before.wait_seconds,
-             "s");
+  WaitReport waits;
+  waits.elapsed_seconds = seconds;
+  waits.wait_seconds = after.wait_seconds - before.wait_seconds;
+  waits.host_wait_seconds = waits.wait_seconds;
+  waits.retried_steps = after.retried_steps - before.retried_steps;
+  waits.servers = Difference(after.by_server, before.by_server);
+  waits.consumer = "this client";
+  report.Add("", "waited for data", waits.wait_seconds, "s");
+  report.Add("", "where the time went", absl::string_view(Judge(waits).text));
   if (json) {
     std::printf("%s\n", report.Json().c_str());
   } else {

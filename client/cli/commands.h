@@ -21,6 +21,7 @@ bool IsUsageError(const absl::Status& status);
 absl::Status RunStatus(absl::Span<const std::string> arguments);
 absl::Status RunBench(absl::Span<const std::string> arguments);
 absl::Status RunAudit(absl::Span<const std::string> arguments);
+absl::Status RunReplay(absl::Span<const std::string> arguments);
 
 }  // namespace millrace
 

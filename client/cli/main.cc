@@ -17,7 +17,9 @@ constexpr char kHelp[] =
     "\n"
     "  millrace status   what the data servers say of themselves\n"
     "  millrace bench    how fast batches arrive here\n"
-    "  millrace audit    prove that an epoch is delivered exactly once\n"
+    "  millrace audit    prove that an epoch, or a whole job, is delivered "
+    "exactly once\n"
+    "  millrace replay   write any batch of a job as files\n"
     "\n"
     "`millrace COMMAND --help` lists the flags of a command.\n";
 
@@ -47,6 +49,8 @@ int main(int argc, char** argv) {
     status = millrace::RunBench(arguments);
   } else if (command == "audit") {
     status = millrace::RunAudit(arguments);
+  } else if (command == "replay") {
+    status = millrace::RunReplay(arguments);
   } else {
     std::fprintf(stderr, "millrace: unknown command `%s`\n\n%s",
                  command.c_str(), kHelp);

@@ -8,9 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/report.h"
+#include "client/cli/server_verdict.h"
 #include "client/receive/describe.h"
 #include "common/byte_size.h"
 #include "common/status_macros.h"
@@ -24,7 +26,21 @@ std::string Uptime(double seconds) {
       absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
 }
 
-std::string ServerJson(const ServerStatus& server) {
+// Of the same server, before; nothing when there is none, or when the server
+// has started since.
+GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
+                         const ServerStatus& server) {
+  for (const ServerStatus& one : earlier) {
+    if (one.address == server.address && one.status.ok() &&
+        one.status->uptime_seconds() <= server.status->uptime_seconds()) {
+      return *one.status;
+    }
+  }
+  return GetStatusResponse();
+}
+
+std::string ServerJson(const ServerStatus& server,
+                       const std::vector<ServerStatus>& earlier) {
   Report report;
   report.Add("address", "", absl::string_view(server.address));
   if (!server.status.ok()) {
@@ -43,6 +59,8 @@ std::string ServerJson(const ServerStatus& server) {
   report.Add("memory_peak_bytes", "", s.memory_peak_bytes());
   report.Add("waiting_for_memory", "", s.waiting_for_memory());
   report.Add("active_streams", "", s.active_streams());
+  report.Add("blocked_sends", "", s.blocked_sends());
+  report.Add("idle_thread_seconds", "", s.idle_thread_seconds(), "");
   report.Add("batches_sent", "", s.batches_sent());
   report.Add("samples_sent", "", s.samples_sent());
   report.Add("bytes_sent", "", s.bytes_sent());
@@ -51,6 +69,8 @@ std::string ServerJson(const ServerStatus& server) {
   report.Add("refused_admissions", "", s.refused_admissions());
   report.Add("cached_pipelines", "", s.cached_pipelines());
   report.AddJson("shutting_down", s.shutting_down() ? "true" : "false");
+  report.Add("verdict", "",
+             absl::string_view(ServerVerdict(Before(earlier, server), s)));
   std::vector<std::string> parts;
   for (const StageTime& stage : s.stages()) {
     Report one;
@@ -100,7 +120,33 @@ std::string ServerJson(const ServerStatus& server) {
   return report.Json();
 }
 
-std::string ServersText(const std::vector<ServerStatus>& servers) {
+// What an interval was worth, or all the time since the start.
+std::vector<std::string> Work(const ServerStatus& server,
+                              const std::vector<ServerStatus>& earlier) {
+  const GetStatusResponse& s = *server.status;
+  const GetStatusResponse before = Before(earlier, server);
+  const double seconds = s.uptime_seconds() - before.uptime_seconds();
+  const auto rate = [seconds](uint64_t now, uint64_t then) {
+    return seconds > 0 ? static_cast<double>(now - then) / seconds : 0;
+  };
+  return {
+      server.address,
+      absl::StrFormat("%.0f", rate(s.samples_sent(), before.samples_sent())),
+      absl::StrCat(FormatByteSize(static_cast<uint64_t>(
+                       rate(s.bytes_sent(), before.bytes_sent()))),
+                   "/s"),
+      absl::StrCat(s.blocked_sends()),
+      absl::StrCat(s.waiting_for_memory()),
+      absl::StrCat(s.cancelled_sends()),
+      StageShares(before, s),
+      ServerVerdict(before, s)};
+}
+
+std::string ServersText(const std::vector<ServerStatus>& servers,
+                        const std::vector<ServerStatus>& earlier) {
+  std::vector<std::vector<std::string>> work = {
+      {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
+       "CANCELLED", "STAGES", earlier.empty() ? "SINCE ITS START" : "NOW"}};
   std::vector<std::vector<std::string>> rows = {
       {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "STREAMS",
        "BATCHES", "SAMPLES", "SENT", "BAD", "REFUSED"}};
@@ -117,6 +163,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
       continue;
     }
     const GetStatusResponse& s = *server.status;
+    work.push_back(Work(server, earlier));
     rows.push_back(
         {server.address, s.shutting_down() ? "stopping" : "serving",
          s.version(), Uptime(s.uptime_seconds()), absl::StrCat(s.threads()),
@@ -143,6 +190,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers) {
     }
   }
   std::string text = Table(rows);
+  if (work.size() > 1) absl::StrAppend(&text, "\n", Table(work));
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
   if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
   if (bad_samples.size() > 1) {
@@ -157,6 +205,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   std::string endpoint;
   bool json = false;
   absl::Duration timeout = absl::Seconds(5);
+  absl::Duration interval;
   FlagSet flags("status",
                 "what the data servers say of themselves; fails when one does "
                 "not answer");
@@ -165,6 +214,9 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   flags.Add("json", &json, "", "print one JSON object");
   flags.Add("timeout", &timeout, "TIME",
             "give up on an endpoint that does not answer");
+  flags.Add("interval", &interval, "TIME",
+            "look twice, so far apart: rates and verdict are of that time "
+            "(default: once, of all the time since the server's start)");
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
@@ -174,13 +226,18 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     return UsageError(
         absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
   }
+  std::vector<ServerStatus> earlier;
+  if (interval > absl::ZeroDuration()) {
+    MR_ASSIGN_OR_RETURN(earlier, GetServerStatus(endpoint, timeout));
+    absl::SleepFor(interval);
+  }
   MR_ASSIGN_OR_RETURN(const std::vector<ServerStatus> servers,
                       GetServerStatus(endpoint, timeout));
   std::string silent;
   size_t answered = 0;
   std::vector<std::string> parts;
   for (const ServerStatus& server : servers) {
-    parts.push_back(ServerJson(server));
+    parts.push_back(ServerJson(server, earlier));
     if (server.status.ok()) {
       ++answered;
       continue;
@@ -193,7 +250,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
                 JsonString(endpoint).c_str(),
                 absl::StrJoin(parts, ", ").c_str());
   } else if (answered > 0) {
-    std::fputs(ServersText(servers).c_str(), stdout);
+    std::fputs(ServersText(servers, earlier).c_str(), stdout);
   }
   if (silent.empty()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(

@@ -26,6 +26,7 @@ constexpr size_t kNamedServers = 2;
 
 WaitCause WorkCause(const ServerTimes &s) {
   const double work = s.read_seconds + s.decode_seconds + s.augment_seconds;
+  if (work <= 0) return WaitCause::kUnclear;
   if (s.read_seconds >= kMostOfWork * work) return WaitCause::kReading;
   if (s.decode_seconds >= kMostOfWork * work) return WaitCause::kDecoding;
   if (s.augment_seconds >= kMostOfWork * work) return WaitCause::kAugmenting;

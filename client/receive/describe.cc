@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
 #include "client/receive/unary.h"
@@ -50,6 +51,9 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   return NoAnswerError(endpoint, servers, answers);
 }
 
+// While a server explains another batch.
+constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
+
 }  // namespace
 
 absl::StatusOr<DatasetInfo> DescribeDataset(absl::string_view endpoint,
@@ -90,6 +94,35 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     }
   }
   return result;
+}
+
+absl::StatusOr<ExplainBatchResponse> ExplainBatch(
+    absl::string_view endpoint, const ExplainBatchRequest& request,
+    absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  const absl::Time deadline = absl::Now() + timeout;
+  const std::string bytes = request.SerializeAsString();
+  std::vector<absl::StatusOr<std::string>> answers(
+      servers.size(), absl::DeadlineExceededError("was not asked in time"));
+  while (true) {
+    bool busy = false;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) break;
+      answers[i] =
+          AskServers({&servers[i], 1}, "/millrace.v1.DataService/ExplainBatch",
+                     bytes, {.timeout = left})[0];
+      if (answers[i].ok()) {
+        return Parse<ExplainBatchResponse>(*answers[i],
+                                           servers[i].address.text);
+      }
+      busy = busy || absl::IsResourceExhausted(answers[i].status());
+    }
+    if (!busy || absl::Now() + kAskAgainAfter >= deadline) {
+      return NoAnswerError(endpoint, servers, answers);
+    }
+    absl::SleepFor(kAskAgainAfter);
+  }
 }
 
 }  // namespace millrace

@@ -38,6 +38,13 @@ struct ServerStatus {
 absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     absl::string_view endpoint, absl::Duration timeout = absl::Seconds(5));
 
+// What the first server that serves the plan says of rows of a batch. Servers
+// are asked one after the other, each again while it is busy with another
+// batch, until `timeout` is over. Unimplemented: of an earlier version.
+absl::StatusOr<ExplainBatchResponse> ExplainBatch(
+    absl::string_view endpoint, const ExplainBatchRequest& request,
+    absl::Duration timeout = absl::Seconds(60));
+
 }  // namespace millrace
 
 #endif  // MILLRACE_CLIENT_RECEIVE_DESCRIBE_H_

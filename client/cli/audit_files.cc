@@ -1,0 +1,278 @@
+#include "client/cli/audit_files.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/audit/audit_check.h"
+#include "client/audit/audit_log.h"
+#include "client/audit/audit_record.h"
+#include "client/cli/report.h"
+#include "client/prefetch/host_loader.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
+  struct stat info;
+  if (stat(files.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return std::vector<std::string>(absl::StrSplit(files, ','));
+  }
+  std::vector<std::string> paths;
+  DIR* const folder = opendir(files.c_str());
+  if (folder == nullptr) {
+    const int error = errno;
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        absl::StrCat("cannot read the folder ", files, ": ",
+                                     std::strerror(error)));
+  }
+  while (const dirent* entry = readdir(folder)) {
+    if (absl::EndsWith(entry->d_name, ".mraudit")) {
+      paths.push_back(absl::StrCat(files, "/", entry->d_name));
+    }
+  }
+  closedir(folder);
+  if (paths.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(files, " holds no audit log (*.mraudit)"));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+HostLoaderOptions LoaderOptions(const AuditFilesOptions& options,
+                                const AuditRun& run) {
+  HostLoaderOptions loader;
+  loader.endpoint = options.endpoint;
+  loader.spec = run.resolved_spec();
+  loader.epochs = 1;
+  loader.window = 2;
+  loader.open_timeout = options.timeout;
+  loader.next_timeout = std::max(absl::Seconds(60), options.timeout);
+  return loader;
+}
+
+absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
+                                  std::unique_ptr<HostLoader>* loader) {
+  options.start = position;
+  MR_ASSIGN_OR_RETURN(*loader, OpenHostLoader(options));
+  return (*loader)->Next();
+}
+
+// Records spread evenly over all that count.
+absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
+                     uint64_t* compared, uint64_t* payloads) {
+  uint64_t all = 0;
+  for (const AuditPart& part : result->parts) all += part.count;
+  const uint64_t wanted = std::min(options.compare, all);
+  uint64_t before = 0;  // records of earlier parts
+  uint64_t next = 0;
+  for (const AuditPart& part : result->parts) {
+    const AuditRun& run = part.segment.run;
+    for (; next < wanted; ++next) {
+      // As 128 bits: the product is large.
+      const auto record = static_cast<uint64_t>(
+          static_cast<unsigned __int128>(next) * all / wanted);
+      if (record >= before + part.count) break;
+      const uint64_t i = record - before;
+      const uint64_t steps = run.steps_per_epoch();
+      const uint64_t at = part.start.epoch * steps + part.start.step + i;
+      const Position position = {at / steps, at % steps};
+      AuditRecord logged;
+      MR_RETURN_IF_ERROR(
+          ReadAuditRecords(part.segment, part.first + i, 1,
+                           [&logged](const AuditRecord& r) { logged = r; }));
+      HostLoaderOptions loader_options = LoaderOptions(options, run);
+      loader_options.rank = run.rank();
+      loader_options.world_size = run.world_size();
+      loader_options.expected_plan_hash = run.plan_hash();
+      loader_options.expected_fingerprint = run.fingerprint();
+      loader_options.verify_payload = logged.payload_xxh3 != 0;
+      std::unique_ptr<HostLoader> loader;
+      MR_ASSIGN_OR_RETURN(const HostBatch batch,
+                          BatchAt(loader_options, position, &loader));
+      MR_ASSIGN_OR_RETURN(const AuditRecord here,
+                          RecordOf(batch.header, batch.payload));
+      ++*compared;
+      if (logged.payload_xxh3 != 0) ++*payloads;
+      if (here == logged) continue;
+      result->AddProblem(absl::StrCat(
+          "different: rank ", run.rank(), " of ", run.world_size(),
+          " was given other ",
+          here.ids != logged.ids ? "samples" : "bytes of the same samples",
+          " at epoch ", position.epoch, " step ", position.step,
+          " than the servers send now"));
+    }
+    before += part.count;
+  }
+  return absl::OkStatus();
+}
+
+// With the samples that DROP has left out, which PARTIAL gives, an epoch's sum
+// is that of all.
+absl::Status ProveDropped(const AuditFilesOptions& options,
+                          AuditResult* result) {
+  const AuditRun& run = result->run;
+  if (run.dropped_per_epoch() == 0 || !HasKnownSamples(run)) {
+    return absl::OkStatus();
+  }
+  std::optional<uint64_t> all;
+  for (AuditEpoch& epoch : result->epochs) {
+    if (epoch.proof != AuditEpoch::kCounted) continue;
+    if (!all.has_value()) all = SumOfAllSamples(run.samples_per_epoch());
+    HostLoaderOptions loader_options = LoaderOptions(options, run);
+    loader_options.spec.set_last_batch(LAST_BATCH_PARTIAL);
+    loader_options.expected_fingerprint = run.fingerprint();
+    std::unique_ptr<HostLoader> loader;
+    MR_ASSIGN_OR_RETURN(
+        const HostBatch rest,
+        BatchAt(loader_options, {epoch.epoch, run.steps_per_epoch()}, &loader));
+    MR_ASSIGN_OR_RETURN(const AuditRecord dropped,
+                        RecordOf(rest.header, rest.payload));
+    if (dropped.samples == run.dropped_per_epoch() &&
+        epoch.sample_sum + dropped.sample_sum == *all) {
+      epoch.proof = AuditEpoch::kProved;
+      continue;
+    }
+    if (run.resolved_spec().bad_samples().action() ==
+        BadSamplePolicy::SUBSTITUTE) {
+      continue;
+    }
+    epoch.proof = AuditEpoch::kWrong;
+    result->AddProblem(absl::StrCat(
+        "epoch ", epoch.epoch,
+        " and the samples that it dropped are not all samples once"));
+  }
+  return absl::OkStatus();
+}
+
+absl::string_view ProofText(const AuditEpoch& epoch) {
+  switch (epoch.proof) {
+    case AuditEpoch::kProved:
+      return "every sample exactly once";
+    case AuditEpoch::kCounted:
+      return "every step once, as many samples as there are";
+    case AuditEpoch::kWrong:
+      return "WRONG";
+    case AuditEpoch::kIncomplete:
+      return "not complete";
+  }
+  return "";
+}
+
+absl::string_view ProofWord(const AuditEpoch& epoch) {
+  switch (epoch.proof) {
+    case AuditEpoch::kProved:
+      return "exactly_once";
+    case AuditEpoch::kCounted:
+      return "every_step_once";
+    case AuditEpoch::kWrong:
+      return "wrong";
+    case AuditEpoch::kIncomplete:
+      return "incomplete";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status AuditFiles(const AuditFilesOptions& options) {
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                      FindLogs(options.files));
+  std::vector<AuditFile> files;
+  for (const std::string& path : paths) {
+    MR_ASSIGN_OR_RETURN(AuditFile file, ReadAuditFile(path));
+    files.push_back(std::move(file));
+  }
+  MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
+  uint64_t compared = 0;
+  uint64_t payloads = 0;
+  if (!options.endpoint.empty()) {
+    MR_RETURN_IF_ERROR(ProveDropped(options, &result));
+    MR_RETURN_IF_ERROR(Compare(options, &result, &compared, &payloads));
+  }
+
+  uint64_t complete = 0;
+  std::vector<std::string> epochs_json;
+  std::vector<std::vector<std::string>> table = {
+      {"EPOCH", "STEPS", "SAMPLES", "RESULT"}};
+  for (const AuditEpoch& epoch : result.epochs) {
+    if (epoch.proof == AuditEpoch::kProved ||
+        epoch.proof == AuditEpoch::kCounted) {
+      ++complete;
+    }
+    table.push_back(
+        {absl::StrCat(epoch.epoch),
+         absl::StrCat(epoch.steps, " of ", result.run.steps_per_epoch()),
+         absl::StrCat(epoch.samples), std::string(ProofText(epoch))});
+    Report one;
+    one.Add("epoch", "", epoch.epoch);
+    one.Add("steps", "", epoch.steps);
+    one.Add("samples", "", epoch.samples);
+    one.Add("result", "", ProofWord(epoch));
+    epochs_json.push_back(one.Json());
+  }
+  if (complete < options.expect_epochs) {
+    result.AddProblem(absl::StrCat("only ", complete, " of ",
+                                   options.expect_epochs,
+                                   " epochs are complete"));
+  }
+  const auto strings = [](const std::vector<std::string>& list) {
+    return absl::StrCat(
+        "[",
+        absl::StrJoin(list, ", ",
+                      [](std::string* out, const std::string& text) {
+                        absl::StrAppend(out, JsonString(text));
+                      }),
+        "]");
+  };
+  Report report;
+  report.Add("logs", "logs", uint64_t{paths.size()});
+  report.Add("starts", "starts of the job", result.attempts);
+  report.Add("records", "steps in them, of all ranks", result.records);
+  report.Add("superseded", "done again after a restart", result.superseded);
+  report.Add("plan_hash", "plan",
+             absl::string_view(absl::BytesToHexString(result.run.plan_hash())));
+  report.Add("fingerprint", "content",
+             absl::string_view(result.run.fingerprint()));
+  if (!options.endpoint.empty()) {
+    report.Add("compared", "steps compared with the servers", compared);
+    report.Add("compared_payloads", "of these byte for byte", payloads);
+  }
+  report.AddJson("epochs",
+                 absl::StrCat("[", absl::StrJoin(epochs_json, ", "), "]"));
+  report.AddJson("problems", strings(result.problems));
+  report.AddJson("notes", strings(result.notes));
+  if (options.json) {
+    std::printf("%s\n", report.Json().c_str());
+  } else {
+    std::printf("%s\n%s", report.Text().c_str(), Table(table).c_str());
+    for (const std::string& note : result.notes) {
+      std::printf("note: %s\n", note.c_str());
+    }
+    for (const std::string& problem : result.problems) {
+      std::printf("%s\n", problem.c_str());
+    }
+  }
+  if (result.problem_count == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "the job was not given every sample exactly once: ", result.problem_count,
+      " problem", result.problem_count == 1 ? "" : "s",
+      ", the first: ", result.problems[0]));
+}
+
+}  // namespace millrace

@@ -1,0 +1,139 @@
+#include "client/cli/npy.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/dtype.h"
+#include "proto/half_float.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+absl::string_view Descr(DType dtype) {
+  switch (dtype) {
+    case DTYPE_UINT8:
+      return "|u1";
+    case DTYPE_BOOL:
+      return "|b1";
+    case DTYPE_INT8:
+      return "|i1";
+    case DTYPE_INT16:
+      return "<i2";
+    case DTYPE_UINT16:
+    case DTYPE_BFLOAT16:  // its bits
+      return "<u2";
+    case DTYPE_INT32:
+      return "<i4";
+    case DTYPE_INT64:
+      return "<i8";
+    case DTYPE_FLOAT16:
+      return "<f2";
+    case DTYPE_FLOAT32:
+      return "<f4";
+    case DTYPE_FLOAT64:
+      return "<f8";
+    default:
+      return "|V1";
+  }
+}
+
+template <typename T>
+T Load(const uint8_t* data) {
+  T value;
+  std::memcpy(&value, data, sizeof(value));
+  return value;
+}
+
+double ElementAt(DType dtype, const uint8_t* data) {
+  switch (dtype) {
+    case DTYPE_UINT8:
+    case DTYPE_BOOL:
+      return *data;
+    case DTYPE_INT8:
+      return Load<int8_t>(data);
+    case DTYPE_INT16:
+      return Load<int16_t>(data);
+    case DTYPE_UINT16:
+      return Load<uint16_t>(data);
+    case DTYPE_INT32:
+      return Load<int32_t>(data);
+    case DTYPE_INT64:
+      return static_cast<double>(Load<int64_t>(data));
+    case DTYPE_FLOAT16:
+      return HalfToFloat(Load<uint16_t>(data));
+    case DTYPE_BFLOAT16:
+      return Bfloat16ToFloat(Load<uint16_t>(data));
+    case DTYPE_FLOAT32:
+      return Load<float>(data);
+    case DTYPE_FLOAT64:
+      return Load<double>(data);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::string NpyHeader(DType dtype, const std::vector<int64_t>& shape) {
+  // (3,) and (3, 4), as Python writes tuples.
+  std::string text = absl::StrCat(
+      "{'descr': '", Descr(dtype), "', 'fortran_order': False, 'shape': (",
+      absl::StrJoin(shape, ", "), shape.size() == 1 ? "," : "", "), }");
+  constexpr size_t kFixed = 10;  // magic, version, length
+  const size_t unpadded = kFixed + text.size() + 1;
+  text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(text.size() & 0xFF);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
+absl::Status WriteNpy(const std::string& path, DType dtype,
+                      const std::vector<int64_t>& shape,
+                      absl::Span<const uint8_t> data) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  const std::string header = NpyHeader(dtype, shape);
+  file.write(header.data(), static_cast<std::streamsize>(header.size()));
+  file.write(reinterpret_cast<const char*>(data.data()),
+             static_cast<std::streamsize>(data.size()));
+  file.close();
+  if (file) return absl::OkStatus();
+  const int error = errno == 0 ? EIO : errno;
+  return absl::Status(
+      absl::ErrnoToStatusCode(error),
+      absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
+}
+
+TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {
+  TensorLook look;
+  const uint64_t bytes = ElementBytes(dtype);
+  look.elements = bytes == 0 ? 0 : data.size() / bytes;
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  for (uint64_t i = 0; i < look.elements; ++i) {
+    const double x = ElementAt(dtype, data.data() + i * bytes);
+    if (std::isfinite(x)) {
+      least = std::min(least, x);
+      most = std::max(most, x);
+      continue;
+    }
+    if (look.first_bad < 0) look.first_bad = static_cast<int64_t>(i);
+    ++(std::isnan(x) ? look.nans : look.infinities);
+  }
+  const bool none = least > most;
+  look.least = none ? std::nan("") : least;
+  look.most = none ? std::nan("") : most;
+  return look;
+}
+
+}  // namespace millrace

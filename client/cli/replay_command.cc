@@ -1,0 +1,438 @@
+// `millrace replay`: any batch of a job again, as files: its tensors, which
+// samples they are and what was drawn for them.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/audit/audit_log.h"
+#include "client/audit/audit_record.h"
+#include "client/cli/commands.h"
+#include "client/cli/flags.h"
+#include "client/cli/npy.h"
+#include "client/cli/report.h"
+#include "client/cli/run_file.h"
+#include "client/cli/spec_flags.h"
+#include "client/prefetch/host_loader.h"
+#include "client/receive/describe.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "proto/spec_text.h"
+#include "proto/wire/version.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint32_t kNotGiven = std::numeric_limits<uint32_t>::max();
+
+absl::StatusOr<Position> ParsePosition(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  Position position;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &position.epoch) ||
+      !absl::SimpleAtoi(parts[1], &position.step)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --position=", text,
+                     ": expected EPOCH:STEP, both counted from 0"));
+  }
+  return position;
+}
+
+// A tensor's name as a file's: names come from the server.
+std::string FileName(const std::string& name, std::set<std::string>& taken) {
+  std::string file;
+  for (const char c : name.substr(0, 100)) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                       c == '_' || c == '-' || (c == '.' && !file.empty());
+    file += plain ? c : '_';
+  }
+  if (file.empty()) file = "tensor";
+  const std::string first = file;
+  for (int i = 2; !taken.insert(file).second; ++i) {
+    file = absl::StrCat(first, "_", i);
+  }
+  return file + ".npy";
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+    const int error = errno;
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        absl::StrCat("cannot make the folder ", path, ": ",
+                                     std::strerror(error)));
+  }
+  if (access((path + "/batch.json").c_str(), F_OK) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        path, " holds a batch already; give another --output=DIR"));
+  }
+  return absl::OkStatus();
+}
+
+// What is written as one .npy file.
+struct Array {
+  std::string name;
+  std::string file;
+  DType dtype;
+  std::vector<int64_t> shape;
+  absl::Span<const uint8_t> data;
+  TensorLook look;
+};
+
+absl::Status WriteArrays(const HostBatch& batch, const std::string& folder,
+                         std::vector<Array>* arrays) {
+  std::set<std::string> taken;
+  for (const TensorHeader& tensor : batch.header.tensors()) {
+    const auto rows = static_cast<int64_t>(batch.header.rows());
+    Array array;
+    array.name = tensor.name();
+    array.dtype = tensor.dtype();
+    if (!tensor.sample_shape().empty() && tensor.sample_shape(0) < 0) {
+      Array offsets;
+      offsets.name = tensor.name() + ".offsets";
+      offsets.dtype = DTYPE_INT64;
+      offsets.shape = {rows + 1};
+      offsets.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
+      arrays->push_back(std::move(offsets));
+      array.data =
+          batch.payload.subspan(tensor.values_offset(), tensor.values_bytes());
+      array.shape = {static_cast<int64_t>(tensor.values_bytes() /
+                                          ElementBytes(tensor.dtype()))};
+    } else {
+      array.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
+      array.shape = {rows};
+      for (const int64_t dim : tensor.sample_shape()) {
+        array.shape.push_back(dim);
+      }
+    }
+    arrays->push_back(std::move(array));
+  }
+  for (Array& array : *arrays) {
+    array.file = FileName(array.name, taken);
+    array.look = LookAt(array.dtype, array.data);
+    MR_RETURN_IF_ERROR(WriteNpy(absl::StrCat(folder, "/", array.file),
+                                array.dtype, array.shape, array.data));
+  }
+  return absl::OkStatus();
+}
+
+// All rows, asked for part by part.
+absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
+                                             const OpenResponse& plan,
+                                             uint64_t rows) {
+  ExplainBatchRequest request;
+  GetBatchesRequest& batch = *request.mutable_batch();
+  batch.set_protocol_version(kProtocolVersion);
+  *batch.mutable_resolved_spec() = plan.resolved_spec();
+  batch.set_plan_hash(plan.plan_hash());
+  batch.set_expected_fingerprint(plan.fingerprint());
+  batch.set_epoch(options.start.epoch);
+  batch.set_first_step(options.start.step);
+  batch.set_step_count(1);
+  batch.set_rank(options.rank);
+  batch.set_world_size(options.world_size);
+  ExplainBatchResponse all;
+  while (static_cast<uint64_t>(all.explained_size()) < rows) {
+    request.set_first_row(all.explained_size());
+    request.set_row_count(rows - request.first_row());
+    MR_ASSIGN_OR_RETURN(const ExplainBatchResponse part,
+                        ExplainBatch(options.endpoint, request));
+    if (part.explained().empty()) {
+      return absl::DataLossError("the server explained no row");
+    }
+    if (all.explained().empty()) *all.mutable_drawn() = part.drawn();
+    all.mutable_explained()->MergeFrom(part.explained());
+  }
+  return all;
+}
+
+std::string DrawnJson(const google::protobuf::RepeatedPtrField<Drawn>& list) {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(list, ", ",
+                    [](std::string* out, const Drawn& drawn) {
+                      Report one;
+                      one.Add("place", "", uint64_t{drawn.place()});
+                      one.Add("transform", "",
+                              absl::string_view(drawn.transform()));
+                      if (!drawn.field().empty()) {
+                        one.Add("field", "", absl::string_view(drawn.field()));
+                      }
+                      one.Add("drawn", "", absl::string_view(drawn.what()));
+                      absl::StrAppend(out, one.Json());
+                    }),
+      "]");
+}
+
+std::string ArrayJson(const Array& array) {
+  Report one;
+  one.Add("name", "", absl::string_view(array.name));
+  one.Add("file", "", absl::string_view(array.file));
+  one.Add("dtype", "", DTypeName(array.dtype));
+  one.AddJson("shape",
+              absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
+  one.AddJson("min", JsonNumber(array.look.least));
+  one.AddJson("max", JsonNumber(array.look.most));
+  one.Add("nan", "", array.look.nans);
+  one.Add("inf", "", array.look.infinities);
+  return one.Json();
+}
+
+int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
+  int64_t value;
+  std::memcpy(&value, data.data() + i * sizeof(value), sizeof(value));
+  return value;
+}
+
+std::string RowJson(const ExplainedRow& row) {
+  Report one;
+  one.Add("row", "", row.row());
+  one.Add("position", "", row.position());
+  one.AddJson("sample", absl::StrCat(row.sample()));
+  if (row.sample() < 0) return one.Json();  // padding
+  one.Add("source", "", uint64_t{row.source()});
+  one.Add("dataset", "", absl::string_view(row.dataset()));
+  if (!row.shard().empty()) {
+    one.Add("shard", "", absl::string_view(row.shard()));
+    one.AddJson("shard_row", absl::StrCat(row.shard_row()));
+  }
+  one.Add("key", "", absl::string_view(absl::StrFormat("%016x", row.key())));
+  if (row.left_empty()) one.AddJson("left_empty", "true");
+  if (!row.replaced().empty()) {
+    one.AddJson("replaced",
+                absl::StrCat("[", absl::StrJoin(row.replaced(), ", "), "]"));
+  }
+  one.AddJson("drawn", DrawnJson(row.drawn()));
+  return one.Json();
+}
+
+// Where no server explains: what the batch itself says.
+ExplainBatchResponse FromBatch(const HostBatch& batch,
+                               const std::vector<Array>& arrays) {
+  ExplainBatchResponse response;
+  for (const Array& array : arrays) {
+    if (array.name != "sample_index" || array.dtype != DTYPE_INT64) continue;
+    for (uint64_t row = 0; row < batch.header.rows(); ++row) {
+      ExplainedRow* const one = response.add_explained();
+      one->set_row(row);
+      one->set_position(batch.header.first_position() + row);
+      one->set_sample(Int64At(array.data, row));
+      one->set_shard_row(-1);
+    }
+  }
+  return response;
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat("cannot write ", path));
+}
+
+struct ReplayFlags {
+  SpecFlags spec;
+  std::string position;
+  uint32_t rank = kNotGiven;
+  uint32_t world = kNotGiven;
+  std::string output;
+  std::string run;
+  bool explain = true;
+};
+
+// A mistake on the command line is marked as one.
+absl::Status Replay(ReplayFlags& given) {
+  MR_ASSIGN_OR_RETURN(const Position position, [&] {
+    absl::StatusOr<Position> parsed = ParsePosition(given.position);
+    if (!parsed.ok()) parsed = UsageError(parsed.status());
+    return parsed;
+  }());
+  if (given.output.empty()) {
+    return UsageError(
+        absl::InvalidArgumentError("flag --output=DIR is missing"));
+  }
+  HostLoaderOptions options;
+  std::optional<RunFile> run;
+  if (!given.run.empty()) {
+    MR_ASSIGN_OR_RETURN(run, ReadRunFile(given.run));
+    if (given.spec.endpoint.empty()) given.spec.endpoint = run->endpoint;
+    if (given.spec.endpoint.empty()) {
+      return UsageError(
+          absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
+    }
+    if (given.spec.SaysWhatToLoad()) {
+      return UsageError(absl::InvalidArgumentError(
+          "--run says what to load: leave --dataset, --preset, --pipeline, "
+          "--batch_size, --seed and --last_batch away"));
+    }
+    if (given.world == kNotGiven) given.world = run->world_size;
+    if (given.rank == kNotGiven) given.rank = run->rank;
+    options.spec = run->spec;
+    options.expected_plan_hash = run->plan_hash;
+    options.expected_fingerprint = run->fingerprint;
+  } else {
+    MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
+    MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
+  }
+  options.endpoint = given.spec.endpoint;
+  options.rank = given.rank == kNotGiven ? 0 : given.rank;
+  options.world_size = given.world == kNotGiven ? 1 : given.world;
+  options.start = position;
+  options.epochs = 1;
+  options.window = 2;
+  options.open_timeout = given.spec.timeout;
+  options.next_timeout = std::max(absl::Seconds(60), given.spec.timeout);
+  options.verify_payload = true;
+  MR_RETURN_IF_ERROR(UsageError(options.Validate()));
+
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
+                      OpenHostLoader(options));
+  const OpenResponse& plan = loader->plan();
+  MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
+  const BatchHeader& header = batch.header;
+
+  MR_RETURN_IF_ERROR(MakeFolder(given.output));
+  std::vector<Array> arrays;
+  MR_RETURN_IF_ERROR(WriteArrays(batch, given.output, &arrays));
+  absl::StatusOr<ExplainBatchResponse> explained =
+      absl::UnimplementedError("was not asked for");
+  if (given.explain) explained = Explain(options, plan, header.rows());
+  const std::string unexplained =
+      explained.ok() ? "" : std::string(explained.status().message());
+  if (!explained.ok()) explained = FromBatch(batch, arrays);
+
+  const std::string digest = absl::StrFormat("%016x", header.payload_xxh3());
+  Report json;
+  json.Add("epoch", "", position.epoch);
+  json.Add("step", "", position.step);
+  json.Add("rank", "", uint64_t{options.rank});
+  json.Add("world_size", "", uint64_t{options.world_size});
+  json.Add("rows", "", header.rows());
+  json.Add("first_position", "", header.first_position());
+  json.Add("local_valid", "", header.local_valid());
+  json.Add("global_valid", "", header.global_valid());
+  json.Add("plan_hash", "",
+           absl::string_view(absl::BytesToHexString(plan.plan_hash())));
+  json.Add("fingerprint", "", absl::string_view(plan.fingerprint()));
+  json.Add("content_revision", "", uint64_t{plan.content_revision()});
+  json.Add("payload_xxh3", "", absl::string_view(digest));
+  json.Add("pipeline", "",
+           absl::string_view(plan.resolved_spec().ShortDebugString()));
+  if (!unexplained.empty()) {
+    json.Add("not_explained", "", absl::string_view(unexplained));
+  }
+  json.AddJson("tensors",
+               absl::StrCat("[\n  ",
+                            absl::StrJoin(arrays, ",\n  ",
+                                          [](std::string* out, const Array& a) {
+                                            absl::StrAppend(out, ArrayJson(a));
+                                          }),
+                            "]"));
+  json.AddJson("drawn", DrawnJson(explained->drawn()));
+  json.AddJson(
+      "samples",
+      absl::StrCat("[\n  ",
+                   absl::StrJoin(explained->explained(), ",\n  ",
+                                 [](std::string* out, const ExplainedRow& row) {
+                                   absl::StrAppend(out, RowJson(row));
+                                 }),
+                   "]"));
+  MR_RETURN_IF_ERROR(
+      WriteText(given.output + "/batch.json", json.Json() + "\n"));
+
+  std::vector<std::vector<std::string>> table = {
+      {"TENSOR", "TYPE", "SHAPE", "MIN", "MAX", "NAN", "INF", "FILE"}};
+  for (const Array& array : arrays) {
+    table.push_back({array.name, std::string(DTypeName(array.dtype)),
+                     absl::StrJoin(array.shape, "x"),
+                     absl::StrFormat("%.6g", array.look.least),
+                     absl::StrFormat("%.6g", array.look.most),
+                     absl::StrCat(array.look.nans),
+                     absl::StrCat(array.look.infinities), array.file});
+  }
+  std::printf("epoch %llu step %llu, rank %u of %u: %llu rows, digest %s\n%s",
+              static_cast<unsigned long long>(position.epoch),
+              static_cast<unsigned long long>(position.step), options.rank,
+              options.world_size,
+              static_cast<unsigned long long>(header.rows()), digest.c_str(),
+              Table(table).c_str());
+  for (const Array& array : arrays) {
+    if (array.look.first_bad < 0 || array.shape.empty() ||
+        array.shape[0] <= 0 || array.look.elements == 0) {
+      continue;
+    }
+    const uint64_t of_row =
+        std::max<uint64_t>(1, array.look.elements / array.shape[0]);
+    std::printf("%s: the first number that is none lies in row %llu\n",
+                array.name.c_str(),
+                static_cast<unsigned long long>(
+                    static_cast<uint64_t>(array.look.first_bad) / of_row));
+  }
+  if (!unexplained.empty()) {
+    std::printf("what was drawn is not known: %s\n", unexplained.c_str());
+  }
+  if (!run.has_value()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(
+      const std::optional<AuditRecord> logged,
+      run->RecordOf(position, options.rank, options.world_size));
+  if (!logged.has_value()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(AuditRecord here, RecordOf(header, batch.payload));
+  if (logged->payload_xxh3 == 0) here.payload_xxh3 = 0;
+  if (here == *logged) {
+    std::printf("as the audit log has it%s\n",
+                logged->payload_xxh3 == 0 ? " (samples; it has no digest of "
+                                            "the payload)"
+                                          : ", byte for byte");
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat("this is not the batch of the audit log ", given.run, ": ",
+                   here.ids != logged->ids ? "its samples are others"
+                                           : "its payload has another digest"));
+}
+
+}  // namespace
+
+absl::Status RunReplay(absl::Span<const std::string> arguments) {
+  ReplayFlags given;
+  FlagSet flags("replay",
+                "writes any batch of a job as files: DIR/batch.json and a "
+                ".npy for each tensor, as they are on the wire");
+  given.spec.AddTo(flags);
+  flags.Add("run", &given.run, "FILE",
+            "instead of --dataset and the like: the summary (--json) or an "
+            "audit log of millrace-train, which say what was loaded");
+  flags.Add("position", &given.position, "EPOCH:STEP", "both counted from 0");
+  flags.Add("rank", &given.rank, "N", "(default 0, or that of the audit log)");
+  flags.Add("world", &given.world, "N",
+            "ranks of the job (default 1, or what --run says)");
+  flags.Add("output", &given.output, "DIR", "is made when it is not there");
+  flags.Add("explain", &given.explain, "",
+            "ask for what was drawn at random, too");
+  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+  if (flags.help_wanted()) {
+    std::fputs(flags.Help().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  return Replay(given);
+}
+
+}  // namespace millrace

@@ -1,0 +1,105 @@
+#include "client/cli/run_file.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "proto/spec_text.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::streamsize kMostSummaryBytes = 64 << 20;
+
+absl::StatusOr<RunFile> FromSummary(const std::string& text,
+                                    const std::string& path) {
+  google::protobuf::Struct summary;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage(text, &summary);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " is neither an audit log nor a summary of millrace-train"));
+  }
+  const auto word = [&summary](const char* key) -> std::string {
+    const auto found = summary.fields().find(key);
+    return found == summary.fields().end() ? "" : found->second.string_value();
+  };
+  RunFile run;
+  if (word("pipeline").empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        " says no `pipeline`: it is no summary of millrace-train, or of an "
+        "earlier version; give --dataset and the like instead"));
+  }
+  MR_ASSIGN_OR_RETURN(run.spec, ParseSpecText(word("pipeline"), path));
+  run.plan_hash = absl::HexStringToBytes(word("plan_hash"));
+  run.fingerprint = word("fingerprint");
+  run.endpoint = word("endpoint");
+  const auto world = summary.fields().find("world_size");
+  if (world != summary.fields().end() && world->second.number_value() >= 1 &&
+      world->second.number_value() <= 1e9) {
+    run.world_size = static_cast<uint32_t>(world->second.number_value());
+  }
+  return run;
+}
+
+}  // namespace
+
+absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  if (!file || !file.get(first)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--run=", path, ": cannot read the file: ",
+                     errno == 0 ? "it is empty" : std::strerror(errno)));
+  }
+  if (first == '{') {
+    std::string text(1, first);
+    std::string rest(kMostSummaryBytes, '\0');
+    file.read(rest.data(), kMostSummaryBytes);
+    text.append(rest, 0, static_cast<size_t>(file.gcount()));
+    return FromSummary(text, path);
+  }
+  RunFile run;
+  MR_ASSIGN_OR_RETURN(run.log, ReadAuditFile(path));
+  const AuditRun& last = run.log.segments.back().run;
+  run.spec = last.resolved_spec();
+  run.plan_hash = last.plan_hash();
+  run.fingerprint = last.fingerprint();
+  run.endpoint = last.endpoint();
+  run.world_size = last.world_size();
+  run.rank = last.rank();
+  return run;
+}
+
+absl::StatusOr<std::optional<AuditRecord>> RunFile::RecordOf(
+    Position position, uint32_t rank_of, uint32_t world_of) const {
+  for (auto it = log.segments.rbegin(); it != log.segments.rend(); ++it) {
+    const AuditRun& run = it->run;
+    if (run.rank() != rank_of || run.world_size() != world_of ||
+        run.steps_per_epoch() == 0) {
+      continue;
+    }
+    const uint64_t steps = run.steps_per_epoch();
+    const uint64_t from = run.epoch() * steps + run.step();
+    const uint64_t at = position.epoch * steps + position.step;
+    if (at < from || at - from >= it->records) continue;
+    std::optional<AuditRecord> found;
+    MR_RETURN_IF_ERROR(ReadAuditRecords(
+        *it, at - from, 1, [&found](const AuditRecord& r) { found = r; }));
+    return found;
+  }
+  return std::optional<AuditRecord>();
+}
+
+}  // namespace millrace

@@ -1,0 +1,71 @@
+#include "client/cli/server_verdict.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+// After 100 s with 4 threads that were idle for `idle` thread-seconds.
+GetStatusResponse Status(double idle) {
+  GetStatusResponse status;
+  status.set_uptime_seconds(100);
+  status.set_threads(4);
+  status.set_idle_thread_seconds(idle);
+  status.set_active_streams(2);
+  status.set_batches_sent(1000);
+  const std::pair<const char*, double> stages[] = {
+      {"read", 30}, {"decode", 240}, {"augment", 30}};
+  for (const auto& [name, seconds] : stages) {
+    StageTime* const stage = status.add_stages();
+    stage->set_stage(name);
+    stage->set_seconds(seconds);
+  }
+  return status;
+}
+
+TEST(ServerVerdictTest, BusyThreadsNameTheirStage) {
+  EXPECT_EQ(ServerVerdict({}, Status(12)),
+            "threads busy 97 %, most in decode: add cores or servers");
+  EXPECT_EQ(StageShares({}, Status(12)),
+            "decode 80 %, read 10 %, augment 10 %");
+}
+
+TEST(ServerVerdictTest, LooksAtWhatHappenedInBetween) {
+  GetStatusResponse later = Status(400);
+  later.set_uptime_seconds(110);
+  later.set_idle_thread_seconds(404);
+  later.mutable_stages(2)->set_seconds(60);
+  EXPECT_DOUBLE_EQ(BusyShare(Status(400), later), 0.9);
+  EXPECT_EQ(ServerVerdict(Status(400), later),
+            "threads busy 90 %, most in augment: add cores or servers");
+}
+
+TEST(ServerVerdictTest, IdleThreadsPointToWhatTheyWaitFor) {
+  GetStatusResponse status = Status(360);
+  EXPECT_EQ(ServerVerdict({}, status), "threads busy 10 %: room for more");
+  status.set_waiting_for_memory(3);
+  EXPECT_EQ(ServerVerdict({}, status),
+            "threads busy 10 %; 3 batches wait for memory: raise "
+            "--memory_budget");
+  // They wait for memory because it is full of what nobody takes.
+  status.set_blocked_sends(1);
+  EXPECT_EQ(ServerVerdict({}, status),
+            "threads busy 10 %; 1 of 2 streams wait for their client or the "
+            "way to it");
+}
+
+TEST(ServerVerdictTest, SaysWhenItCannotKnow) {
+  EXPECT_EQ(BusyShare({}, Status(0)), -1);
+  EXPECT_EQ(ServerVerdict({}, Status(0)),
+            "not clear: the server does not say how busy it is");
+  EXPECT_EQ(BusyShare(Status(12), Status(12)), -1);
+  GetStatusResponse status = Status(400);
+  status.set_active_streams(0);
+  EXPECT_EQ(ServerVerdict(status, status), "idle: nobody asks for batches");
+  status.set_shutting_down(true);
+  EXPECT_EQ(ServerVerdict({}, status), "stopping");
+  EXPECT_EQ(StageShares({}, {}), "");
+}
+
+}  // namespace
+}  // namespace millrace
