@@ -44,6 +44,13 @@ absl::StatusOr<SameHost> ParseSameHost(absl::string_view text) {
       "flag --same_host=", text, ": expected off, auto or require"));
 }
 
+absl::StatusOr<Compression> ParseCompression(absl::string_view text) {
+  if (text == "none") return COMPRESSION_NONE;
+  if (text == "zstd") return COMPRESSION_ZSTD;
+  return absl::InvalidArgumentError(
+      absl::StrCat("flag --compression=", text, ": expected none or zstd"));
+}
+
 }  // namespace
 
 void SpecFlags::AddTo(FlagSet& flags) {
@@ -65,6 +72,9 @@ void SpecFlags::AddTo(FlagSet& flags) {
   flags.Add("same_host", &same_host, "off|auto|require",
             "batches of a server on this machine in shared memory: where it "
             "can be, or not at all");
+  flags.Add("compression", &compression, "none|zstd",
+            "pack batches for a thin link (default none, or what the pipeline "
+            "says); changes no batch");
   flags.Add("timeout", &timeout, "TIME",
             "give up on an endpoint that does not answer");
 }
@@ -84,6 +94,9 @@ absl::Status SpecFlags::Validate() const {
   }
   if (!last_batch.empty()) {
     MR_RETURN_IF_ERROR(ParseLastBatch(last_batch).status());
+  }
+  if (!compression.empty()) {
+    MR_RETURN_IF_ERROR(ParseCompression(compression).status());
   }
   return ParseSameHost(same_host).status();
 }
@@ -119,6 +132,10 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (!last_batch.empty()) {
     MR_ASSIGN_OR_RETURN(const LastBatch value, ParseLastBatch(last_batch));
     spec.set_last_batch(value);
+  }
+  if (!compression.empty()) {
+    MR_ASSIGN_OR_RETURN(const Compression value, ParseCompression(compression));
+    spec.set_compression(value);
   }
   return spec;
 }

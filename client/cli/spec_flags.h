@@ -24,6 +24,7 @@ struct SpecFlags {
   uint64_t batch_size = 0;
   uint64_t seed = 0;
   std::string last_batch;
+  std::string compression;
   absl::Duration timeout = absl::Seconds(5);
   std::string same_host = "off";
 

@@ -122,6 +122,9 @@ class HostLoader {
     uint64_t batches = 0;
     uint64_t samples = 0;
     uint64_t payload_bytes = 0;
+    // As they came, packed where the spec asks for it; with what was asked for
+    // ahead, and without headers.
+    uint64_t wire_bytes = 0;
     double wait_seconds = 0;         // that Next() waited
     double first_batch_seconds = 0;  // from Open to the first batch
     uint64_t retried_steps = 0;      // asked again after a failure

@@ -187,6 +187,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   std::atomic<uint64_t> hedged_steps_{0};
   std::atomic<uint64_t> hedge_wins_{0};
   std::atomic<uint64_t> extra_bytes_{0};
+  std::atomic<uint64_t> wire_bytes_{0};
   // Seek() has been called and the transport's thread does not know yet.
   // Written under mu_.
   std::atomic<bool> seek_pending_{false};
@@ -394,6 +395,7 @@ HostLoader::Stats PrefetchLoader::stats() const {
   stats.hedged_steps = hedged_steps_.load();
   stats.hedge_wins = hedge_wins_.load();
   stats.extra_bytes = extra_bytes_.load();
+  stats.wire_bytes = wire_bytes_.load();
   stats.servers = usable_.load();
   stats.open_slots = pool_->held();
   return stats;
@@ -580,6 +582,7 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
   } else {
     extra_bytes_.fetch_add(frame.data_bytes);
   }
+  wire_bytes_.fetch_add(frame.data_bytes, std::memory_order_relaxed);
   call.received += frame.payload_bytes();
   if (call.received < call.payload_bytes) return absl::OkStatus();
   return FinishBatch(call);
