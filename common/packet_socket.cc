@@ -64,8 +64,8 @@ absl::Status SocketError(absl::string_view what, const std::string& name,
 }
 
 absl::StatusOr<UniqueFd> NewSocket(const std::string& name) {
-  UniqueFd socket(::socket(
-      AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd socket(
+      ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.ok()) return SocketError("cannot make", name, errno);
   return socket;
 }
@@ -118,9 +118,8 @@ absl::StatusOr<uid_t> PeerUser(int socket) {
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-    return absl::InternalError(
-        absl::StrCat("the system does not say who connects: ",
-                     strerror(errno)));
+    return absl::InternalError(absl::StrCat(
+        "the system does not say who connects: ", strerror(errno)));
   }
   return peer.uid;
 }

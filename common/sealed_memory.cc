@@ -24,15 +24,15 @@ constexpr int kSeals =
     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
 absl::Status NoMemory(uint64_t bytes, absl::string_view step) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the system gives no ", bytes, " bytes of memory to share (", step, ": ",
-      strerror(errno), ")"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the system gives no ", bytes, " bytes of memory to share (",
+                   step, ": ", strerror(errno), ")"));
 }
 
 uint8_t* Map(int file, uint64_t bytes, int protection) {
   // All pages at once: a fault for each would cost as much as filling it.
-  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE,
-                    file, 0);
+  void* data =
+      mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, file, 0);
   return data == MAP_FAILED ? nullptr : static_cast<uint8_t*>(data);
 }
 

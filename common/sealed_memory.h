@@ -13,7 +13,8 @@
 //   UniqueFd file;
 //   MR_ASSIGN_OR_RETURN(auto memory, SealedMemory::Create(bytes, &file));
 //   ... send `file` to the reader ...
-//   MR_ASSIGN_OR_RETURN(auto view, SealedMemory::MapReadOnly(file.get(), bytes));
+//   MR_ASSIGN_OR_RETURN(auto view, SealedMemory::MapReadOnly(file.get(),
+//   bytes));
 
 #ifndef MILLRACE_COMMON_SEALED_MEMORY_H_
 #define MILLRACE_COMMON_SEALED_MEMORY_H_

@@ -53,8 +53,8 @@ ServerLink::State ServerLink::Poll() {
     char packet[kSameHostMessageBytes + 1];
     size_t bytes = 0;
     UniqueFd attached;
-    const Received received = ReceivePacket(socket_.get(), packet,
-                                            sizeof(packet), &bytes, &attached);
+    const Received received =
+        ReceivePacket(socket_.get(), packet, sizeof(packet), &bytes, &attached);
     if (received == Received::kNothing) break;
     if (received == Received::kEnd) {
       Break(absl::UnavailableError("it has ended the link"));
@@ -72,7 +72,7 @@ ServerLink::State ServerLink::Poll() {
 }
 
 void ServerLink::OnMessage(const SameHostMessage& message,
-                          const UniqueFd& attached) {
+                           const UniqueFd& attached) {
   switch (message.kind) {
     case SameHostKind::kWelcome:
       if (state_ != State::kGreeting) break;
@@ -93,8 +93,7 @@ void ServerLink::OnMessage(const SameHostMessage& message,
         Break(memory.status());
         return;
       }
-      slots_[message.slot] =
-          std::make_shared<SealedMemory>(*std::move(memory));
+      slots_[message.slot] = std::make_shared<SealedMemory>(*std::move(memory));
       return;
     }
     case SameHostKind::kDrop:
@@ -109,9 +108,9 @@ void ServerLink::OnMessage(const SameHostMessage& message,
     default:
       break;
   }
-  Break(absl::DataLossError(absl::StrCat(
-      "it sent a message of kind ", static_cast<uint32_t>(message.kind),
-      " that does not fit")));
+  Break(absl::DataLossError(absl::StrCat("it sent a message of kind ",
+                                         static_cast<uint32_t>(message.kind),
+                                         " that does not fit")));
 }
 
 void ServerLink::Break(absl::Status why) {
@@ -124,7 +123,7 @@ void ServerLink::Break(absl::Status why) {
 }
 
 absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
-                                                 uint64_t bytes) {
+                                                   uint64_t bytes) {
   // A slot is offered before it is announced, but on another way.
   Poll();
   const auto it = slots_.find(shared.slot());
@@ -155,10 +154,10 @@ absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
 }
 
 void ServerLink::Release(uint64_t slot, uint64_t generation) {
-  const absl::Status sent = SendPacket(
-      socket_.get(), EncodeSameHost({.kind = SameHostKind::kRelease,
-                                     .slot = slot,
-                                     .number = generation}));
+  const absl::Status sent =
+      SendPacket(socket_.get(), EncodeSameHost({.kind = SameHostKind::kRelease,
+                                                .slot = slot,
+                                                .number = generation}));
   // A slot that cannot be given back would be lost to the server for as long
   // as the link lives. Poll() sees the end of it.
   if (!sent.ok()) shutdown(socket_.get(), SHUT_RDWR);
@@ -166,10 +165,10 @@ void ServerLink::Release(uint64_t slot, uint64_t generation) {
 
 void ServerLink::EndCall(uint64_t call, uint64_t seen) {
   if (state_ != State::kReady) return;
-  absl::Status sent =
-      SendPacket(socket_.get(), EncodeSameHost({.kind = SameHostKind::kEndCall,
-                                                .slot = call,
-                                                .number = seen}));
+  absl::Status sent = SendPacket(
+      socket_.get(),
+      EncodeSameHost(
+          {.kind = SameHostKind::kEndCall, .slot = call, .number = seen}));
   if (!sent.ok()) Break(std::move(sent));
 }
 

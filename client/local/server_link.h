@@ -9,9 +9,9 @@
 // server. Memory is mapped read-only: writing to it ends the process.
 //
 //   MR_ASSIGN_OR_RETURN(auto link, ServerLink::Connect(offer));
-//   if (link->Poll() == ServerLink::State::kReady) ...link->id() for the call...
-//   MR_ASSIGN_OR_RETURN(auto found, link->Find(header.shared(), bytes));
-//   Read(found.data); found.hold.reset();
+//   if (link->Poll() == ServerLink::State::kReady) ...link->id() for the
+//   call... MR_ASSIGN_OR_RETURN(auto found, link->Find(header.shared(),
+//   bytes)); Read(found.data); found.hold.reset();
 
 #ifndef MILLRACE_CLIENT_LOCAL_SERVER_LINK_H_
 #define MILLRACE_CLIENT_LOCAL_SERVER_LINK_H_

@@ -74,9 +74,8 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   if (problem_.ok()) return absl::OkStatus();
   Say(problem_);
   if (wish_ != SameHost::kRequire) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("shared memory is required and cannot be had: ",
-                   problem_.message()));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "shared memory is required and cannot be had: ", problem_.message()));
 }
 
 void SameHostPeer::Say(const absl::Status& why) {

@@ -58,8 +58,8 @@ class SameHostPeer {
   const SameHost wish_;
   const std::string address_;
   std::shared_ptr<ServerLink> link_;
-  bool ready_ = false;       // was, and the log has said so
-  absl::Status problem_;     // with the server of this nonce
+  bool ready_ = false;    // was, and the log has said so
+  absl::Status problem_;  // with the server of this nonce
   std::string nonce_;
   SteadyTime retry_at_ = SteadyTime::min();
   bool said_ = false;

@@ -40,7 +40,7 @@ class ClientLink::Call final : public PayloadMemory {
 };
 
 ClientLink::ClientLink(UniqueFd socket, SameHostId id,
-                     std::shared_ptr<SharedMemoryLimits> limits)
+                       std::shared_ptr<SharedMemoryLimits> limits)
     : socket_(std::move(socket)),
       id_(id),
       limits_(std::move(limits)),
@@ -52,8 +52,7 @@ ClientLink::~ClientLink() { End(); }
 
 std::shared_ptr<PayloadMemory> ClientLink::BeginCall(uint64_t call) {
   MutexLock lock(mu_);
-  const auto early =
-      std::find(ended_early_.begin(), ended_early_.end(), call);
+  const auto early = std::find(ended_early_.begin(), ended_early_.end(), call);
   if (ended_ || early != ended_early_.end() || !calls_.insert(call).second) {
     return nullptr;
   }
@@ -104,11 +103,11 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
     if (!ended_) {
       slot = slots_.Add(rounded);
       // Before any announcement of it, which goes another way.
-      sent = SendPacket(socket_.get(),
-                        EncodeSameHost({.kind = SameHostKind::kSlot,
-                                        .slot = slot,
-                                        .number = rounded}),
-                        file.get());
+      sent = SendPacket(
+          socket_.get(),
+          EncodeSameHost(
+              {.kind = SameHostKind::kSlot, .slot = slot, .number = rounded}),
+          file.get());
       if (!sent.ok()) slots_.Remove(slot);
     }
     if (sent.ok()) {
@@ -146,8 +145,9 @@ void ClientLink::Give(uint8_t* data) {
   ForgetAll(std::move(over));
 }
 
-std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data, uint64_t call,
-                                                   uint64_t* sequence) {
+std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
+                                                    uint64_t call,
+                                                    uint64_t* sequence) {
   MutexLock lock(mu_);
   if (ended_ || given_up_.count(call) > 0) return std::nullopt;
   const auto slot = SlotAt(data);
@@ -222,8 +222,7 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
     Drop(slots_.RemoveIdle(now - absl::ToChronoNanoseconds(keep)), &over);
     const bool held = slots_.lent() > 0 || !dropped_.empty();
     if (!held) last_release_ = now;
-    if (pressed && held &&
-        absl::FromChrono(now - last_release_) >= timeout) {
+    if (pressed && held && absl::FromChrono(now - last_release_) >= timeout) {
       status = absl::DeadlineExceededError(absl::StrCat(
           "it has given back none of ", slots_.lent(), " batches for ",
           absl::FormatDuration(timeout), " while others wait for memory"));
@@ -234,7 +233,7 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
 }
 
 void ClientLink::Drop(const std::vector<uint64_t>& slots,
-                     std::vector<Memory>* over) {
+                      std::vector<Memory>* over) {
   for (const uint64_t slot : slots) {
     Memory memory = std::move(memory_.at(slot));
     memory_.erase(slot);

@@ -42,7 +42,7 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   static constexpr absl::Duration kKeepIdlePressed = absl::Milliseconds(100);
 
   ClientLink(UniqueFd socket, SameHostId id,
-            std::shared_ptr<SharedMemoryLimits> limits);
+             std::shared_ptr<SharedMemoryLimits> limits);
   ~ClientLink();
   ClientLink(const ClientLink&) = delete;
   ClientLink& operator=(const ClientLink&) = delete;

@@ -49,10 +49,10 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(
   MR_ASSIGN_OR_RETURN(const SameHostId name, RandomId());
   MR_ASSIGN_OR_RETURN(const SameHostId nonce, RandomId());
   SameHostOffer offer;
-  offer.set_socket(options.socket.empty()
-                       ? absl::StrCat("@millrace-",
-                                      absl::BytesToHexString(Bytes(name)))
-                       : options.socket);
+  offer.set_socket(
+      options.socket.empty()
+          ? absl::StrCat("@millrace-", absl::BytesToHexString(Bytes(name)))
+          : options.socket);
   offer.set_nonce(nonce.data(), nonce.size());
   MR_ASSIGN_OR_RETURN(UniqueFd listener, ListenForPackets(offer.socket()));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -171,8 +171,8 @@ bool LocalServer::Read(Client& client) {
   size_t bytes = 0;
   UniqueFd attached;  // nothing that we take
   for (int i = 0; i < kMessagesAtOnce; ++i) {
-    switch (ReceivePacket(client.fd(), packet, sizeof(packet), &bytes,
-                          &attached)) {
+    switch (
+        ReceivePacket(client.fd(), packet, sizeof(packet), &bytes, &attached)) {
       case Received::kNothing:
         return true;
       case Received::kEnd:
@@ -235,10 +235,9 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
     links_[*id] = std::move(link);
   }
   // After the table knows it: the client's next call may come at once.
-  return SendPacket(client.fd(),
-                    EncodeSameHost({.kind = SameHostKind::kWelcome,
-                                    .number = kSameHostVersion,
-                                    .id = *id}))
+  return SendPacket(client.fd(), EncodeSameHost({.kind = SameHostKind::kWelcome,
+                                                 .number = kSameHostVersion,
+                                                 .id = *id}))
       .ok();
 }
 

@@ -1,6 +1,7 @@
 // LocalServer is where clients of the same machine come for shared memory: it
-// listens on a Unix socket, keeps a ClientLink for each client and hears at once
-// when one has ended. Batches themselves are announced by the calls of gRPC.
+// listens on a Unix socket, keeps a ClientLink for each client and hears at
+// once when one has ended. Batches themselves are announced by the calls of
+// gRPC.
 //
 // Thread-safe. Owns one thread and its links' sockets; links live on while
 // calls use them. The budget must outlive those.

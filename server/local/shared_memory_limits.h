@@ -46,8 +46,7 @@ class SharedMemoryLimits {
 
   // Whether a link with `link_bytes` has more than an equal share.
   bool AboveShare(uint64_t link_bytes) const {
-    return link_bytes >
-           batch_bytes_ / 2 / std::max<uint64_t>(1, links_.load());
+    return link_bytes > batch_bytes_ / 2 / std::max<uint64_t>(1, links_.load());
   }
 
   // Others wait for memory.

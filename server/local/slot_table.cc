@@ -102,9 +102,8 @@ bool SlotTable::filling(uint64_t number) const {
 }
 
 uint64_t SlotTable::lent() const {
-  return std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) {
-    return s.state == State::kLent;
-  });
+  return std::count_if(slots_.begin(), slots_.end(),
+                       [](const Slot& s) { return s.state == State::kLent; });
 }
 
 }  // namespace millrace

@@ -129,8 +129,7 @@ Result Measure(const Flags& flags, const std::string& mode) {
   HostLoaderOptions options;
   options.endpoint = absl::StrCat("127.0.0.1:", port);
   options.epochs = 0;
-  options.same_host =
-      mode == "network" ? SameHost::kOff : SameHost::kRequire;
+  options.same_host = mode == "network" ? SameHost::kOff : SameHost::kRequire;
   options.read_only_payload = mode == "shared";
   auto loader = OpenHostLoader(options);
   MR_CHECK(loader.ok()) << loader.status();
@@ -238,9 +237,8 @@ int Main(int argc, char** argv) {
     std::printf(
         "%-8s %6.2f GB/s (x %.2f), client %.3f CPU-s/GB (x %.2f), server %.3f "
         "CPU-s/GB (x %.2f)\n",
-        mode.c_str(), rate,
-        rate / median(first, &Result::gigabytes_per_second), client,
-        client / median(first, &Result::client_cpu), server,
+        mode.c_str(), rate, rate / median(first, &Result::gigabytes_per_second),
+        client, client / median(first, &Result::client_cpu), server,
         server / median(first, &Result::server_cpu));
   }
   return 0;

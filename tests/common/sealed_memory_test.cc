@@ -37,9 +37,9 @@ TEST(SealedMemoryTest, NobodyElseCanWrite) {
   UniqueFd file;
   auto memory = SealedMemory::Create(8192, &file);
   ASSERT_TRUE(memory.ok());
-  EXPECT_EQ(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
-                 0),
-            MAP_FAILED);
+  EXPECT_EQ(
+      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0),
+      MAP_FAILED);
   EXPECT_EQ(write(file.get(), "x", 1), -1);
   // Nor make the read-only mapping a writable one, or take the seals off.
   auto view = SealedMemory::MapReadOnly(file.get(), 8192);

@@ -144,9 +144,8 @@ TEST_F(SameHostProcessTest, TheSameEpochAsOverTheNetwork) {
 TEST_F(SameHostProcessTest, AKilledServerLosesNothing) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(
-      Options(absl::StrCat(first->address(), ",", second->address()),
-              SameHost::kAuto));
+  auto loader = OpenHostLoader(Options(
+      absl::StrCat(first->address(), ",", second->address()), SameHost::kAuto));
   ASSERT_TRUE(loader.ok()) << loader.status();
   const EpochAudit audit = Receive(**loader, [&] {
     EXPECT_GT(Status(*first).same_host_batches_sent(), 0);

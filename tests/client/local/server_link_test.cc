@@ -58,9 +58,8 @@ class ServerLinkTest : public ::testing::Test {
   std::shared_ptr<ServerLink> Connect() {
     auto link = ServerLink::Connect(server_->offer());
     EXPECT_TRUE(link.ok()) << link.status();
-    EXPECT_TRUE(Soon([&] {
-      return (*link)->Poll() != ServerLink::State::kGreeting;
-    }));
+    EXPECT_TRUE(
+        Soon([&] { return (*link)->Poll() != ServerLink::State::kGreeting; }));
     EXPECT_EQ((*link)->Poll(), ServerLink::State::kReady) << (*link)->status();
     return *std::move(link);
   }
