@@ -68,6 +68,9 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("cancelled_sends", "", s.cancelled_sends());
   report.Add("refused_admissions", "", s.refused_admissions());
   report.Add("cached_pipelines", "", s.cached_pipelines());
+  report.Add("same_host_links", "", s.same_host_links());
+  report.Add("same_host_bytes", "", s.same_host_bytes());
+  report.Add("same_host_batches_sent", "", s.same_host_batches_sent());
   report.AddJson("shutting_down", s.shutting_down() ? "true" : "false");
   report.Add("verdict", "",
              absl::string_view(ServerVerdict(Before(earlier, server), s)));

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -128,6 +130,30 @@ TEST(PacketSocketTest, NobodyThere) {
   EXPECT_TRUE(absl::IsUnavailable(abstract.status())) << abstract.status();
   const auto path = ConnectForPackets(Folder().File("none"));
   EXPECT_TRUE(absl::IsUnavailable(path.status())) << path.status();
+}
+
+// What makes a client of another container take the network.
+TEST(PacketSocketTest, AnAbstractNameIsOfOneNetworkNamespace) {
+  constexpr int kNotAllowed = 77;
+  const std::string name = AbstractName();
+  const auto listener = ListenForPackets(name);
+  ASSERT_TRUE(listener.ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNET) != 0 &&
+        unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+      _exit(kNotAllowed);
+    }
+    _exit(absl::IsUnavailable(ConnectForPackets(name).status()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed) {
+    GTEST_SKIP() << "this machine allows no network namespaces";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(ConnectForPackets(name).ok());
 }
 
 TEST(PacketSocketTest, AFileThatAKilledServerLeftIsReplaced) {
