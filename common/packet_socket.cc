@@ -90,6 +90,10 @@ absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name) {
       listen(socket->get(), kBacklog) != 0) {
     return SocketError("cannot listen on", name, errno);
   }
+  // Connecting takes the right to write; the folder says who gets here.
+  if (name[0] != '@' && chmod(name.c_str(), 0666) != 0) {
+    return SocketError("cannot open to others the", name, errno);
+  }
   return socket;
 }
 

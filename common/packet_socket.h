@@ -27,10 +27,10 @@
 
 namespace millrace {
 
-// InvalidArgument: the name is empty or too long. AlreadyExists: another
-// process listens there, or there is a file that is no socket. A socket file
-// that nobody listens on any more is replaced; who listens on a path removes
-// the file in the end.
+// Everybody who can enter its folder may connect to a path. InvalidArgument:
+// the name is empty or too long. AlreadyExists: another process listens there,
+// or there is a file that is no socket. A socket file that nobody listens on
+// any more is replaced; who listens on a path removes the file in the end.
 absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name);
 
 // Unavailable: nobody listens under that name. PermissionDenied: the file of

@@ -162,6 +162,7 @@ TEST(PacketSocketTest, AFileThatAKilledServerLeftIsReplaced) {
   { const auto killed = ListenForPackets(path); }
   struct stat status = {};
   ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0666);  // the folder says who may come
   const auto next = ListenForPackets(path);
   EXPECT_TRUE(next.ok()) << next.status();
   EXPECT_TRUE(ConnectForPackets(path).ok());
