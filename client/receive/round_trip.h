@@ -1,9 +1,9 @@
 // Measures how far servers are away: the time that the kernel saw between the
 // first packet of a TCP connection and its answer. Connects, asks the kernel,
-// closes; the server's program takes no part in it, so a busy one is no farther
-// away.
+// closes, up to three times; the server's program takes no part in it, so a
+// busy one is no farther away.
 //
-// Blocks the caller, for at most the timeout. Thread-safe.
+// Blocks the caller, for little more than the timeout. Thread-safe.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_ROUND_TRIP_H_
 #define MILLRACE_CLIENT_RECEIVE_ROUND_TRIP_H_

@@ -27,6 +27,7 @@
 #include "client/receive/describe.h"
 #include "common/byte_budget.h"
 #include "proto/error_detail.h"
+#include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
 
@@ -125,7 +126,7 @@ void ExpectBatch(HostLoader& loader, Position position, uint32_t rank = 0) {
 TEST(HostLoaderTest, DeliversTheBytesOfEveryStepInOrder) {
   // One byte, less than a frame, exactly one, and several with a rest.
   for (const uint64_t bytes :
-       {uint64_t{1}, uint64_t{50'000}, uint64_t{256 << 10}, kMiB + 77}) {
+       {uint64_t{1}, uint64_t{50'000}, kFrameDataBytes, 3 * kMiB + 77}) {
     SCOPED_TRACE(bytes);
     TestServer server([bytes](FakeEngine::Config& config) {
       config.payload_bytes = bytes;
@@ -147,9 +148,9 @@ TEST(HostLoaderTest, DeliversTheBytesOfEveryStepInOrder) {
   }
 }
 
-TEST(HostLoaderTest, SurvivesAServerThatStopsHalfway) {
-  const auto configure = [](FakeEngine::Config& config) {
-    config.payload_bytes = 100'000;
+void SurviveAServerThatStopsHalfway(uint64_t payload_bytes) {
+  const auto configure = [payload_bytes](FakeEngine::Config& config) {
+    config.payload_bytes = payload_bytes;
     config.steps_per_epoch = 200;
   };
   TestServer first(configure);
@@ -165,6 +166,15 @@ TEST(HostLoaderTest, SurvivesAServerThatStopsHalfway) {
     }
   }
   EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
+}
+
+TEST(HostLoaderTest, SurvivesAServerThatStopsHalfway) {
+  SurviveAServerThatStopsHalfway(100'000);
+}
+
+// Over the channels of large batches from a near server.
+TEST(HostLoaderTest, SurvivesAServerOfLargeBatchesThatStopsHalfway) {
+  SurviveAServerThatStopsHalfway(300'000);
 }
 
 TEST(HostLoaderTest, GoesOnWhenTheOnlyServerIsRestarted) {
