@@ -21,6 +21,8 @@
 
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "server/plan/fast_divide.h"
+#include "server/plan/keys.h"
 #include "server/plan/permutation.h"
 
 namespace millrace {
@@ -49,12 +51,13 @@ class EpochOrder {
   uint64_t PlaceOfPosition(uint64_t position) const;
 
   const Shuffle::Mode mode_;
-  const uint64_t seed_;
-  const uint64_t epoch_;
   const uint64_t n_;
   const uint64_t block_size_;
   const uint64_t window_blocks_;
   const uint64_t blocks_;
+  const FastDivide by_block_size_;
+  const FastDivide by_window_blocks_;
+  const KeyHash window_key_;       // of windows, after seed, epoch and n
   const Permutation permutation_;  // of samples (GLOBAL) or of blocks (BLOCK)
   // BLOCK: where the last, possibly shorter block went, and its size.
   uint64_t short_place_ = 0;

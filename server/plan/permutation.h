@@ -37,6 +37,10 @@ class Permutation {
     return i;
   }
 
+  // Permutation(key, n).At(i), for a permutation that is asked once: its keys
+  // are made while they are used, which takes half of the time.
+  static uint64_t AtOnce(uint64_t key, uint64_t n, uint64_t i);
+
   // Inverse(At(i)) == i.
   uint64_t Inverse(uint64_t i) const {
     if (n_ <= kMaxTable) return table_.inverse[i % kMaxTable];
@@ -101,6 +105,11 @@ class Permutation {
     }
     return high << low_bits_ | low;
   }
+
+  // Of a domain above kMaxTable.
+  static int PairsOf(int bits) { return bits < 16 ? 8 : bits < 24 ? 5 : 4; }
+  template <int kPairs>
+  static uint64_t EncryptOnce(uint64_t key, int bits, uint64_t x);
 
   uint64_t n_;
   int low_bits_;

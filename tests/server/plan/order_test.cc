@@ -4,11 +4,15 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 #include "server/plan/epoch_order.h"
+#include "server/plan/fast_divide.h"
+#include "server/plan/keys.h"
+#include "server/plan/permutation.h"
 #include "server/plan/subset.h"
 
 namespace millrace {
@@ -191,6 +195,72 @@ TEST(EpochOrder, BlockVisitsAllAtEverySize) {
         shuffle.set_window_blocks(window);
         ExpectBijection(EpochOrder(shuffle, 3, 2, n), n);
       }
+    }
+  }
+}
+
+TEST(FastDivide, IsExact) {
+  std::vector<uint64_t> divisors = {1, 2, 3, 5, 7, 10, 63, 64, 65, 1000};
+  for (int bit = 10; bit <= 62; ++bit) {
+    const uint64_t power = uint64_t{1} << bit;
+    divisors.push_back(power - 1);
+    divisors.push_back(power);
+    if (bit < 62) divisors.push_back(power + 1);
+  }
+  for (uint64_t divisor : divisors) {
+    const FastDivide divide(divisor);
+    const auto expect = [&](uint64_t dividend) {
+      ASSERT_EQ(divide(dividend), dividend / divisor)
+          << dividend << " / " << divisor;
+    };
+    for (uint64_t t = 0; t < 300; ++t) {
+      const uint64_t any = Mix64(t) >> (2 + t % 60);
+      expect(any);
+      // Around a multiple, where an error would show.
+      const uint64_t multiple = any / divisor * divisor;
+      expect(multiple);
+      if (multiple > 0) expect(multiple - 1);
+    }
+    expect(FastDivide::kMaxDividend);
+    expect(0);
+  }
+}
+
+// The formula, written down once more without what makes it fast.
+uint64_t PlainBlockOrder(uint64_t position, uint64_t block, uint64_t window,
+                         uint64_t n, uint64_t seed, uint64_t epoch) {
+  const uint64_t blocks = (n + block - 1) / block;
+  const Permutation order(
+      KeyHash(KeyDomain::kBlock).Add(seed).Add(epoch).Add(n).value(), blocks);
+  // The samples in the order of the permuted blocks.
+  std::vector<uint64_t> samples;
+  std::vector<uint64_t> starts;  // of windows
+  for (uint64_t place = 0; place < blocks; ++place) {
+    if (place % window == 0) starts.push_back(samples.size());
+    const uint64_t first = order.At(place) * block;
+    for (uint64_t i = first; i < std::min(first + block, n); ++i) {
+      samples.push_back(i);
+    }
+  }
+  starts.push_back(n);
+  uint64_t w = 0;
+  while (starts[w + 1] <= position) ++w;
+  const uint64_t key =
+      KeyHash(KeyDomain::kWindow).Add(seed).Add(epoch).Add(n).Add(w).value();
+  const Permutation inside(key, starts[w + 1] - starts[w]);
+  return samples[starts[w] + inside.At(position - starts[w])];
+}
+
+TEST(EpochOrder, BlockIsItsFormula) {
+  for (const auto& [block, window, n] :
+       {std::tuple{64, 16, 3000}, {10, 7, 997}, {1, 300, 1000}, {7, 1, 50}}) {
+    Shuffle shuffle;
+    shuffle.set_mode(Shuffle::BLOCK);
+    shuffle.set_block_size(block);
+    shuffle.set_window_blocks(window);
+    const EpochOrder order(shuffle, 9, 4, n);
+    for (int p = 0; p < n; p += 1 + p % 3) {
+      ASSERT_EQ(order.At(p), PlainBlockOrder(p, block, window, n, 9, 4));
     }
   }
 }

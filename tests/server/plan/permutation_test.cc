@@ -54,6 +54,19 @@ TEST(Permutation, InverseHoldsForHugeDomains) {
   }
 }
 
+TEST(Permutation, AskedOnceIsTheSame) {
+  for (uint64_t n : {1, 200, 256, 257, 4096, 4097, 40000, 65536, 65537, 1 << 23,
+                     (1 << 24) + 1}) {
+    for (uint64_t key = 0; key < 20; ++key) {
+      const Permutation p(Mix64(key), n);
+      for (uint64_t t = 0; t < 20; ++t) {
+        const uint64_t i = Mix64(t) % n;
+        ASSERT_EQ(Permutation::AtOnce(Mix64(key), n, i), p.At(i)) << n;
+      }
+    }
+  }
+}
+
 // Every tweak is a permutation of its own.
 TEST(Permutation, TweakedIsABijection) {
   for (uint64_t n : {257, 513, 714, 1000, 1024, 65536}) {
