@@ -24,10 +24,11 @@ constexpr uint64_t kFewBatches = 4;
 // More are counted, not named.
 constexpr size_t kNamedServers = 2;
 
-WaitCause WorkCause(const ServerTimes &s) {
+WaitCause WorkCause(const ServerTimes& s) {
   const double work = s.read_seconds + s.decode_seconds + s.augment_seconds;
   if (work <= 0) return WaitCause::kUnclear;
-  if (s.read_seconds >= kMostOfWork * work) return WaitCause::kReading;
+  // Reading may be done ahead by threads of its own: much of it is no sign that
+  // it holds busy threads up.
   if (s.decode_seconds >= kMostOfWork * work) return WaitCause::kDecoding;
   if (s.augment_seconds >= kMostOfWork * work) return WaitCause::kAugmenting;
   return WaitCause::kWork;
@@ -39,7 +40,7 @@ struct Group {
 };
 
 // "2 of 6 servers (data-1:7001, data-2:7001)", "the server".
-std::string On(const Group &group, size_t servers) {
+std::string On(const Group& group, size_t servers) {
   if (servers == 1) return "the server";
   const size_t here = group.addresses.size();
   return absl::StrCat(
@@ -49,7 +50,7 @@ std::string On(const Group &group, size_t servers) {
           : "");
 }
 
-std::string LinkText(const Group &group, size_t servers) {
+std::string LinkText(const Group& group, size_t servers) {
   if (group.addresses.size() <= kNamedServers) {
     return absl::StrCat("the link to ", absl::StrJoin(group.addresses, " and "),
                         servers == group.addresses.size()
@@ -65,7 +66,7 @@ std::string LinkText(const Group &group, size_t servers) {
 }
 
 // What it is, then what to do.
-std::string CauseText(WaitCause cause, const Group &group, size_t servers) {
+std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
   switch (cause) {
     case WaitCause::kLink:
       return LinkText(group, servers);
@@ -80,8 +81,8 @@ std::string CauseText(WaitCause cause, const Group &group, size_t servers) {
       return absl::StrCat("augmenting on ", On(group, servers),
                           "; add servers or cores");
     case WaitCause::kWork:
-      return absl::StrCat("reading, decoding and augmenting on ",
-                          On(group, servers), "; add servers or cores");
+      return absl::StrCat("making batches on ", On(group, servers),
+                          "; add servers or cores");
     case WaitCause::kMemory:
       return absl::StrCat("memory at ", On(group, servers),
                           "; raise --memory_budget");
@@ -93,13 +94,13 @@ std::string CauseText(WaitCause cause, const Group &group, size_t servers) {
   }
 }
 
-bool SendsTimes(const ServerTimes &server) {
+bool SendsTimes(const ServerTimes& server) {
   return server.timed_batches >= kFewBatches && server.make_seconds > 0;
 }
 
 }  // namespace
 
-WaitCause CauseAt(const ServerTimes &s, double elapsed_seconds) {
+WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   if (s.batches < kFewBatches || elapsed_seconds <= 0) {
     return WaitCause::kUnclear;
   }
@@ -131,7 +132,7 @@ WaitCause CauseAt(const ServerTimes &s, double elapsed_seconds) {
   return WaitCause::kUnclear;
 }
 
-Verdict Judge(const WaitReport &report) {
+Verdict Judge(const WaitReport& report) {
   Verdict verdict;
   if (report.elapsed_seconds <= 0) {
     verdict.text = "not clear: nothing was measured";
@@ -158,17 +159,17 @@ Verdict Judge(const WaitReport &report) {
   std::map<WaitCause, Group> groups;
   double all = 0;
   bool silent = false;  // a server that was waited for sends no times
-  for (const ServerTimes &server : report.servers) {
+  for (const ServerTimes& server : report.servers) {
     if (server.waited_seconds <= 0) continue;
     const WaitCause cause = CauseAt(server, report.elapsed_seconds);
-    Group &group = groups[cause];
+    Group& group = groups[cause];
     group.waited += server.waited_seconds;
     group.addresses.push_back(server.address);
     all += server.waited_seconds;
     silent = silent || (cause == WaitCause::kUnclear && !SendsTimes(server));
   }
   const auto most = std::max_element(groups.begin(), groups.end(),
-                                     [](const auto &a, const auto &b) {
+                                     [](const auto& a, const auto& b) {
                                        return a.second.waited < b.second.waited;
                                      });
   const size_t servers = report.servers.size();
@@ -181,7 +182,7 @@ Verdict Judge(const WaitReport &report) {
   }
 
   std::vector<std::string> parts;
-  for (const auto &[cause, group] : groups) {
+  for (const auto& [cause, group] : groups) {
     if (cause == WaitCause::kUnclear) continue;
     parts.push_back(absl::StrFormat("%.0f %% of it %s",
                                     100 * group.waited / all,

@@ -7,8 +7,8 @@
 //   link      a batch was on its way more than 70 % of the time, or batches
 //             stood ready at the server for longer than anything else took
 //   work      the server's worker threads had no pause while batches were made
-//             (idle below 25 %): reading, decoding or augmenting, by what took
-//             the thread time
+//             (idle below 25 %): decoding or augmenting, where one of them took
+//             60 % of the thread time, else all of the making
 //   reading   threads were idle for half of that time or more, and most of the
 //             work was reading: they waited for storage
 //   memory    threads were idle, and batches waited for memory at least half as
@@ -44,7 +44,7 @@ enum class WaitCause {
   kReading,
   kDecoding,
   kAugmenting,
-  kWork,  // several of the three, none most of it
+  kWork,  // reading, decoding and augmenting together
   kMemory,
   kWindow,
   kPreparing,  // copies and transforms on the client's machine
@@ -73,10 +73,10 @@ struct Verdict {
 // Below this share a consumer is not held up by its data.
 inline constexpr double kHardlyWaits = 0.05;
 
-Verdict Judge(const WaitReport &report);
+Verdict Judge(const WaitReport& report);
 
 // Of one server, over `elapsed_seconds`.
-WaitCause CauseAt(const ServerTimes &server, double elapsed_seconds);
+WaitCause CauseAt(const ServerTimes& server, double elapsed_seconds);
 
 }  // namespace millrace
 

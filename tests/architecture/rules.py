@@ -20,7 +20,8 @@ INCLUDES = [
     ("trainer/", ["server/", "tests/"], []),
     ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
-    ("client/prefetch/", ["client/receive/", "client/torch/", "client/cli/"], []),
+    ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
+    ("client/audit/", ["client/receive/", "client/torch/", "client/cli/"], []),
     ("client/receive/", ["client/torch/", "client/cli/"], []),
     ("client/local/", ["client/prefetch/", "client/receive/", "client/torch/", "client/cli/"], []),
     ("client/torch/", ["client/receive/", "client/cli/"], []),
@@ -96,7 +97,8 @@ DEPENDENCIES = [
     ("client-is-thin", "//client/...", ["//server/...", "//trainer/..."] + _CODECS),
     ("loader-is-thin", "//client:loader", ["//server/..."] + _CODECS),
     ("client-rooms-without-torch",
-     "//client/prefetch/... + //client/receive/... + //client/cli/...", ["@torch//:torch"]),
+     "//client/prefetch/... + //client/audit/... + //client/receive/... + //client/cli/...",
+     ["@torch//:torch"]),
     ("server-without-torch", "//server/...",
      ["@torch//:torch", "//client/...", "//trainer/..."]),
     ("trainer-without-server", "//trainer/...", ["//server/..."] + _CODECS),
@@ -109,7 +111,7 @@ DEPENDENCIES = [
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
      "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
-     "//client/prefetch/... + //client/torch/...",
+     "//client/prefetch/... + //client/audit/... + //client/torch/...",
      ["//third_party:grpc"]),
     ("programs-without-tests",
      "//server/... + //client/... + //trainer/... + //common/... + //proto/...",
