@@ -27,7 +27,6 @@
 #include "proto/spec_text.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/plan.h"
-#include "server/plan/plan_hash.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve.h"
 #include "xxhash.h"
@@ -40,6 +39,8 @@ constexpr char kFingerprint[] = "00112233445566778899aabbccddeeff";
 constexpr uint32_t kRevision = 2;
 
 const char* const kCases[] = {"article_albumentations",
+                              "blocks",
+                              "blocks_of_a_cut",
                               "cifar_eval",
                               "cifar_train",
                               "every_color",
@@ -49,6 +50,7 @@ const char* const kCases[] = {"article_albumentations",
                               "imagenet_train",
                               "imagenet_train_v2",
                               "masks_and_boxes",
+                              "mixture",
                               "mnist",
                               "one_source_with_weight",
                               "plain_fields",
@@ -151,6 +153,7 @@ class GoldenPlan : public testing::Test {
   GoldenPlan() {
     infos_ = {
         Dataset("digits", {Pixels(28, 28, 1), Label(10)}, 60'000),
+        Dataset("letters", {Pixels(28, 28, 1), Label(10)}, 9001),
         Dataset("cifar", {Pixels(32, 32, 3), Label(10)}, 50'001),
         Dataset("photos", {Image("image"), Label(1000)}, 1'281'167),
         Dataset("segments", {Image("image"), Image("mask"), Label(20)}, 2913),
@@ -179,11 +182,14 @@ class GoldenPlan : public testing::Test {
     return resolved.ok() ? *resolved : PipelineSpec();
   }
 
-  std::string OrderOf(const PipelineSpec& resolved) {
-    const auto info = datasets_.find(resolved.sources(0).dataset());
-    absl::StatusOr<Plan> plan = Plan::Create(resolved, *info->second);
+  absl::StatusOr<Plan> PlanOf(const PipelineSpec& resolved) {
+    std::vector<const DatasetInfo*> infos;
+    for (const Source& source : resolved.sources()) {
+      infos.push_back(datasets_.at(source.dataset()));
+    }
+    absl::StatusOr<Plan> plan = Plan::Create(resolved, infos);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    return plan.ok() ? OrderDigest(*plan) : "";
+    return plan;
   }
 
   struct Golden {
@@ -196,8 +202,8 @@ class GoldenPlan : public testing::Test {
   std::map<std::string, Golden> golden_;
 };
 
-std::string HashOf(const PipelineSpec& resolved) {
-  return absl::BytesToHexString(PlanHash(resolved, kFingerprint, kRevision));
+std::string HashOf(const Plan& plan) {
+  return absl::BytesToHexString(plan.hash());
 }
 
 TEST_F(GoldenPlan, SpecsResolveToWhatTheyAlwaysDid) {
@@ -232,8 +238,10 @@ TEST_F(GoldenPlan, ItsHashAndOrderAreWhatTheyAlwaysWere) {
   for (const std::string name : kCases) {
     SCOPED_TRACE(name);
     const PipelineSpec golden = ReadSpec(name + ".resolved.textproto");
-    EXPECT_EQ(HashOf(golden), golden_[name].hash);
-    EXPECT_EQ(OrderOf(golden), golden_[name].order);
+    const absl::StatusOr<Plan> plan = PlanOf(golden);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(HashOf(*plan), golden_[name].hash);
+    EXPECT_EQ(OrderDigest(*plan), golden_[name].order);
     hashes.insert(golden_[name].hash);
   }
   EXPECT_EQ(hashes.size(), std::size(kCases));
@@ -247,7 +255,9 @@ TEST_F(GoldenPlan, TheHashDoesNotDependOnHowTheSpecWasWrittenDown) {
     PipelineSpec again;
     ASSERT_TRUE(again.ParseFromString(
         ReadSpec(name + ".resolved.textproto").SerializeAsString()));
-    EXPECT_EQ(HashOf(again), golden_[name].hash);
+    const absl::StatusOr<Plan> plan = PlanOf(again);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(HashOf(*plan), golden_[name].hash);
   }
 }
 
@@ -275,8 +285,9 @@ TEST_F(GoldenPlan, Write) {
     std::string text;
     ASSERT_TRUE(google::protobuf::TextFormat::PrintToString(resolved, &text));
     file << text;
-    plans << name << " " << HashOf(resolved) << " " << OrderOf(resolved)
-          << "\n";
+    const absl::StatusOr<Plan> plan = PlanOf(resolved);
+    ASSERT_TRUE(plan.ok());
+    plans << name << " " << HashOf(*plan) << " " << OrderDigest(*plan) << "\n";
   }
 }
 
