@@ -54,7 +54,7 @@ struct NamedTensor {
 struct Batch {
   Position position;  // of this batch
   uint64_t rows = 0;
-  uint64_t local_valid = 0;   // rows of this rank that are samples
+  uint64_t local_valid = 0;  // rows of this rank that are samples
   // Rows of the global batch that the plan fills (BatchHeader.global_valid).
   uint64_t global_valid = 0;
   uint64_t first_position = 0;
@@ -102,6 +102,13 @@ class DataLoader {
     bool verify_payload = false;
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
+    // Where this rank writes down which samples it was given in each step
+    // (client/audit/audit_log.h): made, or gone on with. Give every rank a file
+    // of its own. Empty: nowhere.
+    std::string audit_file;
+    // Equal on all ranks of a start of a job, larger at each start: the clock
+    // of rank 0, for example. 0: StartAudit() says it.
+    uint64_t audit_attempt = 0;
     // Compute TensorSpec.device_transform (uint8 -> normalised float32, NCHW
     // view of channels-last memory; class labels -> int64). Off: tensors as
     // they are on the wire, labels in the smallest type that holds them.
@@ -114,6 +121,9 @@ class DataLoader {
     // Host time for copying and transforming, on whatever thread: on devices
     // with streams the time to queue the work.
     double copy_seconds = 0;
+    // On devices with streams: the time that copies and transforms were under
+    // way there.
+    double device_copy_seconds = 0;
   };
 
   static absl::StatusOr<std::unique_ptr<DataLoader>> Open(
@@ -124,6 +134,9 @@ class DataLoader {
   // What the servers said of the plan: tensors, classes, steps per epoch,
   // plan hash, fingerprint.
   virtual const OpenResponse& plan() const = 0;
+
+  // Begins the audit log of Options::audit_file; before the first Next().
+  virtual absl::Status StartAudit(uint64_t attempt) = 0;
 
   // The next batch. OutOfRange: all epochs were delivered. DeadlineExceeded:
   // nothing within next_timeout (names the endpoint, or says that the caller
@@ -138,6 +151,13 @@ class DataLoader {
   // Ends calls and threads. Idempotent. Batches that are still held stay valid.
   virtual void Close() = 0;
 };
+
+// One line that says where the time between two looks at stats() went: "waited
+// 11 %: decoding on 2 of 6 servers; add servers or cores". How it is found, and
+// when it is not: client/prefetch/verdict.h.
+std::string WhereTheTimeWent(const DataLoader::Stats& before,
+                             const DataLoader::Stats& after,
+                             double elapsed_seconds);
 
 }  // namespace millrace
 

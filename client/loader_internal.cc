@@ -2,8 +2,12 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "client/audit/audit_log.h"
+#include "client/prefetch/verdict.h"
 #include "client/torch/device_feeder.h"
 #include "client/torch/torch_types.h"
 #include "common/logging.h"
@@ -14,13 +18,53 @@ namespace {
 
 class DataLoaderImpl final : public DataLoader {
  public:
-  DataLoaderImpl(std::unique_ptr<DeviceFeeder> feeder, c10::Device device)
-      : feeder_(std::move(feeder)), device_(device) {}
+  DataLoaderImpl(std::unique_ptr<DeviceFeeder> feeder, const Options& options)
+      : feeder_(std::move(feeder)),
+        device_(options.device),
+        audit_file_(options.audit_file) {
+    const OpenResponse& plan = feeder_->host().plan();
+    audit_run_.set_rank(options.rank);
+    audit_run_.set_world_size(options.world_size);
+    audit_run_.set_plan_hash(plan.plan_hash());
+    audit_run_.set_fingerprint(plan.fingerprint());
+    *audit_run_.mutable_resolved_spec() = plan.resolved_spec();
+    audit_run_.set_steps_per_epoch(plan.steps_per_epoch());
+    audit_run_.set_samples_per_epoch(plan.samples_per_epoch());
+    audit_run_.set_dropped_per_epoch(plan.dropped_per_epoch());
+    audit_run_.set_payload_digests(options.verify_payload);
+    audit_run_.set_endpoint(options.endpoint);
+  }
 
   const OpenResponse& plan() const override { return feeder_->host().plan(); }
 
+  absl::Status StartAudit(uint64_t attempt) override {
+    if (audit_file_.empty()) {
+      return absl::FailedPreconditionError(
+          "the loader was opened without an audit_file");
+    }
+    audit_run_.set_attempt(attempt);
+    audit_run_.set_started_unix_micros(absl::ToUnixMicros(absl::Now()));
+    MR_ASSIGN_OR_RETURN(audit_, AuditWriter::Open(audit_file_, audit_run_));
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Batch> Next() override {
+    if (!audit_file_.empty() && audit_ == nullptr) {
+      return absl::FailedPreconditionError(
+          "the loader has an audit_file but no audit_attempt: call "
+          "StartAudit() before Next()");
+    }
     MR_ASSIGN_OR_RETURN(DeviceBatch described, feeder_->Next());
+    if (audit_ != nullptr && described.audit.has_value()) {
+      // A log that cannot be written is no reason to stop: the audit will say
+      // what it lacks.
+      const absl::Status written =
+          audit_->Append(described.position, *described.audit);
+      if (!written.ok()) {
+        MR_LOG_EVERY(ERROR, absl::Minutes(10))
+            << written.message() << "; nothing more is written to it";
+      }
+    }
     Batch batch;
     batch.position = described.position;
     batch.rows = described.rows;
@@ -38,7 +82,8 @@ class DataLoaderImpl final : public DataLoader {
 
   Stats stats() const override {
     const DeviceFeeder::Stats stats = feeder_->stats();
-    return {feeder_->host().stats(), stats.wait_seconds, stats.prepare_seconds};
+    return {feeder_->host().stats(), stats.wait_seconds, stats.prepare_seconds,
+            stats.device_copy_seconds};
   }
 
   void Close() override { feeder_->Close(); }
@@ -54,6 +99,9 @@ class DataLoaderImpl final : public DataLoader {
 
   const std::unique_ptr<DeviceFeeder> feeder_;
   const c10::Device device_;
+  const std::string audit_file_;
+  AuditRun audit_run_;
+  std::unique_ptr<AuditWriter> audit_;  // null: none, or not started
 };
 
 }  // namespace
@@ -73,6 +121,22 @@ bool Batch::has(absl::string_view name) const {
   return false;
 }
 
+std::string WhereTheTimeWent(const DataLoader::Stats& before,
+                             const DataLoader::Stats& after,
+                             double elapsed_seconds) {
+  WaitReport report;
+  report.elapsed_seconds = elapsed_seconds;
+  report.wait_seconds = after.wait_seconds - before.wait_seconds;
+  report.host_wait_seconds = after.host.wait_seconds - before.host.wait_seconds;
+  // On the host all of it is in `copy`; a device with streams works beside it.
+  report.prepare_seconds =
+      std::max(after.copy_seconds - before.copy_seconds,
+               after.device_copy_seconds - before.device_copy_seconds);
+  report.retried_steps = after.host.retried_steps - before.host.retried_steps;
+  report.servers = Difference(after.host.by_server, before.host.by_server);
+  return Judge(report).text;
+}
+
 absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
     const DataLoader::Options& options) {
@@ -82,10 +146,15 @@ absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
   feeder_options.apply_transform = options.apply_device_transform;
   feeder_options.world_size = options.world_size;
   feeder_options.next_timeout = options.next_timeout;
+  feeder_options.audit = !options.audit_file.empty();
   MR_ASSIGN_OR_RETURN(
       auto feeder,
       DeviceFeeder::Start(std::move(host), std::move(device), feeder_options));
-  return std::make_unique<DataLoaderImpl>(std::move(feeder), options.device);
+  auto loader = std::make_unique<DataLoaderImpl>(std::move(feeder), options);
+  if (!options.audit_file.empty() && options.audit_attempt != 0) {
+    MR_RETURN_IF_ERROR(loader->StartAudit(options.audit_attempt));
+  }
+  return loader;
 }
 
 }  // namespace millrace

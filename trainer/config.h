@@ -52,6 +52,8 @@ struct TrainerConfig {
   // A batch that does not come.
   absl::Duration data_timeout = absl::Minutes(5);
 
+  // Folder for each rank's audit log (docs/operations.md); empty: none.
+  std::string audit_dir;
   std::string json;         // summary file; empty: none
   std::string step_losses;  // file with a line "epoch step loss" each; or empty
   // Written after each epoch, at the end and on failure; empty: none.

@@ -102,6 +102,9 @@ ABSL_FLAG(millrace::Time, rank_timeout, millrace::Time{absl::Minutes(2)},
           "have joined, not before --data_timeout is over as well.");
 ABSL_FLAG(millrace::Time, data_timeout, millrace::Time{absl::Minutes(5)},
           "Give up when no batch comes for so long.");
+ABSL_FLAG(std::string, audit_dir, "",
+          "Write down in this folder which samples each rank was given: 32 "
+          "bytes a step, for `millrace audit --files=DIR`.");
 ABSL_FLAG(std::string, json, "", "Write the summary to this file.");
 ABSL_FLAG(std::string, step_losses, "",
           "Write the loss of every step to this file: epoch step loss.");
@@ -151,6 +154,7 @@ TrainerConfig ReadFlags() {
   config.timeout = absl::GetFlag(FLAGS_timeout).duration;
   config.rank_timeout = absl::GetFlag(FLAGS_rank_timeout).duration;
   config.data_timeout = absl::GetFlag(FLAGS_data_timeout).duration;
+  config.audit_dir = absl::GetFlag(FLAGS_audit_dir);
   config.json = absl::GetFlag(FLAGS_json);
   config.step_losses = absl::GetFlag(FLAGS_step_losses);
   config.checkpoint = absl::GetFlag(FLAGS_checkpoint);

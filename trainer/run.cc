@@ -47,6 +47,8 @@ using Clock = std::chrono::steady_clock;
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
 // Between two tries to open the evaluation's data.
 constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
+// A rank other than 0 says why it waited when it did for so much of an epoch.
+constexpr double kWorthSaying = 0.05;
 // On a device whose losses have to be fetched, they are looked at this often.
 constexpr uint64_t kLossCheckSteps = 50;
 
@@ -110,6 +112,7 @@ class TrainingRun {
 
  private:
   absl::Status OpenData();
+  absl::Status StartAudit();
   absl::Status CheckEvaluation();
   absl::Status MakeModelAndOptimizer();
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
@@ -214,7 +217,18 @@ absl::Status TrainingRun::SetUp() {
                                 .call_timeout = std::max(
                                     config_.rank_timeout,
                                     config_.data_timeout + kDataMargin)}));
+  MR_RETURN_IF_ERROR(StartAudit());
   return MakeModelAndOptimizer();
+}
+
+// The ranks of a start share a number: rank 0's clock.
+absl::Status TrainingRun::StartAudit() {
+  if (config_.audit_dir.empty()) return absl::OkStatus();
+  torch::Tensor attempt = torch::zeros({1}, torch::kInt64);
+  if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
+  MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
+  return Agree(loader_->StartAudit(
+      static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0])));
 }
 
 absl::Status TrainingRun::OpenData() {
@@ -232,6 +246,10 @@ absl::Status TrainingRun::OpenData() {
   options.epochs = config_.epochs - position_.epoch;
   options.expected_plan_hash = resumed_.plan_hash;
   options.expected_fingerprint = resumed_.fingerprint;
+  if (!config_.audit_dir.empty()) {
+    options.audit_file =
+        absl::StrFormat("%s/rank-%05d.mraudit", config_.audit_dir, env_.rank);
+  }
   MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
@@ -239,6 +257,8 @@ absl::Status TrainingRun::OpenData() {
   reader_ = std::make_unique<BatchReader>(std::move(reader));
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
+  summary_.endpoint = config_.endpoint;
+  summary_.pipeline = plan.resolved_spec().ShortDebugString();
   stop_.OnSignal([loader = loader_.get()] { loader->Close(); });
   return absl::OkStatus();
 }
@@ -391,7 +411,10 @@ absl::Status TrainingRun::CheckLosses(uint64_t first, uint64_t last) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the loss is ", loss[i], " at ", At({position_.epoch, first + i}),
         " (rank ", env_.rank,
-        "); lower --lr, or look at the batch with `millrace-data preview`"));
+        "); lower --lr, or look at the batch: millrace replay --position=",
+        position_.epoch, ":", first + i, " --rank=", env_.rank,
+        " --world=", env_.world_size,
+        ", with the flags of this run or --run=ITS_AUDIT_LOG"));
   }
   return absl::OkStatus();
 }
@@ -402,7 +425,8 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   losses_ = torch::zeros({static_cast<int64_t>(steps)},
                          torch::TensorOptions(torch::kDouble).device(device_));
   global_valid_.assign(steps, 0);
-  const double waited_before = loader_->stats().wait_seconds;
+  const DataLoader::Stats before = loader_->stats();
+  const double waited_before = before.wait_seconds;
   const Clock::time_point start = Clock::now();
   uint64_t samples = 0;
   uint64_t checked = first;
@@ -444,7 +468,9 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   }
   const uint64_t end = position_.step;
   const double seconds = Seconds(start, Clock::now());
-  const double waited = loader_->stats().wait_seconds - waited_before;
+  const DataLoader::Stats after = loader_->stats();
+  const double waited = after.wait_seconds - waited_before;
+  const std::string where = WhereTheTimeWent(before, after, seconds);
   train_seconds_ += seconds;
   wait_seconds_ += waited;
 
@@ -468,6 +494,13 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       "epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s, waiting %.1f %%",
       epoch + 1, config_.epochs, summary_.loss.back(), seconds,
       static_cast<double>(samples) / seconds, 100 * waited / seconds));
+  summary_.where_the_time_went.push_back(where);
+  progress_.Line(absl::StrCat("  ", where));
+  // Rank 0 says it of itself; others only when they were held up.
+  if (env_.rank != 0 && waited >= kWorthSaying * seconds) {
+    MR_LOG(INFO) << "rank " << env_.rank << ", epoch " << epoch + 1 << ": "
+                 << where;
+  }
   return absl::OkStatus();
 }
 
@@ -595,6 +628,11 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
         static_cast<double>(summary_.samples) / train_seconds_;
     summary_.stall_share = wait_seconds_ / train_seconds_;
   }
+  torch::Tensor stalls = torch::zeros({env_.world_size}, torch::kDouble);
+  stalls[env_.rank] = summary_.stall_share;
+  MR_RETURN_IF_ERROR(ranks_->Sum(stalls));
+  summary_.rank_stall_shares.assign(
+      stalls.data_ptr<double>(), stalls.data_ptr<double>() + env_.world_size);
   if (env_.rank == 0 && !config_.step_losses.empty()) {
     MR_RETURN_IF_ERROR(WriteFileAtomically(config_.step_losses, step_lines_));
   }

@@ -36,6 +36,14 @@ std::string Json(const std::vector<double>& values) {
   return out + "]";
 }
 
+std::string Json(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (const std::string& text : texts) {
+    absl::StrAppend(&out, out.size() > 1 ? ", " : "", Json(text));
+  }
+  return out + "]";
+}
+
 }  // namespace
 
 std::string ToJson(const TrainSummary& s) {
@@ -56,12 +64,16 @@ std::string ToJson(const TrainSummary& s) {
   add("eval_seconds", Json(s.eval_seconds));
   add("samples_per_second", Json(s.samples_per_second));
   add("stall_share", Json(s.stall_share));
+  add("rank_stall_shares", Json(s.rank_stall_shares));
+  add("where_the_time_went", Json(s.where_the_time_went));
   add("loss", Json(s.loss));
   add("eval_loss", Json(s.eval_loss));
   add("eval_accuracy",
       s.eval_accuracy.has_value() ? Json(*s.eval_accuracy) : "null");
   add("plan_hash", Json(s.plan_hash));
   add("fingerprint", Json(s.fingerprint));
+  add("endpoint", Json(s.endpoint));
+  add("pipeline", Json(s.pipeline));
   return out + "\n}\n";
 }
 

@@ -22,13 +22,19 @@ struct TrainSummary {
   std::vector<double> epoch_seconds;  // of training, evaluation not counted
   std::vector<double> eval_seconds;
   double samples_per_second = 0;
-  double stall_share = 0;    // time waiting for data / time of training
+  double stall_share = 0;  // time waiting for data / time of training
+  std::vector<double> rank_stall_shares;  // the same of every rank
+  // Why rank 0 waited, in a line for each epoch.
+  std::vector<std::string> where_the_time_went;
   std::vector<double> loss;  // mean over the epoch's samples
   std::vector<double> eval_loss;
   // After the last epoch; absent: there was no evaluation.
   std::optional<double> eval_accuracy;
   std::string plan_hash;  // hexadecimal
   std::string fingerprint;
+  // What `millrace replay --run` needs beside them: the resolved spec as text.
+  std::string endpoint;
+  std::string pipeline;
 };
 
 // One object. Numbers that are no numbers become null.

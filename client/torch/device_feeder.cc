@@ -1,5 +1,6 @@
 #include "client/torch/device_feeder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -247,10 +248,14 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   batch.local_valid = header.local_valid();
   batch.global_valid = header.global_valid();
   batch.first_position = header.first_position();
+  if (options_.audit) {
+    MR_ASSIGN_OR_RETURN(batch.audit, RecordOf(header, host.payload));
+  }
 
   uint8_t* base = host.payload.data();
   std::shared_ptr<void> hold = host.lease;
   const bool streams = !device_->is_host();
+  const auto queued = std::chrono::steady_clock::now();
   if (streams) {
     if (payload_bytes > payload_bytes_) {
       return absl::InternalError(absl::StrCat(
@@ -312,7 +317,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     prepared.ready = device_->RecordCopy();
     {
       MutexLock lock(mu_);
-      copies_.push_back({prepared.ready, std::move(host.lease)});
+      copies_.push_back({prepared.ready, std::move(host.lease), queued});
       changed_.NotifyAll();
     }
     // The holds below die with events of the consumer's stream only.
@@ -409,6 +414,7 @@ DeviceFeeder::Stats DeviceFeeder::stats() const {
 }
 
 void DeviceFeeder::ReleaseLoop() {
+  std::chrono::steady_clock::time_point last_end;
   while (true) {
     Copied copied;
     {
@@ -419,6 +425,13 @@ void DeviceFeeder::ReleaseLoop() {
       copies_.pop_front();
     }
     copied.done->Await();
+    const auto end = std::chrono::steady_clock::now();
+    const double seconds =
+        std::chrono::duration<double>(end - std::max(copied.queued, last_end))
+            .count();
+    last_end = end;
+    MutexLock lock(mu_);
+    stats_.device_copy_seconds += seconds;
   }  // the lease dies here, outside the lock
 }
 

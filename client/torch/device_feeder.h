@@ -25,6 +25,7 @@
 #ifndef MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
 #define MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -36,6 +37,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/audit/audit_record.h"
 #include "client/prefetch/host_loader.h"
 #include "client/torch/device.h"
 #include "client/torch/slot_ring.h"
@@ -60,6 +62,7 @@ struct DeviceBatch {
   uint64_t global_valid = 0;
   uint64_t first_position = 0;
   std::vector<DeviceTensor> tensors;
+  std::optional<AuditRecord> audit;  // Options::audit
 };
 
 class DeviceFeeder {
@@ -78,6 +81,8 @@ class DeviceFeeder {
     uint32_t world_size = 1;
     // Next() without a batch for so long fails.
     absl::Duration next_timeout = absl::Minutes(5);
+    // Say of each batch which samples it holds.
+    bool audit = false;
 
     absl::Status Validate() const;
   };
@@ -85,6 +90,9 @@ class DeviceFeeder {
   struct Stats {
     double wait_seconds = 0;     // spent in Next(), the transform included
     double prepare_seconds = 0;  // copying and transforming, on any thread
+    // Of devices with streams: from queueing a batch's copy and transforms to
+    // their end, batches side by side counted once.
+    double device_copy_seconds = 0;
   };
 
   // InvalidArgument, Unimplemented: transforms of the plan. ResourceExhausted:
@@ -124,6 +132,7 @@ class DeviceFeeder {
   struct Copied {
     std::shared_ptr<DeviceEvent> done;
     std::shared_ptr<void> lease;
+    std::chrono::steady_clock::time_point queued;
   };
 
   DeviceFeeder(std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "client/audit/audit_log.h"
+#include "client/audit/audit_record.h"
 #include "client/loader_internal.h"
 #include "tests/client/torch/fake_host_loader.h"
 
@@ -152,6 +155,58 @@ TEST(DataLoader, KnowsThePositionAfterTheLastBatch) {
   loader->Close();
   loader->Close();
   EXPECT_TRUE(absl::IsCancelled(loader->Next().status()));
+}
+
+TEST(DataLoader, WritesDownWhatItGaveOut) {
+  for (const bool ahead : {false, true}) {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/loader-",
+                                          ahead ? "ahead" : "inline", ".log");
+    DataLoader::Options options;
+    options.prepare_ahead = ahead;
+    options.audit_file = path;
+    options.audit_attempt = 7;
+    options.rank = 0;
+    auto loader = Open({.rows = 4, .steps = 6}, options);
+    // What is prepared ahead and not given out is not in it.
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(loader->Next().ok());
+    loader->Close();
+    const auto file = ReadAuditFile(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_EQ(file->segments.size(), 1u);
+    EXPECT_EQ(file->segments[0].records, 3u);
+    EXPECT_EQ(file->segments[0].run.attempt(), 7u);
+    uint64_t position = 0;
+    ASSERT_TRUE(ReadAuditRecords(file->segments[0], 0, 3,
+                                 [&](const AuditRecord& record) {
+                                   EXPECT_EQ(record.samples, 4u);
+                                   uint64_t sum = 0;
+                                   for (int row = 0; row < 4; ++row) {
+                                     sum += SampleHash(0, position++);
+                                   }
+                                   EXPECT_EQ(record.sample_sum, sum);
+                                 })
+                    .ok());
+  }
+}
+
+TEST(DataLoader, WantsToKnowWhichStartItWritesDown) {
+  DataLoader::Options options;
+  options.audit_file = ::testing::TempDir() + "/unstarted.log";
+  auto loader = Open({.rows = 4}, options);
+  EXPECT_TRUE(absl::IsFailedPrecondition(loader->Next().status()));
+  ASSERT_TRUE(loader->StartAudit(1).ok());
+  EXPECT_TRUE(loader->Next().ok());
+  auto without = Open({.rows = 4});
+  EXPECT_TRUE(absl::IsFailedPrecondition(without->StartAudit(1)));
+}
+
+TEST(DataLoader, SaysWhereTheTimeWent) {
+  auto loader = Open({.rows = 4});
+  const DataLoader::Stats before = loader->stats();
+  ASSERT_TRUE(loader->Next().ok());
+  const DataLoader::Stats after = loader->stats();
+  EXPECT_EQ(WhereTheTimeWent(before, after, 1e9),
+            "waited 0 %: the trainer is the bottleneck");
 }
 
 }  // namespace

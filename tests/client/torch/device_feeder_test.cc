@@ -435,6 +435,26 @@ TEST(DeviceFeeder, KeepsADeviceBatchAfterTheFeederIsGone) {
   EXPECT_EQ(CountWrong(*batch), 0);
 }
 
+TEST(DeviceFeeder, CountsCopiesUntilTheyAreDone) {
+  auto device = std::make_shared<FakeDevice>(5, /*max_delay_us=*/2000);
+  auto feeder = Start({.rows = 8, .steps = 20}, device, {.audit = true});
+  for (int i = 0; i < 20; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    ASSERT_TRUE(batch->audit.has_value());
+    EXPECT_EQ(batch->audit->samples, 8u);
+  }
+  device->Synchronize();
+  // The last ones are counted by a thread of the feeder's.
+  while (feeder->stats().device_copy_seconds <= 0) {
+  }
+  auto without = Start({.rows = 8}, NewHostDevice());
+  auto batch = without->Next();
+  ASSERT_TRUE(batch.ok());
+  EXPECT_FALSE(batch->audit.has_value());
+  EXPECT_EQ(without->stats().device_copy_seconds, 0);
+}
+
 TEST(DeviceFeeder, ClosesWithBatchesReadyThatNobodyTook) {
   auto device = std::make_shared<FakeDevice>(8, /*max_delay_us=*/2000);
   auto feeder = Start({.rows = 8}, device, {.prefetch = 3});

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,82 @@ TEST_F(ExplainTest, AStepThatIsNotThereIsRefused) {
   EXPECT_EQ(ExplainBatch(*Open("batch_size: 10"), 0, 5, log).status().code(),
             absl::StatusCode::kOutOfRange);
   EXPECT_TRUE(log.lines.empty());
+}
+
+// What a preview of the whole batch says, in the parts that ranks and short
+// answers cut it into: partners of other ranks and padding do not confuse it.
+TEST_F(ExplainTest, RowsOfRanksSayWhatTheWholeBatchSays) {
+  for (const char* text :
+       {"batch_size: 8 transforms { horizontal_flip { p: 0.5 } } "
+        "transforms { random_crop { height: 3 width: 3 } }",
+        // Three rows a rank: a pair lies across the border.
+        "batch_size: 6 last_batch: LAST_BATCH_PAD transforms { random_crop { "
+        "height: 8 width: 8 padding: 2 } } transforms { mix_up {} }"}) {
+    SCOPED_TRACE(text);
+    const auto pipeline = Open(text);
+    const uint64_t last = pipeline->description().steps_per_epoch() - 1;
+    for (const uint64_t step : {uint64_t{0}, last}) {
+      Lines log;
+      ASSERT_TRUE(ExplainBatch(*pipeline, 3, step, log).ok());
+      log.lines.erase(std::remove(log.lines.begin(), log.lines.end(),
+                                  std::string("field image")),
+                      log.lines.end());
+      for (const uint32_t world : {1, 2}) {
+        std::vector<std::string> lines;
+        uint64_t position =
+            step * pipeline->description().resolved_spec().batch_size();
+        for (uint32_t rank = 0; rank < world; ++rank) {
+          StepRange range;
+          range.epoch = 3;
+          range.first_step = step;
+          range.step_count = 1;
+          range.rank = rank;
+          range.world_size = world;
+          uint64_t rows = 1;
+          for (uint64_t row = 0; row < rows;) {
+            ExplainBatchResponse part;
+            const absl::Status status =
+                pipeline->ExplainRows(range, row, 2, &part);
+            ASSERT_TRUE(status.ok()) << status;
+            rows = part.rows();
+            if (lines.empty()) {
+              for (const Drawn& drawn : part.drawn()) {
+                lines.push_back(
+                    absl::StrCat(drawn.place(), ": ", drawn.what()));
+              }
+            }
+            ASSERT_GT(part.explained_size(), 0);
+            for (const ExplainedRow& explained : part.explained()) {
+              EXPECT_EQ(explained.row(), row++);
+              EXPECT_EQ(explained.position(), position++);
+              if (explained.sample() < 0) continue;  // padding
+              EXPECT_EQ(explained.dataset(), "raw");
+              lines.push_back(absl::StrCat("sample ", explained.sample(),
+                                           " key ", explained.key()));
+              for (const Drawn& drawn : explained.drawn()) {
+                EXPECT_EQ(drawn.field(), "image");
+                lines.push_back(
+                    absl::StrCat(drawn.place(), ": ", drawn.what()));
+              }
+            }
+          }
+        }
+        EXPECT_EQ(lines, log.lines) << "world " << world << " step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(ExplainTest, RowsThatAreNotThereAreRefused) {
+  const auto pipeline = Open("batch_size: 8");
+  StepRange range;
+  range.step_count = 1;
+  ExplainBatchResponse response;
+  EXPECT_TRUE(
+      absl::IsOutOfRange(pipeline->ExplainRows(range, 8, 1, &response)));
+  range.first_step = 1000;
+  EXPECT_TRUE(
+      absl::IsOutOfRange(pipeline->ExplainRows(range, 0, 1, &response)));
 }
 
 }  // namespace
