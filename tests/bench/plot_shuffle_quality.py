@@ -36,7 +36,7 @@ def main():
     axes.set_xlabel("window_blocks, of blocks of 64 samples")
     axes.set_ylabel("of a random permutation's")
     axes.set_title("How well BLOCK order shuffles 1,281,167 samples", fontsize=10)
-    axes.legend(fontsize=8, loc="center right", bbox_to_anchor=(1, 0.62))
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.13, 0.5))
     figure.tight_layout()
     figure.savefig(picture, metadata={"Software": None})
 
