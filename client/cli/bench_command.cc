@@ -1,127 +1,411 @@
-// `millrace bench`: how fast batches arrive at this machine.
+// `millrace bench`: how fast batches arrive at this machine, and which setting
+// makes them arrive fastest.
 
-#include <sys/resource.h>
-
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/bench_run.h"
+#include "client/cli/bench_server.h"
+#include "client/cli/bench_sweep.h"
+#include "client/cli/bench_table.h"
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
+#include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
-#include "client/prefetch/prefetch_loader.h"
 #include "client/prefetch/verdict.h"
 #include "common/status_macros.h"
 
 namespace millrace {
 namespace {
 
-// Processor time of this process so far, user and system.
-double CpuSeconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) +
-           1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+// Of each setting of a sweep when --seconds is not given.
+constexpr absl::Duration kSweepDuration = absl::Seconds(3);
+constexpr uint32_t kSweepRounds = 3;
+constexpr uint32_t kMaxRounds = 1000;
+constexpr uint32_t kMaxLoaders = 256;
 
-}  // namespace
-
-absl::Status RunBench(absl::Span<const std::string> arguments) {
-  SpecFlags spec_flags;
+struct BenchFlags {
+  SpecFlags spec;
+  SyntheticFlags synthetic;
   uint64_t batches = 200;
+  absl::Duration seconds;  // 0: by batches
   uint32_t world = 1;
   uint32_t rank = 0;
   uint32_t window = 0;
+  uint32_t loaders = 1;
+  std::string sweep;
+  uint32_t rounds = 0;  // 0: 1, or kSweepRounds
+  std::string plot;
+  std::string server;
+  std::string dataset_uri;
   bool json = false;
-  FlagSet flags("bench",
-                "how fast batches arrive here; rates do not count the time to "
-                "the first batch");
-  spec_flags.AddTo(flags);
+
+  void AddTo(FlagSet& flags);
+  // Also says where synthetic data are asked for.
+  absl::Status Finish();
+};
+
+void BenchFlags::AddTo(FlagSet& flags) {
+  spec.AddTo(flags);
+  synthetic.AddTo(flags);
   flags.Add("batches", &batches, "N", "batches to receive, at least 2");
+  flags.Add("seconds", &seconds, "TIME",
+            "instead of --batches: receive for so long (default of a sweep "
+            "3s a setting and round)");
   flags.Add("world", &world, "N", "ranks of the job that this one stands for");
   flags.Add("rank", &rank, "N", "the rank to receive for");
   flags.Add("window", &window, "N",
             "batches asked for ahead; 0: by their size");
+  flags.Add("loaders", &loaders, "N",
+            "clients that receive side by side, each all batches");
+  flags.Add("sweep", &sweep, "KNOB=V,V;...",
+            "run every combination and name the best: window, batch_size, "
+            "loaders, same_host; with --server also threads, read_threads, "
+            "memory_budget");
+  flags.Add("rounds", &rounds, "N",
+            "how often each setting is run, in turns (default 1, of a sweep "
+            "3)");
+  flags.Add("plot", &plot, "FILE.svg", "draw what a sweep has found");
+  flags.Add("server", &server, "PROGRAM",
+            "start this millrace-server here for each setting, instead of "
+            "--endpoint");
+  flags.Add("dataset_uri", &dataset_uri, "URI",
+            "what --server serves as --dataset");
   flags.Add("json", &json, "", "print one JSON object");
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
-  if (flags.help_wanted()) {
-    std::fputs(flags.Help().c_str(), stdout);
-    return absl::OkStatus();
+}
+
+absl::Status BenchFlags::Finish() {
+  if (synthetic.wanted()) {
+    MR_ASSIGN_OR_RETURN(spec.base, synthetic.MakeSpec());
   }
-  MR_RETURN_IF_ERROR(UsageError(spec_flags.Validate()));
+  if (!server.empty()) {
+    if (!spec.endpoint.empty()) {
+      return absl::InvalidArgumentError(
+          "--server and --endpoint contradict each other: give one");
+    }
+    if (!synthetic.wanted() && (spec.dataset.empty() || dataset_uri.empty())) {
+      return absl::InvalidArgumentError(
+          "--server needs something to serve: --dataset=NAME and "
+          "--dataset_uri=lmdb:PATH, or --synthetic");
+    }
+    spec.endpoint = "started for each setting";
+  } else if (!dataset_uri.empty()) {
+    return absl::InvalidArgumentError(
+        "--dataset_uri is for a server that the bench starts: give --server");
+  }
+  MR_RETURN_IF_ERROR(spec.Validate());
   if (batches < 2) {
-    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "flag --batches=", batches,
-        ": a rate needs at least 2: the first batch does not count")));
+        ": a rate needs at least 2: the first batch does not count"));
+  }
+  if (loaders == 0 || loaders > kMaxLoaders) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --loaders=", loaders, ": 1 .. ", kMaxLoaders));
+  }
+  if (rounds > kMaxRounds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --rounds=", rounds, ": at most ", kMaxRounds));
+  }
+  if (!plot.empty() && !absl::EndsWith(plot, ".svg")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --plot=", plot, ": the picture is SVG; name it FILE.svg"));
+  }
+  return absl::OkStatus();
+}
+
+// Runs one setting at a time.
+class Bench {
+ public:
+  Bench(BenchFlags flags, Interrupt& interrupt)
+      : flags_(std::move(flags)), interrupt_(interrupt) {}
+
+  absl::StatusOr<BenchResult> Run(const BenchSetting& setting) {
+    BenchFlags flags = flags_;
+    std::vector<std::string> server_flags;
+    for (const auto& [knob, value] : setting.values) {
+      if (IsServerKnob(knob)) {
+        server_flags.push_back(absl::StrCat("--", knob, "=", value));
+      } else if (knob == "same_host") {
+        flags.spec.same_host = value;
+      } else if (knob == "batch_size") {
+        flags.spec.batch_size = Number(value);
+      } else if (knob == "window") {
+        flags.window = Number(value);
+      } else if (knob == "loaders") {
+        flags.loaders = Number(value);
+      }
+    }
+    std::unique_ptr<BenchServer> server;
+    if (!flags.server.empty()) {
+      server_flags.push_back(
+          flags.synthetic.wanted()
+              ? std::string("--synthetic_only")
+              : absl::StrCat("--dataset=", flags.spec.dataset, "=",
+                             flags.dataset_uri));
+      MR_ASSIGN_OR_RETURN(server, BenchServer::Start(flags.server, server_flags,
+                                                     interrupt_.mask_before()));
+      flags.spec.endpoint = server->endpoint();
+    }
+    BenchOptions options;
+    options.loaders = flags.loaders;
+    options.batches = flags.batches;
+    options.duration = flags.seconds;
+    HostLoaderOptions& host = options.host;
+    host.endpoint = flags.spec.endpoint;
+    host.same_host = flags.spec.MakeSameHost();
+    host.read_only_payload = true;
+    host.rank = flags.rank;
+    host.world_size = flags.world;
+    host.window = flags.window;
+    host.epochs = 0;
+    host.open_timeout = flags.spec.timeout;
+    host.next_timeout = std::max(absl::Seconds(60), flags.spec.timeout);
+    MR_RETURN_IF_ERROR(UsageError(host.Validate()));
+    MR_ASSIGN_OR_RETURN(host.spec, flags.spec.MakeSpec());
+    return MeasureBatches(options, interrupt_);
   }
 
-  HostLoaderOptions options;
-  options.endpoint = spec_flags.endpoint;
-  options.same_host = spec_flags.MakeSameHost();
-  options.read_only_payload = true;
-  options.rank = rank;
-  options.world_size = world;
-  options.window = window;
-  options.epochs = 0;
-  options.open_timeout = spec_flags.timeout;
-  options.next_timeout = std::max(absl::Seconds(60), spec_flags.timeout);
-  MR_RETURN_IF_ERROR(UsageError(options.Validate()));
-  MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
-                      OpenHostLoader(options));
-
-  MR_RETURN_IF_ERROR(loader->Next().status());
-  const HostLoader::Stats before = loader->stats();
-  const double cpu_before = CpuSeconds();
-  const absl::Time started = MonotonicNow();
-  for (uint64_t i = 1; i < batches; ++i) {
-    MR_RETURN_IF_ERROR(loader->Next().status());
+ private:
+  static uint32_t Number(const std::string& text) {
+    uint32_t number = 0;
+    // ParseSweep() has seen it.
+    return absl::SimpleAtoi(text, &number) ? number : 0;
   }
-  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - started);
-  const double cpu = CpuSeconds() - cpu_before;
-  const HostLoader::Stats after = loader->stats();
-  loader->Close();
 
-  const double samples = static_cast<double>(after.samples - before.samples);
-  const double gigabytes =
-      1e-9 * static_cast<double>(after.payload_bytes - before.payload_bytes);
+  const BenchFlags flags_;
+  Interrupt& interrupt_;
+};
+
+std::string WhatIsLoaded(const PipelineSpec& spec) {
+  if (!spec.sources(0).has_synthetic()) {
+    return absl::StrJoin(spec.sources(), ", ",
+                         [](std::string* out, const Source& source) {
+                           out->append(source.dataset());
+                         });
+  }
+  const Synthetic& made = spec.sources(0).synthetic();
+  return made.ready_batches() > 0
+             ? absl::StrCat("synthetic, ", made.ready_batches(),
+                            " ready batches")
+             : absl::StrCat("synthetic, read sample by sample, waiting ",
+                            made.latency_us(), " us each");
+}
+
+// Milliseconds a batch: what the servers wrote into the headers.
+void AddStages(const BenchResult& result, Report& report) {
+  ServerTimes sum;
+  for (const ServerTimes& server : result.servers_times) {
+    sum.timed_batches += server.timed_batches;
+    sum.read_seconds += server.read_seconds;
+    sum.decode_seconds += server.decode_seconds;
+    sum.augment_seconds += server.augment_seconds;
+    sum.wait_memory_seconds += server.wait_memory_seconds;
+    sum.wait_thread_seconds += server.wait_thread_seconds;
+    sum.send_seconds += server.send_seconds;
+  }
+  if (sum.timed_batches == 0) return;
+  const auto ms = [&sum](double seconds) {
+    return 1e3 * seconds / static_cast<double>(sum.timed_batches);
+  };
+  const std::pair<const char*, double> stages[] = {
+      {"read", ms(sum.read_seconds)},
+      {"decode", ms(sum.decode_seconds)},
+      {"augment", ms(sum.augment_seconds)},
+      {"wait_memory", ms(sum.wait_memory_seconds)},
+      {"wait_thread", ms(sum.wait_thread_seconds)},
+      {"send", ms(sum.send_seconds)},
+  };
+  Report json;
+  std::vector<std::string> text;
+  for (const auto& [name, value] : stages) {
+    json.Add(name, "", value, "");
+    text.push_back(absl::StrFormat("%s %.3g", name, value));
+  }
+  report.Add("", "ms a batch at the servers",
+             absl::string_view(absl::StrJoin(text, ", ")));
+  report.AddJson("stage_ms_per_batch", json.Json());
+}
+
+Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
+  const PipelineSpec& spec = result.plan.resolved_spec();
   Report report;
-  report.Add(
-      "", "dataset",
-      absl::string_view(loader->plan().resolved_spec().sources(0).dataset()));
-  report.Add("", "batches", batches);
-  report.Add("", "samples of the global batch",
-             loader->plan().resolved_spec().batch_size());
-  report.Add("", "rank", absl::StrCat(rank, " of ", world));
-  report.Add("", "servers", after.servers);
-  report.Add("", "window", uint64_t{loader->window()});
-  report.Add("images_per_second", "images per second", samples / seconds, "");
-  report.Add("gigabytes_per_second", "payload", gigabytes / seconds, "GB/s");
+  report.Add("dataset", "dataset", absl::string_view(WhatIsLoaded(spec)));
+  report.Add("batches", "batches", result.batches + flags.loaders);
+  report.Add("batch_size", "samples of the global batch", spec.batch_size());
+  report.Add("", "rank", absl::StrCat(flags.rank, " of ", flags.world));
+  report.Add("servers", "servers", result.servers);
+  report.Add("window", "window", uint64_t{result.window});
+  if (flags.loaders > 1) {
+    report.Add("", "clients side by side", uint64_t{flags.loaders});
+  }
+  report.Add("loaders", "", uint64_t{flags.loaders});
+  report.Add("seconds", "", result.seconds, "");
+  report.Add("payload_bytes", "", result.payload_bytes);
+  report.Add("wire_bytes", "", result.wire_bytes);
+  report.Add("images_per_second", "images per second",
+             result.figures.images_per_second, "");
+  report.Add("gigabytes_per_second", "payload",
+             result.figures.gigabytes_per_second, "GB/s");
+  if (spec.compression() != COMPRESSION_NONE && result.wire_bytes > 0) {
+    report.Add("", "packed, over the network",
+               1e-9 * static_cast<double>(result.wire_bytes) / result.seconds,
+               "GB/s");
+  }
   report.Add("client_cpu_seconds_per_gigabyte", "CPU of this client",
-             cpu / gigabytes, "s/GB");
+             result.figures.cpu_seconds_per_gigabyte, "s/GB");
   report.Add("time_to_first_batch_ms", "time to the first batch",
-             1e3 * before.first_batch_seconds, "ms");
+             result.figures.first_batch_ms, "ms");
+  report.Add("wait_seconds", "waited for data", result.wait_seconds, "s");
+  report.Add("wait_share", "", result.figures.wait_share, "");
+  report.Add("retried_steps", "", result.retried_steps);
+  report.Add("hedged_steps", "", result.hedged_steps);
+  AddStages(result, report);
   WaitReport waits;
-  waits.elapsed_seconds = seconds;
-  waits.wait_seconds = after.wait_seconds - before.wait_seconds;
+  waits.elapsed_seconds = result.seconds;
+  waits.wait_seconds = result.wait_seconds / flags.loaders;
   waits.host_wait_seconds = waits.wait_seconds;
-  waits.retried_steps = after.retried_steps - before.retried_steps;
-  waits.servers = Difference(after.by_server, before.by_server);
+  waits.retried_steps = result.retried_steps;
+  waits.servers = result.servers_times;
   waits.consumer = "this client";
-  report.Add("", "waited for data", waits.wait_seconds, "s");
-  report.Add("", "where the time went", absl::string_view(Judge(waits).text));
-  if (json) {
+  const std::string verdict = Judge(waits).text;
+  report.Add("verdict", "where the time went", absl::string_view(verdict));
+  report.AddJson("interrupted", result.interrupted ? "true" : "false");
+  if (result.interrupted) {
+    report.Add("", "interrupted", absl::string_view("what came until then"));
+  }
+  return report;
+}
+
+absl::Status WritePlot(const std::string& path, const std::string& svg) {
+  std::ofstream file(path, std::ios::binary);
+  file << svg;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write the plot to ", path));
+}
+
+absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
+  MR_ASSIGN_OR_RETURN(const BenchResult result,
+                      Bench(flags, interrupt).Run({}));
+  const Report report = ReportOf(result, flags);
+  if (flags.json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
     std::fputs(report.Text().c_str(), stdout);
   }
   return absl::OkStatus();
+}
+
+absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
+                      Interrupt& interrupt) {
+  if (flags.seconds == absl::ZeroDuration() && !flags.sweep.empty()) {
+    flags.seconds = kSweepDuration;
+  }
+  if (flags.rounds == 0) flags.rounds = kSweepRounds;
+  std::vector<BenchRow> rows;
+  for (BenchSetting& setting : settings) {
+    rows.emplace_back().setting = std::move(setting);
+  }
+  Bench bench(flags, interrupt);
+  absl::Status first_error;
+  std::string loaded;
+  // In turns, so that what changes meanwhile meets all of them.
+  for (uint32_t round = 0; round < flags.rounds; ++round) {
+    for (BenchRow& row : rows) {
+      if (interrupt.happened()) break;
+      if (!row.error.empty()) continue;
+      std::fprintf(stderr, "round %u of %u: %s\n", round + 1, flags.rounds,
+                   row.setting.Name().c_str());
+      const absl::StatusOr<BenchResult> result = bench.Run(row.setting);
+      if (result.ok()) {
+        // A part of a round is not one.
+        if (result->interrupted) break;
+        row.rounds.push_back(result->figures);
+        loaded = WhatIsLoaded(result->plan.resolved_spec());
+      } else if (!interrupt.happened()) {
+        if (first_error.ok()) first_error = result.status();
+        row.error = std::string(result.status().message());
+        row.rounds.clear();
+      }
+    }
+  }
+  const std::string best = BestSetting(rows);
+  if (best.empty()) {
+    if (!first_error.ok()) return first_error;
+    return absl::CancelledError("interrupted before a round was over");
+  }
+  if (!flags.plot.empty()) {
+    MR_RETURN_IF_ERROR(
+        WritePlot(flags.plot, BenchSvg(rows, "millrace bench: " + loaded)));
+  }
+  if (flags.json) {
+    Report report;
+    report.Add("dataset", "", absl::string_view(loaded));
+    report.Add("rounds", "", uint64_t{flags.rounds});
+    report.AddJson("settings", BenchRowsJson(rows));
+    report.Add("best", "", absl::string_view(best));
+    report.AddJson("interrupted", interrupt.happened() ? "true" : "false");
+    std::printf("%s\n", report.Json().c_str());
+    return absl::OkStatus();
+  }
+  std::printf("%s\n%s\n%s", BenchTable(rows).c_str(), best.c_str(),
+              interrupt.happened()
+                  ? "\ninterrupted: the rounds that were over until then\n"
+                  : "\n");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunBench(absl::Span<const std::string> arguments) {
+  BenchFlags flags;
+  FlagSet set("bench",
+              "how fast batches arrive here; rates do not count the time to "
+              "the first batch");
+  flags.AddTo(set);
+  MR_RETURN_IF_ERROR(UsageError(set.Parse(arguments)));
+  if (set.help_wanted()) {
+    std::fputs(set.Help().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  MR_RETURN_IF_ERROR(UsageError(flags.Finish()));
+  std::vector<SweepKnob> knobs;
+  if (!flags.sweep.empty()) {
+    absl::StatusOr<std::vector<SweepKnob>> parsed = ParseSweep(flags.sweep);
+    if (!parsed.ok()) return UsageError(parsed.status());
+    knobs = *std::move(parsed);
+  }
+  for (const SweepKnob& knob : knobs) {
+    if (!IsServerKnob(knob.name) || !flags.server.empty()) continue;
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        "flag --sweep: ", knob.name,
+        " is set when a server starts; give --server=PROGRAM on the server's "
+        "machine, so that the bench starts one for each setting")));
+  }
+  const bool sweeps = !knobs.empty() || flags.rounds > 1;
+  if (!sweeps && !flags.plot.empty()) {
+    return UsageError(absl::InvalidArgumentError(
+        "--plot draws what a --sweep has found: give one"));
+  }
+  // Before any thread of gRPC.
+  Interrupt interrupt;
+  if (!sweeps) return RunOnce(flags, interrupt);
+  return RunSweep(std::move(flags), Combine(knobs), interrupt);
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
@@ -83,7 +84,16 @@ absl::Status SpecFlags::Validate() const {
   if (endpoint.empty()) {
     return absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing");
   }
-  if (dataset.empty() && pipeline.empty()) {
+  if (base.has_value()) {
+    for (const auto& [name, value] :
+         {std::pair{"dataset", dataset}, std::pair{"preset", preset},
+          std::pair{"pipeline", pipeline}}) {
+      if (value.empty()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name,
+          " and synthetic data contradict each other: leave one of both out"));
+    }
+  } else if (dataset.empty() && pipeline.empty()) {
     return absl::InvalidArgumentError(
         "flag --dataset=NAME is missing; `millrace status` lists the datasets "
         "of a server");
@@ -107,7 +117,9 @@ SameHost SpecFlags::MakeSameHost() const {
 
 absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   PipelineSpec spec;
-  if (!pipeline.empty()) {
+  if (base.has_value()) {
+    spec = *base;
+  } else if (!pipeline.empty()) {
     MR_ASSIGN_OR_RETURN(const std::string text, ReadFile(pipeline));
     MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
   } else if (!preset.empty()) {

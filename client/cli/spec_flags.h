@@ -5,6 +5,7 @@
 #define MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,9 @@ struct SpecFlags {
   std::string last_batch;
   std::string compression;
   absl::Duration timeout = absl::Seconds(5);
+  // Not a flag: what the others go over, in place of a dataset, a preset or a
+  // file.
+  std::optional<PipelineSpec> base;
   std::string same_host = "off";
 
   void AddTo(FlagSet& flags);

@@ -237,11 +237,14 @@ TEST_F(AuditTest, BenchMeasuresAsItIsDocumented) {
       Millrace({"bench", "--endpoint=" + Eight(), "--dataset=digits_lmdb1",
                 "--preset=mnist", "--batches=100", "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
-  EXPECT_THAT(json.out, ::testing::MatchesRegex(
-                            "\\{\"images_per_second\": [0-9.e+]+, "
-                            "\"gigabytes_per_second\": [0-9.e+-]+, "
-                            "\"client_cpu_seconds_per_gigabyte\": [0-9.e+]+, "
-                            "\"time_to_first_batch_ms\": [0-9.e+]+\\}\n"));
+  EXPECT_THAT(json.out,
+              ::testing::MatchesRegex(
+                  "\\{\"dataset\": \"digits_lmdb1\", \"batches\": 100, .*"
+                  "\"images_per_second\": [0-9.e+]+, "
+                  "\"gigabytes_per_second\": [0-9.e+-]+, "
+                  "\"client_cpu_seconds_per_gigabyte\": [0-9.e+]+, "
+                  "\"time_to_first_batch_ms\": [0-9.e+]+, .*"
+                  "\"verdict\": \".*\", \"interrupted\": false\\}\n"));
   const ProgramResult text =
       Millrace({"bench", "--endpoint=" + One() + "," + Eight(),
                 "--dataset=photos_parquet4", "--batches=12", "--world=2",

@@ -1,0 +1,129 @@
+#include "client/cli/bench_run.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/prefetch_loader.h"
+#include "common/status_macros.h"
+#include "common/thread.h"
+
+namespace millrace {
+namespace {
+
+// Processor time of this process so far, user and system.
+double CpuSeconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) +
+           1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Runs `body` for each loader, on threads when there are several; the first
+// error.
+template <typename Body>
+absl::Status ForEach(const std::vector<std::unique_ptr<HostLoader>>& loaders,
+                     const Body& body) {
+  std::vector<absl::Status> statuses(loaders.size());
+  {
+    std::vector<NamedThread> threads;
+    for (size_t i = 1; i < loaders.size(); ++i) {
+      threads.emplace_back(absl::StrCat("mr-bench-", i),
+                           [&, i] { statuses[i] = body(*loaders[i]); });
+    }
+    statuses[0] = body(*loaders[0]);
+  }
+  for (absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
+                                           Interrupt& interrupt) {
+  std::vector<std::unique_ptr<HostLoader>> loaders;
+  // Goes before the loaders that the signal would close.
+  struct Quiet {
+    Interrupt& interrupt;
+    ~Quiet() { interrupt.OnSignal(nullptr); }
+  };
+  for (uint32_t i = 0; i < options.loaders; ++i) {
+    if (interrupt.happened()) return absl::CancelledError("interrupted");
+    MR_ASSIGN_OR_RETURN(loaders.emplace_back(), OpenHostLoader(options.host));
+  }
+  const Quiet quiet{interrupt};
+  interrupt.OnSignal([&loaders] {
+    for (const auto& loader : loaders) loader->Close();
+  });
+  const auto over = [&interrupt](const absl::Status& status) {
+    return interrupt.happened() && absl::IsCancelled(status);
+  };
+
+  const absl::Status first = ForEach(
+      loaders, [](HostLoader& loader) { return loader.Next().status(); });
+  if (over(first)) return absl::CancelledError("interrupted");
+  MR_RETURN_IF_ERROR(first);
+  std::vector<HostLoader::Stats> before;
+  for (const auto& loader : loaders) before.push_back(loader->stats());
+  const double cpu_before = CpuSeconds();
+  const absl::Time started = MonotonicNow();
+  const bool timed = options.duration > absl::ZeroDuration();
+  const absl::Time end = started + options.duration;
+  const absl::Status taken = ForEach(loaders, [&](HostLoader& loader) {
+    for (uint64_t i = 1; timed || i < options.batches; ++i) {
+      MR_RETURN_IF_ERROR(loader.Next().status());
+      if (timed && MonotonicNow() >= end) break;
+    }
+    return absl::OkStatus();
+  });
+  if (!over(taken)) MR_RETURN_IF_ERROR(taken);
+
+  BenchResult result;
+  result.seconds = absl::ToDoubleSeconds(MonotonicNow() - started);
+  result.cpu_seconds = CpuSeconds() - cpu_before;
+  result.interrupted = over(taken);
+  result.plan = loaders[0]->plan();
+  result.window = loaders[0]->window();
+  double first_batch = 0;
+  for (size_t i = 0; i < loaders.size(); ++i) {
+    const HostLoader::Stats after = loaders[i]->stats();
+    result.servers = std::max(result.servers, after.servers);
+    result.batches += after.batches - before[i].batches;
+    result.images += after.samples - before[i].samples;
+    result.payload_bytes += after.payload_bytes - before[i].payload_bytes;
+    result.wire_bytes += after.wire_bytes - before[i].wire_bytes;
+    result.wait_seconds += after.wait_seconds - before[i].wait_seconds;
+    result.retried_steps += after.retried_steps - before[i].retried_steps;
+    result.hedged_steps += after.hedged_steps - before[i].hedged_steps;
+    first_batch = std::max(first_batch, before[i].first_batch_seconds);
+    if (i == 0) {
+      result.servers_times = Difference(after.by_server, before[i].by_server);
+    }
+  }
+  interrupt.OnSignal(nullptr);
+  for (const auto& loader : loaders) loader->Close();
+  if (result.batches == 0) {
+    return absl::CancelledError("interrupted before the second batch");
+  }
+  const double gigabytes = 1e-9 * static_cast<double>(result.payload_bytes);
+  result.figures.images_per_second =
+      static_cast<double>(result.images) / result.seconds;
+  result.figures.gigabytes_per_second = gigabytes / result.seconds;
+  result.figures.cpu_seconds_per_gigabyte = result.cpu_seconds / gigabytes;
+  result.figures.wait_share =
+      std::min(1.0, result.wait_seconds / (result.seconds * options.loaders));
+  result.figures.first_batch_ms = 1e3 * first_batch;
+  return result;
+}
+
+}  // namespace millrace

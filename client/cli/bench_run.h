@@ -1,0 +1,61 @@
+// One measurement of `millrace bench`: opens loaders, waits for the first batch
+// of each, then takes batches as fast as they come and counts.
+//
+// Blocking, for the program's main thread; each loader has a thread here.
+//
+//   MR_ASSIGN_OR_RETURN(BenchResult result, MeasureBatches(options,
+//   interrupt)); Show(result.figures);
+
+#ifndef MILLRACE_CLIENT_CLI_BENCH_RUN_H_
+#define MILLRACE_CLIENT_CLI_BENCH_RUN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/bench_table.h"
+#include "client/cli/interrupt.h"
+#include "client/prefetch/host_loader.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
+
+namespace millrace {
+
+struct BenchOptions {
+  HostLoaderOptions host;
+  // That take batches of the same rank side by side, each all of them.
+  uint32_t loaders = 1;
+  // What each takes: so many, the first one included, at least 2; or, when
+  // `duration` is above 0, what comes within it.
+  uint64_t batches = 200;
+  absl::Duration duration;
+};
+
+// Sums are those of all loaders, without their first batches.
+struct BenchResult {
+  OpenResponse plan;
+  uint32_t window = 0;
+  uint64_t servers = 0;
+  uint64_t batches = 0;
+  uint64_t images = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t wire_bytes = 0;  // of these, as they came
+  double seconds = 0;
+  double cpu_seconds = 0;   // of this process
+  double wait_seconds = 0;  // summed over the loaders
+  uint64_t retried_steps = 0;
+  uint64_t hedged_steps = 0;
+  std::vector<ServerTimes> servers_times;  // of the first loader
+  BenchFigures figures;
+  bool interrupted = false;  // cut short: what came until then
+};
+
+// Cancelled: interrupted before there was anything to count. Others as
+// OpenHostLoader() and HostLoader::Next().
+absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
+                                           Interrupt& interrupt);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_BENCH_RUN_H_

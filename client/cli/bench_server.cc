@@ -1,0 +1,138 @@
+#include "client/cli/bench_server.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(30);
+constexpr absl::Duration kStopTimeout = absl::Seconds(5);
+constexpr absl::Duration kLook = absl::Milliseconds(5);
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
+    const std::string& binary, const std::vector<std::string>& flags,
+    const sigset_t& mask) {
+  if (access(binary.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("flag --server=", binary, ": ", std::strerror(errno),
+                     "; name the program millrace-server with its path"));
+  }
+  const char* const temp = getenv("TMPDIR");
+  std::string folder =
+      absl::StrCat(temp == nullptr ? "/tmp" : temp, "/millrace-bench-XXXXXX");
+  if (mkdtemp(folder.data()) == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot make a folder for the server's port: ", std::strerror(errno),
+        "; set TMPDIR"));
+  }
+  std::unique_ptr<BenchServer> server(new BenchServer(folder));
+  const std::string port_file = folder + "/port";
+  const std::string log = folder + "/log";
+  // All that allocates comes before the fork.
+  std::vector<std::string> words = {binary, "--listen=127.0.0.1:0",
+                                    "--port_file=" + port_file};
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a server: ", std::strerror(errno)));
+  }
+  if (pid == 0) {
+    setpgid(0, 0);  // Ctrl-C in the terminal is for the bench alone
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+    const int out = open("/dev/null", O_RDWR);
+    const int err = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (out < 0 || err < 0 || dup2(out, 0) < 0 || dup2(out, 1) < 0 ||
+        dup2(err, 2) < 0) {
+      _exit(127);
+    }
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  server->pid_ = pid;
+  const absl::Time give_up = absl::Now() + kStartTimeout;
+  while (true) {
+    // Looked at before the file: a server that has just ended wrote none later.
+    const bool ended = server->Ended();
+    if (absl::SimpleAtoi(ReadFile(port_file), &server->port_)) return server;
+    if (ended || absl::Now() > give_up) {
+      std::string words_of_it = server->Errors();
+      absl::string_view why = absl::StripTrailingAsciiWhitespace(words_of_it);
+      absl::ConsumePrefix(&why, "millrace-server: ");
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the server ", ended ? "ended at its start" : "does not listen",
+          why.empty() ? "" : ": ", why));
+    }
+    absl::SleepFor(kLook);
+  }
+}
+
+BenchServer::~BenchServer() {
+  if (!Ended()) {
+    kill(pid_, SIGTERM);
+    const absl::Time give_up = absl::Now() + kStopTimeout;
+    while (!Ended()) {
+      if (absl::Now() > give_up) {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        break;
+      }
+      absl::SleepFor(kLook);
+    }
+  }
+  std::error_code ignored;  // in a folder for temporary files
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string BenchServer::endpoint() const {
+  return absl::StrCat("127.0.0.1:", port_);
+}
+
+bool BenchServer::Ended() {
+  if (pid_ < 0) return true;
+  if (waitpid(pid_, nullptr, WNOHANG) == 0) return false;
+  pid_ = -1;
+  return true;
+}
+
+std::string BenchServer::Errors() const {
+  // The last lines say why.
+  constexpr size_t kMost = 2000;
+  std::string text = ReadFile(folder_ + "/log");
+  if (text.size() > kMost) text.erase(0, text.size() - kMost);
+  return text;
+}
+
+}  // namespace millrace

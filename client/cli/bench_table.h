@@ -1,0 +1,61 @@
+// The results of a sweep as people and programs read them: medians with their
+// spread over the rounds, the best setting in a sentence, a plot.
+//
+// Pure functions, safe from any thread.
+//
+//   std::vector<BenchRow> rows = ...;
+//   std::fputs(BenchTable(rows).c_str(), stdout);
+//   puts(BestSetting(rows).c_str());
+
+#ifndef MILLRACE_CLIENT_CLI_BENCH_TABLE_H_
+#define MILLRACE_CLIENT_CLI_BENCH_TABLE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "client/cli/bench_sweep.h"
+
+namespace millrace {
+
+// Of one round.
+struct BenchFigures {
+  double images_per_second = 0;
+  double gigabytes_per_second = 0;
+  double cpu_seconds_per_gigabyte = 0;  // of the client
+  double wait_share = 0;                // 0 to 1, of the consumers' time
+  double first_batch_ms = 0;
+};
+
+struct BenchRow {
+  BenchSetting setting;
+  std::vector<BenchFigures> rounds;
+  std::string error;  // why there are no rounds
+};
+
+// Over the rounds: the middle, and the largest and smallest.
+struct BenchSpread {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+BenchSpread Spread(const BenchRow& row, double BenchFigures::*figure);
+
+std::string BenchTable(const std::vector<BenchRow>& rows);
+
+// Which setting gave the most images a second, against the slowest, and which
+// others the rounds do not tell apart from it: those whose best round reached
+// its worst. Empty without a row that has rounds.
+std::string BestSetting(const std::vector<BenchRow>& rows);
+
+// The rows as a JSON array.
+std::string BenchRowsJson(const std::vector<BenchRow>& rows);
+
+// A bar for each setting, with a line from its worst to its best round, as an
+// SVG picture.
+std::string BenchSvg(const std::vector<BenchRow>& rows,
+                     absl::string_view title);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_BENCH_TABLE_H_

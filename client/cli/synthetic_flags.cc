@@ -1,0 +1,75 @@
+#include "client/cli/synthetic_flags.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "proto/synthetic.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint32_t kDefaultReadyBatches = 4;
+constexpr int64_t kClasses = 1000;
+
+}  // namespace
+
+void SyntheticFlags::AddTo(FlagSet& flags) {
+  flags.Add("synthetic", &synthetic, "",
+            "instead of a dataset: batches that lie ready at the server, which "
+            "tell the ceiling of the link and of sending");
+  flags.Add("synthetic_latency_us", &latency_us, "N",
+            "instead of a dataset: samples that are read one by one, each read "
+            "waiting N us as of a distant storage");
+  flags.Add("ready_batches", &ready_batches, "N",
+            "payloads that --synthetic sends in turn; 0: samples are read and "
+            "placed (default 4)");
+  flags.Add("shape", &shape, "N,N,N", "of a synthetic sample");
+  flags.Add("dtype", &dtype, "TYPE", "of a synthetic sample, as uint8");
+  flags.Add("samples", &samples, "N", "of the synthetic dataset");
+}
+
+absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
+  PipelineSpec spec;
+  Synthetic& made = *spec.add_sources()->mutable_synthetic();
+  made.set_samples(samples);
+  made.set_latency_us(latency_us);
+  made.set_ready_batches(latency_us > 0 ? 0 : kDefaultReadyBatches);
+  if (!ready_batches.empty()) {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(ready_batches, &number)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --ready_batches=", ready_batches,
+                       ": expected a number from 0"));
+    }
+    made.set_ready_batches(number);
+  }
+  SyntheticField& image = *made.add_fields();
+  image.set_name("image");
+  for (int type = DTYPE_UINT8; v1::DType_IsValid(type); ++type) {
+    if (DTypeName(static_cast<DType>(type)) == dtype) {
+      image.set_dtype(static_cast<DType>(type));
+    }
+  }
+  if (image.dtype() == DTYPE_UNSPECIFIED) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --dtype=", dtype, ": expected uint8, float32 or the like"));
+  }
+  for (const absl::string_view part : absl::StrSplit(shape, ',')) {
+    int64_t dim = 0;
+    if (!absl::SimpleAtoi(part, &dim) || dim < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "flag --shape=", shape, ": expected numbers from 1, as 224,224,3"));
+    }
+    image.add_shape(dim);
+  }
+  SyntheticField& label = *made.add_fields();
+  label.set_name("label");
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(kClasses);
+  MR_RETURN_IF_ERROR(CheckSynthetic(made));
+  return spec;
+}
+
+}  // namespace millrace

@@ -1,0 +1,102 @@
+#include "client/cli/bench_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+BenchRow Row(const std::string& window, const std::vector<double>& rates) {
+  BenchRow row;
+  row.setting.values = {{"window", window}};
+  for (const double rate : rates) {
+    BenchFigures figures;
+    figures.images_per_second = rate;
+    figures.gigabytes_per_second = rate * 150528e-9;
+    figures.cpu_seconds_per_gigabyte = 0.25;
+    figures.wait_share = 0.5;
+    figures.first_batch_ms = 12;
+    row.rounds.push_back(figures);
+  }
+  return row;
+}
+
+TEST(BenchTableTest, TheMiddleOfTheRoundsAndTheirEnds) {
+  const BenchSpread odd =
+      Spread(Row("4", {30, 10, 20}), &BenchFigures::images_per_second);
+  EXPECT_EQ(odd.median, 20);
+  EXPECT_EQ(odd.least, 10);
+  EXPECT_EQ(odd.most, 30);
+  EXPECT_EQ(Spread(Row("4", {10, 40, 20, 30}), &BenchFigures::images_per_second)
+                .median,
+            25);
+  EXPECT_EQ(Spread(Row("4", {}), &BenchFigures::images_per_second).median, 0);
+}
+
+TEST(BenchTableTest, RowsOfNumbersUnderTheKnobsNames) {
+  BenchRow failed = Row("64", {});
+  failed.error = "no room";
+  EXPECT_EQ(
+      BenchTable({Row("4", {12000, 11000, 12345.6}), Row("16", {900}), failed}),
+      "window  images/s  spread           GB/s   CPU s/GB  waited  first "
+      "batch\n"
+      "4       12,000    11,000 - 12,346  1.81   0.250     50 %    12 ms\n"
+      "16      900       1 round          0.135  0.250     50 %    12 ms\n"
+      "64      no room\n");
+}
+
+TEST(BenchTableTest, TheBestIsNamedWithWhatCannotBeToldApartFromIt) {
+  EXPECT_EQ(BestSetting({Row("4", {100, 101, 102}), Row("16", {200, 210, 220}),
+                         Row("64", {190, 195, 205})}),
+            "best: window=16 with 210 images/s, 2.08 times the slowest; not "
+            "told apart from it: window=64");
+  EXPECT_EQ(BestSetting({Row("4", {100}), Row("16", {250})}),
+            "best: window=16 with 250 images/s, 2.50 times the slowest");
+  EXPECT_EQ(BestSetting({Row("4", {1234})}),
+            "best: window=4 with 1,234 images/s");
+  EXPECT_EQ(BestSetting({Row("4", {})}), "");
+}
+
+TEST(BenchTableTest, ProgramsGetEveryFigure) {
+  BenchRow failed = Row("64", {});
+  failed.error = "no \"room\"";
+  EXPECT_EQ(BenchRowsJson({Row("4", {100, 300}), failed}),
+            "[{\"setting\": {\"window\": \"4\"}, \"rounds\": 2, "
+            "\"images_per_second\": 200, \"images_per_second_least\": 100, "
+            "\"images_per_second_most\": 300, "
+            "\"gigabytes_per_second\": 0.0301056, "
+            "\"gigabytes_per_second_least\": 0.0150528, "
+            "\"gigabytes_per_second_most\": 0.0451584, "
+            "\"client_cpu_seconds_per_gigabyte\": 0.25, "
+            "\"client_cpu_seconds_per_gigabyte_least\": 0.25, "
+            "\"client_cpu_seconds_per_gigabyte_most\": 0.25, "
+            "\"wait_share\": 0.5, \"wait_share_least\": 0.5, "
+            "\"wait_share_most\": 0.5, \"time_to_first_batch_ms\": 12, "
+            "\"time_to_first_batch_ms_least\": 12, "
+            "\"time_to_first_batch_ms_most\": 12}, "
+            "{\"setting\": {\"window\": \"64\"}, \"rounds\": 0, "
+            "\"error\": \"no \\\"room\\\"\"}]");
+}
+
+TEST(BenchTableTest, ThePlotHasABarForEachSettingAndEscapesItsWords) {
+  const std::string svg =
+      BenchSvg({Row("4", {100, 110}), Row("16", {200, 205}), Row("64", {})},
+               "a < b & c");
+  EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr("window=16"),
+                         HasSubstr("a &lt; b &amp; c"), HasSubstr("failed"),
+                         HasSubstr("</svg>"), Not(HasSubstr("nan"))));
+  // The best one stands out.
+  EXPECT_THAT(svg, HasSubstr("fill=\"#2a7\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"453.6\""));  // 202.5 of 250 on 560
+  EXPECT_THAT(BenchSvg({Row("4", {})}, "t"), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace millrace

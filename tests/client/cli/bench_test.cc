@@ -1,0 +1,193 @@
+// `millrace bench` against real servers: synthetic data, sweeps, and how it
+// ends.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::ProgramPath;
+using testing::ProgramResult;
+using testing::ServerProcess;
+using testing::Subprocess;
+
+ProgramResult Bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(),
+                   {ProgramPath("client/cli/millrace"), "bench"});
+  return testing::RunProgram(arguments);
+}
+
+std::string Server() {
+  return "--server=" + ProgramPath("server/millrace-server");
+}
+
+class BenchTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto server = ServerProcess::Start(
+        {"--synthetic_only", "--threads=2", "--memory_budget=256MiB"});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = server->release();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  static std::string Endpoint() { return "--endpoint=" + server_->address(); }
+
+  // Of the server since its start.
+  static uint64_t BatchesSent() {
+    const ProgramResult status = testing::RunProgram(
+        {ProgramPath("client/cli/millrace"), "status", Endpoint(), "--json"});
+    const std::string key = "\"batches_sent\": ";
+    const size_t at = status.out.find(key);
+    if (at == std::string::npos) return 0;
+    const size_t begin = at + key.size();
+    uint64_t batches = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(
+        status.out.substr(begin, status.out.find(',', begin) - begin),
+        &batches));
+    return batches;
+  }
+
+  static ServerProcess* server_;
+};
+
+ServerProcess* BenchTest::server_ = nullptr;
+
+TEST_F(BenchTest, ReadyBatchesNeedNoDataset) {
+  const ProgramResult result =
+      Bench({Endpoint(), "--synthetic", "--shape=28,28", "--batches=50",
+             "--samples=1000000000000", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  // 49 batches of 64 samples, their labels as int16, indices and flags, each
+  // tensor at a multiple of 64 bytes.
+  const uint64_t payload = 64 * 28 * 28 + 64 * 2 + 64 * 8 + 64;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("\"dataset\": \"synthetic, 4 ready batches\""),
+            HasSubstr("\"batches\": 50,"), HasSubstr("\"batch_size\": 64"),
+            HasSubstr(absl::StrCat("\"payload_bytes\": ", 49 * payload, ",")),
+            HasSubstr("\"images_per_second\": "), HasSubstr("\"verdict\": "),
+            HasSubstr("\"interrupted\": false")));
+}
+
+TEST_F(BenchTest, SamplesThatWaitAreReadLikeAnyOther) {
+  const ProgramResult result =
+      Bench({Endpoint(), "--synthetic_latency_us=100", "--shape=4,4",
+             "--batch_size=8", "--batches=10", "--loaders=2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("synthetic, read sample by sample, waiting 100 us each"),
+            HasSubstr("clients side by side         2"),
+            HasSubstr("images per second")));
+}
+
+TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
+  const std::string plot = testing::NewTempDir() + "/plot.svg";
+  const std::vector<std::string> arguments = {
+      Endpoint(),       "--synthetic", "--shape=16,16",
+      "--seconds=30ms", "--rounds=2",  "--sweep=window=2,4;batch_size=8,16",
+      "--plot=" + plot};
+  const ProgramResult text = Bench(arguments);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("window  batch_size  images/s"),
+                              HasSubstr("\nbest: window=")));
+  EXPECT_THAT(text.err, HasSubstr("round 2 of 2: window=4 batch_size=16\n"));
+  EXPECT_THAT(testing::ReadFile(plot), HasSubstr("window=2 batch_size=8"));
+  std::vector<std::string> more = arguments;
+  more.push_back("--json");
+  const ProgramResult json = Bench(more);
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_THAT(
+      json.out,
+      AllOf(HasSubstr("{\"setting\": {\"window\": \"4\", \"batch_size\": "
+                      "\"16\"}, \"rounds\": 2, \"images_per_second\": "),
+            HasSubstr("\"best\": \"best: window="),
+            HasSubstr("\"interrupted\": false}")));
+}
+
+TEST(OwnServerTest, KnobsOfTheServerAreTriedWithAServerEach) {
+  const ProgramResult result =
+      Bench({Server(), "--synthetic", "--shape=16,16", "--seconds=30ms",
+             "--rounds=1", "--sweep=threads=1,2,9999"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("threads  images/s"),
+                    // What a server says of a setting that cannot be.
+                    HasSubstr("9999     the server ended at its start: "),
+                    HasSubstr("best: threads=")));
+}
+
+TEST(OwnServerTest, WhenNoServerStartsItSaysWhy) {
+  const ProgramResult result =
+      Bench({Server(), "--dataset=d", "--dataset_uri=lmdb:/no/such/folder",
+             "--sweep=threads=1,2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the server ended at its start"),
+                                HasSubstr("/no/such/folder")));
+}
+
+// Ctrl-C ends it with what came until then, not with an error.
+TEST_F(BenchTest, InterruptedItShowsWhatItHas) {
+  const uint64_t before = BatchesSent();
+  Subprocess bench({ProgramPath("client/cli/millrace"), "bench", Endpoint(),
+                    "--synthetic", "--shape=16,16", "--batches=1000000000"});
+  const absl::Time give_up = absl::Now() + absl::Minutes(1);
+  while (BatchesSent() < before + 100) {
+    ASSERT_TRUE(bench.Running()) << bench.Stderr();
+    ASSERT_LT(absl::Now(), give_up);
+  }
+  bench.Signal(SIGINT);
+  EXPECT_EQ(bench.Wait(), 0) << bench.Stderr();
+  EXPECT_THAT(bench.Stdout(),
+              AllOf(HasSubstr("images per second"), HasSubstr("interrupted")));
+}
+
+TEST_F(BenchTest, MistakesAreUsageErrors) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--sweep=threads=1,2", "--synthetic"},
+       "threads is set when a server starts; give --server=PROGRAM"},
+      {{"--sweep=windows=1", "--synthetic"}, "there is no knob `windows`"},
+      {{"--sweep=prefetch=2", "--synthetic"}, "millrace-train --prefetch"},
+      {{"--synthetic", "--dataset=d"}, "--dataset and synthetic data"},
+      {{"--synthetic", "--shape=3,0"}, "flag --shape=3,0: expected numbers"},
+      {{"--synthetic", "--shape=99999,9999"}, "is larger than 8388608 bytes"},
+      {{"--synthetic", "--dtype=uint9"}, "flag --dtype=uint9"},
+      {{"--synthetic", "--ready_batches=many"}, "--ready_batches=many"},
+      {{"--synthetic", "--synthetic_latency_us=5", "--ready_batches=2"},
+       "contradict each other"},
+      {{"--synthetic", "--samples=0"}, "of 0 samples"},
+      {{"--synthetic", "--plot=a.svg"}, "--plot draws what a --sweep"},
+      {{"--synthetic", "--sweep=window=1", "--plot=a.png"}, "name it FILE.svg"},
+      {{"--synthetic", "--loaders=0"}, "flag --loaders=0"},
+      {{"--synthetic", "--dataset_uri=lmdb:/d"}, "give --server"},
+      {{"--synthetic", Server()}, "--server and --endpoint contradict"},
+      {{}, "flag --dataset=NAME is missing"},
+  };
+  for (const auto& [flags, message] : cases) {
+    std::vector<std::string> arguments = flags;
+    arguments.insert(arguments.begin(), Endpoint());
+    const ProgramResult result = Bench(arguments);
+    EXPECT_EQ(result.exit_code, 2) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace millrace
