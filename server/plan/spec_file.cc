@@ -47,7 +47,7 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text) {
   if (!mistakes.empty()) return mistakes;
   // Programs fill these in from their flags.
   if (spec.sources_size() == 0) spec.add_sources()->set_dataset("NAME");
-  if (spec.sources(0).dataset().empty()) {
+  if (spec.sources(0).dataset().empty() && !spec.sources(0).has_synthetic()) {
     spec.mutable_sources(0)->set_dataset("NAME");
   }
   const auto* batch_size = PipelineSpec::descriptor()->FindFieldByNumber(

@@ -24,6 +24,24 @@ batch_size: 64
             "");
 }
 
+TEST(SpecFile, SyntheticSourcesNeedNoDatasetOfAProgram) {
+  const std::string good = R"(sources {
+  synthetic {
+    samples: 1000
+    fields { name: "image" dtype: DTYPE_UINT8 shape: [28, 28] }
+  }
+}
+)";
+  EXPECT_EQ(Lines(CheckSpecText(good)), "");
+  const auto mistakes = CheckSpecText(good + "transforms {}\n" + R"(sources {
+  synthetic { samples: 1 }
+}
+)");
+  // The mixture, the transform, the second source's fields.
+  ASSERT_FALSE(mistakes.empty());
+  EXPECT_THAT(mistakes[0].message, HasSubstr("stands alone"));
+}
+
 TEST(SpecFile, MistakesOfFormCarryTheirLine) {
   const auto mistakes = CheckSpecText("batch_size: 4\nbatch_sise: 5\n");
   ASSERT_EQ(Lines(mistakes), "2");
