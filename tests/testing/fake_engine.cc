@@ -143,8 +143,12 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
                                                std::move(reservation),
                                                config_.pool, run->range.memory);
       if (config_.copy_of != nullptr) {
-        std::memcpy(payload->data(), config_.copy_of->data(),
-                    config_.payload_bytes);
+        const std::string& block = *config_.copy_of;
+        for (uint64_t at = 0; at < config_.payload_bytes; at += block.size()) {
+          std::memcpy(
+              payload->data() + at, block.data(),
+              std::min<uint64_t>(block.size(), config_.payload_bytes - at));
+        }
         std::memcpy(payload->data(), &run->next, sizeof(run->next));
       } else if (config_.fill) {
         for (uint64_t i = 0; i < config_.payload_bytes; ++i) {

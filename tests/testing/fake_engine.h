@@ -42,8 +42,9 @@ class FakeEngine final : public Engine {
     DatasetCatalog catalog;
     // Off: payloads keep what memory holds (for benchmarks).
     bool fill = true;
-    // Payloads are copies of this instead, at the speed of memory, with the
-    // step in their first eight bytes (for benchmarks). Of payload_bytes.
+    // Payloads are this instead, again and again, with the step in the first
+    // eight bytes: every byte is written anew, at the speed of memory (for
+    // benchmarks). Not empty.
     std::shared_ptr<const std::string> copy_of;
     // Where ordinary payloads come from; null: the system.
     std::shared_ptr<BufferPool> pool;
