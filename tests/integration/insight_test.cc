@@ -1,0 +1,401 @@
+// What a job leaves behind and what is made of it: `millrace replay`, `millrace
+// audit --files`, the line that says why it waited; and how often a server
+// opens files.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/audit/audit_log.h"
+#include "client/audit/audit_record.h"
+#include "client/prefetch/host_loader.h"
+#include "tests/integration/audit_data.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::Millrace;
+using ::millrace::testing::NewTempDir;
+using ::millrace::testing::Pack;
+using ::millrace::testing::ProgramResult;
+using ::millrace::testing::ReadFile;
+using ::millrace::testing::ServerProcess;
+using ::millrace::testing::WriteFile;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kDigits = 1003;
+constexpr int kPhotos = 40;
+constexpr uint64_t kBatch = 48;
+constexpr uint64_t kSteps = kDigits / kBatch;  // 20, and 43 samples are left
+
+class InsightTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const std::string digits = testing::WriteIdxFolder(kDigits);
+    const std::string photos = testing::WriteImageFolder(kPhotos);
+    auto server =
+        ServerProcess::Start({Pack("digits", "idx", digits, "lmdb", 2),
+                              Pack("photos", "imagefolder", photos, "lmdb", 3),
+                              "--threads=2", "--memory_budget=512MiB"});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = server->release();
+  }
+  static void TearDownTestSuite() { delete server_; }
+
+  static HostLoaderOptions Digits(uint32_t rank, uint32_t world,
+                                  LastBatch last = LAST_BATCH_PAD) {
+    HostLoaderOptions options;
+    options.endpoint = server_->address();
+    options.spec.set_preset("mnist");
+    options.spec.add_sources()->set_dataset("digits");
+    options.spec.set_batch_size(kBatch);
+    options.spec.set_seed(5);
+    options.spec.set_last_batch(last);
+    options.rank = rank;
+    options.world_size = world;
+    options.verify_payload = true;
+    return options;
+  }
+
+  // One start of a job: each rank is given `steps` steps from `start` on, and
+  // writes its log into `folder`.
+  static void RunRanks(const std::string& folder, uint64_t attempt,
+                       uint32_t world, Position start, uint64_t steps,
+                       LastBatch last = LAST_BATCH_PAD) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      HostLoaderOptions options = Digits(rank, world, last);
+      options.start = start;
+      options.epochs = 0;
+      auto loader = OpenHostLoader(options);
+      ASSERT_TRUE(loader.ok()) << loader.status();
+      const OpenResponse& plan = (*loader)->plan();
+      AuditRun run;
+      run.set_attempt(attempt);
+      run.set_rank(rank);
+      run.set_world_size(world);
+      run.set_plan_hash(plan.plan_hash());
+      run.set_fingerprint(plan.fingerprint());
+      *run.mutable_resolved_spec() = plan.resolved_spec();
+      run.set_steps_per_epoch(plan.steps_per_epoch());
+      run.set_samples_per_epoch(plan.samples_per_epoch());
+      run.set_dropped_per_epoch(plan.dropped_per_epoch());
+      run.set_payload_digests(true);
+      run.set_endpoint(options.endpoint);
+      auto log = AuditWriter::Open(LogOf(folder, rank), run);
+      ASSERT_TRUE(log.ok()) << log.status();
+      for (uint64_t i = 0; i < steps; ++i) {
+        auto batch = (*loader)->Next();
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        auto record = RecordOf(batch->header, batch->payload);
+        ASSERT_TRUE(record.ok()) << record.status();
+        ASSERT_TRUE((*log)->Append(batch->position, *record).ok());
+      }
+    }
+  }
+  static std::string LogOf(const std::string& folder, uint32_t rank) {
+    return absl::StrFormat("%s/rank-%05d.mraudit", folder, rank);
+  }
+
+  static ServerProcess* server_;
+};
+
+ServerProcess* InsightTest::server_ = nullptr;
+
+// The elements of a .npy file.
+std::string NpyData(const std::string& path, const std::string& descr,
+                    const std::string& shape) {
+  const std::string bytes = ReadFile(path);
+  if (bytes.size() < 10 ||
+      bytes.substr(0, 8) != std::string("\x93NUMPY\x01\0", 8)) {
+    ADD_FAILURE() << path << " is no .npy file";
+    return "";
+  }
+  const size_t header =
+      static_cast<uint8_t>(bytes[8]) +
+      256 * static_cast<size_t>(static_cast<uint8_t>(bytes[9]));
+  EXPECT_EQ((10 + header) % 64, 0);
+  EXPECT_THAT(bytes.substr(10, header),
+              HasSubstr(absl::StrCat("{'descr': '", descr,
+                                     "', 'fortran_order': False, 'shape': (",
+                                     shape, "), }")));
+  return bytes.substr(10 + header);
+}
+
+TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
+  HostLoaderOptions options = Digits(1, 2);
+  options.start = {1, 3};
+  auto loader = OpenHostLoader(options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  auto batch = (*loader)->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+
+  const std::string folder = NewTempDir() + "/batch";
+  const std::vector<std::string> command = {"replay",
+                                            "--endpoint=" + server_->address(),
+                                            "--dataset=digits",
+                                            "--preset=mnist",
+                                            "--batch_size=48",
+                                            "--seed=5",
+                                            "--last_batch=pad",
+                                            "--position=1:3",
+                                            "--rank=1",
+                                            "--world=2",
+                                            "--output=" + folder};
+  const ProgramResult result = Millrace(command);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string digest =
+      absl::StrFormat("%016x", batch->header.payload_xxh3());
+  EXPECT_THAT(result.out, HasSubstr(digest));
+  const std::string json = ReadFile(folder + "/batch.json");
+  EXPECT_THAT(json, AllOf(HasSubstr("\"payload_xxh3\": \"" + digest + "\""),
+                          HasSubstr("\"epoch\": 1, \"step\": 3"),
+                          HasSubstr("\"dataset\": \"digits\""),
+                          HasSubstr("\"shard\": \"part-0000"),
+                          Not(HasSubstr("not_explained"))));
+  for (const TensorHeader& tensor : batch->header.tensors()) {
+    const bool index = tensor.name() == "sample_index";
+    if (!index && tensor.name() != "image") continue;
+    const std::string data =
+        NpyData(folder + "/" + tensor.name() + ".npy", index ? "<i8" : "|u1",
+                index ? "24," : "24, 28, 28, 1");
+    EXPECT_EQ(data, std::string(reinterpret_cast<const char*>(
+                                    batch->payload.data() + tensor.offset()),
+                                tensor.bytes()))
+        << tensor.name();
+  }
+  // It does not mix two batches in one folder.
+  EXPECT_THAT(Millrace(command).err, HasSubstr("holds a batch already"));
+}
+
+TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
+  const std::string folder = NewTempDir() + "/batch";
+  const ProgramResult result =
+      Millrace({"replay", "--endpoint=" + server_->address(),
+                "--dataset=photos", "--preset=imagenet_train",
+                "--batch_size=20", "--position=0:1", "--output=" + folder});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string json = ReadFile(folder + "/batch.json");
+  // As `millrace-data preview --explain` has them.
+  EXPECT_THAT(json, AllOf(HasSubstr("\"transform\": \"random_resized_crop\""),
+                          HasSubstr("\"row\": 19, \"position\": 39"),
+                          HasSubstr("\"shard_row\": "),
+                          Not(HasSubstr("not_explained"))));
+}
+
+TEST_F(InsightTest, ReplayOfNothingIsSaid) {
+  const std::string endpoint = "--endpoint=" + server_->address();
+  const std::string output = "--output=" + NewTempDir() + "/batch";
+  struct Case {
+    std::vector<std::string> flags;
+    int exit_code;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {{endpoint, "--dataset=digits", output}, 2, "--position="},
+      {{endpoint, "--dataset=digits", "--position=3", output}, 2, "EPOCH:STEP"},
+      {{endpoint, "--dataset=digits", "--position=0:0"}, 2, "--output=DIR"},
+      {{endpoint, "--dataset=digits", "--position=0:999999", output},
+       1,
+       "999999"},
+      {{endpoint, "--dataset=digits", "--position=0:0", "--rank=2", "--world=2",
+        output},
+       2,
+       "rank 2"},
+      {{endpoint, "--run=/none", "--position=0:0", output}, 1, "/none"},
+  };
+  for (const Case& one : cases) {
+    std::vector<std::string> arguments = one.flags;
+    arguments.insert(arguments.begin(), "replay");
+    const ProgramResult result = Millrace(arguments);
+    EXPECT_EQ(result.exit_code, one.exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(one.says));
+  }
+}
+
+TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
+  const std::string folder = NewTempDir();
+  // Killed in step 13, resumed from 10 with other ranks, to the end of epoch 1.
+  RunRanks(folder, 100, 2, {0, 0}, 13);
+  RunRanks(folder, 200, 4, {0, 10}, 2 * (kSteps + 1) - 10);
+  const ProgramResult result =
+      Millrace({"audit", "--files=" + folder, "--expect_epochs=2", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("\"logs\": 4, \"starts\": 2"),
+            HasSubstr("\"superseded\": 6"),
+            HasSubstr("{\"epoch\": 0, \"steps\": 21, \"samples\": 1003, "
+                      "\"result\": \"exactly_once\"}"),
+            HasSubstr("{\"epoch\": 1, \"steps\": 21, \"samples\": 1003, "
+                      "\"result\": \"exactly_once\"}"),
+            HasSubstr("\"problems\": []")));
+
+  // And they are the batches that a server sends.
+  const ProgramResult compared =
+      Millrace({"audit", "--files=" + folder,
+                "--endpoint=" + server_->address(), "--compare=12", "--json"});
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_THAT(compared.out,
+              HasSubstr("\"compared\": 12, \"compared_payloads\": 12"));
+
+  // A log is enough to have a batch again.
+  const ProgramResult replayed =
+      Millrace({"replay", "--run=" + LogOf(folder, 3), "--position=1:20",
+                "--output=" + folder + "/batch"});
+  EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+  EXPECT_THAT(replayed.out,
+              AllOf(HasSubstr("rank 3 of 4"), HasSubstr("byte for byte")));
+
+  // Without one rank's log nothing is proved.
+  ASSERT_EQ(unlink(LogOf(folder, 1).c_str()), 0);
+  const ProgramResult missing = Millrace({"audit", "--files=" + folder});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("lost: rank 1 of 4 has no log"));
+}
+
+TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
+  const ProgramResult alone =
+      Millrace({"audit", "--files=" + folder, "--json"});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("\"result\": \"every_step_once\""));
+  const ProgramResult with_servers =
+      Millrace({"audit", "--files=" + folder,
+                "--endpoint=" + server_->address(), "--compare=1", "--json"});
+  EXPECT_EQ(with_servers.exit_code, 0) << with_servers.err;
+  EXPECT_THAT(with_servers.out, HasSubstr("\"result\": \"exactly_once\""));
+}
+
+TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {0, 0}, 4);
+  // The log of a batch that was altered on its way into the model.
+  auto file = ReadAuditFile(LogOf(folder, 0));
+  ASSERT_TRUE(file.ok()) << file.status();
+  AuditRun run = file->segments[0].run;
+  run.set_attempt(2);
+  auto log = AuditWriter::Open(LogOf(folder, 0), run);
+  ASSERT_TRUE(log.ok());
+  AuditRecord record;
+  ASSERT_TRUE(
+      ReadAuditRecords(file->segments[0], 3, 1, [&](const AuditRecord& r) {
+        record = r;
+      }).ok());
+  record.payload_xxh3 ^= 1;
+  ASSERT_TRUE((*log)->Append({0, 3}, record).ok());
+  const ProgramResult result =
+      Millrace({"audit", "--files=" + folder,
+                "--endpoint=" + server_->address(), "--compare=100"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("other bytes of the same samples at epoch "
+                                    "0 step 3"));
+}
+
+TEST_F(InsightTest, AuditOfFilesNamesMistakes) {
+  const std::string folder = NewTempDir();
+  EXPECT_THAT(Millrace({"audit", "--files=" + folder}).err,
+              HasSubstr("holds no audit log"));
+  EXPECT_THAT(Millrace({"audit", "--files=" + folder + "/none"}).err,
+              HasSubstr(folder + "/none"));
+  WriteFile(folder + "/a.mraudit",
+            "something else altogether, and long enough");
+  EXPECT_THAT(Millrace({"audit", "--files=" + folder}).err,
+              HasSubstr("is no audit log"));
+  EXPECT_EQ(
+      Millrace({"audit", "--files=" + folder, "--dataset=digits"}).exit_code,
+      2);
+}
+
+TEST_F(InsightTest, BenchSaysWhereTheTimeWent) {
+  const ProgramResult result =
+      Millrace({"bench", "--endpoint=" + server_->address(), "--dataset=photos",
+                "--preset=imagenet_train", "--batch_size=8", "--batches=30"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("where the time went"));
+  EXPECT_THAT(result.out, HasSubstr(" %: "));
+}
+
+// Counts how often files of a folder are opened, by whomever.
+class OpenCounter {
+ public:
+  explicit OpenCounter(const std::string& folder)
+      : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(fd_, 0);
+    EXPECT_GE(inotify_add_watch(fd_, folder.c_str(), IN_OPEN), 0);
+  }
+  ~OpenCounter() { close(fd_); }
+
+  // Since the last call. Fails when the kernel has lost some.
+  int Take() {
+    int opens = 0;
+    alignas(inotify_event) char buffer[1 << 16];
+    while (true) {
+      const ssize_t bytes = read(fd_, buffer, sizeof(buffer));
+      if (bytes <= 0) return opens;
+      for (ssize_t at = 0; at < bytes;) {
+        inotify_event event;
+        std::memcpy(&event, buffer + at, sizeof(event));
+        EXPECT_EQ(event.mask & IN_Q_OVERFLOW, 0u);
+        if ((event.mask & IN_ISDIR) == 0) ++opens;
+        at += static_cast<ssize_t>(sizeof(event)) + event.len;
+      }
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+TEST(OpensTest, GrowWithShardsAndNotWithSamples) {
+  constexpr int kShards = 4;
+  for (const char* store : {"lmdb", "parquet"}) {
+    SCOPED_TRACE(store);
+    int opens_at_start[2];
+    int i = 0;
+    for (const int samples : {200, 2000}) {
+      SCOPED_TRACE(samples);
+      const std::string flag = Pack(
+          "digits", "idx", testing::WriteIdxFolder(samples), store, kShards);
+      const std::string folder = flag.substr(flag.find(':') + 1);
+      struct stat info;
+      ASSERT_TRUE(stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+          << folder;
+      OpenCounter counter(folder);
+      auto server =
+          ServerProcess::Start({flag, "--threads=2", "--memory_budget=256MiB"});
+      ASSERT_TRUE(server.ok()) << server.status();
+      opens_at_start[i] = counter.Take();
+      EXPECT_GE(opens_at_start[i], kShards) << "the counter counts";
+      for (int epoch = 0; epoch < 3; ++epoch) {
+        const ProgramResult result =
+            Millrace({"audit", "--endpoint=" + (*server)->address(),
+                      "--dataset=digits", "--preset=mnist", "--batch_size=20",
+                      "--world=2", absl::StrCat("--epoch=", epoch)});
+        ASSERT_EQ(result.exit_code, 0) << result.err;
+        const int opens = counter.Take();
+        EXPECT_LE(opens, 8 * kShards) << "epoch " << epoch;
+      }
+      ++i;
+    }
+    EXPECT_EQ(opens_at_start[0], opens_at_start[1])
+        << "ten times the samples, the same shards";
+  }
+}
+
+}  // namespace
+}  // namespace millrace
