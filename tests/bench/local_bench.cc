@@ -3,7 +3,7 @@
 // reads every byte of it.
 //
 //   local_bench [--batch_bytes=9633792] [--gigabytes=4] [--rounds=5]
-//               [--modes=network,copied,shared]
+//               [--window=N] [--modes=network,copied,shared]
 //
 // network: the product's client over gRPC on the loopback.
 // copied:  shared memory, copied once by the client (consumers that write).
@@ -52,6 +52,7 @@ struct Flags {
   uint64_t batch_bytes = 64 * 224 * 224 * 3;
   double gigabytes = 4;
   int rounds = 5;
+  uint32_t window = 0;  // 0: the product's default
   std::vector<std::string> modes = {"network", "copied", "shared"};
 };
 
@@ -149,6 +150,7 @@ Result Measure(const Flags& flags, const std::string& mode) {
   HostLoaderOptions options;
   options.endpoint = absl::StrCat("127.0.0.1:", port);
   options.epochs = 0;
+  options.window = flags.window;
   options.same_host = mode == "network" ? SameHost::kOff : SameHost::kRequire;
   options.read_only_payload = mode == "shared";
   auto loader = OpenHostLoader(options);
@@ -199,6 +201,8 @@ int Main(int argc, char** argv) {
       good = absl::SimpleAtod(text, &flags.gigabytes);
     } else if (absl::ConsumePrefix(&text, "--rounds=")) {
       good = absl::SimpleAtoi(text, &flags.rounds) && flags.rounds > 0;
+    } else if (absl::ConsumePrefix(&text, "--window=")) {
+      good = absl::SimpleAtoi(text, &flags.window);
     } else if (absl::ConsumePrefix(&text, "--modes=")) {
       flags.modes = absl::StrSplit(text, ',');
       good = std::all_of(
