@@ -229,6 +229,9 @@ void AddStages(const BenchResult& result, Report& report) {
       {"wait_thread", ms(sum.wait_thread_seconds)},
       {"send", ms(sum.send_seconds)},
   };
+  double all = 0;
+  for (const auto& [name, value] : stages) all += value;
+  if (!(all > 0)) return;  // a server that does not measure them
   Report json;
   std::vector<std::string> text;
   for (const auto& [name, value] : stages) {
@@ -244,7 +247,10 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   const PipelineSpec& spec = result.plan.resolved_spec();
   Report report;
   report.Add("dataset", "dataset", absl::string_view(WhatIsLoaded(spec)));
-  report.Add("batches", "batches", result.batches + flags.loaders);
+  // Those of --batches, with the first ones.
+  const bool timed = flags.seconds > absl::ZeroDuration();
+  report.Add("batches", "batches",
+             result.batches + (timed ? 0 : flags.loaders));
   report.Add("batch_size", "samples of the global batch", spec.batch_size());
   report.Add("", "rank", absl::StrCat(flags.rank, " of ", flags.world));
   report.Add("servers", "servers", result.servers);

@@ -69,15 +69,24 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     return interrupt.happened() && absl::IsCancelled(status);
   };
 
-  const absl::Status first = ForEach(
-      loaders, [](HostLoader& loader) { return loader.Next().status(); });
+  const bool timed = options.duration > absl::ZeroDuration();
+  const absl::Status first = ForEach(loaders, [&](HostLoader& loader) {
+    MR_RETURN_IF_ERROR(loader.Next().status());
+    if (!timed) return absl::OkStatus();
+    // Slots are touched for the first time, which would count against large
+    // windows.
+    const absl::Time enough = MonotonicNow() + options.duration;
+    for (uint32_t i = 1; i < loader.window() && MonotonicNow() < enough; ++i) {
+      MR_RETURN_IF_ERROR(loader.Next().status());
+    }
+    return absl::OkStatus();
+  });
   if (over(first)) return absl::CancelledError("interrupted");
   MR_RETURN_IF_ERROR(first);
   std::vector<HostLoader::Stats> before;
   for (const auto& loader : loaders) before.push_back(loader->stats());
   const double cpu_before = CpuSeconds();
   const absl::Time started = MonotonicNow();
-  const bool timed = options.duration > absl::ZeroDuration();
   const absl::Time end = started + options.duration;
   const absl::Status taken = ForEach(loaders, [&](HostLoader& loader) {
     for (uint64_t i = 1; timed || i < options.batches; ++i) {

@@ -27,12 +27,13 @@ struct BenchOptions {
   // That take batches of the same rank side by side, each all of them.
   uint32_t loaders = 1;
   // What each takes: so many, the first one included, at least 2; or, when
-  // `duration` is above 0, what comes within it.
+  // `duration` is above 0, what comes within it after a warm-up: as many batches
+  // as the window has, or as long again.
   uint64_t batches = 200;
   absl::Duration duration;
 };
 
-// Sums are those of all loaders, without their first batches.
+// Sums are those of all loaders, without their first batches and the warm-up.
 struct BenchResult {
   OpenResponse plan;
   uint32_t window = 0;
