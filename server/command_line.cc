@@ -122,6 +122,18 @@ const std::vector<Flag>& Flags() {
          line->flags.set_threads(threads);
          return absl::OkStatus();
        }},
+      {"read_threads", "N",
+       "threads that wait for storage beside the worker threads, where it "
+       "makes "
+       "somebody wait; 0: none (32)",
+       [](const std::string& value, Line line) {
+         uint32_t threads = 0;
+         if (!absl::SimpleAtoi(value, &threads)) {
+           return BadValue("read_threads", value, "write a number, 0 for none");
+         }
+         line->flags.set_read_threads(threads);
+         return absl::OkStatus();
+       }},
       {"memory_budget", "SIZE",
        "memory for batches, scratch and caches, as 512MiB or 2GiB (half of "
        "what the process may use)",
@@ -195,6 +207,13 @@ const std::vector<Flag>& Flags() {
        "and exit",
        [](const std::string&, Line line) {
          line->check_config = true;
+         return absl::OkStatus();
+       }},
+      {"check_pipeline", "FILE",
+       "with --check_config: also check that the batches of this pipeline (a "
+       "spec as text) fit into the memory",
+       [](const std::string& value, Line line) {
+         line->check_pipeline = value;
          return absl::OkStatus();
        }},
       {"parse_config", "", "as --check_config, without opening the datasets",

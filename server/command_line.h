@@ -18,6 +18,7 @@ struct CommandLine {
   ServerConfig flags;       // what the flags say; unset fields are the file's
   std::string port_file;    // empty: none
   bool parse_config = false;
+  std::string check_pipeline;  // file, for check_config
   bool check_config = false;
   bool help = false;
   bool version = false;

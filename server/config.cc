@@ -27,6 +27,8 @@ using google::protobuf::TextFormat;
 
 constexpr char kDefaultListen[] = "0.0.0.0:7001";
 constexpr uint32_t kMaxThreads = 4096;
+constexpr uint32_t kDefaultReadThreads = 32;
+constexpr uint32_t kMaxReadThreads = 1024;
 constexpr uint64_t kMinBudgetBytes = 16 << 20;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
@@ -99,6 +101,11 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
            absl::StrCat("threads is ", config.threads(), ", at most ",
                         kMaxThreads, " make sense"));
   }
+  if (config.read_threads() > kMaxReadThreads) {
+    report("read_threads", -1,
+           absl::StrCat("read_threads is ", config.read_threads(), ", at most ",
+                        kMaxReadThreads, " make sense"));
+  }
   if (config.memory_budget_bytes() != 0 &&
       config.memory_budget_bytes() < kMinBudgetBytes) {
     report("memory_budget_bytes", -1,
@@ -156,6 +163,13 @@ bool IsDatasetName(absl::string_view name) {
 }
 
 absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(const std::string text,
+                      ReadTextFile(path, "the configuration"));
+  return ParseServerConfig(text, path);
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path,
+                                         absl::string_view what) {
   std::string text;
   errno = 0;
   // Not a stream: those throw when the path is a folder.
@@ -171,13 +185,13 @@ absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path) {
   const int reason = errno;
   if (file != nullptr) std::fclose(file);
   if (failed) {
-    const std::string message = absl::StrCat("cannot read the configuration ",
-                                             path, ": ", std::strerror(reason));
+    const std::string message = absl::StrCat("cannot read ", what, " ", path,
+                                             ": ", std::strerror(reason));
     return reason == ENOENT   ? absl::NotFoundError(message)
            : reason == EACCES ? absl::PermissionDeniedError(message)
                               : absl::InvalidArgumentError(message);
   }
-  return ParseServerConfig(text, path);
+  return text;
 }
 
 absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
@@ -256,6 +270,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.threads = machine.cpus;
     settings.threads_reason = "the CPUs that this process may use";
   }
+  settings.read_threads =
+      config.has_read_threads() ? config.read_threads() : kDefaultReadThreads;
   settings.memory_budget_bytes = config.memory_budget_bytes();
   settings.memory_reason = "as configured";
   if (settings.memory_budget_bytes == 0) {
@@ -275,8 +291,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     const uint32_t percent = config.row_group_cache_percent() == 0
                                  ? kDefaultCachePercent
                                  : config.row_group_cache_percent();
+    settings.row_group_cache_percent = percent;
     settings.row_group_cache_bytes_each =
-        settings.memory_budget_bytes / 100 * percent / parquet;
+        RowGroupCacheBytes(settings, settings.memory_budget_bytes) / parquet;
     settings.row_group_cache_bytes =
         settings.row_group_cache_bytes_each * parquet;
   }
@@ -291,6 +308,11 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   return settings;
 }
 
+uint64_t RowGroupCacheBytes(const ServerSettings& settings,
+                            uint64_t memory_budget_bytes) {
+  return memory_budget_bytes / 100 * settings.row_group_cache_percent;
+}
+
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine) {
   std::string out;
@@ -301,6 +323,10 @@ std::string DescribeSettings(const ServerSettings& settings,
   const uint64_t budget = settings.memory_budget_bytes;
   line("listen", settings.listen, "");
   line("threads", absl::StrCat(settings.threads), settings.threads_reason);
+  line("read threads", absl::StrCat(settings.read_threads),
+       settings.read_threads == 0
+           ? "none: the threads that decode wait for storage"
+           : "at most, while storage makes somebody wait");
   line("memory budget", FormatByteSize(budget), settings.memory_reason);
   if (settings.row_group_cache_bytes > 0) {
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),

@@ -40,10 +40,13 @@ struct ServerSettings {
   std::vector<std::string> operators;  // files
   bool refuse_synthetic = false;
   uint32_t threads = 0;
+  uint32_t read_threads = 0;  // may be 0
   uint64_t memory_budget_bytes = 0;
   // Part of the budget: of all Parquet datasets together, and of each.
   uint64_t row_group_cache_bytes = 0;
   uint64_t row_group_cache_bytes_each = 0;
+  // Percent of the budget that they are; 0: there is no Parquet dataset.
+  uint32_t row_group_cache_percent = 0;
   absl::Duration send_timeout;
   absl::Duration admission_timeout;
   absl::Duration shutdown_grace;
@@ -58,6 +61,10 @@ struct ServerSettings {
 // mistake as "FILE:LINE:COLUMN: ..." with the field's name.
 absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path);
 
+// The text of a file. `what` it is, for messages: "the configuration".
+absl::StatusOr<std::string> ReadTextFile(const std::string& path,
+                                         absl::string_view what);
+
 // The same from text; `filename` is for messages.
 absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
                                                const std::string& filename);
@@ -66,6 +73,10 @@ absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
 // that is absurd on this machine.
 absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                                    const Machine& machine);
+
+// What row_group_cache_bytes would be with another budget.
+uint64_t RowGroupCacheBytes(const ServerSettings& settings,
+                            uint64_t memory_budget_bytes);
 
 // What the settings come to, as a table for people.
 std::string DescribeSettings(const ServerSettings& settings,

@@ -20,9 +20,11 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "proto/spec_text.h"
 #include "proto/wire/version.h"
 #include "server/command_line.h"
 #include "server/config.h"
+#include "server/memory_report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/engine.h"
@@ -87,6 +89,29 @@ std::string DescribeOperators(const Operators& operators) {
   return text;
 }
 
+// What the batches of the datasets' presets take, and those of the pipeline
+// that was named.
+absl::StatusOr<std::string> DescribeAllBatches(Engine& engine,
+                                               const CommandLine& line,
+                                               const ServerSettings& settings,
+                                               const MemoryNeeds& needs) {
+  MR_ASSIGN_OR_RETURN(std::string text,
+                      DescribePresets(engine, settings, needs));
+  if (line.check_pipeline.empty()) return text;
+  MR_ASSIGN_OR_RETURN(const std::string file,
+                      ReadTextFile(line.check_pipeline, "the pipeline"));
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec,
+                      ParseSpecText(file, line.check_pipeline));
+  // Files for programs with a flag for it name no dataset.
+  if (spec.sources().empty() && engine.catalog().size() == 1) {
+    spec.add_sources()->set_dataset(engine.catalog().begin()->first);
+  }
+  MR_ASSIGN_OR_RETURN(
+      const std::string named,
+      DescribePipeline(engine, spec, line.check_pipeline, settings, needs));
+  return text + named;
+}
+
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const CommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
@@ -96,21 +121,28 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog,
                       OpenDatasets(settings, *operators, &budget));
   const std::string datasets = DescribeDatasets(catalog);
+  const std::string loaded = DescribeOperators(*operators);
+  const Engine::Options options = {
+      .threads = settings.threads,
+      .read_threads = settings.read_threads,
+      .budget = &budget,
+      .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
+      .admission_timeout = settings.admission_timeout,
+      .operators = operators.get(),
+      .refuse_synthetic = settings.refuse_synthetic};
+  MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
+  MR_RETURN_IF_ERROR(CheckMemory(settings, needs));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                      Engine::Create(options, std::move(catalog)));
   if (line.check_config) {
-    absl::PrintF("%s%s%s", DescribeSettings(settings, machine),
-                 DescribeOperators(*operators), datasets);
+    MR_ASSIGN_OR_RETURN(const std::string batches,
+                        DescribeAllBatches(*engine, line, settings, needs));
+    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, machine),
+                 DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
+                                           settings.row_group_cache_bytes)),
+                 loaded, datasets, batches);
     return absl::OkStatus();
   }
-  MR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Engine> engine,
-      Engine::Create(
-          {.threads = settings.threads,
-           .budget = &budget,
-           .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
-           .admission_timeout = settings.admission_timeout,
-           .operators = operators.get(),
-           .refuse_synthetic = settings.refuse_synthetic},
-          std::move(catalog)));
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start({.listen = settings.listen,

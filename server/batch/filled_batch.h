@@ -7,6 +7,7 @@
 #ifndef MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
 #define MILLRACE_SERVER_BATCH_FILLED_BATCH_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -61,6 +62,8 @@ class BatchPayload {
 struct FilledBatch {
   BatchHeader header;
   std::shared_ptr<BatchPayload> payload;
+  // When its last row was filled; the clock's epoch: not known.
+  std::chrono::steady_clock::time_point whole;
 };
 
 }  // namespace millrace

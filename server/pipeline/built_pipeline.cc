@@ -54,7 +54,16 @@ BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
       layout_(std::move(layout)),
       limit_(std::move(limit)),
       sources_(std::move(sources)),
-      mixers_(std::move(mixers)) {}
+      mixers_(std::move(mixers)),
+      pace_(WaitOf(sources_)) {}
+
+ReadWait BuiltPipeline::WaitOf(const std::vector<BuiltSource>& sources) {
+  ReadWait most = ReadWait::kNever;
+  for (const BuiltSource& source : sources) {
+    most = std::max(most, source.dataset.source->read_wait());
+  }
+  return most;
+}
 
 void BuiltPipeline::OrderColumns(BuiltSource& source) {
   const std::vector<Column>& columns = source.columns;
@@ -230,6 +239,19 @@ void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
     if (plan_.schedule()) source.set_slots(plan_.schedule()->slots(i));
     source.set_fingerprint(info(i).fingerprint());
   }
+}
+
+absl::StatusOr<BatchMemory> BuiltPipeline::batch_memory(
+    uint32_t world_size) const {
+  MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
+  BatchMemory memory;
+  memory.rows = plan_.steps().MaxRows(world_size);
+  memory.row_bytes = layout_.row_bytes();
+  memory.payload = layout_.PayloadBytes(memory.rows);
+  memory.beside = ReservedBytes(memory.rows) - memory.payload;
+  memory.budget = limit_.bytes;
+  memory.budget_arithmetic = limit_.arithmetic;
+  return memory;
 }
 
 absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(

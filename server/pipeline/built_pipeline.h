@@ -22,6 +22,7 @@
 #include "server/pipeline/column.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/image_stage.h"
+#include "server/pipeline/read_pace.h"
 #include "server/pipeline/ready_batches.h"
 #include "server/plan/plan.h"
 
@@ -38,7 +39,7 @@ struct BatchMemoryLimit {
 class BuiltPipeline final : public Pipeline {
  public:
   // Beside the payload: header, job and bookkeeping of a batch.
-  static constexpr uint64_t kBatchOverheadBytes = 4096;
+  static constexpr uint64_t kBatchOverheadBytes = kLeastBatchBytes;
 
   // A dataset of the spec. `info` carries the name that it is registered under
   // and must outlive the pipeline.
@@ -62,6 +63,7 @@ class BuiltPipeline final : public Pipeline {
 
   const OpenResponse& description() const override { return description_; }
   absl::StatusOr<uint64_t> MaxPayloadBytes(uint32_t world_size) const override;
+  absl::StatusOr<BatchMemory> batch_memory(uint32_t world_size) const override;
   absl::Status ExplainRows(const StepRange& range, uint64_t first_row,
                            uint64_t row_count,
                            ExplainBatchResponse* response) const override;
@@ -89,6 +91,9 @@ class BuiltPipeline final : public Pipeline {
       uint32_t source = 0) const {
     return sources_[source].dataset.source;
   }
+  // Whether its samples are read ahead: what is measured of the source, no part
+  // of what a batch is.
+  ReadPace& pace() const { return pace_; }
   const BatchMixers& mixers() const { return mixers_; }
   // Null: batches are filled row by row.
   ReadyBatches* ready() const { return ready_.get(); }
@@ -131,6 +136,7 @@ class BuiltPipeline final : public Pipeline {
                                   std::vector<TensorSpec>& tensors,
                                   uint64_t& row_nanos);
   static void OrderColumns(BuiltSource& source);
+  static ReadWait WaitOf(const std::vector<BuiltSource>& sources);
   void Describe(const std::vector<TensorSpec>& tensors);
   void PlaceStaging();
 
@@ -143,6 +149,7 @@ class BuiltPipeline final : public Pipeline {
   uint64_t operator_bytes_ = 0;  // a worker's, between operators on tensors
   std::unique_ptr<ReadyBatches> ready_;
   OpenResponse description_;
+  mutable ReadPace pace_;
   bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;
 };

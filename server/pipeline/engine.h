@@ -28,6 +28,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 #include "server/batch/filled_batch.h"
+#include "server/pipeline/memory_use.h"
 #include "server/storage/record_source.h"
 
 namespace millrace {
@@ -56,11 +57,18 @@ class Pipeline {
   virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
       uint32_t world_size) const = 0;
 
+  // What one rank's batch takes of the memory budget, whether or not there is
+  // so much. InvalidArgument as above.
+  virtual absl::StatusOr<BatchMemory> batch_memory(
+      uint32_t /*world_size*/) const {
+    return absl::UnimplementedError("this pipeline does not count memory");
+  }
+
   // Makes rows of the rank's batch of one step again, from `first_row` on, and
   // says what they hold and what was drawn for them: at most `row_count`, fewer
   // where there are many or large ones, at least one. Works on the calling
-  // thread, in memory of its own (16 MiB and a thread's scratch). OutOfRange: no
-  // such step or row. DataLoss: a bad sample under the policy FAIL.
+  // thread, in memory of its own (16 MiB and a thread's scratch). OutOfRange:
+  // no such step or row. DataLoss: a bad sample under the policy FAIL.
   virtual absl::Status ExplainRows(const StepRange& /*range*/,
                                    uint64_t /*first_row*/,
                                    uint64_t /*row_count*/,
@@ -83,9 +91,16 @@ struct StepRange {
 
 class Engine {
  public:
+  static constexpr uint32_t kDefaultReadThreads = 32;
+  static constexpr uint32_t kMaxReadThreads = 1024;
+
   struct Options {
     // Worker threads. 0: the CPUs of the cgroup.
     uint32_t threads = 0;
+    // Threads that wait for storage beside the worker threads, where storage
+    // makes somebody wait: so many samples can be read at the same time. 0:
+    // none; the worker threads read.
+    uint32_t read_threads = kDefaultReadThreads;
     // Bytes for batches under way and scratch. Not owned; must outlive the
     // engine and the last of its batches.
     ByteBudget* budget = nullptr;
@@ -141,6 +156,11 @@ class Engine {
 
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const Options& options,
                                                         DatasetCatalog catalog);
+
+  // What an engine of these options needs of its budget, of any size. Errors as
+  // Create(), but for a budget that is too small.
+  static absl::StatusOr<MemoryNeeds> Needs(const Options& options,
+                                           const DatasetCatalog& catalog);
 
   // Waits for the workers; every run must be done or cancelled.
   virtual ~Engine() = default;

@@ -25,32 +25,25 @@ namespace {
 
 constexpr uint32_t kMaxThreads = 4096;
 constexpr size_t kMaxSpecBytes = 64 << 10;
-// Memory of finished batches that is kept for the next ones.
-constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
-constexpr uint64_t kIdleShare = 16;  // at most this part of the budget
-
-// The scratch that one worker needs for the datasets' images.
-absl::StatusOr<uint64_t> ScratchBytes(
-    const std::map<std::string, DatasetInfo>& infos,
-    const ImageStageFactory& make_stage) {
+// The scratch that one worker needs for a dataset's images.
+absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
+                                      const ImageStageFactory& make_stage) {
   uint64_t most = 0;
-  for (const auto& [name, info] : infos) {
-    for (const Field& field : info.schema().fields()) {
-      if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
-      Transform decode, crop;
-      decode.mutable_decode_image()->set_field(field.name());
-      RandomResizedCrop& random = *crop.mutable_random_resized_crop();
-      random.add_fields(field.name());
-      random.set_height(224);
-      random.set_width(224);
-      random.set_scale_min(0.08);
-      random.set_scale_max(1);
-      random.set_ratio_min(3.0 / 4);
-      random.set_ratio_max(4.0 / 3);
-      const PlacedTransform transforms[] = {{&decode, 0}, {&crop, 1}};
-      MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms, {}));
-      most = std::max(most, stage->max_scratch_bytes());
-    }
+  for (const Field& field : info.schema().fields()) {
+    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
+    Transform decode, crop;
+    decode.mutable_decode_image()->set_field(field.name());
+    RandomResizedCrop& random = *crop.mutable_random_resized_crop();
+    random.add_fields(field.name());
+    random.set_height(224);
+    random.set_width(224);
+    random.set_scale_min(0.08);
+    random.set_scale_max(1);
+    random.set_ratio_min(3.0 / 4);
+    random.set_ratio_max(4.0 / 3);
+    const PlacedTransform transforms[] = {{&decode, 0}, {&crop, 1}};
+    MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms, {}));
+    most = std::max(most, stage->max_scratch_bytes());
   }
   return most;
 }
@@ -66,28 +59,34 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(const Options& options, DatasetCatalog catalog,
              std::map<std::string, DatasetInfo> infos,
-             ImageStageFactory make_stage, uint32_t threads,
-             BatchMemoryLimit limit, ByteBudget::Reservation held,
-             uint64_t idle_bytes)
+             ImageStageFactory make_stage, const MemoryUse& use,
+             BatchMemoryLimit limit, ByteBudget::Reservation held)
       : catalog_(std::move(catalog)),
         infos_(std::move(infos)),
         make_stage_(std::move(make_stage)),
-        threads_(threads),
+        threads_(limit.threads),
         limit_(std::move(limit)),
         held_(std::move(held)),
         refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
         operators_(NewOperatorCatalog(options.operators)),
         cache_(options.max_cached_pipelines),
-        workers_(threads) {
+        workers_(threads_) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     parts_.budget = options.budget;
-    parts_.pool = std::make_shared<BufferPool>(idle_bytes);
+    parts_.pool = std::make_shared<BufferPool>(use.recycled);
     parts_.admission_timeout = options.admission_timeout;
-    parts_.max_open_batches = 2 * uint64_t{threads} + 2;
+    parts_.max_open_batches = 2 * uint64_t{threads_} + 2;
+    if (options.read_threads > 0) {
+      parts_.ahead = std::make_unique<ReadAhead>(
+          options.read_threads, use.read_buffers,
+          [](const Scheduler::Task& task, WorkerState& reader) {
+            StepRun::Read(task, reader);
+          });
+    }
     parts_.timer = std::make_unique<DeadlineTimer>("mr-admission");
     parts_.scheduler = std::make_unique<Scheduler>(
-        threads, [this](uint32_t worker, const Scheduler::Task& task) {
+        threads_, [this](uint32_t worker, const Scheduler::Task& task) {
           StepRun::Work(task, workers_[worker]);
         });
   }
@@ -96,6 +95,7 @@ class EngineImpl final : public Engine {
     // First what may add to the scheduler, then the workers. Both stay in
     // place: workers that finish the rows of cancelled runs still use them.
     parts_.timer->Stop();
+    if (parts_.ahead != nullptr) parts_.ahead->Stop();
     parts_.scheduler->Stop();
   }
 
@@ -264,6 +264,10 @@ absl::Status Engine::Options::Validate() const {
         absl::StrCat(threads, " worker threads: at most ", kMaxThreads,
                      ", and more than the machine has CPUs gains nothing"));
   }
+  if (read_threads > kMaxReadThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        read_threads, " threads to read: at most ", kMaxReadThreads));
+  }
   if (admission_timeout < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("a negative admission timeout");
   }
@@ -274,53 +278,60 @@ absl::Status Engine::Options::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
-    const Engine::Options& options, DatasetCatalog catalog,
-    ImageStageFactory make_stage) {
-  MR_RETURN_IF_ERROR(options.Validate());
-  std::map<std::string, DatasetInfo> infos;
+absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
+                                    const DatasetCatalog& catalog,
+                                    const ImageStageFactory& make_stage) {
+  MemoryNeeds needs;
+  needs.threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  needs.read_threads = options.read_threads;
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {
       return absl::InvalidArgumentError(
           "a dataset without a name or without a source");
     }
+    MR_ASSIGN_OR_RETURN(const uint64_t scratch,
+                        ScratchBytes(source->info(), make_stage));
+    needs.scratch_each = std::max(needs.scratch_each, scratch);
+    needs.reads_wait |= source->read_wait() == ReadWait::kRead;
+  }
+  return needs;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const Engine::Options& options, DatasetCatalog catalog,
+    ImageStageFactory make_stage) {
+  MR_RETURN_IF_ERROR(options.Validate());
+  MR_ASSIGN_OR_RETURN(const MemoryNeeds needs,
+                      NeedsOf(options, catalog, make_stage));
+  std::map<std::string, DatasetInfo> infos;
+  for (const auto& [name, source] : catalog) {
     DatasetInfo info = source->info();
     info.set_name(name);
     infos.emplace(name, std::move(info));
   }
-  const uint32_t threads =
-      options.threads == 0 ? AvailableCpus() : options.threads;
-  MR_ASSIGN_OR_RETURN(const uint64_t scratch, ScratchBytes(infos, make_stage));
-  const uint64_t capacity = options.budget->capacity();
-  const uint64_t all_scratch = scratch * threads;
-  const uint64_t idle = std::min(kMaxIdleBatchBytes, capacity / kIdleShare);
-  const uint64_t elsewhere = options.budget_held_elsewhere_bytes;
-  BatchMemoryLimit limit;
-  limit.arithmetic = absl::StrCat(
-      "the memory budget of ", capacity, " bytes less ", all_scratch,
-      " for decoding on ", threads, " threads, ", idle,
-      " for recycled batches and ", elsewhere, " for caches leaves ");
-  const uint64_t taken = all_scratch + idle + elsewhere;
-  if (taken + BuiltPipeline::kBatchOverheadBytes >= capacity) {
+  const MemoryUse use = PlanMemory(needs, options.budget->capacity(),
+                                   options.budget_held_elsewhere_bytes);
+  if (use.batches == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(limit.arithmetic,
+        absl::StrCat(use.Sentence(),
                      "nothing for batches: give a larger --memory_budget "
                      "or fewer --threads"));
   }
-  limit.bytes = capacity - taken;
-  limit.threads = threads;
-  absl::StrAppend(&limit.arithmetic, limit.bytes);
+  BatchMemoryLimit limit;
+  limit.bytes = use.batches;
+  limit.arithmetic = use.Sentence();
+  limit.threads = static_cast<uint32_t>(needs.threads);
   ByteBudget::Reservation held;
-  if (!options.budget->TryReserve(all_scratch + idle, &held)) {
+  if (!options.budget->TryReserve(use.held(), &held)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the memory budget of ", capacity, " bytes has ",
+        "the memory budget of ", use.budget, " bytes has ",
         options.budget->used(),
-        " in use before the engine starts, which needs ", all_scratch + idle,
+        " in use before the engine starts, which needs ", use.held(),
         " for its threads: give a larger --memory_budget"));
   }
-  return std::make_unique<EngineImpl>(
-      options, std::move(catalog), std::move(infos), std::move(make_stage),
-      threads, std::move(limit), std::move(held), idle);
+  return std::make_unique<EngineImpl>(options, std::move(catalog),
+                                      std::move(infos), std::move(make_stage),
+                                      use, std::move(limit), std::move(held));
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@
 #include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
+#include "server/pipeline/read_ahead.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/stage_clock.h"
 
@@ -27,6 +28,8 @@ struct EngineParts {
   // Batches of one run that are reserved and not finished: enough for every
   // worker to have one under way and one to go on with.
   uint64_t max_open_batches = 4;
+  // Null: samples are read by the threads that work on them.
+  std::unique_ptr<ReadAhead> ahead;
   StageClock clock;
   std::atomic<uint64_t> bad_samples{0};
   BadSampleList bad_list;
@@ -39,6 +42,11 @@ struct EngineParts {
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
     const Engine::Options& options, DatasetCatalog catalog,
     ImageStageFactory make_stage);
+
+// Engine::Needs() with another way to make stages.
+absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
+                                    const DatasetCatalog& catalog,
+                                    const ImageStageFactory& make_stage);
 
 }  // namespace millrace
 

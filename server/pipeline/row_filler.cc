@@ -108,7 +108,8 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
     Empty(place, /*sample_index=*/-1, /*source=*/-1);
     return false;
   }
-  absl::Status status = LoadFrom(ref, place);
+  absl::Status status =
+      LoadFrom(ref, place, ahead_ == nullptr ? nullptr : ahead_->At(position));
   if (status.ok()) return true;
   if (!IsBadSample(status)) return status;
   NoteBadSample(status, place);
@@ -121,7 +122,7 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
     case BadSamplePolicy::SUBSTITUTE:
       for (uint64_t attempt = 1; attempt <= kMaxSubstitutes; ++attempt) {
         const absl::Status tried =
-            LoadFrom(epoch_.Substitute(ref, attempt), place);
+            LoadFrom(epoch_.Substitute(ref, attempt), place, nullptr);
         if (tried.ok()) return true;
         if (!IsBadSample(tried)) return tried;
         NoteBadSample(tried, place);
@@ -136,17 +137,19 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
   }
 }
 
-absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place) {
+absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place,
+                                 FetchedSample* fetched) {
   MR_RETURN_IF_ERROR(UseSource(ref.source));
   ParameterLog* const log = worker_.log();
   if (log != nullptr && pipeline_.sources() > 1) log->BeginSource(ref.source);
   if (log != nullptr) log->BeginSample(ref.index, ref.key);
-  absl::Status status =
-      reader_->Read(ref.index, [&](const EncodedSample& sample) {
-        absl::Status written = WriteColumns(sample, ref.key, place);
-        if (written.ok()) return written;
-        return Located(std::move(written), "decode", &sample, ref.index);
-      });
+  const auto write = [&](const EncodedSample& sample) {
+    absl::Status written = WriteColumns(sample, ref.key, place);
+    if (written.ok()) return written;
+    return Located(std::move(written), "decode", &sample, ref.index);
+  };
+  absl::Status status = fetched != nullptr ? fetched->Visit(write)
+                                           : reader_->Read(ref.index, write);
   if (status.ok()) {
     if (place.own) {
       slice_.placed->SetSample(slice_.payload, place.row, ref.index, true,

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/sample_buffers.h"
 #include "server/pipeline/worker_state.h"
 
 namespace millrace {
@@ -39,6 +40,14 @@ BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
                    const StepRows& rows, const BatchLayout::Placed& placed,
                    uint8_t* payload);
 
+// Samples of a batch that were read before their rows are filled.
+class SamplesAhead {
+ public:
+  virtual ~SamplesAhead() = default;
+  // The one at `position` of the epoch; null: it was not read.
+  virtual FetchedSample* At(uint64_t position) const = 0;
+};
+
 class RowFiller {
  public:
   // Neighbours that SUBSTITUTE tries before it gives up.
@@ -46,15 +55,17 @@ class RowFiller {
   // What a worker's staging keeps from task to task.
   static constexpr uint64_t kKeptStagingBytes = 1 << 20;
 
-  // All must outlive the filler.
+  // All must outlive the filler. `ahead`: where samples that have been read
+  // already are found; null: none has.
   RowFiller(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
             const BatchSlice& slice, WorkerState& worker,
-            BadSampleList& bad_list)
+            BadSampleList& bad_list, const SamplesAhead* ahead = nullptr)
       : pipeline_(pipeline),
         epoch_(epoch),
         slice_(slice),
         worker_(worker),
-        bad_list_(bad_list) {}
+        bad_list_(bad_list),
+        ahead_(ahead) {}
   ~RowFiller() { worker_.staging().ReleaseAbove(kKeptStagingBytes); }
 
   // Takes the worker's reader of the first source. ResourceExhausted: no
@@ -82,7 +93,9 @@ class RowFiller {
   // Reads the sample at `position`. False: there is none, and an own row is
   // finished as an empty one.
   absl::StatusOr<bool> Load(const Place& place, uint64_t position);
-  absl::Status LoadFrom(const SampleRef& ref, const Place& place);
+  // `fetched` is the sample when it has been read already, else null.
+  absl::Status LoadFrom(const SampleRef& ref, const Place& place,
+                        FetchedSample* fetched);
   absl::Status WriteColumns(const EncodedSample& sample, uint64_t key,
                             const Place& place);
   absl::Status WriteColumn(int i, absl::Span<const uint8_t> stored,
@@ -125,6 +138,7 @@ class RowFiller {
   const BatchSlice& slice_;
   WorkerState& worker_;
   BadSampleList& bad_list_;
+  const SamplesAhead* const ahead_;
   RecordReader* reader_ = nullptr;
   uint32_t source_ = 0;  // of the sample at hand
   uint8_t* staging_ = nullptr;

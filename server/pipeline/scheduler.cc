@@ -1,6 +1,7 @@
 #include "server/pipeline/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,11 +10,12 @@
 namespace millrace {
 
 Scheduler::Scheduler(uint32_t threads,
-                     std::function<void(uint32_t, const Task&)> run)
+                     std::function<void(uint32_t, const Task&)> run,
+                     const std::string& name)
     : thread_count_(threads), run_(std::move(run)) {
   threads_.reserve(threads);
   for (uint32_t i = 0; i < threads; ++i) {
-    threads_.emplace_back("mr-worker-" + std::to_string(i),
+    threads_.emplace_back(name + "-" + std::to_string(i),
                           [this, i] { Work(i); });
   }
 }
@@ -29,15 +31,19 @@ void Scheduler::Stop() {
   for (NamedThread& thread : threads_) thread.Join();
 }
 
-void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
-                    uint64_t rows, uint64_t rows_per_task) {
-  MR_CHECK(rows >= 1 && rows_per_task >= 1);
-  const bool many = rows > rows_per_task;
+void Scheduler::AddRange(const std::shared_ptr<Lane>& lane,
+                         std::shared_ptr<Job> job, uint64_t begin, uint64_t end,
+                         uint64_t rows_per_task, uint64_t order) {
+  MR_CHECK(begin < end && rows_per_task >= 1);
+  const bool many = end - begin > rows_per_task;
   bool wake;
   {
     MutexLock lock(mu_);
     if (lane->entries.empty()) ring_.push_back(lane);
-    lane->entries.push_back({std::move(job), 0, rows, rows_per_task});
+    auto at = lane->entries.end();
+    while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
+    lane->entries.insert(at,
+                         {std::move(job), begin, end, rows_per_task, order});
     wake = sleeping_ > 0;
   }
   if (!wake) return;
@@ -53,7 +59,7 @@ std::vector<Scheduler::Task> Scheduler::Remove(
   std::vector<Task> removed;
   MutexLock lock(mu_);
   for (Lane::Entry& entry : lane->entries) {
-    removed.push_back({std::move(entry.job), entry.next, entry.rows});
+    removed.push_back({std::move(entry.job), entry.next, entry.end});
   }
   if (!lane->entries.empty()) {
     lane->entries.clear();
@@ -105,8 +111,8 @@ void Scheduler::Work(uint32_t worker) {
         Lane::Entry& entry = lane->entries.front();
         task.begin = entry.next;
         task.end = entry.next =
-            std::min(entry.rows, entry.next + entry.rows_per_task);
-        if (entry.next == entry.rows) {
+            std::min(entry.end, entry.next + entry.rows_per_task);
+        if (entry.next == entry.end) {
           task.job = std::move(entry.job);
           lane->entries.pop_front();
         } else {

@@ -1,7 +1,7 @@
 // Scheduler gives work to the engine's threads: tasks (some rows of a batch) of
 // many lanes (runs). Lanes take turns, so that a long run does not hold up a
 // short one; within a lane the earliest batch is finished first. Closures come
-// before tasks.
+// before tasks. The threads that read ahead are another one of its kind.
 //
 // It does not know what a task does. Thread-safe; owns its threads. Stop()
 // finishes all that was added, then joins; the destructor stops.
@@ -17,6 +17,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
@@ -47,22 +49,33 @@ class Scheduler {
     struct Entry {
       std::shared_ptr<Job> job;
       uint64_t next = 0;
-      uint64_t rows = 0;
+      uint64_t end = 0;
       uint64_t rows_per_task = 1;
+      uint64_t order = 0;
     };
     std::deque<Entry> entries;  // guarded by the scheduler's mutex
   };
 
   // `run` is called on worker `worker` (0 .. threads-1) for every task.
+  // The threads are called `name` and their number.
   Scheduler(uint32_t threads,
-            std::function<void(uint32_t worker, const Task& task)> run);
+            std::function<void(uint32_t worker, const Task& task)> run,
+            const std::string& name = "mr-worker");
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler();
 
   // `rows` and `rows_per_task` are at least 1.
   void Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
-           uint64_t rows, uint64_t rows_per_task);
+           uint64_t rows, uint64_t rows_per_task) {
+    AddRange(lane, std::move(job), 0, rows, rows_per_task, /*order=*/0);
+  }
+
+  // The same of rows [begin, end), which come in the lane before those with a
+  // higher `order`.
+  void AddRange(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+                uint64_t begin, uint64_t end, uint64_t rows_per_task,
+                uint64_t order);
 
   // Takes back what was not handed out of the lane, each as one task.
   std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);

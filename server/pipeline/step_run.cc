@@ -5,32 +5,81 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "proto/error_detail.h"
+#include "server/pipeline/batch_reads.h"
 #include "server/pipeline/row_filler.h"
+#include "server/pipeline/thread_waits.h"
 
 namespace millrace {
 namespace {
 
+using Nanos = std::chrono::nanoseconds;
+
 // When a client whose request found no room should ask again.
 constexpr int64_t kRetryDelayMs = 500;
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
+// Of a source that may wait itself: a wait that begins is noticed after so many
+// rows.
+constexpr uint64_t kMaxWaitingRowsPerTask = 64;
+
+// How often a thread asks the system which pages it had to wait for, and about
+// how long one takes.
+constexpr int64_t kPageWatchNanos = 1'000'000;
+constexpr uint64_t kNanosOfPage = 100'000;
+
+double Seconds(Nanos nanos) {
+  return std::chrono::duration<double>(nanos).count();
+}
+
+Nanos FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Nanos>(
+      std::chrono::duration<double>(seconds));
+}
+
+uint64_t Micros(uint64_t nanos) { return (nanos + 999) / 1000; }
+
+// Notes the pages that a thread which works on samples has waited for itself.
+void WatchPages(WorkerState::PageWatch& watch, uint64_t samples, SteadyTime now,
+                ReadPace& pace) {
+  watch.samples += samples;
+  const int64_t nanos = Nanos(now.time_since_epoch()).count();
+  if (nanos - watch.asked_nanos < kPageWatchNanos) return;
+  const uint64_t reads = ThreadWaits::Now().page_reads;
+  pace.NoteWait(watch.samples, (reads - watch.page_reads) * kNanosOfPage);
+  watch = {.asked_nanos = nanos, .page_reads = reads, .samples = 0};
 }
 
 }  // namespace
 
+// Where the time of a batch goes. Threads add to it.
+struct StepRun::Times {
+  SteadyTime granted;
+  Nanos wait_memory{0};
+  std::atomic<uint64_t> wait_thread{0};
+  std::atomic<uint64_t> read{0};
+  std::atomic<uint64_t> decode{0};
+  std::atomic<uint64_t> augment{0};
+
+  static void Add(std::atomic<uint64_t>& sum, Nanos nanos) {
+    sum.fetch_add(std::max<int64_t>(0, nanos.count()),
+                  std::memory_order_relaxed);
+  }
+};
+
 // A batch under way.
 class StepRun::Job final : public Scheduler::Job {
  public:
+  // `granted`: since when it has its memory, which it had been due for
+  // `wait_memory` before.
   Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
-      ByteBudget::Reservation reservation)
+      ByteBudget::Reservation reservation, SteadyTime granted,
+      Nanos wait_memory)
       : run(std::move(run)),
         step(step),
         rows(rows),
@@ -42,7 +91,11 @@ class StepRun::Job final : public Scheduler::Job {
                           this->run->parts_->pool, this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
-        units_left(units()) {}
+        units_left(units()) {
+    times.granted = granted;
+    times.wait_memory = wait_memory;
+    PlanReads();
+  }
 
   // A rank without rows still gets its (empty) batch: one unit of no row.
   // A ready one is filled at once.
@@ -66,10 +119,18 @@ class StepRun::Job final : public Scheduler::Job {
   const BatchSlice slice;
   std::atomic<uint64_t> units_left;
   std::atomic<uint64_t> emptied_rows{0};
+  Times times;
+  uint64_t units_per_task = 1;
+  // Absent: who fills the rows reads.
+  std::optional<BatchReads> reads;
 
   // A thread begins with a row.
   void NoteBegin(std::chrono::steady_clock::time_point now) {
-    if (begun_.exchange(true, std::memory_order_relaxed)) return;
+    if (begun_.load(std::memory_order_relaxed) ||
+        begun_.exchange(true, std::memory_order_relaxed)) {
+      return;
+    }
+    Times::Add(times.wait_thread, now - times.granted);
     began_at_ = now;
     idle_before_ = run->parts_->scheduler->IdleThreadSeconds();
   }
@@ -77,7 +138,7 @@ class StepRun::Job final : public Scheduler::Job {
   void FillMakeTimes(StageMicros* stages) const {
     if (!begun_.load(std::memory_order_relaxed)) return;
     Scheduler& scheduler = *run->parts_->scheduler;
-    const double make = SecondsSince(began_at_);
+    const double make = Seconds(SteadyTime::clock::now() - began_at_);
     const double idle =
         (scheduler.IdleThreadSeconds() - idle_before_) / scheduler.threads();
     // At least 1: 0 stands for "not measured".
@@ -87,6 +148,23 @@ class StepRun::Job final : public Scheduler::Job {
   }
 
  private:
+  void PlanReads() {
+    const BuiltPipeline& pipeline = *run->pipeline_;
+    ReadAhead* const ahead = run->parts_->ahead.get();
+    const bool may_wait =
+        ahead != nullptr && run->ready_ == nullptr && slice.units.count() > 0;
+    uint64_t rows_per_task = pipeline.rows_per_task();
+    if (may_wait && pipeline.pace().wait() == ReadWait::kRead) {
+      rows_per_task = std::min(rows_per_task, kMaxWaitingRowsPerTask);
+    }
+    units_per_task =
+        std::max<uint64_t>(1, rows_per_task / (slice.units.pairs ? 2 : 1));
+    if (may_wait && pipeline.pace().ahead()) {
+      reads.emplace(pipeline, run->epoch_, slice, units_per_task,
+                    ahead->buffers());
+    }
+  }
+
   std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point began_at_;
   double idle_before_ = 0;
@@ -104,6 +182,7 @@ StepRun::StepRun(EngineParts* parts,
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
       callbacks_(std::move(callbacks)),
       lane_(std::make_shared<Scheduler::Lane>()),
+      read_lane_(std::make_shared<Scheduler::Lane>()),
       next_step_(range.first_step) {}
 
 void StepRun::Admit() {
@@ -116,6 +195,7 @@ void StepRun::Admit() {
         break;
       }
       waiting_ = true;
+      due_ = SteadyTime::clock::now();
       step = next_step_;
     }
     const auto rows =
@@ -168,9 +248,12 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
                       ByteBudget::Reservation reservation) {
   DeadlineTimer::Id timer;
   bool drop;
+  const SteadyTime now = SteadyTime::clock::now();
+  Nanos wait_memory;
   {
     MutexLock lock(mu_);
     waiting_ = false;
+    wait_memory = now - due_;
     ticket_ = 0;
     timer = std::exchange(timer_, 0);
     drop = ended_;
@@ -182,12 +265,39 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
   if (timer != 0) parts_->timer->Cancel(timer);
   if (drop) return;  // the reservation goes back
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
-                                   std::move(reservation));
+                                   std::move(reservation), now, wait_memory);
+  if (job->reads) {
+    const uint64_t samples = job->reads->count();
+    const uint64_t samples_per_task = job->reads->samples_per_task();
+    parts_->ahead->Add(read_lane_, std::move(job), samples, samples_per_task,
+                       step);
+    return;
+  }
   const uint64_t units = job->units();
-  const uint64_t rows_of_unit = job->slice.units.pairs ? 2 : 1;
-  parts_->scheduler->Add(
-      lane_, std::move(job), units,
-      std::max<uint64_t>(1, pipeline_->rows_per_task() / rows_of_unit));
+  const uint64_t units_per_task = job->units_per_task;
+  parts_->scheduler->AddRange(lane_, std::move(job), 0, units, units_per_task,
+                              step);
+}
+
+void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
+  Job& job = static_cast<Job&>(*task.job);
+  StepRun& run = *job.run;
+  if (!run.stopped_.load(std::memory_order_relaxed)) {
+    const SteadyTime now = SteadyTime::clock::now();
+    job.NoteBegin(now);
+    const Nanos took = job.reads->Read(task.begin, task.end, reader,
+                                       run.parts_->ahead->gates());
+    Times::Add(job.times.read, took);
+    run.parts_->clock.Add(StageClock::READ, Seconds(took), 0);
+  }
+  run.ReadDone(task);
+}
+
+void StepRun::ReadDone(const Scheduler::Task& task) {
+  Job& job = static_cast<Job&>(*task.job);
+  job.reads->Done(task.begin, task.end, [&](uint64_t from, uint64_t to) {
+    parts_->scheduler->AddRange(lane_, task.job, from, to, to - from, job.step);
+  });
 }
 
 void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
@@ -235,6 +345,11 @@ void StepRun::Stop(absl::Status status) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
+  if (parts_->ahead != nullptr) {
+    for (const Scheduler::Task& task : parts_->ahead->Remove(read_lane_)) {
+      ReadDone(task);
+    }
+  }
   for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
     Complete(static_cast<Job&>(*task.job), task.end - task.begin);
   }
@@ -255,11 +370,21 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
-    const auto start = std::chrono::steady_clock::now();
+    const SteadyTime start = SteadyTime::clock::now();
     job.NoteBegin(start);
     const BuiltPipeline& pipeline = *run.pipeline_;
+    // What storage makes this thread wait is of interest where it could be had
+    // otherwise.
+    ReadPace* const pace = run.parts_->ahead != nullptr &&
+                                   pipeline.pace().wait() != ReadWait::kNever
+                               ? &pipeline.pace()
+                               : nullptr;
+    const bool watches_switches =
+        pace != nullptr && !job.reads && pace->wait() == ReadWait::kRead;
+    const uint64_t switches =
+        watches_switches ? ThreadWaits::Now().switches : 0;
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
-                     run.parts_->bad_list);
+                     run.parts_->bad_list, job.reads ? &*job.reads : nullptr);
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
     for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
@@ -278,17 +403,32 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
     if (has_images) images = worker.scratch()->TakeTimes();
+    const SteadyTime now = SteadyTime::clock::now();
+    const Nanos took = now - start;
+    const Nanos decode = FromSeconds(images.decode_seconds);
+    const Nanos augment = FromSeconds(images.augment_seconds);
+    const Nanos read = std::max(took - decode - augment, Nanos(0));
     StageClock& clock = run.parts_->clock;
-    clock.Add(
-        StageClock::READ,
-        SecondsSince(start) - images.decode_seconds - images.augment_seconds,
-        rows);
+    clock.Add(StageClock::READ, Seconds(read), rows);
+    Times::Add(job.times.read, read);
     if (has_images && pipeline.has_stages()) {
       clock.Add(StageClock::DECODE, images.decode_seconds, rows);
       clock.Add(StageClock::AUGMENT, images.augment_seconds, rows);
+      Times::Add(job.times.decode, decode);
+      Times::Add(job.times.augment, augment);
+    }
+    if (pace != nullptr) {
+      pace->NoteWork(rows, took.count());
+      if (watches_switches) {
+        const bool waited = ThreadWaits::Now().switches != switches;
+        pace->NoteWait(rows, waited ? read.count() : 0);
+      } else if (!job.reads) {
+        WatchPages(worker.page_watch(), rows, now, *pace);
+      }
     }
     if (!status.ok()) run.Stop(std::move(status));
   }
+  if (job.reads) job.reads->Release(task.begin, end);
   run.Complete(job, task.end - task.begin);
 }
 
@@ -307,7 +447,7 @@ void StepRun::Complete(Job& job, uint64_t units) {
 }
 
 void StepRun::Deliver(Job& job) {
-  const auto start = std::chrono::steady_clock::now();
+  const SteadyTime start = SteadyTime::clock::now();
   // The memory of a ready one is shared, and complete.
   if (ready_ == nullptr) job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
@@ -328,8 +468,22 @@ void StepRun::Deliver(Job& job) {
         XXH3_64bits(job.payload->data(), job.payload->bytes()));
   }
   batch.payload = std::move(job.payload);
-  parts_->clock.Add(StageClock::BATCH, SecondsSince(start), job.rows.rows);
+  Describe(job.times, *header.mutable_stage_micros());
+  batch.whole = SteadyTime::clock::now();
+  parts_->clock.Add(StageClock::BATCH, Seconds(batch.whole - start),
+                    job.rows.rows);
   callbacks_.on_batch(std::move(batch));
+}
+
+void StepRun::Describe(const Times& times, StageMicros& micros) {
+  const auto sum = [](const std::atomic<uint64_t>& nanos) {
+    return Micros(nanos.load(std::memory_order_relaxed));
+  };
+  micros.set_read(sum(times.read));
+  micros.set_decode(sum(times.decode));
+  micros.set_augment(sum(times.augment));
+  micros.set_wait_memory(Micros(times.wait_memory.count()));
+  micros.set_wait_thread(sum(times.wait_thread));
 }
 
 void StepRun::FinishIfDone() {

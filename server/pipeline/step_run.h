@@ -45,8 +45,13 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Does some rows of one of its batches. Called by the scheduler's threads.
   static void Work(const Scheduler::Task& task, WorkerState& worker);
 
+  // Reads some samples of one of its batches. Called by the threads of
+  // ReadAhead.
+  static void Read(const Scheduler::Task& task, WorkerState& reader);
+
  private:
   class Job;
+  struct Times;
 
   // Batches refer to ready payloads instead of being filled. What is shared with
   // the client, or packed in its place, is a copy for every batch.
@@ -61,9 +66,12 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
   void TimedOut(uint64_t step, uint64_t bytes);
+  // Samples of a task of Read() have been read or given up.
+  void ReadDone(const Scheduler::Task& task);
   // `units` more units of the job's rows are done or given up.
   void Complete(Job& job, uint64_t units);
   void Deliver(Job& job);
+  static void Describe(const Times& times, StageMicros& micros);
   // Posts on_done when nothing is left.
   void FinishIfDone();
 
@@ -76,6 +84,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   const Plan::Epoch epoch_;
   const Engine::Callbacks callbacks_;
   const std::shared_ptr<Scheduler::Lane> lane_;
+  const std::shared_ptr<Scheduler::Lane> read_lane_;
 
   // Self-synchronised: set with ended_, read before every sample.
   std::atomic<bool> stopped_{false};
@@ -84,6 +93,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   uint64_t next_step_ MR_GUARDED_BY(mu_);    // to reserve memory for
   uint64_t open_ MR_GUARDED_BY(mu_) = 0;     // reserved and not delivered
   bool waiting_ MR_GUARDED_BY(mu_) = false;  // for memory for next_step_
+  SteadyTime due_ MR_GUARDED_BY(mu_);        // when that began
   ByteBudget::Ticket ticket_ MR_GUARDED_BY(mu_) = 0;
   DeadlineTimer::Id timer_ MR_GUARDED_BY(mu_) = 0;
   bool ended_ MR_GUARDED_BY(mu_) = false;  // no further step

@@ -56,6 +56,15 @@ class WorkerState {
   // Samples that do not come about in their place on the wire.
   AlignedBuffer& staging() { return staging_; }
 
+  // What the thread has worked on since it last asked the system for the pages
+  // that it waited for: asking costs as much as a small sample.
+  struct PageWatch {
+    int64_t asked_nanos = 0;
+    uint64_t page_reads = 0;
+    uint64_t samples = 0;
+  };
+  PageWatch& page_watch() { return page_watch_; }
+
  private:
   struct SourceReader {
     std::weak_ptr<const RecordSource> source;
@@ -64,6 +73,7 @@ class WorkerState {
   std::map<const RecordSource*, SourceReader> readers_;
   std::unique_ptr<ImageStage::Scratch> scratch_;
   AlignedBuffer staging_;
+  PageWatch page_watch_;
   ParameterLog* log_ = nullptr;
 };
 

@@ -40,6 +40,13 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
     : header_(std::move(batch.header)),
       payload_bytes_(header_.payload_bytes()),
       packing_(std::move(packing)) {
+  // Frames are made when the connection is free for the first of them.
+  if (batch.whole != SteadyTime()) {
+    header_.mutable_stage_micros()->set_send(
+        std::chrono::duration_cast<std::chrono::microseconds>(
+            SteadyTime::clock::now() - batch.whole)
+            .count());
+  }
   // Not when other batches have the same payload.
   if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {

@@ -233,6 +233,12 @@ absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
   const uint32_t world = request.world_size() == 0 ? 1 : request.world_size();
   MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
                       pipeline->MaxPayloadBytes(world));
+  if (const auto memory = pipeline->batch_memory(world); memory.ok()) {
+    // Every rank of a job opens the same.
+    MR_LOG_EVERY(INFO, absl::Seconds(1))
+        << "a job opens " << pipeline->description().resolved_spec().sources(0).dataset()
+        << " for world size " << world << ": " << memory->Sentence();
+  }
   *response = pipeline->description();
   response->set_protocol_version(kProtocolVersion);
   response->set_max_payload_bytes(max_payload_bytes);

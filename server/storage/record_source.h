@@ -37,6 +37,15 @@ struct EncodedSample {
   int64_t row = 0;    // row within the shard
 };
 
+// Who waits when a sample does not lie in memory yet. Waits overlap on threads
+// of their own when there is something to overlap
+// (server/pipeline/read_ahead.h).
+enum class ReadWait {
+  kNever,  // samples lie in memory
+  kPages,  // who touches a mapped file's pages first; see Prefetch()
+  kRead,   // Read() itself: for files, networks, a library
+};
+
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
@@ -47,6 +56,13 @@ class RecordReader {
   virtual absl::Status Read(
       int64_t index,
       absl::FunctionRef<absl::Status(const EncodedSample&)> visit) = 0;
+
+  // kPages: waits until the pages of sample `index` lie in memory, as far as it
+  // can. Whatever goes wrong is for Read() to say.
+  virtual void Prefetch(int64_t index) { static_cast<void>(index); }
+
+  // Lets go of what it keeps for its next sample and what others could use.
+  virtual void Release() {}
 };
 
 class RecordSource {
@@ -58,6 +74,15 @@ class RecordSource {
   virtual const DatasetInfo& info() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const = 0;
+
+  virtual ReadWait read_wait() const { return ReadWait::kNever; }
+
+  // Bytes that one reader may hold at a time beside caches which are counted
+  // elsewhere; 0: too few to count.
+  virtual uint64_t reader_bytes() const { return 0; }
+
+  // Readers that may read ahead at the same time; 0: any number.
+  virtual uint32_t max_concurrent_reads() const { return 0; }
 };
 
 }  // namespace millrace

@@ -1,7 +1,9 @@
 // Images a second of a pipeline alone, over a packed dataset, without network:
 //
 //   spec_bench --dataset=lmdb:PATH (--preset=NAME | --pipeline=FILE)
-//              [--threads=2] [--seconds=3] [--batch_size=64]
+//              [--threads=2] [--read_threads=32] [--seconds=3]
+//              [--batch_size=64]
+//   spec_bench --synthetic_latency_us=1000    (28 x 28 pixels, each read waits)
 //
 // The file holds a pipeline spec as text; its source is replaced by --dataset.
 // Prints one JSON object: images_per_second, cpu_seconds_per_1000,
@@ -21,17 +23,36 @@
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 #include "server/storage/open.h"
+#include "server/storage/synthetic/synthetic_source.h"
 #include "tests/bench/spec_runner.h"
 
 ABSL_FLAG(std::string, dataset, "", "lmdb:PATH or parquet:PATH");
 ABSL_FLAG(std::string, preset, "", "a pipeline by name");
 ABSL_FLAG(std::string, pipeline, "", "file with a pipeline spec as text");
 ABSL_FLAG(uint32_t, threads, 2, "worker threads");
+ABSL_FLAG(uint32_t, read_threads, 32, "threads that may wait for storage");
+ABSL_FLAG(uint32_t, synthetic_latency_us, 0,
+          "no dataset: samples that take so long to read");
 ABSL_FLAG(uint32_t, batch_size, 64, "samples of a batch");
 ABSL_FLAG(double, seconds, 3, "how long to measure");
 
 namespace millrace {
 namespace {
+
+absl::StatusOr<std::shared_ptr<const RecordSource>> Open() {
+  const uint32_t latency_us = absl::GetFlag(FLAGS_synthetic_latency_us);
+  if (latency_us == 0) {
+    return OpenRecordSource(absl::GetFlag(FLAGS_dataset), {});
+  }
+  Synthetic synthetic;
+  synthetic.set_samples(100'000);
+  synthetic.set_latency_us(latency_us);
+  SyntheticField& image = *synthetic.add_fields();
+  image.set_name("image");
+  image.set_dtype(DTYPE_UINT8);
+  for (int side : {28, 28, 1}) image.add_shape(side);
+  return NewSyntheticSource(synthetic);
+}
 
 absl::Status Main() {
   PipelineSpec spec;
@@ -48,12 +69,12 @@ absl::Status Main() {
     spec.set_preset(preset);
   }
   spec.set_batch_size(absl::GetFlag(FLAGS_batch_size));
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
-                      OpenRecordSource(absl::GetFlag(FLAGS_dataset), {}));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source, Open());
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<SpecRunner> runner,
       SpecRunner::Create(std::move(source), std::move(spec),
-                         {.threads = absl::GetFlag(FLAGS_threads)}));
+                         {.threads = absl::GetFlag(FLAGS_threads),
+                          .read_threads = absl::GetFlag(FLAGS_read_threads)}));
   MR_ASSIGN_OR_RETURN(
       const SpecRunner::Rate rate,
       runner->Measure(absl::Seconds(absl::GetFlag(FLAGS_seconds))));

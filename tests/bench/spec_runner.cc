@@ -38,6 +38,7 @@ class EngineRunner : public SpecRunner {
                     PipelineSpec spec) {
     Engine::Options engine_options;
     engine_options.threads = options_.threads;
+    engine_options.read_threads = options_.read_threads;
     engine_options.budget = &budget_;
     engine_options.admission_timeout = absl::ZeroDuration();
     MR_ASSIGN_OR_RETURN(

@@ -28,6 +28,8 @@ class SpecRunner {
   struct Options {
     // Worker threads, at least 1.
     uint32_t threads = 2;
+    // Threads that may wait for storage beside them.
+    uint32_t read_threads = 32;
     // Bytes of batches and scratch.
     uint64_t memory_bytes = uint64_t{1} << 30;
     // Batches that do not count, at the beginning of each Measure().

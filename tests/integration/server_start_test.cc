@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -116,6 +117,38 @@ TEST_F(ServerStartTest, CheckConfigOpensWhatParseConfigDoesNot) {
   const ProgramResult parsed = RunServer({missing[0], "--parse_config"});
   EXPECT_EQ(parsed.exit_code, 0) << parsed.err;
   EXPECT_THAT(parsed.out, HasSubstr("memory budget"));
+}
+
+TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
+  const std::string dataset = "--dataset=a=" + digits_;
+  const ProgramResult check = RunServer(
+      {dataset, "--memory_budget=1GiB", "--threads=3", "--check_config"});
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("3 threads x "));
+  EXPECT_THAT(check.out, HasSubstr("recycled batches"));
+  EXPECT_THAT(check.out, HasSubstr("a batch: 64 rows x "));
+
+  // A pipeline whose batches need more than there is; the budget that is named
+  // is enough for them.
+  const std::string pipeline = folder_ + "/large.textproto";
+  std::ofstream(pipeline) << "batch_size: 65536 last_batch: LAST_BATCH_PAD\n";
+  const std::vector<std::string> flags = {
+      dataset, "--threads=3", "--check_config", "--check_pipeline=" + pipeline};
+  std::vector<std::string> small = flags;
+  small.push_back("--memory_budget=32MiB");
+  const ProgramResult refused = RunServer(small);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("does not fit into the server's memory"));
+  const std::string flag = "--memory_budget=";
+  const size_t at = refused.err.rfind(flag);
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const int mib = std::atoi(refused.err.c_str() + at + flag.size());
+  EXPECT_GT(mib, 32);
+  for (const int budget : {mib, mib - 1}) {
+    std::vector<std::string> again = flags;
+    again.push_back(absl::StrCat(flag, budget, "MiB"));
+    EXPECT_EQ(RunServer(again).exit_code, budget == mib ? 0 : 1) << budget;
+  }
 }
 
 TEST_F(ServerStartTest, AddressesThatCannotBeListenedOn) {

@@ -67,6 +67,7 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--threads="}), HasSubstr("needs a value"));
   EXPECT_THAT(Mistake({"--threads", "--help"}), HasSubstr("needs a value"));
   EXPECT_THAT(Mistake({"--threads=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--read_threads=-1"}), HasSubstr("0 for none"));
   EXPECT_THAT(Mistake({"--threads=two"}), HasSubstr("--threads=two"));
   EXPECT_THAT(Mistake({"--threads=1", "--threads=2"}),
               HasSubstr("given twice"));

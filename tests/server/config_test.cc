@@ -32,6 +32,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "thread: 4\n", "\"thread\""},
       {good + "threads: -1\n", "s.textproto:2:10: "},
       {good + "threads: 99999\n", "s.textproto:2:1: threads is 99999"},
+      {good + "read_threads: 2000\n", "s.textproto:2:1: read_threads is 2000"},
       {good + "\nmemory_budget_bytes: 5\n",
        "s.textproto:3:1: memory_budget_bytes is 5 bytes"},
       {good + "memory_budget_bytes: 18446744073709551615\n",
@@ -81,6 +82,7 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->listen, "0.0.0.0:7001");
   EXPECT_EQ(settings->threads, 6);
+  EXPECT_EQ(settings->read_threads, 32);
   EXPECT_EQ(settings->memory_budget_bytes, 4 * kGiB);
   EXPECT_EQ(settings->row_group_cache_bytes, 0);  // no Parquet
   EXPECT_EQ(settings->send_timeout, absl::Seconds(10));
@@ -115,7 +117,8 @@ TEST(ResolveServerConfigTest, LocalSockets) {
 
 TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   const auto config = ParseServerConfig(
-      "listen: '127.0.0.1:0' threads: 3 memory_budget_bytes: 1000000000 "
+      "listen: '127.0.0.1:0' threads: 3 read_threads: 0 memory_budget_bytes: "
+      "1000000000 "
       "row_group_cache_percent: 40 send_timeout_ms: 1 "
       "datasets { name: 'a' uri: 'parquet:/a' } "
       "datasets { name: 'b' uri: 'parquet:/b' } "
@@ -126,6 +129,7 @@ TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->listen, "127.0.0.1:0");
   EXPECT_EQ(settings->threads, 3);
+  EXPECT_EQ(settings->read_threads, 0);
   EXPECT_EQ(settings->memory_budget_bytes, 1000000000);
   // Two Parquet datasets share 40 % of the budget.
   EXPECT_EQ(settings->row_group_cache_bytes, 400000000);

@@ -195,6 +195,22 @@ int LmdbCursor::TryGet(absl::string_view key,
   return 0;
 }
 
+void LmdbCursor::Touch(absl::Span<const uint8_t> value) const {
+  if (value.empty()) return;
+  const uint64_t page = file_->os_page_bytes_;
+  const auto begin = reinterpret_cast<uintptr_t>(value.data());
+  const uintptr_t first = begin - begin % page;
+  if (value.size() > page) {
+    // All at once, where the system knows how; otherwise one after the other.
+    (void)madvise(reinterpret_cast<void*>(first), begin + value.size() - first,
+                  MADV_WILLNEED);
+  }
+  for (uintptr_t at = begin; at < begin + value.size(); at += page) {
+    (void)*reinterpret_cast<const volatile uint8_t*>(at);
+  }
+  (void)*reinterpret_cast<const volatile uint8_t*>(begin + value.size() - 1);
+}
+
 absl::StatusOr<absl::Span<const uint8_t>> LmdbCursor::Get(
     absl::string_view key) {
   absl::Span<const uint8_t> value;

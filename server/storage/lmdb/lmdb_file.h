@@ -80,6 +80,9 @@ class LmdbCursor {
   // when the value lies outside the file.
   int TryGet(absl::string_view key, absl::Span<const uint8_t>* value);
 
+  // Waits until the pages of a value that Get() gave lie in memory.
+  void Touch(absl::Span<const uint8_t> value) const;
+
  private:
   explicit LmdbCursor(std::shared_ptr<const LmdbFile> file)
       : file_(std::move(file)) {}

@@ -33,6 +33,7 @@ class LmdbSource final : public RecordSource {
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
+  ReadWait read_wait() const override { return ReadWait::kPages; }
 
   // The shard that holds sample `index`, which exists.
   int ShardOf(int64_t index) const {
@@ -79,18 +80,39 @@ class LmdbReader final : public RecordReader {
     return visit(sample);
   }
 
- private:
-  // Points views_ at the sample's fields.
-  absl::Status Load(const Shard& shard, const EncodedSample& sample) {
-    std::unique_ptr<LmdbCursor>& cursor = cursors_[sample.shard];
-    if (cursor == nullptr) {
-      MR_ASSIGN_OR_RETURN(cursor, LmdbCursor::Create(shard.file));
+  void Prefetch(int64_t index) override {
+    if (index < 0 || index >= samples_) return;
+    EncodedSample sample;
+    sample.shard = source_.ShardOf(index);
+    const Shard& shard = source_.shards()[sample.shard];
+    sample.row = index - shard.first_sample;
+    absl::Span<const uint8_t> value;
+    if (OpenCursor(sample, shard).ok() && Find(sample, &value) == 0) {
+      cursors_[sample.shard]->Touch(value);
     }
+  }
+
+ private:
+  absl::Status OpenCursor(const EncodedSample& sample, const Shard& shard) {
+    std::unique_ptr<LmdbCursor>& cursor = cursors_[sample.shard];
+    if (cursor != nullptr) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(cursor, LmdbCursor::Create(shard.file));
+    return absl::OkStatus();
+  }
+
+  // LMDB's code for the look-up of a sample; its cursor is open.
+  int Find(const EncodedSample& sample, absl::Span<const uint8_t>* value) {
     static_assert(std::endian::native == std::endian::little);
     const uint64_t key = __builtin_bswap64(static_cast<uint64_t>(sample.row));
+    return cursors_[sample.shard]->TryGet(
+        {reinterpret_cast<const char*>(&key), sizeof(key)}, value);
+  }
+
+  // Points views_ at the sample's fields.
+  absl::Status Load(const Shard& shard, const EncodedSample& sample) {
+    MR_RETURN_IF_ERROR(OpenCursor(sample, shard));
     absl::Span<const uint8_t> value;
-    const int rc = cursor->TryGet(
-        {reinterpret_cast<const char*>(&key), sizeof(key)}, &value);
+    const int rc = Find(sample, &value);
     if (rc == MDB_NOTFOUND) {
       return absl::DataLossError(
           "the file has lost this sample; copy it again, or pack it again");

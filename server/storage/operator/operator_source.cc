@@ -60,6 +60,8 @@ class OperatorSource final : public RecordSource {
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
+  // A library may read from anywhere.
+  ReadWait read_wait() const override { return ReadWait::kRead; }
 
   const millrace_source& functions() const { return functions_; }
   const std::string& who() const { return who_; }

@@ -32,14 +32,23 @@ struct Shard {
 class ParquetSource final : public RecordSource {
  public:
   ParquetSource(DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
-                const OpenSourceOptions& options)
+                uint64_t group_bytes, const OpenSourceOptions& options)
       : info_(std::move(info)),
         shards_(std::move(shards)),
         check_(std::move(check)),
+        group_bytes_(group_bytes),
+        cache_bytes_(options.cache_budget == nullptr ? 0 : options.cache_bytes),
         cache_(options.cache_budget, options.cache_bytes) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
+  ReadWait read_wait() const override { return ReadWait::kRead; }
+  uint64_t reader_bytes() const override { return group_bytes_; }
+  // As many as the cache has room for: those are counted.
+  uint32_t max_concurrent_reads() const override {
+    return static_cast<uint32_t>(std::clamp<uint64_t>(
+        cache_bytes_ / std::max<uint64_t>(1, group_bytes_), 1, 1024));
+  }
 
   // The shard that holds sample `index`, which exists.
   int ShardOf(int64_t index) const {
@@ -67,6 +76,8 @@ class ParquetSource final : public RecordSource {
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
   const SampleCheck check_;
+  const uint64_t group_bytes_;  // of the largest row group
+  const uint64_t cache_bytes_;
   mutable RowGroupCache cache_;
 };
 
@@ -96,6 +107,12 @@ class ParquetReader final : public RecordReader {
     return visit(sample);
   }
 
+  void Release() override {
+    shard_ = -1;
+    shard_begin_ = shard_end_ = 0;
+    group_.reset();
+  }
+
  private:
   // Points views_ at the sample's fields.
   absl::Status Find(const EncodedSample& sample) {
@@ -118,8 +135,7 @@ class ParquetReader final : public RecordReader {
         1;
     // The old one first: at most one row group a reader that is not the
     // cache's.
-    shard_ = -1;
-    group_.reset();
+    Release();
     MR_ASSIGN_OR_RETURN(group_, source_.Load(sample.shard, group));
     shard_ = sample.shard;
     shard_begin_ = shard.first_sample;
@@ -146,14 +162,16 @@ absl::StatusOr<std::unique_ptr<RecordReader>> ParquetSource::NewReader() const {
 }
 
 // A row group that the cache cannot hold would be memory that nobody counts,
-// once for every worker.
-absl::Status CheckGroupsFit(const std::vector<Shard>& shards,
-                            const OpenSourceOptions& options) {
-  if (options.cache_budget == nullptr) return absl::OkStatus();
+// once for every worker. The largest one's bytes.
+absl::StatusOr<uint64_t> CheckGroupsFit(const std::vector<Shard>& shards,
+                                        const OpenSourceOptions& options) {
+  uint64_t most = 0;
+  if (options.cache_budget == nullptr) return most;
   for (const Shard& shard : shards) {
     for (int i = 0; i < shard.file->row_groups(); ++i) {
       MR_ASSIGN_OR_RETURN(const uint64_t bytes,
                           shard.file->GroupBytes(i, shard.columns));
+      most = std::max(most, bytes);
       if (bytes <= options.cache_bytes) continue;
       return absl::ResourceExhaustedError(absl::StrCat(
           shard.file->path(), ": row group ", i, " takes ", bytes,
@@ -164,7 +182,7 @@ absl::Status CheckGroupsFit(const std::vector<Shard>& shards,
           "row_group_cache_percent"));
     }
   }
-  return absl::OkStatus();
+  return most;
 }
 
 absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
@@ -200,9 +218,11 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
                         PlanPackedShard(by_path[shard.path], info.schema()));
     shards.push_back(std::move(planned));
   }
-  MR_RETURN_IF_ERROR(CheckGroupsFit(shards, options));
+  MR_ASSIGN_OR_RETURN(const uint64_t group_bytes,
+                      CheckGroupsFit(shards, options));
   return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
-                                         std::move(check), options);
+                                         std::move(check), group_bytes,
+                                         options);
 }
 
 // Fields and columns of a foreign file. `left_out` lists what has no place.
@@ -291,9 +311,11 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   info.set_fingerprint(HashToHex(HashBytes(
       {reinterpret_cast<const uint8_t*>(footers.data()), footers.size()})));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
-  MR_RETURN_IF_ERROR(CheckGroupsFit(shards, options));
+  MR_ASSIGN_OR_RETURN(const uint64_t group_bytes,
+                      CheckGroupsFit(shards, options));
   return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
-                                         std::move(check), options);
+                                         std::move(check), group_bytes,
+                                         options);
 }
 
 }  // namespace

@@ -106,6 +106,9 @@ class SyntheticSource final : public RecordSource {
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
     return std::make_unique<SyntheticReader>(recipe_);
   }
+  ReadWait read_wait() const override {
+    return recipe_->latency_us > 0 ? ReadWait::kRead : ReadWait::kNever;
+  }
 
  private:
   const DatasetInfo info_;

@@ -69,6 +69,31 @@ TEST(Scheduler, RemovedRowsAreNotHandedOut) {
   }
 }
 
+// Rows become ready in any order; the earliest batch's come first all the same.
+TEST(Scheduler, LowerOrdersComeFirst) {
+  std::atomic<bool> go{false}, started{false};
+  auto job = std::make_shared<CountingJob>(100);
+  auto lane = std::make_shared<Scheduler::Lane>();
+  std::vector<uint64_t> begins;
+  {
+    Scheduler scheduler(1, [&](uint32_t, const Scheduler::Task& task) {
+      started = true;
+      started.notify_all();
+      go.wait(false);
+      begins.push_back(task.begin);
+    });
+    scheduler.AddRange(lane, job, 90, 91, 1, /*order=*/9);
+    started.wait(false);
+    scheduler.AddRange(lane, job, 50, 52, 1, /*order=*/5);
+    scheduler.AddRange(lane, job, 20, 22, 2, /*order=*/2);
+    scheduler.AddRange(lane, job, 53, 54, 1, /*order=*/5);
+    scheduler.AddRange(lane, job, 10, 11, 1, /*order=*/1);
+    go = true;
+    go.notify_all();
+  }
+  EXPECT_EQ(begins, (std::vector<uint64_t>{90, 10, 20, 50, 51, 53}));
+}
+
 TEST(Scheduler, ClosuresRunOnAWorker) {
   std::atomic<int> ran{0};
   const auto self = std::this_thread::get_id();

@@ -1,0 +1,140 @@
+#include "server/memory_report.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/byte_size.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+void Line(std::string* out, const std::string& name, const std::string& value,
+          const std::string& why) {
+  absl::StrAppendFormat(out, "%-20s %-14s %s\n", name, value, why);
+}
+
+// Ends the sentence of a refusal.
+std::string SmallestText(const ServerSettings& settings,
+                         const MemoryNeeds& needs, uint64_t wanted) {
+  const uint64_t smallest = SmallestBudget(needs, wanted, [&](uint64_t budget) {
+    return RowGroupCacheBytes(settings, budget);
+  });
+  if (smallest == 0) return "no budget is large enough";
+  return absl::StrCat(
+      "the smallest that works is --memory_budget=", smallest >> 20, "MiB");
+}
+
+std::string DescribeFit(const std::string& name, const BatchMemory& batch,
+                        uint64_t left) {
+  std::string out;
+  Line(&out, name, FormatByteSize(batch.reserved()),
+       absl::StrCat("a batch: ", batch.rows, " rows x ", batch.row_bytes,
+                    " bytes make ", FormatByteSize(batch.payload),
+                    ", and up to ", FormatByteSize(batch.beside),
+                    " beside it on its way"));
+  Line(&out, "", "",
+       absl::StrCat(left / batch.reserved(),
+                    " fit at a time: being filled, being sent, or asked for "
+                    "by all clients together"));
+  return out;
+}
+
+}  // namespace
+
+absl::Status CheckMemory(const ServerSettings& settings,
+                         const MemoryNeeds& needs) {
+  const uint64_t budget = settings.memory_budget_bytes;
+  const MemoryUse use =
+      PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
+  if (use.batches > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(use.Sentence(), "nothing for batches: ",
+                   SmallestText(settings, needs, kLeastBatchBytes + 1),
+                   ", or give fewer --threads"));
+}
+
+std::string DescribeMemory(const MemoryUse& use) {
+  std::string out;
+  Line(&out, "memory budget", FormatByteSize(use.budget), "of which");
+  Line(
+      &out, "  scratch", FormatByteSize(use.scratch()),
+      absl::StrCat(use.threads, " threads x ", FormatByteSize(use.scratch_each),
+                   " to decode and augment"));
+  Line(&out, "  read ahead", FormatByteSize(use.read_buffers),
+       absl::StrCat("samples that ", use.read_threads,
+                    " threads have read and none has decoded"));
+  Line(&out, "  recycled batches", FormatByteSize(use.recycled),
+       "memory kept for the next ones");
+  Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
+       "decoded Parquet row groups");
+  Line(&out, "  batches", FormatByteSize(use.batches), "the rest");
+  return out;
+}
+
+absl::StatusOr<std::string> DescribePipeline(Engine& engine,
+                                             const PipelineSpec& spec,
+                                             const std::string& name,
+                                             const ServerSettings& settings,
+                                             const MemoryNeeds& needs) {
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
+                      engine.Open(spec));
+  MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
+  const uint64_t left = engine.batch_budget_bytes();
+  if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
+    return absl::Status(
+        fits.code(),
+        absl::StrCat(name, ": ", fits.message(), "; ",
+                     SmallestText(settings, needs, batch.reserved())));
+  }
+  return DescribeFit(name, batch, left);
+}
+
+absl::StatusOr<std::string> DescribePresets(Engine& engine,
+                                            const ServerSettings& settings,
+                                            const MemoryNeeds& needs) {
+  std::string out;
+  for (const auto& [name, source] : engine.catalog()) {
+    const DatasetInfo& info = source->info();
+    std::set<std::string> presets = {info.train_preset(), info.eval_preset()};
+    presets.erase("");
+    if (presets.empty()) presets.insert("");  // the fields as they are
+    for (const std::string& preset : presets) {
+      PipelineSpec spec;
+      spec.add_sources()->set_dataset(name);
+      spec.set_preset(preset);
+      // Also where there are fewer samples.
+      spec.set_last_batch(LAST_BATCH_PAD);
+      spec.set_batch_size(kExampleRows);
+      const std::string what =
+          preset.empty() ? name : absl::StrCat(name, " ", preset);
+      auto opened = engine.Open(spec);
+      if (!opened.ok()) {
+        // Its images have as many sizes as they like, for one.
+        Line(&out, what, "", "depends on the pipeline: --check_pipeline=FILE");
+        continue;
+      }
+      MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
+      const uint64_t left = engine.batch_budget_bytes();
+      if (batch.reserved() <= left) {
+        absl::StrAppend(&out, DescribeFit(what, batch, left));
+        continue;
+      }
+      spec.set_batch_size(1);
+      MR_ASSIGN_OR_RETURN(
+          const std::string one,
+          DescribePipeline(engine, spec, what, settings, needs));
+      absl::StrAppend(&out, one);
+      Line(&out, "", "",
+           absl::StrCat(kExampleRows, " rows of one rank would take ",
+                        FormatByteSize(batch.reserved()), ": ",
+                        SmallestText(settings, needs, batch.reserved())));
+    }
+  }
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,51 @@
+// What a server's memory is for, as --check_config prints it: threads x
+// scratch, what is read ahead, caches, and how many batches of which pipelines
+// fit into the rest.
+//
+//   MR_RETURN_IF_ERROR(CheckMemory(settings, needs));
+//   std::string text = DescribeMemory(use);
+//   MR_ASSIGN_OR_RETURN(std::string batches, DescribeBatches(engine, ...));
+
+#ifndef MILLRACE_SERVER_MEMORY_REPORT_H_
+#define MILLRACE_SERVER_MEMORY_REPORT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+#include "server/config.h"
+#include "server/pipeline/engine.h"
+#include "server/pipeline/memory_use.h"
+
+namespace millrace {
+
+// InvalidArgument when the budget leaves nothing for batches: says the
+// arithmetic and the smallest budget that works.
+absl::Status CheckMemory(const ServerSettings& settings,
+                         const MemoryNeeds& needs);
+
+// A table.
+std::string DescribeMemory(const MemoryUse& use);
+
+// For the training and the evaluation preset of each dataset, what a batch of
+// kExampleRows takes and how many fit. InvalidArgument: not even one row does;
+// says the smallest budget that works.
+inline constexpr uint64_t kExampleRows = 64;
+absl::StatusOr<std::string> DescribePresets(Engine& engine,
+                                            const ServerSettings& settings,
+                                            const MemoryNeeds& needs);
+
+// The same for the batches of `spec`, which `name` stands for in the text.
+// Errors of Engine::Open(); InvalidArgument: a batch does not fit.
+absl::StatusOr<std::string> DescribePipeline(Engine& engine,
+                                             const PipelineSpec& spec,
+                                             const std::string& name,
+                                             const ServerSettings& settings,
+                                             const MemoryNeeds& needs);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_MEMORY_REPORT_H_

@@ -1,0 +1,78 @@
+#include "server/pipeline/memory_use.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+// Memory of finished batches that is kept for the next ones, and the part of
+// the budget that it is at most.
+constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
+constexpr uint64_t kIdleShare = 16;
+// Memory of samples that are read ahead, for each thread, and the part of the
+// budget that it is at most. Synthetic sources may wait at every server.
+constexpr uint64_t kReadBytes = 2 << 20;
+constexpr uint64_t kReadShare = 16;
+constexpr uint64_t kFewReadBytes = 128 << 10;
+constexpr uint64_t kFewReadShare = 64;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kMostMiB = uint64_t{1} << 30;
+
+}  // namespace
+
+std::string MemoryUse::Sentence() const {
+  std::string text = absl::StrCat(
+      "the memory budget of ", budget, " bytes less ", scratch(),
+      " for decoding (", threads, " threads x ", scratch_each, "), ",
+      read_buffers, " for samples read ahead, ", recycled,
+      " for recycled batches and ", elsewhere, " for caches leaves ");
+  if (batches > 0) absl::StrAppend(&text, batches);
+  return text;
+}
+
+MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
+                     uint64_t elsewhere) {
+  MemoryUse use;
+  use.budget = budget;
+  use.threads = needs.threads;
+  use.scratch_each = needs.scratch_each;
+  use.read_threads = needs.read_threads;
+  use.read_buffers = std::min(
+      needs.read_threads * (needs.reads_wait ? kReadBytes : kFewReadBytes),
+      budget / (needs.reads_wait ? kReadShare : kFewReadShare));
+  use.recycled = std::min(kMaxIdleBatchBytes, budget / kIdleShare);
+  use.elsewhere = elsewhere;
+  const uint64_t taken = use.held() + elsewhere;
+  if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;
+  return use;
+}
+
+std::string BatchMemory::Sentence() const {
+  return absl::StrCat("a batch takes ", reserved(), " bytes (", rows,
+                      " rows x ", row_bytes, " bytes make ", payload,
+                      " with alignment, and up to ", beside,
+                      " beside them on their way), of which ",
+                      budget / std::max<uint64_t>(1, reserved()),
+                      " fit at a time: ", budget_arithmetic, " for batches");
+}
+
+uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
+                        const std::function<uint64_t(uint64_t)>& elsewhere) {
+  // More budget leaves more for batches: every share of it is a small one.
+  uint64_t no = 0, yes = kMostMiB;
+  const auto suffices = [&](uint64_t mib) {
+    const uint64_t budget = mib * kMiB;
+    return PlanMemory(needs, budget, elsewhere(budget)).batches >= wanted;
+  };
+  if (!suffices(yes)) return 0;
+  while (yes - no > 1) {
+    const uint64_t middle = no + (yes - no) / 2;
+    (suffices(middle) ? yes : no) = middle;
+  }
+  return yes * kMiB;
+}
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// MemoryUse is the arithmetic of the memory budget: what threads, reading ahead
+// and caches take of it, and what is left for batches. It is what the engine
+// reserves by, what a refusal quotes and what `--check_config` prints.
+//
+// Plain numbers; pure functions.
+//
+//   MemoryUse use = PlanMemory(needs, budget->capacity());
+//   if (use.batches == 0) return absl::InvalidArgumentError(use.Sentence());
+
+#ifndef MILLRACE_SERVER_PIPELINE_MEMORY_USE_H_
+#define MILLRACE_SERVER_PIPELINE_MEMORY_USE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace millrace {
+
+// Beside its payload a batch takes at least so many bytes: header, job and
+// bookkeeping.
+inline constexpr uint64_t kLeastBatchBytes = 4096;
+
+// What does not depend on the budget.
+struct MemoryNeeds {
+  uint64_t threads = 1;
+  uint64_t scratch_each = 0;  // of a thread that decodes
+  uint64_t read_threads = 0;
+  // Whether a dataset's Read() waits itself, so that samples are kept which
+  // have been read ahead.
+  bool reads_wait = false;
+};
+
+// All in bytes, but for threads.
+struct MemoryUse {
+  uint64_t budget = 0;
+  uint64_t threads = 1;
+  uint64_t scratch_each = 0;
+  uint64_t read_threads = 0;
+  uint64_t read_buffers = 0;  // samples that were read ahead
+  uint64_t recycled = 0;      // memory of batches that is kept for the next
+  uint64_t elsewhere = 0;     // caches of row groups
+  uint64_t batches = 0;       // the rest; 0: there is none
+
+  uint64_t scratch() const { return threads * scratch_each; }
+  // Without `elsewhere`: what the engine holds itself.
+  uint64_t held() const { return scratch() + read_buffers + recycled; }
+
+  // "the memory budget of ... bytes less ... leaves ..."; without the number
+  // when nothing is left.
+  std::string Sentence() const;
+};
+
+// `elsewhere`: bytes of the budget that others may take.
+MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
+                     uint64_t elsewhere);
+
+// What one batch of one rank takes of the bytes for batches.
+struct BatchMemory {
+  uint64_t rows = 0;
+  uint64_t row_bytes = 0;
+  uint64_t payload = 0;  // rows x row_bytes, aligned
+  // Its bookkeeping, and what threads need for samples on their way to it.
+  uint64_t beside = 0;
+  uint64_t budget = 0;            // for batches
+  std::string budget_arithmetic;  // MemoryUse::Sentence()
+
+  uint64_t reserved() const { return payload + beside; }
+  // "64 rows x ... bytes make ...; ... of them fit: the memory budget of ..."
+  std::string Sentence() const;
+};
+
+// The smallest budget, in whole MiB, that leaves `wanted` bytes for batches;
+// `elsewhere` gives what others may take of a budget. 0: none below 1 PiB does.
+uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
+                        const std::function<uint64_t(uint64_t)>& elsewhere);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_MEMORY_USE_H_

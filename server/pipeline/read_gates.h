@@ -1,0 +1,58 @@
+// ReadGates lets no more threads read a source ahead at the same time than the
+// source has memory for (RecordSource::max_concurrent_reads).
+//
+// Thread-safe. A pass may wait; a thread holds one at a time. Sources with a
+// limit must outlive it.
+//
+//   const ReadGates::Pass pass(gates, source);  // until it goes
+
+#ifndef MILLRACE_SERVER_PIPELINE_READ_GATES_H_
+#define MILLRACE_SERVER_PIPELINE_READ_GATES_H_
+
+#include <cstdint>
+#include <map>
+
+#include "common/mutex.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+class ReadGates {
+ public:
+  class Pass {
+   public:
+    Pass(ReadGates& gates, const RecordSource& source)
+        : gates_(gates),
+          source_(source),
+          limit_(source.max_concurrent_reads()) {
+      if (limit_ == 0) return;
+      MutexLock lock(gates_.mu_);
+      while (gates_.inside_[&source_] >= limit_) gates_.changed_.Wait(lock);
+      ++gates_.inside_[&source_];
+    }
+    ~Pass() {
+      if (limit_ == 0) return;
+      {
+        MutexLock lock(gates_.mu_);
+        --gates_.inside_[&source_];
+      }
+      gates_.changed_.NotifyAll();
+    }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    ReadGates& gates_;
+    const RecordSource& source_;
+    const uint32_t limit_;
+  };
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::map<const RecordSource*, uint32_t> inside_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_READ_GATES_H_

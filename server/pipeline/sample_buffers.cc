@@ -1,0 +1,114 @@
+#include "server/pipeline/sample_buffers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+// Fields begin where any of their types may lie.
+constexpr uint64_t kAlignment = 16;
+// Beside the bytes: bounds the number of tiny samples, too.
+constexpr uint64_t kOverheadBytes = 256;
+
+uint64_t Aligned(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
+  MutexLock lock(buffers_.mu_);
+  number_ = buffers_.next_turn_++;
+  buffers_.turns_.push_back(number_);
+}
+
+SampleBuffers::Turn::~Turn() {
+  {
+    MutexLock lock(buffers_.mu_);
+    std::erase(buffers_.turns_, number_);
+  }
+  buffers_.room_.NotifyAll();  // another one is the first
+}
+
+FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
+  uint64_t bytes = 0;
+  for (const auto& field : sample.fields) bytes += Aligned(field.size());
+  FetchedSample* const copy = buffers_.Take(*this, bytes);
+  uint8_t* at = copy->bytes_.Reserve(bytes);
+  if (at == nullptr) {
+    buffers_.Give(copy);
+    return nullptr;
+  }
+  copy->fields_.clear();
+  for (const auto& field : sample.fields) {
+    if (!field.empty()) std::memcpy(at, field.data(), field.size());
+    copy->fields_.push_back({at, field.size()});
+    at += Aligned(field.size());
+  }
+  copy->shard_ = sample.shard;
+  copy->row_ = sample.row;
+  return copy;
+}
+
+FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
+  FetchedSample* const sample = buffers_.Take(*this, 0);
+  sample->status_ = std::move(status);
+  return sample;
+}
+
+FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
+  std::unique_ptr<FetchedSample> sample;
+  MutexLock lock(mu_);
+  const auto is_full = [&]() MR_REQUIRES(mu_) {
+    return held_ + bytes + kOverheadBytes > half_ &&
+           turns_.front() != turn.number_;
+  };
+  if (is_full()) {
+    const auto start = std::chrono::steady_clock::now();
+    while (is_full()) room_.Wait(lock);
+    turn.waited_ += std::chrono::steady_clock::now() - start;
+  }
+  if (!idle_samples_.empty()) {
+    sample = std::move(idle_samples_.back());
+    idle_samples_.pop_back();
+    idle_ -= sample->charged_;
+    // Not much more than what it holds.
+    sample->bytes_.ReleaseAbove(2 * bytes + kOverheadBytes);
+  } else {
+    sample = std::make_unique<FetchedSample>();
+  }
+  sample->charged_ =
+      std::max<uint64_t>(bytes, sample->bytes_.capacity()) + kOverheadBytes;
+  held_ += sample->charged_;
+  return sample.release();
+}
+
+void SampleBuffers::Give(FetchedSample* sample) {
+  if (sample == nullptr) return;
+  std::unique_ptr<FetchedSample> owned(sample);  // destroyed after the lock
+  owned->status_ = absl::OkStatus();
+  {
+    MutexLock lock(mu_);
+    held_ -= owned->charged_;
+    owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
+    if (idle_ + owned->charged_ <= half_) {
+      idle_ += owned->charged_;
+      idle_samples_.push_back(std::move(owned));
+    }
+  }
+  room_.NotifyAll();
+}
+
+uint64_t SampleBuffers::held_bytes() const {
+  MutexLock lock(mu_);
+  return held_;
+}
+
+uint64_t SampleBuffers::idle_bytes() const {
+  MutexLock lock(mu_);
+  return idle_;
+}
+
+}  // namespace millrace

@@ -1,0 +1,106 @@
+// SampleBuffers is the memory of samples that were read ahead and are not yet
+// worked on. It is bounded in bytes: who reads waits for room until samples
+// before it have been used. The one that was begun first never waits, so there
+// is always something to be used; it may lie above the bound.
+//
+// Thread-safe. Owns the memory, also of samples that are handed out; it is used
+// again. A sample belongs to who has it.
+//
+//   SampleBuffers::Turn turn(buffers);        // before it is read
+//   FetchedSample* sample = turn.Copy(read);  // waits for room
+//   sample->Visit(visit);
+//   buffers.Give(sample);
+
+#ifndef MILLRACE_SERVER_PIPELINE_SAMPLE_BUFFERS_H_
+#define MILLRACE_SERVER_PIPELINE_SAMPLE_BUFFERS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "common/mutex.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+// What one RecordReader::Read() gave.
+class FetchedSample {
+ public:
+  // As RecordReader::Read() of that sample; once.
+  absl::Status Visit(
+      absl::FunctionRef<absl::Status(const EncodedSample&)> visit) {
+    if (!status_.ok()) return std::move(status_);
+    return visit({.fields = fields_, .shard = shard_, .row = row_});
+  }
+
+ private:
+  friend class SampleBuffers;
+  AlignedBuffer bytes_;
+  std::vector<absl::Span<const uint8_t>> fields_;
+  int32_t shard_ = 0;
+  int64_t row_ = 0;
+  // Moved on, never shared: the count of a status lies in a library that
+  // ThreadSanitizer cannot see.
+  absl::Status status_;
+  uint64_t charged_ = 0;
+};
+
+class SampleBuffers {
+ public:
+  // Half of the bytes for samples that are held, half for memory that is kept
+  // for the next ones.
+  explicit SampleBuffers(uint64_t bytes) : half_(bytes / 2) {}
+  SampleBuffers(const SampleBuffers&) = delete;
+  SampleBuffers& operator=(const SampleBuffers&) = delete;
+
+  // A place in the order of those who read. Belongs to one thread.
+  class Turn {
+   public:
+    explicit Turn(SampleBuffers& buffers);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    // Null: the system has no memory.
+    FetchedSample* Copy(const EncodedSample& sample);
+    // The sample whose reading has failed.
+    FetchedSample* Fail(absl::Status status);
+
+    // That it has waited for room, which is no time of reading.
+    std::chrono::nanoseconds waited() const { return waited_; }
+
+   private:
+    friend class SampleBuffers;
+    SampleBuffers& buffers_;
+    uint64_t number_;
+    std::chrono::nanoseconds waited_{0};
+  };
+
+  // Takes the sample back; null is nothing.
+  void Give(FetchedSample* sample);
+
+  uint64_t held_bytes() const;
+  uint64_t idle_bytes() const;
+
+ private:
+  FetchedSample* Take(Turn& turn, uint64_t bytes);
+
+  const uint64_t half_;
+  mutable Mutex mu_;
+  CondVar room_;
+  uint64_t held_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;
+  std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);  // under way, ascending
+  std::vector<std::unique_ptr<FetchedSample>> idle_samples_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_SAMPLE_BUFFERS_H_

@@ -1,0 +1,400 @@
+// Reading apart from decoding: more reads at a time than there are workers, the
+// same batches whoever reads, and nothing left behind when a run ends early.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/error_detail.h"
+#include "server/pipeline/engine.h"
+#include "tests/server/pipeline/engine_fixture.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ThreadName() {
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return name;
+}
+
+bool IsReader() { return ThreadName().starts_with("mr-reader"); }
+
+// A source that says that it waits, and what a test makes of its reads.
+class WaitingSource final : public RecordSource {
+ public:
+  using Hook = std::function<absl::Status(int64_t index)>;
+
+  WaitingSource(std::shared_ptr<const RecordSource> base, ReadWait wait,
+                Hook hook, uint32_t max_concurrent = 0)
+      : base_(std::move(base)),
+        wait_(wait),
+        hook_(std::move(hook)),
+        max_concurrent_(max_concurrent) {}
+  const DatasetInfo& info() const override { return base_->info(); }
+  ReadWait read_wait() const override { return wait_; }
+  uint32_t max_concurrent_reads() const override { return max_concurrent_; }
+  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+    auto reader = base_->NewReader();
+    if (!reader.ok()) return reader.status();
+    return std::make_unique<Reader>(*this, *std::move(reader));
+  }
+
+  mutable std::atomic<uint64_t> prefetches{0};
+
+ private:
+  class Reader final : public RecordReader {
+   public:
+    Reader(const WaitingSource& source, std::unique_ptr<RecordReader> base)
+        : source_(source), base_(std::move(base)) {}
+    absl::Status Read(
+        int64_t index,
+        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
+      if (absl::Status status = source_.hook_(index); !status.ok()) {
+        return status;
+      }
+      return base_->Read(index, visit);
+    }
+    void Prefetch(int64_t) override {
+      EXPECT_TRUE(IsReader());
+      source_.prefetches.fetch_add(1);
+    }
+
+   private:
+    const WaitingSource& source_;
+    const std::unique_ptr<RecordReader> base_;
+  };
+
+  const std::shared_ptr<const RecordSource> base_;
+  const ReadWait wait_;
+  const Hook hook_;
+  const uint32_t max_concurrent_;
+};
+
+std::shared_ptr<const WaitingSource> Waiting(
+    std::shared_ptr<const RecordSource> base, WaitingSource::Hook hook,
+    ReadWait wait = ReadWait::kRead, uint32_t max_concurrent = 0) {
+  return std::make_shared<WaitingSource>(std::move(base), wait, std::move(hook),
+                                         max_concurrent);
+}
+
+class ReadAheadTest : public testing::Test {
+ protected:
+  std::unique_ptr<Engine> Make(uint32_t threads, uint32_t read_threads,
+                               DatasetCatalog catalog,
+                               uint64_t budget_bytes = 64 << 20) {
+    budget_ = std::make_unique<ByteBudget>(budget_bytes);
+    Engine::Options options;
+    options.threads = threads;
+    options.read_threads = read_threads;
+    options.budget = budget_.get();
+    options.admission_timeout = absl::ZeroDuration();
+    auto engine = CreateEngine(options, std::move(catalog), FakeStage::Create);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    idle_use_ = budget_->used();
+    return *std::move(engine);
+  }
+
+  std::shared_ptr<const Pipeline> Open(Engine& engine,
+                                       const std::string& text) {
+    auto pipeline = engine.Open(Spec(text));
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    return pipeline.ok() ? *pipeline : nullptr;
+  }
+
+  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
+                                         const std::string& text,
+                                         StepRange range = {}) {
+    const auto pipeline = Open(engine, text);
+    range.step_count = pipeline->description().steps_per_epoch();
+    Arrivals arrivals;
+    auto run = engine.Start(pipeline, range, arrivals.callbacks());
+    EXPECT_TRUE(run.ok()) << run.status();
+    const absl::Status status = arrivals.AwaitDone();
+    EXPECT_TRUE(status.ok()) << status;
+    return arrivals.TakeBatches();
+  }
+
+  std::unique_ptr<ByteBudget> budget_;
+  uint64_t idle_use_ = 0;
+};
+
+TEST_F(ReadAheadTest, FarMoreReadsThanWorkersAreUnderWay) {
+  Gate gate;
+  auto engine = Make(2, 64, {{"numbers", Waiting(Numbers(1000), [&](int64_t) {
+                                gate.Pass();
+                                return absl::OkStatus();
+                              })}});
+  const auto pipeline =
+      Open(*engine, "sources { dataset: 'numbers' } batch_size: 20");
+  Arrivals arrivals;
+  auto run =
+      engine->Start(pipeline, {0, 0, 50, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok());
+  gate.AwaitWaiting(64);  // with two workers
+  gate.Open();
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+  EXPECT_EQ(arrivals.TakeBatches().size(), 50u);
+}
+
+TEST_F(ReadAheadTest, WithoutThreadsToReadTheWorkersDo) {
+  Gate gate;
+  auto engine = Make(2, 0, {{"numbers", Waiting(Numbers(100), [&](int64_t) {
+                               EXPECT_FALSE(IsReader());
+                               gate.Pass();
+                               return absl::OkStatus();
+                             })}});
+  const auto pipeline =
+      Open(*engine, "sources { dataset: 'numbers' } batch_size: 10");
+  Arrivals arrivals;
+  auto run =
+      engine->Start(pipeline, {0, 0, 10, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok());
+  gate.AwaitWaiting(2);
+  gate.Open();
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+TEST_F(ReadAheadTest, ASourceIsNotReadByMoreThanItAllows) {
+  std::atomic<int> inside{0}, most{0};
+  auto engine =
+      Make(2, 16,
+           {{"numbers", Waiting(
+                            Numbers(500),
+                            [&](int64_t) {
+                              const int now = inside.fetch_add(1) + 1;
+                              int seen = most.load();
+                              while (seen < now &&
+                                     !most.compare_exchange_weak(seen, now)) {
+                              }
+                              std::this_thread::yield();
+                              inside.fetch_sub(1);
+                              return absl::OkStatus();
+                            },
+                            ReadWait::kRead, /*max_concurrent=*/3)}});
+  RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10");
+  // Three that read ahead and two workers, should they read as well.
+  EXPECT_LE(most.load(), 5);
+}
+
+// The one idea, again: a batch does not depend on who reads.
+TEST_F(ReadAheadTest, EverySettingGivesTheSameBytes) {
+  const auto numbers = Numbers(211);
+  const auto images = Images(211, {5, 60, 61, 150});
+  const auto pass = [](int64_t index) {
+    if (index == 17) return absl::DataLossError("the page is damaged");
+    return absl::OkStatus();
+  };
+  const std::string damaged_numbers =
+      "sources { dataset: 'numbers' } batch_size: 12 seed: 3 "
+      "last_batch: LAST_BATCH_PAD bad_samples { action: SUBSTITUTE }";
+  const std::string substitute =
+      std::string(
+          "sources { dataset: 'images' } batch_size: 12 seed: 3 "
+          "last_batch: LAST_BATCH_PARTIAL "
+          "bad_samples { action: SUBSTITUTE } ") +
+      kImageTransforms;
+  const std::string zero =
+      std::string(
+          "sources { dataset: 'images' subset { to: 0.7 seed: 1 } } "
+          "batch_size: 12 bad_samples { action: ZERO } ") +
+      kImageTransforms;
+  const std::string mixed =
+      "sources { dataset: 'images' } batch_size: 12 seed: 3 "
+      "last_batch: LAST_BATCH_PARTIAL bad_samples { action: ZERO } "
+      "transforms { decode_image { color: GRAY } } "
+      "transforms { random_resized_crop { height: 4 width: 4 } } "
+      "transforms { mix_up { alpha: 1 } } ";
+  for (const std::string& text : {damaged_numbers, substitute, zero, mixed}) {
+    // rank of the world -> step -> payload
+    std::map<std::pair<uint32_t, uint64_t>, std::string> wanted;
+    for (uint32_t read_threads : {0, 1, 7, 40}) {
+      for (uint32_t threads : {1, 3}) {
+        // Little memory: few samples may be ahead at a time.
+        auto engine = Make(threads, read_threads,
+                           {{"numbers", Waiting(numbers, pass)},
+                            {"images", Waiting(images, pass)}},
+                           256 << 10);
+        for (uint32_t rank = 0; rank < 4; ++rank) {
+          StepRange range;
+          range.epoch = 2;
+          range.rank = rank;
+          range.world_size = 4;  // slices of 3: pairs lie across ranks
+          for (const auto& [step, batch] : RunAll(*engine, text, range)) {
+            const auto [it, first] =
+                wanted.emplace(std::pair(rank, step), PayloadText(batch));
+            EXPECT_EQ(it->second, PayloadText(batch))
+                << text << " step " << step << " read threads " << read_threads;
+          }
+        }
+        EXPECT_EQ(budget_->used(), idle_use_);
+      }
+    }
+  }
+}
+
+TEST_F(ReadAheadTest, ErrorsAreThoseOfReadingWhereItIsUsed) {
+  const auto fail = [](int64_t index) {
+    return index == 33 ? absl::DataLossError("the page is damaged")
+                       : absl::OkStatus();
+  };
+  std::map<uint32_t, std::string> said;
+  for (uint32_t read_threads : {0, 8}) {
+    auto engine =
+        Make(1, read_threads, {{"numbers", Waiting(Numbers(100), fail)}});
+    const auto pipeline = Open(*engine,
+                               "sources { dataset: 'numbers' } batch_size: 10 "
+                               "shuffle { mode: SEQUENTIAL }");
+    Arrivals arrivals;
+    auto run =
+        engine->Start(pipeline, {0, 0, 10, 0, 1, false}, arrivals.callbacks());
+    ASSERT_TRUE(run.ok());
+    const absl::Status status = arrivals.AwaitDone();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(GetErrorDetail(status).sample(), 33);
+    said[read_threads] = FormatError(status);
+  }
+  EXPECT_THAT(said[0], HasSubstr("the page is damaged"));
+  EXPECT_EQ(said[0], said[8]);
+}
+
+TEST_F(ReadAheadTest, CancellingDropsWhatNobodyHasBegunToRead) {
+  Gate gate;
+  std::atomic<int> reads{0};
+  auto engine = Make(2, 4, {{"numbers", Waiting(Numbers(1000), [&](int64_t) {
+                               reads.fetch_add(1);
+                               gate.Pass();
+                               return absl::OkStatus();
+                             })}});
+  const auto pipeline =
+      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
+  Arrivals arrivals;
+  auto run =
+      engine->Start(pipeline, {0, 0, 10, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok());
+  gate.AwaitWaiting(4);
+  EXPECT_GT(budget_->used(), idle_use_);
+  (*run)->Cancel();
+  gate.Open();
+  EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(reads.load(), 4);
+  EXPECT_TRUE(arrivals.TakeBatches().empty());
+  EXPECT_EQ(budget_->used(), idle_use_);
+}
+
+TEST_F(ReadAheadTest, RunsThatReadEndWhileTheEngineIsDestroyed) {
+  Gate gate;
+  auto engine = Make(2, 8, {{"numbers", Waiting(Numbers(1000), [&](int64_t) {
+                               gate.Pass();
+                               return absl::OkStatus();
+                             })}});
+  const auto pipeline =
+      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
+  Arrivals arrivals[3];
+  std::vector<std::unique_ptr<Engine::Run>> runs;
+  for (Arrivals& each : arrivals) {
+    auto run =
+        engine->Start(pipeline, {0, 0, 10, 0, 1, false}, each.callbacks());
+    ASSERT_TRUE(run.ok()) << run.status();
+    runs.push_back(*std::move(run));
+  }
+  gate.AwaitWaiting(8);
+  for (const auto& run : runs) run->Cancel();
+  std::thread destroyer([&engine] { engine.reset(); });
+  gate.Open();
+  destroyer.join();
+  for (Arrivals& each : arrivals) {
+    ASSERT_TRUE(each.done());
+    EXPECT_EQ(each.AwaitDone().code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(budget_->used(), 0u);
+}
+
+// Storage that turns out to make nobody wait costs no hand-over any more.
+TEST_F(ReadAheadTest, WhatIsThereAlreadyIsReadByTheWorkers) {
+  std::atomic<uint64_t> by_workers{0};
+  auto engine = Make(2, 4, {{"numbers", Waiting(Numbers(2000), [&](int64_t) {
+                               by_workers.fetch_add(!IsReader());
+                               return absl::OkStatus();
+                             })}});
+  // Whoever reads may be made to wait by others on this machine; not for long.
+  for (int epochs = 0; by_workers.load() < 1000; ++epochs) {
+    ASSERT_LT(epochs, 1000);
+    RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 100");
+  }
+}
+
+TEST_F(ReadAheadTest, PagesThatAreWaitedForAreTouchedAhead) {
+  const auto source = Waiting(
+      Numbers(100), [](int64_t) { return absl::OkStatus(); }, ReadWait::kPages);
+  auto engine = Make(2, 4, {{"numbers", source}});
+  const std::string text = "sources { dataset: 'numbers' } batch_size: 10";
+  const auto before = RunAll(*engine, text);
+  EXPECT_EQ(source->prefetches.load(), 0u);
+  // As if a worker had met pages that were not there.
+  const auto pipeline =
+      std::dynamic_pointer_cast<const BuiltPipeline>(Open(*engine, text));
+  pipeline->pace().NoteWait(1, 1'000'000'000);
+  const auto after = RunAll(*engine, text);
+  EXPECT_EQ(source->prefetches.load(), 100u);
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [step, batch] : after) {
+    EXPECT_EQ(PayloadText(batch), PayloadText(before.at(step)));
+  }
+}
+
+// Many runs over sources that wait and sources that do not, in little memory,
+// some cancelled.
+TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
+  const auto pass = [](int64_t) {
+    std::this_thread::yield();
+    return absl::OkStatus();
+  };
+  auto engine = Make(3, 6,
+                     {{"numbers", Waiting(Numbers(1000), pass)},
+                      {"images", Waiting(Images(400), pass)},
+                      {"memory", Numbers(1000)}},
+                     256 << 10);
+  const std::string texts[] = {
+      "sources { dataset: 'numbers' } batch_size: 50",
+      std::string("sources { dataset: 'images' } batch_size: 20 ") +
+          kImageTransforms,
+      "sources { dataset: 'memory' } batch_size: 50"};
+  std::vector<std::thread> consumers;
+  for (int i = 0; i < 6; ++i) {
+    consumers.emplace_back([&, i] {
+      const auto pipeline = Open(*engine, texts[i % 3]);
+      for (uint64_t repeat = 0; repeat < 4; ++repeat) {
+        Arrivals arrivals;
+        auto run = engine->Start(pipeline, {repeat, 0, 20, 0, 1, false},
+                                 arrivals.callbacks());
+        ASSERT_TRUE(run.ok());
+        if (i >= 4 && repeat % 2) {
+          arrivals.AwaitBatch();
+          (*run)->Cancel();
+          const auto code = arrivals.AwaitDone().code();
+          EXPECT_TRUE(code == absl::StatusCode::kCancelled ||
+                      code == absl::StatusCode::kOk);
+        } else {
+          for (int b = 0; b < 20; ++b) arrivals.AwaitBatch();
+          EXPECT_TRUE(arrivals.AwaitDone().ok());
+        }
+      }
+    });
+  }
+  for (std::thread& consumer : consumers) consumer.join();
+  EXPECT_EQ(budget_->used(), idle_use_);
+  EXPECT_LE(budget_->peak(), budget_->capacity());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,132 @@
+#include "server/pipeline/sample_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace millrace {
+namespace {
+
+absl::Span<const uint8_t> Bytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+FetchedSample* Copy(SampleBuffers& buffers,
+                    const std::vector<std::string>& fields, int64_t row = 0) {
+  std::vector<absl::Span<const uint8_t>> spans;
+  for (const std::string& field : fields) spans.push_back(Bytes(field));
+  SampleBuffers::Turn turn(buffers);
+  return turn.Copy({.fields = spans, .shard = 3, .row = row});
+}
+
+std::vector<std::string> Fields(FetchedSample* sample) {
+  std::vector<std::string> fields;
+  const absl::Status status = sample->Visit([&](const EncodedSample& read) {
+    EXPECT_EQ(read.shard, 3);
+    for (const auto& field : read.fields) {
+      fields.emplace_back(field.begin(), field.end());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return fields;
+}
+
+TEST(SampleBuffers, KeepsWhatWasRead) {
+  SampleBuffers buffers(1 << 20);
+  const std::vector<std::string> one = {"an image", "", std::string(1000, 'x')};
+  FetchedSample* a = Copy(buffers, one);
+  FetchedSample* b = Copy(buffers, {"b"});
+  EXPECT_EQ(Fields(a), one);
+  EXPECT_EQ(Fields(b), std::vector<std::string>{"b"});
+  EXPECT_GE(buffers.held_bytes(), 1008u);
+  buffers.Give(a);
+  buffers.Give(b);
+  buffers.Give(nullptr);
+  EXPECT_EQ(buffers.held_bytes(), 0u);
+  // Memory is used again, and nothing of what it held is seen.
+  EXPECT_GT(buffers.idle_bytes(), 1008u);
+  FetchedSample* c = Copy(buffers, {"c", "d"});
+  EXPECT_EQ(Fields(c), (std::vector<std::string>{"c", "d"}));
+  buffers.Give(c);
+}
+
+TEST(SampleBuffers, AFailureIsThatOfTheRead) {
+  SampleBuffers buffers(1 << 20);
+  FetchedSample* sample = nullptr;
+  {
+    SampleBuffers::Turn turn(buffers);
+    sample = turn.Fail(absl::DataLossError("the disk is gone"));
+  }
+  const absl::Status status = sample->Visit([](const EncodedSample&) {
+    ADD_FAILURE();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(status, absl::DataLossError("the disk is gone"));
+  buffers.Give(sample);
+  FetchedSample* sound = Copy(buffers, {"sound"});
+  EXPECT_EQ(Fields(sound), std::vector<std::string>{"sound"});
+  buffers.Give(sound);
+}
+
+TEST(SampleBuffers, MemoryOfAHugeSampleIsNotKeptForSmallOnes) {
+  SampleBuffers buffers(64 << 10);
+  // Whoever reads first is never refused.
+  FetchedSample* huge = Copy(buffers, {std::string(1 << 20, 'h')});
+  EXPECT_GT(buffers.held_bytes(), 1u << 20);
+  buffers.Give(huge);
+  EXPECT_LE(buffers.idle_bytes(), 32u << 10);
+  FetchedSample* middle = Copy(buffers, {std::string(20 << 10, 'm')});
+  buffers.Give(middle);
+  FetchedSample* small = Copy(buffers, {"s"});
+  EXPECT_LT(buffers.held_bytes(), 4u << 10);
+  buffers.Give(small);
+}
+
+// Those behind wait, the first goes on, and all come through.
+TEST(SampleBuffers, NobodyWaitsForEver) {
+  SampleBuffers buffers(16 << 10);
+  Mutex mu;
+  CondVar changed;
+  std::deque<FetchedSample*> read;
+  std::atomic<uint64_t> most{0};
+  constexpr int kThreads = 8, kEach = 200;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < kEach; ++k) {
+        FetchedSample* sample =
+            Copy(buffers, {std::string(3000 + 100 * i, 'a' + i)});
+        MutexLock lock(mu);
+        read.push_back(sample);
+        changed.NotifyAll();
+      }
+    });
+  }
+  for (int k = 0; k < kThreads * kEach; ++k) {
+    FetchedSample* sample;
+    {
+      MutexLock lock(mu);
+      while (read.empty()) changed.Wait(lock);
+      sample = read.front();
+      read.pop_front();
+    }
+    most = std::max<uint64_t>(most, buffers.held_bytes());
+    const std::string text = Fields(sample)[0];
+    EXPECT_EQ(text, std::string(text.size(), text[0]));
+    buffers.Give(sample);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(buffers.held_bytes(), 0u);
+  // All at once would have been 25 KiB and more beside what has been read.
+  EXPECT_GT(most, 0u);
+}
+
+}  // namespace
+}  // namespace millrace
