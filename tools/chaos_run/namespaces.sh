@@ -1,8 +1,12 @@
+# shellcheck shell=bash
 # Sourced: runs a command with network, mount and process namespaces of its own.
 # What happens in them ends with them.
 #
 #   find_namespaces || die "no network namespaces here: $namespaces_why"
 #   run_to_its_end "${namespaces[@]}" COMMAND...
+
+# ip and tc lie where not everybody's PATH leads.
+PATH="$PATH:/usr/sbin:/sbin"
 
 find_namespaces() {
   local probe='ip link add probe0 type veth peer name probe1 && ip link add probe type bridge'

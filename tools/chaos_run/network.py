@@ -115,7 +115,7 @@ class Namespaces:
     def _has(self, *discipline):
         try:
             _quiet("tc", "qdisc", "add", "dev", "br0", "root", *discipline)
-        except RuntimeError:
+        except (RuntimeError, FileNotFoundError):
             return False
         _quiet("tc", "qdisc", "del", "dev", "br0", "root")
         return True
