@@ -264,6 +264,44 @@ TEST_F(Train, StartsFromTheEnvironmentOfTorchrun) {
   ExpectNear(Losses("alone"), Losses("two"), 1e-5);
 }
 
+// Two ranks are stopped in epoch 2, one goes on: the audit finds every sample.
+TEST_F(Train, WhatARunWasGivenCanBeProvedAndHadAgain) {
+  const std::string checkpoint = Path("audited.ckpt");
+  const std::string logs = NewTempDir();
+  const ProgramResult first =
+      Run({"--nproc=2", "--epochs=2", "--max_steps=8",
+           "--checkpoint=" + checkpoint, "--audit_dir=" + logs});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("  waited "));
+  const ProgramResult rest =
+      Run({"--epochs=2", "--resume=" + checkpoint, "--audit_dir=" + logs,
+           "--json=" + Path("audited.json")});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  const std::string summary = ReadFile(Path("audited.json"));
+  EXPECT_THAT(summary, AllOf(HasSubstr("\"rank_stall_shares\": ["),
+                             HasSubstr("\"where_the_time_went\": [\"waited "),
+                             HasSubstr("\"pipeline\": \"")));
+
+  const std::string millrace = ProgramPath("client/cli/millrace");
+  const ProgramResult audit =
+      RunProgram({millrace, "audit", "--files=" + logs,
+                  "--endpoint=" + world_->server->address(),
+                  "--expect_epochs=2", "--json"});
+  EXPECT_EQ(audit.exit_code, 0) << audit.err;
+  EXPECT_THAT(audit.out,
+              AllOf(HasSubstr("\"starts\": 2"),
+                    HasSubstr("{\"epoch\": 0, \"steps\": 6, \"samples\": 192, "
+                              "\"result\": \"exactly_once\"}"),
+                    HasSubstr("{\"epoch\": 1, \"steps\": 6, \"samples\": 192, "
+                              "\"result\": \"exactly_once\"}")));
+  // The summary says what was loaded, and from where.
+  const ProgramResult replay =
+      RunProgram({millrace, "replay", "--run=" + Path("audited.json"),
+                  "--position=1:5", "--output=" + Path("batch")});
+  EXPECT_EQ(replay.exit_code, 0) << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("epoch 1 step 5, rank 0 of 1: 32 rows"));
+}
+
 TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
   const std::string checkpoint = Path("run.ckpt");
   ASSERT_EQ(Run({"--epochs=2", "--step_losses=" + Path("whole"),
