@@ -13,14 +13,7 @@ namespace {
 // into as many pieces. Where gRPC measures, it sets the size itself.
 constexpr int kHttp2FrameBytes = 1 << 20;
 
-}  // namespace
-
-bool IsNear(const Address& address, uint64_t batch_bytes) {
-  return batch_bytes >= kLargeBatchBytes && address.round_trip.has_value() &&
-         *address.round_trip < kNearRoundTrip;
-}
-
-ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes) {
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, bool near) {
   grpc::ChannelArguments args;
   args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, address.authority);
   // Loaders do not share a connection: each drains its own.
@@ -36,13 +29,32 @@ ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes) {
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   args.SetMaxReceiveMessageSize(-1);
-  if (IsNear(address, batch_bytes)) {
+  if (near) {
     args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
   }
-  std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
-      address.target, grpc::InsecureChannelCredentials(), args);
-  return {std::move(address), std::move(channel)};
+  return grpc::CreateCustomChannel(address.target,
+                                   grpc::InsecureChannelCredentials(), args);
+}
+
+}  // namespace
+
+bool IsNear(const Address& address, uint64_t batch_bytes) {
+  return batch_bytes >= kLargeBatchBytes && address.round_trip.has_value() &&
+         *address.round_trip < kNearRoundTrip;
+}
+
+bool IsFar(const Address& address, uint64_t batch_bytes) {
+  return batch_bytes >= kLargeBatchBytes && address.round_trip.has_value() &&
+         *address.round_trip >= kFarRoundTrip;
+}
+
+ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes) {
+  ServerChannel server;
+  server.channel = MakeChannel(address, IsNear(address, batch_bytes));
+  if (IsFar(address, batch_bytes)) server.second = MakeChannel(address, false);
+  server.address = std::move(address);
+  return server;
 }
 
 }  // namespace millrace

@@ -11,6 +11,8 @@
 //   measure, and a connection's window is 64 KiB and the rest of the messages
 //   that are being read. What arrives is copied while it is in the caches: a
 //   third more bytes a second for two thirds of the processor time.
+// Large batches of a server that is farther away than kFarRoundTrip come over
+// two connections: TCP's buffers, and what gRPC measures, bound each of them.
 // docs/performance.md has the figures.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_CHANNEL_H_
@@ -29,6 +31,8 @@ namespace millrace {
 // The narrow window costs one round trip a frame: a few percent at this one.
 inline constexpr absl::Duration kNearRoundTrip = absl::Microseconds(100);
 
+inline constexpr absl::Duration kFarRoundTrip = absl::Milliseconds(2);
+
 // Smaller batches are messages of which many fit into a window: more than the
 // narrow one holds.
 inline constexpr uint64_t kLargeBatchBytes = 256 << 10;
@@ -36,11 +40,16 @@ inline constexpr uint64_t kLargeBatchBytes = 256 << 10;
 struct ServerChannel {
   Address address;
   std::shared_ptr<grpc::Channel> channel;
+  // Of a far server: takes every second call once it is connected. Else null.
+  std::shared_ptr<grpc::Channel> second = nullptr;
 };
 
 // Whether batches of so many bytes come from that address over a near link. No
 // for an address that was not measured.
 bool IsNear(const Address& address, uint64_t batch_bytes);
+
+// The same of two connections.
+bool IsFar(const Address& address, uint64_t batch_bytes);
 
 // Does not connect yet. `batch_bytes`: of the largest batch that is asked for
 // through it; 0 for other calls.

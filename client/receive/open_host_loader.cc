@@ -30,9 +30,9 @@ constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
 // within a millisecond, and a call before that would wait for the next tick.
 constexpr std::chrono::milliseconds kConnectTime(50);
 
-// Batches of a size that profits from it come through channels of their own.
-void UseNearChannels(uint64_t batch_bytes,
-                     std::vector<ServerChannel>* servers) {
+// Large batches of near and of far servers come through channels of their own.
+void UseChannelsForBatches(uint64_t batch_bytes,
+                           std::vector<ServerChannel>* servers) {
   if (batch_bytes < kLargeBatchBytes) return;
   std::vector<Address> addresses;
   for (const ServerChannel& server : *servers) {
@@ -43,10 +43,13 @@ void UseNearChannels(uint64_t batch_bytes,
   for (size_t i = 0; i < servers->size(); ++i) {
     ServerChannel& server = (*servers)[i];
     server.address = addresses[i];
-    if (!IsNear(server.address, batch_bytes)) continue;
-    server = MakeServerChannel(server.address, batch_bytes);
-    server.channel->GetState(/*try_to_connect=*/true);
-    connecting.push_back(server.channel.get());
+    if (IsNear(server.address, batch_bytes)) {
+      server = MakeServerChannel(server.address, batch_bytes);
+      server.channel->GetState(/*try_to_connect=*/true);
+      connecting.push_back(server.channel.get());
+    } else if (IsFar(server.address, batch_bytes)) {
+      server.second = MakeServerChannel(server.address).channel;
+    }
   }
   const auto deadline = std::chrono::system_clock::now() + kConnectTime;
   for (grpc::Channel* channel : connecting) {
@@ -102,7 +105,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
                       ChoosePlan(offers, options.expected_plan_hash,
                                  options.expected_fingerprint));
 
-  UseNearChannels(plan.max_payload_bytes(), &servers);
+  UseChannelsForBatches(plan.max_payload_bytes(), &servers);
 
   GrpcTransportOptions transport;
   transport.hosts = std::move(hosts);

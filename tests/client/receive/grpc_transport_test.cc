@@ -1,0 +1,118 @@
+#include "client/receive/grpc_transport.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/byte_budget.h"
+#include "proto/wire/version.h"
+#include "server/rpc/rpc_server.h"
+#include "tests/testing/fake_engine.h"
+
+namespace millrace {
+namespace {
+
+class TestServer {
+ public:
+  TestServer() : budget_(64 << 20), engine_({.budget = &budget_}) {
+    auto server = RpcServer::Start({.listen = "127.0.0.1:0",
+                                    .engine = &engine_,
+                                    .budget = &budget_,
+                                    .shutdown_grace = absl::ZeroDuration()});
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  Address address() const {
+    const std::string text = absl::StrCat("127.0.0.1:", server_->port());
+    return {absl::StrCat("ipv4:", text), text, text};
+  }
+  uint64_t batches_made() const { return engine_.batches_made(); }
+
+ private:
+  ByteBudget budget_;
+  testing::FakeEngine engine_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+// Asks the first server that is ready for one step after the other.
+class OneStepAtATime final : public TransportEvents {
+ public:
+  explicit OneStepAtATime(BatchTransport* transport) : transport_(transport) {}
+
+  void OnServers(absl::Span<const ServerState> servers) override {
+    if (servers[0].ready) server_ = servers[0].id;
+  }
+  void OnFrame(CallId call, FrameView& frame) override {}
+  void OnCallDone(CallId call, absl::Status status) override {
+    EXPECT_TRUE(status.ok()) << status;
+    asked_ = false;
+  }
+  void OnTick() override {
+    if (server_ == 0 || asked_) return;
+    asked_ = true;
+    ++calls_;
+    transport_->StartCall(calls_, server_,
+                          {.epoch = 0, .first_step = calls_, .step_count = 1});
+  }
+
+ private:
+  BatchTransport* const transport_;
+  ServerId server_ = 0;
+  uint64_t calls_ = 0;
+  bool asked_ = false;
+};
+
+GetBatchesRequest Request() {
+  GetBatchesRequest request;
+  request.set_protocol_version(kProtocolVersion);
+  request.mutable_resolved_spec()->add_sources()->set_dataset("d");
+  request.set_plan_hash("plan-a");
+  request.set_expected_fingerprint("fingerprint-a");
+  request.set_world_size(1);
+  return request;
+}
+
+// The second connection leads to another server here, to tell the two apart.
+TEST(GrpcTransportTest, ASecondConnectionTakesItsPartOfTheCalls) {
+  TestServer first;
+  TestServer other;
+  GrpcTransportOptions options;
+  options.hosts = *ParseEndpoint(first.address().text);
+  options.servers.push_back(MakeServerChannel(first.address()));
+  EXPECT_EQ(options.servers[0].second, nullptr);
+  options.servers[0].second = MakeServerChannel(other.address()).channel;
+  options.request = Request();
+  auto transport = NewGrpcTransport(std::move(options));
+  OneStepAtATime events(transport.get());
+  transport->Start(&events);
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while ((first.batches_made() < 2 || other.batches_made() < 2) &&
+         absl::Now() < give_up) {
+    transport->Wake();
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  transport->Stop();
+  EXPECT_GE(first.batches_made(), 2u);
+  EXPECT_GE(other.batches_made(), 2u);
+}
+
+TEST(GrpcTransportTest, FarServersOfLargeBatchesHaveASecondConnection) {
+  Address address = {"ipv4:127.0.0.1:1", "a:1", "a:1"};
+  const auto second = [&address](uint64_t bytes) {
+    return MakeServerChannel(address, bytes).second != nullptr;
+  };
+  EXPECT_FALSE(second(kLargeBatchBytes)) << "not measured";
+  address.round_trip = kFarRoundTrip;
+  EXPECT_TRUE(second(kLargeBatchBytes));
+  EXPECT_FALSE(second(kLargeBatchBytes - 1));
+  EXPECT_FALSE(second(0));
+  address.round_trip = kFarRoundTrip - absl::Microseconds(1);
+  EXPECT_FALSE(second(kLargeBatchBytes));
+}
+
+}  // namespace
+}  // namespace millrace
