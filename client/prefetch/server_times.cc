@@ -21,9 +21,9 @@ double Seconds(uint64_t micros) {
 
 }  // namespace
 
-void ServerTimes::AddStages(const BatchHeader &header) {
+void ServerTimes::AddStages(const BatchHeader& header) {
   if (!header.has_stage_micros()) return;
-  const StageMicros &stages = header.stage_micros();
+  const StageMicros& stages = header.stage_micros();
   ++timed_batches;
   read_seconds += Seconds(stages.read());
   decode_seconds += Seconds(stages.decode());
@@ -35,12 +35,12 @@ void ServerTimes::AddStages(const BatchHeader &header) {
   idle_seconds += Seconds(std::min(stages.idle(), stages.make()));
 }
 
-std::vector<ServerTimes> Difference(const std::vector<ServerTimes> &after,
-                                    const std::vector<ServerTimes> &before) {
+std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
+                                    const std::vector<ServerTimes>& before) {
   std::vector<ServerTimes> result;
-  for (const ServerTimes &now : after) {
+  for (const ServerTimes& now : after) {
     ServerTimes gone_by = now;
-    for (const ServerTimes &then : before) {
+    for (const ServerTimes& then : before) {
       if (then.address != now.address) continue;
       gone_by.batches -= then.batches;
       gone_by.timed_batches -= then.timed_batches;

@@ -38,13 +38,13 @@ struct ServerTimes {
   double receive_seconds = 0;
   double waited_seconds = 0;  // that the consumer waited for its batches
 
-  void AddStages(const BatchHeader &header);
+  void AddStages(const BatchHeader& header);
 };
 
 // `after` less `before`, by address; both are looks at one loader. Servers that
 // did nothing in between are left out.
-std::vector<ServerTimes> Difference(const std::vector<ServerTimes> &after,
-                                    const std::vector<ServerTimes> &before);
+std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
+                                    const std::vector<ServerTimes>& before);
 
 }  // namespace millrace
 

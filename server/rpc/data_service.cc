@@ -236,7 +236,8 @@ absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
   if (const auto memory = pipeline->batch_memory(world); memory.ok()) {
     // Every rank of a job opens the same.
     MR_LOG_EVERY(INFO, absl::Seconds(1))
-        << "a job opens " << pipeline->description().resolved_spec().sources(0).dataset()
+        << "a job opens "
+        << pipeline->description().resolved_spec().sources(0).dataset()
         << " for world size " << world << ": " << memory->Sentence();
   }
   *response = pipeline->description();
