@@ -9,6 +9,8 @@ constexpr double kQuantile = 0.95;
 // Where all steps take about as long, the quantile is hardly more than the
 // median: without a margin one step in twenty would be asked twice in vain.
 constexpr double kMargin = 1.5;
+// Where more than one step in twenty is slow, the quantile is one of those.
+constexpr double kMedians = 4;
 // Steps after which the quantile is looked at again.
 constexpr size_t kMeasureEvery = 8;
 
@@ -26,9 +28,11 @@ void HedgePolicy::Measure() {
   std::array<absl::Duration, kMemory> sorted;
   const auto end = std::copy(latencies_.begin(), latencies_.begin() + known_,
                              sorted.begin());
-  const auto at = sorted.begin() + static_cast<size_t>(kQuantile * known_);
-  std::nth_element(sorted.begin(), at, end);
-  delay_ = std::max(floor_, *at * kMargin);
+  const auto high = sorted.begin() + static_cast<size_t>(kQuantile * known_);
+  std::nth_element(sorted.begin(), high, end);
+  const auto middle = sorted.begin() + known_ / 2;
+  std::nth_element(sorted.begin(), middle, high);
+  delay_ = std::max(floor_, std::min(*high * kMargin, *middle * kMedians));
 }
 
 }  // namespace millrace

@@ -40,14 +40,17 @@ class HedgePolicy {
   // A step took so long from being asked for to being whole.
   void Delivered(absl::Duration latency);
 
-  // From being asked for: 1.5 times the 95th percentile, at least the floor.
-  // InfiniteDuration: too little is known yet.
+  // From being asked for: 1.5 times the 95th percentile, at most 4 medians and
+  // at least the floor. InfiniteDuration: too little is known yet.
   absl::Duration Delay() const { return delay_; }
 
   // Second requests that may be made now.
   uint64_t Affordable() const {
     return share_ > 0 && tokens_ >= 1 ? static_cast<uint64_t>(tokens_) : 0;
   }
+
+  // All requests so far are paid for.
+  bool Solvent() const { return share_ > 0 && tokens_ >= 0; }
 
   // May be more than is affordable, when a server has stopped with many steps
   // under way: then the steps to come pay for it first.

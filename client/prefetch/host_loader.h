@@ -97,8 +97,8 @@ struct HostLoaderOptions {
   // A step that is late and needed soon is asked of a second server; the first
   // answer wins. At most this share of the steps, in the long run; 0: never.
   double hedge_share = 0.05;
-  // Late is what takes 1.5 times as long as 95 of 100 steps did, and at least
-  // this.
+  // Late is what takes 1.5 times as long as 95 of 100 steps did, or 4 times as
+  // long as half of them, and at least this.
   absl::Duration hedge_floor = absl::Milliseconds(20);
   // Ask the server for a digest of every payload and compare it.
   bool verify_payload = false;

@@ -656,7 +656,10 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
     --call.unsettled;
     servers_.Settled(call.server, 1);
   }
-  servers_.Progress(call.server, call.progress - call.asked);
+  if (servers_.Progress(call.server, call.progress - call.asked)) {
+    MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
+                 << " delivers again";
+  }
   if (!call.wanted) return absl::OkStatus();
   const absl::Span<const uint8_t> payload = {
       call.shared != nullptr ? static_cast<const uint8_t*>(call.shared.get())
@@ -874,9 +877,9 @@ void PrefetchLoader::WatchProgress() {
     const bool call_silent = now - call.progress >= options_.step_timeout;
     const absl::Duration quiet = servers_.Quiet(call.server, now);
     // Who was asked later was faster, and nothing has come since: enough to
-    // ask for all its steps elsewhere, as far as the budget goes.
-    const bool hedge = hedge_.Affordable() > 0 && quiet >= delay &&
-                       servers_.HasLostRace(call.server);
+    // ask for all its steps elsewhere, once what was asked before is paid.
+    const bool hedge =
+        hedge_.Solvent() && quiet >= delay && servers_.HasLostRace(call.server);
     if (!call_silent && quiet < silent_after && !hedge) continue;
     if (call.asked_elsewhere) continue;
     const std::vector<Run> owed = Owed(call, now);

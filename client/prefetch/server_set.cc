@@ -108,20 +108,20 @@ void ServerSet::Heard(ServerId id, absl::Time now) {
   }
 }
 
-void ServerSet::Progress(ServerId id, absl::Duration latency) {
+bool ServerSet::Progress(ServerId id, absl::Duration latency) {
   Server* server = Find(id);
-  if (server == nullptr) return;
-  server->left_out = false;
+  if (server == nullptr) return false;
+  const bool was_out = std::exchange(server->left_out, false);
   server->failures = 0;
   server->why.clear();
   if (server->silent_until != absl::InfinitePast()) {
     // How long it was silent says nothing of how fast it is now.
     server->silent_until = absl::InfinitePast();
     ForgetSpeed(server);
-    return;
+    return true;
   }
   const double seconds = absl::ToDoubleSeconds(latency);
-  if (seconds <= 0) return;
+  if (seconds <= 0) return was_out;
   const double best = BestLatency();
   const double bounded =
       best > 0 ? std::min(seconds, kMostRatio * best) : seconds;
@@ -135,6 +135,7 @@ void ServerSet::Progress(ServerId id, absl::Duration latency) {
                         kWeightRelease * gain * std::log(server->weight);
   server->weight =
       std::clamp(server->weight * std::exp(change), kLeastWeight, 1.0);
+  return was_out;
 }
 
 void ServerSet::LostRace(ServerId id) {

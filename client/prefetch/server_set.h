@@ -59,7 +59,8 @@ class ServerSet {
   // A frame came.
   void Heard(ServerId id, absl::Time now);
   // It delivers, a step that was asked for `latency` ago: forgets its failures.
-  void Progress(ServerId id, absl::Duration latency);
+  // True when it had been left out or silent.
+  bool Progress(ServerId id, absl::Duration latency);
   // Another server that was asked later delivered first.
   void LostRace(ServerId id);
   // No frame for too long: avoided for kLeaveOutFor, or until it delivers or

@@ -26,6 +26,13 @@ namespace {
 // later is checked with its first call.
 constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
 
+// Such a server is left out with a line of its own when it is asked for the
+// first batch.
+bool ServesOtherPlan(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
+         absl::IsUnimplemented(status);
+}
+
 // How long the loader waits for connections over near links: they are made
 // within a millisecond, and a call before that would wait for the next tick.
 constexpr std::chrono::milliseconds kConnectTime(50);
@@ -96,7 +103,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
     return NoAnswerError(options.endpoint, servers, answers);
   }
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (answers[i].ok()) continue;
+    if (answers[i].ok() || ServesOtherPlan(answers[i].status())) continue;
     MR_LOG(WARNING) << "server " << servers[i].address.text
                     << " did not open the plan: "
                     << answers[i].status().message();

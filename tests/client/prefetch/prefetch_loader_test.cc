@@ -315,6 +315,49 @@ TEST_F(PrefetchLoaderTest, LeavesOutAServerThatDoesNotServeThePlan) {
   }
 }
 
+TEST_F(PrefetchLoaderTest, SaysOnceThatAServerIsLeftOutAndTriesItAgain) {
+  ::testing::internal::CaptureStderr();
+  Open(1000, {{1, "a", true}, {2, "b", true}});
+  uint64_t step = 0;
+  const auto go_on = [&] {
+    for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+    while (!fake_->CallsAt(1).empty()) {
+      fake_->End(fake_->CallsAt(1)[0],
+                 absl::FailedPreconditionError("revision 3, not 2"));
+    }
+    for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+    for (int i = 0; i < 4; ++i) ExpectNext({0, step++});
+    fake_->Tick();
+  };
+  for (int round = 0; round < 3; ++round) {
+    go_on();
+    EXPECT_EQ(loader_->stats().servers, 1);
+    go_on();
+    EXPECT_TRUE(fake_->CallsAt(1).empty()) << "asked again at once";
+    time_ += absl::Seconds(31);
+    go_on();
+    // With one step, to see whether it serves the plan now.
+    ASSERT_THAT(fake_->CallsAt(1), SizeIs(1));
+    EXPECT_EQ(fake_->calls().at(fake_->CallsAt(1)[0]).steps.step_count, 1);
+  }
+  // It was replaced.
+  CompleteAll();
+  fake_->Tick();
+  EXPECT_EQ(loader_->stats().servers, 2);
+  CompleteAll();
+  for (int i = 0; i < 6; ++i) ExpectNext({0, step++});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.find("left out", at)) != std::string::npos;
+       ++at) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1) << log;
+  EXPECT_THAT(log, HasSubstr("server a is left out"));
+  EXPECT_THAT(log, HasSubstr("revision 3, not 2"));
+  EXPECT_THAT(log, HasSubstr("server a delivers again"));
+}
+
 TEST_F(PrefetchLoaderTest, FailsWhenNoServerServesThePlan) {
   Open(4, {{1, "a", true}, {2, "b", true}});
   while (!fake_->calls().empty()) {

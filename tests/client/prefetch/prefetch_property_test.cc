@@ -153,6 +153,10 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
   options.next_timeout = absl::Hours(10'000);
   options.step_timeout = absl::Seconds(2);
   options.verify_payload = random() % 2 == 0;
+  // Second requests: none, few, as many as there can be.
+  options.hedge_share = std::vector<double>{0, 0.05, 1}[random() % 3];
+  options.hedge_floor = absl::Milliseconds(random() % 50);
+  const bool seeks = random() % 2 == 0;
   auto loader =
       NewPrefetchLoader(options, plan,
                         std::make_unique<RandomTransport>(
@@ -178,6 +182,11 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
       held.pop_front();
     }
     if (++expected.step == steps) expected = {expected.epoch + 1, 0};
+    if (seeks && random() % 16 == 0 && expected.epoch < last_epoch) {
+      // Not far back, so that it comes to an end.
+      expected.step = std::min<uint64_t>(steps - 1, random() % steps + 1);
+      ASSERT_TRUE((*loader)->Seek(expected).ok());
+    }
   }
   EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
   EXPECT_EQ((*loader)->stats().open_slots, held.size());
