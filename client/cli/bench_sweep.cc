@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-enum class Kind { kNumber, kBytes, kSameHost };
+enum class Kind { kNumber, kNumberOrNone, kBytes, kSameHost };
 
 struct KnownKnob {
   absl::string_view name;
@@ -28,7 +28,7 @@ constexpr KnownKnob kKnown[] = {
     {"loaders", Kind::kNumber, false},
     {"same_host", Kind::kSameHost, false},
     {"threads", Kind::kNumber, true},
-    {"read_threads", Kind::kNumber, true},
+    {"read_threads", Kind::kNumberOrNone, true},
     {"memory_budget", Kind::kBytes, true},
 };
 
@@ -47,12 +47,15 @@ absl::Status Wrong(absl::string_view part, absl::string_view why) {
 absl::Status CheckValue(absl::string_view part, const KnownKnob& known,
                         absl::string_view value) {
   switch (known.kind) {
-    case Kind::kNumber: {
+    case Kind::kNumber:
+    case Kind::kNumberOrNone: {
+      const uint32_t least = known.kind == Kind::kNumber ? 1 : 0;
       uint32_t number = 0;
-      if (absl::SimpleAtoi(value, &number) && number > 0) {
+      if (absl::SimpleAtoi(value, &number) && number >= least) {
         return absl::OkStatus();
       }
-      return Wrong(part, absl::StrCat("`", value, "` is no number from 1"));
+      return Wrong(part,
+                   absl::StrCat("`", value, "` is no number from ", least));
     }
     case Kind::kBytes:
       if (const auto bytes = ParseByteSize(value); bytes.ok() && *bytes > 0) {
