@@ -45,7 +45,7 @@ constexpr int64_t kMinCell = 16;
 constexpr int64_t kMaxCell = 1024;
 
 struct Flags {
-  std::string dataset;
+  std::vector<std::string> datasets;
   std::string preset;
   std::string pipeline;
   std::string output;
@@ -65,7 +65,7 @@ absl::Status CheckFlags(const Flags& flags) {
   const auto invalid = [](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat(what...));
   };
-  if (flags.dataset.empty()) {
+  if (flags.datasets.empty()) {
     return invalid("--dataset=URI is missing, such as lmdb:/data/train");
   }
   if (flags.preset.empty() == flags.pipeline.empty()) {
@@ -145,13 +145,15 @@ class DrawnLog final : public ParameterLog {
     std::string what;
   };
   struct Sample {
+    uint32_t source;
     int64_t index;
     uint64_t key;
     std::vector<Drawn> drawn;
   };
 
+  void BeginSource(uint32_t source) override { source_ = source; }
   void BeginSample(int64_t index, uint64_t key) override {
-    samples_.push_back({index, key, {}});
+    samples_.push_back({source_, index, key, {}});
     field_.clear();
   }
   void BeginField(const std::string& field) override { field_ = field; }
@@ -171,6 +173,7 @@ class DrawnLog final : public ParameterLog {
   const std::vector<Sample>& samples() const { return samples_; }
 
  private:
+  uint32_t source_ = 0;
   std::string field_;
   std::vector<Drawn> batch_;
   std::vector<Sample> samples_;
@@ -233,18 +236,26 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
   for (const DrawnLog::Sample& sample : log.samples()) {
     skip_padding();
     if (row == batch.rows()) break;
-    const bool here = batch.sample_index(row) == sample.index;
+    const bool here = batch.sample_index(row) == sample.index &&
+                      batch.source(row) == static_cast<int32_t>(sample.source);
+    const bool several = spec.sources_size() > 1;
     const bool empty = here && !batch.valid(row);
     const std::string label = here && !empty ? batch.label(row) : "";
     const std::string key = absl::StrFormat("%016x", sample.key);
     if (json) {
       out << "{\"row\": " << (here ? absl::StrCat(row) : "null")
+          << (several ? absl::StrCat(", \"source\": ", sample.source) : "")
           << ", \"sample\": " << sample.index << ", \"key\": " << JsonText(key)
           << (empty ? ", \"left_empty\": true" : "")
           << ", \"label\": " << JsonText(label)
           << ", \"drawn\": " << DrawnJson(spec, sample.drawn) << "}\n";
     } else {
-      out << "row " << row << ": sample " << sample.index << ", key " << key;
+      out << "row " << row << ": sample " << sample.index;
+      if (several) {
+        out << " of "
+            << spec.sources(static_cast<int>(sample.source)).dataset();
+      }
+      out << ", key " << key;
       if (!here) {
         out << ", damaged and replaced";
       } else if (empty) {
@@ -270,8 +281,12 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   }
   OpenSourceOptions open;
   open.operators = operators.get();
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
-                      OpenRecordSource(flags.dataset, open));
+  std::vector<std::shared_ptr<const RecordSource>> datasets;
+  for (const std::string& uri : flags.datasets) {
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
+                        OpenRecordSource(uri, open));
+    datasets.push_back(std::move(source));
+  }
   PreviewOptions options;
   options.epoch = static_cast<uint64_t>(flags.epoch);
   options.step = static_cast<uint64_t>(flags.step);
@@ -280,7 +295,7 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   options.field = flags.field;
   options.operators = operators.get();
   MR_ASSIGN_OR_RETURN(const auto batch,
-                      PreviewBatch::Make(source, spec, options));
+                      PreviewBatch::Make(std::move(datasets), spec, options));
   if (!flags.explain.empty()) {
     DrawnLog log;
     MR_RETURN_IF_ERROR(batch->Explain(log));
@@ -308,12 +323,15 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
 int RunPreview(const Args& args, std::ostream& out) {
   Flags flags;
   CommandLine line("preview", kSummary, "");
-  line.Add("dataset", "URI", "lmdb:PATH or parquet:PATH", &flags.dataset);
+  line.Add("dataset", "URI",
+           "lmdb:PATH or parquet:PATH; of a mixture once for each dataset that "
+           "the pipeline names, in their order",
+           &flags.datasets);
   line.Add("preset", "NAME", "what is done to the samples, by name",
            &flags.preset);
   line.Add("pipeline", "FILE",
-           "the same as a pipeline file (docs/transforms.md); its dataset "
-           "name does not matter",
+           "the same as a pipeline file (docs/transforms.md); the name of a "
+           "single dataset does not matter",
            &flags.pipeline);
   line.Add("output", "FILE.png", "where the contact sheet goes", &flags.output);
   line.AddOptional("explain", "json",

@@ -105,26 +105,41 @@ void DrawBoxes(const std::vector<double>& boxes, double width, double height,
 
 class PreviewBatchImpl final : public PreviewBatch {
  public:
-  PreviewBatchImpl(std::shared_ptr<const RecordSource> source,
+  PreviewBatchImpl(std::vector<std::shared_ptr<const RecordSource>> datasets,
                    const PreviewOptions& options)
-      : source_(std::move(source)), options_(options), budget_(kBudgetBytes) {}
+      : datasets_(std::move(datasets)),
+        options_(options),
+        budget_(kBudgetBytes) {}
 
   absl::Status Run(PipelineSpec spec) {
     if (spec.sources_size() == 0) spec.add_sources();
     if (spec.sources(0).dataset().empty()) {
       spec.mutable_sources(0)->set_dataset("dataset");
     }
+    DatasetCatalog catalog;
+    for (const Source& source : spec.sources()) {
+      const size_t next = catalog.size();
+      const auto [at, added] = catalog.emplace(source.dataset(), nullptr);
+      if (added && next < datasets_.size()) at->second = datasets_[next];
+      sources_.push_back(at->second);
+    }
+    if (catalog.size() != datasets_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the pipeline names ", catalog.size(), " datasets, and ",
+          datasets_.size(),
+          " were given: give --dataset once for each, in their order"));
+    }
     if (spec.batch_size() == 0) {
-      spec.set_batch_size(std::max<int64_t>(
-          1, std::min(options_.samples, source_->info().samples())));
+      int64_t samples = 0;
+      for (const auto& source : sources_) samples += source->info().samples();
+      spec.set_batch_size(
+          std::max<int64_t>(1, std::min(options_.samples, samples)));
     }
     Engine::Options engine;
     engine.threads = kThreads;
     engine.budget = &budget_;
     engine.operators = options_.operators;
-    MR_ASSIGN_OR_RETURN(
-        engine_,
-        Engine::Create(engine, {{spec.sources(0).dataset(), source_}}));
+    MR_ASSIGN_OR_RETURN(engine_, Engine::Create(engine, std::move(catalog)));
     MR_ASSIGN_OR_RETURN(pipeline_, engine_->Open(spec));
     StepRange range;
     range.epoch = options_.epoch;
@@ -155,6 +170,12 @@ class PreviewBatchImpl final : public PreviewBatch {
     return static_cast<int64_t>(ElementAt(Row(last, row), DTYPE_INT64, 0));
   }
 
+  int32_t source(int64_t row) const override {
+    if (sources_.size() == 1) return sample_index(row) < 0 ? -1 : 0;
+    const int place = batch_.header.tensors_size() - 3;  // then the index
+    return static_cast<int32_t>(ElementAt(Row(place, row), DTYPE_INT32, 0));
+  }
+
   bool valid(int64_t row) const override {
     return *Row(batch_.header.tensors_size() - 1, row) != 0;
   }
@@ -181,7 +202,11 @@ class PreviewBatchImpl final : public PreviewBatch {
 
   absl::StatusOr<std::vector<SheetPair>> Pairs() const override {
     MR_ASSIGN_OR_RETURN(const int image, ImageOutput());
-    MR_ASSIGN_OR_RETURN(auto reader, source_->NewReader());
+    std::vector<std::unique_ptr<RecordReader>> readers;
+    for (const auto& source : sources_) {
+      MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
+      readers.push_back(std::move(reader));
+    }
     std::vector<SheetPair> pairs;
     for (int64_t row = 0; row < rows(); ++row) {
       SheetPair& pair = pairs.emplace_back();
@@ -192,9 +217,11 @@ class PreviewBatchImpl final : public PreviewBatch {
         continue;
       }
       pair.caption = absl::StrCat("#", index, " ", label(row));
+      const int32_t of = source(row);
+      const DatasetInfo& info = sources_[of]->info();
       const absl::Status read =
-          reader->Read(index, [&](const EncodedSample& sample) {
-            return Before(image, sample, pair.before);
+          readers[of]->Read(index, [&](const EncodedSample& sample) {
+            return Before(image, info, sample, pair.before);
           });
       // Left empty by the policy: there is nothing to show.
       if (read.code() == absl::StatusCode::kDataLoss) {
@@ -222,18 +249,21 @@ class PreviewBatchImpl final : public PreviewBatch {
 
  private:
   absl::Status Trace() {
-    for (const Field& field : source_->info().schema().fields()) {
+    for (const Field& field : first().schema().fields()) {
       MR_ASSIGN_OR_RETURN(traces_[field.name()],
                           TraceField(resolved_spec(), field));
     }
     return absl::OkStatus();
   }
 
+  // All sources give the same tensors; what is stored may lie elsewhere.
+  const DatasetInfo& first() const { return sources_[0]->info(); }
+
   const Field& FieldOf(const Output& output) const {
-    return source_->info().schema().fields(FieldIndex(output.field()));
+    return first().schema().fields(FieldIndex(first(), output.field()));
   }
-  int FieldIndex(const std::string& name) const {
-    const auto& fields = source_->info().schema().fields();
+  static int FieldIndex(const DatasetInfo& info, const std::string& name) {
+    const auto& fields = info.schema().fields();
     const auto it =
         std::find_if(fields.begin(), fields.end(),
                      [&](const Field& f) { return f.name() == name; });
@@ -293,7 +323,7 @@ class PreviewBatchImpl final : public PreviewBatch {
   }
 
   // Fields of the role that belong to the image and are outputs, masks [H, W,
-  // C] and boxes [K, 4]: calls see(output index, field index).
+  // C] and boxes [K, 4]: calls see(output index).
   template <typename See>
   absl::Status EachOf(int image, FieldRole::Role role, const See& see) const {
     const auto& outputs = resolved_spec().outputs();
@@ -307,7 +337,7 @@ class PreviewBatchImpl final : public PreviewBatch {
           (shape.size() != 2 || shape[1] != 4)) {
         continue;
       }
-      MR_RETURN_IF_ERROR(see(i, FieldIndex(outputs[i].field())));
+      MR_RETURN_IF_ERROR(see(i));
     }
     return absl::OkStatus();
   }
@@ -352,12 +382,12 @@ class PreviewBatchImpl final : public PreviewBatch {
   RgbImage After(int image, int64_t row) const {
     RgbImage picture = Shown(image, row);
     const int width = picture.width(), height = picture.height();
-    EachOf(image, FieldRole::MASK, [&](int output, int) {
+    EachOf(image, FieldRole::MASK, [&](int output) {
       Overlay(Shown(output, row), picture);
       return absl::OkStatus();
     }).IgnoreError();
     picture = picture.ScaledToFit(options_.cell, options_.cell);
-    EachOf(image, FieldRole::BOXES_XYXY, [&](int output, int) {
+    EachOf(image, FieldRole::BOXES_XYXY, [&](int output) {
       const TensorHeader& boxes = batch_.header.tensors(output);
       DrawBoxes(
           Numbers(Row(output, row), boxes.dtype(), 4 * boxes.sample_shape(0)),
@@ -367,16 +397,18 @@ class PreviewBatchImpl final : public PreviewBatch {
     return picture;
   }
 
-  absl::Status Before(int image, const EncodedSample& sample,
-                      RgbImage& picture) const {
-    const int field = FieldIndex(resolved_spec().outputs(image).field());
+  absl::Status Before(int image, const DatasetInfo& info,
+                      const EncodedSample& sample, RgbImage& picture) const {
+    const auto index = [&](int output) {
+      return FieldIndex(info, resolved_spec().outputs(output).field());
+    };
     Size stored;
-    MR_RETURN_IF_ERROR(Stored(field, sample, stored, picture));
+    MR_RETURN_IF_ERROR(Stored(info, index(image), sample, stored, picture));
     MR_RETURN_IF_ERROR(
-        EachOf(image, FieldRole::MASK, [&](int, int mask) -> absl::Status {
+        EachOf(image, FieldRole::MASK, [&](int mask) -> absl::Status {
           RgbImage classes;
           Size size;
-          MR_RETURN_IF_ERROR(Stored(mask, sample, size, classes));
+          MR_RETURN_IF_ERROR(Stored(info, index(mask), sample, size, classes));
           // Nearest, as large as the image is shown.
           RgbImage fitting(picture.width(), picture.height());
           for (int y = 0; y < picture.height(); ++y) {
@@ -390,9 +422,10 @@ class PreviewBatchImpl final : public PreviewBatch {
           return absl::OkStatus();
         }));
     picture = picture.ScaledToFit(options_.cell, options_.cell);
-    return EachOf(image, FieldRole::BOXES_XYXY, [&](int, int boxes) {
-      DrawBoxes(Numbers(sample.fields[boxes].data(), DTYPE_FLOAT32,
-                        static_cast<int64_t>(sample.fields[boxes].size()) / 4),
+    return EachOf(image, FieldRole::BOXES_XYXY, [&](int output) {
+      const absl::Span<const uint8_t> boxes = sample.fields[index(output)];
+      DrawBoxes(Numbers(boxes.data(), DTYPE_FLOAT32,
+                        static_cast<int64_t>(boxes.size()) / 4),
                 static_cast<double>(stored.width),
                 static_cast<double>(stored.height), picture);
       return absl::OkStatus();
@@ -401,9 +434,10 @@ class PreviewBatchImpl final : public PreviewBatch {
 
   // The stored image or mask, decoded as the pipeline decodes it, at most as
   // large as its room; `size` is that of the whole.
-  absl::Status Stored(int index, const EncodedSample& sample, Size& size,
+  absl::Status Stored(const DatasetInfo& info, int index,
+                      const EncodedSample& sample, Size& size,
                       RgbImage& picture) const {
-    const Field& field = source_->info().schema().fields(index);
+    const Field& field = info.schema().fields(index);
     const absl::Span<const uint8_t> bytes = sample.fields[index];
     PixelFormat format;
     if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
@@ -451,7 +485,9 @@ class PreviewBatchImpl final : public PreviewBatch {
     return absl::OkStatus();
   }
 
-  const std::shared_ptr<const RecordSource> source_;
+  const std::vector<std::shared_ptr<const RecordSource>> datasets_;
+  // Of the spec's sources: some of datasets_.
+  std::vector<std::shared_ptr<const RecordSource>> sources_;
   const PreviewOptions options_;
   ByteBudget budget_;
   std::unique_ptr<Engine> engine_;
@@ -463,9 +499,9 @@ class PreviewBatchImpl final : public PreviewBatch {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PreviewBatch>> PreviewBatch::Make(
-    std::shared_ptr<const RecordSource> source, PipelineSpec spec,
-    const PreviewOptions& options) {
-  auto batch = std::make_unique<PreviewBatchImpl>(std::move(source), options);
+    std::vector<std::shared_ptr<const RecordSource>> datasets,
+    PipelineSpec spec, const PreviewOptions& options) {
+  auto batch = std::make_unique<PreviewBatchImpl>(std::move(datasets), options);
   MR_RETURN_IF_ERROR(batch->Run(std::move(spec)));
   return batch;
 }

@@ -4,8 +4,9 @@
 //
 // Belongs to one thread; starts and joins the engine's own.
 //
-//   MR_ASSIGN_OR_RETURN(auto batch, PreviewBatch::Make(source, spec, options));
-//   MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs, batch->Pairs());
+//   MR_ASSIGN_OR_RETURN(auto batch, PreviewBatch::Make({source}, spec,
+//   options)); MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs,
+//   batch->Pairs());
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
 #define MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
@@ -41,9 +42,11 @@ class PreviewBatch {
   // A batch size of 0 becomes `samples`, or all there are. InvalidArgument,
   // NotFound, Unimplemented: as Engine::Open; OutOfRange: no such step;
   // DataLoss: a bad sample under the policy FAIL.
+  // `datasets`: one for each name among the spec's sources, in the order in
+  // which they first come; with one source its name does not matter.
   static absl::StatusOr<std::unique_ptr<PreviewBatch>> Make(
-      std::shared_ptr<const RecordSource> source, PipelineSpec spec,
-      const PreviewOptions& options);
+      std::vector<std::shared_ptr<const RecordSource>> datasets,
+      PipelineSpec spec, const PreviewOptions& options);
 
   virtual ~PreviewBatch() = default;
 
@@ -54,6 +57,8 @@ class PreviewBatch {
   virtual int64_t rows() const = 0;
   // Of a row; -1: padding. A bad sample that was left empty has its index.
   virtual int64_t sample_index(int64_t row) const = 0;
+  // Of a row, index into the spec's sources; -1: padding.
+  virtual int32_t source(int64_t row) const = 0;
   // False: padding, or a bad sample that was left empty.
   virtual bool valid(int64_t row) const = 0;
   // "3 cat", "cat 0.71 dog 0.29"; empty without a label.

@@ -79,7 +79,7 @@ class PreviewTest : public ::testing::Test {
     EXPECT_TRUE(source.ok()) << source.status();
     const auto spec = ParseSpecText(text, "test");
     EXPECT_TRUE(spec.ok()) << spec.status();
-    auto batch = PreviewBatch::Make(*std::move(source), *spec, options);
+    auto batch = PreviewBatch::Make({*std::move(source)}, *spec, options);
     EXPECT_TRUE(batch.ok()) << batch.status();
     return batch.ok() ? *std::move(batch) : nullptr;
   }
@@ -87,6 +87,31 @@ class PreviewTest : public ::testing::Test {
   const std::filesystem::path folder_;
   std::string uri_;
 };
+
+TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
+  const std::string other = "lmdb:" + File("other.lmdb");
+  ASSERT_TRUE(WriteChartDataset(other, 5).ok());
+  const std::string pipeline = Pipeline(
+      "sources { dataset: 'one' } sources { dataset: 'two' } "
+      "concatenate: true shuffle { mode: SEQUENTIAL } batch_size: 17 "
+      "transforms { decode_image {} } "
+      "transforms { random_resized_crop { height: 32 width: 32 } } "
+      "outputs { field: 'image' }");
+  const Result result =
+      Call({"preview", "--dataset=" + uri_, "--dataset=" + other, pipeline,
+            "--samples=17", "--explain", "--output=" + File("mixed.png")});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("row 11: sample 11 of one, key"));
+  EXPECT_THAT(result.out, HasSubstr("row 12: sample 0 of two, key"));
+  EXPECT_THAT(result.err, HasSubstr("17 of the 17 samples"));
+  const Result json =
+      Call({"preview", "--dataset=" + uri_, "--dataset=" + other, pipeline,
+            "--samples=17", "--explain=json"});
+  EXPECT_THAT(json.out, HasSubstr("\"row\": 16, \"source\": 1, \"sample\": 4"));
+  const Result one =
+      Call({"preview", "--dataset=" + uri_, pipeline, "--explain"});
+  EXPECT_THAT(one.err, HasSubstr("names 2 datasets, and 1 were given"));
+}
 
 TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
   const std::string sheet = File("sheet.png");
