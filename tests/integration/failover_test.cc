@@ -113,7 +113,9 @@ TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
   ASSERT_TRUE(loader.ok()) << loader.status();
   const EpochAudit audit =
       Receive(**loader, [&] { first->process().Signal(SIGSTOP); });
-  EXPECT_GT((*loader)->stats().retried_steps, 0);
+  // One after the other because they are late, or all because it is silent.
+  const HostLoader::Stats stats = (*loader)->stats();
+  EXPECT_GT(stats.retried_steps + stats.hedged_steps, 0);
   first->process().Signal(SIGCONT);
   ExpectUndisturbed(audit);
 }
