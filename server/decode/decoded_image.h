@@ -19,6 +19,9 @@ struct ImageHeader {
   // Memory that decoding takes whatever the region: the coefficients of a
   // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP.
   int64_t whole_bytes = 0;
+  // When it is neither 0 nor the channels that are asked for: decoding makes the
+  // region's pixels with so many first, in memory of their own.
+  int decoded_channels = 0;
 };
 
 // Pixels [left, left + width) x [top, top + height) of the image at 1/divisor

@@ -71,6 +71,7 @@ absl::StatusOr<ImageHeader> OperatorDecoder::Open(
   header.width = said.width;
   header.height = said.height;
   header.whole_bytes = said.memory_bytes;
+  header.decoded_channels = said.channels;
   if (read_orientation && said.orientation != 0) {
     header.orientation = said.orientation;
   }

@@ -108,6 +108,11 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
                                               picture_width_ * picture_height_)
                        : kLossyWorkingBytes;
   header.whole_bytes = whole_bytes_ + working_bytes_;
+  header.decoded_channels = 3;
+  if (picture_width_ != header.width || picture_height_ != header.height) {
+    // It is drawn onto the canvas from memory of its own, in any colours.
+    header.whole_bytes += 3 * picture_width_ * picture_height_;
+  }
   if (read_orientation) {
     header.orientation = ImageOrientation(file_.exif, file_.xmp);
   }

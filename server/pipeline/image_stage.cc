@@ -275,7 +275,12 @@ class BuiltImageStage : public ImageStage {
                            program_.channels / divisor;
         if (first && (decode || segment.resize)) {
           const int copies = decode && header.orientation != 1 ? 2 : 1;
-          bytes += row * segment.box.height / divisor * copies;
+          const double region = row * segment.box.height / divisor;
+          bytes += region * copies;
+          const int decoded = header.decoded_channels;
+          if (decode && decoded != 0 && decoded != program_.channels) {
+            bytes += region / program_.channels * decoded;
+          }
         }
         first = false;
         if (segment.resize) bytes += row * 64;  // transposed columns

@@ -65,6 +65,7 @@ TEST_F(OperatorDecoderTest, DecodesARegion) {
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->width, 8);
   EXPECT_EQ(header->height, 4);
+  EXPECT_EQ(header->decoded_channels, 3);
   EXPECT_EQ(header->max_divisor, 1);
   EXPECT_EQ(header->orientation, 1);
   const auto image = decoder.Decode({1, 2, 1, 3, 2, 3});

@@ -344,6 +344,8 @@ TEST(WebpDecoder, TheWidestPictureIsWithinItsBudget) {
               nullptr);
     // What the header announces is what libwebp takes, or more.
     EXPECT_LE(budget.used(), header->whole_bytes);
+    // Grey is made of colours.
+    EXPECT_EQ(header->decoded_channels, 3);
   }
 }
 
