@@ -34,6 +34,21 @@ inline uint64_t ElementBytes(DType dtype) {
   }
 }
 
+// Whole numbers; bool is none.
+inline bool IsInteger(DType dtype) {
+  switch (dtype) {
+    case DTYPE_UINT8:
+    case DTYPE_INT8:
+    case DTYPE_INT16:
+    case DTYPE_UINT16:
+    case DTYPE_INT32:
+    case DTYPE_INT64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // "uint8", "float32", ...; "unknown" for an unknown type.
 inline absl::string_view DTypeName(DType dtype) {
   switch (dtype) {

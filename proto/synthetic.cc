@@ -46,18 +46,7 @@ absl::Status CheckField(const SyntheticField& field) {
 }  // namespace
 
 bool IsAnyBits(const SyntheticField& field) {
-  if (field.num_classes() != 0) return false;
-  switch (field.dtype()) {
-    case DTYPE_UINT8:
-    case DTYPE_INT8:
-    case DTYPE_INT16:
-    case DTYPE_UINT16:
-    case DTYPE_INT32:
-    case DTYPE_INT64:
-      return true;
-    default:
-      return false;
-  }
+  return field.num_classes() == 0 && IsInteger(field.dtype());
 }
 
 uint64_t SyntheticFieldBytes(const SyntheticField& field) {

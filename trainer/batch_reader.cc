@@ -34,18 +34,7 @@ bool IsSoftTarget(const TensorSpec& spec) {
 }
 
 bool IsClassIndex(const TensorSpec& spec) {
-  if (spec.sample_shape_size() != 0) return false;
-  switch (spec.dtype()) {
-    case DTYPE_UINT8:
-    case DTYPE_INT8:
-    case DTYPE_INT16:
-    case DTYPE_UINT16:
-    case DTYPE_INT32:
-    case DTYPE_INT64:
-      return true;
-    default:
-      return false;
-  }
+  return spec.sample_shape_size() == 0 && IsInteger(spec.dtype());
 }
 
 // [channels, height, width] on the wire.

@@ -34,10 +34,13 @@ ROWS = [
 ]
 
 
-def measure(client, addresses, spec, batches):
+def measure(client, addresses, spec, seconds):
+    # By time, which begins when a window of batches has come: with two servers the
+    # second works on what is due later, and a count from the first batch on would
+    # leave out what it has made by then.
     result = subprocess.run(
         [client, "bench", f"--endpoint={','.join(addresses)}", f"--pipeline={spec}",
-         "--batch_size=64", f"--batches={batches}", "--json", "--timeout=60s"],
+         "--batch_size=64", f"--seconds={seconds}s", "--json", "--timeout=60s"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise RuntimeError(f"millrace bench: {result.stderr.strip()}")
@@ -49,7 +52,7 @@ def main(arguments):
     parser.add_argument("--bin", required=True)
     parser.add_argument("--photos", required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batches", type=int, default=100)
+    parser.add_argument("--seconds", type=int, default=6)
     options = parser.parse_args(arguments)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -87,21 +90,21 @@ def main(arguments):
 
 
 def _table(options, client, servers, work, cores):
-    print(f"{options.rounds} rounds of {options.batches} batches of 64, {cores} cores; each server "
-          "has one, the client runs where there is room\n")
+    print(f"{options.rounds} rounds of {options.seconds} s each, batches of 64, {cores} cores; each "
+          "server has one, the client runs where there is room\n")
     print("| pipeline | one server | two servers | ratio (spread) |\n|---|---|---|---|", flush=True)
     for title, text in ROWS:
         spec = os.path.join(work, "spec.textproto")
         with open(spec, "w", encoding="utf-8") as file:
             file.write(text)
         # To fill the page cache, and to start the pipelines.
-        measure(client, [s.address for s in servers], spec, 10)
+        measure(client, [s.address for s in servers], spec, 1)
         one, two, ratios = [], [], []
         for turn in range(options.rounds):
             # The two in turn: cores are not equally fast.
-            alone = [measure(client, [s.address], spec, options.batches) for s in
+            alone = [measure(client, [s.address], spec, options.seconds) for s in
                      (servers if turn % 2 == 0 else servers[::-1])]
-            both = measure(client, [s.address for s in servers], spec, 2 * options.batches)
+            both = measure(client, [s.address for s in servers], spec, options.seconds)
             one.append(statistics.mean(alone))
             two.append(both)
             ratios.append(both / one[-1])
