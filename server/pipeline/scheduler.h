@@ -3,8 +3,10 @@
 // short one; within a lane the earliest batch is finished first. Closures come
 // before tasks. The threads that read ahead are another one of its kind.
 //
-// It does not know what a task does. Thread-safe; owns its threads. Stop()
-// finishes all that was added, then joins; the destructor stops.
+// It does not know what a task does. Thread-safe; owns its threads. How many of
+// them work may change at any time: one too many finishes what it does and
+// sleeps; nothing is lost. Stop() finishes all that was added, then joins; the
+// destructor stops.
 //
 //   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
 //   scheduler.Add(lane, job, /*rows=*/64, /*rows_per_task=*/1);
@@ -12,7 +14,9 @@
 #ifndef MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
 #define MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
 
-#include <chrono>
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,6 +27,7 @@
 
 #include "common/mutex.h"
 #include "common/thread.h"
+#include "server/pipeline/thread_tally.h"
 
 namespace millrace {
 
@@ -56,11 +61,24 @@ class Scheduler {
     std::deque<Entry> entries;  // guarded by the scheduler's mutex
   };
 
-  // `run` is called on worker `worker` (0 .. threads-1) for every task.
-  // The threads are called `name` and their number.
+  struct Options {
+    uint32_t threads = 1;       // at first, at least 1
+    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
+    // Called on worker `worker` (0 .. most_threads-1) for every task.
+    std::function<void(uint32_t worker, const Task& task)> run;
+    // Called on a worker before it goes to sleep as one too many; may be null.
+    std::function<void(uint32_t worker)> rest;
+    // The threads are called so and their number.
+    std::string name = "mr-worker";
+  };
+
+  explicit Scheduler(Options options);
+  // A fixed number of threads.
   Scheduler(uint32_t threads,
             std::function<void(uint32_t worker, const Task& task)> run,
-            const std::string& name = "mr-worker");
+            const std::string& name = "mr-worker")
+      : Scheduler(
+            Options{.threads = threads, .run = std::move(run), .name = name}) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler();
@@ -83,9 +101,30 @@ class Scheduler {
   // Runs on a worker, soon.
   void Post(std::function<void()> closure);
 
-  // Thread-seconds that workers had nothing to do, so far.
+  // How many threads work from now on, 1 .. most_threads(). Those that have
+  // never worked are started. Fewer when the system gives no more threads:
+  // returns the number.
+  uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(start_mu_, mu_);
+
+  uint32_t threads() const { return active_now_.load(); }
+  uint32_t most_threads() const { return most_; }
+
+  // Thread-seconds that workers had nothing to do, so far. Those that sleep as
+  // too many do not count.
   double IdleThreadSeconds();
-  uint32_t threads() const { return thread_count_; }
+
+  // What all threads did, so far.
+  struct Usage {
+    double thread_seconds = 0;  // that they were there to work
+    double idle_seconds = 0;    // of these
+    // Of the rest; what then is left they waited. Only when `knows_cpu`.
+    double cpu_seconds = 0;
+    double delayed_seconds = 0;  // no CPU was free
+    bool knows_cpu = false;
+  };
+  // Asks the system about every thread (server/pipeline/run_times.h) when
+  // `with_cpu`.
+  Usage Measure(bool with_cpu);
 
   // Finishes all that was added, also by the tasks and closures that it still
   // runs, then joins the workers. What others add later never runs. Idempotent;
@@ -93,27 +132,37 @@ class Scheduler {
   void Stop();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void Work(uint32_t worker);
-  // Before sleeping_ changes.
-  void CountIdle() MR_REQUIRES(mu_);
+  // Until the worker is wanted again. False: never.
+  bool Rest(uint32_t worker);
+  bool has_work() const MR_REQUIRES(mu_) {
+    return !closures_.empty() || !ring_.empty();
+  }
 
-  const uint32_t thread_count_;
+  const uint32_t most_;
   const std::function<void(uint32_t, const Task&)> run_;
+  const std::function<void(uint32_t)> rest_;
+  const std::string name_;
+
+  std::atomic<uint32_t> active_now_{0};  // a copy of active_
+  std::vector<std::atomic<pid_t>> ids_;  // of the system; 0: not started
 
   Mutex mu_;
   CondVar work_;
+  CondVar wanted_;  // of those that are too many
   // Lanes with entries, in the order of their turns.
   std::deque<std::shared_ptr<Lane>> ring_ MR_GUARDED_BY(mu_);
   std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
-  uint32_t sleeping_ MR_GUARDED_BY(mu_) = 0;
-  // Of the workers, up to idle_until_.
-  Clock::duration idle_ MR_GUARDED_BY(mu_) = Clock::duration::zero();
-  Clock::time_point idle_until_ MR_GUARDED_BY(mu_);
+  // Workers from this number on are too many. Those before it are started.
+  uint32_t active_ MR_GUARDED_BY(mu_) = 0;
+  ThreadTally there_ MR_GUARDED_BY(mu_);
+  ThreadTally idle_ MR_GUARDED_BY(mu_);
   bool stop_ MR_GUARDED_BY(mu_) = false;
 
-  std::vector<NamedThread> threads_;  // last: they use all of the above
+  Mutex start_mu_;  // before mu_
+  bool joined_ MR_GUARDED_BY(start_mu_) = false;
+  // Last: they use all of the above.
+  std::vector<NamedThread> threads_ MR_GUARDED_BY(start_mu_);
 };
 
 }  // namespace millrace

@@ -7,6 +7,11 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/pipeline/run_times.h"
 
 namespace millrace {
 namespace {
@@ -136,6 +141,134 @@ TEST(Scheduler, CountsTheTimeThatWorkersAreIdle) {
   EXPECT_EQ(scheduler.IdleThreadSeconds(), before) << "its only worker works";
   go = true;
   go.notify_all();
+}
+
+// Whatever the number of threads is meanwhile.
+TEST(Scheduler, NothingIsLostWhileTheNumberOfThreadsChanges) {
+  std::vector<std::shared_ptr<CountingJob>> jobs;
+  std::atomic<uint64_t> rests{0};
+  std::atomic<int> closures{0};
+  {
+    Scheduler scheduler(
+        {.threads = 2,
+         .most_threads = 8,
+         .run =
+             [](uint32_t worker, const Scheduler::Task& task) {
+               EXPECT_LT(worker, 8u);
+               for (uint64_t row = task.begin; row < task.end; ++row) {
+                 static_cast<CountingJob&>(*task.job).visits[row].fetch_add(1);
+               }
+             },
+         .rest = [&](uint32_t) { rests.fetch_add(1); }});
+    auto lane = std::make_shared<Scheduler::Lane>();
+    uint64_t random = 1;
+    for (int i = 0; i < 3000; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      const uint32_t threads = 1 + (random >> 33) % 8;
+      EXPECT_EQ(scheduler.SetThreads(threads), threads);
+      EXPECT_EQ(scheduler.threads(), threads);
+      jobs.push_back(std::make_shared<CountingJob>(1 + i % 7));
+      scheduler.Add(lane, jobs.back(), 1 + i % 7, 1 + i % 3);
+      scheduler.Post([&] { closures.fetch_add(1); });
+    }
+    // One after the other: a wake-up that is lost would let it wait for ever.
+    for (int i = 0; i < 200; ++i) {
+      scheduler.SetThreads(1 + i % 2 * 7);
+      std::atomic<bool> ran{false};
+      scheduler.Post([&] {
+        ran = true;
+        ran.notify_all();
+      });
+      ran.wait(false);
+    }
+  }
+  for (const auto& job : jobs) {
+    for (const auto& count : job->visits) EXPECT_EQ(count.load(), 1);
+  }
+  EXPECT_EQ(closures.load(), 3000);
+  EXPECT_GT(rests.load(), 0u);
+}
+
+TEST(Scheduler, AsManyThreadsWorkAsWereAskedFor) {
+  std::atomic<int> inside{0};
+  std::atomic<bool> go{false};
+  Scheduler scheduler({.threads = 1,
+                       .most_threads = 6,
+                       .run = [&](uint32_t, const Scheduler::Task&) {
+                         inside.fetch_add(1);
+                         inside.notify_all();
+                         go.wait(false);
+                         inside.fetch_sub(1);
+                       }});
+  EXPECT_EQ(scheduler.SetThreads(100), 6u) << "no more than may be";
+  EXPECT_EQ(scheduler.SetThreads(0), 1u) << "and no fewer than one";
+  EXPECT_EQ(scheduler.SetThreads(6), 6u);
+  auto lane = std::make_shared<Scheduler::Lane>();
+  scheduler.Add(lane, std::make_shared<CountingJob>(20), 20, 1);
+  for (int now = inside; now < 6; now = inside) inside.wait(now);
+  // They are in the middle of their tasks, and finish them.
+  EXPECT_EQ(scheduler.SetThreads(1), 1u);
+  go = true;
+  go.notify_all();
+}
+
+// Threads that are too many are neither idle nor there.
+TEST(Scheduler, WhoRestsIsNotIdle) {
+  Mutex mu;
+  CondVar changed;
+  int resting = 0;
+  Scheduler scheduler({.threads = 4,
+                       .run = [](uint32_t, const Scheduler::Task&) {},
+                       .rest =
+                           [&](uint32_t) {
+                             MutexLock lock(mu);
+                             ++resting;
+                             changed.NotifyAll();
+                           }});
+  scheduler.SetThreads(1);
+  {
+    MutexLock lock(mu);
+    while (resting < 3) changed.Wait(lock);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Scheduler::Usage before = scheduler.Measure(false);
+  PassTime();
+  const Scheduler::Usage after = scheduler.Measure(false);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  EXPECT_FALSE(after.knows_cpu);
+  EXPECT_LE(after.idle_seconds - before.idle_seconds, seconds);
+  EXPECT_GE(after.thread_seconds - before.thread_seconds, 0.02);
+}
+
+TEST(Scheduler, KnowsTheCpuTimeOfItsThreads) {
+  Scheduler scheduler(2, [](uint32_t, const Scheduler::Task&) { PassTime(); });
+  const Scheduler::Usage before = scheduler.Measure(true);
+  std::atomic<bool> done{false};
+  scheduler.Post([&] {
+    PassTime();
+    done = true;
+    done.notify_all();
+  });
+  done.wait(false);
+  const Scheduler::Usage after = scheduler.Measure(true);
+  if (!after.knows_cpu) GTEST_SKIP() << "this system does not count";
+  // Of 20 ms it had a CPU for some, or stood in line for one.
+  EXPECT_GT(after.cpu_seconds + after.delayed_seconds,
+            before.cpu_seconds + before.delayed_seconds);
+}
+
+TEST(RunTimes, ReadsWhatTheSystemWrites) {
+  const auto times = RunTimes::Parse("2000000000 500000000 17\n");
+  ASSERT_TRUE(times.has_value());
+  EXPECT_DOUBLE_EQ(times->cpu_seconds, 2);
+  EXPECT_DOUBLE_EQ(times->delayed_seconds, 0.5);
+  EXPECT_FALSE(RunTimes::Parse("0 0 0\n")) << "a kernel that does not count";
+  EXPECT_FALSE(RunTimes::Parse(""));
+  EXPECT_FALSE(RunTimes::Parse("1 2"));
+  EXPECT_FALSE(RunTimes::Parse("a b c"));
+  EXPECT_FALSE(RunTimes::Of(0));
 }
 
 }  // namespace
