@@ -26,9 +26,10 @@ constexpr double kLeastBusySeconds = 0.05;
 
 // Of what a trial should have brought.
 constexpr double kLeastGain = 0.25;
-// How long a ceiling stays: twice as long each time that trying fails.
-constexpr double kFirstHold = 30;
-constexpr double kLongestHold = 480;
+// How long a ceiling stays when nothing else tells that the load is another;
+// then a small step tries again, without a word.
+constexpr double kHold = 36;
+constexpr double kProbe = 1.5;
 // A load that differs by more is another one.
 constexpr double kOtherLoad = 1.5;
 
@@ -70,8 +71,9 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
   const bool other =
       sign > 0 && ceiling.sign > 0 &&
       (sign > kOtherLoad * ceiling.sign || ceiling.sign > kOtherLoad * sign);
-  if (other) kind.next_hold = 0;
-  if (other || ceiling.seconds_left <= 0) ceiling = Ceiling();
+  if (!other && ceiling.seconds_left > 0) return;
+  kind.probing = !other;
+  ceiling = Ceiling();
 }
 
 bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere) {
@@ -80,18 +82,19 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere) {
   kind.trial = Trial();
   const double wanted = trial.rate * (1 + kLeastGain * (trial.gain - 1));
   if (limited_elsewhere || rate >= wanted) {
-    kind.next_hold = 0;
+    kind.probing = false;
     return false;
   }
-  const double hold = kind.next_hold > 0 ? kind.next_hold : kFirstHold;
-  kind.next_hold = std::min(2 * hold, kLongestHold);
-  kind.ceiling = {trial.from, trial.sign, hold};
+  kind.ceiling = {trial.from, trial.sign, kHold};
   return true;
 }
 
-uint32_t ThreadTuner::Bounded(const Kind& kind, uint32_t threads) {
-  return kind.ceiling.threads == 0 ? threads
-                                   : std::min(threads, kind.ceiling.threads);
+uint32_t ThreadTuner::Next(const Kind& kind, uint32_t now, double wanted,
+                           double step) {
+  const double most = kind.probing ? std::ceil(kProbe * now) : step;
+  const uint32_t next = Threads(std::round(std::min(wanted, most)));
+  return kind.ceiling.threads == 0 ? next
+                                   : std::min(next, kind.ceiling.threads);
 }
 
 void ThreadTuner::Begin(Kind& kind, uint32_t from, double gain, double rate,
@@ -134,7 +137,9 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded)) {
     decision.workers = std::max(cpus, workers_.ceiling.threads);
     if (decision.workers < n) {
-      decision.workers_reason = "more of them made it no faster";
+      if (!workers_.probing) {
+        decision.workers_reason = "more of them made it no faster";
+      }
       return;
     }
     decision.workers = n;
@@ -155,18 +160,17 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   if (workers_.trial.from != 0) return;
 
   const uint32_t target = std::min(
-      Bounded(workers_, Threads(std::min(std::round(wanted),
-                                         std::max(kGrowth * n, 1.0 * cpus)))),
-      m.most);
+      Next(workers_, n, wanted, std::max(kGrowth * n, 1.0 * cpus)), m.most);
   if (target > n && n >= cpus && wanted >= kGrowFrom * n &&
       idle_share < kBusyIdleShare) {
     decision.workers = target;
-    decision.workers_reason = absl::StrFormat(
-        "they waited %d %% of their time and CPUs were free%s",
-        Percent(Share(waited, busy)),
-        target == m.most && wanted >= kGrowFrom * m.most
-            ? "; no more are allowed, or fit into the memory budget"
-            : "");
+    if (!workers_.probing)
+      decision.workers_reason = absl::StrFormat(
+          "they waited %d %% of their time and CPUs were free%s",
+          Percent(Share(waited, busy)),
+          target == m.most && wanted >= kGrowFrom * m.most
+              ? "; no more are allowed, or fit into the memory budget"
+              : "");
     Begin(workers_, n, static_cast<double>(target) / n, rate, wait_ratio,
           2 * measured.seconds);
     return;
@@ -211,7 +215,9 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
              worker_idle < kBusyIdleShare || reading_share < kReadersBusy)) {
     decision.readers = std::max(readers_.ceiling.threads, uint32_t{1});
     if (decision.readers < n) {
-      decision.readers_reason = "more of them read no more in the same time";
+      if (!readers_.probing) {
+        decision.readers_reason = "more of them read no more in the same time";
+      }
       return;
     }
     decision.readers = n;
@@ -238,16 +244,16 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   if (reading_share >= kReadersBusy && worker_idle >= kBusyIdleShare) {
     const double step = std::max(kGrowth * n, kFewThreads);
     const double wanted = knows ? std::ceil(could * a_read * kHeadRoom) : step;
-    const uint32_t target =
-        std::min(Bounded(readers_, Threads(std::min(wanted, step))), m.most);
+    const uint32_t target = std::min(Next(readers_, n, wanted, step), m.most);
     if (target > n && wanted >= kGrowFrom * n) {
       decision.readers = target;
-      decision.readers_reason =
-          knows ? absl::StrFormat(
-                      "a read takes %s, and those that decode had no work %d "
-                      "%% of the time",
-                      Time(a_read), Percent(worker_idle))
-                : absl::StrFormat("all of them wait for their first samples");
+      if (!readers_.probing)
+        decision.readers_reason =
+            knows ? absl::StrFormat(
+                        "a read takes %s, and those that decode had no work %d "
+                        "%% of the time",
+                        Time(a_read), Percent(worker_idle))
+                  : absl::StrFormat("all of them wait for their first samples");
       Begin(readers_, n,
             knows ? std::min(1.0 * target / n, Share(could, rate)) : 1, rate,
             a_read, std::max(2 * seconds, 3 * a_read));

@@ -70,7 +70,8 @@ struct ThreadMeasurement {
 struct ThreadDecision {
   uint32_t workers = 1;
   uint32_t readers = 0;
-  // Clauses; empty: no change.
+  // Clauses. Empty: no change, or a small step that tries whether what did not
+  // pay before does now.
   std::string workers_reason;
   std::string readers_reason;
 };
@@ -107,7 +108,7 @@ class ThreadTuner final : public ThreadPolicy {
   struct Kind {
     Trial trial;
     Ceiling ceiling;
-    double next_hold = 0;   // seconds that the next ceiling stays
+    bool probing = false;   // beyond a ceiling that has only grown old
     uint32_t too_many = 0;  // intervals in a row
   };
 
@@ -115,7 +116,9 @@ class ThreadTuner final : public ThreadPolicy {
   static void Pass(Kind& kind, double seconds, double sign);
   // Judges the trial that is due: whether the number goes back.
   static bool Failed(Kind& kind, double rate, bool limited_elsewhere);
-  static uint32_t Bounded(const Kind& kind, uint32_t threads);
+  // A step of at most `step` towards `wanted`.
+  static uint32_t Next(const Kind& kind, uint32_t now, double wanted,
+                       double step);
   static void Begin(Kind& kind, uint32_t from, double gain, double rate,
                     double sign, double wait_seconds);
 

@@ -153,11 +153,11 @@ class Life {
           decision.workers != now_.workers ||
           (m.readers.most > 0 && decision.readers != now_.readers);
       if (changed) {
-        EXPECT_NE(decision.workers_reason + decision.readers_reason, "");
         EXPECT_LE(decision.workers, kMostWorkers);
         EXPECT_GE(decision.workers, 1u);
         EXPECT_LE(decision.readers, kMostReaders);
-        late_changes += time >= 60;
+        late_changes += time >= 60 &&
+                        decision.workers_reason + decision.readers_reason != "";
         log_ += name + " " + std::to_string(static_cast<int>(time)) +
                 " s: " + std::to_string(decision.workers) + " workers, " +
                 std::to_string(decision.readers) +
@@ -167,8 +167,8 @@ class Life {
       now_.workers = decision.workers;
       if (m.readers.most > 0) now_.readers = decision.readers;
     }
-    // In four minutes. What tries again after a while may.
-    EXPECT_LE(late_changes, 8);
+    // In four minutes.
+    EXPECT_LE(late_changes, 1);
     EXPECT_GE(reached, 0);
     if (testing::Test::HasFailure()) std::cout << log_;
     slowest_ = std::max(slowest_, reached);
@@ -278,24 +278,27 @@ TEST(ThreadTunerSimulation, WithoutWorkNothingChanges) {
   }
 }
 
-// A lock lets more threads wait and nothing else: it is tried now and then, and
-// ever more rarely.
-TEST(ThreadTunerSimulation, WhatDoesNotPayIsTakenBackAndTriedRarely) {
+// A lock lets more threads wait and nothing else: it is said once, and then
+// tried again with small steps.
+TEST(ThreadTunerSimulation, WhatDoesNotPayIsTakenBack) {
   ThreadTuner tuner;
   Server server({.cpu = 0.0001, .wait = 0.001, .waits_for_lock = true});
   Numbers now{2, 32};
-  int tries = 0;
+  int said = 0, tries = 0;
   double above = 0;
   for (double time = 0; time < 1800; time += kInterval) {
     const ThreadDecision decision = tuner.Decide(server.Measure(now));
+    said += decision.workers_reason != "";
+    if (time > 60) {
+      EXPECT_LE(decision.workers, 3u);
+    }
     tries += decision.workers > now.workers;
     now.workers = decision.workers;
     above += now.workers > 2 ? kInterval : 0;
   }
-  EXPECT_GE(tries, 1);
-  EXPECT_LE(tries, 8) << "in half an hour";
-  EXPECT_LE(above, 60);
-  EXPECT_EQ(now.workers, 2u);
+  EXPECT_EQ(said, 2);
+  EXPECT_GE(tries, 10) << "in half an hour";
+  EXPECT_LE(above, 200);
 }
 
 TEST(ThreadTunerSimulation, NeverMoreThanMayBe) {
