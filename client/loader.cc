@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
   host.same_host = options.same_host;
   host.open_timeout = options.open_timeout;
   host.next_timeout = options.next_timeout;
+  host.step_timeout = options.step_timeout;
+  host.hedge_share = options.hedge_share;
+  host.hedge_floor = options.hedge_floor;
   host.verify_payload = options.verify_payload;
   host.expected_plan_hash = options.expected_plan_hash;
   host.expected_fingerprint = options.expected_fingerprint;

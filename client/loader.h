@@ -5,8 +5,8 @@
 // What it is not: it does not decode, shuffle or augment (servers do), and it
 // starts no process.
 //
-// One thread calls Next(); position(), stats() and Close() may be called from
-// any thread. Several loaders may live in one process.
+// One thread calls Next(); Seek(), position(), stats() and Close() may be
+// called from any thread. Several loaders may live in one process.
 //
 //   millrace::DataLoader::Options options;
 //   options.endpoint = "data-1:7001,data-2:7001";
@@ -58,6 +58,9 @@ struct Batch {
   // Rows of the global batch that the plan fills (BatchHeader.global_valid).
   uint64_t global_valid = 0;
   uint64_t first_position = 0;
+  // Calls of Seek() before it: tells a batch of the old place from one of the
+  // new when another thread than that of Next() seeks.
+  uint64_t generation = 0;
   std::vector<NamedTensor> tensors;
 
   // The tensor of that name; aborts when there is none (see has()).
@@ -99,6 +102,15 @@ class DataLoader {
     SameHost same_host = SameHost::kOff;
     absl::Duration open_timeout = absl::Seconds(5);
     absl::Duration next_timeout = absl::Minutes(5);
+    // A step without progress for so long is asked elsewhere.
+    absl::Duration step_timeout = absl::Seconds(15);
+    // A step that is late and needed soon is asked of a second server; the
+    // first answer wins. At most this share of the steps, in the long run; 0:
+    // never.
+    double hedge_share = 0.05;
+    // Late is what takes 1.5 times as long as 95 of 100 steps did, or 4 times
+    // as long as half of them, and at least this.
+    absl::Duration hedge_floor = absl::Milliseconds(20);
     bool verify_payload = false;
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
@@ -140,11 +152,27 @@ class DataLoader {
 
   // The next batch. OutOfRange: all epochs were delivered. DeadlineExceeded:
   // nothing within next_timeout (names the endpoint, or says that the caller
-  // holds all slots). Other errors are final.
+  // holds all slots). Other errors are final: nothing comes after them until a
+  // Seek().
   virtual absl::StatusOr<Batch> Next() = 0;
 
-  // Position after the last batch that Next() returned: goes into a checkpoint.
+  // Position after the last batch that Next() returned, or that of a Seek()
+  // after it: goes into a checkpoint.
   virtual Position position() const = 0;
+
+  // Goes on at `position`: what is under way and what is ready on the device is
+  // dropped, Next() returns that batch next, also one that waits. Costs no Open
+  // and no time that grows with the data. Batches that the caller holds stay
+  // valid, and their slots count as held. The last epoch stays the one that
+  // Options::start and Options::epochs name. Ends a final error, and OutOfRange
+  // after all epochs, too: behind a sample that cannot be read the job may go
+  // on. InvalidArgument: a step past the end of its epoch, or an epoch past the
+  // last; nothing has changed then. Cancelled: closed.
+  //
+  // In an audit log what is given out after going back takes the place of what
+  // was given out from there on before, as after a restart from a checkpoint;
+  // steps that are jumped over are missing in it.
+  virtual absl::Status Seek(Position position) = 0;
 
   virtual Stats stats() const = 0;
 

@@ -71,6 +71,7 @@ class DataLoaderImpl final : public DataLoader {
     batch.local_valid = described.local_valid;
     batch.global_valid = described.global_valid;
     batch.first_position = described.first_position;
+    batch.generation = described.generation;
     batch.tensors.reserve(described.tensors.size());
     for (DeviceTensor& tensor : described.tensors) {
       batch.tensors.push_back({std::move(tensor.name), View(tensor)});
@@ -79,6 +80,10 @@ class DataLoaderImpl final : public DataLoader {
   }
 
   Position position() const override { return feeder_->position(); }
+
+  absl::Status Seek(Position position) override {
+    return feeder_->Seek(position);
+  }
 
   Stats stats() const override {
     const DeviceFeeder::Stats stats = feeder_->stats();

@@ -244,7 +244,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   report.Add("logs", "logs", uint64_t{paths.size()});
   report.Add("starts", "starts of the job", result.attempts);
   report.Add("records", "steps in them, of all ranks", result.records);
-  report.Add("superseded", "done again after a restart", result.superseded);
+  report.Add("superseded", "done again, after a restart or a seek", result.superseded);
   report.Add("plan_hash", "plan",
              absl::string_view(absl::BytesToHexString(result.run.plan_hash())));
   report.Add("fingerprint", "content",

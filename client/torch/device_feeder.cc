@@ -29,6 +29,12 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+// After these two the host loader goes on, and may be asked again.
+bool IsFinal(const absl::Status& status) {
+  return !status.ok() && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsUnavailable(status);
+}
+
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;
@@ -209,27 +215,44 @@ std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
           [device = device_, bytes](uint8_t* p) { device->Free(p, bytes); }};
 }
 
-absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Produce(
-    absl::Time slot_deadline) {
+DeviceFeeder::Produced DeviceFeeder::Produce(absl::Time slot_deadline) {
   std::shared_ptr<SlotRing::Lease> slot;
+  absl::Status status;
   // The slot first: a batch that has been taken from the host loader is never
   // lost to a deadline.
   if (ring_ != nullptr) {
     auto acquired = ring_->Acquire(slot_deadline);
-    if (absl::IsDeadlineExceeded(acquired.status())) return AllSlotsAreHeld();
-    MR_ASSIGN_OR_RETURN(slot, std::move(acquired));
+    if (acquired.ok()) {
+      slot = *std::move(acquired);
+    } else {
+      status = absl::IsDeadlineExceeded(acquired.status()) ? AllSlotsAreHeld()
+                                                           : acquired.status();
+    }
   }
+  Produced produced;
   {
     MutexLock lock(mu_);
     waiting_for_slot_ = false;
+    // Of an error, which does not say it. When a Seek() comes meanwhile it may
+    // be of the new place: the host loader repeats such a one.
+    produced.generation = generation_;
   }
-  MR_ASSIGN_OR_RETURN(HostBatch host, host_->Next());
+  if (!status.ok()) {
+    produced.prepared = status;
+    return produced;
+  }
+  absl::StatusOr<HostBatch> host = host_->Next();
+  if (!host.ok()) {
+    produced.prepared = host.status();
+    return produced;
+  }
+  produced.generation = host->generation;
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<Prepared> prepared = Prepare(std::move(host), std::move(slot));
+  produced.prepared = Prepare(*std::move(host), std::move(slot));
   const double seconds = SecondsSince(start);
   MutexLock lock(mu_);
   stats_.prepare_seconds += seconds;
-  return prepared;
+  return produced;
 }
 
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
@@ -248,6 +271,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   batch.local_valid = header.local_valid();
   batch.global_valid = header.global_valid();
   batch.first_position = header.first_position();
+  batch.generation = host.generation;
   if (options_.audit) {
     MR_ASSIGN_OR_RETURN(batch.audit, RecordOf(header, host.payload));
   }
@@ -264,6 +288,8 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     }
     for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
     base = slot->data();
+    // Until it is given out: a hold that dies asks the thread's current stream.
+    hold = slot;
   }
   // From here on work may be queued that reads the received slot: it is given
   // back behind an event, also when something below fails.
@@ -273,9 +299,6 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   }
   for (int i = 0; i < header.tensors_size() && status.ok(); ++i) {
     const size_t first = batch.tensors.size();
-    // Each tensor of a device slot has a hold of its own: it dies on the
-    // stream on which the tensor does.
-    if (streams) hold = SlotRing::Hold(slot);
     status = Describe(header.tensors(i), batch.rows, base, payload_bytes, hold,
                       &batch.tensors);
     const Recipe& recipe = recipes_[i];
@@ -320,19 +343,45 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
       copies_.push_back({prepared.ready, std::move(host.lease), queued});
       changed_.NotifyAll();
     }
-    // The holds below die with events of the consumer's stream only.
-    if (!status.ok()) prepared.ready->Await();
+    prepared.slot = std::move(slot);
   }
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    Drop(std::move(prepared));
+    return status;
+  }
   return prepared;
+}
+
+void DeviceFeeder::Drop(Prepared prepared) {
+  if (prepared.slot != nullptr) prepared.slot->AddEvent(prepared.ready);
+}
+
+DeviceFeeder::Prepared DeviceFeeder::GiveOut(Prepared prepared) {
+  if (prepared.slot != nullptr) {
+    // Each tensor of a device slot has a hold of its own: it dies on the
+    // stream on which the tensor does.
+    for (DeviceTensor& tensor : prepared.batch.tensors) {
+      tensor.hold = SlotRing::Hold(prepared.slot);
+    }
+    prepared.slot.reset();
+  }
+  position_ =
+      Normal({prepared.batch.position.epoch, prepared.batch.position.step + 1});
+  return prepared;
+}
+
+Position DeviceFeeder::Normal(Position position) const {
+  if (position.step < host_->plan().steps_per_epoch()) return position;
+  return {position.epoch + 1, 0};
 }
 
 void DeviceFeeder::ProduceLoop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      // With a ring its slots are the bound; without one this is.
-      while (!closed_ && ready_.size() >= options_.prefetch) {
+      // With a ring its slots are the bound; without one this is. After a final
+      // error a Seek() may come.
+      while (!closed_ && (!final_.ok() || ready_.size() >= options_.prefetch)) {
         changed_.Wait(lock);
       }
       if (closed_) return;
@@ -341,17 +390,22 @@ void DeviceFeeder::ProduceLoop() {
       waiting_for_slot_ = ring_ != nullptr;
       changed_.NotifyAll();
     }
-    absl::StatusOr<Prepared> prepared = Produce(absl::InfiniteFuture());
-    // After these two the host loader goes on.
-    const bool last = !prepared.ok() &&
-                      !absl::IsDeadlineExceeded(prepared.status()) &&
-                      !absl::IsUnavailable(prepared.status());
-    MutexLock lock(mu_);
-    waiting_for_slot_ = false;
-    if (last) final_ = prepared.status();
-    if (!last) ready_.push_back(std::move(prepared));
-    changed_.NotifyAll();
-    if (last) return;
+    Produced produced = Produce(absl::InfiniteFuture());
+    absl::StatusOr<Prepared>& prepared = produced.prepared;
+    {
+      MutexLock lock(mu_);
+      waiting_for_slot_ = false;
+      if (produced.generation == generation_) {
+        if (IsFinal(prepared.status())) {
+          final_ = std::move(prepared).status();
+        } else {
+          ready_.push_back(std::move(prepared));
+        }
+        changed_.NotifyAll();
+        continue;
+      }
+    }
+    if (prepared.ok()) Drop(*std::move(prepared));
   }
 }
 
@@ -366,7 +420,8 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
       ready_.pop_front();
       changed_.NotifyAll();
       // What began before the caller came says nothing yet of its deadline.
-      if (!front.ok() && absl::Now() < deadline) continue;
+      if (front.ok()) return GiveOut(*std::move(front));
+      if (absl::Now() < deadline) continue;
       return front;
     }
     if (!final_.ok()) return final_;
@@ -380,11 +435,49 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
   }
 }
 
+absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
+  const absl::Time deadline = absl::Now() + options_.next_timeout;
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      if (!final_.ok()) return final_;
+    }
+    Produced produced = Produce(deadline);
+    MutexLock lock(mu_);
+    // On the host nothing has to be waited for before it is dropped.
+    if (produced.generation != generation_) continue;
+    if (produced.prepared.ok()) return GiveOut(*std::move(produced.prepared));
+    if (IsFinal(produced.prepared.status())) {
+      final_ = produced.prepared.status();
+    }
+    return produced.prepared;
+  }
+}
+
+absl::Status DeviceFeeder::Seek(Position position) {
+  std::deque<absl::StatusOr<Prepared>> dropped;
+  {
+    // The host loader's generation changes with ours: what it gives out from
+    // now on is of the new place, and nobody has taken any of it for old.
+    MutexLock lock(mu_);
+    if (closed_) return absl::CancelledError("the loader was closed");
+    MR_RETURN_IF_ERROR(host_->Seek(position));
+    ++generation_;
+    position_ = Normal(position);
+    final_ = absl::OkStatus();
+    dropped.swap(ready_);
+    changed_.NotifyAll();
+  }
+  for (auto& prepared : dropped) {
+    if (prepared.ok()) Drop(*std::move(prepared));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
   const auto start = std::chrono::steady_clock::now();
-  bool threaded = !device_->is_host() || options_.thread;
-  absl::StatusOr<Prepared> prepared =
-      threaded ? Await() : Produce(absl::Now() + options_.next_timeout);
+  const bool threaded = !device_->is_host() || options_.thread;
+  absl::StatusOr<Prepared> prepared = threaded ? Await() : ProduceNow();
   if (prepared.ok() && prepared->ready != nullptr) {
     device_->ConsumerWaits(*prepared->ready);
   }
@@ -394,11 +487,6 @@ absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
   if (!prepared.ok()) {
     return closed_ ? absl::CancelledError("the loader was closed")
                    : prepared.status();
-  }
-  position_ = prepared->batch.position;
-  ++position_.step;
-  if (position_.step >= host_->plan().steps_per_epoch()) {
-    position_ = {position_.epoch + 1, 0};
   }
   return std::move(prepared->batch);
 }
@@ -455,8 +543,7 @@ void DeviceFeeder::Close() {
   }
   if (releaser_.joinable()) releaser_.join();
   for (auto& prepared : undelivered) {
-    // No consumer has waited for it: its holds know nothing of the copy.
-    if (prepared.ok() && prepared->ready != nullptr) prepared->ready->Await();
+    if (prepared.ok()) Drop(*std::move(prepared));
   }
 }
 

@@ -9,8 +9,8 @@
 // It knows no libtorch: DataLoader (client/loader.h) makes tensors of what it
 // gives out.
 //
-// One consumer calls Next(); Close(), stats() and position() may be called
-// from any thread. With Options::thread it owns one thread that prepares
+// One consumer calls Next(); Seek(), Close(), stats() and position() may be
+// called from any thread. With Options::thread it owns one thread that prepares
 // batches ahead, and for a device with streams another one that gives received
 // slots back when their copy is done; both end in Close(). A batch that was
 // given out stays valid after Close and after the feeder itself.
@@ -63,6 +63,7 @@ struct DeviceBatch {
   uint64_t first_position = 0;
   std::vector<DeviceTensor> tensors;
   std::optional<AuditRecord> audit;  // Options::audit
+  uint64_t generation = 0;           // calls of Seek() before it
 };
 
 class DeviceFeeder {
@@ -95,6 +96,7 @@ class DeviceFeeder {
     double device_copy_seconds = 0;
   };
 
+  // From here on nobody else calls `host`'s Seek(), and nobody has.
   // InvalidArgument, Unimplemented: transforms of the plan. ResourceExhausted:
   // no room for the slots.
   static absl::StatusOr<std::unique_ptr<DeviceFeeder>> Start(
@@ -107,8 +109,17 @@ class DeviceFeeder {
   // on its current stream afterwards sees the batch.
   absl::StatusOr<DeviceBatch> Next();
 
-  // Position after the last batch that Next() gave out.
+  // Position after the last batch that Next() gave out, or that of a Seek()
+  // after it.
   Position position() const;
+
+  // As HostLoader::Seek(): what is under way and what is ready on the device is
+  // dropped, Next() gives out that batch next, also one that waits. Waits for
+  // no work of the device: slots and received memory of what is dropped are
+  // used again behind its copies. Ends a final error, also that all epochs were
+  // delivered. InvalidArgument, Cancelled: nothing has changed.
+  absl::Status Seek(Position position);
+
   Stats stats() const;
   const HostLoader& host() const { return *host_; }
   void Close();
@@ -127,7 +138,13 @@ class DeviceFeeder {
   };
   struct Prepared {
     DeviceBatch batch;
-    std::shared_ptr<DeviceEvent> ready;  // null on the host
+    std::shared_ptr<DeviceEvent> ready;     // null on the host
+    std::shared_ptr<SlotRing::Lease> slot;  // null on the host
+  };
+  // A batch or an error, and which Seek() it belongs to.
+  struct Produced {
+    absl::StatusOr<Prepared> prepared;
+    uint64_t generation = 0;
   };
   struct Copied {
     std::shared_ptr<DeviceEvent> done;
@@ -140,10 +157,19 @@ class DeviceFeeder {
   absl::Status Plan();
 
   // One batch; waits for a slot until `deadline`.
-  absl::StatusOr<Prepared> Produce(absl::Time slot_deadline);
+  Produced Produce(absl::Time slot_deadline);
   absl::StatusOr<Prepared> Prepare(HostBatch host,
                                    std::shared_ptr<SlotRing::Lease> slot);
+  // The next batch for the consumer, of the thread's or made here.
   absl::StatusOr<Prepared> Await();
+  absl::StatusOr<Prepared> ProduceNow();
+  // Out of the hands of the feeder: gives `prepared`'s tensors holds on their
+  // slot and counts the batch as given out.
+  Prepared GiveOut(Prepared prepared) MR_REQUIRES(mu_);
+  // A batch that nobody is going to see.
+  static void Drop(Prepared prepared);
+  // `position` as position() names it.
+  Position Normal(Position position) const;
   absl::Status AllSlotsAreHeld() const;
   // Memory of the device that is freed with its last owner; null: there is
   // none.
@@ -163,7 +189,10 @@ class DeviceFeeder {
   bool closed_ MR_GUARDED_BY(mu_) = false;
   bool waiting_for_slot_ MR_GUARDED_BY(mu_) = false;
   bool copies_ended_ MR_GUARDED_BY(mu_) = false;
-  absl::Status final_ MR_GUARDED_BY(mu_);  // not OK: the producer has ended
+  // As HostBatch::generation: both change together under mu_.
+  uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
+  // Not OK: there is nothing more until a Seek().
+  absl::Status final_ MR_GUARDED_BY(mu_);
   std::deque<absl::StatusOr<Prepared>> ready_ MR_GUARDED_BY(mu_);
   std::deque<Copied> copies_ MR_GUARDED_BY(mu_);
   Position position_ MR_GUARDED_BY(mu_);

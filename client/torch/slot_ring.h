@@ -40,12 +40,13 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
     uint8_t* data() const { return data_; }
     // What must have passed before the slot may be written.
     Events TakeEvents() { return std::move(before_); }
+    // What whoever has the slot next must wait for, too.
+    void AddEvent(std::shared_ptr<DeviceEvent> event);
 
    private:
     friend class SlotRing;
     Lease(std::shared_ptr<SlotRing> ring, uint8_t* data, Events before)
         : ring_(std::move(ring)), data_(data), before_(std::move(before)) {}
-    void AddEvent(std::shared_ptr<DeviceEvent> event);
 
     const std::shared_ptr<SlotRing> ring_;
     uint8_t* const data_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/audit/audit_check.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/loader_internal.h"
@@ -187,6 +188,70 @@ TEST(DataLoader, WritesDownWhatItGaveOut) {
                                  })
                     .ok());
   }
+}
+
+// Sent back, a job trains steps again, as after a restart: nothing is doubled.
+// Sent forth, it has left some out, and the log says which.
+TEST(DataLoader, WritesDownWhereItWasSent) {
+  DataLoader::Options options;
+  options.audit_file = ::testing::TempDir() + "/seek.log";
+  options.audit_attempt = 7;
+  auto loader = Open(
+      {.rows = 4,
+       .steps = 6,
+       .epochs = 2,
+       .edit_plan =
+           [](OpenResponse& plan) {
+             plan.set_samples_per_epoch(24);
+             plan.mutable_resolved_spec()->add_sources()->set_dataset("digits");
+           }},
+      options);
+  const auto take = [&loader](int batches) {
+    for (int i = 0; i < batches; ++i) ASSERT_TRUE(loader->Next().ok());
+  };
+  const auto check = [&options] {
+    const auto file = ReadAuditFile(options.audit_file);
+    EXPECT_TRUE(file.ok()) << file.status();
+    auto result = CheckAuditLogs({&*file, 1});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *std::move(result);
+  };
+  take(4);
+  ASSERT_TRUE(loader->Seek({0, 1}).ok());
+  EXPECT_EQ(loader->position(), (Position{0, 1}));
+  take(2);
+  ASSERT_TRUE(loader->Seek({0, 2}).ok());
+  take(4 + 1);  // to epoch 1
+  EXPECT_EQ(loader->position(), (Position{1, 1}));
+  AuditResult result = check();
+  EXPECT_EQ(result.problem_count, 0u) << result.problems[0];
+  EXPECT_EQ(result.records, 11u);
+  EXPECT_EQ(result.superseded, 4u);
+  ASSERT_EQ(result.epochs.size(), 2u);
+  EXPECT_EQ(result.epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result.epochs[1].proof, AuditEpoch::kIncomplete);
+
+  ASSERT_TRUE(loader->Seek({1, 4}).ok());
+  auto batch = loader->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->position, (Position{1, 4}));
+  EXPECT_EQ(batch->generation, 3u);
+  EXPECT_EQ(batch->tensor("sample_index")[0].item<int64_t>(), 16);
+  take(1);
+  result = check();
+  ASSERT_EQ(result.problem_count, 1u);
+  EXPECT_THAT(result.problems[0],
+              HasSubstr("lost: rank 0 of 1 was not given epoch 1 step 1 to "
+                        "epoch 1 step 3"));
+  // When it goes back for them, all is well.
+  ASSERT_TRUE(loader->Seek({1, 1}).ok());
+  take(5);
+  EXPECT_TRUE(absl::IsOutOfRange(loader->Next().status()));
+  result = check();
+  EXPECT_EQ(result.problem_count, 0u) << result.problems[0];
+  EXPECT_EQ(result.epochs[1].proof, AuditEpoch::kProved);
+  loader->Close();
+  EXPECT_TRUE(absl::IsCancelled(loader->Seek({0, 0})));
 }
 
 TEST(DataLoader, WantsToKnowWhichStartItWritesDown) {

@@ -14,46 +14,13 @@
 #include "proto/half_float.h"
 #include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/fake_host_loader.h"
+#include "tests/client/torch/feeder_checks.h"
 
 namespace millrace {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-float Expected(uint64_t position, uint64_t i) {
-  const float scaled =
-      static_cast<float>(FakePixel(position, i)) * (1.0f / 255);
-  return i % 2 == 0 ? (scaled - 0.25f) / 0.5f : (scaled - 0.5f) / 0.3f;
-}
-
-// Wrong values in the memory of a batch, read as the fake host wrote it.
-int CountWrong(const DeviceBatch& batch, bool transformed = true) {
-  int wrong = 0;
-  const auto* image = reinterpret_cast<const float*>(batch.tensors[0].data);
-  const auto* label = reinterpret_cast<const int64_t*>(batch.tensors[1].data);
-  for (uint64_t r = 0; r < batch.rows; ++r) {
-    const uint64_t position = batch.first_position + r;
-    wrong += label[r] != static_cast<int64_t>(position % 10);
-    for (int i = 0; i < FakeHostLoader::kPixels; ++i) {
-      const uint64_t at = r * FakeHostLoader::kPixels + i;
-      wrong += transformed
-                   ? image[at] != Expected(position, i)
-                   : batch.tensors[0].data[at] != FakePixel(position, i);
-    }
-  }
-  return wrong;
-}
-
-std::unique_ptr<DeviceFeeder> Start(FakeHostLoader::Options host,
-                                    std::shared_ptr<Device> device,
-                                    DeviceFeeder::Options options = {}) {
-  auto feeder =
-      DeviceFeeder::Start(std::make_unique<FakeHostLoader>(std::move(host)),
-                          std::move(device), options);
-  EXPECT_TRUE(feeder.ok()) << feeder.status();
-  return std::move(feeder).value();
-}
 
 class DeviceFeederOnHost : public ::testing::TestWithParam<bool> {};
 

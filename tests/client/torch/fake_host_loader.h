@@ -8,6 +8,7 @@
 #ifndef MILLRACE_TESTS_CLIENT_TORCH_FAKE_HOST_LOADER_H_
 #define MILLRACE_TESTS_CLIENT_TORCH_FAKE_HOST_LOADER_H_
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -29,7 +30,7 @@ class FakeHostLoader final : public HostLoader {
   static constexpr int kPixels = 12;  // 2 x 3 x 2
 
   struct Options {
-    uint64_t rows = 4;  // at most 24: `text` has its place
+    uint64_t rows = 4;   // at most 24: `text` has its place
     uint64_t steps = 8;  // of an epoch
     uint64_t epochs = 1;
     uint32_t window = 4;
@@ -42,6 +43,11 @@ class FakeHostLoader final : public HostLoader {
     DType wire_labels = DTYPE_INT64;
     // Called at the start of Next(); an error is given out.
     std::function<absl::Status(Position)> before_next;
+    // Next() waits where it is true, until a Seek() or Close(): a batch that
+    // does not come. Called often, under a lock.
+    std::function<bool(Position)> stalled;
+    // When given: counts the slots that are in use.
+    std::shared_ptr<std::atomic<int>> slots_in_use;
   };
 
   explicit FakeHostLoader(Options options)
@@ -105,6 +111,16 @@ class FakeHostLoader final : public HostLoader {
     HostBatch batch;
     {
       MutexLock lock(pool_->mu);
+      while (options_.stalled && options_.stalled(position_) &&
+             !pool_->closed) {
+        pool_->changed.Wait(lock);
+      }
+      // Another place after a Seek() meanwhile.
+      if (pool_->closed || position_.epoch == options_.epochs) {
+        pool_->free.push_back(std::move(slot));
+        if (pool_->closed) return absl::CancelledError("closed");
+        return absl::OutOfRangeError("all epochs were delivered");
+      }
       batch.position = position_;
       batch.generation = generation_;
       if (++position_.step == options_.steps) {
@@ -113,11 +129,14 @@ class FakeHostLoader final : public HostLoader {
     }
     Fill(batch.position, slot->data(), &batch.header);
     batch.payload = absl::MakeSpan(*slot);
-    batch.lease =
-        std::shared_ptr<void>(slot.release(), [pool = pool_](void* released) {
+    if (options_.slots_in_use != nullptr) ++*options_.slots_in_use;
+    batch.lease = std::shared_ptr<void>(
+        slot.release(),
+        [pool = pool_, in_use = options_.slots_in_use](void* released) {
           std::unique_ptr<std::vector<uint8_t>> back(
               static_cast<std::vector<uint8_t>*>(released));
           std::fill(back->begin(), back->end(), 0xee);
+          if (in_use != nullptr) --*in_use;
           MutexLock lock(pool->mu);
           pool->free.push_back(std::move(back));
           pool->changed.NotifyAll();
@@ -133,11 +152,16 @@ class FakeHostLoader final : public HostLoader {
     if (position.step > options_.steps) {
       return absl::InvalidArgumentError("past the end of the epoch");
     }
+    if (position.step == options_.steps) position = {position.epoch + 1, 0};
+    if (position.epoch > options_.epochs ||
+        (position.epoch == options_.epochs && position.step > 0)) {
+      return absl::InvalidArgumentError("past the last epoch");
+    }
     MutexLock lock(pool_->mu);
-    position_ = position.step == options_.steps
-                    ? Position{position.epoch + 1, 0}
-                    : position;
+    if (pool_->closed) return absl::CancelledError("closed");
+    position_ = position;
     ++generation_;
+    pool_->changed.NotifyAll();
     return absl::OkStatus();
   }
   Stats stats() const override { return {}; }
