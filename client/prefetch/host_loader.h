@@ -82,12 +82,18 @@ struct HostLoaderOptions {
   Position start;
   // Epochs to deliver, counted from start.epoch; 0: without end.
   uint64_t epochs = 1;
-  // Batches asked for and not yet consumed, over all servers. 0: as many as
-  // fit into window_bytes, at least 4, at most 64. While second requests are
-  // under way, up to 4 batches of memory come on top (1 for each 8 of the
-  // window).
+  // Batches asked for and not yet consumed, over all servers. N: always so
+  // many, with those that the consumer holds. 0: it follows what is measured
+  // (WindowTuner), within window_bytes: what the consumer holds is not counted
+  // in it, but together they are no more than fit, at least 4 and at most 256.
+  // While second requests are under way, up to 4 batches of memory come on top
+  // (1 for each 8 of the largest window).
   uint32_t window = 0;
   uint64_t window_bytes = 256 << 20;
+  // Where a window that follows begins; for measurements. 0: what fits into 32
+  // MiB, at least 16, at most 64, as far as window_bytes allows. Not beside a
+  // fixed window.
+  uint32_t initial_window = 0;
   // An endpoint that does not answer Open within it is given up.
   absl::Duration open_timeout = absl::Seconds(5);
   // Next() without a batch for so long fails with DeadlineExceeded.
@@ -133,6 +139,12 @@ class HostLoader {
     uint64_t hedged_steps = 0;       // asked of a second server: late
     uint64_t hedge_wins = 0;         // of these, the second was first
     uint64_t extra_bytes = 0;        // received and of no use
+    // The window now and at the start, how often it has changed, and why the
+    // last time: a clause. It never does where the options fix it.
+    uint32_t window = 0;
+    uint32_t first_window = 0;
+    uint64_t window_changes = 0;
+    std::string window_reason;
     // Copying what arrived into slots.
     double copy_seconds = 0;
     // Where time went, by server; those that are gone stay.
@@ -142,6 +154,7 @@ class HostLoader {
   virtual ~HostLoader() = default;  // closes
 
   virtual const OpenResponse& plan() const = 0;
+  // Batches asked for and not yet consumed: as many as there may be now.
   virtual uint32_t window() const = 0;
 
   // The next batch of the rank. OutOfRange: all epochs were delivered.

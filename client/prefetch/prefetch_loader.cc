@@ -15,6 +15,8 @@
 #include "client/prefetch/server_times.h"
 #include "client/prefetch/slot_pool.h"
 #include "client/prefetch/step_window.h"
+#include "client/prefetch/verdict.h"
+#include "client/prefetch/window_tuner.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -35,7 +37,21 @@ constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
 constexpr double kSilentDelays = 4;
 constexpr absl::Duration kSilentAtLeast = absl::Seconds(1);
 
-// Weight of the newest in the running mean of the consumer's time for a batch.
+// A window that follows: the largest, what it begins with, and what is so
+// little memory that less is not looked for.
+constexpr uint64_t kLargestWindow = 256;
+constexpr uint64_t kFirstWindowBytes = uint64_t{32} << 20;
+constexpr uint64_t kLeastFirstWindow = 16;
+constexpr uint64_t kMostFirstWindow = 64;
+constexpr uint64_t kCheapWindowBytes = uint64_t{4} << 20;
+// So long a slot must have been of no use before its memory is given back.
+constexpr absl::Duration kTrimAfter = absl::Seconds(10);
+// Servers that this part of the batches came from speak for all.
+constexpr double kMostBatches = 0.5;
+// Of the time, that a server works on batches of this client.
+constexpr double kBusy = 0.9;
+
+// Weight of the newest in the running mean of the time from batch to batch.
 constexpr double kConsumerGain = 0.2;
 
 // Slots on top of the window for second answers. Few: a step needs one only
@@ -54,15 +70,16 @@ std::string Text(Position position) {
 class PrefetchLoader final : public HostLoader, private TransportEvents {
  public:
   PrefetchLoader(const HostLoaderOptions& options, OpenResponse plan,
-                 Sequence sequence, uint32_t window,
+                 Sequence sequence, uint32_t slots,
                  std::unique_ptr<BatchTransport> transport,
-                 absl::Time opened_at, std::function<absl::Time()> now);
+                 absl::Time opened_at, std::function<absl::Time()> now,
+                 std::function<void(absl::Duration)> wait);
   ~PrefetchLoader() override { Close(); }
 
   void Start() { transport_->Start(this); }
 
   const OpenResponse& plan() const override { return plan_; }
-  uint32_t window() const override { return slots_; }
+  uint32_t window() const override { return wanted_.load(); }
   absl::StatusOr<HostBatch> Next() override;
   Position position() const override;
   absl::Status Seek(Position position) override;
@@ -127,6 +144,12 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // The batches of `server` to ask for at once.
   uint64_t ChunkOf(ServerId server) const;
   void SayWhenNobodyAnswers();
+  // Lets the window follow what was measured.
+  void Tune();
+  // What was seen since `counted_`.
+  WindowInterval Seen() const MR_REQUIRES(mu_);
+  void CountAnew(absl::Time now) MR_REQUIRES(mu_);
+  void TrimSlots();
   absl::Status Receive(Call& call, FrameView& frame);
   absl::Status BeginBatch(Call& call, FrameView& frame);
   absl::Status FinishBatch(Call& call);
@@ -170,10 +193,12 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
 
   const HostLoaderOptions options_;
   const OpenResponse plan_;
+  const bool adaptive_;  // the window follows what is measured
   const uint32_t slots_;
   const uint32_t spares_;
   const absl::Time opened_at_;
   const std::function<absl::Time()> now_;
+  const std::function<void(absl::Duration)> wait_;  // null: really
   const std::shared_ptr<SlotPool> pool_;
   const std::unique_ptr<BatchTransport> transport_;
 
@@ -182,7 +207,8 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // Written by the transport's thread.
   std::atomic<uint64_t> end_{0};  // the first batch not asked for
   std::atomic<uint32_t> usable_{0};
-  std::atomic<uint64_t> total_;  // batches of the sequence
+  std::atomic<uint32_t> wanted_;  // the window; at most slots_
+  std::atomic<uint64_t> total_;   // batches of the sequence
   std::atomic<uint64_t> retried_steps_{0};
   std::atomic<uint64_t> hedged_steps_{0};
   std::atomic<uint64_t> hedge_wins_{0};
@@ -193,6 +219,18 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   std::atomic<bool> seek_pending_{false};
 
   // Touched by the transport's thread only.
+  WindowTuner tuner_;
+  // Where counting for it began.
+  struct Counted {
+    absl::Time at = absl::InfinitePast();
+    absl::Time returned = absl::InfinitePast();
+    uint64_t generation = 0;
+    uint64_t batches = 0;
+    double wait_seconds = 0;
+    std::vector<ServerTimes> by_server;
+  };
+  Counted counted_;
+  absl::Time trim_at_ = absl::InfinitePast();
   BatchExpectation expect_;
   Sequence asking_;  // sequence_, as soon as a Seek() is applied
   HedgePolicy hedge_;
@@ -217,9 +255,14 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // When the first batch that is not whole becomes late; the consumer that has
   // seen to it clears it.
   absl::Time late_at_ MR_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  // The consumer's own time for a batch, and when it got the last one.
+  // From the consumer's getting a batch to its getting the next one, waits
+  // included, and when it got the last one.
   absl::Duration consumer_step_ MR_GUARDED_BY(mu_);
   absl::Time last_return_ MR_GUARDED_BY(mu_) = absl::InfinitePast();
+  // All batches below it are whole; and the least of them that Next() has found
+  // in hand since counting began.
+  uint64_t whole_below_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t least_in_hand_ MR_GUARDED_BY(mu_) = 0;
   std::vector<Ready> ready_ MR_GUARDED_BY(mu_);  // ring, by number
   std::string servers_text_ MR_GUARDED_BY(mu_);
   Stats stats_ MR_GUARDED_BY(mu_);
@@ -230,35 +273,45 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
 
 PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
                                OpenResponse plan, Sequence sequence,
-                               uint32_t window,
+                               uint32_t slots,
                                std::unique_ptr<BatchTransport> transport,
                                absl::Time opened_at,
-                               std::function<absl::Time()> now)
+                               std::function<absl::Time()> now,
+                               std::function<void(absl::Duration)> wait)
     : options_(options),
       plan_(std::move(plan)),
-      slots_(window),
-      spares_(SpareSlots(window)),
+      adaptive_(options.window == 0),
+      slots_(slots),
+      spares_(SpareSlots(slots)),
       opened_at_(opened_at),
       now_(std::move(now)),
+      wait_(std::move(wait)),
       pool_(std::make_shared<SlotPool>(
           options.allocator != nullptr ? options.allocator
                                        : NewPlainSlotAllocator(),
-          window + spares_, plan_.max_payload_bytes())),
+          slots + spares_, plan_.max_payload_bytes())),
       transport_(std::move(transport)),
+      wanted_(ChooseFirstWindow(options, plan_.max_payload_bytes())),
       total_(sequence.total()),
+      tuner_({.initial = wanted_.load(),
+              .most = slots,
+              .cheap = static_cast<uint32_t>(std::min<uint64_t>(
+                  slots, kCheapWindowBytes /
+                             std::max<uint64_t>(1, pool_->slot_bytes())))}),
       asking_(sequence),
       hedge_(options.hedge_share, options.hedge_floor),
-      window_(window),
+      window_(slots),
       servers_(
           static_cast<uint64_t>(absl::ToUnixNanos(opened_at)) ^ options.rank,
           options.rank),
       sequence_(sequence),
-      ready_(window) {
+      ready_(slots) {
   expect_.tensors = &plan_.tensors();
   expect_.rank = options_.rank;
   expect_.world_size = options_.world_size;
   expect_.max_payload_bytes = plan_.max_payload_bytes();
   expect_.max_rows = plan_.resolved_spec().batch_size() / options_.world_size;
+  stats_.first_window = wanted_.load();
   pool_->OnRelease([this] {
     if (WorthAsking()) transport_->Wake();
   });
@@ -271,10 +324,8 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   {
     MutexLock lock(mu_);
     const absl::Time entered = now_();
-    if (last_return_ != absl::InfinitePast()) {
-      consumer_step_ +=
-          kConsumerGain * (entered - last_return_ - consumer_step_);
-    }
+    least_in_hand_ = std::min(
+        least_in_hand_, whole_below_ - std::min(whole_below_, next_.load()));
     bool waited = false;
     // Another place after a Seek() meanwhile.
     while (closed_ || !ready_[next_.load() % slots_].full) {
@@ -296,7 +347,11 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
     }
     const uint64_t number = next_.load();
     Ready& ready = ready_[number % slots_];
-    last_return_ = waited ? now_() : entered;
+    const absl::Time now = waited ? now_() : entered;
+    if (last_return_ != absl::InfinitePast()) {
+      consumer_step_ += kConsumerGain * (now - last_return_ - consumer_step_);
+    }
+    last_return_ = now;
     if (waited) {
       const double seconds = absl::ToDoubleSeconds(last_return_ - entered);
       stats_.wait_seconds += seconds;
@@ -332,9 +387,15 @@ void PrefetchLoader::AwaitChange(MutexLock& lock, absl::Time now,
     late_at_ = absl::InfiniteFuture();
     transport_->Wake();
   }
-  changed_.WaitUntil(
-      lock, SteadyDeadline(std::min(
-                {absl::Milliseconds(200), timeout - now, late_at_ - now})));
+  const absl::Duration most =
+      std::min({absl::Milliseconds(200), timeout - now, late_at_ - now});
+  if (wait_ != nullptr) {
+    mu_.Unlock();
+    wait_(most);
+    mu_.Lock();
+    return;
+  }
+  changed_.WaitUntil(lock, SteadyDeadline(most));
 }
 
 Position PrefetchLoader::position() const {
@@ -356,6 +417,7 @@ absl::Status PrefetchLoader::Seek(Position position) {
     }
     sequence_ = *std::move(sequence);
     next_.store(0);
+    whole_below_ = 0;
     ++generation_;
     error_ = absl::OkStatus();
     late_at_ = absl::InfiniteFuture();
@@ -397,6 +459,7 @@ HostLoader::Stats PrefetchLoader::stats() const {
   stats.extra_bytes = extra_bytes_.load();
   stats.wire_bytes = wire_bytes_.load();
   stats.servers = usable_.load();
+  stats.window = wanted_.load();
   stats.open_slots = pool_->held();
   return stats;
 }
@@ -419,7 +482,8 @@ void PrefetchLoader::Close() {
 
 uint64_t PrefetchLoader::ChunkFor(uint32_t held) const {
   const uint64_t usable = std::max<uint32_t>(1, usable_.load());
-  const uint64_t chunk = (slots_ - std::min(held, slots_)) / (2 * usable);
+  const uint64_t chunk =
+      std::min(wanted_.load(), slots_ - std::min(held, slots_)) / (2 * usable);
   // A Seek() may lie between the two.
   const uint64_t end = end_.load();
   const uint64_t total = std::max(end, total_.load());
@@ -433,8 +497,11 @@ uint64_t PrefetchLoader::Free() const {
   const uint64_t end = end_.load();
   // Not so while a Seek() has moved one of them only: then the answer does not
   // matter.
-  const uint64_t used = (end > next ? end - next : 0) + pool_->held();
-  return slots_ - std::min<uint64_t>(used, slots_);
+  const uint64_t asked = end > next ? end - next : 0;
+  const uint64_t used = asked + pool_->held();
+  const uint64_t wanted = wanted_.load();
+  return std::min(wanted - std::min(asked, wanted),
+                  slots_ - std::min<uint64_t>(used, slots_));
 }
 
 bool PrefetchLoader::WorthAsking() const {
@@ -453,6 +520,7 @@ void PrefetchLoader::OnTick() {
   ApplySeek();
   WatchProgress();
   HedgeLateSteps();
+  if (adaptive_) Tune();
   Pump();
   SayWhenNobodyAnswers();
 }
@@ -476,7 +544,9 @@ void PrefetchLoader::ApplySeek() {
 uint64_t PrefetchLoader::ChunkOf(ServerId server) const {
   const double usable = std::max<uint32_t>(1, usable_.load());
   const double chunk =
-      static_cast<double>(slots_ - std::min(pool_->held(), slots_)) / 2;
+      static_cast<double>(
+          std::min(wanted_.load(), slots_ - std::min(pool_->held(), slots_))) /
+      2;
   // Of equal servers exactly ChunkFor().
   const double share = servers_.Share(server);
   const double equal = std::abs(share * usable - 1) < 0.2 ? 1 / usable : share;
@@ -693,6 +763,7 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
   ready.shared = std::move(call.shared);
   ready.server = CountBatch(call, call.header);
   ready.header = std::move(call.header);
+  whole_below_ = window_.low();
   // That is what the consumer waits for, or will.
   late_at_ = window_.low() < window_.end()
                  ? window_.at(window_.low()).asked + hedge_.Delay()
@@ -1008,6 +1079,104 @@ void PrefetchLoader::SayWhenNobodyAnswers() {
   servers_text_ = std::move(text);
 }
 
+void PrefetchLoader::Tune() {
+  const absl::Time now = now_();
+  const uint32_t before = tuner_.window();
+  {
+    MutexLock lock(mu_);
+    // Towards the end of the data there is not enough to ask for.
+    if (failed_ || seek_pending_.load() || stats_.batches == 0 ||
+        last_return_ == absl::InfinitePast() ||
+        generation_ != counted_.generation || end_.load() == total_.load()) {
+      tuner_.Disturbed();
+      CountAnew(now);
+      return;
+    }
+    switch (tuner_.Look(stats_.batches - counted_.batches,
+                        absl::ToDoubleSeconds(now - counted_.at))) {
+      case WindowTuner::Next::kGoOn:
+        break;
+      case WindowTuner::Next::kCountAnew:
+        CountAnew(now);
+        break;
+      case WindowTuner::Next::kDecide: {
+        const bool changed = tuner_.Decide(Seen());
+        CountAnew(now);
+        if (!changed) break;
+        stats_.window_changes = tuner_.changes();
+        stats_.window_reason = tuner_.reason();
+        wanted_.store(tuner_.window());
+      }
+    }
+  }
+  if (tuner_.window() == before) {
+    TrimSlots();
+    return;
+  }
+  trim_at_ = absl::InfinitePast();
+  MR_LOG_EVERY(INFO, kTroubleLogInterval)
+      << "window " << before << " -> " << tuner_.window() << ": "
+      << tuner_.reason();
+}
+
+WindowInterval PrefetchLoader::Seen() const {
+  WindowInterval seen;
+  // From batch to batch, so that no part of one is counted.
+  seen.seconds = absl::ToDoubleSeconds(last_return_ - counted_.returned);
+  seen.batches = stats_.batches - counted_.batches;
+  seen.stall_seconds = stats_.wait_seconds - counted_.wait_seconds;
+  seen.least_in_hand = least_in_hand_;
+  seen.servers = usable_.load();
+  double all = 0;
+  double lack_memory = 0;
+  double busy = 0;
+  for (const ServerTimes& server :
+       Difference(stats_.by_server, counted_.by_server)) {
+    const double batches = static_cast<double>(server.batches);
+    all += batches;
+    switch (CauseAt(server, seen.seconds)) {
+      case WaitCause::kMemory:
+        lack_memory += batches;
+        break;
+      case WaitCause::kDecoding:
+      case WaitCause::kAugmenting:
+      case WaitCause::kWork:
+        // Idle is what its threads were while it made batches: between them it
+        // may have had none to make.
+        if (server.make_seconds >= kBusy * seen.seconds) busy += batches;
+        break;
+      default:
+        break;
+    }
+  }
+  seen.servers_lack_memory = lack_memory > kMostBatches * all;
+  seen.servers_are_busy = busy > kMostBatches * all;
+  return seen;
+}
+
+void PrefetchLoader::CountAnew(absl::Time now) {
+  counted_.at = now;
+  counted_.returned = last_return_;
+  counted_.generation = generation_;
+  counted_.batches = stats_.batches;
+  counted_.wait_seconds = stats_.wait_seconds;
+  counted_.by_server = stats_.by_server;
+  least_in_hand_ = slots_;
+}
+
+void PrefetchLoader::TrimSlots() {
+  const absl::Time now = now_();
+  if (trim_at_ == absl::InfinitePast()) {
+    pool_->BeginTrim();
+    trim_at_ = now + kTrimAfter;
+  }
+  if (now < trim_at_) return;
+  // One at a time: pinned memory takes long to give back.
+  if (!pool_->TrimOne(tuner_.window() + spares_ + pool_->held())) {
+    trim_at_ = absl::InfinitePast();
+  }
+}
+
 void PrefetchLoader::Fail(absl::Status error) {
   failed_ = true;
   while (!calls_.empty()) {
@@ -1045,7 +1214,16 @@ absl::Status HostLoaderOptions::Validate() const {
   if (window == 1 || window > kMostSlots) {
     return absl::InvalidArgumentError(
         absl::StrCat("a window of ", window,
-                     " batches: give 0 for the default, or 2 to ", kMostSlots));
+                     " batches: give 0 for one that follows what is measured, "
+                     "or 2 to ",
+                     kMostSlots));
+  }
+  if (window != 0 && initial_window != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a fixed window of ", window, " and an initial one of ", initial_window,
+        ": give only one; the initial one is where a window begins that "
+        "follows "
+        "what is measured"));
   }
   if (open_timeout <= absl::ZeroDuration() ||
       next_timeout <= absl::ZeroDuration() ||
@@ -1068,21 +1246,34 @@ uint32_t ChooseWindow(const HostLoaderOptions& options,
   if (options.window != 0) return options.window;
   const uint64_t fit =
       options.window_bytes / std::max<uint64_t>(1, max_payload_bytes);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(fit, 4, 64));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(fit, 4, kLargestWindow));
+}
+
+uint32_t ChooseFirstWindow(const HostLoaderOptions& options,
+                           uint64_t max_payload_bytes) {
+  const uint32_t most = ChooseWindow(options, max_payload_bytes);
+  if (options.window != 0) return most;
+  const uint64_t cheap =
+      kFirstWindowBytes / std::max<uint64_t>(1, max_payload_bytes);
+  const uint64_t first =
+      options.initial_window != 0
+          ? options.initial_window
+          : std::clamp(cheap, kLeastFirstWindow, kMostFirstWindow);
+  return static_cast<uint32_t>(std::min<uint64_t>(first, most));
 }
 
 absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     const HostLoaderOptions& options, OpenResponse plan,
     std::unique_ptr<BatchTransport> transport, absl::Time opened_at,
-    std::function<absl::Time()> now) {
+    std::function<absl::Time()> now, std::function<void(absl::Duration)> wait) {
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(
       Sequence sequence,
       Sequence::Create(options.start, options.epochs, plan.steps_per_epoch()));
-  const uint32_t window = ChooseWindow(options, plan.max_payload_bytes());
+  const uint32_t slots = ChooseWindow(options, plan.max_payload_bytes());
   auto loader = std::make_unique<PrefetchLoader>(
-      options, std::move(plan), sequence, window, std::move(transport),
-      opened_at, std::move(now));
+      options, std::move(plan), sequence, slots, std::move(transport),
+      opened_at, std::move(now), std::move(wait));
   loader->Start();
   return loader;
 }

@@ -17,6 +17,10 @@
 // under way with other steps goes on, and what it sends of this one is not
 // copied.
 //
+// The window is fixed, or WindowTuner's: then slots that were not needed for a
+// while are given back to the allocator, one after the other. What is asked for
+// where and when depends on it, what comes out does not.
+//
 // Owns no thread: the transport's carries the bookkeeping and the copies.
 
 #ifndef MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_
@@ -36,16 +40,22 @@ namespace millrace {
 // A clock that never jumps. Its zero has no meaning.
 absl::Time MonotonicNow();
 
-// Slots for batches of at most `max_payload_bytes`, as HostLoaderOptions says.
+// For batches of at most `max_payload_bytes`, as HostLoaderOptions says: slots,
+// which are the largest window, and the window to begin with.
 uint32_t ChooseWindow(const HostLoaderOptions& options,
                       uint64_t max_payload_bytes);
+uint32_t ChooseFirstWindow(const HostLoaderOptions& options,
+                           uint64_t max_payload_bytes);
 
-// `opened_at` (of `now`) is when opening began, for Stats. Errors are those of
-// options, and of a plan that does not fit them.
+// `opened_at` (of `now`) is when opening began, for Stats. `wait` takes the
+// place of waiting where time is simulated: Next() calls it until there is a
+// batch, with the longest that it may wait and without a lock held. Errors are
+// those of options, and of a plan that does not fit them.
 absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     const HostLoaderOptions& options, OpenResponse plan,
     std::unique_ptr<BatchTransport> transport, absl::Time opened_at,
-    std::function<absl::Time()> now = MonotonicNow);
+    std::function<absl::Time()> now = MonotonicNow,
+    std::function<void(absl::Duration)> wait = nullptr);
 
 }  // namespace millrace
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -54,6 +55,7 @@ uint8_t* SlotPool::TakeLocked() {
   if (!free_.empty()) {
     uint8_t* slot = free_.back();
     free_.pop_back();
+    untouched_ = std::min(untouched_, free_.size());
     return slot;
   }
   MR_CHECK(all_.size() < slots_) << "more slots are filled than there are";
@@ -99,6 +101,31 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
         memory.reset();
         pool->CountReleased();
       });
+}
+
+uint32_t SlotPool::allocated() const {
+  MutexLock lock(mu_);
+  return static_cast<uint32_t>(all_.size());
+}
+
+void SlotPool::BeginTrim() {
+  MutexLock lock(mu_);
+  untouched_ = free_.size();
+}
+
+bool SlotPool::TrimOne(uint32_t keep) {
+  uint8_t* slot = nullptr;
+  {
+    MutexLock lock(mu_);
+    if (untouched_ == 0 || all_.size() <= keep) return false;
+    slot = free_.front();
+    free_.erase(free_.begin());
+    --untouched_;
+    all_.erase(std::find(all_.begin(), all_.end(), slot));
+  }
+  // Outside: it may take milliseconds where memory is pinned.
+  allocator_->Free(slot, slot_bytes_);
+  return true;
 }
 
 void SlotPool::PutBack(uint8_t* slot) {

@@ -2,7 +2,8 @@
 // slot is free, being filled, or leased to the consumer; it is used again when
 // the last copy of its lease dies. Memory is taken from the allocator when a
 // slot is first used, and the slot that came back last is used first, so that
-// a consumer that is fast enough works in few, warm slots.
+// a consumer that is fast enough works in few, warm slots. What was not used
+// for a while may be given back to the allocator.
 //
 // Thread-safe. Leases share ownership: they may outlive the loader.
 //
@@ -50,6 +51,15 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // A slot that was taken and is not handed out after all.
   void PutBack(uint8_t* slot);
 
+  // Slots with memory now.
+  uint32_t allocated() const;
+
+  // Begins to look which slots are needed.
+  void BeginTrim();
+  // Gives the memory of one slot back that was free all the time since
+  // BeginTrim(), while there are more than `keep`. False: there is none.
+  bool TrimOne(uint32_t keep);
+
   // Called after a lease has died, on the thread on which it did. An empty
   // function ends it: when this returns, none is running.
   void OnRelease(std::function<void()> callback);
@@ -67,9 +77,11 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   const uint32_t slots_;
   const uint64_t slot_bytes_;
   std::atomic<uint32_t> held_{0};
-  Mutex mu_;
+  mutable Mutex mu_;
   std::vector<uint8_t*> all_ MR_GUARDED_BY(mu_);
-  std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);
+  std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);  // the coldest first
+  // Of free_, the first ones that nobody took since BeginTrim().
+  size_t untouched_ MR_GUARDED_BY(mu_) = 0;
   Mutex callback_mu_;  // taken before no other
   std::function<void()> callback_ MR_GUARDED_BY(callback_mu_);
 };

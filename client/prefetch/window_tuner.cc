@@ -1,0 +1,296 @@
+#include "client/prefetch/window_tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+namespace {
+
+// An interval is not shorter, and not longer where batches are rare.
+constexpr double kLeastSeconds = 1;
+constexpr double kMostSeconds = 10;
+constexpr uint64_t kLeastBatches = 4;
+constexpr uint64_t kFewBatches = 2;  // after kMostSeconds
+
+// A consumer that waits for less of its time is not held up.
+constexpr double kWaits = 0.02;
+
+// A trial with more is kept when batches come faster by so much, or by so many
+// times what they vary.
+constexpr double kWorthMore = 0.06;
+constexpr double kWorthNoise = 1.5;
+// Or when so much of the waiting is gone.
+constexpr double kLessWaiting = 0.5;
+// A trial with less is kept when they are slower by no more, than at the best:
+// of a consumer that waits anyway, and of one that did not.
+constexpr double kAsFast = 0.05;
+constexpr double kAsCalm = 0.015;
+// It asks for so much of what there was: at first, and after that was too
+// little.
+constexpr double kMuchLess = 0.5;
+constexpr double kLess = 0.75;
+
+// A load is another when the pace differs by so much, or by so many times what
+// it varies, in two intervals in a row.
+constexpr double kOtherLoad = 0.15;
+constexpr double kOtherNoise = 3;
+
+// Of a consumer that never waits: how long that must last.
+constexpr double kCalmSeconds = 4;
+constexpr uint32_t kCalmIntervals = 2;
+
+// After a trial that has brought nothing; twice as long after the next. A new
+// load ends it, but for the short one.
+constexpr double kMorePause = 10;
+constexpr double kLessPause = 20;
+constexpr double kLongestPause = 120;
+constexpr double kShortPause = 10;
+// Nothing more is asked for after a server was short of memory.
+constexpr double kMemoryPause = 30;
+
+constexpr double kGain = 0.3;  // of the newest in a running mean
+constexpr double kMostNoise = 0.2;
+
+}  // namespace
+
+WindowTuner::WindowTuner(const Options& options)
+    : options_(options),
+      window_(std::clamp<uint32_t>(options.initial, 1, options.most)),
+      settle_batches_(window_) {
+  more_.next = kMorePause;
+  less_.next = kLessPause;
+  less_by_ = kMuchLess;
+  more_.failed = less_.failed = -kShortPause;
+}
+
+double WindowTuner::Ratio(const Pace& a, const Pace& b) {
+  const double own = (a.own + b.own) / 2;
+  // A microsecond: what takes no time is no faster than what takes hardly any.
+  return (own + a.wait + 1e-6) / (own + b.wait + 1e-6);
+}
+
+uint32_t WindowTuner::least() const {
+  // One that a server makes and one that waits for it.
+  return std::min(options_.most, std::max<uint32_t>(2, 2 * servers_));
+}
+
+WindowTuner::Next WindowTuner::Look(uint64_t batches, double seconds) {
+  if (settling_) {
+    // What was asked for before the change has gone through.
+    if (batches < settle_batches_ && seconds < kMostSeconds) return Next::kGoOn;
+    settling_ = false;
+    age_ += seconds;
+    return Next::kCountAnew;
+  }
+  if (seconds < kLeastSeconds) return Next::kGoOn;
+  if (batches >= std::max<uint64_t>(kLeastBatches, window_)) {
+    return Next::kDecide;
+  }
+  return batches >= kFewBatches && seconds >= kMostSeconds ? Next::kDecide
+                                                           : Next::kGoOn;
+}
+
+void WindowTuner::Disturbed() {
+  settling_ = true;
+  settle_batches_ = window_;
+}
+
+bool WindowTuner::Change(uint32_t window, std::string reason) {
+  settling_ = true;
+  settle_batches_ = std::max(window, window_);
+  window_ = window;
+  reason_ = std::move(reason);
+  ++changes_;
+  calm_ = 0;
+  calm_seconds_ = 0;
+  return true;
+}
+
+bool WindowTuner::Decide(const WindowInterval& seen) {
+  age_ += seen.seconds;
+  const double batches = static_cast<double>(seen.batches);
+  Pace pace;
+  pace.wait = std::min(seen.stall_seconds, seen.seconds) / batches;
+  pace.own = seen.seconds / batches - pace.wait;
+  switch (std::exchange(trial_, Trial::kNone)) {
+    case Trial::kMore:
+      return JudgeMore(seen, pace);
+    case Trial::kLess:
+      return JudgeLess(seen, pace);
+    case Trial::kNone:
+      return Steady(seen, pace);
+  }
+  return false;
+}
+
+bool WindowTuner::JudgeMore(const WindowInterval& seen, const Pace& pace) {
+  const double gain = Ratio(base_, pace) - 1;
+  // Of a consumer that mostly works: little can be gained, all of it counts.
+  const bool calmer =
+      pace.wait <= kLessWaiting * base_.wait && gain >= kWaits / 2;
+  const bool faster = gain >= std::max(kWorthMore, kWorthNoise * noise_);
+  if (seen.servers_lack_memory) lacked_memory_until_ = age_ + kMemoryPause;
+  if (seen.servers_lack_memory || (!faster && !calmer)) {
+    Fail(&more_);
+    std::string reason =
+        seen.servers_lack_memory
+            ? "servers are short of memory"
+            : absl::StrCat(window_, " brought no more than ", back_);
+    return Change(back_, std::move(reason));
+  }
+  const std::string brought = absl::StrFormat(
+      "%u brought %.2g times as much as %u", window_, 1 + gain, back_);
+  BeginLoad(seen, pace);
+  less_.until = age_ + less_.next;
+  if (pace.wait_share() <= kWaits || window_ >= options_.most ||
+      seen.servers_are_busy) {
+    return false;
+  }
+  TryMore(pace);
+  absl::StrAppend(&reason_, ", and ", brought);
+  return true;
+}
+
+bool WindowTuner::JudgeLess(const WindowInterval& seen, const Pace& pace) {
+  const double loss = Ratio(pace, reference_) - 1;
+  if (loss > (waited_ ? std::max(kAsFast, noise_) : kAsCalm)) {
+    if (std::exchange(less_by_, kLess) == kMuchLess && waited_) {
+      less_.until = age_ + kShortPause;
+    } else {
+      Fail(&less_);
+    }
+    std::string reason = absl::StrCat(window_, " brought less than ", back_);
+    return Change(back_, std::move(reason));
+  }
+  Follow(pace);
+  // More was there before, and brought nothing.
+  more_.until = std::max(more_.until, age_ + more_.next);
+  return Choose(seen, pace);
+}
+
+void WindowTuner::Fail(Pause* pause) {
+  pause->failed = age_;
+  pause->until = age_ + pause->next;
+  pause->next = std::min(kLongestPause, 2 * pause->next);
+}
+
+void WindowTuner::Shorten(Pause* pause, double next) {
+  pause->until =
+      std::min(pause->until, std::max(age_, pause->failed + kShortPause));
+  pause->next = next;
+}
+
+bool WindowTuner::LoadHasChanged(const WindowInterval& seen, const Pace& pace) {
+  if (!base_known_ || seen.servers != servers_) return true;
+  const double differs = std::max(kOtherLoad, kOtherNoise * noise_);
+  const double ratio = Ratio(pace, reference_);
+  const bool other = ratio > 1 + differs || ratio < 1 / (1 + differs) ||
+                     std::abs(pace.own - reference_.own) >
+                         differs * std::max(pace.sum(), reference_.sum());
+  others_ = other ? others_ + 1 : 0;
+  return others_ >= 2;
+}
+
+void WindowTuner::BeginLoad(const WindowInterval& seen, const Pace& pace) {
+  servers_ = seen.servers;
+  reference_ = pace;
+  base_ = pace;
+  base_known_ = true;
+  others_ = 0;
+  Shorten(&more_, kMorePause);
+}
+
+bool WindowTuner::Steady(const WindowInterval& seen, const Pace& pace) {
+  if (LoadHasChanged(seen, pace)) {
+    BeginLoad(seen, pace);
+    Shorten(&less_, kLessPause);
+    less_by_ = kMuchLess;
+  } else if (others_ > 0) {
+    // Perhaps another load: the next interval will tell.
+    return false;
+  } else {
+    Follow(pace);
+  }
+  return Choose(seen, pace);
+}
+
+void WindowTuner::Follow(const Pace& pace) {
+  const double differs = std::abs(Ratio(pace, base_) - 1);
+  noise_ += kGain * (std::min(kMostNoise, differs) - noise_);
+  base_.own += kGain * (pace.own - base_.own);
+  base_.wait += kGain * (pace.wait - base_.wait);
+  if (Ratio(base_, reference_) < 1) reference_ = base_;
+}
+
+bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
+  if (window_ < least()) {
+    return Change(least(), absl::StrCat(servers_, " servers are in use"));
+  }
+  const uint32_t floor = std::max(least(), options_.cheap);
+  const uint32_t fewer = static_cast<uint32_t>(less_by_ * window_);
+  if (seen.servers_lack_memory) {
+    lacked_memory_until_ = age_ + kMemoryPause;
+    return fewer >= least() && Change(fewer, "servers are short of memory");
+  }
+  if (pace.wait_share() > kWaits) {
+    calm_ = 0;
+    calm_seconds_ = 0;
+    if (window_ < options_.most && !seen.servers_are_busy &&
+        age_ >= std::max(more_.until, lacked_memory_until_)) {
+      return TryMore(base_);
+    }
+    if (fewer >= floor && age_ >= less_.until) {
+      waited_ = true;
+      return TryLess(fewer, "less may bring as much");
+    }
+    return false;
+  }
+
+  calm_in_hand_ = calm_ == 0 ? seen.least_in_hand
+                             : std::min(calm_in_hand_, seen.least_in_hand);
+  ++calm_;
+  calm_seconds_ += seen.seconds;
+  if (calm_ < kCalmIntervals || calm_seconds_ < kCalmSeconds ||
+      age_ < less_.until) {
+    return false;
+  }
+  const uint64_t in_hand = calm_in_hand_;
+  calm_ = 0;
+  calm_seconds_ = 0;
+  // The one that it takes, and a margin for what was not seen yet.
+  const uint64_t margin = 3 + window_ / 8;
+  if (in_hand <= margin) {
+    // Servers that are just as fast as the consumer: what does not lie here
+    // queues there.
+    if (!seen.servers_are_busy || fewer < floor) return false;
+    waited_ = false;
+    return TryLess(fewer, "the servers are busy all the time");
+  }
+  const uint32_t enough =
+      std::max(floor, window_ - static_cast<uint32_t>(std::min<uint64_t>(
+                                    window_, in_hand - margin)));
+  if (enough >= window_) return false;
+  waited_ = false;
+  return TryLess(enough, absl::StrCat(in_hand, " batches always lay in hand"));
+}
+
+bool WindowTuner::TryMore(const Pace& before) {
+  base_ = before;
+  back_ = window_;
+  trial_ = Trial::kMore;
+  return Change(
+      std::min(options_.most, std::max(2 * window_, least())),
+      absl::StrFormat("waited %.0f %% of the time", 100 * before.wait_share()));
+}
+
+bool WindowTuner::TryLess(uint32_t window, std::string reason) {
+  back_ = window_;
+  trial_ = Trial::kLess;
+  return Change(window, std::move(reason));
+}
+
+}  // namespace millrace
