@@ -56,8 +56,10 @@ absl::Status SocketError(absl::string_view what, const std::string& name,
       return absl::PermissionDeniedError(text);
     case ENOENT:
     case ECONNREFUSED:
-    case EAGAIN:
       return absl::UnavailableError(text);
+    case EAGAIN:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text, "; too many connections wait to be accepted"));
     default:
       return absl::InternalError(text);
   }
@@ -70,7 +72,8 @@ absl::StatusOr<UniqueFd> NewSocket(const std::string& name) {
   return socket;
 }
 
-// Removes the file of a socket whose listener is gone.
+// Removes the file of a socket whose listener is gone. One that only does not
+// keep up with its connections lives.
 void RemoveAbandoned(const std::string& path) {
   struct stat status = {};
   if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
@@ -111,11 +114,25 @@ absl::StatusOr<UniqueFd> ConnectForPackets(const std::string& name) {
 absl::StatusOr<UniqueFd> AcceptPackets(int listener) {
   UniqueFd socket(
       accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("no connection: ", strerror(errno)));
+  if (socket.ok()) return socket;
+  const int error = errno;
+  const std::string text =
+      absl::StrCat("cannot accept a connection: ", strerror(error));
+  switch (error) {
+    case EAGAIN:
+    case ECONNABORTED:
+    case EINTR:
+      return absl::UnavailableError(text);
+    case EMFILE:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          text, "; the process has as many as its limit allows (ulimit -n)"));
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::InternalError(text);
   }
-  return socket;
 }
 
 absl::StatusOr<uid_t> PeerUser(int socket) {

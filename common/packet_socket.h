@@ -33,11 +33,13 @@ namespace millrace {
 // any more is replaced; who listens on a path removes the file in the end.
 absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name);
 
-// Unavailable: nobody listens under that name. PermissionDenied: the file of
-// the socket is not ours to use.
+// Unavailable: nobody listens under that name. ResourceExhausted: somebody does
+// and does not keep up with the connections. PermissionDenied: the file of the
+// socket is not ours to use.
 absl::StatusOr<UniqueFd> ConnectForPackets(const std::string& name);
 
-// The next connection; Unavailable when there is none now.
+// The next connection; Unavailable when there is none now. ResourceExhausted:
+// descriptors or memory are short; a connection may wait, and poll() says so.
 absl::StatusOr<UniqueFd> AcceptPackets(int listener);
 
 // The user that the other side's process ran as when it connected.

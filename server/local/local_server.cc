@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,11 @@ constexpr int kTickMs = 250;
 constexpr absl::Duration kGreetingTime = absl::Seconds(5);
 // Messages of one client before the others have their turn.
 constexpr int kMessagesAtOnce = 64;
+// Connections that are no links (yet), beyond as many as there may be links:
+// whoever may connect must not have all of the process's descriptors.
+constexpr size_t kMaxGreeting = 64;
+// Connections of other users, who are only told that they are.
+constexpr size_t kMaxOtherUsers = 8;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
@@ -73,6 +79,7 @@ LocalServer::LocalServer(const Options& options, SameHostOffer offer,
       offer_(std::move(offer)),
       check_user_(offer_.socket()[0] == '@'),
       listener_(std::move(listener)),
+      socket_file_(FindSocketFile()),
       wake_(std::move(wake)),
       limits_(std::make_shared<SharedMemoryLimits>(
           options.budget, options.batch_budget_bytes)) {}
@@ -88,7 +95,20 @@ void LocalServer::Stop() {
   const uint64_t one = 1;
   static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
   thread_.Join();
-  if (offer_.socket()[0] != '@') unlink(offer_.socket().c_str());
+  // Somebody may have removed ours, and another server may have come. Its
+  // number is ours as long as we listen on it.
+  if (socket_file_.has_value() && FindSocketFile() == socket_file_) {
+    unlink(offer_.socket().c_str());
+  }
+}
+
+std::optional<LocalServer::SocketFile> LocalServer::FindSocketFile() const {
+  struct stat status = {};
+  if (offer_.socket()[0] == '@' ||
+      lstat(offer_.socket().c_str(), &status) != 0) {
+    return std::nullopt;
+  }
+  return SocketFile{status.st_dev, status.st_ino};
 }
 
 std::shared_ptr<PayloadMemory> LocalServer::BeginCall(
@@ -117,11 +137,13 @@ void LocalServer::Loop() {
   while (true) {
     polled.clear();
     polled.push_back({wake_.get(), POLLIN, 0});
-    polled.push_back({listener_.get(), POLLIN, 0});
+    const bool accepts = Now() >= accept_from_;
+    polled.push_back({accepts ? listener_.get() : -1, POLLIN, 0});
     for (const Client& client : clients_) {
       polled.push_back({client.fd(), POLLIN, 0});
     }
-    poll(polled.data(), polled.size(), clients_.empty() ? -1 : kTickMs);
+    poll(polled.data(), polled.size(),
+         clients_.empty() && accepts ? -1 : kTickMs);
     {
       MutexLock lock(mu_);
       if (stopping_) break;
@@ -160,10 +182,32 @@ void LocalServer::Loop() {
 
 void LocalServer::Accept() {
   absl::StatusOr<UniqueFd> socket = AcceptPackets(listener_.get());
-  if (!socket.ok()) return;  // it went away again
+  if (absl::IsUnavailable(socket.status())) return;  // it went away again
+  if (!socket.ok()) {
+    // The connection still waits, so poll() would return at once, for ever.
+    accept_from_ = Now() + std::chrono::milliseconds(kTickMs);
+    MR_LOG_EVERY(WARNING, absl::Seconds(30))
+        << "clients of this machine cannot come for shared memory: "
+        << socket.status().message();
+    return;
+  }
+  const bool other_user = check_user_ && IsOtherUser(socket->get());
+  const size_t alike = std::count_if(
+      clients_.begin(), clients_.end(),
+      [&](const Client& c) { return c.other_user == other_user; });
+  if (alike >=
+      (other_user ? kMaxOtherUsers : options_.max_links + kMaxGreeting)) {
+    return;  // the connection ends
+  }
   Client& client = clients_.emplace_back();
   client.socket = *std::move(socket);
   client.since = Now();
+  client.other_user = other_user;
+}
+
+bool LocalServer::IsOtherUser(int socket) const {
+  const absl::StatusOr<uid_t> user = PeerUser(socket);
+  return !user.ok() || (*user != geteuid() && *user != 0);
 }
 
 bool LocalServer::Read(Client& client) {
@@ -217,12 +261,7 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
   if (Bytes(hello.id) != offer_.nonce()) {
     return Refuse(client, SameHostRefusal::kOtherServer);
   }
-  if (check_user_) {
-    const absl::StatusOr<uid_t> user = PeerUser(client.fd());
-    if (!user.ok() || (*user != geteuid() && *user != 0)) {
-      return Refuse(client, SameHostRefusal::kOtherUser);
-    }
-  }
+  if (client.other_user) return Refuse(client, SameHostRefusal::kOtherUser);
   const absl::StatusOr<SameHostId> id = RandomId();
   if (!id.ok() || limits_->links().load() >= options_.max_links) {
     return Refuse(client, SameHostRefusal::kTooMany);

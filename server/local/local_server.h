@@ -14,9 +14,12 @@
 #ifndef MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_
 #define MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,26 +86,39 @@ class LocalServer {
     UniqueFd socket;  // until the link has it
     std::shared_ptr<ClientLink> link;
     SteadyTime since;
+    bool other_user = false;  // it is only told so
     int fd() const { return link != nullptr ? link->socket() : socket.get(); }
+  };
+
+  // The file of a socket that has a path.
+  struct SocketFile {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const SocketFile&) const = default;
   };
 
   LocalServer(const Options& options, SameHostOffer offer, UniqueFd listener,
               UniqueFd wake);
+  std::optional<SocketFile> FindSocketFile() const;
   void Loop();
   void Accept();
   // False: it is over.
   bool Read(Client& client);
   bool Greet(Client& client, const SameHostMessage& hello);
   bool Refuse(const Client& client, SameHostRefusal why);
+  bool IsOtherUser(int socket) const;
   void EndLink(const std::shared_ptr<ClientLink>& link);
 
   const Options options_;
   const SameHostOffer offer_;
   const bool check_user_;
   const UniqueFd listener_;
+  const std::optional<SocketFile> socket_file_;  // ours
   const UniqueFd wake_;
   const std::shared_ptr<SharedMemoryLimits> limits_;
-  std::vector<Client> clients_;  // of the thread
+  // Of the thread.
+  std::vector<Client> clients_;
+  SteadyTime accept_from_;  // until then no connection is looked for
 
   mutable Mutex mu_;
   bool stopping_ MR_GUARDED_BY(mu_) = false;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -132,6 +134,29 @@ TEST(PacketSocketTest, NobodyThere) {
   EXPECT_TRUE(absl::IsUnavailable(path.status())) << path.status();
 }
 
+TEST(PacketSocketTest, NothingToAcceptIsNotNoDescriptorToAcceptWith) {
+  const std::string name = AbstractName();
+  const auto listener = ListenForPackets(name);
+  ASSERT_TRUE(listener.ok());
+  EXPECT_TRUE(absl::IsUnavailable(AcceptPackets(listener->get()).status()));
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The client gets the last one.
+  UniqueFd next(dup(0));
+  ASSERT_TRUE(next.ok());
+  rlimit limit = before;
+  limit.rlim_cur = next.get() + 1;
+  next.Reset();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto client = ConnectForPackets(name);
+  const auto accepted = AcceptPackets(listener->get());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(accepted.status()))
+      << accepted.status();
+  EXPECT_TRUE(AcceptPackets(listener->get()).ok());
+}
+
 // What makes a client of another container take the network.
 TEST(PacketSocketTest, AnAbstractNameIsOfOneNetworkNamespace) {
   constexpr int kNotAllowed = 77;
@@ -174,6 +199,26 @@ TEST(PacketSocketTest, ARunningServerIsNotReplaced) {
   const auto first = ListenForPackets(path);
   ASSERT_TRUE(first.ok());
   EXPECT_TRUE(absl::IsAlreadyExists(ListenForPackets(path).status()));
+  EXPECT_TRUE(ConnectForPackets(path).ok());
+}
+
+// A server that is stopped for a moment, or that many clients come to at once.
+TEST(PacketSocketTest, AServerThatDoesNotAcceptIsNotReplaced) {
+  const Folder folder;
+  const std::string path = folder.File("socket");
+  const auto first = ListenForPackets(path);
+  ASSERT_TRUE(first.ok());
+  std::vector<UniqueFd> waiting;
+  absl::Status full;
+  while (full.ok() && waiting.size() < 1000) {
+    auto client = ConnectForPackets(path);
+    full = client.status();
+    if (full.ok()) waiting.push_back(*std::move(client));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_TRUE(absl::IsAlreadyExists(ListenForPackets(path).status()));
+  // It is the first one's clients that come here still.
+  EXPECT_TRUE(AcceptPackets(first->get()).ok());
   EXPECT_TRUE(ConnectForPackets(path).ok());
 }
 

@@ -4,6 +4,8 @@
 #include "client/local/server_link.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -328,6 +330,88 @@ TEST_F(ServerLinkTest, ASocketWithAPathGoesWithTheServer) {
   server_->Stop();
   EXPECT_NE(access(path.c_str(), F_OK), 0);
   EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
+TEST_F(ServerLinkTest, TheSocketOfALaterServerStays) {
+  std::string folder = "/tmp/millrace.XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/millrace.sock";
+  Start({.socket = path});
+  const auto first = std::move(server_);
+  ASSERT_EQ(unlink(path.c_str()), 0);  // somebody tidies up
+  Start({.socket = path});
+  first->Stop();
+  EXPECT_NE(Connect(), nullptr);
+  server_->Stop();
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
+// Connections that say nothing take descriptors, and only so many.
+TEST_F(ServerLinkTest, StrangersThatSayNothingAreBounded) {
+  Start({.max_links = 2});
+  constexpr size_t kMost = 2 + 64;
+  std::vector<UniqueFd> silent;
+  size_t ended = 0;
+  EXPECT_TRUE(Soon([&] {
+    auto socket = ConnectForPackets(server_->offer().socket());
+    if (socket.ok()) silent.push_back(*std::move(socket));
+    ended = 0;
+    for (const UniqueFd& fd : silent) {
+      char byte;
+      size_t bytes = 0;
+      UniqueFd attached;
+      if (ReceivePacket(fd.get(), &byte, 1, &bytes, &attached) ==
+          Received::kEnd) {
+        ++ended;
+      }
+    }
+    return ended > 0 || silent.size() > 10 * kMost;
+  }));
+  EXPECT_GT(ended, 0);
+  // Those that are there in time are heard.
+  silent.clear();
+  EXPECT_TRUE(Soon([&] {
+    auto link = ServerLink::Connect(server_->offer());
+    if (!link.ok()) return false;
+    EXPECT_TRUE(
+        Soon([&] { return (*link)->Poll() != ServerLink::State::kGreeting; }));
+    return (*link)->Poll() == ServerLink::State::kReady;
+  }));
+}
+
+// The server waits until there are descriptors again, and says so.
+TEST_F(ServerLinkTest, AServerWithoutDescriptorsServesLater) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  const UniqueFd log(pipe_fds[0]);
+  const UniqueFd log_in(pipe_fds[1]);
+  const UniqueFd standard_error(dup(STDERR_FILENO));
+  ASSERT_TRUE(standard_error.ok());
+  dup2(log_in.get(), STDERR_FILENO);
+  Start({});
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The client gets the last descriptor.
+  UniqueFd next(dup(0));
+  rlimit limit = before;
+  limit.rlim_cur = next.get() + 1;
+  next.Reset();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  auto link = ServerLink::Connect(server_->offer());
+  std::string text;
+  pollfd polled = {log.get(), POLLIN, 0};
+  while (text.find('\n') == std::string::npos &&
+         poll(&polled, 1, 30'000) == 1) {
+    char bytes[256];
+    text.append(bytes, read(log.get(), bytes, sizeof(bytes)));
+  }
+  dup2(standard_error.get(), STDERR_FILENO);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(text.find("cannot come for shared memory"), std::string::npos)
+      << text;
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(
+      Soon([&] { return (*link)->Poll() == ServerLink::State::kReady; }));
 }
 
 TEST_F(ServerLinkTest, AnUnknownLinkSharesNothing) {
