@@ -153,7 +153,8 @@ std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
   const auto slot = SlotAt(data);
   MR_CHECK(slot.has_value()) << "memory that is none of the link's";
   limits_->batches_lent().fetch_add(1, std::memory_order_relaxed);
-  return PayloadMemory::Lent{*slot, slots_.Lend(*slot, call, ++*sequence)};
+  return PayloadMemory::Lent{*slot,
+                             slots_.Lend(*slot, call, ++*sequence, Now())};
 }
 
 void ClientLink::TakeBack(const PayloadMemory::Lent& lent) {
@@ -171,12 +172,13 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
     const SteadyTime now = Now();
     switch (message.kind) {
       case SameHostKind::kRelease:
-        last_release_ = now;
         status = slots_.Release(message.slot, message.number, now);
+        if (status.ok()) last_release_ = now;
         break;
       case SameHostKind::kEndCall:
-        last_release_ = now;
-        slots_.EndCall(message.slot, message.number, now);
+        if (slots_.EndCall(message.slot, message.number, now)) {
+          last_release_ = now;
+        }
         if (calls_.count(message.slot) > 0) {
           given_up_.insert(message.slot);
         } else {
@@ -226,6 +228,14 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
       status = absl::DeadlineExceededError(absl::StrCat(
           "it has given back none of ", slots_.lent(), " batches for ",
           absl::FormatDuration(timeout), " while others wait for memory"));
+    }
+    const absl::Duration longest = timeout * SharedMemoryLimits::kMaxSlots;
+    if (pressed && status.ok() &&
+        absl::FromChrono(now - slots_.oldest_lending().value_or(now)) >=
+            longest) {
+      status = absl::DeadlineExceededError(absl::StrCat(
+          "it has kept a batch for ", absl::FormatDuration(longest),
+          " while others wait for memory"));
     }
   }
   ForgetAll(std::move(over));

@@ -56,8 +56,10 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   // InvalidArgument: the client breaks the rules; the link is to be ended.
   absl::Status OnMessage(const SameHostMessage& message);
 
-  // Drops slots that nobody needs now. DeadlineExceeded: the client has given
-  // nothing back for `timeout` while others wait for memory.
+  // Drops slots that nobody needs now. DeadlineExceeded: while others wait for
+  // memory, the client has given nothing back for `timeout`, or has kept a
+  // batch for as long as giving back all slots one by one at that pace would
+  // take.
   absl::Status Tick(absl::Duration timeout);
 
   // Ends it. Idempotent.

@@ -44,12 +44,14 @@ void SlotTable::Return(uint64_t number, SteadyTime now) {
   MakeIdle(*slot, now);
 }
 
-uint64_t SlotTable::Lend(uint64_t number, uint64_t call, uint64_t sequence) {
+uint64_t SlotTable::Lend(uint64_t number, uint64_t call, uint64_t sequence,
+                         SteadyTime now) {
   Slot* slot = Find(number);
   MR_CHECK(slot != nullptr && slot->state == State::kFilling);
   slot->state = State::kLent;
   slot->call = call;
   slot->sequence = sequence;
+  slot->lent_since = now;
   return ++slot->generation;
 }
 
@@ -71,13 +73,16 @@ absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
   return absl::OkStatus();
 }
 
-void SlotTable::EndCall(uint64_t call, uint64_t seen, SteadyTime now) {
+bool SlotTable::EndCall(uint64_t call, uint64_t seen, SteadyTime now) {
+  bool any = false;
   for (Slot& slot : slots_) {
     if (slot.state == State::kLent && slot.call == call &&
         slot.sequence > seen) {
       MakeIdle(slot, now);
+      any = true;
     }
   }
+  return any;
 }
 
 std::vector<uint64_t> SlotTable::RemoveIdle(SteadyTime before) {
@@ -99,6 +104,17 @@ bool SlotTable::filling(uint64_t number) const {
   return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
     return s.number == number && s.state == State::kFilling;
   });
+}
+
+std::optional<SteadyTime> SlotTable::oldest_lending() const {
+  std::optional<SteadyTime> oldest;
+  for (const Slot& slot : slots_) {
+    if (slot.state == State::kLent &&
+        (!oldest.has_value() || slot.lent_since < *oldest)) {
+      oldest = slot.lent_since;
+    }
+  }
+  return oldest;
 }
 
 uint64_t SlotTable::lent() const {

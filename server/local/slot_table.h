@@ -38,14 +38,15 @@ class SlotTable {
 
   // Lends a filled slot as announcement `sequence` (from 1) of `call`; returns
   // the generation.
-  uint64_t Lend(uint64_t slot, uint64_t call, uint64_t sequence);
+  uint64_t Lend(uint64_t slot, uint64_t call, uint64_t sequence,
+                SteadyTime now);
 
   // InvalidArgument: no such slot, not lent, or not in this generation.
   absl::Status Release(uint64_t slot, uint64_t generation, SteadyTime now);
 
   // The client saw the first `seen` announcements of `call`: those after them
-  // are idle again.
-  void EndCall(uint64_t call, uint64_t seen, SteadyTime now);
+  // are idle again. False: there were none.
+  bool EndCall(uint64_t call, uint64_t seen, SteadyTime now);
 
   // Removes the idle slots that became so before `before` and returns them.
   std::vector<uint64_t> RemoveIdle(SteadyTime before);
@@ -55,6 +56,8 @@ class SlotTable {
 
   size_t size() const { return slots_.size(); }
   uint64_t lent() const;
+  // When the slot was lent that is lent for the longest time.
+  std::optional<SteadyTime> oldest_lending() const;
   bool filling(uint64_t slot) const;
 
  private:
@@ -65,6 +68,7 @@ class SlotTable {
     uint64_t generation = 0;
     uint64_t call = 0;
     uint64_t sequence = 0;
+    SteadyTime lent_since;
     SteadyTime idle_since;
     uint64_t idle_order = 0;
   };

@@ -294,6 +294,25 @@ TEST_F(ServerLinkTest, AClientThatKeepsWhatOthersWaitForLosesItsLink) {
   EXPECT_EQ(found->data, std::string(kBatch, 8));
 }
 
+// Ending calls that never were gives nothing back.
+TEST_F(ServerLinkTest, InventedEndsOfCallsKeepNothing) {
+  Start({.send_timeout = absl::Milliseconds(300)});
+  const auto link = Connect();
+  const auto memory = Call(*link, 1);
+  auto found = link->Find(Make(*memory, 8), kBatch);
+  ASSERT_TRUE(found.ok());
+  std::atomic<bool> granted = false;
+  budget_.ReserveAsync(budget_.capacity(), [&](ByteBudget::Reservation r) {
+    r.Release();
+    granted = true;
+  });
+  uint64_t call = 100;
+  EXPECT_TRUE(Soon([&] {
+    if (link->Poll() == ServerLink::State::kReady) link->EndCall(++call, 0);
+    return granted.load();
+  }));
+}
+
 TEST_F(ServerLinkTest, TheWrongServerRefuses) {
   SameHostOffer offer = server_->offer();
   offer.set_nonce(std::string(16, 'x'));
