@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "test", "quickstart", "bench-link", "bench-peers",
+_SCRIPTS = ["setup", "build", "test", "quickstart", "bench-adapt", "bench-link", "bench-peers",
             "bench-two-servers", "chaos", "fuzz"]
 
 

@@ -1,0 +1,165 @@
+"""Samples per second of a server whose numbers of threads adapt, from bad beginnings,
+against the best of many fixed settings. Called by tools/bench-adapt.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+_PHOTOS = ("sources { dataset: 'photos' } transforms { decode_image { } } "
+           "transforms { random_resized_crop { height: 224 width: 224 } } "
+           "transforms { horizontal_flip { p: 0.5 } }")
+
+
+def _far(micros):
+    return ["--synthetic", "--ready_batches=0", "--shape=16,16,1", "--batch_size=64",
+            f"--synthetic_latency_us={micros}"]
+
+
+# (title, flags of the bench, fixed threads, fixed threads that read)
+LOADS = [
+    ("storage 2 ms away", _far(2000), (1, 2, 4), (1, 8, 32, 128, 512)),
+    ("storage 20 ms away", _far(20000), (1, 2, 4), (8, 32, 128, 512)),
+]
+PHOTOS = ("photographs, crop 224", None, (1, 2, 4, 16, 64), (32,))
+
+# Threads that decode and that read.
+BEGINNINGS = [(1, 1), (64, 512)]
+
+
+class Failure(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def server(program, flags, work):
+    """A server, as long as it is needed; gives its address."""
+    port_file = os.path.join(work, "port")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(port_file)
+    with open(os.path.join(work, "server.log"), "w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [program, "--listen=127.0.0.1:0", f"--port_file={port_file}",
+             "--local_socket=off", *flags],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 30
+            while not os.path.exists(port_file):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    with open(log.name, encoding="utf-8") as said:
+                        raise Failure(f"the server did not start: {said.read().strip()}")
+                time.sleep(0.02)
+            with open(port_file, encoding="utf-8") as file:
+                yield f"127.0.0.1:{file.read().strip()}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run(arguments):
+    result = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
+                            text=True, check=False)
+    if result.returncode != 0:
+        raise Failure(f"{' '.join(arguments[:2])}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def samples_per_second(client, address, flags, seconds):
+    # The client's part is the same in all: enough is asked for at any time.
+    return json.loads(run([client, "bench", f"--endpoint={address}", *flags, "--window=48",
+                           f"--seconds={seconds}s", "--timeout=60s", "--json"]))[
+                               "images_per_second"]
+
+
+def numbers(client, address):
+    status = json.loads(run([client, "status", f"--endpoint={address}", "--json"]))
+    one = status["servers"][0]
+    return f"{one['threads']} + {one['read_threads']}"
+
+
+def measure_load(options, work, title, flags, data, threads, readers):
+    program = os.path.join(options.bin, "millrace-server")
+    client = os.path.join(options.bin, "millrace")
+
+    def fixed(setting):
+        with server(program, [*data, f"--threads={setting[0]}", f"--read_threads={setting[1]}"],
+                    work) as address:
+            samples_per_second(client, address, flags, 1)
+            return samples_per_second(client, address, flags, options.seconds)
+
+    tried = {(t, r): fixed((t, r)) for t in threads for r in readers}
+    best = max(tried, key=tried.get)
+    # Beside the best of the first look, those that may be it by chance.
+    near = sorted((s for s in tried if tried[s] > 0.9 * tried[best]), key=tried.get)[-3:]
+    of_best, of_adapted, ratios = [], {b: [] for b in BEGINNINGS}, {b: [] for b in BEGINNINGS}
+    ended = {}
+    for _ in range(options.rounds):
+        now = max(fixed(setting) for setting in near)
+        of_best.append(now)
+        for beginning in BEGINNINGS:
+            with server(program, [*data, f"--initial_threads={beginning[0]}",
+                                  f"--initial_read_threads={beginning[1]}"], work) as address:
+                samples_per_second(client, address, flags, options.settle)
+                rate = samples_per_second(client, address, flags, options.seconds)
+                ended[beginning] = numbers(client, address)
+            of_adapted[beginning].append(rate)
+            ratios[beginning].append(rate / now)
+    for beginning in BEGINNINGS:
+        print(f"| {title} | {best[0]} + {best[1]} | {statistics.median(of_best):,.0f} | "
+              f"{beginning[0]} + {beginning[1]} | {ended[beginning]} | "
+              f"{statistics.median(of_adapted[beginning]):,.0f} | "
+              f"**{statistics.median(ratios[beginning]):.2f}** "
+              f"({min(ratios[beginning]):.2f}–{max(ratios[beginning]):.2f}) |", flush=True)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--photos", default="")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--settle", type=int, default=60)
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    work = tempfile.mkdtemp(prefix="millrace-adapt.")
+    try:
+        loads = [(title, flags, ["--synthetic_only"], threads, readers)
+                 for title, flags, threads, readers in LOADS]
+        if options.photos:
+            uri = f"lmdb:{work}/photos.lmdb"
+            run([os.path.join(options.bin, "millrace-data"), "pack", "--format=imagefolder",
+                 f"--input={options.photos}", f"--output={uri}"])
+            spec = os.path.join(work, "photos.textproto")
+            with open(spec, "w", encoding="utf-8") as file:
+                file.write(_PHOTOS)
+            loads.append((PHOTOS[0], [f"--pipeline={spec}", "--batch_size=64"],
+                          [f"--dataset=photos={uri}", "--memory_budget=4GiB"], *PHOTOS[2:]))
+        print(f"{options.rounds} rounds, {options.settle} s after the beginning, "
+              f"{len(os.sched_getaffinity(0))} cores; threads that decode + threads that read, "
+              "samples/s\n")
+        print("| load | best fixed | its rate | beginning | a minute later | its rate | ratio "
+              "(spread) |\n|---|---|---|---|---|---|---|", flush=True)
+        for load in loads:
+            measure_load(options, work, *load)
+    except (Failure, OSError) as error:
+        print(f"tools/bench-adapt: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
