@@ -44,9 +44,13 @@ absl::Status Validate(const DataLoader::Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
-    const Options& options) {
-  MR_RETURN_IF_ERROR(Validate(options));
-  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(options.device));
+    const Options& given) {
+  MR_RETURN_IF_ERROR(Validate(given));
+  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(given.device));
+  Options options = given;
+  // torch::kCUDA is the current one: tensors of a device without a number
+  // cannot be used together with any that have one.
+  options.device = WithIndex(given.device);
   HostLoaderOptions host;
   host.endpoint = options.endpoint;
   host.spec = MakeSpec(options);

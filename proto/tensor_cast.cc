@@ -129,6 +129,8 @@ void LookUp(const uint8_t* source, uint8_t* target, uint64_t n,
   }
 }
 
+constexpr uint64_t kMostElements = uint64_t{1} << 48;
+
 }  // namespace
 
 absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
@@ -162,6 +164,10 @@ absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
   result.sample_elements_ = 1;
   for (int64_t dim : spec.sample_shape()) {
     if (dim < 0) return refuse("is on a ragged tensor");
+    // So that the bytes of a batch can be counted.
+    if (dim > 0 && result.sample_elements_ > kMostElements / dim) {
+      return refuse("has samples of more elements than any memory holds");
+    }
     result.sample_elements_ *= static_cast<uint64_t>(dim);
   }
   if (scales) MR_RETURN_IF_ERROR(result.ReadScale(spec));

@@ -36,6 +36,10 @@ bool ServesOtherPlan(const absl::Status& status) {
 // How long the loader waits for connections over near links: they are made
 // within a millisecond, and a call before that would wait for the next tick.
 constexpr std::chrono::milliseconds kConnectTime(50);
+// The same for the second connection of far servers, which takes two round
+// trips. Whoever begins without it has both of the first calls, and so half of
+// the window, on one connection for as long as they last.
+constexpr std::chrono::milliseconds kFarConnectTime(250);
 
 // Large batches of near and of far servers come through channels of their own.
 void UseChannelsForBatches(uint64_t batch_bytes,
@@ -47,6 +51,7 @@ void UseChannelsForBatches(uint64_t batch_bytes,
   }
   MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(addresses));
   std::vector<grpc::Channel*> connecting;
+  std::chrono::milliseconds patience = kConnectTime;
   for (size_t i = 0; i < servers->size(); ++i) {
     ServerChannel& server = (*servers)[i];
     server.address = addresses[i];
@@ -56,9 +61,12 @@ void UseChannelsForBatches(uint64_t batch_bytes,
       connecting.push_back(server.channel.get());
     } else if (IsFar(server.address, batch_bytes)) {
       server.second = MakeServerChannel(server.address).channel;
+      server.second->GetState(/*try_to_connect=*/true);
+      connecting.push_back(server.second.get());
+      patience = kFarConnectTime;
     }
   }
-  const auto deadline = std::chrono::system_clock::now() + kConnectTime;
+  const auto deadline = std::chrono::system_clock::now() + patience;
   for (grpc::Channel* channel : connecting) {
     channel->WaitForConnected(deadline);
   }

@@ -29,11 +29,18 @@ class DeviceEvent : public std::enable_shared_from_this<DeviceEvent> {
   virtual ~DeviceEvent() = default;
   // Blocks the host until the stream has passed it.
   virtual void Await() = 0;
+  // Not OK: the device has failed for good and the event stands for nothing.
+  // Waiting for such a one returns at once.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 class Device {
  public:
   virtual ~Device() = default;
+
+  // Called first on every thread that the feeder starts: makes the device the
+  // thread's own.
+  virtual void EnterThread() {}
 
   // True: work is done when the call returns, host memory is device memory,
   // and the functions of streams and events are never called.

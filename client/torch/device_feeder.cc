@@ -15,6 +15,10 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
+// Of one tensor of a batch: far more than memory holds, and its bytes can be
+// counted.
+constexpr uint64_t kMostElements = uint64_t{1} << 48;
+
 // On the host, a cast tensor whose samples are at most so large has memory of
 // its own: class labels, which evaluation loops keep by the thousand. A larger
 // one belongs into the ring, whose memory is warm.
@@ -165,8 +169,14 @@ absl::Status DeviceFeeder::Plan() {
   const uint64_t rows =
       (plan.resolved_spec().batch_size() + options_.world_size - 1) /
       options_.world_size;
+  if (rows == 0) {
+    return absl::InvalidArgumentError(
+        "the plan of the server has a batch size of 0; server and client "
+        "disagree about the plan");
+  }
+  bool in_slots = !device_->is_host();
   uint64_t bytes = 0;
-  if (!device_->is_host()) {
+  if (in_slots) {
     payload_bytes_ = Align(plan.max_payload_bytes());
     bytes = payload_bytes_;
   }
@@ -177,6 +187,13 @@ absl::Status DeviceFeeder::Plan() {
     if (options_.apply_transform && spec.has_device_transform()) {
       MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
       recipe.rows = rows;
+      if (recipe.cast->sample_elements() > kMostElements / rows) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "tensor ", spec.name(), " has ", rows, " rows of ",
+            recipe.cast->sample_elements(),
+            " elements, more than any memory holds; server and client "
+            "disagree about the plan"));
+      }
       recipe.own_memory = device_->is_host() && !recipe.cast->has_scale() &&
                           recipe.cast->sample_elements() *
                                   ElementBytes(recipe.cast->target()) <=
@@ -184,6 +201,7 @@ absl::Status DeviceFeeder::Plan() {
     }
     if (recipe.cast.has_value() && !recipe.own_memory) {
       const uint64_t elements = rows * recipe.cast->sample_elements();
+      in_slots = true;
       recipe.slot_offset = bytes;
       bytes += Align(elements * ElementBytes(recipe.cast->target()));
       recipe.scratch_offset = bytes;
@@ -191,9 +209,9 @@ absl::Status DeviceFeeder::Plan() {
     }
     recipes_.push_back(std::move(recipe));
   }
-  if (bytes > 0) {
-    MR_ASSIGN_OR_RETURN(ring_,
-                        SlotRing::Make(device_, options_.prefetch + 2, bytes));
+  if (in_slots) {
+    MR_ASSIGN_OR_RETURN(ring_, SlotRing::Make(device_, options_.prefetch + 2,
+                                              std::max(bytes, kAlignment)));
   }
   return absl::OkStatus();
 }
@@ -215,7 +233,7 @@ std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
           [device = device_, bytes](uint8_t* p) { device->Free(p, bytes); }};
 }
 
-DeviceFeeder::Produced DeviceFeeder::Produce(absl::Time slot_deadline) {
+DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   std::shared_ptr<SlotRing::Lease> slot;
   absl::Status status;
   // The slot first: a batch that has been taken from the host loader is never
@@ -338,6 +356,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   }
   if (streams) {
     prepared.ready = device_->RecordCopy();
+    if (status.ok()) status = prepared.ready->status();
     {
       MutexLock lock(mu_);
       copies_.push_back({prepared.ready, std::move(host.lease), queued});
@@ -376,6 +395,7 @@ Position DeviceFeeder::Normal(Position position) const {
 }
 
 void DeviceFeeder::ProduceLoop() {
+  device_->EnterThread();
   while (true) {
     {
       MutexLock lock(mu_);
@@ -390,7 +410,7 @@ void DeviceFeeder::ProduceLoop() {
       waiting_for_slot_ = ring_ != nullptr;
       changed_.NotifyAll();
     }
-    Produced produced = Produce(absl::InfiniteFuture());
+    Produced produced = Produce(SteadyTime::max());
     absl::StatusOr<Prepared>& prepared = produced.prepared;
     {
       MutexLock lock(mu_);
@@ -410,8 +430,10 @@ void DeviceFeeder::ProduceLoop() {
 }
 
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
-  const absl::Time start = absl::Now();
-  const absl::Time deadline = start + options_.next_timeout;
+  const SteadyTime deadline = SteadyDeadline(options_.next_timeout);
+  // The host loader's own deadline began when it was asked, before the caller
+  // came: what it says then is true, but the caller has time left.
+  absl::Status early;
   MutexLock lock(mu_);
   while (true) {
     if (closed_) return absl::CancelledError("the loader was closed");
@@ -419,15 +441,20 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
       absl::StatusOr<Prepared> front = std::move(ready_.front());
       ready_.pop_front();
       changed_.NotifyAll();
-      // What began before the caller came says nothing yet of its deadline.
       if (front.ok()) return GiveOut(*std::move(front));
-      if (absl::Now() < deadline) continue;
-      return front;
+      early = std::move(front).status();
+      if (std::chrono::steady_clock::now() >= deadline) return early;
+      continue;
     }
     if (!final_.ok()) return final_;
     if (!waiting_for_slot_) {
-      // The host loader minds the deadline, and knows what it waits for.
-      changed_.Wait(lock);
+      // The host loader minds its deadline, and knows what it waits for.
+      if (early.ok()) {
+        changed_.Wait(lock);
+      } else if (!changed_.WaitUntil(lock, deadline) && ready_.empty() &&
+                 final_.ok() && !closed_) {
+        return early;
+      }
     } else if (!changed_.WaitUntil(lock, deadline) && waiting_for_slot_ &&
                ready_.empty() && !closed_) {
       return AllSlotsAreHeld();
@@ -436,7 +463,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
 }
 
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
-  const absl::Time deadline = absl::Now() + options_.next_timeout;
+  const SteadyTime deadline = SteadyDeadline(options_.next_timeout);
   while (true) {
     {
       MutexLock lock(mu_);
@@ -502,6 +529,7 @@ DeviceFeeder::Stats DeviceFeeder::stats() const {
 }
 
 void DeviceFeeder::ReleaseLoop() {
+  device_->EnterThread();
   std::chrono::steady_clock::time_point last_end;
   while (true) {
     Copied copied;

@@ -157,7 +157,7 @@ class DeviceFeeder {
   absl::Status Plan();
 
   // One batch; waits for a slot until `deadline`.
-  Produced Produce(absl::Time slot_deadline);
+  Produced Produce(SteadyTime slot_deadline);
   absl::StatusOr<Prepared> Prepare(HostBatch host,
                                    std::shared_ptr<SlotRing::Lease> slot);
   // The next batch for the consumer, of the thread's or made here.

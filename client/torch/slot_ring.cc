@@ -57,7 +57,7 @@ SlotRing::~SlotRing() {
 }
 
 absl::StatusOr<std::shared_ptr<SlotRing::Lease>> SlotRing::Acquire(
-    absl::Time deadline) {
+    SteadyTime deadline) {
   MutexLock lock(mu_);
   while (free_.empty() && !closed_) {
     if (!changed_.WaitUntil(lock, deadline) && free_.empty() && !closed_) {

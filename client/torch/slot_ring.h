@@ -62,7 +62,7 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   ~SlotRing();
 
   // Waits for a free slot. DeadlineExceeded: all are held. Cancelled: closed.
-  absl::StatusOr<std::shared_ptr<Lease>> Acquire(absl::Time deadline);
+  absl::StatusOr<std::shared_ptr<Lease>> Acquire(SteadyTime deadline);
 
   // What a tensor keeps while it lives. When it dies, an event on the stream
   // that is then current for that thread joins the slot's events.

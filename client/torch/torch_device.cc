@@ -21,6 +21,12 @@
 #include "proto/tensor_cast.h"
 
 namespace millrace {
+
+c10::Device WithIndex(c10::Device device) {
+  if (device.is_cpu() || device.has_index()) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
 namespace {
 
 // libtorch reports by exceptions: they end here.
@@ -75,28 +81,60 @@ class StreamEvent final : public DeviceEvent {
  public:
   explicit StreamEvent(const c10::Stream& stream)
       : event_(stream.device_type()) {
-    event_.record(stream);
+    try {
+      event_.record(stream);
+    } catch (const std::exception& error) {
+      // Nothing may be thrown from here: a tensor's last reference may be what
+      // makes the event, in a destructor.
+      status_ = ToStatus(error, "recording an event of the device");
+      SayThatItFailed(status_);
+    }
   }
+  absl::Status status() const override { return status_; }
   void Await() override {
+    if (!status_.ok()) return;
     try {
       event_.synchronize();
     } catch (const std::exception& error) {
-      // The device has failed for good; its next use says so to the caller.
-      MR_LOG(ERROR) << ToStatus(error, "waiting for the device").message();
+      SayThatItFailed(ToStatus(error, "waiting for the device"));
     }
   }
-  void Block(const c10::Stream& stream) { event_.block(stream); }
+  void Block(const c10::Stream& stream) {
+    if (!status_.ok()) return;
+    try {
+      event_.block(stream);
+    } catch (const std::exception& error) {
+      SayThatItFailed(ToStatus(error, "ordering the device's streams"));
+    }
+  }
 
  private:
+  // The device has failed for good; its next use says so to the caller.
+  static void SayThatItFailed(const absl::Status& status) {
+    MR_LOG_EVERY(ERROR, absl::Minutes(1)) << status.message();
+  }
+
   c10::Event event_;
+  absl::Status status_;  // set by the constructor
 };
 
 class TorchDevice final : public Device {
  public:
   explicit TorchDevice(c10::Device device)
       : guard_(device.type()),
-        device_(device.has_index() ? device : guard_.getDevice()),
+        device_(WithIndex(device)),
         copy_stream_(guard_.getStreamFromGlobalPool(device_)) {}
+
+  // A new thread's current device is the first one, and libtorch goes back to
+  // it after every event of another: which would make a context there, half a
+  // gigabyte for every rank.
+  void EnterThread() override {
+    try {
+      guard_.setDevice(device_);
+    } catch (const std::exception& error) {
+      MR_LOG(ERROR) << ToStatus(error, "choosing the device").message();
+    }
+  }
 
   bool is_host() const override { return false; }
 

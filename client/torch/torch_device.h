@@ -20,6 +20,10 @@ namespace millrace {
 // on this machine, or its library was not loaded (client/torch/cuda_runtime.h).
 absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device);
 
+// `device` with the index of this thread's current device of its kind where it
+// has none: memory and tensors are told apart by it.
+c10::Device WithIndex(c10::Device device);
+
 // Page-locked memory that the device reads directly; plain memory for the CPU.
 std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(c10::Device device);
 

@@ -382,7 +382,7 @@ TEST(SlotRing, HandsOutTheWorkThatWasQueuedBeforeIt) {
   ASSERT_TRUE(ring.ok()) << ring.status();
   gate.set_value();
   for (int i = 0; i < 2; ++i) {
-    auto lease = (*ring)->Acquire(absl::InfinitePast());
+    auto lease = (*ring)->Acquire(SteadyTime::min());
     ASSERT_TRUE(lease.ok()) << lease.status();
     SlotRing::Events events = (*lease)->TakeEvents();
     ASSERT_EQ(events.size(), 1u);

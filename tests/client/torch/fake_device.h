@@ -6,12 +6,14 @@
 #ifndef MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
 #define MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -37,32 +39,57 @@ class FakeStream {
 
   void Queue(std::function<void()> work) {
     MutexLock lock(mu_);
-    work_.push_back(std::move(work));
+    if (failed_) return;
+    work_.push_back({std::move(work), /*event=*/false});
+    changed_.NotifyAll();
+  }
+  // `pass` is called even if the stream fails.
+  void QueueEvent(std::function<void()> pass) {
+    MutexLock lock(mu_);
+    work_.push_back({std::move(pass), /*event=*/true});
     changed_.NotifyAll();
   }
 
+  // When it returns, nothing runs any more.
+  void Fail() {
+    MutexLock lock(mu_);
+    failed_ = true;
+    while (running_) changed_.Wait(lock);
+  }
+
  private:
+  struct Work {
+    std::function<void()> run;
+    bool event = false;
+  };
+
   void Run() {
     while (true) {
-      std::function<void()> work;
+      Work work;
       {
         MutexLock lock(mu_);
+        running_ = false;
+        changed_.NotifyAll();
         while (work_.empty() && !ended_) changed_.Wait(lock);
         if (work_.empty()) return;
         work = std::move(work_.front());
         work_.pop_front();
+        if (failed_ && !work.event) continue;
+        running_ = true;
       }
       // The delay is the device's slowness, not a way to order anything.
       std::this_thread::sleep_for(std::chrono::microseconds(
           std::uniform_int_distribution<>(0, max_delay_us_)(random_)));
-      work();
+      work.run();
     }
   }
 
   Mutex mu_;
   CondVar changed_;
   bool ended_ MR_GUARDED_BY(mu_) = false;
-  std::deque<std::function<void()>> work_ MR_GUARDED_BY(mu_);
+  bool failed_ MR_GUARDED_BY(mu_) = false;
+  bool running_ MR_GUARDED_BY(mu_) = false;
+  std::deque<Work> work_ MR_GUARDED_BY(mu_);
   std::mt19937 random_;
   const int max_delay_us_;
   std::thread thread_;
@@ -70,6 +97,9 @@ class FakeStream {
 
 class FakeEvent final : public DeviceEvent {
  public:
+  explicit FakeEvent(absl::Status status = absl::OkStatus())
+      : status_(std::move(status)), passed_(!status_.ok()) {}
+  absl::Status status() const override { return status_; }
   void Pass() {
     MutexLock lock(mu_);
     passed_ = true;
@@ -81,9 +111,10 @@ class FakeEvent final : public DeviceEvent {
   }
 
  private:
+  const absl::Status status_;
   Mutex mu_;
   CondVar changed_;
-  bool passed_ MR_GUARDED_BY(mu_) = false;
+  bool passed_ MR_GUARDED_BY(mu_);
 };
 
 class FakeDevice final : public Device {
@@ -91,6 +122,10 @@ class FakeDevice final : public Device {
   explicit FakeDevice(uint32_t seed, int max_delay_us = 300)
       : consumer_(seed, max_delay_us), copy_(seed + 1, max_delay_us) {}
 
+  void EnterThread() override {
+    MutexLock lock(mu_);
+    entered_.insert(std::this_thread::get_id());
+  }
   bool is_host() const override { return false; }
   uint8_t* Allocate(uint64_t bytes) override {
     auto* data = static_cast<uint8_t*>(std::malloc(bytes));
@@ -135,14 +170,31 @@ class FakeDevice final : public Device {
   // a caching allocator does.
   void AllocateUnderLateWork() { late_work_ = true; }
 
+  // What is queued is not done, and no event can be made any more. The first
+  // stream's work must not wait for the second's.
+  void Fail() {
+    failed_ = true;
+    consumer_.Fail();
+    copy_.Fail();
+  }
+
+  // Threads that have called EnterThread().
+  size_t entered() {
+    MutexLock lock(mu_);
+    return entered_.size();
+  }
+
   // The program's own work on the device.
   FakeStream& consumer() { return consumer_; }
   void Synchronize() { RecordConsumer()->Await(); }
 
  private:
-  static std::shared_ptr<DeviceEvent> Record(FakeStream& stream) {
+  std::shared_ptr<DeviceEvent> Record(FakeStream& stream) {
+    if (failed_) {
+      return std::make_shared<FakeEvent>(absl::InternalError("it failed"));
+    }
     auto event = std::make_shared<FakeEvent>();
-    stream.Queue([event] { event->Pass(); });
+    stream.QueueEvent([event] { event->Pass(); });
     return event;
   }
   static void Wait(FakeStream& stream, DeviceEvent& event) {
@@ -152,6 +204,9 @@ class FakeDevice final : public Device {
   }
 
   bool late_work_ = false;
+  std::atomic<bool> failed_ = false;
+  Mutex mu_;
+  std::set<std::thread::id> entered_ MR_GUARDED_BY(mu_);
   FakeStream consumer_;
   FakeStream copy_;
 };
