@@ -6,9 +6,9 @@
 //       --batch_size=N --output=FILE [--start=EPOCH:STEP] [--batches=N]
 //       [--rank=R --world=W] [--pace=5ms] [--next_timeout=60s] ...
 //
-//   0 17 64 50944 9c3b5a2f5f0d1e77      epoch, step, rows, bytes, XXH3-64 of
-//   the
-//                                       payload
+//   0 17 64 50944 9c3b5a2f5f0d1e77
+//
+// are epoch, step, rows, bytes and XXH3-64 of the payload.
 //
 // A line is whole or not there. Ends with 0 after --batches (0: at SIGTERM, or
 // never), with 1 and a sentence when the loader gives up. The last line of
@@ -82,6 +82,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   }
   options.endpoint = spec_flags.endpoint;
   options.open_timeout = spec_flags.timeout;
+  options.same_host = spec_flags.MakeSameHost();
   options.epochs = 0;
   options.verify_payload = true;
   MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());

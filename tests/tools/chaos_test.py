@@ -7,11 +7,16 @@ import io
 import os
 import subprocess
 import tempfile
+import time
+import types
 import unittest
+import unittest.mock
 
 import digests
+import processes
 import run
 import schedule
+import work
 
 
 def _make(seed, seconds=600.0, servers=3, kinds=schedule.KINDS):
@@ -92,7 +97,84 @@ class Digests(unittest.TestCase):
             self.assertEqual(digests.resume_at(path), "1:3")
 
 
-_PROGRAMS = ("server/millrace-server", "server/data_tool/millrace-data",
+class ServersGetWork(unittest.TestCase):
+    """With a program in place of `millrace` that says what a file says."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self._said = os.path.join(folder.name, "said")
+        program = os.path.join(folder.name, "millrace")
+        with open(program, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\ncat {self._said}\n")
+        os.chmod(program, 0o755)
+        self._work = work.Work(program)
+        self.addCleanup(self._work.close)
+        self._server = types.SimpleNamespace(number=3, address="127.0.0.1:1")
+
+    def _says(self, text):
+        with open(self._said + ".new", "w", encoding="ascii") as file:
+            file.write(text)
+        os.rename(self._said + ".new", self._said)
+
+    def _sent(self, batches):
+        self._says(f'{{"servers": [{{"batches_sent": {batches}}}]}}')
+
+    def _poll(self, until):
+        problems = []
+        give_up = time.monotonic() + 30
+        while not problems and not until() and time.monotonic() < give_up:
+            problems = self._work.poll()
+            time.sleep(0.01)
+        return problems
+
+    def test_a_new_server_that_sends_has_work(self):
+        self._sent(1)
+        self._work.expect(self._server, new_process=True)
+        self.assertEqual(self._poll(lambda: not self._work.owing()), [])
+        self.assertEqual(self._work.times, 1)
+
+    def test_one_that_kept_running_must_send_more(self):
+        self._sent(7)
+        with unittest.mock.patch.object(work, "BOUND", 1.0):
+            self._work.expect(self._server, new_process=False)
+            problems = self._poll(lambda: False)
+        self.assertIn("server 3 has got no work", problems[0])
+        self.assertEqual(self._work.times, 0)
+
+    def test_one_that_does_not_answer_is_named(self):
+        self._says("")
+        with unittest.mock.patch.object(work, "BOUND", 0.5):
+            self._work.expect(self._server, new_process=True)
+            self.assertIn("server 3 has got no work", self._poll(lambda: False)[0])
+
+    def test_nothing_is_expected_of_one_that_something_happens_to(self):
+        self._sent(0)
+        with unittest.mock.patch.object(work, "BOUND", 0.0):
+            self._work.expect(self._server, new_process=True)
+            self._work.excuse(3)
+            self.assertEqual(self._work.poll(), [])
+        self.assertEqual(self._work.owing(), [])
+
+
+class Processes(unittest.TestCase):
+
+    def test_who_does_not_end_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "deaf")
+            with open(script, "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\ntrap '' TERM\necho up\nwhile :; do sleep 1; done\n")
+            os.chmod(script, 0o755)
+            client = processes.Client(0, script, [], folder)
+            client.start()
+            give_up = time.monotonic() + 30
+            while client.last_line() != "up" and time.monotonic() < give_up:
+                time.sleep(0.01)
+            self.assertEqual(client.stop(0.1), -9)
+            self.assertIsNone(client.stop())
+
+
+_PROGRAMS = ("server/millrace-server", "server/data_tool/millrace-data", "client/cli/millrace",
              "tests/integration/digest_client")
 
 

@@ -47,6 +47,11 @@ class Loopback:
         del server
         return []
 
+    def server_flags(self, server, work):
+        """That a server of this network needs."""
+        del server, work
+        return []
+
     def announce(self, servers):
         """The servers that the name stands for now."""
 
@@ -128,6 +133,10 @@ class Namespaces:
 
     def prefix(self, server):
         return ["nsenter", "-t", str(self._holders[server].pid), "-n"]
+
+    def server_flags(self, server, work):
+        # To share memory: names without a path end at the namespace's border.
+        return [f"--local_socket={os.path.join(work, f'socket-{server}')}"]
 
     def announce(self, servers):
         # In place: the file is mounted by its inode. One write, so that nobody

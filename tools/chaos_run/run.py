@@ -19,6 +19,7 @@ import leftovers
 import network as networks
 import schedule
 from processes import Client, Server
+from work import Work
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
@@ -31,6 +32,8 @@ BATCH = 256
 WORLD = 2
 WINDOW = 32
 PACE = "3ms"
+# How long the client waits whose servers are all gone for longer than that.
+IMPATIENCE = "2s"
 # After the last event all is mended; then every client must come on by so many
 # bytes of its file.
 RECOVERED = 100 * 30
@@ -52,12 +55,12 @@ class Run:
         self._client_flags = [f"--pipeline={spec}", f"--batch_size={BATCH}", f"--world={WORLD}",
                               f"--window={WINDOW}", "--timeout=60s"]
         self._program = os.path.join(options.bin, "millrace-server")
+        self._work_of_servers = Work(os.path.join(options.bin, "millrace"))
         self._servers = {}
-        self._clients = [
-            Client(rank, os.path.join(options.bin, "digest_client"),
-                   [*self._client_flags, f"--endpoint={network.endpoint()}", f"--pace={PACE}",
-                    "--next_timeout=60s", f"--step_timeout={options.step_timeout}"], work)
-            for rank in range(WORLD)]
+        # One of them shares memory with the servers where it can.
+        self._clients = [self._client(rank, "client", "60s", "auto" if rank == 1 else "off")
+                         for rank in range(WORLD)]
+        self._impatient = self._client(0, "impatient", IMPATIENCE, "off")
         self._named = set()
         self._queue = []
         self._count = itertools.count()
@@ -65,6 +68,13 @@ class Run:
         self._stuttering = {}  # server -> until when
         self._removed = set()
         self.problems = []
+
+    def _client(self, rank, name, next_timeout, same_host):
+        return Client(rank, os.path.join(self._options.bin, "digest_client"),
+                      [*self._client_flags, f"--endpoint={self._network.endpoint()}",
+                       f"--pace={PACE}", f"--next_timeout={next_timeout}",
+                       f"--step_timeout={self._options.step_timeout}",
+                       f"--same_host={same_host}"], self._work, name)
 
     # --- time ------------------------------------------------------------------
 
@@ -84,9 +94,24 @@ class Run:
             return
         server = self._servers.get(number)
         if server is None:
-            server = Server(number, self._network, self._program, self._server_flags, self._work)
+            server = Server(number, self._network, self._program,
+                            [*self._server_flags, *self._network.server_flags(number, self._work)],
+                            self._work)
             self._servers[number] = server
-        server.start()
+        if server.start():
+            self._work_of_servers.expect(server, new_process=True)
+
+    def _mended(self, number):
+        """A server that kept running is as it was."""
+        if number not in self._removed and self._servers[number].running():
+            self._work_of_servers.expect(self._servers[number], new_process=False)
+
+    def _present(self):
+        return [s for s in sorted(self._named) if self._servers[s].running()]
+
+    def _continue(self, number):
+        self._servers[number].signal(signal.SIGCONT)
+        self._mended(number)
 
     def _announce(self):
         self._network.announce(self._named)
@@ -102,7 +127,7 @@ class Run:
         """Nine tenths of every 100 ms asleep."""
         server = self._servers[number]
         if self._now() >= self._stuttering[number]:
-            server.signal(signal.SIGCONT)
+            self._continue(number)
             return
         server.signal(signal.SIGSTOP)
         self._at(self._now() + 0.09, lambda: server.signal(signal.SIGCONT))
@@ -111,6 +136,9 @@ class Run:
     # --- events --------------------------------------------------------------------
 
     def _begin(self, event):
+        if event.kind not in ("add", "client"):
+            for number in self._present() if event.target < 0 else [event.target]:
+                self._work_of_servers.excuse(number)
         begin = getattr(self, "_begin_" + event.kind)
         begin(event)
 
@@ -128,7 +156,7 @@ class Run:
     def _begin_freeze(self, event):
         self._say(f"server {event.target}: SIGSTOP for {event.duration:.1f} s")
         self._servers[event.target].signal(signal.SIGSTOP)
-        self._at(event.end, lambda: self._servers[event.target].signal(signal.SIGCONT))
+        self._at(event.end, lambda: self._continue(event.target))
 
     def _begin_stutter(self, event):
         self._say(f"server {event.target}: slow for {event.duration:.1f} s (stopped nine tenths "
@@ -150,18 +178,26 @@ class Run:
         self._at(event.at + 1, self._servers[event.target].terminate)
 
     def _begin_gone(self, event):
-        present = [s for s in sorted(self._named) if self._servers[s].running()]
-        how = "SIGSTOP" if event.amount else "SIGKILL"
-        self._say(f"all servers ({', '.join(map(str, present))}): {how}, back in "
-                  f"{event.duration:.1f} s")
+        present = self._present()
+        self._say(f"all servers ({', '.join(map(str, present))}): "
+                  f"{'SIGSTOP' if event.amount else 'SIGKILL'}, back in {event.duration:.1f} s")
+        self._all_go(present, event.amount)
+        self._at(event.end, lambda: self._all_come(present, event.amount))
+
+    def _all_go(self, present, freeze):
         for number in present:
-            if event.amount:
+            self._work_of_servers.excuse(number)
+            if freeze:
                 self._servers[number].signal(signal.SIGSTOP)
-                self._at(event.end,
-                         lambda n=number: self._servers[n].signal(signal.SIGCONT))
             else:
                 self._servers[number].kill()
-                self._at(event.end, lambda n=number: self._start_server(n))
+
+    def _all_come(self, present, frozen):
+        for number in present:
+            if frozen:
+                self._continue(number)
+            else:
+                self._start_server(number)
 
     def _begin_client(self, event):
         client = self._clients[event.target]
@@ -173,17 +209,33 @@ class Run:
     def _begin_cut(self, event):
         self._say(f"server {event.target}: link cut for {event.duration:.1f} s")
         self._network.cut(event.target, True)
-        self._at(event.end, lambda: self._network.cut(event.target, False))
+
+        def mend():
+            self._network.cut(event.target, False)
+            self._mended(event.target)
+
+        self._at(event.end, mend)
 
     def _begin_island(self, event):
         self._say(f"clients: link cut for {event.duration:.1f} s")
         self._network.cut(-1, True)
-        self._at(event.end, lambda: self._network.cut(-1, False))
+
+        def mend():
+            self._network.cut(-1, False)
+            for number in self._present():
+                self._mended(number)
+
+        self._at(event.end, mend)
 
     def _shape(self, event, text, *discipline):
         self._say(f"server {event.target}: {text} for {event.duration:.1f} s")
         self._network.shape(event.target, *discipline)
-        self._at(event.end, lambda: self._network.shape(event.target))
+
+        def mend():
+            self._network.shape(event.target)
+            self._mended(event.target)
+
+        self._at(event.end, mend)
 
     def _begin_slow(self, event):
         self._shape(event, f"link of {event.amount} Mbit/s", "tbf", "rate",
@@ -204,10 +256,11 @@ class Run:
         while not self.problems and not until():
             while self._queue and self._queue[0][0] <= self._now():
                 heapq.heappop(self._queue)[2]()
-            for process in [*self._servers.values(), *self._clients]:
+            for process in [*self._servers.values(), *self._clients, self._impatient]:
                 process.sample()
                 if process.failure():
                     self.problems.append(process.failure())
+            self.problems.extend(self._work_of_servers.poll())
             wait = 0.05
             if self._queue:
                 wait = min(wait, max(0.0, self._queue[0][0] - self._now()))
@@ -232,15 +285,20 @@ class Run:
         self._watch(lambda: self._now() >= last)
         # Whatever an event had planned for later: a restart after a slow end.
         self._watch(lambda: not self._queue)
-        self._say(f"{len(events)} events; all is mended, the clients go on")
+        self._outlast()
+        self._say(f"{len(events)} events; all is mended, the clients go on, every server gets work")
         before = [c.bytes_written() for c in self._clients]
         give_up = self._now() + 45
-        self._watch(lambda: self._now() > give_up or all(
-            c.bytes_written() >= b + RECOVERED for c, b in zip(self._clients, before)))
+        self._watch(lambda: self._now() > give_up or (not self._work_of_servers.owing() and all(
+            c.bytes_written() >= b + RECOVERED for c, b in zip(self._clients, before))))
         for client, had in zip(self._clients, before):
             if client.bytes_written() < had + RECOVERED and not self.problems:
                 self.problems.append(f"client {client.rank} does not come on after all is mended: "
                                      f"{client.last_line()}")
+        for number in self._work_of_servers.owing():
+            if not self.problems:
+                self.problems.append(f"server {number} gets no work after all is mended")
+        self._work_of_servers.close()
         for client in self._clients:
             if not client.wanted:
                 continue
@@ -254,14 +312,42 @@ class Run:
                 self.problems.append(f"server {number} ended with code {code} after SIGTERM; see "
                                      f"{server.log}")
 
+    def _outlast(self):
+        """All servers are gone for longer than a client waits: it says so and ends.
+        The others, which wait longer, go on afterwards."""
+        if self.problems:
+            return
+        client = self._impatient
+        client.start()
+        self._watch(lambda: client.bytes_written() > 0)
+        present = self._present()
+        freeze = self._options.seed % 2
+        self._say(f"all servers: {'SIGSTOP' if freeze else 'SIGKILL'} for longer than a client of "
+                  f"{IMPATIENCE} waits")
+        client.wanted = False
+        self._all_go(present, freeze)
+        give_up = self._now() + 30
+        self._watch(lambda: self._now() > give_up or not client.running())
+        code = client.wait(0)
+        self._all_come(present, freeze)
+        said = client.last_line()
+        if not self.problems and (code != 1 or self._network.endpoint() not in said):
+            self.problems.append(f"{client.name}: servers that are all gone until the deadline "
+                                 f"should end it with code 1 and a sentence that names the "
+                                 f"endpoint; it ended with code {code}: {said}")
+
     def check(self):
         """Against a run with one server that nothing happens to."""
+        clients = {}
         batches = {}
-        for client in self._clients:
+        for client in [*self._clients, self._impatient]:
             try:
-                batches[client.rank] = digests.read(client.output)
+                clients[client.name] = digests.read(client.output)
             except (FileNotFoundError, ValueError) as error:
-                self.problems.append(f"client {client.rank}: {error}")
+                self.problems.append(f"{client.name}: {error}")
+                continue
+            if len(clients[client.name]) >= len(batches.get(client.rank, [])):
+                batches[client.rank] = clients[client.name]
         quiet = Server(self._most, networks.Loopback(self._most + 1), self._program,
                        self._server_flags, self._work)
         quiet.start()
@@ -274,11 +360,14 @@ class Run:
             if reference.wait(600) != 0:
                 self.problems.append(f"the reference failed: {reference.last_line()}")
                 continue
-            wrong = digests.compare(got, digests.read(reference.output))
-            if wrong:
-                self.problems.append(f"client {rank}: {wrong}")
+            expected = digests.read(reference.output)
+            for client in [*self._clients, self._impatient]:
+                wrong = client.rank == rank and digests.compare(clients.get(client.name, []),
+                                                                expected)
+                if wrong:
+                    self.problems.append(f"{client.name}: {wrong}")
         quiet.stop()
-        received = sum(map(len, batches.values()))
+        received = sum(map(len, clients.values()))
         if received == 0:
             self.problems.append("not one batch was received")
         payload = max((int(row[2].split()[1]) for rows in batches.values() for row in rows),
@@ -295,14 +384,16 @@ class Run:
         if left:
             self.problems.append(f"files are left: {', '.join(sorted(left)[:10])}")
         return {"batches": received,
+                "got_work": self._work_of_servers.times,
+                "longest_without": self._work_of_servers.longest,
                 "longest_wait": max(c.figure("longest_wait_seconds") for c in self._clients),
                 "servers": max((s.most_memory for s in self._servers.values()), default=0) >> 20,
                 "clients": max(c.most_memory for c in self._clients) >> 20}
 
     def close(self):
-        for process in [*self._servers.values(), *self._clients]:
-            if process.wanted:
-                process.kill()
+        self._work_of_servers.close()
+        for process in [*self._servers.values(), *self._clients, self._impatient]:
+            process.kill()
         self._network.close()
 
 
@@ -347,7 +438,8 @@ def main(arguments):
         for problem in run.problems:
             print(f"WRONG: {problem}", flush=True)
         print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; longest wait "
-              f"{figures['longest_wait']:.1f} s; most memory: server {figures['servers']} MiB, "
+              f"{figures['longest_wait']:.1f} s; {figures['got_work']} times a server came or came "
+              f"back and had sent batches within {figures['longest_without']:.1f} s; most memory: server {figures['servers']} MiB, "
               f"client {figures['clients']} MiB; seed {options.seed}", flush=True)
         keep = keep or not ok
         if keep:
