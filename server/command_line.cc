@@ -113,7 +113,9 @@ const std::vector<Flag>& Flags() {
          line->flags.set_listen(value);
          return absl::OkStatus();
        }},
-      {"threads", "N", "worker threads (the CPUs that the process may use)",
+      {"threads", "N",
+       "a fixed number of worker threads (as many as pay, by what is measured; "
+       "at first the CPUs that the process may use)",
        [](const std::string& value, Line line) {
          uint32_t threads = 0;
          if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
@@ -123,15 +125,37 @@ const std::vector<Flag>& Flags() {
          return absl::OkStatus();
        }},
       {"read_threads", "N",
-       "threads that wait for storage beside the worker threads, where it "
-       "makes "
-       "somebody wait; 0: none (32)",
+       "a fixed number of threads that wait for storage beside the worker "
+       "threads, where it makes somebody wait; 0: none (as many as pay; at "
+       "first 32)",
        [](const std::string& value, Line line) {
          uint32_t threads = 0;
          if (!absl::SimpleAtoi(value, &threads)) {
            return BadValue("read_threads", value, "write a number, 0 for none");
          }
          line->flags.set_read_threads(threads);
+         return absl::OkStatus();
+       }},
+      {"initial_threads", "N",
+       "worker threads at first, where their number adapts; for measuring how "
+       "fast it does",
+       [](const std::string& value, Line line) {
+         uint32_t threads = 0;
+         if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
+           return BadValue("initial_threads", value, "write a number above 0");
+         }
+         line->flags.set_initial_threads(threads);
+         return absl::OkStatus();
+       }},
+      {"initial_read_threads", "N",
+       "the same of the threads that wait for storage",
+       [](const std::string& value, Line line) {
+         uint32_t threads = 0;
+         if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
+           return BadValue("initial_read_threads", value,
+                           "write a number above 0");
+         }
+         line->flags.set_initial_read_threads(threads);
          return absl::OkStatus();
        }},
       {"memory_budget", "SIZE",

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -29,6 +30,7 @@ constexpr char kDefaultListen[] = "0.0.0.0:7001";
 constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
+constexpr uint32_t kMostAdaptingThreads = 512;
 constexpr uint64_t kMinBudgetBytes = 16 << 20;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
@@ -105,6 +107,23 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
     report("read_threads", -1,
            absl::StrCat("read_threads is ", config.read_threads(), ", at most ",
                         kMaxReadThreads, " make sense"));
+  }
+  const std::tuple<const char*, uint32_t, bool> initial[] = {
+      {"initial_threads", config.initial_threads(), config.threads() != 0},
+      {"initial_read_threads", config.initial_read_threads(),
+       config.has_read_threads()},
+  };
+  for (const auto& [field, value, is_fixed] : initial) {
+    const char* const number = field + sizeof("initial_") - 1;
+    if (value > kMostAdaptingThreads) {
+      report(field, -1,
+             absl::StrCat(field, " is ", value, ", at most ",
+                          kMostAdaptingThreads, " make sense"));
+    } else if (value > 0 && is_fixed) {
+      report(field, -1,
+             absl::StrCat(field, " is where a number that adapts begins, but ",
+                          number, " fixes it: leave one of both out"));
+    }
   }
   if (config.memory_budget_bytes() != 0 &&
       config.memory_budget_bytes() < kMinBudgetBytes) {
@@ -267,11 +286,22 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.threads = config.threads();
   settings.threads_reason = "as configured";
   if (settings.threads == 0) {
-    settings.threads = machine.cpus;
-    settings.threads_reason = "the CPUs that this process may use";
+    settings.adapt_threads = true;
+    settings.threads = config.initial_threads();
+    settings.threads_reason =
+        "at first; adapts to what is measured (--threads=N fixes it)";
+    if (settings.threads == 0) {
+      settings.threads = machine.cpus;
+      settings.threads_reason =
+          "at first, the CPUs that this process may use; adapts to what is "
+          "measured (--threads=N fixes it)";
+    }
   }
-  settings.read_threads =
-      config.has_read_threads() ? config.read_threads() : kDefaultReadThreads;
+  settings.adapt_read_threads = !config.has_read_threads();
+  settings.read_threads = config.has_read_threads() ? config.read_threads()
+                          : config.initial_read_threads() > 0
+                              ? config.initial_read_threads()
+                              : kDefaultReadThreads;
   settings.memory_budget_bytes = config.memory_budget_bytes();
   settings.memory_reason = "as configured";
   if (settings.memory_budget_bytes == 0) {
@@ -326,6 +356,9 @@ std::string DescribeSettings(const ServerSettings& settings,
   line("read threads", absl::StrCat(settings.read_threads),
        settings.read_threads == 0
            ? "none: the threads that decode wait for storage"
+       : settings.adapt_read_threads
+           ? "at first, while storage makes somebody wait; adapts to what is "
+             "measured (--read_threads=N fixes it)"
            : "at most, while storage makes somebody wait");
   line("memory budget", FormatByteSize(budget), settings.memory_reason);
   if (settings.row_group_cache_bytes > 0) {

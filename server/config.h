@@ -41,6 +41,9 @@ struct ServerSettings {
   bool refuse_synthetic = false;
   uint32_t threads = 0;
   uint32_t read_threads = 0;  // may be 0
+  // The numbers are those at first and change by what is measured.
+  bool adapt_threads = false;
+  bool adapt_read_threads = false;
   uint64_t memory_budget_bytes = 0;
   // Part of the budget: of all Parquet datasets together, and of each.
   uint64_t row_group_cache_bytes = 0;

@@ -112,6 +112,17 @@ absl::StatusOr<std::string> DescribeAllBatches(Engine& engine,
   return text + named;
 }
 
+// "2 threads (up to 17), 32 to read (up to 512)".
+std::string DescribeThreads(const Engine::Stats& stats) {
+  const auto up_to = [](uint32_t now, uint32_t most) {
+    return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
+  };
+  return absl::StrCat(stats.threads, " threads",
+                      up_to(stats.threads, stats.most_threads), ", ",
+                      stats.read_threads, " to read",
+                      up_to(stats.read_threads, stats.most_read_threads));
+}
+
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const CommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
@@ -125,6 +136,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   const Engine::Options options = {
       .threads = settings.threads,
       .read_threads = settings.read_threads,
+      .adapt_threads = settings.adapt_threads,
+      .adapt_read_threads = settings.adapt_read_threads,
       .budget = &budget,
       .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
       .admission_timeout = settings.admission_timeout,
@@ -155,7 +168,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   MR_LOG(INFO) << "millrace-server " << kMillraceVersion << " (protocol "
                << kProtocolVersion << ", content revision " << kContentRevision
                << ") listens on " << server->address() << "; "
-               << settings.threads << " threads, memory budget "
+               << DescribeThreads(engine->stats()) << ", memory budget "
                << FormatByteSize(settings.memory_budget_bytes);
   for (const Operators::Entry& entry : operators->List()) {
     MR_LOG(INFO) << entry.kind << " " << FormatOperator(entry.ref) << " ("

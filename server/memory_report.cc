@@ -64,8 +64,16 @@ std::string DescribeMemory(const MemoryUse& use) {
       &out, "  scratch", FormatByteSize(use.scratch()),
       absl::StrCat(use.threads, " threads x ", FormatByteSize(use.scratch_each),
                    " to decode and augment"));
+  if (use.more_scratch > 0) {
+    Line(&out, "  more threads", FormatByteSize(use.more_scratch),
+         use.more_threads == 0
+             ? "no room for another thread"
+             : absl::StrCat("room for up to ", use.more_threads,
+                            " more, as it pays: ",
+                            use.threads + use.more_threads, " in all"));
+  }
   Line(&out, "  read ahead", FormatByteSize(use.read_buffers),
-       absl::StrCat("samples that ", use.read_threads,
+       absl::StrCat("samples that up to ", use.read_threads,
                     " threads have read and none has decoded"));
   Line(&out, "  recycled batches", FormatByteSize(use.recycled),
        "memory kept for the next ones");

@@ -26,6 +26,13 @@ std::string Uptime(double seconds) {
       absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
 }
 
+// "2 + 32": those that decode and those that read.
+std::string Threads(const GetStatusResponse& status) {
+  return status.read_threads() == 0
+             ? absl::StrCat(status.threads())
+             : absl::StrCat(status.threads(), " + ", status.read_threads());
+}
+
 // Of the same server, before; nothing when there is none, or when the server
 // has started since.
 GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
@@ -54,6 +61,9 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("content_revision", "", uint64_t{s.content_revision()});
   report.Add("uptime_seconds", "", s.uptime_seconds(), "");
   report.Add("threads", "", uint64_t{s.threads()});
+  report.Add("most_threads", "", uint64_t{s.most_threads()});
+  report.Add("read_threads", "", uint64_t{s.read_threads()});
+  report.Add("most_read_threads", "", uint64_t{s.most_read_threads()});
   report.Add("memory_budget_bytes", "", s.memory_budget_bytes());
   report.Add("memory_used_bytes", "", s.memory_used_bytes());
   report.Add("memory_peak_bytes", "", s.memory_peak_bytes());
@@ -83,6 +93,18 @@ std::string ServerJson(const ServerStatus& server,
     parts.push_back(one.Json());
   }
   report.AddJson("stages", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
+  for (const ThreadChange& change : s.thread_changes()) {
+    Report one;
+    one.Add("seconds_ago", "", change.seconds_ago(), "");
+    one.Add("kind", "", absl::string_view(change.kind()));
+    one.Add("before", "", uint64_t{change.before()});
+    one.Add("after", "", uint64_t{change.after()});
+    one.Add("reason", "", absl::string_view(change.reason()));
+    parts.push_back(one.Json());
+  }
+  report.AddJson("thread_changes",
+                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
   parts.clear();
   for (const DatasetSummary& dataset : s.datasets()) {
     Report one;
@@ -157,6 +179,8 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
       {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
   std::vector<std::vector<std::string>> bad_samples = {
       {"BAD SAMPLE OF", "SHARD", "ROW", "SAMPLE", "TIMES", "SERVER", "REASON"}};
+  std::vector<std::vector<std::string>> changes = {
+      {"THREADS THAT", "AGO", "BEFORE", "AFTER", "SERVER", "BECAUSE"}};
   std::vector<std::vector<std::string>> operators = {
       {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
   for (const ServerStatus& server : servers) {
@@ -169,12 +193,18 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
     work.push_back(Work(server, earlier));
     rows.push_back(
         {server.address, s.shutting_down() ? "stopping" : "serving",
-         s.version(), Uptime(s.uptime_seconds()), absl::StrCat(s.threads()),
+         s.version(), Uptime(s.uptime_seconds()), Threads(s),
          absl::StrCat(FormatByteSize(s.memory_used_bytes()), " of ",
                       FormatByteSize(s.memory_budget_bytes())),
          absl::StrCat(s.active_streams()), absl::StrCat(s.batches_sent()),
          absl::StrCat(s.samples_sent()), FormatByteSize(s.bytes_sent()),
          absl::StrCat(s.bad_samples()), absl::StrCat(s.refused_admissions())});
+    for (const ThreadChange& change : s.thread_changes()) {
+      changes.push_back({change.kind(), Uptime(change.seconds_ago()),
+                         absl::StrCat(change.before()),
+                         absl::StrCat(change.after()), server.address,
+                         change.reason()});
+    }
     for (const DatasetSummary& dataset : s.datasets()) {
       datasets.push_back({dataset.name(), dataset.format(),
                           absl::StrCat(dataset.samples()),
@@ -194,6 +224,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   }
   std::string text = Table(rows);
   if (work.size() > 1) absl::StrAppend(&text, "\n", Table(work));
+  if (changes.size() > 1) absl::StrAppend(&text, "\n", Table(changes));
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
   if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
   if (bad_samples.size() > 1) {

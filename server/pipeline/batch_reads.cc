@@ -63,12 +63,11 @@ bool BatchReads::Needs(uint64_t position) const {
          position - slice_.step_first < slice_.global_rows;
 }
 
-std::chrono::nanoseconds BatchReads::Read(uint64_t begin, uint64_t end,
-                                          WorkerState& reader,
-                                          ReadGates& gates) {
+BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
+                                  WorkerState& reader, ReadGates& gates) {
   const Clock::time_point start = Clock::now();
   const uint64_t switches = ThreadWaits::Now().switches;
-  std::chrono::nanoseconds for_room{0};
+  std::chrono::nanoseconds for_room{0}, at_gates{0};
   for (uint64_t i = begin; i < end; ++i) {
     if (!Needs(first_ + i)) continue;
     const SampleRef ref = epoch_.At(first_ + i);
@@ -85,6 +84,7 @@ std::chrono::nanoseconds BatchReads::Read(uint64_t begin, uint64_t end,
       continue;
     }
     const ReadGates::Pass pass(gates, *source);
+    at_gates += pass.waited();
     SampleBuffers::Turn turn(buffers_);
     FetchedSample* sample = nullptr;
     absl::Status status =
@@ -101,7 +101,7 @@ std::chrono::nanoseconds BatchReads::Read(uint64_t begin, uint64_t end,
     const bool waited = ThreadWaits::Now().switches != switches;
     pipeline_.pace().NoteWait(end - begin, waited ? took.count() : 0);
   }
-  return took;
+  return {took, at_gates};
 }
 
 void BatchReads::Done(

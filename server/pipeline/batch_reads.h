@@ -47,10 +47,14 @@ class BatchReads final : public SamplesAhead {
   // Samples that a thread should take at once.
   uint64_t samples_per_task() const;
 
-  // Reads samples [begin, end); takes as long as storage does. The time that it
-  // took, without waiting for room in the buffers.
-  std::chrono::nanoseconds Read(uint64_t begin, uint64_t end,
-                                WorkerState& reader, ReadGates& gates);
+  // Without waiting for room in the buffers.
+  struct Took {
+    std::chrono::nanoseconds all{0};
+    std::chrono::nanoseconds at_gates{0};  // of it
+  };
+  // Reads samples [begin, end); takes as long as storage does.
+  Took Read(uint64_t begin, uint64_t end, WorkerState& reader,
+            ReadGates& gates);
 
   // Samples [begin, end) have been read or given up. Calls `ready` for the
   // units whose last ones they were.

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/byte_budget.h"
 #include "server/batch/batch_layout.h"
 #include "server/pipeline/batch_mixers.h"
 #include "server/pipeline/column.h"
@@ -32,8 +34,17 @@ namespace millrace {
 struct BatchMemoryLimit {
   uint64_t bytes = 0;      // for a batch
   std::string arithmetic;  // "memory budget ... - scratch ... = ..."
-  // That may work on rows of one batch at the same time.
+  // That may work on rows of one batch at the same time; so many more where
+  // their number adapts. Room for kStagingBytes of each of those is reserved
+  // elsewhere.
   uint32_t threads = 1;
+  uint32_t more_threads = 0;
+
+  // Where rows to explain take their memory, and how long they wait for it;
+  // null: nowhere. `scratch` is a thread's.
+  ByteBudget* budget = nullptr;
+  absl::Duration timeout;
+  uint64_t scratch = 0;
 };
 
 class BuiltPipeline final : public Pipeline {
@@ -114,8 +125,10 @@ class BuiltPipeline final : public Pipeline {
 
   // What a batch of so many rows takes of the budget.
   uint64_t ReservedBytes(uint64_t rows) const {
+    const uint64_t each = staging_.bytes + operator_bytes_;
+    const uint64_t more = each > kStagingBytes ? each - kStagingBytes : 0;
     return layout_.PayloadBytes(rows) + kBatchOverheadBytes +
-           (staging_.bytes + operator_bytes_) * limit_.threads;
+           each * limit_.threads + more * limit_.more_threads;
   }
 
  private:

@@ -67,8 +67,10 @@ class Pipeline {
   // Makes rows of the rank's batch of one step again, from `first_row` on, and
   // says what they hold and what was drawn for them: at most `row_count`, fewer
   // where there are many or large ones, at least one. Works on the calling
-  // thread, in memory of its own (16 MiB and a thread's scratch). OutOfRange:
-  // no such step or row. DataLoss: a bad sample under the policy FAIL.
+  // thread, in memory of its own (at most 16 MiB and a thread's scratch), which
+  // it takes of the budget. OutOfRange: no such step or row. DataLoss: a bad
+  // sample under the policy FAIL. ResourceExhausted: no memory within
+  // admission_timeout; ErrorDetail says when to ask again.
   virtual absl::Status ExplainRows(const StepRange& /*range*/,
                                    uint64_t /*first_row*/,
                                    uint64_t /*row_count*/,
@@ -93,6 +95,12 @@ class Engine {
  public:
   static constexpr uint32_t kDefaultReadThreads = 32;
   static constexpr uint32_t kMaxReadThreads = 1024;
+  // Of numbers that adapt: the most that there may be, where the budget has
+  // room and not more are there at first. Of worker threads also so many for
+  // each CPU.
+  static constexpr uint32_t kMostThreads = 64;
+  static constexpr uint32_t kMostThreadsOfCpu = 4;
+  static constexpr uint32_t kMostReadThreads = 512;
 
   struct Options {
     // Worker threads. 0: the CPUs of the cgroup.
@@ -101,6 +109,11 @@ class Engine {
     // makes somebody wait: so many samples can be read at the same time. 0:
     // none; the worker threads read.
     uint32_t read_threads = kDefaultReadThreads;
+    // The numbers above are those at first, and change by what is measured
+    // (server/pipeline/thread_tuner.h). With 0 read threads there never are
+    // any.
+    bool adapt_threads = false;
+    bool adapt_read_threads = false;
     // Bytes for batches under way and scratch. Not owned; must outlive the
     // engine and the last of its batches.
     ByteBudget* budget = nullptr;
@@ -143,7 +156,13 @@ class Engine {
   };
 
   struct Stats {
-    uint32_t threads = 0;
+    uint32_t threads = 0;       // now
+    uint32_t read_threads = 0;  // that may wait now
+    // That there may be: the same where the number is fixed.
+    uint32_t most_threads = 0;
+    uint32_t most_read_threads = 0;
+    // Newest first; bounded.
+    std::vector<ThreadChange> thread_changes;
     uint64_t bad_samples = 0;
     // Those met last, newest first, each once; bounded.
     std::vector<BadSample> recent_bad_samples;

@@ -15,6 +15,7 @@
 #include "server/pipeline/operator_catalog.h"
 #include "server/pipeline/pipeline_cache.h"
 #include "server/pipeline/step_run.h"
+#include "server/pipeline/thread_tuning.h"
 #include "server/pipeline/worker_state.h"
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
@@ -60,35 +61,48 @@ class EngineImpl final : public Engine {
   EngineImpl(const Options& options, DatasetCatalog catalog,
              std::map<std::string, DatasetInfo> infos,
              ImageStageFactory make_stage, const MemoryUse& use,
-             BatchMemoryLimit limit, ByteBudget::Reservation held)
+             BatchMemoryLimit limit, ByteBudget::Reservation held,
+             EngineTuning tuning)
       : catalog_(std::move(catalog)),
         infos_(std::move(infos)),
         make_stage_(std::move(make_stage)),
-        threads_(limit.threads),
         limit_(std::move(limit)),
         held_(std::move(held)),
         refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
         operators_(NewOperatorCatalog(options.operators)),
         cache_(options.max_cached_pipelines),
-        workers_(threads_) {
+        workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     parts_.budget = options.budget;
     parts_.pool = std::make_shared<BufferPool>(use.recycled);
     parts_.admission_timeout = options.admission_timeout;
-    parts_.max_open_batches = 2 * uint64_t{threads_} + 2;
     if (options.read_threads > 0) {
-      parts_.ahead = std::make_unique<ReadAhead>(
-          options.read_threads, use.read_buffers,
-          [](const Scheduler::Task& task, WorkerState& reader) {
+      parts_.ahead = std::make_unique<ReadAhead>(ReadAhead::Options{
+          .threads = options.read_threads,
+          .most_threads = static_cast<uint32_t>(use.read_threads),
+          .buffer_bytes = use.read_buffers,
+          .read = [](const Scheduler::Task& task, WorkerState& reader) {
             StepRun::Read(task, reader);
-          });
+          }});
     }
     parts_.timer = std::make_unique<DeadlineTimer>("mr-admission");
-    parts_.scheduler = std::make_unique<Scheduler>(
-        threads_, [this](uint32_t worker, const Scheduler::Task& task) {
-          StepRun::Work(task, workers_[worker]);
-        });
+    parts_.scheduler = std::make_unique<Scheduler>(Scheduler::Options{
+        .threads = static_cast<uint32_t>(use.threads),
+        .most_threads = static_cast<uint32_t>(workers_.size()),
+        .run =
+            [this](uint32_t worker, const Scheduler::Task& task) {
+              StepRun::Work(task, workers_[worker]);
+            },
+        // The memory of one that is too many goes back to the system.
+        .rest = [this](uint32_t worker) { workers_[worker].Clear(); }});
+    tuning_ = std::make_unique<ThreadTuning>(
+        ThreadTuning::Options{.workers = options.adapt_threads,
+                              .readers = options.adapt_read_threads,
+                              .interval = tuning.interval,
+                              .policy = std::move(tuning.policy)},
+        parts_.scheduler.get(), parts_.ahead.get(), &parts_.clock);
+    tuning_->Start(*parts_.timer);
   }
 
   ~EngineImpl() override {
@@ -156,9 +170,9 @@ class EngineImpl final : public Engine {
     std::shared_ptr<ReadySet> ready;
     if (built->ready() != nullptr) {
       MR_ASSIGN_OR_RETURN(
-          ready, built->ready()->Take(
-                     built->plan().steps().MaxRows(range.world_size),
-                     *parts_.budget, parts_.pool));
+          ready,
+          built->ready()->Take(built->plan().steps().MaxRows(range.world_size),
+                               *parts_.budget, parts_.pool));
     }
     auto run =
         std::make_shared<StepRun>(&parts_, std::move(built), range,
@@ -173,7 +187,13 @@ class EngineImpl final : public Engine {
 
   Stats stats() const override {
     Stats stats;
-    stats.threads = threads_;
+    stats.threads = parts_.scheduler->threads();
+    stats.most_threads = parts_.scheduler->most_threads();
+    if (parts_.ahead != nullptr) {
+      stats.read_threads = parts_.ahead->threads();
+      stats.most_read_threads = parts_.ahead->most_threads();
+    }
+    stats.thread_changes = tuning_->Changes();
     stats.bad_samples = parts_.bad_samples.load(std::memory_order_relaxed);
     stats.recent_bad_samples = parts_.bad_list.Newest();
     stats.refused_admissions =
@@ -239,7 +259,6 @@ class EngineImpl final : public Engine {
   const std::map<std::string, DatasetInfo> infos_;
   DatasetInfos info_by_name_;
   const ImageStageFactory make_stage_;
-  const uint32_t threads_;
   const BatchMemoryLimit limit_;
   const ByteBudget::Reservation held_;  // scratch and idle buffers
   const bool refuse_synthetic_;
@@ -251,6 +270,7 @@ class EngineImpl final : public Engine {
   // Each belongs to its thread.
   std::vector<WorkerState> workers_;
   EngineParts parts_;
+  std::unique_ptr<ThreadTuning> tuning_;
 };
 
 }  // namespace
@@ -283,7 +303,17 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
                                     const ImageStageFactory& make_stage) {
   MemoryNeeds needs;
   needs.threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  if (options.adapt_threads) {
+    const uint64_t of_cpus =
+        uint64_t{Engine::kMostThreadsOfCpu} * AvailableCpus();
+    needs.most_threads =
+        std::max({needs.threads, uint64_t{Engine::kMostThreads}, of_cpus});
+  }
   needs.read_threads = options.read_threads;
+  if (options.adapt_read_threads && options.read_threads > 0) {
+    needs.read_threads =
+        std::max(options.read_threads, Engine::kMostReadThreads);
+  }
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {
       return absl::InvalidArgumentError(
@@ -299,7 +329,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
     const Engine::Options& options, DatasetCatalog catalog,
-    ImageStageFactory make_stage) {
+    ImageStageFactory make_stage, EngineTuning tuning) {
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs,
                       NeedsOf(options, catalog, make_stage));
@@ -320,7 +350,11 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   BatchMemoryLimit limit;
   limit.bytes = use.batches;
   limit.arithmetic = use.Sentence();
-  limit.threads = static_cast<uint32_t>(needs.threads);
+  limit.threads = static_cast<uint32_t>(use.threads);
+  limit.more_threads = static_cast<uint32_t>(use.more_threads);
+  limit.budget = options.budget;
+  limit.timeout = options.admission_timeout;
+  limit.scratch = use.scratch_each;
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(use.held(), &held)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -329,9 +363,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
         " in use before the engine starts, which needs ", use.held(),
         " for its threads: give a larger --memory_budget"));
   }
-  return std::make_unique<EngineImpl>(options, std::move(catalog),
-                                      std::move(infos), std::move(make_stage),
-                                      use, std::move(limit), std::move(held));
+  return std::make_unique<EngineImpl>(
+      options, std::move(catalog), std::move(infos), std::move(make_stage), use,
+      std::move(limit), std::move(held), std::move(tuning));
 }
 
 }  // namespace millrace

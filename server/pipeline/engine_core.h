@@ -17,6 +17,7 @@
 #include "server/pipeline/read_ahead.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/stage_clock.h"
+#include "server/pipeline/thread_tuner.h"
 
 namespace millrace {
 
@@ -25,9 +26,6 @@ struct EngineParts {
   ByteBudget* budget = nullptr;
   std::shared_ptr<BufferPool> pool;
   absl::Duration admission_timeout;
-  // Batches of one run that are reserved and not finished: enough for every
-  // worker to have one under way and one to go on with.
-  uint64_t max_open_batches = 4;
   // Null: samples are read by the threads that work on them.
   std::unique_ptr<ReadAhead> ahead;
   StageClock clock;
@@ -37,11 +35,24 @@ struct EngineParts {
   // Last: their threads use what is above.
   std::unique_ptr<DeadlineTimer> timer;
   std::unique_ptr<Scheduler> scheduler;
+
+  // Batches of one run that are reserved and not finished: enough for every
+  // worker to have one under way and one to go on with.
+  uint64_t max_open_batches() const {
+    return 2 * uint64_t{scheduler->threads()} + 2;
+  }
+};
+
+// How the numbers of threads are changed, where the engine's options let them;
+// for tests.
+struct EngineTuning {
+  absl::Duration interval = absl::Seconds(2);
+  std::shared_ptr<ThreadPolicy> policy;  // null: a ThreadTuner
 };
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
     const Engine::Options& options, DatasetCatalog catalog,
-    ImageStageFactory make_stage);
+    ImageStageFactory make_stage, EngineTuning tuning = {});
 
 // Engine::Needs() with another way to make stages.
 absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,

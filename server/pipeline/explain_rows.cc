@@ -4,14 +4,19 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/aligned_buffer.h"
+#include "common/byte_budget.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/error_detail.h"
 #include "server/augment/parameter_log.h"
 #include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
@@ -92,6 +97,52 @@ void FillOrigin(const DatasetInfo& info, const std::string& dataset,
   row->set_shard_row(row->sample() - shard->first_sample());
 }
 
+// What a call that found no memory should wait before it asks again.
+constexpr int64_t kRetryDelayMs = 500;
+
+// Waits in the budget's line like a batch: also where there is much to do it is
+// its turn at some time.
+absl::StatusOr<ByteBudget::Reservation> AwaitMemory(ByteBudget& budget,
+                                                    uint64_t bytes,
+                                                    absl::Duration timeout) {
+  struct Place {
+    Mutex mu;
+    CondVar changed;
+    bool granted MR_GUARDED_BY(mu) = false;
+    ByteBudget::Reservation reservation MR_GUARDED_BY(mu);
+  };
+  const auto place = std::make_shared<Place>();
+  const ByteBudget::Ticket ticket =
+      budget.ReserveAsync(bytes, [place](ByteBudget::Reservation reservation) {
+        MutexLock lock(place->mu);
+        place->reservation = std::move(reservation);
+        place->granted = true;
+        place->changed.NotifyAll();
+      });
+  const SteadyTime deadline = timeout > absl::ZeroDuration()
+                                  ? SteadyDeadline(timeout)
+                                  : SteadyTime::max();
+  {
+    MutexLock lock(place->mu);
+    while (!place->granted && place->changed.WaitUntil(lock, deadline)) {
+    }
+    if (place->granted) return std::move(place->reservation);
+  }
+  if (!budget.CancelWait(ticket)) {  // it comes after all
+    MutexLock lock(place->mu);
+    while (!place->granted) place->changed.Wait(lock);
+    return std::move(place->reservation);
+  }
+  ErrorDetail detail = MakeErrorDetail("pipeline");
+  detail.set_retry_delay_ms(kRetryDelayMs);
+  return WithErrorDetail(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "rows to explain found no ", bytes, " bytes of the server's ",
+          budget.capacity(), " bytes of memory budget within ",
+          absl::FormatDuration(timeout), ": ask again")),
+      detail);
+}
+
 uint64_t OffsetOf(const BatchHeader& header, absl::string_view name) {
   for (const TensorHeader& tensor : header.tensors()) {
     if (tensor.name() == name) return tensor.offset();
@@ -129,6 +180,15 @@ absl::Status BuiltPipeline::ExplainRows(const StepRange& range,
                         std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
 
   const BatchLayout::Placed placed = layout_.ForRows(part.rows);
+  ByteBudget::Reservation reservation;
+  if (limit_.budget != nullptr) {
+    const uint64_t bytes = placed.payload_bytes() + kBatchOverheadBytes +
+                           staging_.bytes + operator_bytes_ + limit_.scratch;
+    // All that batches can have will do: a batch of one row is larger.
+    MR_ASSIGN_OR_RETURN(
+        reservation, AwaitMemory(*limit_.budget, std::min(bytes, limit_.bytes),
+                                 limit_.timeout));
+  }
   AlignedBuffer buffer;
   uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
   if (payload == nullptr) {

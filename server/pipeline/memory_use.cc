@@ -11,6 +11,10 @@ namespace {
 // the budget that it is at most.
 constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
 constexpr uint64_t kIdleShare = 16;
+// Where the number of threads adapts: the part of the budget that those at
+// first are at most, and those that may come.
+constexpr uint64_t kFirstScratchShare = 2;
+constexpr uint64_t kMoreScratchShare = 16;
 // Memory of samples that are read ahead, for each thread, and the part of the
 // budget that it is at most. Synthetic sources may wait at every server.
 constexpr uint64_t kReadBytes = 2 << 20;
@@ -27,6 +31,9 @@ std::string MemoryUse::Sentence() const {
   std::string text = absl::StrCat(
       "the memory budget of ", budget, " bytes less ", scratch(),
       " for decoding (", threads, " threads x ", scratch_each, "), ",
+      more_scratch == 0 ? ""
+                        : absl::StrCat(more_scratch, " for up to ",
+                                       more_threads, " more threads, "),
       read_buffers, " for samples read ahead, ", recycled,
       " for recycled batches and ", elsewhere, " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, batches);
@@ -38,6 +45,20 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   MemoryUse use;
   use.budget = budget;
   use.threads = needs.threads;
+  if (needs.most_threads > 0) {
+    // Both in bytes, not in threads: with a larger budget no part of the rest
+    // is smaller.
+    uint64_t first = needs.threads * needs.scratch_each;
+    if (first > budget / kFirstScratchShare) {
+      first = std::max(needs.scratch_each, budget / kFirstScratchShare);
+      use.threads = first / needs.scratch_each;
+    }
+    const uint64_t each = needs.scratch_each + kStagingBytes;
+    use.more_scratch = first - use.threads * needs.scratch_each +
+                       std::min((needs.most_threads - needs.threads) * each,
+                                budget / kMoreScratchShare);
+    use.more_threads = use.more_scratch / each;
+  }
   use.scratch_each = needs.scratch_each;
   use.read_threads = needs.read_threads;
   use.read_buffers = std::min(

@@ -20,11 +20,19 @@ namespace millrace {
 // bookkeeping.
 inline constexpr uint64_t kLeastBatchBytes = 4096;
 
+// What a thread that decodes may keep for samples on their way into a batch,
+// where its number adapts: room for it is set aside with its scratch.
+inline constexpr uint64_t kStagingBytes = 1 << 20;
+
 // What does not depend on the budget.
 struct MemoryNeeds {
   uint64_t threads = 1;
+  // Not 0: the number adapts, and may become so many (at least `threads`) where
+  // the budget has room. A small budget is then not refused: there are fewer at
+  // first, at least one.
+  uint64_t most_threads = 0;
   uint64_t scratch_each = 0;  // of a thread that decodes
-  uint64_t read_threads = 0;
+  uint64_t read_threads = 0;  // the most that there may be
   // Whether a dataset's Read() waits itself, so that samples are kept which
   // have been read ahead.
   bool reads_wait = false;
@@ -33,7 +41,11 @@ struct MemoryNeeds {
 // All in bytes, but for threads.
 struct MemoryUse {
   uint64_t budget = 0;
-  uint64_t threads = 1;
+  uint64_t threads = 1;  // at first
+  // Where their number adapts: so many more may come, and room for them, which
+  // is theirs as long as the engine lives: what batches can have never changes.
+  uint64_t more_threads = 0;
+  uint64_t more_scratch = 0;
   uint64_t scratch_each = 0;
   uint64_t read_threads = 0;
   uint64_t read_buffers = 0;  // samples that were read ahead
@@ -43,7 +55,9 @@ struct MemoryUse {
 
   uint64_t scratch() const { return threads * scratch_each; }
   // Without `elsewhere`: what the engine holds itself.
-  uint64_t held() const { return scratch() + read_buffers + recycled; }
+  uint64_t held() const {
+    return scratch() + more_scratch + read_buffers + recycled;
+  }
 
   // "the memory budget of ... bytes less ... leaves ..."; without the number
   // when nothing is left.

@@ -7,14 +7,16 @@
 // Thread-safe. Owns threads, their readers and the samples' memory. Runs take
 // turns; within a run samples are read in the order of their rows.
 //
-//   ReadAhead ahead(32, 64 << 20, [](const Task& task, ReadAhead::Thread& t) {
-//     ...
-//   });
+//   ReadAhead ahead({.threads = 32, .buffer_bytes = 64 << 20,
+//                    .read = [](const Task& task, WorkerState& reader) {...}});
 //   ahead.Add(lane, job, samples, /*samples_per_task=*/1, step);
 
 #ifndef MILLRACE_SERVER_PIPELINE_READ_AHEAD_H_
 #define MILLRACE_SERVER_PIPELINE_READ_AHEAD_H_
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,13 +35,20 @@ class ReadAhead {
  public:
   using Task = Scheduler::Task;
 
-  // `read` is called on one of `threads` (at least 1) threads for every task.
-  ReadAhead(uint32_t threads, uint64_t buffer_bytes,
-            std::function<void(const Task& task, WorkerState& reader)> read)
-      : thread_count_(threads),
-        read_(std::move(read)),
-        buffers_(buffer_bytes),
-        readers_(threads) {}
+  struct Options {
+    uint32_t threads = 1;       // at first, at least 1
+    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
+    uint64_t buffer_bytes = 0;  // of samples that nobody has used yet
+    // Called on one of the threads for every task.
+    std::function<void(const Task& task, WorkerState& reader)> read;
+  };
+
+  explicit ReadAhead(Options options)
+      : most_(std::max(options.threads, options.most_threads)),
+        read_(std::move(options.read)),
+        buffers_(options.buffer_bytes),
+        readers_(most_),
+        wanted_(options.threads) {}
 
   // As Scheduler::AddRange().
   void Add(const std::shared_ptr<Scheduler::Lane>& lane,
@@ -49,12 +58,13 @@ class ReadAhead {
     {
       MutexLock lock(mu_);
       if (threads_ == nullptr) {
-        threads_ = std::make_unique<Scheduler>(
-            thread_count_,
-            [this](uint32_t thread, const Task& task) {
-              read_(task, readers_[thread]);
-            },
-            "mr-reader");
+        threads_ = std::make_unique<Scheduler>(Scheduler::Options{
+            .threads = wanted_,
+            .most_threads = most_,
+            .run = [this](uint32_t thread,
+                          const Task& task) { read_(task, readers_[thread]); },
+            .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
+            .name = "mr-reader"});
       }
       threads = threads_.get();
     }
@@ -65,21 +75,56 @@ class ReadAhead {
   // Takes back what no thread has begun.
   std::vector<Task> Remove(const std::shared_ptr<Scheduler::Lane>& lane)
       MR_EXCLUDES(mu_) {
-    Scheduler* threads;
-    {
-      MutexLock lock(mu_);
-      threads = threads_.get();
-    }
+    Scheduler* const threads = started();
     return threads == nullptr ? std::vector<Task>() : threads->Remove(lane);
+  }
+
+  // As Scheduler::SetThreads(); the number that there are, or will be once
+  // somebody waits for storage.
+  uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    wanted_ = std::clamp<uint32_t>(threads, 1, most_);
+    if (threads_ != nullptr) wanted_ = threads_->SetThreads(wanted_);
+    return wanted_;
+  }
+
+  uint32_t threads() MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    return wanted_;
+  }
+  uint32_t most_threads() const { return most_; }
+
+  // Samples that a thread has read, and how long that took.
+  void NoteReads(uint64_t samples, std::chrono::nanoseconds took) {
+    read_samples_.fetch_add(samples, std::memory_order_relaxed);
+    read_nanos_.fetch_add(took.count(), std::memory_order_relaxed);
+  }
+
+  // So far; thread-seconds.
+  struct Usage {
+    double thread_seconds = 0;   // that the threads were there
+    double idle_seconds = 0;     // without anything to read
+    double blocked_seconds = 0;  // without room, or leave, to read
+    double read_seconds = 0;     // that `samples` took
+    uint64_t samples = 0;
+  };
+  Usage Measure() MR_EXCLUDES(mu_) {
+    Usage usage;
+    if (Scheduler* const threads = started()) {
+      const Scheduler::Usage measured = threads->Measure(/*with_cpu=*/false);
+      usage.thread_seconds = measured.thread_seconds;
+      usage.idle_seconds = measured.idle_seconds;
+    }
+    usage.blocked_seconds = buffers_.WaitedSeconds() + gates_.WaitedSeconds();
+    usage.samples = read_samples_.load(std::memory_order_relaxed);
+    usage.read_seconds =
+        1e-9 * static_cast<double>(read_nanos_.load(std::memory_order_relaxed));
+    return usage;
   }
 
   // Reads what was added, then joins. Idempotent; nothing may be added after.
   void Stop() MR_EXCLUDES(mu_) {
-    Scheduler* threads;
-    {
-      MutexLock lock(mu_);
-      threads = threads_.get();
-    }
+    Scheduler* const threads = started();
     if (threads != nullptr) threads->Stop();
   }
 
@@ -87,12 +132,21 @@ class ReadAhead {
   ReadGates& gates() { return gates_; }
 
  private:
-  const uint32_t thread_count_;
+  // Null: nobody has waited yet.
+  Scheduler* started() MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    return threads_.get();
+  }
+
+  const uint32_t most_;
   const std::function<void(const Task&, WorkerState&)> read_;
   SampleBuffers buffers_;
   ReadGates gates_;
   std::vector<WorkerState> readers_;  // of each thread, used by it alone
+  std::atomic<uint64_t> read_samples_{0};
+  std::atomic<uint64_t> read_nanos_{0};
   Mutex mu_;
+  uint32_t wanted_ MR_GUARDED_BY(mu_);
   // Last; made once. Its threads use all of the above.
   std::unique_ptr<Scheduler> threads_ MR_GUARDED_BY(mu_);
 };

@@ -67,7 +67,9 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
   };
   if (is_full()) {
     const auto start = std::chrono::steady_clock::now();
+    waiting_.Add(1);
     while (is_full()) room_.Wait(lock);
+    waiting_.Add(-1);
     turn.waited_ += std::chrono::steady_clock::now() - start;
   }
   if (!idle_samples_.empty()) {
@@ -99,6 +101,11 @@ void SampleBuffers::Give(FetchedSample* sample) {
     }
   }
   room_.NotifyAll();
+}
+
+double SampleBuffers::WaitedSeconds() {
+  MutexLock lock(mu_);
+  return waiting_.Seconds();
 }
 
 uint64_t SampleBuffers::held_bytes() const {

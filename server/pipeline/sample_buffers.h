@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "common/mutex.h"
+#include "server/pipeline/thread_tally.h"
 #include "server/storage/record_source.h"
 
 namespace millrace {
@@ -85,6 +86,9 @@ class SampleBuffers {
   // Takes the sample back; null is nothing.
   void Give(FetchedSample* sample);
 
+  // Thread-seconds that were waited for room, so far.
+  double WaitedSeconds();
+
   uint64_t held_bytes() const;
   uint64_t idle_bytes() const;
 
@@ -94,6 +98,7 @@ class SampleBuffers {
   const uint64_t half_;
   mutable Mutex mu_;
   CondVar room_;
+  ThreadTally waiting_ MR_GUARDED_BY(mu_);
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
   uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;

@@ -30,6 +30,10 @@ class StageClock {
     sum.samples.fetch_add(samples, std::memory_order_relaxed);
   }
 
+  uint64_t samples(Stage stage) const {
+    return sums_[stage].samples.load(std::memory_order_relaxed);
+  }
+
   std::vector<StageTime> Read() const {
     static constexpr const char* kNames[kStages] = {"read", "decode", "augment",
                                                     "batch"};

@@ -191,7 +191,7 @@ void StepRun::Admit() {
     {
       MutexLock lock(mu_);
       if (ended_ || waiting_ || next_step_ == end_step_ ||
-          open_ >= parts_->max_open_batches) {
+          open_ >= parts_->max_open_batches()) {
         break;
       }
       waiting_ = true;
@@ -285,10 +285,12 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
   if (!run.stopped_.load(std::memory_order_relaxed)) {
     const SteadyTime now = SteadyTime::clock::now();
     job.NoteBegin(now);
-    const Nanos took = job.reads->Read(task.begin, task.end, reader,
-                                       run.parts_->ahead->gates());
-    Times::Add(job.times.read, took);
-    run.parts_->clock.Add(StageClock::READ, Seconds(took), 0);
+    ReadAhead& ahead = *run.parts_->ahead;
+    const BatchReads::Took took =
+        job.reads->Read(task.begin, task.end, reader, ahead.gates());
+    ahead.NoteReads(task.end - task.begin, took.all - took.at_gates);
+    Times::Add(job.times.read, took.all);
+    run.parts_->clock.Add(StageClock::READ, Seconds(took.all), 0);
   }
   run.ReadDone(task);
 }

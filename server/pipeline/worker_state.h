@@ -48,6 +48,14 @@ class WorkerState {
     return *scratch_;
   }
 
+  // Gives back all that it keeps.
+  void Clear() {
+    readers_.clear();
+    scratch_.reset();
+    staging_.ReleaseAbove(0);
+    page_watch_ = PageWatch();
+  }
+
   // Where what is drawn for samples is written; null on the way of training.
   // Set before the first sample. Not owned.
   void set_log(ParameterLog* log) { log_ = log; }

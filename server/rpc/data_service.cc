@@ -96,6 +96,12 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_content_revision(content_revision_);
   response->set_uptime_seconds(absl::ToDoubleSeconds(absl::Now() - started_));
   response->set_threads(stats.threads);
+  response->set_read_threads(stats.read_threads);
+  response->set_most_threads(stats.most_threads);
+  response->set_most_read_threads(stats.most_read_threads);
+  for (const ThreadChange& change : stats.thread_changes) {
+    *response->add_thread_changes() = change;
+  }
   response->set_memory_budget_bytes(budget.capacity());
   response->set_memory_used_bytes(budget.used());
   response->set_memory_peak_bytes(budget.peak());

@@ -26,8 +26,7 @@ TEST(CommandLineTest, ReadsEveryFlag) {
        "--listen=127.0.0.1:0", "--threads=4", "--memory_budget=2GiB",
        "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
        "--local_socket=/run/m.sock", "--config=s.textproto",
-       "--port_file=/tmp/p", "--check_config",
-       "--parse_config"});
+       "--port_file=/tmp/p", "--check_config", "--parse_config"});
   ASSERT_TRUE(line.ok()) << line.status();
   ASSERT_EQ(line->flags.datasets_size(), 2);
   EXPECT_EQ(line->flags.datasets(0).name(), "a");
@@ -67,6 +66,8 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--threads="}), HasSubstr("needs a value"));
   EXPECT_THAT(Mistake({"--threads", "--help"}), HasSubstr("needs a value"));
   EXPECT_THAT(Mistake({"--threads=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--initial_threads=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--initial_read_threads=x"}), HasSubstr("above 0"));
   EXPECT_THAT(Mistake({"--read_threads=-1"}), HasSubstr("0 for none"));
   EXPECT_THAT(Mistake({"--threads=two"}), HasSubstr("--threads=two"));
   EXPECT_THAT(Mistake({"--threads=1", "--threads=2"}),

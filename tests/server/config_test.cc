@@ -83,6 +83,8 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   EXPECT_EQ(settings->listen, "0.0.0.0:7001");
   EXPECT_EQ(settings->threads, 6);
   EXPECT_EQ(settings->read_threads, 32);
+  EXPECT_TRUE(settings->adapt_threads);
+  EXPECT_TRUE(settings->adapt_read_threads);
   EXPECT_EQ(settings->memory_budget_bytes, 4 * kGiB);
   EXPECT_EQ(settings->row_group_cache_bytes, 0);  // no Parquet
   EXPECT_EQ(settings->send_timeout, absl::Seconds(10));
@@ -130,11 +132,40 @@ TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   EXPECT_EQ(settings->listen, "127.0.0.1:0");
   EXPECT_EQ(settings->threads, 3);
   EXPECT_EQ(settings->read_threads, 0);
+  EXPECT_FALSE(settings->adapt_threads);
+  EXPECT_FALSE(settings->adapt_read_threads);
   EXPECT_EQ(settings->memory_budget_bytes, 1000000000);
   // Two Parquet datasets share 40 % of the budget.
   EXPECT_EQ(settings->row_group_cache_bytes, 400000000);
   EXPECT_EQ(settings->row_group_cache_bytes_each, 200000000);
   EXPECT_EQ(settings->send_timeout, absl::Milliseconds(1));
+}
+
+TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
+  ServerConfig config;
+  config.set_synthetic_only(true);
+  config.set_initial_threads(64);
+  config.set_initial_read_threads(1);
+  const auto settings = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->threads, 64);
+  EXPECT_EQ(settings->read_threads, 1);
+  EXPECT_TRUE(settings->adapt_threads);
+  EXPECT_TRUE(settings->adapt_read_threads);
+  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("at first"));
+  const auto refused = [&config] {
+    return std::string(
+        ResolveServerConfig(config, kMachine).status().message());
+  };
+  config.set_threads(4);
+  EXPECT_THAT(refused(), HasSubstr("initial_threads is where a number that "
+                                   "adapts begins, but threads fixes it"));
+  config.clear_threads();
+  config.set_read_threads(0);
+  EXPECT_THAT(refused(), HasSubstr("but read_threads fixes it"));
+  config.clear_read_threads();
+  config.set_initial_read_threads(513);
+  EXPECT_THAT(refused(), HasSubstr("initial_read_threads is 513"));
 }
 
 TEST(ResolveServerConfigTest, RefusesWhatCannotRun) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -261,6 +262,110 @@ std::vector<T> TensorValues(const FilledBatch& batch, const std::string& name) {
   ADD_FAILURE() << "no tensor " << name;
   return {};
 }
+
+// An engine with a budget of its own, and runs over it.
+class EngineFixture : public testing::Test {
+ protected:
+  // `options.budget` is filled in. The engine before this one is gone, and so
+  // are its batches.
+  std::unique_ptr<Engine> Create(Engine::Options options,
+                                 DatasetCatalog catalog,
+                                 uint64_t budget_bytes = 64 << 20,
+                                 EngineTuning tuning = {}) {
+    budget_ = std::make_unique<ByteBudget>(budget_bytes);
+    options.budget = budget_.get();
+    auto engine = CreateEngine(options, std::move(catalog), FakeStage::Create,
+                               std::move(tuning));
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    idle_use_ = budget_->used();
+    return *std::move(engine);
+  }
+
+  std::shared_ptr<const Pipeline> Open(Engine& engine,
+                                       const std::string& text) {
+    auto pipeline = engine.Open(Spec(text));
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    return pipeline.ok() ? *pipeline : nullptr;
+  }
+
+  // All batches of a range, by step.
+  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
+                                         const std::string& text,
+                                         StepRange range = {}) {
+    const auto pipeline = Open(engine, text);
+    if (range.step_count == 0) {
+      range.step_count = pipeline->description().steps_per_epoch();
+    }
+    Arrivals arrivals;
+    auto run = engine.Start(pipeline, range, arrivals.callbacks());
+    EXPECT_TRUE(run.ok()) << run.status();
+    const absl::Status status = arrivals.AwaitDone();
+    EXPECT_TRUE(status.ok()) << status;
+    return arrivals.TakeBatches();
+  }
+
+  // Threads finish the rows of cancelled runs, and tell them of their end,
+  // while the engine waits for them. Of a dataset "numbers" of 1000 samples,
+  // whose first `threads` reads stand before the gate.
+  void EndRunsWhileTheEngineIsDestroyed(std::unique_ptr<Engine> engine,
+                                        Gate& gate, int threads) {
+    const auto pipeline =
+        Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
+    Arrivals arrivals[3];
+    std::vector<std::unique_ptr<Engine::Run>> runs;
+    for (Arrivals& each : arrivals) {
+      auto run =
+          engine->Start(pipeline, {0, 0, 10, 0, 1, false}, each.callbacks());
+      ASSERT_TRUE(run.ok()) << run.status();
+      runs.push_back(*std::move(run));
+    }
+    gate.AwaitWaiting(threads);
+    for (const auto& run : runs) run->Cancel();
+    std::thread destroyer([&engine] { engine.reset(); });
+    gate.Open();
+    destroyer.join();
+    for (Arrivals& each : arrivals) {
+      // No thread is left: what has not been called by now never will be.
+      ASSERT_TRUE(each.done());
+      EXPECT_EQ(each.AwaitDone().code(), absl::StatusCode::kCancelled);
+      EXPECT_TRUE(each.TakeBatches().empty());
+    }
+    EXPECT_EQ(budget_->used(), 0u);
+  }
+
+  // Many runs of 20 steps each, consumers on other threads, some cancelled.
+  void RunMany(Engine& engine, const std::vector<std::string>& texts) {
+    std::vector<std::thread> consumers;
+    for (size_t i = 0; i < 6; ++i) {
+      consumers.emplace_back([&, i] {
+        const auto pipeline = Open(engine, texts[i % texts.size()]);
+        for (uint64_t repeat = 0; repeat < 5; ++repeat) {
+          Arrivals arrivals;
+          auto run = engine.Start(pipeline, {repeat, 0, 20, 0, 1, false},
+                                  arrivals.callbacks());
+          ASSERT_TRUE(run.ok());
+          if (i >= 4 && repeat % 2) {
+            arrivals.AwaitBatch();
+            (*run)->Cancel();
+            const auto code = arrivals.AwaitDone().code();
+            EXPECT_TRUE(code == absl::StatusCode::kCancelled ||
+                        code == absl::StatusCode::kOk);
+          } else {
+            for (int b = 0; b < 20; ++b) arrivals.AwaitBatch();
+            EXPECT_TRUE(arrivals.AwaitDone().ok());
+          }
+        }
+      });
+    }
+    for (std::thread& consumer : consumers) consumer.join();
+    EXPECT_EQ(budget_->used(), idle_use_);
+    EXPECT_LE(budget_->peak(), budget_->capacity());
+    EXPECT_EQ(budget_->waiting(), 0u);
+  }
+
+  std::unique_ptr<ByteBudget> budget_;
+  uint64_t idle_use_ = 0;  // of the budget without a batch
+};
 
 }  // namespace millrace
 

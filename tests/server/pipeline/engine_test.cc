@@ -17,46 +17,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class EngineTest : public testing::Test {
+class EngineTest : public EngineFixture {
  protected:
   std::unique_ptr<Engine> Make(uint32_t threads, DatasetCatalog catalog,
                                uint64_t budget_bytes = 64 << 20,
                                absl::Duration timeout = absl::Seconds(60),
                                uint32_t max_cached = 64) {
-    // The engine before this one is gone, and so are its batches.
-    budget_ = std::make_unique<ByteBudget>(budget_bytes);
     Engine::Options options;
     options.threads = threads;
-    options.budget = budget_.get();
     options.admission_timeout = timeout;
     options.max_cached_pipelines = max_cached;
-    auto engine = CreateEngine(options, std::move(catalog), FakeStage::Create);
-    EXPECT_TRUE(engine.ok()) << engine.status();
-    idle_use_ = budget_->used();
-    return *std::move(engine);
-  }
-
-  std::shared_ptr<const Pipeline> Open(Engine& engine,
-                                       const std::string& text) {
-    auto pipeline = engine.Open(Spec(text));
-    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-    return pipeline.ok() ? *pipeline : nullptr;
-  }
-
-  // All batches of a range, by step.
-  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
-                                         const std::string& text,
-                                         StepRange range = {}) {
-    const auto pipeline = Open(engine, text);
-    if (range.step_count == 0) {
-      range.step_count = pipeline->description().steps_per_epoch();
-    }
-    Arrivals arrivals;
-    auto run = engine.Start(pipeline, range, arrivals.callbacks());
-    EXPECT_TRUE(run.ok()) << run.status();
-    const absl::Status status = arrivals.AwaitDone();
-    EXPECT_TRUE(status.ok()) << status;
-    return arrivals.TakeBatches();
+    return Create(options, std::move(catalog), budget_bytes);
   }
 
   absl::Status RunStatus(Engine& engine, const std::string& text) {
@@ -68,9 +39,6 @@ class EngineTest : public testing::Test {
     EXPECT_TRUE(run.ok()) << run.status();
     return arrivals.AwaitDone();
   }
-
-  std::unique_ptr<ByteBudget> budget_;
-  uint64_t idle_use_ = 0;  // of the budget without a batch
 };
 
 TEST_F(EngineTest, EverySampleComesOnceWithItsOwnBytes) {
@@ -570,34 +538,12 @@ TEST_F(EngineTest, ADestroyedRunIsCancelled) {
   EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
 }
 
-// Workers finish the rows of cancelled runs, and tell them of their end, while
-// the engine waits for them.
 TEST_F(EngineTest, CancelledRunsEndWhileTheEngineIsDestroyed) {
   Gate gate;
-  auto engine = Make(
-      4, {{"numbers", std::make_shared<GatedSource>(Numbers(1000), &gate)}});
-  const auto pipeline =
-      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
-  Arrivals arrivals[3];
-  std::vector<std::unique_ptr<Engine::Run>> runs;
-  for (Arrivals& each : arrivals) {
-    auto run =
-        engine->Start(pipeline, {0, 0, 10, 0, 1, false}, each.callbacks());
-    ASSERT_TRUE(run.ok()) << run.status();
-    runs.push_back(*std::move(run));
-  }
-  gate.AwaitWaiting(4);
-  for (const auto& run : runs) run->Cancel();
-  std::thread destroyer([&engine] { engine.reset(); });
-  gate.Open();
-  destroyer.join();
-  for (Arrivals& each : arrivals) {
-    // No worker is left: what has not been called by now never will be.
-    ASSERT_TRUE(each.done());
-    EXPECT_EQ(each.AwaitDone().code(), absl::StatusCode::kCancelled);
-    EXPECT_TRUE(each.TakeBatches().empty());
-  }
-  EXPECT_EQ(budget_->used(), 0u);
+  EndRunsWhileTheEngineIsDestroyed(
+      Make(4,
+           {{"numbers", std::make_shared<GatedSource>(Numbers(1000), &gate)}}),
+      gate, 4);
 }
 
 // A long run does not hold up a short one that starts later.
@@ -630,42 +576,13 @@ TEST_F(EngineTest, RunsTakeTurns) {
   EXPECT_LT(order.rfind('b'), 10u) << order;
 }
 
-// Many runs, little memory, consumers on other threads, some cancelled.
 TEST_F(EngineTest, ManyRunsShareLittleMemory) {
   auto engine = Make(4, {{"numbers", Numbers(2000)}, {"images", Images(400)}},
                      128 << 10, absl::ZeroDuration());
-  const auto numbers =
-      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
-  const auto images = Open(
-      *engine, std::string("sources { dataset: 'images' } batch_size: 20 ") +
-                   kImageTransforms);
-  std::vector<std::thread> consumers;
-  for (int i = 0; i < 6; ++i) {
-    consumers.emplace_back([&, i] {
-      for (int repeat = 0; repeat < 5; ++repeat) {
-        Arrivals arrivals;
-        auto run =
-            engine->Start(i % 2 ? numbers : images,
-                          {static_cast<uint64_t>(repeat), 0, 20, 0, 1, false},
-                          arrivals.callbacks());
-        ASSERT_TRUE(run.ok());
-        if (i == 5 && repeat % 2) {
-          arrivals.AwaitBatch();
-          (*run)->Cancel();
-          const auto code = arrivals.AwaitDone().code();
-          EXPECT_TRUE(code == absl::StatusCode::kCancelled ||
-                      code == absl::StatusCode::kOk);
-        } else {
-          for (int b = 0; b < 20; ++b) arrivals.AwaitBatch();
-          EXPECT_TRUE(arrivals.AwaitDone().ok());
-        }
-      }
-    });
-  }
-  for (std::thread& consumer : consumers) consumer.join();
-  EXPECT_EQ(budget_->used(), idle_use_);
-  EXPECT_LE(budget_->peak(), budget_->capacity());
-  EXPECT_EQ(budget_->waiting(), 0u);
+  RunMany(*engine,
+          {"sources { dataset: 'numbers' } batch_size: 100",
+           std::string("sources { dataset: 'images' } batch_size: 20 ") +
+               kImageTransforms});
 }
 
 TEST_F(EngineTest, CountsTheTimeOfItsStages) {

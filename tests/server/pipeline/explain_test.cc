@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "proto/error_detail.h"
 #include "server/plan/keys.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
@@ -212,6 +213,37 @@ TEST_F(ExplainTest, RowsOfRanksSayWhatTheWholeBatchSays) {
       }
     }
   }
+}
+
+TEST_F(ExplainTest, RowsToExplainTakeMemoryOfTheBudget) {
+  ByteBudget budget(64 << 20);
+  Engine::Options options;
+  options.threads = 1;
+  options.budget = &budget;
+  options.admission_timeout = absl::Milliseconds(20);
+  auto engine = Engine::Create(options, {{"raw", RawImages(50)}});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  auto pipeline =
+      (*engine)->Open(Spec("sources { dataset: 'raw' } batch_size: 10"));
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  StepRange range;
+  range.step_count = 1;
+  const uint64_t idle = budget.used();
+  ExplainBatchResponse response;
+  ASSERT_TRUE((*pipeline)->ExplainRows(range, 0, 10, &response).ok());
+  EXPECT_GT(budget.peak(), idle);
+  EXPECT_EQ(budget.used(), idle);
+  // Batches have it all.
+  ByteBudget::Reservation all;
+  ASSERT_TRUE(budget.TryReserve(budget.capacity() - idle, &all));
+  const absl::Status refused =
+      (*pipeline)->ExplainRows(range, 0, 10, &response);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_GT(GetErrorDetail(refused).retry_delay_ms(), 0);
+  EXPECT_EQ(budget.waiting(), 0u);
+  all.Release();
+  EXPECT_TRUE((*pipeline)->ExplainRows(range, 0, 10, &response).ok());
+  EXPECT_EQ(budget.used(), idle);
 }
 
 TEST_F(ExplainTest, RowsThatAreNotThereAreRefused) {

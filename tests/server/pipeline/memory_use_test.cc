@@ -63,6 +63,48 @@ TEST(MemoryUse, TheSmallestBudgetWorksAndTheNextSmallerDoesNot) {
             0u);
 }
 
+// Room for the threads that may come is set aside at the start.
+TEST(MemoryUse, ThreadsThatMayComeHaveTheirRoom) {
+  MemoryNeeds needs = Needs();
+  needs.most_threads = 64;
+  const MemoryUse use = PlanMemory(needs, 4096 * kMiB, 0);
+  EXPECT_EQ(use.threads, 4u);
+  EXPECT_EQ(use.more_scratch, 256 * kMiB);
+  EXPECT_EQ(use.more_threads, 256u / 49)
+      << "with a MiB each beside the scratch";
+  EXPECT_EQ(use.held() + use.batches, 4096 * kMiB);
+  EXPECT_THAT(use.Sentence(),
+              HasSubstr("(4 threads x 50331648), 268435456 for up to 5 more "
+                        "threads, "));
+  // All that may be, and no more.
+  EXPECT_EQ(PlanMemory(needs, 1024 * 1024 * kMiB, 0).more_threads, 60u);
+  needs.most_threads = needs.threads;
+  EXPECT_EQ(PlanMemory(needs, 4096 * kMiB, 0).more_scratch, 0u);
+}
+
+TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
+  MemoryNeeds needs = Needs();
+  needs.most_threads = 64;
+  EXPECT_EQ(PlanMemory(needs, 200 * kMiB, 0).threads, 2u);
+  EXPECT_GT(PlanMemory(needs, 200 * kMiB, 0).batches, 0u);
+  EXPECT_EQ(PlanMemory(needs, 90 * kMiB, 0).threads, 1u);
+  EXPECT_EQ(PlanMemory(needs, 40 * kMiB, 0).batches, 0u) << "not even one";
+}
+
+// What SmallestBudget() relies on.
+TEST(MemoryUse, ALargerBudgetNeverLeavesLess) {
+  MemoryNeeds needs = Needs();
+  needs.most_threads = 64;
+  needs.reads_wait = true;
+  uint64_t before = 0;
+  for (uint64_t budget = 16 * kMiB; budget < 8192 * kMiB; budget += kMiB) {
+    const MemoryUse use = PlanMemory(needs, budget, 0);
+    ASSERT_GE(use.batches, before) << budget;
+    ASSERT_GE(use.threads, 1u);
+    before = use.batches;
+  }
+}
+
 TEST(BatchMemory, SaysHowManyFit) {
   BatchMemory batch;
   batch.rows = 16;

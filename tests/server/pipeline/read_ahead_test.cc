@@ -87,45 +87,17 @@ std::shared_ptr<const WaitingSource> Waiting(
                                          max_concurrent);
 }
 
-class ReadAheadTest : public testing::Test {
+class ReadAheadTest : public EngineFixture {
  protected:
   std::unique_ptr<Engine> Make(uint32_t threads, uint32_t read_threads,
                                DatasetCatalog catalog,
                                uint64_t budget_bytes = 64 << 20) {
-    budget_ = std::make_unique<ByteBudget>(budget_bytes);
     Engine::Options options;
     options.threads = threads;
     options.read_threads = read_threads;
-    options.budget = budget_.get();
     options.admission_timeout = absl::ZeroDuration();
-    auto engine = CreateEngine(options, std::move(catalog), FakeStage::Create);
-    EXPECT_TRUE(engine.ok()) << engine.status();
-    idle_use_ = budget_->used();
-    return *std::move(engine);
+    return Create(options, std::move(catalog), budget_bytes);
   }
-
-  std::shared_ptr<const Pipeline> Open(Engine& engine,
-                                       const std::string& text) {
-    auto pipeline = engine.Open(Spec(text));
-    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-    return pipeline.ok() ? *pipeline : nullptr;
-  }
-
-  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
-                                         const std::string& text,
-                                         StepRange range = {}) {
-    const auto pipeline = Open(engine, text);
-    range.step_count = pipeline->description().steps_per_epoch();
-    Arrivals arrivals;
-    auto run = engine.Start(pipeline, range, arrivals.callbacks());
-    EXPECT_TRUE(run.ok()) << run.status();
-    const absl::Status status = arrivals.AwaitDone();
-    EXPECT_TRUE(status.ok()) << status;
-    return arrivals.TakeBatches();
-  }
-
-  std::unique_ptr<ByteBudget> budget_;
-  uint64_t idle_use_ = 0;
 };
 
 TEST_F(ReadAheadTest, FarMoreReadsThanWorkersAreUnderWay) {
@@ -189,6 +161,7 @@ TEST_F(ReadAheadTest, ASourceIsNotReadByMoreThanItAllows) {
 // The one idea, again: a batch does not depend on who reads.
 TEST_F(ReadAheadTest, EverySettingGivesTheSameBytes) {
   const auto numbers = Numbers(211);
+  const auto more = Numbers(97);
   const auto images = Images(211, {5, 60, 61, 150});
   const auto pass = [](int64_t index) {
     if (index == 17) return absl::DataLossError("the page is damaged");
@@ -214,7 +187,15 @@ TEST_F(ReadAheadTest, EverySettingGivesTheSameBytes) {
       "transforms { decode_image { color: GRAY } } "
       "transforms { random_resized_crop { height: 4 width: 4 } } "
       "transforms { mix_up { alpha: 1 } } ";
-  for (const std::string& text : {damaged_numbers, substitute, zero, mixed}) {
+  // Of two sources that wait and one that does not.
+  const std::string mixture =
+      "sources { dataset: 'numbers' weight: 3 } "
+      "sources { dataset: 'more' weight: 2 } "
+      "sources { dataset: 'memory' weight: 1 } "
+      "batch_size: 12 seed: 3 last_batch: LAST_BATCH_PAD "
+      "bad_samples { action: SUBSTITUTE }";
+  for (const std::string& text :
+       {damaged_numbers, substitute, zero, mixed, mixture}) {
     // rank of the world -> step -> payload
     std::map<std::pair<uint32_t, uint64_t>, std::string> wanted;
     for (uint32_t read_threads : {0, 1, 7, 40}) {
@@ -222,6 +203,8 @@ TEST_F(ReadAheadTest, EverySettingGivesTheSameBytes) {
         // Little memory: few samples may be ahead at a time.
         auto engine = Make(threads, read_threads,
                            {{"numbers", Waiting(numbers, pass)},
+                            {"more", Waiting(more, pass)},
+                            {"memory", more},
                             {"images", Waiting(images, pass)}},
                            256 << 10);
         for (uint32_t rank = 0; rank < 4; ++rank) {
@@ -293,30 +276,14 @@ TEST_F(ReadAheadTest, CancellingDropsWhatNobodyHasBegunToRead) {
 
 TEST_F(ReadAheadTest, RunsThatReadEndWhileTheEngineIsDestroyed) {
   Gate gate;
-  auto engine = Make(2, 8, {{"numbers", Waiting(Numbers(1000), [&](int64_t) {
-                               gate.Pass();
-                               return absl::OkStatus();
-                             })}});
-  const auto pipeline =
-      Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
-  Arrivals arrivals[3];
-  std::vector<std::unique_ptr<Engine::Run>> runs;
-  for (Arrivals& each : arrivals) {
-    auto run =
-        engine->Start(pipeline, {0, 0, 10, 0, 1, false}, each.callbacks());
-    ASSERT_TRUE(run.ok()) << run.status();
-    runs.push_back(*std::move(run));
-  }
-  gate.AwaitWaiting(8);
-  for (const auto& run : runs) run->Cancel();
-  std::thread destroyer([&engine] { engine.reset(); });
-  gate.Open();
-  destroyer.join();
-  for (Arrivals& each : arrivals) {
-    ASSERT_TRUE(each.done());
-    EXPECT_EQ(each.AwaitDone().code(), absl::StatusCode::kCancelled);
-  }
-  EXPECT_EQ(budget_->used(), 0u);
+  EndRunsWhileTheEngineIsDestroyed(
+      Make(2, 8,
+           {{"numbers", Waiting(Numbers(1000),
+                                [&](int64_t) {
+                                  gate.Pass();
+                                  return absl::OkStatus();
+                                })}}),
+      gate, 8);
 }
 
 // Storage that turns out to make nobody wait costs no hand-over any more.
@@ -352,8 +319,7 @@ TEST_F(ReadAheadTest, PagesThatAreWaitedForAreTouchedAhead) {
   }
 }
 
-// Many runs over sources that wait and sources that do not, in little memory,
-// some cancelled.
+// Over sources that wait and sources that do not, in little memory.
 TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
   const auto pass = [](int64_t) {
     std::this_thread::yield();
@@ -364,36 +330,11 @@ TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
                       {"images", Waiting(Images(400), pass)},
                       {"memory", Numbers(1000)}},
                      256 << 10);
-  const std::string texts[] = {
-      "sources { dataset: 'numbers' } batch_size: 50",
-      std::string("sources { dataset: 'images' } batch_size: 20 ") +
-          kImageTransforms,
-      "sources { dataset: 'memory' } batch_size: 50"};
-  std::vector<std::thread> consumers;
-  for (int i = 0; i < 6; ++i) {
-    consumers.emplace_back([&, i] {
-      const auto pipeline = Open(*engine, texts[i % 3]);
-      for (uint64_t repeat = 0; repeat < 4; ++repeat) {
-        Arrivals arrivals;
-        auto run = engine->Start(pipeline, {repeat, 0, 20, 0, 1, false},
-                                 arrivals.callbacks());
-        ASSERT_TRUE(run.ok());
-        if (i >= 4 && repeat % 2) {
-          arrivals.AwaitBatch();
-          (*run)->Cancel();
-          const auto code = arrivals.AwaitDone().code();
-          EXPECT_TRUE(code == absl::StatusCode::kCancelled ||
-                      code == absl::StatusCode::kOk);
-        } else {
-          for (int b = 0; b < 20; ++b) arrivals.AwaitBatch();
-          EXPECT_TRUE(arrivals.AwaitDone().ok());
-        }
-      }
-    });
-  }
-  for (std::thread& consumer : consumers) consumer.join();
-  EXPECT_EQ(budget_->used(), idle_use_);
-  EXPECT_LE(budget_->peak(), budget_->capacity());
+  RunMany(*engine,
+          {"sources { dataset: 'numbers' } batch_size: 50",
+           std::string("sources { dataset: 'images' } batch_size: 20 ") +
+               kImageTransforms,
+           "sources { dataset: 'memory' } batch_size: 50"});
 }
 
 }  // namespace
