@@ -44,7 +44,8 @@ struct BenchFlags {
   absl::Duration seconds;  // 0: by batches
   uint32_t world = 1;
   uint32_t rank = 0;
-  uint32_t window = 0;
+  std::string window = "auto";
+  uint32_t initial_window = 0;
   uint32_t loaders = 1;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds
@@ -67,8 +68,11 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "3s a setting and round)");
   flags.Add("world", &world, "N", "ranks of the job that this one stands for");
   flags.Add("rank", &rank, "N", "the rank to receive for");
-  flags.Add("window", &window, "N",
-            "batches asked for ahead; 0: by their size");
+  flags.Add("window", &window, "auto|N",
+            "batches asked for ahead; auto (or 0) follows what is measured, N "
+            "is fixed");
+  flags.Add("initial_window", &initial_window, "N",
+            "where --window=auto begins; 0: by the size of batches");
   flags.Add("loaders", &loaders, "N",
             "clients that receive side by side, each all batches");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
@@ -116,6 +120,17 @@ absl::Status BenchFlags::Finish() {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --loaders=", loaders, ": 1 .. ", kMaxLoaders));
   }
+  uint32_t number = 0;
+  if (window != "auto" && !absl::SimpleAtoi(window, &number)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --window=", window,
+                     ": write auto, or a number of batches from 2"));
+  }
+  if (number != 0 && initial_window != 0) {
+    return absl::InvalidArgumentError(
+        "--window=N is fixed and --initial_window is where --window=auto "
+        "begins: give one");
+  }
   if (rounds > kMaxRounds) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --rounds=", rounds, ": at most ", kMaxRounds));
@@ -144,7 +159,7 @@ class Bench {
       } else if (knob == "batch_size") {
         flags.spec.batch_size = Number(value);
       } else if (knob == "window") {
-        flags.window = Number(value);
+        flags.window = value;
       } else if (knob == "loaders") {
         flags.loaders = Number(value);
       }
@@ -170,7 +185,8 @@ class Bench {
     host.read_only_payload = true;
     host.rank = flags.rank;
     host.world_size = flags.world;
-    host.window = flags.window;
+    host.window = Number(flags.window);  // auto: 0
+    host.initial_window = host.window == 0 ? flags.initial_window : 0;
     host.epochs = 0;
     host.open_timeout = flags.spec.timeout;
     host.next_timeout = std::max(absl::Seconds(60), flags.spec.timeout);
@@ -254,7 +270,15 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.Add("batch_size", "samples of the global batch", spec.batch_size());
   report.Add("", "rank", absl::StrCat(flags.rank, " of ", flags.world));
   report.Add("servers", "servers", result.servers);
-  report.Add("window", "window", uint64_t{result.window});
+  report.Add("window", "", uint64_t{result.window});
+  report.Add("first_window", "", uint64_t{result.first_window});
+  report.Add("window_changes", "", result.window_changes);
+  report.Add("", "window",
+             result.window_changes == 0
+                 ? absl::StrCat(result.window)
+                 : absl::StrCat(result.first_window, " -> ", result.window,
+                                ", changed ", result.window_changes,
+                                " times; the last: ", result.window_reason));
   if (flags.loaders > 1) {
     report.Add("", "clients side by side", uint64_t{flags.loaders});
   }

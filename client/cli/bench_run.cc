@@ -102,7 +102,6 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   result.cpu_seconds = CpuSeconds() - cpu_before;
   result.interrupted = over(taken);
   result.plan = loaders[0]->plan();
-  result.window = loaders[0]->window();
   double first_batch = 0;
   for (size_t i = 0; i < loaders.size(); ++i) {
     const HostLoader::Stats after = loaders[i]->stats();
@@ -116,6 +115,10 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     result.hedged_steps += after.hedged_steps - before[i].hedged_steps;
     first_batch = std::max(first_batch, before[i].first_batch_seconds);
     if (i == 0) {
+      result.window = after.window;
+      result.first_window = after.first_window;
+      result.window_changes = after.window_changes;
+      result.window_reason = after.window_reason;
       result.servers_times = Difference(after.by_server, before[i].by_server);
     }
   }

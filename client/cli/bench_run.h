@@ -10,6 +10,7 @@
 #define MILLRACE_CLIENT_CLI_BENCH_RUN_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,8 +28,8 @@ struct BenchOptions {
   // That take batches of the same rank side by side, each all of them.
   uint32_t loaders = 1;
   // What each takes: so many, the first one included, at least 2; or, when
-  // `duration` is above 0, what comes within it after a warm-up: as many batches
-  // as the window has, or as long again.
+  // `duration` is above 0, what comes within it after a warm-up: as many
+  // batches as the window has, or as long again.
   uint64_t batches = 200;
   absl::Duration duration;
 };
@@ -36,7 +37,12 @@ struct BenchOptions {
 // Sums are those of all loaders, without their first batches and the warm-up.
 struct BenchResult {
   OpenResponse plan;
+  // Of the first loader: at the end, at the start, changes since then, and why
+  // the last one was made.
   uint32_t window = 0;
+  uint32_t first_window = 0;
+  uint64_t window_changes = 0;
+  std::string window_reason;
   uint64_t servers = 0;
   uint64_t batches = 0;
   uint64_t images = 0;

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-enum class Kind { kNumber, kNumberOrNone, kBytes, kSameHost };
+enum class Kind { kNumber, kNumberOrNone, kWindow, kBytes, kSameHost };
 
 struct KnownKnob {
   absl::string_view name;
@@ -23,7 +23,7 @@ struct KnownKnob {
 };
 
 constexpr KnownKnob kKnown[] = {
-    {"window", Kind::kNumber, false},
+    {"window", Kind::kWindow, false},
     {"batch_size", Kind::kNumber, false},
     {"loaders", Kind::kNumber, false},
     {"same_host", Kind::kSameHost, false},
@@ -47,9 +47,12 @@ absl::Status Wrong(absl::string_view part, absl::string_view why) {
 absl::Status CheckValue(absl::string_view part, const KnownKnob& known,
                         absl::string_view value) {
   switch (known.kind) {
+    case Kind::kWindow:
+      if (value == "auto") return absl::OkStatus();
+      [[fallthrough]];
     case Kind::kNumber:
     case Kind::kNumberOrNone: {
-      const uint32_t least = known.kind == Kind::kNumber ? 1 : 0;
+      const uint32_t least = known.kind == Kind::kNumberOrNone ? 0 : 1;
       uint32_t number = 0;
       if (absl::SimpleAtoi(value, &number) && number >= least) {
         return absl::OkStatus();

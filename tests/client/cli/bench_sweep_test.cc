@@ -35,6 +35,7 @@ TEST(BenchSweepTest, EveryCombinationOnceTheFirstKnobSlowest) {
                           "threads=1 window=64", "threads=2 window=4",
                           "threads=2 window=16", "threads=2 window=64"));
   EXPECT_THAT(Names("window=8;"), ElementsAre("window=8"));
+  EXPECT_THAT(Names("window=auto,8"), ElementsAre("window=auto", "window=8"));
   EXPECT_THAT(Names("read_threads=0,64"),
               ElementsAre("read_threads=0", "read_threads=64"));
   EXPECT_THAT(Names("memory_budget=256MiB,1GiB"),
@@ -79,6 +80,7 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(Mistake("window=4,"), HasSubstr("`` is no number from 1"));
   EXPECT_THAT(Mistake("window=0"), HasSubstr("`0` is no number from 1"));
   EXPECT_THAT(Mistake("read_threads=x"), HasSubstr("`x` is no number from 0"));
+  EXPECT_THAT(Mistake("batch_size=auto"), HasSubstr("`auto` is no number"));
   EXPECT_THAT(Mistake("window=-4"), HasSubstr("`-4` is no number"));
   EXPECT_THAT(Mistake("window=4,8x"), HasSubstr("`8x` is no number"));
   EXPECT_THAT(Mistake("window=4,8,4"), HasSubstr("the value 4 twice"));

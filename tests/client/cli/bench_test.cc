@@ -122,6 +122,18 @@ TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
             HasSubstr("\"interrupted\": false}")));
 }
 
+TEST_F(BenchTest, SaysWhereTheWindowBeganAndWhereItIs) {
+  const ProgramResult json =
+      Bench({Endpoint(), "--synthetic", "--shape=16,16", "--batches=10",
+             "--window=auto", "--initial_window=2", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"first_window\": 2, \"window_changes\": "));
+  const ProgramResult fixed = Bench({Endpoint(), "--synthetic", "--shape=16,16",
+                                     "--batches=10", "--window=5"});
+  ASSERT_EQ(fixed.exit_code, 0) << fixed.err;
+  EXPECT_THAT(fixed.out, ::testing::ContainsRegex("window +5\n"));
+}
+
 TEST(OwnServerTest, KnobsOfTheServerAreTriedWithAServerEach) {
   const ProgramResult result =
       Bench({Server(), "--synthetic", "--shape=16,16", "--seconds=30ms",
@@ -164,6 +176,8 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--sweep=threads=1,2", "--synthetic"},
        "threads is set when a server starts; give --server=PROGRAM"},
       {{"--sweep=windows=1", "--synthetic"}, "there is no knob `windows`"},
+      {{"--synthetic", "--window=many"}, "--window=many: write auto, or"},
+      {{"--synthetic", "--window=8", "--initial_window=2"}, "begins: give one"},
       {{"--sweep=prefetch=2", "--synthetic"}, "millrace-train --prefetch"},
       {{"--synthetic", "--dataset=d"}, "--dataset and synthetic data"},
       {{"--synthetic", "--shape=3,0"}, "flag --shape=3,0: expected numbers"},
