@@ -57,6 +57,14 @@ absl::Status CheckPortIsFree(const ListenAddress& address) {
                      gai_strerror(error), "; name an address of this machine"));
   }
   const absl::Cleanup free = [&] { freeaddrinfo(found); };
+  return CheckAddressesAreFree(address, found);
+}
+
+absl::Status CheckAddressesAreFree(const ListenAddress& address,
+                                   const addrinfo* found) {
+  // As gRPC does, which listens on those addresses of a name that it can have:
+  // "localhost" often still has an IPv6 one where IPv6 is off.
+  bool one_is_free = false;
   absl::Status status;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     const int fd =
@@ -68,6 +76,7 @@ absl::Status CheckPortIsFree(const ListenAddress& address) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     // Only listen() fails when another socket with SO_REUSEADDR listens.
     if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 1) == 0) {
+      one_is_free = true;
       continue;
     }
     const int reason = errno;
@@ -84,7 +93,7 @@ absl::Status CheckPortIsFree(const ListenAddress& address) {
                  : absl::InvalidArgumentError(
                        absl::StrCat(text, "; name an address of this machine"));
   }
-  return status;
+  return one_is_free ? absl::OkStatus() : status;
 }
 
 }  // namespace millrace

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,6 +63,63 @@ TEST(ListenAddressTest, NamesAHostThatIsNotHere) {
   EXPECT_THAT(std::string(away.message()), HasSubstr("192.0.2.1:7001"));
   EXPECT_EQ(CheckPortIsFree({"no such host", 7001}).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// The addresses of a name, one after the other, all with one port.
+class Addresses {
+ public:
+  Addresses(std::initializer_list<const char*> texts, int port)
+      : names_(texts.size()), infos_(texts.size()) {
+    size_t i = 0;
+    for (const char* text : texts) {
+      names_[i].sin_family = AF_INET;
+      names_[i].sin_port = htons(port);
+      EXPECT_EQ(inet_pton(AF_INET, text, &names_[i].sin_addr), 1);
+      infos_[i].ai_family = AF_INET;
+      infos_[i].ai_socktype = SOCK_STREAM;
+      infos_[i].ai_addr = reinterpret_cast<sockaddr*>(&names_[i]);
+      infos_[i].ai_addrlen = sizeof(sockaddr_in);
+      if (i > 0) infos_[i - 1].ai_next = &infos_[i];
+      ++i;
+    }
+  }
+  const addrinfo* get() const { return infos_.data(); }
+
+ private:
+  std::vector<sockaddr_in> names_;
+  std::vector<addrinfo> infos_;
+};
+
+// As "localhost" of a container without IPv6, whose /etc/hosts has ::1 still.
+TEST(ListenAddressTest, OneAddressOfANameIsEnough) {
+  const ListenAddress name = {"name", 0};
+  for (const auto& texts : {Addresses({"192.0.2.1", "127.0.0.1"}, 0),
+                            Addresses({"127.0.0.1", "192.0.2.1"}, 0)}) {
+    const absl::Status status = CheckAddressesAreFree(name, texts.get());
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(CheckAddressesAreFree(
+                name, Addresses({"192.0.2.1", "192.0.2.1"}, 0).get())
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ListenAddressTest, APortThatIsTakenOnOneAddressOfANameIsTaken) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in here = {};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(here);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&here), length), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length), 0);
+  const int port = ntohs(here.sin_port);
+  EXPECT_EQ(
+      CheckAddressesAreFree({"name", port},
+                            Addresses({"127.0.0.2", "127.0.0.1"}, port).get())
+          .code(),
+      absl::StatusCode::kAlreadyExists);
+  close(fd);
 }
 
 }  // namespace
