@@ -131,6 +131,14 @@ struct BatchStream::State {
     action->frames.swap(current);
   }
 
+  // How long a write has been under way, from `since` on; without one nothing
+  // is ever blocked for any time.
+  absl::Duration BlockedFor(SteadyTime since) const MR_REQUIRES(mu) {
+    if (!writing || abandoned) return -absl::InfiniteDuration();
+    return absl::FromChrono(std::chrono::steady_clock::now() -
+                            std::max(write_started, since));
+  }
+
   const StreamEnvironment environment;
   const std::shared_ptr<const Pipeline> pipeline;
   const StepRange range;
@@ -146,7 +154,7 @@ struct BatchStream::State {
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   grpc::ByteBuffer frame;  // gRPC's while `writing`, else guarded by mu
   bool writing MR_GUARDED_BY(mu) = false;
-  std::chrono::steady_clock::time_point write_started MR_GUARDED_BY(mu);
+  SteadyTime write_started MR_GUARDED_BY(mu);
   bool abandoned MR_GUARDED_BY(mu) = false;  // nothing more is written
   bool finished MR_GUARDED_BY(mu) = false;   // Finish is called or about to be
   bool asking MR_GUARDED_BY(mu) = false;     // a thread is in AskMore
@@ -301,11 +309,23 @@ void BatchStream::OnCancel() {
 }
 
 BatchStream::Deferred BatchStream::Stop(absl::Status status) {
+  return StopIfBlockedFor(-absl::InfiniteDuration(), SteadyTime::min(),
+                          std::move(status));
+}
+
+BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
+                                                    SteadyTime since,
+                                                    absl::Status status) {
   auto action = std::make_shared<Action>();
   Deferred cancel;
   {
+    // Looked at and stopped under one lock: a write that ends in between is
+    // none that is blocked.
     MutexLock lock(state_->mu);
-    if (state_->stream == nullptr || state_->finished) return nullptr;
+    if (state_->stream == nullptr || state_->finished ||
+        state_->BlockedFor(since) < timeout) {
+      return nullptr;
+    }
     if (state_->writing) cancel = CancelCall(state_->context, status);
     state_->Abandon(std::move(status), action.get());
     state_->Proceed(action.get());
@@ -317,17 +337,9 @@ BatchStream::Deferred BatchStream::Stop(absl::Status status) {
   };
 }
 
-BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
-                                                    absl::Status status) {
-  if (!IsBlockedFor(timeout)) return nullptr;
-  return Stop(std::move(status));
-}
-
 bool BatchStream::IsBlockedFor(absl::Duration timeout) const {
   MutexLock lock(state_->mu);
-  return state_->writing && !state_->abandoned &&
-         absl::FromChrono(std::chrono::steady_clock::now() -
-                          state_->write_started) >= timeout;
+  return state_->BlockedFor(SteadyTime::min()) >= timeout;
 }
 
 void BatchStream::OnDone() {

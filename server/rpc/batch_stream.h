@@ -27,6 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/mutex.h"
 #include "server/pipeline/engine.h"
 #include "server/rpc/counters.h"
 #include "server/rpc/live_payloads.h"
@@ -66,10 +67,11 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // `status`.
   Deferred Stop(absl::Status status);
 
-  // When one write has been under way for `timeout`, whatever was done to the
-  // system's clock meanwhile: drops the rest and returns a function that
-  // cancels the call with `status`.
-  Deferred StopIfBlockedFor(absl::Duration timeout, absl::Status status);
+  // When one write has been under way for `timeout`, not counting the time
+  // before `since`, whatever was done to the system's clock meanwhile: drops
+  // the rest and returns a function that cancels the call with `status`.
+  Deferred StopIfBlockedFor(absl::Duration timeout, SteadyTime since,
+                            absl::Status status);
 
   // A write has been under way for so long.
   bool IsBlockedFor(absl::Duration timeout) const;

@@ -1,6 +1,7 @@
 #include "server/rpc/stream_registry.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "server/rpc/batch_stream.h"
+#include "server/rpc/running_since.h"
 
 namespace millrace {
 
@@ -63,6 +65,8 @@ void StreamRegistry::Watch() {
   // A blocked write is noticed at most an eighth of the timeout late.
   const absl::Duration tick =
       std::clamp(send_timeout_ / 8, absl::Milliseconds(10), absl::Seconds(1));
+  RunningSince running(absl::ToChronoNanoseconds(tick),
+                       std::chrono::steady_clock::now());
   while (true) {
     {
       MutexLock lock(mu_);
@@ -71,7 +75,7 @@ void StreamRegistry::Watch() {
       }
       if (closing_) return;
     }
-    CancelBlocked();
+    CancelBlocked(running.Look(std::chrono::steady_clock::now()));
   }
 }
 
@@ -84,7 +88,7 @@ uint64_t StreamRegistry::Blocked(absl::Duration timeout) {
   return blocked;
 }
 
-void StreamRegistry::CancelBlocked() {
+void StreamRegistry::CancelBlocked(SteadyTime since) {
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "the client has taken nothing for ", absl::FormatDuration(send_timeout_),
       "; the server dropped its batches, ask for them again"));
@@ -92,7 +96,7 @@ void StreamRegistry::CancelBlocked() {
   {
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
-      if (auto end = stream->StopIfBlockedFor(send_timeout_, status)) {
+      if (auto end = stream->StopIfBlockedFor(send_timeout_, since, status)) {
         blocked.emplace_back(std::move(end), stream->peer());
       }
     }

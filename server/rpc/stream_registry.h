@@ -23,7 +23,8 @@ class BatchStream;
 
 class StreamRegistry {
  public:
-  // A write that is blocked for `send_timeout` cancels its call.
+  // A write that is blocked for `send_timeout` cancels its call; a pause of the
+  // whole process does not count.
   StreamRegistry(absl::Duration send_timeout,
                  std::shared_ptr<RpcCounters> counters);
   // Every stream must be gone.
@@ -43,7 +44,8 @@ class StreamRegistry {
 
  private:
   void Watch();
-  void CancelBlocked();
+  // Time before `since` does not count.
+  void CancelBlocked(SteadyTime since);
 
   const absl::Duration send_timeout_;
   const std::shared_ptr<RpcCounters> counters_;

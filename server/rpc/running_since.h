@@ -1,0 +1,42 @@
+// RunningSince tells a pause of the whole process (SIGSTOP, a virtual machine
+// that is moved) from time in which others did nothing: after it everything
+// looks as if it had stood still, and nobody else is to blame.
+//
+// Pure: told the time about every `tick`, by one thread.
+//
+//   RunningSince running(tick, Now());
+//   while (Sleep(tick)) CancelWhatIsStuckSince(running.Look(Now()));
+
+#ifndef MILLRACE_SERVER_RPC_RUNNING_SINCE_H_
+#define MILLRACE_SERVER_RPC_RUNNING_SINCE_H_
+
+#include <chrono>
+
+#include "common/mutex.h"
+
+namespace millrace {
+
+class RunningSince {
+ public:
+  RunningSince(SteadyTime::duration tick, SteadyTime now)
+      // A busy machine is late, too, by less than this.
+      : longest_(2 * tick + std::chrono::milliseconds(500)),
+        last_(now),
+        since_(now) {}
+
+  // Since when the process runs without a pause.
+  SteadyTime Look(SteadyTime now) {
+    if (now - last_ > longest_) since_ = now;
+    last_ = now;
+    return since_;
+  }
+
+ private:
+  const SteadyTime::duration longest_;  // between two looks
+  SteadyTime last_;
+  SteadyTime since_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_RUNNING_SINCE_H_
