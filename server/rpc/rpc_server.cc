@@ -21,8 +21,9 @@ namespace {
 
 // After streams were told to end, and for gRPC to close connections.
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
-// Requests carry a spec; nothing that clients send is large.
-constexpr int kMaxRequestBytes = 4 << 20;
+// Requests carry a spec of at most 64 KiB; nothing that clients send is larger.
+// What is parsed may take many times its bytes.
+constexpr int kMaxRequestBytes = 256 << 10;
 // Calls of one connection at a time; a client lets further ones wait.
 constexpr int kMaxCallsPerConnection = 1024;
 

@@ -259,6 +259,18 @@ TEST_F(RpcServerTest, RefusesARequestThatIsNoMessage) {
   EXPECT_TRUE(client_->GetStatus().ok());
 }
 
+// Messages in a message take many times their bytes when they are parsed.
+TEST_F(RpcServerTest, ALargeRequestIsRefusedBeforeItIsParsed) {
+  StartServer();
+  std::string response;
+  const grpc::Status status =
+      CallRaw(client_->channel(), "/millrace.v1.DataService/GetBatches",
+              std::string(300 << 10, '\xff'), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << status.error_message();
+  EXPECT_TRUE(client_->GetStatus().ok());
+}
+
 TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
   ErrorDetail detail = MakeErrorDetail("pipeline");
   detail.set_retry_delay_ms(250);
