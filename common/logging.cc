@@ -6,10 +6,35 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
 namespace millrace {
 namespace {
 
 std::atomic<LogSeverity> min_severity{LogSeverity::kINFO};
+
+// Of a line; what peers send may stand in it, so it may be anything.
+constexpr size_t kMaxLineBytes = 4096;
+
+// One line, whatever was put into it.
+std::string OneLine(absl::string_view text) {
+  const bool cut = text.size() > kMaxLineBytes;
+  if (cut) text = text.substr(0, kMaxLineBytes);
+  std::string line;
+  line.reserve(text.size() + 32);
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
+      line.push_back(c);
+    } else {
+      absl::StrAppend(&line, absl::CEscape(absl::string_view(&c, 1)));
+    }
+  }
+  if (cut) line += " ... (cut)";
+  line += '\n';
+  return line;
+}
 
 }  // namespace
 
@@ -29,8 +54,7 @@ LogMessage::LogMessage(LogSeverity severity, const char* file, int line)
 
 LogMessage::~LogMessage() {
   if (severity_ >= min_severity.load(std::memory_order_relaxed)) {
-    stream_ << '\n';
-    const std::string text = stream_.str();
+    const std::string text = OneLine(stream_.str());
     // Nothing can be done about a standard error that does not take the text.
     [[maybe_unused]] ssize_t written =
         write(STDERR_FILENO, text.data(), text.size());
