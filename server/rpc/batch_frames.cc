@@ -47,7 +47,8 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
             SteadyTime::clock::now() - batch.whole)
             .count());
   }
-  // Not when other batches have the same payload.
+  // Memory that can be lent belongs to one batch; ready payloads, which several
+  // batches refer to, cannot be.
   if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {
       header_.mutable_shared()->set_slot(lending->lent.slot);

@@ -31,8 +31,10 @@ struct PackedPart {
 // The frames of a packed batch, in order; empty: it is sent as it is.
 using BatchPacking = std::vector<PackedPart>;
 
-// Leaves alone a payload that others read too (of a synthetic source, or lent to
-// a client of this machine).
+// Leaves alone a payload that is shared with a client of this machine. That no
+// other batch refers to the payload is the engine's promise: it makes a payload
+// for each batch of a spec with compression. (References to a synthetic source's
+// ready payloads have a count of their own, so use_count() does not tell.)
 BatchPacking PackBatch(FilledBatch& batch);
 
 }  // namespace millrace
