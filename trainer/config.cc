@@ -65,6 +65,17 @@ absl::Status TrainerConfig::Validate() const {
   if (data_timeout <= absl::ZeroDuration()) {
     return Bad("data_timeout", "is not above 0");
   }
+  if (step_timeout <= absl::ZeroDuration()) {
+    return Bad("step_timeout", "is not above 0");
+  }
+  if (!(hedge_share >= 0 && hedge_share <= 1)) {
+    return Bad("hedge_share",
+               absl::StrCat("is ", hedge_share,
+                            "; give a share of the steps, 0 (never) to 1"));
+  }
+  if (hedge_floor < absl::ZeroDuration()) {
+    return Bad("hedge_floor", "is negative");
+  }
   return absl::OkStatus();
 }
 

@@ -42,7 +42,7 @@ struct TrainerConfig {
   std::string device = "auto";  // auto, cpu, cuda
   uint32_t device_prefetch = 2;
   bool prepare_ahead = false;
-  uint32_t window = 0;  // batches asked for; 0: chosen by the client
+  uint32_t window = 0;     // batches asked for; 0: chosen by the client
   bool same_host = false;  // shared memory with servers of this machine
 
   // Endpoints and ranks that do not answer. Ranks that have joined may be
@@ -51,6 +51,10 @@ struct TrainerConfig {
   absl::Duration rank_timeout = absl::Minutes(2);
   // A batch that does not come.
   absl::Duration data_timeout = absl::Minutes(5);
+  // Steps that are late; see DataLoader::Options.
+  absl::Duration step_timeout = absl::Seconds(15);
+  double hedge_share = 0.05;
+  absl::Duration hedge_floor = absl::Milliseconds(20);
 
   // Folder for each rank's audit log (docs/operations.md); empty: none.
   std::string audit_dir;
@@ -58,7 +62,7 @@ struct TrainerConfig {
   std::string step_losses;  // file with a line "epoch step loss" each; or empty
   // Written after each epoch, at the end and on failure; empty: none.
   std::string checkpoint;
-  std::string resume;       // checkpoint to go on from; empty: from the start
+  std::string resume;        // checkpoint to go on from; empty: from the start
   uint64_t log_every = 100;  // steps between lines when not on a terminal
 
   // InvalidArgument names the flag.

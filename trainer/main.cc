@@ -102,6 +102,13 @@ ABSL_FLAG(millrace::Time, rank_timeout, millrace::Time{absl::Minutes(2)},
           "have joined, not before --data_timeout is over as well.");
 ABSL_FLAG(millrace::Time, data_timeout, millrace::Time{absl::Minutes(5)},
           "Give up when no batch comes for so long.");
+ABSL_FLAG(millrace::Time, step_timeout, millrace::Time{absl::Seconds(15)},
+          "Ask another server for a step without progress for so long.");
+ABSL_FLAG(double, hedge_share, 0.05,
+          "Ask a second server for steps that are late, at most for this share "
+          "of them. 0: never.");
+ABSL_FLAG(millrace::Time, hedge_floor, millrace::Time{absl::Milliseconds(20)},
+          "No step is late before.");
 ABSL_FLAG(std::string, audit_dir, "",
           "Write down in this folder which samples each rank was given: 32 "
           "bytes a step, for `millrace audit --files=DIR`.");
@@ -154,6 +161,9 @@ TrainerConfig ReadFlags() {
   config.timeout = absl::GetFlag(FLAGS_timeout).duration;
   config.rank_timeout = absl::GetFlag(FLAGS_rank_timeout).duration;
   config.data_timeout = absl::GetFlag(FLAGS_data_timeout).duration;
+  config.step_timeout = absl::GetFlag(FLAGS_step_timeout).duration;
+  config.hedge_share = absl::GetFlag(FLAGS_hedge_share);
+  config.hedge_floor = absl::GetFlag(FLAGS_hedge_floor).duration;
   config.audit_dir = absl::GetFlag(FLAGS_audit_dir);
   config.json = absl::GetFlag(FLAGS_json);
   config.step_losses = absl::GetFlag(FLAGS_step_losses);

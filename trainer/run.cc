@@ -174,6 +174,9 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
   options.same_host = config_.same_host ? SameHost::kAuto : SameHost::kOff;
   options.open_timeout = config_.timeout;
   options.next_timeout = config_.data_timeout;
+  options.step_timeout = config_.step_timeout;
+  options.hedge_share = config_.hedge_share;
+  options.hedge_floor = config_.hedge_floor;
   return options;
 }
 

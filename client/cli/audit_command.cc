@@ -72,10 +72,11 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     if (spec_flags.SaysWhatToLoad()) {
       return UsageError(absl::InvalidArgumentError(
           "--files says what was loaded: leave --dataset, --preset, "
-          "--pipeline, --batch_size, --seed and --last_batch away"));
+          "--pipeline, --batch_size, --seed, --last_batch and --compression "
+          "away"));
     }
-    files.endpoint = spec_flags.endpoint;
-    files.timeout = spec_flags.timeout;
+    MR_RETURN_IF_ERROR(UsageError(spec_flags.ValidateHow()));
+    spec_flags.ApplyTo(files.loader);
     files.json = json;
     return AuditFiles(files);
   }
@@ -86,15 +87,12 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   }
 
   HostLoaderOptions options;
-  options.endpoint = spec_flags.endpoint;
-  options.same_host = spec_flags.MakeSameHost();
+  spec_flags.ApplyTo(options);
   options.read_only_payload = true;
   options.world_size = world;
   options.window_bytes = kWindowBytes / world;
   options.start = {epoch, 0};
   options.epochs = 1;
-  options.open_timeout = spec_flags.timeout;
-  options.next_timeout = std::max(absl::Seconds(60), spec_flags.timeout);
   options.verify_payload = true;
   MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
 

@@ -56,13 +56,10 @@ absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
 
 HostLoaderOptions LoaderOptions(const AuditFilesOptions& options,
                                 const AuditRun& run) {
-  HostLoaderOptions loader;
-  loader.endpoint = options.endpoint;
+  HostLoaderOptions loader = options.loader;
   loader.spec = run.resolved_spec();
   loader.epochs = 1;
   loader.window = 2;
-  loader.open_timeout = options.timeout;
-  loader.next_timeout = std::max(absl::Seconds(60), options.timeout);
   return loader;
 }
 
@@ -201,7 +198,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
   uint64_t compared = 0;
   uint64_t payloads = 0;
-  if (!options.endpoint.empty()) {
+  if (!options.loader.endpoint.empty()) {
     MR_RETURN_IF_ERROR(ProveDropped(options, &result));
     MR_RETURN_IF_ERROR(Compare(options, &result, &compared, &payloads));
   }
@@ -244,12 +241,13 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   report.Add("logs", "logs", uint64_t{paths.size()});
   report.Add("starts", "starts of the job", result.attempts);
   report.Add("records", "steps in them, of all ranks", result.records);
-  report.Add("superseded", "done again, after a restart or a seek", result.superseded);
+  report.Add("superseded", "done again, after a restart or a seek",
+             result.superseded);
   report.Add("plan_hash", "plan",
              absl::string_view(absl::BytesToHexString(result.run.plan_hash())));
   report.Add("fingerprint", "content",
              absl::string_view(result.run.fingerprint()));
-  if (!options.endpoint.empty()) {
+  if (!options.loader.endpoint.empty()) {
     report.Add("compared", "steps compared with the servers", compared);
     report.Add("compared_payloads", "of these byte for byte", payloads);
   }

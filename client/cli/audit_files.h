@@ -7,20 +7,20 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
 
 namespace millrace {
 
 struct AuditFilesOptions {
   std::string files;  // a folder with *.mraudit, or files separated by commas
-  // Compare steps with what the servers send now; empty: do not.
-  std::string endpoint;
+  // How to ask servers; what, the logs say. With an endpoint, steps are
+  // compared with what the servers send now.
+  HostLoaderOptions loader;
   // Steps of a rank that are compared, spread over all of the job.
   uint64_t compare = 32;
   // Complete epochs that there must be at least.
   uint64_t expect_epochs = 0;
   bool json = false;
-  absl::Duration timeout = absl::Seconds(5);
 };
 
 // Prints the result. DataLoss: something was lost or came twice.

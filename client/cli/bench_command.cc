@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
 #include "client/cli/bench_table.h"
+#include "client/cli/bench_waits.h"
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/interrupt.h"
@@ -42,6 +44,7 @@ struct BenchFlags {
   SyntheticFlags synthetic;
   uint64_t batches = 200;
   absl::Duration seconds;  // 0: by batches
+  uint64_t epochs = 0;     // 0: by batches
   uint32_t world = 1;
   uint32_t rank = 0;
   std::string window = "auto";
@@ -66,6 +69,9 @@ void BenchFlags::AddTo(FlagSet& flags) {
   flags.Add("seconds", &seconds, "TIME",
             "instead of --batches: receive for so long (default of a sweep "
             "3s a setting and round)");
+  flags.Add("epochs", &epochs, "N",
+            "instead of --batches: receive so many whole epochs (default 0: "
+            "not by epochs)");
   flags.Add("world", &world, "N", "ranks of the job that this one stands for");
   flags.Add("rank", &rank, "N", "the rank to receive for");
   flags.Add("window", &window, "auto|N",
@@ -115,6 +121,10 @@ absl::Status BenchFlags::Finish() {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --batches=", batches,
         ": a rate needs at least 2: the first batch does not count"));
+  }
+  if (epochs > 0 && seconds > absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "--epochs and --seconds contradict each other: give one");
   }
   if (loaders == 0 || loaders > kMaxLoaders) {
     return absl::InvalidArgumentError(
@@ -179,17 +189,15 @@ class Bench {
     options.loaders = flags.loaders;
     options.batches = flags.batches;
     options.duration = flags.seconds;
+    options.epochs = flags.epochs;
     HostLoaderOptions& host = options.host;
-    host.endpoint = flags.spec.endpoint;
-    host.same_host = flags.spec.MakeSameHost();
+    flags.spec.ApplyTo(host);
     host.read_only_payload = true;
     host.rank = flags.rank;
     host.world_size = flags.world;
     host.window = Number(flags.window);  // auto: 0
     host.initial_window = host.window == 0 ? flags.initial_window : 0;
     host.epochs = 0;
-    host.open_timeout = flags.spec.timeout;
-    host.next_timeout = std::max(absl::Seconds(60), flags.spec.timeout);
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
     MR_ASSIGN_OR_RETURN(host.spec, flags.spec.MakeSpec());
     return MeasureBatches(options, interrupt_);
@@ -259,6 +267,33 @@ void AddStages(const BenchResult& result, Report& report) {
   report.AddJson("stage_ms_per_batch", json.Json());
 }
 
+// Of a batch inside an epoch, and of the first one of an epoch.
+void AddWaits(const BenchWaits& waits, Report& report) {
+  const auto ms = [](double seconds) { return 1e3 * seconds; };
+  const double inside = ms(waits.inside().Percentile(50));
+  const double inside_p99 = ms(waits.inside().Percentile(99));
+  if (waits.inside().count() > 0) {
+    report.Add("", "wait for a batch",
+               absl::StrFormat("median %.3g ms, 99th percentile %.3g ms",
+                               inside, inside_p99));
+  }
+  report.Add("step_wait_ms", "", inside, "");
+  report.Add("step_wait_p99_ms", "", inside_p99, "");
+  const WaitHistogram& borders = waits.borders();
+  const double border = ms(borders.Percentile(50));
+  const double longest =
+      ms(borders.count() > 0 ? borders.longest()
+                             : std::numeric_limits<double>::quiet_NaN());
+  if (borders.count() > 0) {
+    report.Add(
+        "", absl::StrCat("wait at ", borders.count(), " borders"),
+        absl::StrFormat("median %.3g ms, longest %.3g ms", border, longest));
+  }
+  report.Add("borders", "", borders.count());
+  report.Add("border_wait_ms", "", border, "");
+  report.Add("border_wait_longest_ms", "", longest, "");
+}
+
 Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   const PipelineSpec& spec = result.plan.resolved_spec();
   Report report;
@@ -290,10 +325,13 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
              result.figures.images_per_second, "");
   report.Add("gigabytes_per_second", "payload",
              result.figures.gigabytes_per_second, "GB/s");
-  if (spec.compression() != COMPRESSION_NONE && result.wire_bytes > 0) {
-    report.Add("", "packed, over the network",
-               1e-9 * static_cast<double>(result.wire_bytes) / result.seconds,
-               "GB/s");
+  if (spec.compression() != COMPRESSION_NONE && result.payload_bytes > 0) {
+    const auto wire = static_cast<double>(result.wire_bytes);
+    report.Add(
+        "", "packed, over the network",
+        absl::StrFormat("%.4g GB/s, %.3g of the payload",
+                        1e-9 * wire / result.seconds,
+                        wire / static_cast<double>(result.payload_bytes)));
   }
   report.Add("client_cpu_seconds_per_gigabyte", "CPU of this client",
              result.figures.cpu_seconds_per_gigabyte, "s/GB");
@@ -301,6 +339,7 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
              result.figures.first_batch_ms, "ms");
   report.Add("wait_seconds", "waited for data", result.wait_seconds, "s");
   report.Add("wait_share", "", result.figures.wait_share, "");
+  AddWaits(result.waits, report);
   report.Add("retried_steps", "", result.retried_steps);
   report.Add("hedged_steps", "", result.hedged_steps);
   AddStages(result, report);
@@ -343,7 +382,8 @@ absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
 
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
                       Interrupt& interrupt) {
-  if (flags.seconds == absl::ZeroDuration() && !flags.sweep.empty()) {
+  if (flags.seconds == absl::ZeroDuration() && flags.epochs == 0 &&
+      !flags.sweep.empty()) {
     flags.seconds = kSweepDuration;
   }
   if (flags.rounds == 0) flags.rounds = kSweepRounds;

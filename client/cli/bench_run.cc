@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,24 +27,56 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Runs `body` for each loader, on threads when there are several; the first
-// error.
+// The share of its payload's size that came over the network, of what arrived
+// between two looks at `loaders`. Batches are counted when they are taken but
+// bytes when they come, so what was asked for ahead has to be counted with the
+// batches that it belongs to. Batches that had arrived in part are not: frames
+// that packing would not make smaller are sent as they are, so a share above 1
+// is only that.
+double WireShare(const std::vector<HostLoader::Stats>& before,
+                 const std::vector<HostLoader::Stats>& after) {
+  double wire = 0;
+  double arrived = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (after[i].batches == 0) continue;
+    const double bytes_a_batch = static_cast<double>(after[i].payload_bytes) /
+                                 static_cast<double>(after[i].batches);
+    wire += static_cast<double>(after[i].wire_bytes - before[i].wire_bytes);
+    for (const ServerTimes& server :
+         Difference(after[i].by_server, before[i].by_server)) {
+      arrived += bytes_a_batch * static_cast<double>(server.batches);
+    }
+  }
+  return arrived > 0 ? std::min(1.0, wire / arrived) : 1;
+}
+
+// Runs `body` for each number of a loader, on threads when there are several;
+// the first error.
 template <typename Body>
-absl::Status ForEach(const std::vector<std::unique_ptr<HostLoader>>& loaders,
-                     const Body& body) {
-  std::vector<absl::Status> statuses(loaders.size());
+absl::Status ForEach(size_t loaders, const Body& body) {
+  std::vector<absl::Status> statuses(loaders);
   {
     std::vector<NamedThread> threads;
-    for (size_t i = 1; i < loaders.size(); ++i) {
+    for (size_t i = 1; i < loaders; ++i) {
       threads.emplace_back(absl::StrCat("mr-bench-", i),
-                           [&, i] { statuses[i] = body(*loaders[i]); });
+                           [&, i] { statuses[i] = body(i); });
     }
-    statuses[0] = body(*loaders[0]);
+    statuses[0] = body(0);
   }
   for (absl::Status& status : statuses) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// With the first one, as --batches counts.
+uint64_t EpochsToBatches(const BenchOptions& options,
+                         const HostLoader& loader) {
+  const uint64_t steps = loader.plan().steps_per_epoch();
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  const uint64_t batches =
+      steps > kMost / options.epochs ? kMost : steps * options.epochs;
+  return std::max<uint64_t>(2, batches);
 }
 
 }  // namespace
@@ -70,13 +102,14 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   };
 
   const bool timed = options.duration > absl::ZeroDuration();
-  const absl::Status first = ForEach(loaders, [&](HostLoader& loader) {
+  const absl::Status first = ForEach(loaders.size(), [&](size_t i) {
+    HostLoader& loader = *loaders[i];
     MR_RETURN_IF_ERROR(loader.Next().status());
     if (!timed) return absl::OkStatus();
     // Slots are touched for the first time, which would count against large
     // windows.
     const absl::Time enough = MonotonicNow() + options.duration;
-    for (uint32_t i = 1; i < loader.window() && MonotonicNow() < enough; ++i) {
+    for (uint32_t n = 1; n < loader.window() && MonotonicNow() < enough; ++n) {
       MR_RETURN_IF_ERROR(loader.Next().status());
     }
     return absl::OkStatus();
@@ -88,10 +121,19 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   const double cpu_before = CpuSeconds();
   const absl::Time started = MonotonicNow();
   const absl::Time end = started + options.duration;
-  const absl::Status taken = ForEach(loaders, [&](HostLoader& loader) {
-    for (uint64_t i = 1; timed || i < options.batches; ++i) {
-      MR_RETURN_IF_ERROR(loader.Next().status());
-      if (timed && MonotonicNow() >= end) break;
+  const uint64_t batches = options.epochs == 0
+                               ? options.batches
+                               : EpochsToBatches(options, *loaders[0]);
+  std::vector<BenchWaits> waits(loaders.size());
+  const absl::Status taken = ForEach(loaders.size(), [&](size_t i) {
+    for (uint64_t n = 1; timed || n < batches; ++n) {
+      const absl::Time asked = MonotonicNow();
+      const absl::StatusOr<HostBatch> batch = loaders[i]->Next();
+      const absl::Time now = MonotonicNow();
+      MR_RETURN_IF_ERROR(batch.status());
+      waits[i].Add(batch->position.step == 0,
+                   absl::ToDoubleSeconds(now - asked));
+      if (timed && now >= end) break;
     }
     return absl::OkStatus();
   });
@@ -103,13 +145,14 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   result.interrupted = over(taken);
   result.plan = loaders[0]->plan();
   double first_batch = 0;
+  std::vector<HostLoader::Stats> at_end;
   for (size_t i = 0; i < loaders.size(); ++i) {
-    const HostLoader::Stats after = loaders[i]->stats();
+    result.waits.Merge(waits[i]);
+    const HostLoader::Stats& after = at_end.emplace_back(loaders[i]->stats());
     result.servers = std::max(result.servers, after.servers);
     result.batches += after.batches - before[i].batches;
     result.images += after.samples - before[i].samples;
     result.payload_bytes += after.payload_bytes - before[i].payload_bytes;
-    result.wire_bytes += after.wire_bytes - before[i].wire_bytes;
     result.wait_seconds += after.wait_seconds - before[i].wait_seconds;
     result.retried_steps += after.retried_steps - before[i].retried_steps;
     result.hedged_steps += after.hedged_steps - before[i].hedged_steps;
@@ -122,6 +165,8 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
       result.servers_times = Difference(after.by_server, before[i].by_server);
     }
   }
+  result.wire_bytes = static_cast<uint64_t>(
+      WireShare(before, at_end) * static_cast<double>(result.payload_bytes));
   interrupt.OnSignal(nullptr);
   for (const auto& loader : loaders) loader->Close();
   if (result.batches == 0) {

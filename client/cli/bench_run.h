@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/bench_table.h"
+#include "client/cli/bench_waits.h"
 #include "client/cli/interrupt.h"
 #include "client/prefetch/host_loader.h"
 #include "proto/data_service.pb.h"
@@ -29,9 +30,11 @@ struct BenchOptions {
   uint32_t loaders = 1;
   // What each takes: so many, the first one included, at least 2; or, when
   // `duration` is above 0, what comes within it after a warm-up: as many
-  // batches as the window has, or as long again.
+  // batches as the window has, or as long again; or, when `epochs` is above 0,
+  // so many epochs, with the first batch at least 2 batches.
   uint64_t batches = 200;
   absl::Duration duration;
+  uint64_t epochs = 0;
 };
 
 // Sums are those of all loaders, without their first batches and the warm-up.
@@ -47,12 +50,15 @@ struct BenchResult {
   uint64_t batches = 0;
   uint64_t images = 0;
   uint64_t payload_bytes = 0;
-  uint64_t wire_bytes = 0;  // of these, as they came
+  // Of these, as they came over the network: what arrived meanwhile had this
+  // share of its payload's size.
+  uint64_t wire_bytes = 0;
   double seconds = 0;
   double cpu_seconds = 0;   // of this process
   double wait_seconds = 0;  // summed over the loaders
   uint64_t retried_steps = 0;
   uint64_t hedged_steps = 0;
+  BenchWaits waits;                        // of all loaders
   std::vector<ServerTimes> servers_times;  // of the first loader
   BenchFigures figures;
   bool interrupted = false;  // cut short: what came until then

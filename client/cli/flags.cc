@@ -50,6 +50,10 @@ absl::Status Assign(const FlagSet::Target& target, absl::string_view name,
     if (!absl::SimpleAtoi(text, *value)) return bad("a number from 0");
   } else if (auto* value = std::get_if<uint32_t*>(&target)) {
     if (!absl::SimpleAtoi(text, *value)) return bad("a number from 0");
+  } else if (auto* value = std::get_if<double*>(&target)) {
+    if (!absl::SimpleAtod(text, *value) || !std::isfinite(**value)) {
+      return bad("a number, as 0.05");
+    }
   } else if (auto* value = std::get_if<bool*>(&target)) {
     if (!absl::SimpleAtob(text, *value)) return bad("true or false");
   } else if (auto* value = std::get_if<absl::Duration*>(&target)) {

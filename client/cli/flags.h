@@ -25,8 +25,8 @@ namespace millrace {
 
 class FlagSet {
  public:
-  using Target =
-      std::variant<std::string*, uint64_t*, uint32_t*, bool*, absl::Duration*>;
+  using Target = std::variant<std::string*, uint64_t*, uint32_t*, double*,
+                              bool*, absl::Duration*>;
 
   FlagSet(std::string command, std::string summary)
       : command_(std::move(command)), summary_(std::move(summary)) {}

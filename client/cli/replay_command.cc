@@ -281,7 +281,7 @@ absl::Status Replay(ReplayFlags& given) {
     if (given.spec.SaysWhatToLoad()) {
       return UsageError(absl::InvalidArgumentError(
           "--run says what to load: leave --dataset, --preset, --pipeline, "
-          "--batch_size, --seed and --last_batch away"));
+          "--batch_size, --seed, --last_batch and --compression away"));
     }
     if (given.world == kNotGiven) given.world = run->world_size;
     if (given.rank == kNotGiven) given.rank = run->rank;
@@ -292,14 +292,13 @@ absl::Status Replay(ReplayFlags& given) {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
   }
-  options.endpoint = given.spec.endpoint;
+  MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
+  given.spec.ApplyTo(options);
   options.rank = given.rank == kNotGiven ? 0 : given.rank;
   options.world_size = given.world == kNotGiven ? 1 : given.world;
   options.start = position;
   options.epochs = 1;
   options.window = 2;
-  options.open_timeout = given.spec.timeout;
-  options.next_timeout = std::max(absl::Seconds(60), given.spec.timeout);
   options.verify_payload = true;
   MR_RETURN_IF_ERROR(UsageError(options.Validate()));
 

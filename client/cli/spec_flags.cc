@@ -1,10 +1,12 @@
 #include "client/cli/spec_flags.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
@@ -29,27 +31,48 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-absl::StatusOr<LastBatch> ParseLastBatch(absl::string_view text) {
-  if (text == "drop") return LAST_BATCH_DROP;
-  if (text == "pad") return LAST_BATCH_PAD;
-  if (text == "partial") return LAST_BATCH_PARTIAL;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "flag --last_batch=", text, ": expected drop, pad or partial"));
+// What the values of a flag stand for, in the order in which an error lists
+// them.
+template <typename T>
+using Choices = std::vector<std::pair<absl::string_view, T>>;
+
+const Choices<LastBatch>& LastBatches() {
+  static const auto* const choices =
+      new Choices<LastBatch>{{"drop", LAST_BATCH_DROP},
+                             {"pad", LAST_BATCH_PAD},
+                             {"partial", LAST_BATCH_PARTIAL}};
+  return *choices;
 }
 
-absl::StatusOr<SameHost> ParseSameHost(absl::string_view text) {
-  if (text == "off") return SameHost::kOff;
-  if (text == "auto") return SameHost::kAuto;
-  if (text == "require") return SameHost::kRequire;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "flag --same_host=", text, ": expected off, auto or require"));
+const Choices<SameHost>& SameHosts() {
+  static const auto* const choices =
+      new Choices<SameHost>{{"off", SameHost::kOff},
+                            {"auto", SameHost::kAuto},
+                            {"require", SameHost::kRequire}};
+  return *choices;
 }
 
-absl::StatusOr<Compression> ParseCompression(absl::string_view text) {
-  if (text == "none") return COMPRESSION_NONE;
-  if (text == "zstd") return COMPRESSION_ZSTD;
+const Choices<Compression>& Compressions() {
+  static const auto* const choices = new Choices<Compression>{
+      {"none", COMPRESSION_NONE}, {"zstd", COMPRESSION_ZSTD}};
+  return *choices;
+}
+
+template <typename T>
+absl::StatusOr<T> ParseChoice(absl::string_view flag, absl::string_view text,
+                              const Choices<T>& choices) {
+  std::string expected;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].first == text) return choices[i].second;
+    const bool last = i + 1 == choices.size();
+    absl::StrAppend(&expected,
+                    i == 0 ? ""
+                    : last ? " or "
+                           : ", ",
+                    choices[i].first);
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("flag --compression=", text, ": expected none or zstd"));
+      absl::StrCat("flag --", flag, "=", text, ": expected ", expected));
 }
 
 }  // namespace
@@ -78,6 +101,12 @@ void SpecFlags::AddTo(FlagSet& flags) {
             "says); changes no batch");
   flags.Add("timeout", &timeout, "TIME",
             "give up on an endpoint that does not answer");
+  flags.Add("step_timeout", &step_timeout, "TIME",
+            "ask another server for a step without progress for so long");
+  flags.Add("hedge_share", &hedge_share, "SHARE",
+            "ask a second server for steps that are late, at most for this "
+            "share of them; 0: never");
+  flags.Add("hedge_floor", &hedge_floor, "TIME", "no step is late before");
 }
 
 absl::Status SpecFlags::Validate() const {
@@ -103,16 +132,34 @@ absl::Status SpecFlags::Validate() const {
         "--preset and --pipeline contradict each other: give one");
   }
   if (!last_batch.empty()) {
-    MR_RETURN_IF_ERROR(ParseLastBatch(last_batch).status());
+    MR_RETURN_IF_ERROR(
+        ParseChoice("last_batch", last_batch, LastBatches()).status());
   }
   if (!compression.empty()) {
-    MR_RETURN_IF_ERROR(ParseCompression(compression).status());
+    MR_RETURN_IF_ERROR(
+        ParseChoice("compression", compression, Compressions()).status());
   }
-  return ParseSameHost(same_host).status();
+  return ValidateHow();
 }
 
-SameHost SpecFlags::MakeSameHost() const {
-  return ParseSameHost(same_host).value_or(SameHost::kOff);
+absl::Status SpecFlags::ValidateHow() const {
+  if (!(hedge_share >= 0 && hedge_share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --hedge_share=", hedge_share,
+                     ": expected a share of the steps, 0 (never) to 1"));
+  }
+  return ParseChoice("same_host", same_host, SameHosts()).status();
+}
+
+void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
+  options.endpoint = endpoint;
+  options.same_host =
+      ParseChoice("same_host", same_host, SameHosts()).value_or(SameHost::kOff);
+  options.open_timeout = timeout;
+  options.next_timeout = std::max(absl::Seconds(60), timeout);
+  options.step_timeout = step_timeout;
+  options.hedge_share = hedge_share;
+  options.hedge_floor = hedge_floor;
 }
 
 absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
@@ -142,11 +189,14 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
   if (seed != 0) spec.set_seed(seed);
   if (!last_batch.empty()) {
-    MR_ASSIGN_OR_RETURN(const LastBatch value, ParseLastBatch(last_batch));
+    MR_ASSIGN_OR_RETURN(const LastBatch value,
+                        ParseChoice("last_batch", last_batch, LastBatches()));
     spec.set_last_batch(value);
   }
   if (!compression.empty()) {
-    MR_ASSIGN_OR_RETURN(const Compression value, ParseCompression(compression));
+    MR_ASSIGN_OR_RETURN(
+        const Compression value,
+        ParseChoice("compression", compression, Compressions()));
     spec.set_compression(value);
   }
   return spec;

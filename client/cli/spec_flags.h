@@ -1,5 +1,5 @@
 // The flags with which a command says what to load and how, and the pipeline
-// spec that they make.
+// spec and the options of a loader that they make.
 
 #ifndef MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
 #define MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/prefetch/host_loader.h"
 #include "client/cli/flags.h"
+#include "client/prefetch/host_loader.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
@@ -31,20 +31,29 @@ struct SpecFlags {
   // file.
   std::optional<PipelineSpec> base;
   std::string same_host = "off";
+  // As HostLoaderOptions has them.
+  absl::Duration step_timeout = HostLoaderOptions().step_timeout;
+  double hedge_share = HostLoaderOptions().hedge_share;
+  absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
 
   void AddTo(FlagSet& flags);
 
   // InvalidArgument: a flag is missing or contradicts another.
   absl::Status Validate() const;
 
+  // The part of Validate() that says nothing of what to load.
+  absl::Status ValidateHow() const;
+
   // Any of the flags that make the spec is given.
   bool SaysWhatToLoad() const {
     return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
-           batch_size != 0 || seed != 0 || !last_batch.empty();
+           batch_size != 0 || seed != 0 || !last_batch.empty() ||
+           !compression.empty();
   }
 
-  // Of flags that Validate() has passed.
-  SameHost MakeSameHost() const;
+  // What they say of how to load: endpoint, timeouts and the like, not the
+  // spec. Of flags that Validate() has passed.
+  void ApplyTo(HostLoaderOptions& options) const;
 
   // Reads the pipeline's file; asks the endpoint for the dataset's own preset
   // when neither --preset nor --pipeline is given. What is given as a flag

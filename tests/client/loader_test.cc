@@ -265,6 +265,24 @@ TEST(DataLoader, WantsToKnowWhichStartItWritesDown) {
   EXPECT_TRUE(absl::IsFailedPrecondition(without->StartAudit(1)));
 }
 
+TEST(DataLoader, OptionsOfLateStepsReachTheHostLoader) {
+  const auto open = [](auto change) {
+    DataLoader::Options options;
+    options.endpoint = "localhost:1";
+    options.dataset = "digits";
+    options.batch_size = 4;
+    change(options);
+    return std::string(DataLoader::Open(options).status().message());
+  };
+  using Options = DataLoader::Options;
+  EXPECT_THAT(open([](Options& o) { o.hedge_share = 2; }),
+              HasSubstr("a hedge share of 2 with a floor of 20ms"));
+  EXPECT_THAT(open([](Options& o) { o.hedge_floor = -absl::Seconds(1); }),
+              HasSubstr("a hedge share of 0.05 with a floor of -1s"));
+  EXPECT_THAT(open([](Options& o) { o.step_timeout = absl::ZeroDuration(); }),
+              HasSubstr("a timeout must be longer than 0"));
+}
+
 TEST(DataLoader, SaysWhereTheTimeWent) {
   auto loader = Open({.rows = 4});
   const DataLoader::Stats before = loader->stats();

@@ -448,6 +448,9 @@ TEST_F(Train, AnswersMistakesWithASentence) {
       {{"--resume=/no/such/file"}, "/no/such/file"},
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
       {{"--input=nothing"}, "image"},
+      {{"--hedge_share=1.5"}, "--hedge_share is 1.5; give a share"},
+      {{"--hedge_floor=-1ms"}, "--hedge_floor is negative"},
+      {{"--step_timeout=0"}, "--step_timeout is not above 0"},
       {{"--no_such_flag=1"}, "no_such_flag"},
       {{"stray"}, "stray"},
   };

@@ -31,6 +31,16 @@ ProgramResult Bench(std::vector<std::string> arguments) {
   return testing::RunProgram(arguments);
 }
 
+// Of a key of the JSON that the bench prints; -1 without.
+double NumberOf(const std::string& json, const std::string& key) {
+  const size_t at = json.find("\"" + key + "\": ");
+  double number = -1;
+  if (at == std::string::npos) return number;
+  const size_t begin = at + key.size() + 4;
+  const size_t length = json.find_first_of(",}", begin) - begin;
+  return absl::SimpleAtod(json.substr(begin, length), &number) ? number : -1;
+}
+
 std::string Server() {
   return "--server=" + ProgramPath("server/millrace-server");
 }
@@ -84,6 +94,54 @@ TEST_F(BenchTest, ReadyBatchesNeedNoDataset) {
             HasSubstr(absl::StrCat("\"payload_bytes\": ", 49 * payload, ",")),
             HasSubstr("\"images_per_second\": "), HasSubstr("\"verdict\": "),
             HasSubstr("\"interrupted\": false")));
+}
+
+TEST_F(BenchTest, WaitsAtBordersOfEpochsAreToldApart) {
+  // 20 steps an epoch; the first batch of the first one is not counted.
+  const std::vector<std::string> arguments = {
+      Endpoint(),        "--synthetic",       "--shape=8,8",
+      "--batch_size=50", "--samples=1000",    "--epochs=3",
+      "--loaders=2",     "--hedge_share=0.1", "--hedge_floor=50ms"};
+  const ProgramResult text = Bench(arguments);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("wait for a batch"), HasSubstr("99th percentile"),
+                    HasSubstr("wait at 4 borders"), HasSubstr("longest")));
+  std::vector<std::string> more = arguments;
+  more.push_back("--json");
+  const ProgramResult json = Bench(more);
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(NumberOf(json.out, "batches"), 2 * 60);
+  EXPECT_EQ(NumberOf(json.out, "borders"), 2 * 2);
+  EXPECT_GT(NumberOf(json.out, "step_wait_ms"), 0);
+  EXPECT_GE(NumberOf(json.out, "step_wait_p99_ms"),
+            NumberOf(json.out, "step_wait_ms"));
+  EXPECT_GT(NumberOf(json.out, "border_wait_ms"), 0);
+  EXPECT_GE(NumberOf(json.out, "border_wait_longest_ms"),
+            NumberOf(json.out, "border_wait_ms"));
+  // Within one epoch there is none.
+  const ProgramResult one =
+      Bench({Endpoint(), "--synthetic", "--shape=8,8", "--batches=5",
+             "--samples=100000", "--json"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, AllOf(HasSubstr("\"borders\": 0, \"border_wait_ms\": "
+                                       "null, \"border_wait_longest_ms\": "
+                                       "null")));
+}
+
+// What was asked for ahead arrives, too, but is not counted.
+TEST_F(BenchTest, PackedBytesAreThoseOfTheBatchesThatCount) {
+  for (const char* compression : {"zstd", "none"}) {
+    const ProgramResult result = Bench(
+        {Endpoint(), "--synthetic", "--shape=28,28", "--batches=40",
+         "--window=32", absl::StrCat("--compression=", compression), "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const double payload = NumberOf(result.out, "payload_bytes");
+    const double wire = NumberOf(result.out, "wire_bytes");
+    EXPECT_GT(payload, 0);
+    EXPECT_LE(wire, payload);
+    EXPECT_GT(wire, 0.8 * payload) << "noise does not pack";
+  }
 }
 
 TEST_F(BenchTest, SamplesThatWaitAreReadLikeAnyOther) {
@@ -193,6 +251,19 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--dataset_uri=lmdb:/d"}, "give --server"},
       {{"--synthetic", Server()}, "--server and --endpoint contradict"},
       {{}, "flag --dataset=NAME is missing"},
+      {{"--synthetic", "--epochs=2", "--seconds=1s"},
+       "--epochs and --seconds contradict"},
+      {{"--synthetic", "--hedge_share=1.5"},
+       "flag --hedge_share=1.5: expected a share of the steps, 0 (never) to 1"},
+      {{"--synthetic", "--hedge_share=often"}, "--hedge_share=often: expected"},
+      {{"--synthetic", "--hedge_floor=-1ms"}, "a time above 0"},
+      {{"--synthetic", "--step_timeout=0"}, "a time above 0"},
+      {{"--synthetic", "--same_host=maybe"},
+       "flag --same_host=maybe: expected off, auto or require"},
+      {{"--synthetic", "--last_batch=keep"},
+       "flag --last_batch=keep: expected drop, pad or partial"},
+      {{"--synthetic", "--compression=zip"},
+       "flag --compression=zip: expected none or zstd"},
   };
   for (const auto& [flags, message] : cases) {
     std::vector<std::string> arguments = flags;

@@ -18,6 +18,7 @@ class FlagsTest : public ::testing::Test {
     flags.Add("endpoint", &endpoint_, "HOST:PORT", "where");
     flags.Add("batches", &batches_, "N", "how many");
     flags.Add("world", &world_, "N", "ranks");
+    flags.Add("share", &share_, "SHARE", "how much");
     flags.Add("json", &json_, "", "as JSON");
     flags.Add("timeout", &timeout_, "TIME", "how long");
     absl::Status status = flags.Parse(arguments);
@@ -29,6 +30,7 @@ class FlagsTest : public ::testing::Test {
   std::string endpoint_;
   uint64_t batches_ = 200;
   uint32_t world_ = 1;
+  double share_ = 0.05;
   bool json_ = false;
   absl::Duration timeout_ = absl::Seconds(5);
   std::string help_;
@@ -54,6 +56,21 @@ TEST_F(FlagsTest, ReadsTimes) {
   for (const char* bad : {"0", "-1s", "soon", "nan", ""}) {
     EXPECT_TRUE(
         absl::IsInvalidArgument(Parse({std::string("--timeout=") + bad})))
+        << bad;
+  }
+}
+
+TEST_F(FlagsTest, ReadsShares) {
+  ASSERT_TRUE(Parse({"--share=0.25"}).ok());
+  EXPECT_EQ(share_, 0.25);
+  EXPECT_THAT(help_, HasSubstr("how much (default 0.05)"));
+  ASSERT_TRUE(Parse({"--share", "0"}).ok());
+  EXPECT_EQ(share_, 0);
+  for (const char* bad : {"much", "nan", "inf", "", "1e999"}) {
+    EXPECT_THAT(Parse({std::string("--share=") + bad}).message(),
+                HasSubstr(std::string("--share=") + bad +
+                          ": expected a "
+                          "number"))
         << bad;
   }
 }
