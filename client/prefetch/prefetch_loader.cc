@@ -960,8 +960,9 @@ void PrefetchLoader::WatchProgress() {
     }
     const absl::Duration patience =
         call_silent ? options_.step_timeout : std::min(delay, silent_after);
+    const bool silent = call_silent || quiet >= silent_after;
     const bool alone =
-        !servers_.PickOther(now, call.server, patience).has_value();
+        !servers_.PickOther(now, call.server, patience, silent).has_value();
     // Without another server to ask there is nobody to prefer.
     if (alone && !call_silent) continue;
     if (servers_.Silent(call.server, now) && !alone) {
@@ -976,8 +977,7 @@ void PrefetchLoader::WatchProgress() {
     if (alone) continue;
     call.asked_elsewhere = true;
     for (const Run& run : owed) {
-      again.push_back(
-          {call.server, run, patience, !call_silent && quiet < silent_after});
+      again.push_back({call.server, run, patience, !silent});
     }
   }
   for (const CallId id : over) {
@@ -986,7 +986,8 @@ void PrefetchLoader::WatchProgress() {
     Forget(calls_.find(id));
   }
   for (const Again& ask : again) {
-    const auto other = servers_.PickOther(now, ask.at, ask.patience);
+    const auto other =
+        servers_.PickOther(now, ask.at, ask.patience, !ask.hedge);
     if (!other.has_value()) continue;
     (ask.hedge ? hedged_steps_ : retried_steps_).fetch_add(ask.run.count);
     if (ask.hedge) hedge_.Spend(ask.run.count);

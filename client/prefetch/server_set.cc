@@ -66,18 +66,21 @@ std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
 
 std::optional<ServerId> ServerSet::PickOther(absl::Time now,
                                              ServerId other_than,
-                                             absl::Duration patience) const {
+                                             absl::Duration patience,
+                                             bool silent_too) const {
   const Server* best = nullptr;
+  const auto rank = [now](const Server& server) {
+    return std::make_pair(now < server.silent_until,
+                          server.outstanding / server.weight);
+  };
   for (const Server& server : servers_) {
     if (!server.state.ready || server.left_out || now < server.not_before ||
-        now < server.silent_until || server.state.id == other_than ||
-        (server.outstanding > 0 && now - server.heard >= patience)) {
+        server.state.id == other_than ||
+        (server.outstanding > 0 && now - server.heard >= patience) ||
+        (now < server.silent_until && !silent_too)) {
       continue;
     }
-    if (best == nullptr ||
-        server.outstanding / server.weight < best->outstanding / best->weight) {
-      best = &server;
-    }
+    if (best == nullptr || rank(server) < rank(*best)) best = &server;
   }
   if (best == nullptr) return std::nullopt;
   return best->state.id;

@@ -49,9 +49,11 @@ class ServerSet {
   std::optional<ServerId> Pick(absl::Time now, ServerId avoid) const;
 
   // As Pick(), but never `other_than`, one that is silent, left out, or has
-  // owed a frame for `patience`.
+  // owed a frame for `patience`. `silent_too`: rather one that was silent than
+  // none. It may be back, and who is asked for nothing cannot show that.
   std::optional<ServerId> PickOther(absl::Time now, ServerId other_than,
-                                    absl::Duration patience) const;
+                                    absl::Duration patience,
+                                    bool silent_too = false) const;
 
   void Asked(ServerId id, uint64_t steps, absl::Time now);
   // Steps that were delivered, or given up.

@@ -321,6 +321,33 @@ TEST_F(HedgeTest, AServerThatIsSilentForLongIsRelievedOfAllSteps) {
   EXPECT_GT(loader_->stats().retried_steps + loader_->stats().hedged_steps, 0);
 }
 
+// tools/chaos with seed 105, two servers and a step_timeout of 15 s: one was
+// frozen, its steps came from the other, its calls were cancelled, and nobody
+// noticed that it was back. When the other one froze the client waited for
+// that.
+TEST_F(HedgeTest, AServerThatWasSilentIsAskedWhenTheOtherFallsSilent) {
+  Open();
+  time_ += absl::Seconds(2);
+  for (const CallId id : fake_->CallsAt(fast_)) fake_->Complete(id);
+  fake_->Tick();
+  // The other one has all of it. What the silent one owed is not awaited.
+  for (const CallId id : fake_->CallsAt(fast_)) fake_->Complete(id);
+  EXPECT_THAT(fake_->CallsAt(slow_), IsEmpty());
+  for (uint64_t i = 0; i < kWindow; ++i) ASSERT_TRUE(ExpectNext().ok());
+  fake_->Tick();
+  EXPECT_THAT(fake_->CallsAt(slow_), IsEmpty());
+  EXPECT_FALSE(fake_->CallsAt(fast_).empty());
+
+  time_ += absl::Seconds(2);  // far less than step_timeout
+  fake_->Tick();
+  ASSERT_FALSE(fake_->CallsAt(slow_).empty());
+  while (!fake_->CallsAt(slow_).empty()) {
+    fake_->Complete(fake_->CallsAt(slow_)[0]);
+  }
+  for (uint64_t i = 0; i < kWindow / 2; ++i) ASSERT_TRUE(ExpectNext().ok());
+  EXPECT_LE(allocator_->slots, static_cast<int>(kWindow) + 2);
+}
+
 TEST_F(HedgeTest, NothingIsAskedTwiceOfOneServer) {
   Open(1);
   BeLate();

@@ -136,13 +136,32 @@ class RandomTransport final : public FakeTransport {
   std::thread thread_;
 };
 
+class CountingAllocator : public SlotAllocator {
+ public:
+  uint8_t* Allocate(uint64_t bytes) override {
+    most = std::max<int>(most, ++slots);
+    return plain_->Allocate(bytes);
+  }
+  void Free(uint8_t* data, uint64_t bytes) override {
+    --slots;
+    plain_->Free(data, bytes);
+  }
+  std::atomic<int> slots{0};
+  std::atomic<int> most{0};  // written under the lock of the pool
+
+ private:
+  const std::shared_ptr<SlotAllocator> plain_ = NewPlainSlotAllocator();
+};
+
 class PrefetchPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
   SetMinLogSeverity(LogSeverity::kERROR);
   std::mt19937 random(GetParam());
   const uint64_t steps = 1 + random() % 40;
-  const uint64_t epochs = 1 + random() % 6;
+  const bool follows = GetParam() % 2 == 1;
+  // Long enough for some changes of a window that follows.
+  const uint64_t epochs = (1 + random() % 6) * (follows ? 8 : 1);
   const OpenResponse plan = MakePlan(steps, 1 + random() % 9);
   FakeClock clock;
   HostLoaderOptions options;
@@ -157,16 +176,29 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
   options.hedge_share = std::vector<double>{0, 0.05, 1}[random() % 3];
   options.hedge_floor = absl::Milliseconds(random() % 50);
   const bool seeks = random() % 2 == 0;
-  auto loader =
-      NewPrefetchLoader(options, plan,
-                        std::make_unique<RandomTransport>(
-                            plan, random(), 1 + random() % 4, &clock),
-                        clock.Now(), [&clock] { return clock.Now(); });
+  const uint32_t transport_seed = random();
+  const int servers = 1 + random() % 4;
+  // Fewer than there are slots.
+  const size_t most_held = random() % options.window;
+  if (follows) {
+    // The same room for a window that follows what is measured; a second of the
+    // clock's is short.
+    options.window_bytes =
+        std::max(4u, options.window) * plan.max_payload_bytes();
+    options.window = 0;
+    options.initial_window = 1 + random() % 16;
+  }
+  const auto allocator = std::make_shared<CountingAllocator>();
+  options.allocator = allocator;
+  const int slots = ChooseWindow(options, plan.max_payload_bytes());
+  auto loader = NewPrefetchLoader(
+      options, plan,
+      std::make_unique<RandomTransport>(plan, transport_seed, servers, &clock),
+      clock.Now(), [&clock] { return clock.Now(); });
   ASSERT_TRUE(loader.ok()) << loader.status();
 
-  // The consumer holds some batches for a while, fewer than there are slots.
+  // The consumer holds some batches for a while.
   std::deque<HostBatch> held;
-  const size_t most_held = random() % options.window;
   Position expected = options.start;
   const uint64_t last_epoch = options.start.epoch + epochs;
   while (expected.epoch < last_epoch) {
@@ -189,7 +221,15 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
     }
   }
   EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
-  EXPECT_EQ((*loader)->stats().open_slots, held.size());
+  const HostLoader::Stats stats = (*loader)->stats();
+  EXPECT_EQ(stats.open_slots, held.size());
+  EXPECT_LE(allocator->most, slots + 4);
+  if (!follows) {
+    EXPECT_EQ(stats.window_changes, 0);
+  }
+  held.clear();
+  loader->reset();
+  EXPECT_EQ(allocator->slots, 0) << "slots were lost";
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PrefetchPropertyTest, ::testing::Range(0, 60));
