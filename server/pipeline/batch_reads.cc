@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "server/pipeline/thread_waits.h"
 
 namespace millrace {
@@ -115,6 +116,8 @@ void BatchReads::Done(
     const uint64_t count = to - begin;
     // The last one sees what the others have read.
     if (left_[task].fetch_sub(count, std::memory_order_acq_rel) == count) {
+      buffers_.Ready(
+          absl::MakeConstSpan(samples_).subspan(task * per_task, per_task));
       ready(task * units_per_task_,
             std::min(units, (task + 1) * units_per_task_));
     }

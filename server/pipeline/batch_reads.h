@@ -1,7 +1,7 @@
 // BatchReads is the reading ahead of one batch: which samples its rows need,
 // the samples that have come, and which rows can be worked on because all of
-// theirs have. Threads that read and threads that work meet here; neither waits
-// for the other.
+// theirs have. Threads that read and threads that work meet here. Those that
+// work never wait for those that read, which wait for room in the buffers.
 //
 // It only brings samples nearer: one that is missing, for whatever reason, is
 // read where it is used.
@@ -57,7 +57,8 @@ class BatchReads final : public SamplesAhead {
             ReadGates& gates);
 
   // Samples [begin, end) have been read or given up. Calls `ready` for the
-  // units whose last ones they were.
+  // units whose last ones they were: now they must be released soon, others may
+  // wait for their room.
   void Done(uint64_t begin, uint64_t end,
             absl::FunctionRef<void(uint64_t from, uint64_t to)> ready);
 
@@ -66,7 +67,7 @@ class BatchReads final : public SamplesAhead {
                                                : nullptr;
   }
 
-  // Units [from, to) have been worked on.
+  // Units [from, to) have been worked on, or never will be.
   void Release(uint64_t from, uint64_t to);
 
  private:

@@ -63,7 +63,7 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
   MutexLock lock(mu_);
   const auto is_full = [&]() MR_REQUIRES(mu_) {
     return held_ + bytes + kOverheadBytes > half_ &&
-           turns_.front() != turn.number_;
+           (ready_ > 0 || turns_.front() != turn.number_);
   };
   if (is_full()) {
     const auto start = std::chrono::steady_clock::now();
@@ -87,6 +87,15 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
   return sample.release();
 }
 
+void SampleBuffers::Ready(absl::Span<FetchedSample* const> samples) {
+  MutexLock lock(mu_);
+  for (FetchedSample* sample : samples) {
+    if (sample == nullptr || sample->ready_) continue;
+    sample->ready_ = true;
+    ready_ += sample->charged_;
+  }
+}
+
 void SampleBuffers::Give(FetchedSample* sample) {
   if (sample == nullptr) return;
   std::unique_ptr<FetchedSample> owned(sample);  // destroyed after the lock
@@ -94,6 +103,7 @@ void SampleBuffers::Give(FetchedSample* sample) {
   {
     MutexLock lock(mu_);
     held_ -= owned->charged_;
+    if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
     owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
     if (idle_ + owned->charged_ <= half_) {
       idle_ += owned->charged_;
@@ -111,6 +121,11 @@ double SampleBuffers::WaitedSeconds() {
 uint64_t SampleBuffers::held_bytes() const {
   MutexLock lock(mu_);
   return held_;
+}
+
+uint64_t SampleBuffers::ready_bytes() const {
+  MutexLock lock(mu_);
+  return ready_;
 }
 
 uint64_t SampleBuffers::idle_bytes() const {

@@ -1,13 +1,19 @@
 // SampleBuffers is the memory of samples that were read ahead and are not yet
 // worked on. It is bounded in bytes: who reads waits for room until samples
-// before it have been used. The one that was begun first never waits, so there
-// is always something to be used; it may lie above the bound.
+// before it have been used. Only while there is nothing that could be used (no
+// sample is Ready()) the one that was begun first does not wait, and may lie
+// above the bound: what that takes are the samples of tasks that still lack
+// one, a task or so for each run.
+//
+// Who uses samples must never wait for those who read, and must give back ready
+// ones whatever becomes of their batch.
 //
 // Thread-safe. Owns the memory, also of samples that are handed out; it is used
 // again. A sample belongs to who has it.
 //
 //   SampleBuffers::Turn turn(buffers);        // before it is read
 //   FetchedSample* sample = turn.Copy(read);  // waits for room
+//   buffers.Ready({&sample, 1});              // it can be worked on
 //   sample->Visit(visit);
 //   buffers.Give(sample);
 
@@ -50,6 +56,7 @@ class FetchedSample {
   // ThreadSanitizer cannot see.
   absl::Status status_;
   uint64_t charged_ = 0;
+  bool ready_ = false;
 };
 
 class SampleBuffers {
@@ -83,6 +90,10 @@ class SampleBuffers {
     std::chrono::nanoseconds waited_{0};
   };
 
+  // Nobody needs to read more before these can be used, and given back; null
+  // is nothing.
+  void Ready(absl::Span<FetchedSample* const> samples);
+
   // Takes the sample back; null is nothing.
   void Give(FetchedSample* sample);
 
@@ -90,6 +101,7 @@ class SampleBuffers {
   double WaitedSeconds();
 
   uint64_t held_bytes() const;
+  uint64_t ready_bytes() const;  // of these
   uint64_t idle_bytes() const;
 
  private:
@@ -100,6 +112,7 @@ class SampleBuffers {
   CondVar room_;
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t ready_ MR_GUARDED_BY(mu_) = 0;  // of held_
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
   uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);  // under way, ascending

@@ -353,7 +353,10 @@ void StepRun::Stop(absl::Status status) {
     }
   }
   for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
-    Complete(static_cast<Job&>(*task.job), task.end - task.begin);
+    Job& job = static_cast<Job&>(*task.job);
+    // Now: the batch may live on in the hands of who waits for this room.
+    if (job.reads) job.reads->Release(task.begin, task.end);
+    Complete(job, task.end - task.begin);
   }
   FinishIfDone();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "proto/error_detail.h"
+#include "server/pipeline/batch_reads.h"
 #include "server/pipeline/engine.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
@@ -335,6 +336,89 @@ TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
            std::string("sources { dataset: 'images' } batch_size: 20 ") +
                kImageTransforms,
            "sources { dataset: 'memory' } batch_size: 50"});
+}
+
+// One sample fills the room for those that were read ahead.
+std::shared_ptr<const RecordSource> Large(int64_t samples) {
+  DatasetInfo info;
+  Field& x = *info.mutable_schema()->add_fields();
+  x.set_name("x");
+  x.set_kind(FIELD_KIND_TENSOR);
+  x.set_dtype(DTYPE_UINT8);
+  x.add_shape(20 << 10);
+  std::vector<std::vector<std::string>> all;
+  for (int64_t i = 0; i < samples; ++i) {
+    all.push_back({std::string(20 << 10, static_cast<char>('a' + i % 26))});
+  }
+  return NewMemorySource(info, std::move(all));
+}
+
+TEST_F(ReadAheadTest, SamplesOfAWholeTaskAreReady) {
+  auto engine = Make(
+      1, 1,
+      {{"large", Waiting(Large(8), [](int64_t) { return absl::OkStatus(); })}});
+  const auto pipeline = std::dynamic_pointer_cast<const BuiltPipeline>(
+      Open(*engine, "sources { dataset: 'large' } batch_size: 4"));
+  const auto rows = pipeline->plan().steps().Rows(0, 0, 1);
+  ASSERT_TRUE(rows.ok());
+  const BatchLayout::Placed placed = pipeline->layout().ForRows(rows->rows);
+  std::vector<uint8_t> payload(placed.payload_bytes());
+  const BatchSlice slice =
+      SliceOf(*pipeline, 0, 0, *rows, placed, payload.data());
+  const Plan::Epoch epoch = pipeline->plan().ForEpoch(0);
+  SampleBuffers buffers(1 << 20);
+  ReadGates gates;
+  WorkerState reader;
+  BatchReads reads(*pipeline, epoch, slice, /*units_per_task=*/2, buffers);
+  std::vector<uint64_t> ready;
+  for (uint64_t i : {3, 0, 1}) {
+    reads.Read(i, i + 1, reader, gates);
+    reads.Done(i, i + 1, [&](uint64_t from, uint64_t to) {
+      // Before anybody can give them back.
+      EXPECT_GT(buffers.ready_bytes(), 40u << 10);
+      EXPECT_LT(buffers.ready_bytes(), buffers.held_bytes());
+      ready.insert(ready.end(), {from, to});
+    });
+  }
+  EXPECT_EQ(ready, (std::vector<uint64_t>{0, 2}));
+  reads.Release(0, 2);
+  EXPECT_EQ(buffers.ready_bytes(), 0u);
+  EXPECT_GT(buffers.held_bytes(), 20u << 10);
+}
+
+// Who reads waits for room that other samples of the same batch have, which
+// nobody has begun to work on when the run ends.
+TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
+  Gate busy, next_task;
+  std::atomic<uint64_t> reads{0}, per_task{0};
+  const auto hook = [&](int64_t) {
+    if (reads.fetch_add(1) == per_task.load()) next_task.Pass();
+    return absl::OkStatus();
+  };
+  auto engine =
+      Make(1, 1,
+           {{"busy", std::make_shared<GatedSource>(Numbers(10), &busy)},
+            {"large", Waiting(Large(60), hook)}},
+           8 << 20);
+  const auto pipeline = std::dynamic_pointer_cast<const BuiltPipeline>(
+      Open(*engine, "sources { dataset: 'large' } batch_size: 60"));
+  per_task = pipeline->rows_per_task();
+  ASSERT_LT(per_task.load(), 60u);
+  Arrivals other, arrivals;
+  auto worker =
+      engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
+                    {0, 0, 1, 0, 1, false}, other.callbacks());
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  busy.AwaitWaiting(1);  // the only worker
+  auto run =
+      engine->Start(pipeline, {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  next_task.AwaitWaiting(1);  // one task is whole, and fills all room
+  next_task.Open();
+  (*run)->Cancel();
+  busy.Open();
+  EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(other.AwaitDone().ok());
 }
 
 }  // namespace
