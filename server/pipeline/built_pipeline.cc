@@ -259,9 +259,11 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
   const uint64_t rows = plan_.steps().MaxRows(world_size);
   const uint64_t bytes = layout_.PayloadBytes(rows);
+  // Another server may have the memory: no mistake of the request, which would
+  // end the job, but a reason to leave this server out.
   if (ready_ != nullptr &&
       ready_->Bytes(rows) + ReservedBytes(rows) > limit_.bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "the ready batches do not fit into the server's memory: ",
         plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
         " bytes and room for one more, but ", limit_.arithmetic,
@@ -269,7 +271,7 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
         "give the server a larger --memory_budget"));
   }
   if (ReservedBytes(rows) > limit_.bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
         plan_.spec().batch_size(), " / world size ", world_size, " = ", rows,
         " rows of ", layout_.row_bytes(), " bytes make ", bytes,

@@ -52,8 +52,9 @@ class Pipeline {
   virtual const OpenResponse& description() const = 0;
 
   // Largest payload of one rank's batch. InvalidArgument when `world_size`
-  // does not divide the batch (names the nearest that do), or when the batch
-  // is larger than the memory budget (says the arithmetic).
+  // does not divide the batch (names the nearest that do). FailedPrecondition
+  // when the batch is larger than this engine's memory budget (says the
+  // arithmetic): another one may have room for it.
   virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
       uint32_t world_size) const = 0;
 
@@ -194,8 +195,8 @@ class Engine {
       const PipelineSpec& spec) = 0;
 
   // Starts the steps in order. OutOfRange: a step past the end of the epoch.
-  // InvalidArgument: rank, world size, an empty range or a batch larger than
-  // the budget.
+  // InvalidArgument: rank, world size or an empty range. FailedPrecondition: a
+  // batch larger than the budget.
   virtual absl::StatusOr<std::unique_ptr<Run>> Start(
       std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
       Callbacks callbacks) = 0;

@@ -491,7 +491,7 @@ TEST_F(MixedBatches, CountWhatTheirThreadsNeedBesideTheBatch) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(*plain, 2432u + 320 + 64);
   const absl::Status mixed = payload("transforms { mix_up {} }").status();
-  EXPECT_TRUE(absl::IsInvalidArgument(mixed)) << mixed;
+  EXPECT_TRUE(absl::IsFailedPrecondition(mixed)) << mixed;
   EXPECT_THAT(std::string(mixed.message()),
               HasSubstr("2 threads need 128 bytes each"));
 }

@@ -244,7 +244,7 @@ TEST_F(SyntheticEngineTest, ReadyBatchesThatDoNotFitAreRefusedByArithmetic) {
                 "fields { name: 'x' dtype: DTYPE_UINT8 shape: [100, 100] } ")));
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   const auto bytes = (*pipeline)->MaxPayloadBytes(1);
-  EXPECT_TRUE(absl::IsInvalidArgument(bytes.status())) << bytes.status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(bytes.status())) << bytes.status();
   EXPECT_THAT(std::string(bytes.status().message()),
               HasSubstr("64 of 120192 bytes and room for one more"));
   EXPECT_TRUE((*pipeline)->MaxPayloadBytes(12).ok());
