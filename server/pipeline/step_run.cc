@@ -500,6 +500,13 @@ void StepRun::FinishIfDone() {
       return;
     }
     done_ = true;
+    if (absl::IsResourceExhausted(status_)) {
+      // Also where a single allocation failed. Without a delay a client takes
+      // it as final.
+      ErrorDetail detail = MakeErrorDetail("pipeline");
+      detail.set_retry_delay_ms(kRetryDelayMs);
+      status_ = WithErrorDetail(std::move(status_), detail);
+    }
     // Given away, not shared: the receiver may be on another thread, and the
     // count of a status lies in a library that ThreadSanitizer cannot see.
     status = std::exchange(status_, absl::OkStatus());

@@ -251,6 +251,28 @@ TEST_F(ReadAheadTest, ErrorsAreThoseOfReadingWhereItIsUsed) {
   EXPECT_EQ(said[0], said[8]);
 }
 
+// A client that is told no time takes the error as final.
+TEST_F(ReadAheadTest, WithoutMemoryForASampleItIsSaidWhenToAskAgain) {
+  for (uint32_t read_threads : {0, 2}) {
+    auto engine =
+        Make(1, read_threads,
+             {{"numbers", Waiting(Numbers(10), [](int64_t) {
+                 return absl::ResourceExhaustedError("no memory for a page");
+               })}});
+    const auto pipeline =
+        Open(*engine, "sources { dataset: 'numbers' } batch_size: 10");
+    Arrivals arrivals;
+    auto run =
+        engine->Start(pipeline, {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+    ASSERT_TRUE(run.ok());
+    const absl::Status status = arrivals.AwaitDone();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("for a page"));
+    EXPECT_EQ(GetErrorDetail(status).dataset(), "numbers");
+    EXPECT_GT(GetErrorDetail(status).retry_delay_ms(), 0);
+  }
+}
+
 TEST_F(ReadAheadTest, CancellingDropsWhatNobodyHasBegunToRead) {
   Gate gate;
   std::atomic<int> reads{0};
