@@ -134,6 +134,15 @@ class EngineImpl final : public Engine {
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
                         ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
+    // The client sends this one with every call, where it must fit, too.
+    if (key.size() > kMaxSpecBytes) {
+      return WithErrorDetail(
+          absl::InvalidArgumentError(absl::StrCat(
+              "a pipeline spec of ", spec.ByteSizeLong(),
+              " bytes, which grows to ", key.size(),
+              " with what it leaves out filled in: at most ", kMaxSpecBytes)),
+          MakeErrorDetail("plan"));
+    }
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
       std::vector<BuiltPipeline::Dataset> datasets;

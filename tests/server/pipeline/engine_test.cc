@@ -409,6 +409,25 @@ TEST_F(EngineTest, RefusesWhatIsNotThere) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// Resolved it is sent with every call, which has no more room than Open has.
+TEST_F(EngineTest, ASpecThatGrowsTooLargeIsRefusedWhenItIsOpened) {
+  DatasetInfo info;
+  for (int i = 0; i < 200; ++i) {
+    Field& field = *info.mutable_schema()->add_fields();
+    field.set_name(std::to_string(1000 + i) + std::string(400, 'x'));
+    field.set_kind(FIELD_KIND_TENSOR);
+    field.set_dtype(DTYPE_UINT8);
+    field.add_shape(1);
+  }
+  auto engine = Make(
+      1,
+      {{"wide", NewMemorySource(info, {std::vector<std::string>(200, "x")})}});
+  const absl::Status status =
+      engine->Open(Spec("sources { dataset: 'wide' } batch_size: 1")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at most 65536"));
+}
+
 TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
   auto engine = Make(1, {{"numbers", Numbers(100000)}}, 1 << 20);
   const auto pipeline =
