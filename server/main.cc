@@ -24,6 +24,7 @@
 #include "proto/wire/version.h"
 #include "server/command_line.h"
 #include "server/config.h"
+#include "server/file_limit.h"
 #include "server/memory_report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
@@ -211,6 +212,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   StopSignals signals;
   signal(SIGPIPE, SIG_IGN);
+  RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {
     absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);
