@@ -1,12 +1,12 @@
 #include "server/rpc/data_service.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -55,7 +55,7 @@ DataServiceImpl::DataServiceImpl(const StreamEnvironment& environment,
                                  uint32_t content_revision)
     : environment_(environment),
       content_revision_(content_revision),
-      started_(absl::Now()) {}
+      started_(std::chrono::steady_clock::now()) {}
 
 DataServiceImpl::~DataServiceImpl() {
   std::thread explainer;
@@ -94,7 +94,8 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_version(kMillraceVersion);
   response->set_protocol_version(kProtocolVersion);
   response->set_content_revision(content_revision_);
-  response->set_uptime_seconds(absl::ToDoubleSeconds(absl::Now() - started_));
+  response->set_uptime_seconds(absl::ToDoubleSeconds(
+      absl::FromChrono(std::chrono::steady_clock::now() - started_)));
   response->set_threads(stats.threads);
   response->set_read_threads(stats.read_threads);
   response->set_most_threads(stats.most_threads);

@@ -86,7 +86,7 @@ class DataServiceImpl final
 
   const StreamEnvironment environment_;
   const uint32_t content_revision_;
-  const absl::Time started_;
+  const SteadyTime started_;
   std::atomic<bool> shutting_down_{false};
   std::atomic<uint64_t> refusals_not_logged_{0};
 
