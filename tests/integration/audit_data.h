@@ -22,8 +22,8 @@ std::string WriteImageFolder(int images);
 // "--dataset=NAME=URI". Aborts the program with the tool's message when it
 // fails.
 std::string Pack(const std::string& name, const std::string& format,
-                 const std::string& input, const std::string& store,
-                 int shards, const std::vector<std::string>& more = {});
+                 const std::string& input, const std::string& store, int shards,
+                 const std::vector<std::string>& more = {});
 
 // Runs `millrace` with these arguments.
 ProgramResult Millrace(const std::vector<std::string>& arguments);

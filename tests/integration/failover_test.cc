@@ -1,5 +1,6 @@
-// Servers that die, freeze and come back under a running loader: the sequence
-// of batches is that of an undisturbed run, sample by sample.
+// Servers that die, freeze, come back, are added, cut off or slow under a
+// running loader: the sequence of batches is that of an undisturbed run, sample
+// by sample. tools/chaos does the same at random, over real links.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,15 +17,28 @@
 #include "absl/time/clock.h"
 #include "client/cli/digest.h"
 #include "client/prefetch/host_loader.h"
+#include "client/prefetch/server_times.h"
+#include "proto/spec_text.h"
+#include "tests/integration/digits_service.h"
 #include "tests/testing/digits.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
+#include "tests/testing/tcp_gate.h"
 
 namespace millrace {
 namespace {
 
+using ::millrace::testing::BytesOf;
+using ::millrace::testing::DigitsService;
+using ::millrace::testing::EndpointOf;
+using ::millrace::testing::ExpectSameEpoch;
+using ::millrace::testing::Kill;
 using ::millrace::testing::NewTempDir;
+using ::millrace::testing::ReceiveEpoch;
 using ::millrace::testing::ServerProcess;
+using ::millrace::testing::Soon;
+using ::millrace::testing::StatusOf;
+using ::millrace::testing::TcpGate;
 
 constexpr int kSamples = 20'000;
 constexpr uint64_t kBatch = 20;
@@ -32,82 +46,49 @@ constexpr uint64_t kSteps = kSamples / kBatch;
 
 class FailoverTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
-    ASSERT_TRUE(testing::WriteDigits(uri, kSamples).ok());
-    flag_ = new std::string("--dataset=digits=" + uri);
-  }
-  static void TearDownTestSuite() { delete flag_; }
+  static void SetUpTestSuite() { service_ = new DigitsService(kSamples); }
+  static void TearDownTestSuite() { delete service_; }
 
   static std::unique_ptr<ServerProcess> Serve(int port = 0) {
-    auto server = ServerProcess::Start(
-        {*flag_, "--threads=2", "--memory_budget=256MiB"}, port);
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *std::move(server);
+    return service_->Serve({}, port);
   }
-
   static HostLoaderOptions Options(const std::string& endpoint) {
-    HostLoaderOptions options;
-    options.endpoint = endpoint;
-    options.spec.set_preset("mnist");
-    options.spec.add_sources()->set_dataset("digits");
-    options.spec.set_batch_size(kBatch);
-    options.spec.set_seed(11);
-    options.window = 16;
-    options.verify_payload = true;
-    return options;
+    return service_->Options(endpoint, kBatch);
   }
-
-  // Receives an epoch and calls `disturb` at the half of it.
   static EpochAudit Receive(HostLoader& loader,
                             const std::function<void()>& disturb) {
-    EpochAudit audit;
-    for (uint64_t step = 0; step < kSteps; ++step) {
-      if (step == kSteps / 2) disturb();
-      absl::StatusOr<HostBatch> batch = loader.Next();
-      EXPECT_TRUE(batch.ok()) << batch.status();
-      if (!batch.ok()) return audit;
-      EXPECT_EQ(batch->position, (Position{0, step}));
-      EXPECT_TRUE(audit.Add(batch->header, batch->payload).ok());
-    }
-    EXPECT_TRUE(absl::IsOutOfRange(loader.Next().status()));
-    return audit;
+    return ReceiveEpoch(loader, kSteps, disturb);
   }
 
+  // What an epoch is without any trouble: received once for all tests.
   static void ExpectUndisturbed(const EpochAudit& audit) {
-    const std::unique_ptr<ServerProcess> server = Serve();
-    auto loader = OpenHostLoader(Options(server->address()));
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    const EpochAudit expected = Receive(**loader, [] {});
-    EXPECT_EQ(audit.samples(), kSamples);
-    EXPECT_EQ(audit.distinct(), kSamples);
-    EXPECT_EQ(audit.order_digest(), expected.order_digest());
-    EXPECT_EQ(audit.content_digest(), expected.content_digest());
+    static const EpochAudit* const undisturbed = [] {
+      const std::unique_ptr<ServerProcess> server = Serve();
+      auto loader = OpenHostLoader(Options(server->address()));
+      EXPECT_TRUE(loader.ok()) << loader.status();
+      return new EpochAudit(ReceiveEpoch(**loader, kSteps));
+    }();
+    ExpectSameEpoch(audit, *undisturbed, kSamples);
   }
 
-  static std::string* flag_;
+  static DigitsService* service_;
 };
 
-std::string* FailoverTest::flag_ = nullptr;
+DigitsService* FailoverTest::service_ = nullptr;
 
 TEST_F(FailoverTest, AServerThatIsKilledHalfwayLosesNothing) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(
-      Options(absl::StrCat(first->address(), ",", second->address())));
+  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
   ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = Receive(**loader, [&] {
-    first->process().Signal(SIGKILL);
-    first->process().Wait();
-  });
+  const EpochAudit audit = Receive(**loader, [&] { Kill(*first); });
   ExpectUndisturbed(audit);
 }
 
 TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  HostLoaderOptions options =
-      Options(absl::StrCat(first->address(), ",", second->address()));
+  HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.step_timeout = absl::Milliseconds(300);
   auto loader = OpenHostLoader(options);
   ASSERT_TRUE(loader.ok()) << loader.status();
@@ -126,8 +107,7 @@ TEST_F(FailoverTest, TheOnlyServerMayBeRestarted) {
   ASSERT_TRUE(loader.ok()) << loader.status();
   const EpochAudit audit = Receive(**loader, [&] {
     const int port = server->port();
-    server->process().Signal(SIGKILL);
-    server->process().Wait();
+    Kill(*server);
     server = Serve(port);
   });
   ExpectUndisturbed(audit);
@@ -136,8 +116,7 @@ TEST_F(FailoverTest, TheOnlyServerMayBeRestarted) {
 TEST_F(FailoverTest, AServerThatComesBackIsUsedAgain) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  HostLoaderOptions options =
-      Options(absl::StrCat(first->address(), ",", second->address()));
+  HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.epochs = 0;
   auto loader = OpenHostLoader(options);
   ASSERT_TRUE(loader.ok()) << loader.status();
@@ -159,8 +138,7 @@ TEST_F(FailoverTest, WhenAllServersAreGoneNextSaysSo) {
   options.next_timeout = absl::Milliseconds(700);
   auto loader = OpenHostLoader(options);
   ASSERT_TRUE(loader.ok()) << loader.status();
-  server->process().Signal(SIGKILL);
-  server->process().Wait();
+  Kill(*server);
   absl::Status status;
   for (uint64_t i = 0; i < kSteps && status.ok(); ++i) {
     status = (*loader)->Next().status();
@@ -186,13 +164,11 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
   ASSERT_TRUE(testing::WriteDigits(uri, kSamples + 1).ok());
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(
-      Options(absl::StrCat(first->address(), ",", second->address())));
+  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
   ASSERT_TRUE(loader.ok()) << loader.status();
   const EpochAudit audit = Receive(**loader, [&] {
     const int port = first->port();
-    first->process().Signal(SIGKILL);
-    first->process().Wait();
+    Kill(*first);
     auto other = ServerProcess::Start({"--dataset=digits=" + uri}, port);
     ASSERT_TRUE(other.ok()) << other.status();
     first = *std::move(other);
@@ -203,17 +179,14 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
 TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(
-      Options(absl::StrCat(first->address(), ",", second->address())));
+  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
   ASSERT_TRUE(loader.ok()) << loader.status();
   std::promise<void> received;
   std::thread repair;
   const EpochAudit audit = Receive(**loader, [&] {
     const int ports[] = {first->port(), second->port()};
-    for (ServerProcess* server : {first.get(), second.get()}) {
-      server->process().Signal(SIGKILL);
-      server->process().Wait();
-    }
+    Kill(*first);
+    Kill(*second);
     repair = std::thread([&, ports] {
       // Not before the loader has noticed; it waits in Next() meanwhile.
       while ((*loader)->stats().servers > 0) {
@@ -233,8 +206,7 @@ TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {
 TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  HostLoaderOptions options =
-      Options(absl::StrCat(first->address(), ",", second->address()));
+  HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.next_timeout = absl::Milliseconds(700);
   auto loader = OpenHostLoader(options);
   ASSERT_TRUE(loader.ok()) << loader.status();
@@ -295,6 +267,115 @@ TEST_F(FailoverTest, AnOnlyServerThatComesBackWithOtherDataIsRefused) {
   EXPECT_NE(status.message().find((*loader)->plan().fingerprint()),
             std::string::npos)
       << status;
+}
+
+TEST_F(FailoverTest, AServerThatIsAddedLaterGetsWork) {
+  std::unique_ptr<ServerProcess> first = Serve();
+  std::unique_ptr<ServerProcess> second = Serve();
+  const std::string endpoint = EndpointOf(*first, *second);
+  const int port = second->port();
+  ASSERT_EQ(second->Stop(), 0);
+  HostLoaderOptions options = Options(endpoint);
+  options.epochs = 0;
+  auto loader = OpenHostLoader(options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  ASSERT_TRUE((*loader)->Next().ok());
+  second = Serve(port);
+  ASSERT_TRUE(Soon([&] {
+    EXPECT_TRUE((*loader)->Next().ok());
+    return StatusOf(*second).batches_sent() > 0;
+  }));
+}
+
+TEST_F(FailoverTest, AServerWhoseLinkIsCutLosesNothingAndIsUsedAfterIt) {
+  const std::unique_ptr<ServerProcess> first = Serve();
+  const std::unique_ptr<ServerProcess> second = Serve();
+  TcpGate gate(first->port());
+  HostLoaderOptions options =
+      Options(absl::StrCat(gate.address(), ",", second->address()));
+  options.epochs = 2;
+  auto loader = OpenHostLoader(options);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  // The connection stays, it only carries nothing.
+  EpochAudit audit;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    if (step == kSteps / 2) gate.Cut();
+    const absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    ASSERT_EQ(batch->position, (Position{0, step}));
+    ASSERT_TRUE(audit.Add(batch->header, batch->payload).ok());
+  }
+  ExpectUndisturbed(audit);
+  const HostLoader::Stats stats = (*loader)->stats();
+  EXPECT_GT(stats.retried_steps + stats.hedged_steps, 0);
+  // Nobody else is left: what comes now comes over the mended link. (Beside
+  // others it is asked again when it delivers, or after 30 s.)
+  gate.Mend();
+  Kill(*second);
+  for (int i = 0; i < 100; ++i) {
+    const absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+  }
+}
+
+TEST_F(FailoverTest, AServerWhoseLinkBecomesThinGetsLess) {
+  const std::unique_ptr<ServerProcess> first = Serve();
+  const std::unique_ptr<ServerProcess> second = Serve();
+  TcpGate gate(first->port());
+  auto loader = OpenHostLoader(
+      Options(absl::StrCat(gate.address(), ",", second->address())));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  std::vector<ServerTimes> before;
+  const EpochAudit audit = Receive(**loader, [&] {
+    gate.Limit(1'000'000);  // some 60 batches a second
+    before = (*loader)->stats().by_server;
+  });
+  ExpectUndisturbed(audit);
+  uint64_t thin = 0;
+  uint64_t other = 0;
+  for (const ServerTimes& server :
+       Difference((*loader)->stats().by_server, before)) {
+    (server.address == gate.address() ? thin : other) += server.batches;
+  }
+  EXPECT_LT(thin, other);
+}
+
+TEST_F(FailoverTest, MixedBatchesOfTwoServersAreThoseOfOne) {
+  std::unique_ptr<ServerProcess> first = Serve();
+  const std::unique_ptr<ServerProcess> second = Serve();
+  const auto spec = ParseSpecText(
+      "sources { dataset: 'digits' } batch_size: 500 seed: 3 "
+      "transforms { random_crop { height: 28 width: 28 padding: 2 } } "
+      "transforms { mix_up { alpha: 0.8 p: 0.5 } } "
+      "transforms { cut_mix { alpha: 1 } } "
+      "transforms { normalize { mean: 0.286 stddev: 0.353 } }",
+      "the test");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto bytes = [&](const std::string& endpoint, uint32_t rank,
+                         const std::function<void()>& disturb) {
+    HostLoaderOptions options = Options(endpoint);
+    options.spec = *spec;
+    options.rank = rank;
+    options.world_size = 2;
+    std::vector<std::string> batches;
+    auto loader = OpenHostLoader(options);
+    EXPECT_TRUE(loader.ok()) << loader.status();
+    const uint64_t steps = (*loader)->plan().steps_per_epoch();
+    for (uint64_t step = 0; step < steps; ++step) {
+      if (step == steps / 2) disturb();
+      const absl::StatusOr<HostBatch> batch = (*loader)->Next();
+      EXPECT_TRUE(batch.ok()) << batch.status();
+      if (!batch.ok()) break;
+      batches.push_back(BytesOf(*batch));
+    }
+    return batches;
+  };
+  const std::string both = EndpointOf(*first, *second);
+  const std::vector<std::string> rank0 = bytes(both, 0, [] {});
+  const std::vector<std::string> rank1 = bytes(both, 1, [&] { Kill(*first); });
+  EXPECT_EQ(rank0.size(), kSamples / 500);
+  EXPECT_EQ(rank0, bytes(second->address(), 0, [] {}));
+  EXPECT_EQ(rank1, bytes(second->address(), 1, [] {}));
 }
 
 }  // namespace

@@ -12,14 +12,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/host_loader.h"
-#include "tests/testing/digits.h"
+#include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
-#include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::NewTempDir;
+using ::millrace::testing::BytesOf;
+using ::millrace::testing::DigitsService;
+using ::millrace::testing::EndpointOf;
+using ::millrace::testing::Kill;
 using ::millrace::testing::ServerProcess;
 
 constexpr int kSamples = 8'000;
@@ -29,33 +31,14 @@ constexpr uint64_t kSteps = kSamples / kBatch;
 class HedgeIntegrationTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
-    ASSERT_TRUE(testing::WriteDigits(uri, kSamples).ok());
-    flag_ = new std::string("--dataset=digits=" + uri);
+    service_ =
+        new DigitsService(kSamples, {"--threads=1", "--memory_budget=128MiB"});
   }
-  static void TearDownTestSuite() { delete flag_; }
+  static void TearDownTestSuite() { delete service_; }
 
-  static std::unique_ptr<ServerProcess> Serve() {
-    auto server =
-        ServerProcess::Start({*flag_, "--threads=1", "--memory_budget=128MiB"});
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *std::move(server);
-  }
-
+  static std::unique_ptr<ServerProcess> Serve() { return service_->Serve(); }
   static HostLoaderOptions Options(const std::string& endpoint) {
-    HostLoaderOptions options;
-    options.endpoint = endpoint;
-    options.spec.set_preset("mnist");
-    options.spec.add_sources()->set_dataset("digits");
-    options.spec.set_batch_size(kBatch);
-    options.spec.set_seed(11);
-    options.window = 16;
-    options.verify_payload = true;
-    return options;
-  }
-
-  static std::string Bytes(const HostBatch& batch) {
-    return std::string(batch.payload.begin(), batch.payload.end());
+    return service_->Options(endpoint, kBatch);
   }
 
   // The rows of tensor `name`.
@@ -70,16 +53,15 @@ class HedgeIntegrationTest : public ::testing::Test {
     return "";
   }
 
-  static std::string* flag_;
+  static DigitsService* service_;
 };
 
-std::string* HedgeIntegrationTest::flag_ = nullptr;
+DigitsService* HedgeIntegrationTest::service_ = nullptr;
 
 TEST_F(HedgeIntegrationTest, AStoppedServerHoldsUpTheStreamForAMoment) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  HostLoaderOptions options =
-      Options(absl::StrCat(first->address(), ",", second->address()));
+  HostLoaderOptions options = Options(EndpointOf(*first, *second));
   // Beyond the test's own limit: what goes on does so without it, and nothing
   // else ends the silence so early.
   options.step_timeout = absl::Hours(1);
@@ -92,7 +74,7 @@ TEST_F(HedgeIntegrationTest, AStoppedServerHoldsUpTheStreamForAMoment) {
     absl::StatusOr<HostBatch> batch = (*loader)->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(batch->position, (Position{0, step}));
-    batches.push_back(Bytes(*batch));
+    batches.push_back(BytesOf(*batch));
   }
   EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
   const HostLoader::Stats stats = (*loader)->stats();
@@ -101,14 +83,14 @@ TEST_F(HedgeIntegrationTest, AStoppedServerHoldsUpTheStreamForAMoment) {
   EXPECT_LE(stats.hedged_steps, kSteps / 20 + 32);
   EXPECT_EQ(stats.batches, kSteps);
   loader->reset();
-  first->process().Signal(SIGKILL);
+  Kill(*first);
 
   auto undisturbed = OpenHostLoader(Options(second->address()));
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.status();
   for (uint64_t step = 0; step < kSteps; ++step) {
     absl::StatusOr<HostBatch> batch = (*undisturbed)->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
-    ASSERT_EQ(Bytes(*batch), batches[step]) << "step " << step;
+    ASSERT_EQ(BytesOf(*batch), batches[step]) << "step " << step;
   }
 }
 
@@ -164,7 +146,7 @@ TEST_F(HedgeIntegrationTest, SeekGoesOnElsewhereWithoutAnOpen) {
   ASSERT_TRUE(loader.ok()) << loader.status();
   absl::StatusOr<HostBatch> held = (*loader)->Next();
   ASSERT_TRUE(held.ok()) << held.status();
-  const std::string first = Bytes(*held);
+  const std::string first = BytesOf(*held);
   for (const Position position :
        {Position{2, 100}, Position{0, 0}, Position{1, kSteps - 1}}) {
     ASSERT_TRUE((*loader)->Seek(position).ok());
@@ -179,10 +161,10 @@ TEST_F(HedgeIntegrationTest, SeekGoesOnElsewhereWithoutAnOpen) {
       absl::StatusOr<HostBatch> expected = (*other)->Next();
       ASSERT_TRUE(expected.ok()) << expected.status();
       ASSERT_EQ(batch->position, expected->position);
-      ASSERT_EQ(Bytes(*batch), Bytes(*expected));
+      ASSERT_EQ(BytesOf(*batch), BytesOf(*expected));
     }
   }
-  EXPECT_EQ(Bytes(*held), first);
+  EXPECT_EQ(BytesOf(*held), first);
 }
 
 }  // namespace

@@ -381,7 +381,7 @@ TEST(OpensTest, GrowWithShardsAndNotWithSamples) {
       ASSERT_TRUE(server.ok()) << server.status();
       opens_at_start[i] = counter.Take();
       EXPECT_GE(opens_at_start[i], kShards) << "the counter counts";
-      for (int epoch = 0; epoch < 3; ++epoch) {
+      for (int epoch = 0; epoch < 2; ++epoch) {
         const ProgramResult result =
             Millrace({"audit", "--endpoint=" + (*server)->address(),
                       "--dataset=digits", "--preset=mnist", "--batch_size=20",

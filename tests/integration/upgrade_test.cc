@@ -11,7 +11,6 @@
 #include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,7 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "client/prefetch/host_loader.h"
 #include "proto/wire/version.h"
-#include "tests/testing/digits.h"
+#include "tests/integration/digits_service.h"
 #include "tests/testing/recorded_server.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
@@ -37,7 +36,9 @@ namespace {
 
 using ::google::protobuf::Message;
 using ::google::protobuf::util::MessageDifferencer;
-using ::millrace::testing::NewTempDir;
+using ::millrace::testing::BytesOf;
+using ::millrace::testing::DigitsService;
+using ::millrace::testing::Kill;
 using ::millrace::testing::ProgramPath;
 using ::millrace::testing::ReadRecording;
 using ::millrace::testing::ReceivedBatch;
@@ -91,21 +92,16 @@ std::vector<std::string> LinesWith(const std::string& text,
 class UpgradeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    uri_ = new std::string("lmdb:" + NewTempDir() + "/digits.lmdb");
-    ASSERT_TRUE(testing::WriteDigits(*uri_, kSamples).ok());
+    service_ = new DigitsService(kSamples, {});
     recording_ =
         new Recording(ReadRecording(ProgramPath("tests/testdata/protocol")));
   }
   static void TearDownTestSuite() {
-    delete uri_;
+    delete service_;
     delete recording_;
   }
 
-  static std::unique_ptr<ServerProcess> Serve() {
-    auto server = ServerProcess::Start({"--dataset=digits=" + *uri_});
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *std::move(server);
-  }
+  static std::unique_ptr<ServerProcess> Serve() { return service_->Serve(); }
 
   static HostLoaderOptions Options(const std::vector<std::string>& addresses) {
     HostLoaderOptions options;
@@ -123,8 +119,7 @@ class UpgradeTest : public ::testing::Test {
       const absl::StatusOr<HostBatch> batch = loader.Next();
       ASSERT_TRUE(batch.ok()) << batch.status();
       EXPECT_EQ(batch->position, (Position{0, step}));
-      EXPECT_EQ(std::string(batch->payload.begin(), batch->payload.end()),
-                RecordedPayload(step));
+      EXPECT_EQ(BytesOf(*batch), RecordedPayload(step));
     }
     EXPECT_TRUE(absl::IsOutOfRange(loader.Next().status()));
   }
@@ -137,11 +132,11 @@ class UpgradeTest : public ::testing::Test {
     return payload;
   }
 
-  static std::string* uri_;
+  static DigitsService* service_;
   static Recording* recording_;
 };
 
-std::string* UpgradeTest::uri_ = nullptr;
+DigitsService* UpgradeTest::service_ = nullptr;
 Recording* UpgradeTest::recording_ = nullptr;
 
 TEST_F(UpgradeTest, TheRecordingIsOfAVersionThatIsStillSpoken) {
@@ -200,8 +195,7 @@ TEST_F(UpgradeTest, ThisServerThatGoesIsFollowedByAnEarlierOne) {
   std::unique_ptr<ServerProcess> server = Serve();
   auto loader = OpenHostLoader(Options({server->address(), old.address()}));
   ASSERT_TRUE(loader.ok()) << loader.status();
-  server->process().Signal(SIGKILL);
-  server->process().Wait();
+  Kill(*server);
   ExpectTheRecordedEpoch(**loader);
   EXPECT_GT(old.batches_sent(), 0);
 }
@@ -315,11 +309,8 @@ TEST(RecordingTest, Write) {
   if (folder == nullptr) {
     GTEST_SKIP() << "MILLRACE_WRITE_PROTOCOL names no folder: nothing to write";
   }
-  const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
-  ASSERT_TRUE(testing::WriteDigits(uri, kSamples).ok());
-  auto server = ServerProcess::Start({"--dataset=digits=" + uri});
-  ASSERT_TRUE(server.ok()) << server.status();
-  RpcClient client((*server)->address());
+  const auto server = DigitsService(kSamples, {}).Serve();
+  RpcClient client(server->address());
   Recording recording;
   recording.open_request.set_protocol_version(kProtocolVersion);
   *recording.open_request.mutable_spec() = RecordedSpec();

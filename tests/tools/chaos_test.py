@@ -189,7 +189,7 @@ class Programs(unittest.TestCase):
 
     def test_on_the_loopback(self):
         with tempfile.TemporaryDirectory() as folder:
-            arguments = ["--bin", self._bin(folder), "--seed", "7367", "--seconds", "8"]
+            arguments = ["--bin", self._bin(folder), "--seed", "435", "--seconds", "5"]
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 code = run.main(arguments)
@@ -199,7 +199,7 @@ class Programs(unittest.TestCase):
     def test_in_namespaces(self):
         with tempfile.TemporaryDirectory() as folder:
             result = subprocess.run(
-                ["tools/chaos", "--netns", "--seed=1230", "--minutes=0.15",
+                ["tools/chaos", "--netns", "--seed=574", "--minutes=0.1",
                  f"--bin={self._bin(folder)}"],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if "no network namespaces here" in result.stderr:

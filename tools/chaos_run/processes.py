@@ -140,13 +140,15 @@ class Server(_Program):
 
 
 class Client(_Program):
-    """A rank; goes on after a kill where its file ends."""
+    """A rank; goes on after a kill where its file ends. `prefix` stands before the
+    command, and must exec it."""
 
-    def __init__(self, rank, program, flags, work, name="client"):
+    def __init__(self, rank, program, flags, work, name="client", prefix=()):
         self.rank = rank
         self.name = f"{name} {rank}"
         self.output = os.path.join(work, f"{name}-{rank}.digests")
-        super().__init__(self.name, [program, f"--rank={rank}", f"--output={self.output}", *flags],
+        super().__init__(self.name,
+                         [*prefix, program, f"--rank={rank}", f"--output={self.output}", *flags],
                          os.path.join(work, f"{name}-{rank}.log"), os.path.join(work, "tmp"))
 
     def start(self):

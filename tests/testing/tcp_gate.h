@@ -1,0 +1,81 @@
+// TcpGate is a link between programs of this machine that a test can cut and
+// slow down: it listens on a port of its own and passes bytes to a server and
+// back. What it is not: a network. A connection is made at once also while the
+// link is cut (the kernel does that), it only hears nothing.
+//
+// Thread-safe; owns a thread.
+//
+//   TcpGate gate(server->port());
+//   Connect(gate.address());
+//   gate.Cut();   // bytes stay where they are, nobody is told
+//   gate.Mend();  // and go on their way
+
+#ifndef MILLRACE_TESTS_TESTING_TCP_GATE_H_
+#define MILLRACE_TESTS_TESTING_TCP_GATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace millrace::testing {
+
+class TcpGate {
+ public:
+  // To 127.0.0.1:`port`. Ends the program when no port can be had.
+  explicit TcpGate(int port);
+  ~TcpGate();  // ends all connections
+  TcpGate(const TcpGate&) = delete;
+  TcpGate& operator=(const TcpGate&) = delete;
+
+  std::string address() const;
+
+  void Cut() { Set(cut_, true); }
+  void Mend() { Set(cut_, false); }
+
+  // From the server to its clients, over all connections; 0: no limit.
+  void Limit(uint64_t bytes_per_second) { Set(limit_, bytes_per_second); }
+
+ private:
+  // What goes from one socket to another.
+  struct Way {
+    int from;
+    int to;
+    bool limited;
+    std::vector<char> waiting;
+    bool ended = false;  // `from` sends no more
+  };
+  struct Connection {
+    Way there;
+    Way back;
+  };
+
+  template <typename T>
+  void Set(std::atomic<T>& what, T value) {
+    what.store(value);
+    Wake();
+  }
+  void Wake();
+  void Loop();
+  void Accept();
+  // False when the connection has ended.
+  bool Pass(Way& way);
+
+  const int port_;
+  int listener_ = -1;
+  int listens_on_ = 0;
+  int wake_[2] = {-1, -1};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> cut_{false};
+  std::atomic<uint64_t> limit_{0};
+  // Of the thread.
+  std::list<Connection> connections_;
+  int64_t room_ = 0;  // bytes that the limit lets pass now
+  std::thread thread_;
+};
+
+}  // namespace millrace::testing
+
+#endif  // MILLRACE_TESTS_TESTING_TCP_GATE_H_
