@@ -230,6 +230,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     std::vector<ServerTimes> by_server;
   };
   Counted counted_;
+  bool refused_ = false;  // since then, for want of memory at a server
   absl::Time trim_at_ = absl::InfinitePast();
   BatchExpectation expect_;
   Sequence asking_;  // sequence_, as soon as a Seek() is applied
@@ -865,6 +866,7 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
       break;
     case absl::StatusCode::kResourceExhausted:
       if (detail.retry_delay_ms() > 0) {
+        refused_ = true;
         servers_.Paused(call.server, now,
                         absl::Milliseconds(detail.retry_delay_ms()));
         MR_LOG_EVERY(WARNING, kTroubleLogInterval)
@@ -1150,7 +1152,7 @@ WindowInterval PrefetchLoader::Seen() const {
         break;
     }
   }
-  seen.servers_lack_memory = lack_memory > kMostBatches * all;
+  seen.servers_lack_memory = refused_ || lack_memory > kMostBatches * all;
   seen.servers_are_busy = busy > kMostBatches * all;
   return seen;
 }
@@ -1162,6 +1164,7 @@ void PrefetchLoader::CountAnew(absl::Time now) {
   counted_.batches = stats_.batches;
   counted_.wait_seconds = stats_.wait_seconds;
   counted_.by_server = stats_.by_server;
+  refused_ = false;
   least_in_hand_ = slots_;
 }
 

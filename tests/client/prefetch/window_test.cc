@@ -10,6 +10,7 @@
 
 #include "client/prefetch/prefetch_loader.h"
 #include "common/logging.h"
+#include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 #include "tests/client/prefetch/simulation.h"
 
@@ -123,6 +124,41 @@ TEST_F(WindowTest, OtherPlacesLostServersAndLateStepsWhileItChanges) {
     EXPECT_LE(allocator_->most, 64 + 4);
   }
   EXPECT_EQ(allocator_->slots, 0) << "slots were lost";
+}
+
+TEST_F(WindowTest, AServerThatRefusesForWantOfMemoryIsAskedForLess) {
+  options_.endpoint = "test:1";
+  options_.initial_window = 16;
+  OpenResponse plan = MakePlan(1000);
+  plan.set_max_payload_bytes(kSlotBytes);
+  auto transport = std::make_unique<FakeTransport>(plan);
+  FakeTransport* const fake = transport.get();
+  fake->SetServers({{1, "a", true}});
+  absl::Time time = absl::UnixEpoch();
+  auto loader = NewPrefetchLoader(options_, plan, std::move(transport), time,
+                                  [&time] { return time; });
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_retry_delay_ms(10);
+  const auto round = [&] {
+    while (!fake->calls().empty()) fake->Complete(fake->calls().begin()->first);
+    for (int i = 0; i < 8; ++i) {
+      ASSERT_TRUE((*loader)->Next().ok());
+      time += Ms(200);
+    }
+    fake->Tick();
+  };
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_EQ((*loader)->window(), 16);
+  for (int i = 0; i < 8 && (*loader)->window() == 16; ++i) {
+    fake->End(fake->calls().begin()->first,
+              WithErrorDetail(absl::ResourceExhaustedError("full"), detail));
+    time += Ms(20);
+    fake->Tick();
+    round();
+  }
+  EXPECT_LT((*loader)->window(), 16);
+  EXPECT_THAT((*loader)->stats().window_reason, HasSubstr("short of memory"));
 }
 
 TEST_F(WindowTest, WhatTheConsumerHoldsIsNotCountedAsLongAsItFits) {
