@@ -19,6 +19,7 @@ void SameHostPeer::Poll() {
                      << " is on this machine: batches come in shared memory";
       }
       ready_ = true;
+      shared_with_ = link_->nonce();
       said_ = false;
       problem_ = absl::OkStatus();
       return;
@@ -74,6 +75,12 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   if (problem_.ok()) return absl::OkStatus();
   Say(problem_);
   if (wish_ != SameHost::kRequire) return absl::OkStatus();
+  // A server that memory was shared with ends a link when it needs the memory
+  // for others, too: no reason to do without that server.
+  if (bytes.has_value() && !offer.nonce().empty() &&
+      offer.nonce() == shared_with_) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "shared memory is required and cannot be had: ", problem_.message()));
 }

@@ -46,7 +46,7 @@ class SameHostPeer {
 
   // The answer to a call without a link has begun: `offer` is the metadatum
   // that came with it, if one did. FailedPrecondition: SameHost::kRequire, and
-  // it cannot be.
+  // it cannot be, nor could it ever with this server.
   absl::Status TakeOffer(std::optional<absl::string_view> offer);
 
   // Hears what the server has said. Cheap.
@@ -61,6 +61,7 @@ class SameHostPeer {
   bool ready_ = false;    // was, and the log has said so
   absl::Status problem_;  // with the server of this nonce
   std::string nonce_;
+  std::string shared_with_;  // the nonce of the last server with a link
   SteadyTime retry_at_ = SteadyTime::min();
   bool said_ = false;
 };
