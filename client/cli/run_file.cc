@@ -3,12 +3,14 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -41,7 +43,14 @@ absl::StatusOr<RunFile> FromSummary(const std::string& text,
         "earlier version; give --dataset and the like instead"));
   }
   MR_ASSIGN_OR_RETURN(run.spec, ParseSpecText(word("pipeline"), path));
-  run.plan_hash = absl::HexStringToBytes(word("plan_hash"));
+  const std::string plan_hash = word("plan_hash");
+  if (plan_hash.size() % 2 != 0 ||
+      !std::all_of(plan_hash.begin(), plan_hash.end(), absl::ascii_isxdigit)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " says plan_hash \"", absl::CHexEscape(plan_hash),
+        "\", which is not hexadecimal: the file is damaged or was edited"));
+  }
+  run.plan_hash = absl::HexStringToBytes(plan_hash);
   run.fingerprint = word("fingerprint");
   run.endpoint = word("endpoint");
   const auto world = summary.fields().find("world_size");
@@ -50,6 +59,17 @@ absl::StatusOr<RunFile> FromSummary(const std::string& text,
     run.world_size = static_cast<uint32_t>(world->second.number_value());
   }
   return run;
+}
+
+// Of a step, counted from epoch 0. Nothing: there is no such number.
+std::optional<uint64_t> NumberOf(uint64_t epoch, uint64_t step,
+                                 uint64_t steps_per_epoch) {
+  uint64_t number = 0;
+  if (__builtin_mul_overflow(epoch, steps_per_epoch, &number) ||
+      __builtin_add_overflow(number, step, &number)) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 }  // namespace
@@ -90,13 +110,15 @@ absl::StatusOr<std::optional<AuditRecord>> RunFile::RecordOf(
         run.steps_per_epoch() == 0) {
       continue;
     }
-    const uint64_t steps = run.steps_per_epoch();
-    const uint64_t from = run.epoch() * steps + run.step();
-    const uint64_t at = position.epoch * steps + position.step;
-    if (at < from || at - from >= it->records) continue;
+    const std::optional<uint64_t> from =
+        NumberOf(run.epoch(), run.step(), run.steps_per_epoch());
+    const std::optional<uint64_t> at =
+        NumberOf(position.epoch, position.step, run.steps_per_epoch());
+    if (!from.has_value() || !at.has_value()) continue;
+    if (*at < *from || *at - *from >= it->records) continue;
     std::optional<AuditRecord> found;
     MR_RETURN_IF_ERROR(ReadAuditRecords(
-        *it, at - from, 1, [&found](const AuditRecord& r) { found = r; }));
+        *it, *at - *from, 1, [&found](const AuditRecord& r) { found = r; }));
     return found;
   }
   return std::optional<AuditRecord>();

@@ -1,0 +1,58 @@
+// What is made of files that say what a job has loaded.
+
+#include "client/cli/run_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A summary of millrace-train with that plan hash.
+absl::StatusOr<RunFile> ReadSummary(const std::string& plan_hash) {
+  const std::string path = ::testing::TempDir() + "/summary.json";
+  std::ofstream(path) << absl::StrCat(
+      R"({"pipeline": "sources { dataset: \"d\" }", "plan_hash": ")", plan_hash,
+      R"(", "world_size": 3})");
+  return ReadRunFile(path);
+}
+
+TEST(RunFileTest, ReadsTheSummaryOfATraining) {
+  const auto run = ReadSummary("00fF10");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->plan_hash, std::string("\0\xff\x10", 3));
+  EXPECT_EQ(run->world_size, 3);
+  EXPECT_EQ(run->spec.sources(0).dataset(), "d");
+}
+
+TEST(RunFileTest, RefusesAPlanHashThatIsNone) {
+  for (const char* hash : {"none of it", "00f", "0x10"}) {
+    const auto run = ReadSummary(hash);
+    EXPECT_TRUE(absl::IsInvalidArgument(run.status())) << run.status();
+    EXPECT_THAT(std::string(run.status().message()), HasSubstr(hash));
+  }
+}
+
+TEST(RunFileTest, APositionBeyondAllNumbersHasNoRecord) {
+  RunFile run;
+  AuditSegment segment;
+  segment.file = "/nonexistent";
+  segment.records = 3;
+  segment.run.set_world_size(1);
+  segment.run.set_steps_per_epoch(4);
+  run.log.segments.push_back(segment);
+  // 4 times this is 0, modulo 2^64.
+  const auto record = run.RecordOf({uint64_t{1} << 62, 1}, 0, 1);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_FALSE(record->has_value());
+}
+
+}  // namespace
+}  // namespace millrace
