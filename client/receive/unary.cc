@@ -99,8 +99,16 @@ std::vector<absl::StatusOr<std::string>> AskServers(
     --open;
   }
 
-  for (Asking& asking : askings) {
+  const bool in_time = Clock::now() < deadline;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    Asking& asking = askings[i];
     if (asking.done) continue;
+    // Not the time that it could have had.
+    if (in_time && absl::IsDeadlineExceeded(answers[i].status())) {
+      answers[i] = absl::DeadlineExceededError(
+          absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
+                       " after the one of another server"));
+    }
     if (asking.pausing) {
       asking.pause.Cancel();
     } else {

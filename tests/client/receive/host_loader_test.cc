@@ -194,8 +194,13 @@ TEST(HostLoaderTest, GoesOnWhenTheOnlyServerIsRestarted) {
 TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
   TestServer server;
   MuteServer mute;
+  ::testing::internal::CaptureStderr();
   auto loader = OpenHostLoader(
       Options({DeadAddress(), mute.address(), server.address()}));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(absl::StrCat(mute.address(),
+                                     " did not open the plan: no answer within "
+                                     "250ms after the one of another server")));
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
   EXPECT_EQ((*loader)->stats().servers, 1);
