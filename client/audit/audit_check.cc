@@ -59,6 +59,8 @@ class Checker {
 
   absl::Status Gather();
   void AddPiece(RankLog& log, Piece piece, const std::string& who);
+  // Whether `rank` has a record of a start before `attempt`.
+  bool WasLogged(uint32_t rank, uint64_t attempt) const;
   // Decides which pieces count.
   void Clip();
   absl::Status AddUp();
@@ -155,6 +157,12 @@ void Checker::AddPiece(RankLog& log, Piece piece, const std::string& who) {
   log.pieces.push_back(piece);
 }
 
+bool Checker::WasLogged(uint32_t rank, uint64_t attempt) const {
+  return std::any_of(
+      attempts_.begin(), attempts_.lower_bound(attempt),
+      [rank](const auto& entry) { return entry.second.ranks.count(rank) > 0; });
+}
+
 void Checker::Clip() {
   uint64_t bound = kEnd;  // where a later start took over
   for (auto it = attempts_.rbegin(); it != attempts_.rend(); ++it) {
@@ -178,8 +186,15 @@ void Checker::Clip() {
     uint64_t until = bound;
     if (bound == kEnd) {
       until = longest;
-      if (shortest != longest && longest - shortest <= kEndsApart &&
-          attempt.ranks.size() == attempt.world) {
+      bool logged = true;
+      for (uint32_t rank = 0; rank < attempt.world; ++rank) {
+        if (attempt.ranks.count(rank) > 0) continue;
+        // Killed before its first step; a log that was not given would lack
+        // earlier starts, too.
+        shortest = start;
+        logged &= WasLogged(rank, it->first);
+      }
+      if (shortest != longest && longest - shortest <= kEndsApart && logged) {
         result_.notes.push_back(absl::StrCat(
             Between(shortest, longest),
             " reached some of the ranks only: the job ended there"));
@@ -192,6 +207,7 @@ void Checker::Clip() {
       const std::string who =
           absl::StrCat("rank ", rank, " of ", attempt.world);
       if (found == attempt.ranks.end()) {
+        if (until == start) continue;
         result_.AddProblem(absl::StrCat(
             "lost: ", who, " has no log of the start at ", At(start),
             ", so nothing says that it was given ", Between(start, until)));

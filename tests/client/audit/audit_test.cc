@@ -298,6 +298,33 @@ TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
                                     "step 5 to epoch 0 step 8")));
 }
 
+TEST_F(AuditTest, AJobMayBeKilledInTheFirstStepOfAStart) {
+  WriteAll(1, 2, 0, 10);
+  Write(2, 0, 2, 10, 11);
+  auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result->superseded, 1);
+  // Later than that it is lost, or its log is.
+  Write(2, 0, 2, 11, 14);
+  result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+                                                      "of the start at epoch "
+                                                      "1 step 0")));
+}
+
+TEST_F(AuditTest, ARankThatNeverHadALogIsNamedAlsoAfterOneStep) {
+  Write(1, 0, 2, 0, 1);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+                                                      "of the start at epoch "
+                                                      "0 step 0")));
+}
+
 TEST_F(AuditTest, ALoaderThatWasSentBackCountsWhatItGotThen) {
   auto writer = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
   ASSERT_TRUE(writer.ok());
