@@ -26,6 +26,8 @@ constexpr double kLeastBusySeconds = 0.05;
 
 // Of what a trial should have brought.
 constexpr double kLeastGain = 0.25;
+// Less than that part of what there was before is harm, whatever limits now.
+constexpr double kHarm = 0.9;
 // How long a ceiling stays when nothing else tells that the load is another;
 // then a small step tries again, without a word.
 constexpr double kHold = 36;
@@ -35,14 +37,14 @@ constexpr double kOtherLoad = 1.5;
 
 // What is wanted differs by so much, or the number stays.
 constexpr double kGrowFrom = 1.15;
-constexpr double kShrinkFrom = 0.7;
+constexpr double kShrinkFrom = 0.7;  // of the number
 constexpr uint32_t kShrinkIntervals = 2;
 constexpr uint32_t kReaderShrinkIntervals = 4;
 
 // Of the threads that read: beyond what Little's law says, for reads that take
 // longer than the average.
 constexpr double kHeadRoom = 1.3;
-constexpr double kShrinkRoom = 2;
+constexpr double kShrinkRoom = 1.5;
 constexpr double kReadersBusy = 0.8;
 
 uint32_t Threads(double number) {
@@ -76,12 +78,14 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
   ceiling = Ceiling();
 }
 
-bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere) {
+bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
+                         bool has_work) {
   if (kind.trial.from == 0 || kind.trial.due > 0) return false;
   const Trial trial = kind.trial;
   kind.trial = Trial();
   const double wanted = trial.rate * (1 + kLeastGain * (trial.gain - 1));
-  if (limited_elsewhere || rate >= wanted) {
+  const bool did_harm = has_work && rate < kHarm * trial.rate;
+  if (rate >= wanted || (limited_elsewhere && !did_harm)) {
     kind.probing = false;
     return false;
   }
@@ -134,7 +138,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
                        idle_share < kSafeIdleShare;
   const uint32_t cpus =
       std::min(m.most, Threads(std::ceil(measured.cpus - 0.01)));
-  if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded)) {
+  if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded, false)) {
     decision.workers = std::max(cpus, workers_.ceiling.threads);
     if (decision.workers < n) {
       if (!workers_.probing) {
@@ -211,8 +215,10 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   }
   const double rate = static_cast<double>(m.samples) / seconds;
   const double worker_idle = Share(w.idle_seconds, w.thread_seconds);
+  const bool is_idle = Share(m.idle_seconds, m.thread_seconds) > 0.5;
   if (Failed(readers_, rate,
-             worker_idle < kBusyIdleShare || reading_share < kReadersBusy)) {
+             worker_idle < kBusyIdleShare || reading_share < kReadersBusy,
+             !is_idle)) {
     decision.readers = std::max(readers_.ceiling.threads, uint32_t{1});
     if (decision.readers < n) {
       if (!readers_.probing) {
@@ -263,7 +269,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   }
   const uint32_t least = std::min(kLeastReaders, m.most);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
-  if (n > least && m.samples > 0 && needed <= 0.5 * n) {
+  if (n > least && m.samples > 0 && needed <= kShrinkFrom * n) {
     if (++readers_.too_many < kReaderShrinkIntervals) return;
     decision.readers = std::max(least, Threads(needed));
     decision.readers_reason =

@@ -114,8 +114,11 @@ class ThreadTuner final : public ThreadPolicy {
 
   // Time passes; a ceiling ends when `sign` says that the load is another.
   static void Pass(Kind& kind, double seconds, double sign);
-  // Judges the trial that is due: whether the number goes back.
-  static bool Failed(Kind& kind, double rate, bool limited_elsewhere);
+  // Judges the trial that is due: whether the number goes back. A trial that
+  // something else limits has not failed, unless it did harm while there was
+  // work.
+  static bool Failed(Kind& kind, double rate, bool limited_elsewhere,
+                     bool has_work);
   // A step of at most `step` towards `wanted`.
   static uint32_t Next(const Kind& kind, uint32_t now, double wanted,
                        double step);

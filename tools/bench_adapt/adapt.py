@@ -149,7 +149,7 @@ def main(arguments):
         print(f"{options.rounds} rounds, {options.settle} s after the beginning, "
               f"{len(os.sched_getaffinity(0))} cores; threads that decode + threads that read, "
               "samples/s\n")
-        print("| load | best fixed | its rate | beginning | a minute later | its rate | ratio "
+        print("| load | best fixed | its rate | beginning | then | its rate | ratio "
               "(spread) |\n|---|---|---|---|---|---|---|", flush=True)
         for load in loads:
             measure_load(options, work, *load)
