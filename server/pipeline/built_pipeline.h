@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -75,9 +76,10 @@ class BuiltPipeline final : public Pipeline {
   const OpenResponse& description() const override { return description_; }
   absl::StatusOr<uint64_t> MaxPayloadBytes(uint32_t world_size) const override;
   absl::StatusOr<BatchMemory> batch_memory(uint32_t world_size) const override;
-  absl::Status ExplainRows(const StepRange& range, uint64_t first_row,
-                           uint64_t row_count,
-                           ExplainBatchResponse* response) const override;
+  absl::Status ExplainRows(
+      const StepRange& range, uint64_t first_row, uint64_t row_count,
+      ExplainBatchResponse* response,
+      absl::FunctionRef<absl::Status()> stop = GoOn) const override;
 
   const Plan& plan() const { return plan_; }
   const BatchLayout& layout() const { return layout_; }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -68,16 +69,22 @@ class Pipeline {
   // Makes rows of the rank's batch of one step again, from `first_row` on, and
   // says what they hold and what was drawn for them: at most `row_count`, fewer
   // where there are many or large ones, at least one. Works on the calling
-  // thread, in memory of its own (at most 16 MiB and a thread's scratch), which
-  // it takes of the budget. OutOfRange: no such step or row. DataLoss: a bad
-  // sample under the policy FAIL. ResourceExhausted: no memory within
-  // admission_timeout; ErrorDetail says when to ask again.
-  virtual absl::Status ExplainRows(const StepRange& /*range*/,
-                                   uint64_t /*first_row*/,
-                                   uint64_t /*row_count*/,
-                                   ExplainBatchResponse* /*response*/) const {
+  // thread, in memory of its own (at most 16 MiB, or one row, and a thread's
+  // scratch), which it takes of the budget. Before each sample, and while it
+  // waits for memory, it asks `stop`, and ends with what that says unless it is
+  // OK. OutOfRange: no such step or row. FailedPrecondition: a row larger than
+  // the budget. DataLoss: a bad sample under the policy FAIL.
+  // ResourceExhausted: no memory within admission_timeout; ErrorDetail says
+  // when to ask again.
+  virtual absl::Status ExplainRows(
+      const StepRange& /*range*/, uint64_t /*first_row*/,
+      uint64_t /*row_count*/, ExplainBatchResponse* /*response*/,
+      absl::FunctionRef<absl::Status()> /*stop*/ = GoOn) const {
     return absl::UnimplementedError("this pipeline does not explain batches");
   }
+
+ protected:
+  static absl::Status GoOn() { return absl::OkStatus(); }
 };
 
 struct StepRange {

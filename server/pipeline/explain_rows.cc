@@ -100,11 +100,14 @@ void FillOrigin(const DatasetInfo& info, const std::string& dataset,
 // What a call that found no memory should wait before it asks again.
 constexpr int64_t kRetryDelayMs = 500;
 
+// How often a call that waits for memory asks whether it is still wanted.
+constexpr absl::Duration kAskAfter = absl::Milliseconds(100);
+
 // Waits in the budget's line like a batch: also where there is much to do it is
 // its turn at some time.
-absl::StatusOr<ByteBudget::Reservation> AwaitMemory(ByteBudget& budget,
-                                                    uint64_t bytes,
-                                                    absl::Duration timeout) {
+absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
+    ByteBudget& budget, uint64_t bytes, absl::Duration timeout,
+    absl::FunctionRef<absl::Status()> stop) {
   struct Place {
     Mutex mu;
     CondVar changed;
@@ -122,17 +125,23 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(ByteBudget& budget,
   const SteadyTime deadline = timeout > absl::ZeroDuration()
                                   ? SteadyDeadline(timeout)
                                   : SteadyTime::max();
-  {
-    MutexLock lock(place->mu);
-    while (!place->granted && place->changed.WaitUntil(lock, deadline)) {
+  absl::Status stopped;
+  while (stopped.ok() && SteadyTime::clock::now() < deadline) {
+    {
+      const SteadyTime ask = std::min(deadline, SteadyDeadline(kAskAfter));
+      MutexLock lock(place->mu);
+      while (!place->granted && place->changed.WaitUntil(lock, ask)) {
+      }
+      if (place->granted) return std::move(place->reservation);
     }
-    if (place->granted) return std::move(place->reservation);
+    stopped = stop();
   }
   if (!budget.CancelWait(ticket)) {  // it comes after all
     MutexLock lock(place->mu);
     while (!place->granted) place->changed.Wait(lock);
     return std::move(place->reservation);
   }
+  if (!stopped.ok()) return stopped;
   ErrorDetail detail = MakeErrorDetail("pipeline");
   detail.set_retry_delay_ms(kRetryDelayMs);
   return WithErrorDetail(
@@ -153,9 +162,10 @@ uint64_t OffsetOf(const BatchHeader& header, absl::string_view name) {
 
 }  // namespace
 
-absl::Status BuiltPipeline::ExplainRows(const StepRange& range,
-                                        uint64_t first_row, uint64_t row_count,
-                                        ExplainBatchResponse* response) const {
+absl::Status BuiltPipeline::ExplainRows(
+    const StepRange& range, uint64_t first_row, uint64_t row_count,
+    ExplainBatchResponse* response,
+    absl::FunctionRef<absl::Status()> stop) const {
   if (ready_ != nullptr) {
     return absl::InvalidArgumentError(
         "ready batches hold no samples that could be explained: set "
@@ -178,16 +188,30 @@ absl::Status BuiltPipeline::ExplainRows(const StepRange& range,
   part.rows = std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
                         kMostRows,
                         std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
+  const uint64_t beside =
+      kBatchOverheadBytes + staging_.bytes + operator_bytes_;
+  const auto fits = [&] {
+    return limit_.budget == nullptr ||
+           layout_.PayloadBytes(part.rows) + beside <= limit_.bytes;
+  };
+  while (part.rows > 1 && !fits()) part.rows /= 2;
+  if (!fits()) {
+    // Nobody has checked that: whoever asks may have opened it elsewhere.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a row does not fit into the server's memory: ", row_bytes,
+        " bytes and up to ", beside, " beside them on their way, but ",
+        limit_.arithmetic, ": ask a server with a larger --memory_budget"));
+  }
 
   const BatchLayout::Placed placed = layout_.ForRows(part.rows);
   ByteBudget::Reservation reservation;
   if (limit_.budget != nullptr) {
-    const uint64_t bytes = placed.payload_bytes() + kBatchOverheadBytes +
-                           staging_.bytes + operator_bytes_ + limit_.scratch;
-    // All that batches can have will do: a batch of one row is larger.
+    const uint64_t bytes = placed.payload_bytes() + beside;
+    // With scratch it may be a little more than batches can have at all.
     MR_ASSIGN_OR_RETURN(
-        reservation, AwaitMemory(*limit_.budget, std::min(bytes, limit_.bytes),
-                                 limit_.timeout));
+        reservation, AwaitMemory(*limit_.budget,
+                                 std::min(bytes + limit_.scratch, limit_.bytes),
+                                 limit_.timeout, stop));
   }
   AlignedBuffer buffer;
   uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
@@ -217,6 +241,7 @@ absl::Status BuiltPipeline::ExplainRows(const StepRange& range,
   MR_RETURN_IF_ERROR(filler.Begin());
   for (uint64_t unit = 0; unit < slice.units.count(); ++unit) {
     log.Clear();
+    MR_RETURN_IF_ERROR(stop());
     MR_RETURN_IF_ERROR(filler.Fill(unit));
     // Own samples come before a partner's of another rank, which is in the log,
     // too: what is left over belongs to it.

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -164,13 +166,19 @@ grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
   }
   if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
-  explaining_ = true;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  explainer_ = std::thread(
+  auto explain =
       [this, context, reactor, range, response, pipeline = *std::move(pipeline),
        first_row = request->first_row(), row_count = request->row_count()] {
+        // Storage may be slow: neither a client that is gone nor the server's
+        // end waits for all rows.
+        const auto stop = [this, context] {
+          return context->IsCancelled()
+                     ? absl::CancelledError("the client ended the call")
+                     : CheckRunning();
+        };
         const absl::Status status =
-            pipeline->ExplainRows(range, first_row, row_count, response);
+            pipeline->ExplainRows(range, first_row, row_count, response, stop);
         const grpc::Status answer =
             status.ok()
                 ? grpc::Status::OK
@@ -180,7 +188,21 @@ grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
           explaining_ = false;
         }
         reactor->Finish(answer);
-      });
+      };
+  try {
+    explainer_ = std::thread(std::move(explain));
+  } catch (const std::system_error& error) {
+    ErrorDetail detail = MakeErrorDetail("rpc");
+    detail.set_retry_delay_ms(kRetryDelayMs);
+    reactor->Finish(ToGrpcStatus(Refused(
+        context, "ExplainBatch",
+        WithErrorDetail(absl::ResourceExhaustedError(absl::StrCat(
+                            "the system gives no thread to explain a batch (",
+                            error.what(), "); ask again")),
+                        detail))));
+    return reactor;
+  }
+  explaining_ = true;
   return reactor;
 }
 

@@ -246,6 +246,51 @@ TEST_F(ExplainTest, RowsToExplainTakeMemoryOfTheBudget) {
   EXPECT_EQ(budget.used(), idle);
 }
 
+// Whose plan hash is known can be asked for without Open, which refuses it.
+TEST_F(ExplainTest, ARowLargerThanTheMemoryIsRefused) {
+  const auto pipeline = Open(
+      "batch_size: 1 transforms { random_resized_crop { height: 12000 width: "
+      "12000 } }");
+  StepRange range;
+  range.step_count = 1;
+  ExplainBatchResponse response;
+  const absl::Status refused = pipeline->ExplainRows(range, 0, 1, &response);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("memory: 432000"));
+}
+
+TEST_F(ExplainTest, EndsWhenItIsTold) {
+  const auto pipeline = Open("batch_size: 8");
+  StepRange range;
+  range.step_count = 1;
+  ExplainBatchResponse response;
+  int asked = 0;
+  const auto stop = [&asked] {
+    return ++asked < 4 ? absl::OkStatus() : absl::CancelledError("no more");
+  };
+  EXPECT_EQ(pipeline->ExplainRows(range, 0, 8, &response, stop),
+            absl::CancelledError("no more"));
+  EXPECT_EQ(response.explained_size(), 3);
+  // Also while it waits for memory, for which there is no other end here.
+  ByteBudget budget(64 << 20);
+  Engine::Options options;
+  options.threads = 1;
+  options.budget = &budget;
+  options.admission_timeout = absl::ZeroDuration();
+  auto engine = Engine::Create(options, {{"raw", RawImages(50)}});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  auto other =
+      (*engine)->Open(Spec("sources { dataset: 'raw' } batch_size: 8"));
+  ASSERT_TRUE(other.ok()) << other.status();
+  ByteBudget::Reservation all;
+  ASSERT_TRUE(budget.TryReserve(budget.capacity() - budget.used(), &all));
+  asked = 0;
+  EXPECT_EQ((*other)->ExplainRows(range, 0, 8, &response, stop),
+            absl::CancelledError("no more"));
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(budget.waiting(), 0u);
+}
+
 TEST_F(ExplainTest, RowsThatAreNotThereAreRefused) {
   const auto pipeline = Open("batch_size: 8");
   StepRange range;
