@@ -262,11 +262,13 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   // Another server may have the memory: no mistake of the request, which would
   // end the job, but a reason to leave this server out.
   if (ready_ != nullptr &&
-      ready_->Bytes(rows) + ReservedBytes(rows) > limit_.bytes) {
+      (ready_->Bytes(rows) > limit_.ready_bytes() ||
+       ready_->Bytes(rows) + ReservedBytes(rows) > limit_.bytes)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the ready batches do not fit into the server's memory: ",
         plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
-        " bytes and room for one more, but ", limit_.arithmetic,
+        " bytes in half of the memory for batches, and room for one more, but ",
+        limit_.arithmetic,
         ": take fewer ready_batches, a smaller batch_size or more ranks, or "
         "give the server a larger --memory_budget"));
   }

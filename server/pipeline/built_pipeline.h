@@ -34,6 +34,8 @@ namespace millrace {
 // What one batch may take of the memory budget, and why.
 struct BatchMemoryLimit {
   uint64_t bytes = 0;      // for a batch
+  // For all sets of ready batches together.
+  uint64_t ready_bytes() const { return bytes / 2; }
   std::string arithmetic;  // "memory budget ... - scratch ... = ..."
   // That may work on rows of one batch at the same time; so many more where
   // their number adapts. Room for kStagingBytes of each of those is reserved

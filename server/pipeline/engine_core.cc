@@ -77,6 +77,7 @@ class EngineImpl final : public Engine {
     parts_.budget = options.budget;
     parts_.pool = std::make_shared<BufferPool>(use.recycled);
     parts_.admission_timeout = options.admission_timeout;
+    parts_.ready_share = std::make_shared<ReadyShare>(limit_.ready_bytes());
     if (options.read_threads > 0) {
       parts_.ahead = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
@@ -178,10 +179,10 @@ class EngineImpl final : public Engine {
     }
     std::shared_ptr<ReadySet> ready;
     if (built->ready() != nullptr) {
-      MR_ASSIGN_OR_RETURN(
-          ready,
-          built->ready()->Take(built->plan().steps().MaxRows(range.world_size),
-                               *parts_.budget, parts_.pool));
+      MR_ASSIGN_OR_RETURN(ready,
+                          built->ready()->Take(
+                              built->plan().steps().MaxRows(range.world_size),
+                              *parts_.budget, parts_.ready_share, parts_.pool));
     }
     auto run =
         std::make_shared<StepRun>(&parts_, std::move(built), range,

@@ -15,6 +15,7 @@
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/read_ahead.h"
+#include "server/pipeline/ready_batches.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/stage_clock.h"
 #include "server/pipeline/thread_tuner.h"
@@ -31,6 +32,7 @@ struct EngineParts {
   StageClock clock;
   std::atomic<uint64_t> bad_samples{0};
   BadSampleList bad_list;
+  std::shared_ptr<ReadyShare> ready_share;
   std::atomic<uint64_t> refused_admissions{0};
   // Last: their threads use what is above.
   std::unique_ptr<DeadlineTimer> timer;

@@ -12,18 +12,34 @@ namespace {
 // When a client whose set found no room should ask again.
 constexpr int64_t kRetryDelayMs = 500;
 
+absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
+  ErrorDetail detail = MakeErrorDetail("pipeline");
+  detail.set_retry_delay_ms(kRetryDelayMs);
+  return WithErrorDetail(
+      absl::ResourceExhaustedError(
+          absl::StrCat("the ", slots, " ready batches found no ", bytes,
+                       " bytes of the ", where, " are in use: ask again")),
+      detail);
+}
+
 }  // namespace
 
 ReadySet::ReadySet(std::shared_ptr<const ReadyRecipe> recipe,
                    const BatchLayout::Placed& placed,
                    std::vector<ByteBudget::Reservation> reservations,
+                   uint64_t bytes, std::shared_ptr<ReadyShare> share,
                    std::shared_ptr<BufferPool> pool)
-    : recipe_(std::move(recipe)), placed_(placed) {
+    : recipe_(std::move(recipe)),
+      placed_(placed),
+      bytes_(bytes),
+      share_(std::move(share)) {
   for (ByteBudget::Reservation& reservation : reservations) {
     slots_.emplace_back().payload = std::make_shared<BatchPayload>(
         placed_.payload_bytes(), std::move(reservation), pool);
   }
 }
+
+ReadySet::~ReadySet() { share_->taken.fetch_sub(bytes_); }
 
 void ReadySet::Fill(uint64_t step) {
   const uint64_t number = step % slots_.size();
@@ -57,7 +73,8 @@ uint64_t ReadyBatches::Bytes(uint64_t rows) const {
 }
 
 absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
-    uint64_t rows, ByteBudget& budget, std::shared_ptr<BufferPool> pool) {
+    uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
+    std::shared_ptr<BufferPool> pool) {
   // Given back outside the lock when they are not enough: others take them.
   std::vector<ByteBudget::Reservation> reservations(recipe_->slots);
   MutexLock lock(mu_);
@@ -65,21 +82,27 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   if (const auto it = sets_.find(rows); it != sets_.end()) {
     if (auto set = it->second.lock()) return set;
   }
+  const uint64_t bytes = Bytes(rows);
   for (ByteBudget::Reservation& reservation : reservations) {
     if (!budget.TryReserve(layout_.PayloadBytes(rows), &reservation)) {
-      ErrorDetail detail = MakeErrorDetail("pipeline");
-      detail.set_retry_delay_ms(kRetryDelayMs);
-      return WithErrorDetail(
-          absl::ResourceExhaustedError(absl::StrCat(
-              "the ", recipe_->slots, " ready batches found no ", Bytes(rows),
-              " bytes of the server's ", budget.capacity(),
-              " bytes of memory budget, of which ", budget.used(),
-              " are in use: ask again")),
-          detail);
+      return NoRoom(
+          recipe_->slots, bytes,
+          absl::StrCat("server's ", budget.capacity(),
+                       " bytes of memory budget, of which ", budget.used()));
     }
   }
-  auto set = std::make_shared<ReadySet>(
-      recipe_, layout_.ForRows(rows), std::move(reservations), std::move(pool));
+  const uint64_t others = share->taken.fetch_add(bytes);
+  if (others + bytes > share->most) {
+    share->taken.fetch_sub(bytes);
+    return NoRoom(recipe_->slots, bytes,
+                  absl::StrCat(share->most,
+                               " bytes that all ready batches together may "
+                               "have, of which ",
+                               others));
+  }
+  auto set = std::make_shared<ReadySet>(recipe_, layout_.ForRows(rows),
+                                        std::move(reservations), bytes,
+                                        std::move(share), std::move(pool));
   sets_[rows] = set;
   return set;
 }

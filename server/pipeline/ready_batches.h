@@ -5,18 +5,20 @@
 //
 // A payload is a function of (seed, slot, rows). The memory is the budget's: a
 // set is reserved as a whole, shared by all runs that want it, and goes with
-// the last of them and of their batches.
+// the last of them and of their batches. All sets of an engine together have a
+// share of it, so that jobs go on beside whoever measures the server.
 //
 // Thread-safe. The layout outlives it and every call of Fill(), the budget
 // outlives the last payload.
 //
-//   MR_ASSIGN_OR_RETURN(auto set, ready.Take(rows, budget, pool));
+//   MR_ASSIGN_OR_RETURN(auto set, ready.Take(rows, budget, share, pool));
 //   set->Fill(step);  // on a worker
 //   std::shared_ptr<BatchPayload> payload = Refer(set, step, reservation);
 
 #ifndef MILLRACE_SERVER_PIPELINE_READY_BATCHES_H_
 #define MILLRACE_SERVER_PIPELINE_READY_BATCHES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -41,12 +43,21 @@ struct ReadyRecipe {
   std::vector<TensorSpec> tensors;  // the outputs, in the layout's order
 };
 
+// What all sets of an engine may take, and take. Sets keep it.
+struct ReadyShare {
+  explicit ReadyShare(uint64_t bytes) : most(bytes) {}
+  const uint64_t most;
+  std::atomic<uint64_t> taken{0};
+};
+
 class ReadySet {
  public:
+  // Gives `bytes` back to `share` when it goes.
   ReadySet(std::shared_ptr<const ReadyRecipe> recipe,
            const BatchLayout::Placed& placed,
-           std::vector<ByteBudget::Reservation> reservations,
-           std::shared_ptr<BufferPool> pool);
+           std::vector<ByteBudget::Reservation> reservations, uint64_t bytes,
+           std::shared_ptr<ReadyShare> share, std::shared_ptr<BufferPool> pool);
+  ~ReadySet();
 
   // The payload of `step`; filled once Fill() has returned for it.
   const std::shared_ptr<BatchPayload>& payload(uint64_t step) const {
@@ -66,6 +77,8 @@ class ReadySet {
 
   const std::shared_ptr<const ReadyRecipe> recipe_;
   const BatchLayout::Placed placed_;
+  const uint64_t bytes_;
+  const std::shared_ptr<ReadyShare> share_;
   std::deque<Slot> slots_;
 };
 
@@ -77,9 +90,10 @@ class ReadyBatches {
   uint64_t Bytes(uint64_t rows) const;
 
   // The set that is there, or a new one. ResourceExhausted, with the time after
-  // which to ask again: the budget has no room for one.
+  // which to ask again: the budget has no room for one, or the share.
   absl::StatusOr<std::shared_ptr<ReadySet>> Take(
-      uint64_t rows, ByteBudget& budget, std::shared_ptr<BufferPool> pool);
+      uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
+      std::shared_ptr<BufferPool> pool);
 
  private:
   const std::shared_ptr<const ReadyRecipe> recipe_;

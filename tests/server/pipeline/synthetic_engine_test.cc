@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "proto/error_detail.h"
 #include "server/pipeline/engine.h"
@@ -246,7 +247,7 @@ TEST_F(SyntheticEngineTest, ReadyBatchesThatDoNotFitAreRefusedByArithmetic) {
   const auto bytes = (*pipeline)->MaxPayloadBytes(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(bytes.status())) << bytes.status();
   EXPECT_THAT(std::string(bytes.status().message()),
-              HasSubstr("64 of 120192 bytes and room for one more"));
+              HasSubstr("64 of 120192 bytes in half of the memory"));
   EXPECT_TRUE((*pipeline)->MaxPayloadBytes(12).ok());
 }
 
@@ -271,6 +272,42 @@ TEST_F(SyntheticEngineTest, WithoutRoomForTheMomentTheyAreAskedForAgain) {
   auto again = engine->Start(*pipeline, range, arrivals.callbacks());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+// Sets of other rows, seeds or fields are others; jobs go on beside all of
+// them.
+TEST_F(SyntheticEngineTest, AllReadyBatchesTogetherLeaveHalfOfTheMemory) {
+  auto engine = Make(1, 4 << 20);
+  const auto open = [&](int seed) {
+    auto pipeline = engine->Open(Spec(
+        Rows("samples: 120 ready_batches: 9 seed: " + std::to_string(seed),
+             "fields { name: 'x' dtype: DTYPE_UINT8 shape: [100, 100] } ")));
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    return *pipeline;
+  };
+  StepRange range;
+  range.step_count = 1;
+  Arrivals arrivals, later;
+  {
+    const auto run = engine->Start(open(1), range, arrivals.callbacks());
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_TRUE(arrivals.AwaitDone().ok());
+  }
+  // Its batch keeps the set.
+  const uint64_t used = budget_->used();
+  EXPECT_GT(used, idle_use_ + 1'000'000);
+  const auto refused = engine->Start(open(2), range, later.callbacks());
+  ASSERT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+  EXPECT_GT(GetErrorDetail(refused.status()).retry_delay_ms(), 0);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("that all ready batches together may have"));
+  EXPECT_EQ(budget_->used(), used);
+  arrivals.TakeBatches();
+  // The worker that told of its end may hold the run a moment longer.
+  while (budget_->used() > idle_use_) std::this_thread::yield();
+  auto again = engine->Start(open(2), range, later.callbacks());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(later.AwaitDone().ok());
 }
 
 TEST_F(SyntheticEngineTest, AServerMayRefuseThem) {
