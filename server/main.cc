@@ -48,11 +48,11 @@ int Fail(int code, const absl::Status& status) {
 
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
-                                            ByteBudget* budget) {
+                                            ByteBudget* caches) {
   DatasetCatalog catalog;
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     absl::StatusOr<std::unique_ptr<RecordSource>> source = OpenRecordSource(
-        dataset.uri, {.cache_budget = budget,
+        dataset.uri, {.cache_budget = caches,
                       .cache_bytes = settings.row_group_cache_bytes_each,
                       .operators = &operators});
     if (!source.ok()) {
@@ -128,10 +128,16 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const CommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
   ByteBudget budget(settings.memory_budget_bytes);
+  // The caches' share is taken once. No batch counts on it; but were row groups
+  // charged one by one, caches would give way whenever batches wait in line, and
+  // be empty just when there is most to do.
+  ByteBudget caches(settings.row_group_cache_bytes);
+  ByteBudget::Reservation share;
+  MR_CHECK(budget.TryReserve(caches.capacity(), &share));
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
                       Operators::Load(settings.operators));
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog,
-                      OpenDatasets(settings, *operators, &budget));
+                      OpenDatasets(settings, *operators, &caches));
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
   const Engine::Options options = {

@@ -2,12 +2,12 @@
 // sees to it that readers who want the same one at the same time decode it
 // once. It knows nothing of Parquet: what it keeps is anything with a size.
 //
-// Bounded twice: by `max_bytes` of its own and by the server's budget. What
-// counts is what is charged to the budget, and that is every row group that it
-// has kept, until its last holder lets go: the batches can rely on the rest of
-// the budget. When there is no room a row group is handed out without being
-// kept or charged. One that somebody holds is not thrown out, for that would
-// free nothing.
+// Bounded twice: by `max_bytes` of its own and by a budget, which the caches of
+// a server share. What counts is what is charged to the budget, and that is
+// every row group that it has kept, until its last holder lets go. When there is
+// no room a row group is handed out without being kept or charged. One that
+// somebody holds is not thrown out, for that would free nothing. Who waits in the
+// budget's line comes first: batches, which wait often, have another.
 //
 // Thread-safe. Get() blocks while the row group is being loaded, by the caller
 // or by another thread. Memory goes back to the budget when the last holder
