@@ -983,9 +983,9 @@ void PrefetchLoader::WatchProgress() {
     }
   }
   for (const CallId id : over) {
-    transport_->CancelCall(id);
-    DropSlot(calls_[id]);
-    Forget(calls_.find(id));
+    // Of two that cover each other one stays.
+    const auto call = calls_.find(id);
+    if (Owed(call->second, now).empty()) GiveUp(call);
   }
   for (const Again& ask : again) {
     const auto other =

@@ -348,6 +348,49 @@ TEST_F(HedgeTest, AServerThatWasSilentIsAskedWhenTheOtherFallsSilent) {
   EXPECT_LE(allocator_->slots, static_cast<int>(kWindow) + 2);
 }
 
+TEST_F(HedgeTest, TwoCallsThatHangWithTheSameStepsAreBothReplaced) {
+  Open();
+  for (const CallId id : fake_->CallsAt(slow_)) {
+    if (id != late_) fake_->Complete(id);
+  }
+  BeLate();
+  ASSERT_NE(second_, 0);
+  ASSERT_EQ(fake_->calls().at(second_).steps.step_count,
+            fake_->calls().at(late_).steps.step_count);
+  // Neither sends anything, for longer than a step may take.
+  time_ += options_.step_timeout + absl::Seconds(1);
+  const size_t asked = fake_->history().size();
+  fake_->Tick();
+  fake_->Tick();
+  ASSERT_GT(fake_->history().size(), asked) << "nobody is asked any more";
+  EXPECT_EQ(fake_->history().back().second.first_step, next_);
+  std::vector<CallId> anew;
+  for (const auto& [id, call] : fake_->calls()) {
+    if (id > second_) anew.push_back(id);
+  }
+  for (const CallId id : anew) fake_->Complete(id);
+  ExpectNext();
+  ExpectGoesOn();
+}
+
+TEST_F(HedgeTest, ACallThatIsGivenUpForAnotherIsNotCountedOnAnyMore) {
+  Open();
+  for (const CallId id : fake_->CallsAt(slow_)) {
+    if (id != late_) fake_->Complete(id);
+  }
+  BeLate();
+  ASSERT_NE(second_, 0);
+  time_ += options_.step_timeout - absl::Milliseconds(100);
+  fake_->SendFrame(second_, 10);
+  time_ += absl::Milliseconds(200);
+  fake_->Tick();
+  ASSERT_EQ(fake_->calls().count(late_), 0) << "the other one delivers";
+  fake_->End(second_, absl::UnavailableError("gone"));
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  ExpectGoesOn();
+}
+
 TEST_F(HedgeTest, NothingIsAskedTwiceOfOneServer) {
   Open(1);
   BeLate();
