@@ -97,6 +97,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     bool hedge = false;      // because another call is late
     absl::Time asked;
     absl::Time progress;  // of the last frame, or of the asking
+    // What it owes was asked of others, too, and they are at it.
     bool asked_elsewhere = false;
     // The batch whose frames are arriving.
     bool in_batch = false;
@@ -901,8 +902,15 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
 void PrefetchLoader::LoseSteps(const Call& call) {
   for (uint64_t i = 0; i < call.run.count; ++i) {
     const uint64_t number = call.run.first + i;
-    if (window_.incomplete(number) && window_.Lost(number, call.server)) {
+    if (!window_.incomplete(number)) continue;
+    if (window_.Lost(number, call.server)) {
       retried_steps_.fetch_add(1);
+      continue;
+    }
+    // Where it was asked because that call is silent it will not come from:
+    // other servers may be asked once more.
+    for (auto& [id, other] : calls_) {
+      if (other.AsksFor(number)) other.asked_elsewhere = false;
     }
   }
 }
@@ -939,6 +947,7 @@ void PrefetchLoader::WatchProgress() {
                      std::max(kSilentAtLeast, kSilentDelays * delay))
           : options_.step_timeout;
   struct Again {
+    CallId call = 0;
     ServerId at = 0;
     Run run;
     absl::Duration patience;
@@ -979,7 +988,7 @@ void PrefetchLoader::WatchProgress() {
     if (alone) continue;
     call.asked_elsewhere = true;
     for (const Run& run : owed) {
-      again.push_back({call.server, run, patience, !silent});
+      again.push_back({id, call.server, run, patience, !silent});
     }
   }
   for (const CallId id : over) {
@@ -990,7 +999,10 @@ void PrefetchLoader::WatchProgress() {
   for (const Again& ask : again) {
     const auto other =
         servers_.PickOther(now, ask.at, ask.patience, !ask.hedge);
-    if (!other.has_value()) continue;
+    if (!other.has_value()) {
+      calls_.at(ask.call).asked_elsewhere = false;
+      continue;
+    }
     (ask.hedge ? hedged_steps_ : retried_steps_).fetch_add(ask.run.count);
     if (ask.hedge) hedge_.Spend(ask.run.count);
     window_.Ask(ask.run, now);

@@ -307,6 +307,34 @@ TEST_F(HedgeTest, AServerThatLostARaceAndStaysSilentIsRelievedOfAllSteps) {
   EXPECT_LE(loader_->stats().hedged_steps, kWindow);
 }
 
+TEST_F(HedgeTest, ASilentServerIsRelievedAgainWhenTheSecondOneFails) {
+  for (const double share : {0.05, 0.0}) {
+    SCOPED_TRACE(share);
+    options_.hedge_share = share;
+    options_.step_timeout = absl::Seconds(2);
+    states_.clear();
+    next_ = 0;
+    Open();
+    BeLate();
+    if (share > 0) {
+      ASSERT_NE(second_, 0);
+      fake_->Complete(second_);
+    }
+    time_ += share > 0 ? absl::Milliseconds(25) : options_.step_timeout;
+    fake_->Tick();
+    ASSERT_FALSE(fake_->CallsAt(fast_).empty());
+    while (!fake_->CallsAt(fast_).empty()) {
+      fake_->End(fake_->CallsAt(fast_)[0], absl::UnavailableError("restarted"));
+    }
+    // It is back soon, and `slow_` says nothing all the time.
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+    EXPECT_FALSE(fake_->CallsAt(fast_).empty());
+    for (const CallId id : fake_->CallsAt(fast_)) fake_->Complete(id);
+    for (uint64_t i = 0; i < kWindow; ++i) ExpectNext();
+  }
+}
+
 TEST_F(HedgeTest, AServerThatIsSilentForLongIsRelievedOfAllSteps) {
   options_.hedge_share = 1e-9;
   Open();
