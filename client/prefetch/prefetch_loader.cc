@@ -63,6 +63,21 @@ uint32_t SpareSlots(uint32_t window) {
 // Servers that times are kept of.
 constexpr size_t kMostServerTimes = 256;
 
+// The code of an error that a server's one ends everything with. Some mean
+// something of their own to who calls Next(): that all epochs were delivered,
+// that it may be called again, that the loader was closed.
+absl::StatusCode FinalCode(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return absl::StatusCode::kInternal;
+    default:
+      return code;
+  }
+}
+
 std::string Text(Position position) {
   return absl::StrCat("epoch ", position.epoch, " step ", position.step);
 }
@@ -888,8 +903,9 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
         }
         break;
       }
-      absl::Status error(status.code(), absl::StrCat("server ", address, ": ",
-                                                     status.message()));
+      absl::Status error(
+          FinalCode(status.code()),
+          absl::StrCat("server ", address, ": ", status.message()));
       ErrorDetail where = detail;
       if (where.stage().empty()) where.set_stage("receive");
       Fail(WithErrorDetail(std::move(error), where));

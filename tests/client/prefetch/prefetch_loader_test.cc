@@ -296,6 +296,26 @@ TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
   EXPECT_TRUE(fake_->calls().empty()) << "calls go on after the error";
 }
 
+TEST_F(PrefetchLoaderTest, NoErrorOfAServerIsTakenForTheEndOrForAPause) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kOutOfRange, absl::StatusCode::kDeadlineExceeded,
+        absl::StatusCode::kCancelled}) {
+    SCOPED_TRACE(absl::StatusCodeToString(code));
+    Open(8, {{1, "data-1:7001", true}});
+    ErrorDetail detail = MakeErrorDetail("read");
+    detail.set_shard("part-3");
+    fake_->End(fake_->CallsAt(1)[0],
+               WithErrorDetail(absl::Status(code, "no sample 7"), detail));
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = loader_->Next().status();
+      EXPECT_TRUE(absl::IsInternal(status)) << status;
+      EXPECT_THAT(status.message(), HasSubstr("data-1:7001"));
+      EXPECT_THAT(status.message(), HasSubstr("no sample 7"));
+      EXPECT_EQ(GetErrorDetail(status).shard(), "part-3");
+    }
+  }
+}
+
 TEST_F(PrefetchLoaderTest, LeavesOutAServerThatDoesNotServeThePlan) {
   Open(16, {{1, "a", true}, {2, "b", true}});
   fake_->End(fake_->CallsAt(1)[0],
