@@ -185,6 +185,10 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   bool Keeps(const FrameView& frame) const {
     return frame.hold != nullptr && options_.read_only_payload;
   }
+  // It owes steps, and other calls ask for each of them.
+  bool AskedOfOthers(const Call& call);
+  // `server` answers wrongly what others were asked for, too: no reason to end.
+  void LeaveToOthers(ServerId server, absl::Time now, const absl::Status& why);
   // Its steps wait to be asked again when no other call asks for them.
   void LoseSteps(const Call& call);
   // Counts a batch that has become whole just now, and says where.
@@ -623,11 +627,10 @@ void PrefetchLoader::OnFrame(CallId id, FrameView& frame) {
   servers_.Heard(call.server, call.progress);
   if (absl::Status status = Receive(call, frame); !status.ok()) {
     const std::string address = servers_.AddressOf(call.server);
-    if (call.wanted && window_.at(call.number).calls > 1) {
+    if ((call.wanted && window_.at(call.number).calls > 1) ||
+        AskedOfOthers(call)) {
       // Another answer to this step is under way, into another slot.
-      MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                      << "; another one was asked, too";
-      servers_.LeaveOut(call.server, call.progress, status.message());
+      LeaveToOthers(call.server, call.progress, status);
       GiveUp(it);
     } else {
       transport_->CancelCall(id);
@@ -868,6 +871,7 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
     }
     if (status.ok()) return;
   }
+  const bool asked_of_others = AskedOfOthers(call);
   LoseSteps(call);
 
   const absl::Time now = now_();
@@ -903,6 +907,10 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
         }
         break;
       }
+      if (asked_of_others) {
+        LeaveToOthers(call.server, now, status);
+        break;
+      }
       absl::Status error(
           FinalCode(status.code()),
           absl::StrCat("server ", address, ": ", status.message()));
@@ -913,6 +921,24 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
     }
   }
   Pump();
+}
+
+bool PrefetchLoader::AskedOfOthers(const Call& call) {
+  bool owes = false;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (!window_.incomplete(number)) continue;
+    if (window_.at(number).calls <= 1) return false;
+    owes = true;
+  }
+  return owes;
+}
+
+void PrefetchLoader::LeaveToOthers(ServerId server, absl::Time now,
+                                   const absl::Status& why) {
+  MR_LOG(WARNING) << "server " << servers_.AddressOf(server) << ": "
+                  << why.message() << "; another one was asked, too";
+  servers_.LeaveOut(server, now, why.message());
 }
 
 void PrefetchLoader::LoseSteps(const Call& call) {

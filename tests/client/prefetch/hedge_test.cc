@@ -25,6 +25,7 @@ using ::millrace::testing::FakeTransport;
 using ::millrace::testing::MakeBatch;
 using ::millrace::testing::MakePlan;
 using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -250,6 +251,41 @@ TEST_F(HedgeTest, ADamagedAnswerDoesNotSpoilTheOther) {
   fake_->Tick();
   TakeAll();
   EXPECT_GE(next_, 5 * kWindow);
+}
+
+TEST_F(HedgeTest, ASecondAnswerThatCannotBeReadDoesNotSpoilTheFirst) {
+  for (const bool by_transport : {false, true}) {
+    SCOPED_TRACE(by_transport);
+    states_.clear();
+    allocator_->slots = 0;
+    next_ = 0;
+    Open();
+    BeLate();
+    ASSERT_NE(second_, 0);
+    if (by_transport) {
+      fake_->End(second_, absl::DataLossError("a frame that cannot be read"));
+    } else {
+      FakeBatch damaged = MakeBatch(plan_, {0, next_});
+      damaged.header.mutable_tensors(0)->set_offset(1 << 20);
+      fake_->SendBatch(second_, damaged);
+    }
+    EXPECT_EQ(fake_->calls().count(second_), 0);
+    ASSERT_EQ(fake_->calls().count(late_), 1);
+    fake_->Complete(late_);
+    ExpectNext();
+    ExpectGoesOn();
+  }
+}
+
+TEST_F(HedgeTest, WhenNoAnswerCanBeReadThatIsTheEnd) {
+  Open();
+  BeLate();
+  ASSERT_NE(second_, 0);
+  fake_->End(second_, absl::DataLossError("a frame that cannot be read"));
+  fake_->End(late_, absl::DataLossError("nor can this one"));
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("nor can this one"));
 }
 
 TEST_F(HedgeTest, TheSecondServerMayFailFirst) {
