@@ -1018,14 +1018,16 @@ void PrefetchLoader::WatchProgress() {
         !servers_.PickOther(now, call.server, patience, silent).has_value();
     // Without another server to ask there is nobody to prefer.
     if (alone && !call_silent) continue;
-    if (servers_.Silent(call.server, now) && !alone) {
+    if (servers_.Silent(call.server, now)) {
       MR_LOG(WARNING) << "server " << servers_.AddressOf(call.server)
                       << " has sent nothing for "
                       << absl::FormatDuration(
                              absl::Trunc(std::max(quiet, now - call.progress),
                                          absl::Milliseconds(1)))
                       << " and owes " << Text(asking_.At(owed.front().first))
-                      << ": other servers are asked for its steps, too";
+                      << (alone ? ": there is no other server to ask"
+                                : ": other servers are asked for its steps, "
+                                  "too");
     }
     if (alone) continue;
     call.asked_elsewhere = true;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -314,6 +315,31 @@ TEST_F(PrefetchLoaderTest, NoErrorOfAServerIsTakenForTheEndOrForAPause) {
       EXPECT_EQ(GetErrorDetail(status).shard(), "part-3");
     }
   }
+}
+
+TEST_F(PrefetchLoaderTest, SaysOnceThatTheOnlyServerIsSilent) {
+  ::testing::internal::CaptureStderr();
+  Open(100, {{1, "data-1:7001", true}});
+  const auto log_after = [this](absl::Duration silence) {
+    time_ += silence;
+    fake_->Tick();
+    fake_->Tick();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();
+    return log;
+  };
+  EXPECT_EQ(log_after(options_.step_timeout / 2), "");
+  const std::string log = log_after(options_.step_timeout);
+  EXPECT_THAT(log, HasSubstr("data-1:7001 has sent nothing for"));
+  EXPECT_THAT(log, HasSubstr("owes epoch 0 step 0"));
+  EXPECT_THAT(log, HasSubstr("there is no other server to ask"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_EQ(log_after(options_.step_timeout), "") << "said again";
+  EXPECT_THAT(fake_->history(), SizeIs(2)) << "asked again while alone";
+  CompleteAll();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("delivers again"));
+  ExpectNext({0, 0});
 }
 
 TEST_F(PrefetchLoaderTest, LeavesOutAServerThatDoesNotServeThePlan) {
