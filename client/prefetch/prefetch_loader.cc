@@ -111,7 +111,8 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     uint64_t unsettled = 0;  // batches that it has not delivered yet
     bool hedge = false;      // because another call is late
     absl::Time asked;
-    absl::Time progress;  // of the last frame, or of the asking
+    absl::Time frame_at;  // of the last frame
+    absl::Time progress;  // of the last one of what it owes, or of the asking
     // What it owes was asked of others, too, and they are at it.
     bool asked_elsewhere = false;
     // The batch whose frames are arriving.
@@ -125,6 +126,9 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     std::shared_ptr<void> shared;  // memory of the server with the payload
     BatchHeader header;
 
+    // What comes brings something nearer. More batches than were asked for,
+    // because some come again, do not.
+    bool Owes() const { return unsettled > 0 || wanted; }
     bool AsksFor(uint64_t number) const {
       return number >= run.first && number - run.first < run.count;
     }
@@ -623,14 +627,17 @@ void PrefetchLoader::OnFrame(CallId id, FrameView& frame) {
   const auto it = calls_.find(id);
   if (it == calls_.end()) return;
   Call& call = it->second;
-  call.progress = now_();
-  servers_.Heard(call.server, call.progress);
+  call.frame_at = now_();
+  if (call.Owes()) {
+    call.progress = call.frame_at;
+    servers_.Heard(call.server, call.progress);
+  }
   if (absl::Status status = Receive(call, frame); !status.ok()) {
     const std::string address = servers_.AddressOf(call.server);
     if ((call.wanted && window_.at(call.number).calls > 1) ||
         AskedOfOthers(call)) {
       // Another answer to this step is under way, into another slot.
-      LeaveToOthers(call.server, call.progress, status);
+      LeaveToOthers(call.server, call.frame_at, status);
       GiveUp(it);
     } else {
       transport_->CancelCall(id);
@@ -658,6 +665,11 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
         frame.offset, " came when ", call.received, " of ", call.payload_bytes,
         " bytes of the batch were there"));
   }
+  if (!frame.has_header && frame.payload_bytes() == 0) {
+    return absl::DataLossError(
+        absl::StrCat("an empty frame came when ", call.received, " of ",
+                     call.payload_bytes, " bytes of the batch were there"));
+  }
   // Not when another call was faster.
   if (call.wanted && Keeps(frame)) {
     if (frame.data_bytes != call.payload_bytes) {
@@ -668,7 +680,7 @@ absl::Status PrefetchLoader::Receive(Call& call, FrameView& frame) {
   } else if (call.wanted) {
     MR_RETURN_IF_ERROR(CopyFrameData(
         frame, {call.slot, static_cast<size_t>(call.payload_bytes)}));
-    copy_seconds_ += absl::ToDoubleSeconds(now_() - call.progress);
+    copy_seconds_ += absl::ToDoubleSeconds(now_() - call.frame_at);
   } else {
     extra_bytes_.fetch_add(frame.data_bytes);
   }
@@ -696,7 +708,7 @@ absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
   expect_.step = header.step();
   MR_RETURN_IF_ERROR(ValidateBatchHeader(header, expect_));
   call.in_batch = true;
-  call.begun = call.progress;
+  call.begun = call.frame_at;
   call.number = call.run.first + (header.step() - first.step);
   call.payload_bytes = header.payload_bytes();
   call.received = 0;
@@ -742,11 +754,12 @@ void PrefetchLoader::DropSlot(Call& call) {
 
 absl::Status PrefetchLoader::FinishBatch(Call& call) {
   call.in_batch = false;
+  const bool owed = call.Owes();
   if (call.unsettled > 0) {
     --call.unsettled;
     servers_.Settled(call.server, 1);
   }
-  if (servers_.Progress(call.server, call.progress - call.asked)) {
+  if (owed && servers_.Progress(call.server, call.frame_at - call.asked)) {
     MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
                  << " delivers again";
   }
@@ -763,7 +776,7 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
         " differs from the digest that was sent with it: damaged on the way"));
   }
   StepWindow::Step& step = window_.at(call.number);
-  hedge_.Delivered(call.progress - step.asked);
+  hedge_.Delivered(call.frame_at - step.asked);
   if (step.calls > 1) EndLosers(call);
   step.arriving = 0;
   call.wanted = false;

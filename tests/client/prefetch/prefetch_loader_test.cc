@@ -530,6 +530,33 @@ TEST_F(PrefetchLoaderTest, RefusesFramesThatLeaveAGapOrRunOver) {
   EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
 }
 
+TEST_F(PrefetchLoaderTest, RefusesAFrameThatBringsNothing) {
+  Open(4, {{1, "a", true}});
+  const CallId call = fake_->CallsAt(1)[0];
+  fake_->SendFrame(call, 10);
+  FrameView frame;
+  frame.offset = 10;
+  fake_->SendRaw(call, frame);
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("an empty frame"));
+}
+
+TEST_F(PrefetchLoaderTest, AServerThatSendsTheSameAgainIsAsSilentAsAnother) {
+  Open(8, {{1, "a", true}, {2, "b", true}});
+  const CallId broken = fake_->CallsAt(1)[0];
+  ASSERT_EQ(fake_->calls().at(broken).steps.first_step, 0);
+  ASSERT_EQ(fake_->calls().at(broken).steps.step_count, 2);
+  for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+  for (int i = 0; i < 12; ++i) {
+    fake_->SendBatch(broken, MakeBatch(plan_, {0, 0}));
+    fake_->Tick();
+    for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+    time_ += options_.step_timeout / 4;
+  }
+  for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+}
+
 TEST_F(PrefetchLoaderTest, RefusesABatchLargerThanItsSlot) {
   Open(4, {{1, "a", true}});
   FakeBatch batch = MakeBatch(plan_, {0, 0});
