@@ -892,7 +892,7 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
   const ErrorDetail detail = GetErrorDetail(status);
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      if (servers_.Failed(call.server, now, status.message())) {
+      if (servers_.Failed(call.server, call.asked, now, status.message())) {
         MR_LOG(WARNING) << "server " << address << ": " << status.message()
                         << "; its steps are asked again";
       }

@@ -154,9 +154,12 @@ bool ServerSet::Silent(ServerId id, absl::Time now) {
   return was_heard;
 }
 
-bool ServerSet::Failed(ServerId id, absl::Time now, absl::string_view why) {
+bool ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
+                       absl::string_view why) {
   Server* server = Find(id);
   if (server == nullptr) return false;
+  if (server->failures > 0 && asked <= server->failed_at) return false;
+  server->failed_at = now;
   const absl::Duration backoff = std::min(
       kLongestBackoff,
       kFirstBackoff * (int64_t{1} << std::min<uint32_t>(server->failures, 10)));

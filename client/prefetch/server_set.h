@@ -68,9 +68,11 @@ class ServerSet {
   // No frame for too long: avoided for kLeaveOutFor, or until it delivers or
   // is connected anew. True when it was not silent before.
   bool Silent(ServerId id, absl::Time now);
-  // Unavailable: not asked again before a delay that doubles from failure to
-  // failure (50 ms to 2 s, with jitter). True at the first of a row.
-  bool Failed(ServerId id, absl::Time now, absl::string_view why);
+  // Unavailable, of a call of `asked`: not asked again before a delay that
+  // doubles from failure to failure (50 ms to 2 s, with jitter). The calls that
+  // one lost connection ends are one failure. True at the first of a row.
+  bool Failed(ServerId id, absl::Time asked, absl::Time now,
+              absl::string_view why);
   // It has asked for a pause.
   void Paused(ServerId id, absl::Time now, absl::Duration delay);
   // It does not serve this plan. True when it did until now.
@@ -109,6 +111,7 @@ class ServerSet {
     // Cheng, SIGCOMM 1996).
     double asked_by_weight = 0;
     uint32_t failures = 0;  // in a row
+    absl::Time failed_at;   // the last of them
     absl::Time silent_until = absl::InfinitePast();
     bool left_out = false;
     absl::Time not_before = absl::InfinitePast();

@@ -254,6 +254,24 @@ TEST_F(PrefetchLoaderTest, WaitsOutTheBackoffOfTheOnlyServer) {
   for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
 }
 
+TEST_F(PrefetchLoaderTest, TheCallsOfOneLostConnectionAreOneFailure) {
+  options_.epochs = 100;
+  Open(1, {{1, "a", true}});  // a call for each epoch
+  const size_t calls = fake_->calls().size();
+  ASSERT_GE(calls, 5);
+  for (int loss = 0; loss < 2; ++loss) {
+    while (!fake_->calls().empty()) {
+      fake_->End(fake_->calls().begin()->first, absl::UnavailableError("gone"));
+    }
+    // 50 ms at most, and then 100; 5 failures in a row would be 400.
+    time_ += absl::Milliseconds(200);
+    fake_->Tick();
+    ASSERT_EQ(fake_->calls().size(), calls);
+  }
+  CompleteAll();
+  for (uint64_t epoch = 0; epoch < calls; ++epoch) ExpectNext({epoch, 0});
+}
+
 TEST_F(PrefetchLoaderTest, HonoursTheDelayOfABusyServer) {
   Open(2, {{1, "a", true}});
   ErrorDetail detail = MakeErrorDetail("rpc");
