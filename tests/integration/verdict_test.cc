@@ -1,0 +1,179 @@
+// Real servers, each with one thing that is too slow on purpose: the line that
+// says why a consumer waited names that thing. The window is fixed, so that
+// nothing adapts meanwhile.
+
+#include "client/prefetch/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/prefetch/host_loader.h"
+#include "client/prefetch/server_times.h"
+#include "proto/spec_text.h"
+#include "tests/integration/audit_data.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/tcp_gate.h"
+
+namespace millrace {
+namespace {
+
+using ::millrace::testing::Pack;
+using ::millrace::testing::ServerProcess;
+using ::millrace::testing::TcpGate;
+using ::testing::HasSubstr;
+
+class VerdictIntegrationTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    photos_ = new std::string(Pack("photos", "imagefolder",
+                                   testing::WriteImageFolder(40), "lmdb", 1));
+  }
+  static void TearDownTestSuite() { delete photos_; }
+
+  static std::unique_ptr<ServerProcess> Serve(std::vector<std::string> flags) {
+    flags.push_back(*photos_);
+    auto server = ServerProcess::Start(flags);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *std::move(server);
+  }
+
+  static std::unique_ptr<HostLoader> Open(const std::string& endpoint,
+                                          const std::string& spec,
+                                          uint32_t window) {
+    HostLoaderOptions options;
+    options.endpoint = endpoint;
+    const auto parsed = ParseSpecText(spec, "the test");
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    options.spec = *parsed;
+    options.epochs = 0;
+    options.window = window;
+    auto loader = OpenHostLoader(options);
+    EXPECT_TRUE(loader.ok()) << loader.status();
+    return *std::move(loader);
+  }
+
+  // Why a consumer waits that works for `work` on each of so many batches. The
+  // first ones, of a window that was empty, do not count.
+  static Verdict Watch(HostLoader& loader, int batches,
+                       absl::Duration work = absl::ZeroDuration()) {
+    const auto receive = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        const absl::Status status = loader.Next().status();
+        EXPECT_TRUE(status.ok()) << status;
+        if (work > absl::ZeroDuration()) absl::SleepFor(work);
+      }
+    };
+    receive(8);
+    const HostLoader::Stats before = loader.stats();
+    const absl::Time began = absl::Now();
+    receive(batches);
+    const HostLoader::Stats after = loader.stats();
+    WaitReport report;
+    report.elapsed_seconds = absl::ToDoubleSeconds(absl::Now() - began);
+    report.wait_seconds = after.wait_seconds - before.wait_seconds;
+    report.host_wait_seconds = report.wait_seconds;
+    report.retried_steps = after.retried_steps - before.retried_steps;
+    report.servers = Difference(after.by_server, before.by_server);
+    return Judge(report);
+  }
+
+  static std::string* photos_;
+};
+
+std::string* VerdictIntegrationTest::photos_ = nullptr;
+
+constexpr char kPhotos[] =
+    "sources { dataset: 'photos' } preset: 'imagenet_train' ";
+
+// `latency_us`: a read of a sample waits so long.
+std::string Synthetic(int bytes_a_sample, int latency_us) {
+  return absl::StrCat(
+      "sources { synthetic { samples: 100000 latency_us: ", latency_us,
+      " fields { name: 'image' dtype: DTYPE_UINT8 shape: ", bytes_a_sample,
+      " } } } ");
+}
+
+TEST_F(VerdictIntegrationTest, DecodingIsNamed) {
+  const auto server = Serve({"--threads=1", "--memory_budget=256MiB"});
+  const auto loader =
+      Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8);
+  const Verdict verdict = Watch(*loader, 40);
+  EXPECT_EQ(verdict.cause, WaitCause::kDecoding) << verdict.text;
+}
+
+TEST_F(VerdictIntegrationTest, ReadingIsNamed) {
+  const auto server =
+      Serve({"--threads=4", "--read_threads=2", "--memory_budget=256MiB"});
+  const auto loader =
+      Open(server->address(),
+           absl::StrCat(Synthetic(1000, 2000), "batch_size: 8"), 8);
+  const Verdict verdict = Watch(*loader, 60);
+  EXPECT_EQ(verdict.cause, WaitCause::kReading) << verdict.text;
+  EXPECT_THAT(verdict.text, HasSubstr("--read_threads"));
+}
+
+TEST_F(VerdictIntegrationTest, TheLinkIsNamed) {
+  const auto server = Serve({"--threads=4", "--memory_budget=256MiB"});
+  TcpGate gate(server->port());
+  gate.Limit(20'000'000);
+  const auto loader = Open(
+      gate.address(), absl::StrCat(Synthetic(16'000, 0), "batch_size: 16"), 8);
+  const Verdict verdict = Watch(*loader, 60);
+  EXPECT_EQ(verdict.cause, WaitCause::kLink) << verdict.text;
+  EXPECT_THAT(verdict.text, HasSubstr(gate.address()));
+}
+
+// Scratch leaves room for 4 batches, and a stream has at least 2 under way.
+// What waits to be sent to the clients of a thin link holds that memory, and
+// another client's batches wait for it. A batch is the task of one thread.
+TEST_F(VerdictIntegrationTest, MemoryIsNamed) {
+  const auto server = Serve({"--threads=8", "--memory_budget=160MiB"});
+  const std::string spec =
+      absl::StrCat(Synthetic(1'000'000, 0), "batch_size: 4");
+  TcpGate gate(server->port());
+  gate.Limit(100'000'000);
+  std::vector<std::unique_ptr<HostLoader>> others;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(Open(gate.address(), spec, 4));
+    threads.emplace_back([loader = others.back().get()] {
+      while (loader->Next().ok()) {
+      }
+    });
+  }
+  const auto loader = Open(server->address(), spec, 4);
+  const Verdict verdict = Watch(*loader, 16);
+  for (const auto& other : others) other->Close();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(verdict.cause, WaitCause::kMemory) << verdict.text;
+  EXPECT_THAT(verdict.text, HasSubstr("--memory_budget"));
+}
+
+// Of 16 threads two batches of 2 images keep 4 busy.
+TEST_F(VerdictIntegrationTest, TooSmallAWindowIsNamed) {
+  const auto server = Serve({"--threads=16", "--memory_budget=512MiB"});
+  const auto loader =
+      Open(server->address(), absl::StrCat(kPhotos, "batch_size: 2"), 2);
+  const Verdict verdict = Watch(*loader, 60);
+  EXPECT_EQ(verdict.cause, WaitCause::kWindow) << verdict.text;
+  EXPECT_THAT(verdict.text, HasSubstr("--window"));
+}
+
+TEST_F(VerdictIntegrationTest, AConsumerThatIsSlowItselfIsNotHeldUp) {
+  const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
+  const auto loader = Open(
+      server->address(), absl::StrCat(Synthetic(1000, 0), "batch_size: 8"), 8);
+  const Verdict verdict = Watch(*loader, 20, absl::Milliseconds(25));
+  EXPECT_EQ(verdict.cause, WaitCause::kConsumer) << verdict.text;
+}
+
+}  // namespace
+}  // namespace millrace
