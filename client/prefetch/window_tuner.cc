@@ -35,9 +35,10 @@ constexpr double kMuchLess = 0.5;
 constexpr double kLess = 0.75;
 
 // A load is another when the pace differs by so much, or by so many times what
-// it varies, in two intervals in a row.
+// it varies, in four intervals in a row; by twice as much: in two.
 constexpr double kOtherLoad = 0.15;
 constexpr double kOtherNoise = 3;
+constexpr uint32_t kOtherIntervals = 4;
 
 // Of a consumer that never waits: how long that must last.
 constexpr double kCalmSeconds = 4;
@@ -54,6 +55,7 @@ constexpr double kMemoryPause = 30;
 
 constexpr double kGain = 0.3;  // of the newest in a running mean
 constexpr double kMostNoise = 0.2;
+constexpr double kFirstNoise = 0.05;
 
 }  // namespace
 
@@ -64,6 +66,7 @@ WindowTuner::WindowTuner(const Options& options)
   more_.next = kMorePause;
   less_.next = kLessPause;
   less_by_ = kMuchLess;
+  noise_ = kFirstNoise;
   more_.failed = less_.failed = -kShortPause;
 }
 
@@ -145,7 +148,10 @@ bool WindowTuner::JudgeMore(const WindowInterval& seen, const Pace& pace) {
   const std::string brought = absl::StrFormat(
       "%u brought %.2g times as much as %u", window_, 1 + gain, back_);
   BeginLoad(seen, pace);
+  // What there was before the trial was too little.
+  less_.failed = age_;
   less_.until = age_ + less_.next;
+  less_by_ = kLess;
   if (pace.wait_share() <= kWaits || window_ >= options_.most ||
       seen.servers_are_busy) {
     return false;
@@ -188,11 +194,13 @@ bool WindowTuner::LoadHasChanged(const WindowInterval& seen, const Pace& pace) {
   if (!base_known_ || seen.servers != servers_) return true;
   const double differs = std::max(kOtherLoad, kOtherNoise * noise_);
   const double ratio = Ratio(pace, reference_);
-  const bool other = ratio > 1 + differs || ratio < 1 / (1 + differs) ||
-                     std::abs(pace.own - reference_.own) >
-                         differs * std::max(pace.sum(), reference_.sum());
-  others_ = other ? others_ + 1 : 0;
-  return others_ >= 2;
+  const double longer = std::max(pace.sum(), reference_.sum());
+  // Of the pace, or of the consumer's own part in it.
+  const double by =
+      std::max(std::max(ratio, 1 / ratio) - 1,
+               std::abs(pace.own - reference_.own) / std::max(1e-6, longer));
+  others_ = by > 2 * differs ? others_ + 2 : by > differs ? others_ + 1 : 0;
+  return others_ >= kOtherIntervals;
 }
 
 void WindowTuner::BeginLoad(const WindowInterval& seen, const Pace& pace) {

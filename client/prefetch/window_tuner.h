@@ -144,7 +144,8 @@ class WindowTuner {
   // The best of this load.
   Pace reference_;
   uint32_t servers_ = 0;
-  uint32_t others_ = 0;  // intervals in a row that looked like another load
+  uint32_t others_ = 0;  // intervals in a row that looked like another load,
+                         // twice where it is a very different one
   double noise_ = 0;     // of base_, a share
   // Calm intervals at this window.
   uint32_t calm_ = 0;
