@@ -85,6 +85,19 @@ class VerdictIntegrationTest : public ::testing::Test {
     return Judge(report);
   }
 
+  // What is held up by one thing alone may look unclear on a busy machine, but
+  // it never looks like another thing.
+  static void ExpectNamed(WaitCause cause, const std::string& advice,
+                          HostLoader& loader, int batches) {
+    Verdict verdict;
+    for (int look = 0; look < 10; ++look) {
+      verdict = Watch(loader, batches);
+      if (verdict.cause != WaitCause::kUnclear) break;
+    }
+    EXPECT_EQ(verdict.cause, cause) << verdict.text;
+    EXPECT_THAT(verdict.text, HasSubstr(advice));
+  }
+
   static std::string* photos_;
 };
 
@@ -105,8 +118,7 @@ TEST_F(VerdictIntegrationTest, DecodingIsNamed) {
   const auto server = Serve({"--threads=1", "--memory_budget=256MiB"});
   const auto loader =
       Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8);
-  const Verdict verdict = Watch(*loader, 40);
-  EXPECT_EQ(verdict.cause, WaitCause::kDecoding) << verdict.text;
+  ExpectNamed(WaitCause::kDecoding, "add servers or cores", *loader, 40);
 }
 
 TEST_F(VerdictIntegrationTest, ReadingIsNamed) {
@@ -115,20 +127,17 @@ TEST_F(VerdictIntegrationTest, ReadingIsNamed) {
   const auto loader =
       Open(server->address(),
            absl::StrCat(Synthetic(1000, 2000), "batch_size: 8"), 8);
-  const Verdict verdict = Watch(*loader, 60);
-  EXPECT_EQ(verdict.cause, WaitCause::kReading) << verdict.text;
-  EXPECT_THAT(verdict.text, HasSubstr("--read_threads"));
+  ExpectNamed(WaitCause::kReading, "--read_threads", *loader, 60);
 }
 
+// Ten batches a second, each much more than what the gate lets through at once.
 TEST_F(VerdictIntegrationTest, TheLinkIsNamed) {
   const auto server = Serve({"--threads=4", "--memory_budget=256MiB"});
   TcpGate gate(server->port());
-  gate.Limit(20'000'000);
+  gate.Limit(40'000'000);
   const auto loader = Open(
-      gate.address(), absl::StrCat(Synthetic(16'000, 0), "batch_size: 16"), 8);
-  const Verdict verdict = Watch(*loader, 60);
-  EXPECT_EQ(verdict.cause, WaitCause::kLink) << verdict.text;
-  EXPECT_THAT(verdict.text, HasSubstr(gate.address()));
+      gate.address(), absl::StrCat(Synthetic(16'000, 0), "batch_size: 250"), 4);
+  ExpectNamed(WaitCause::kLink, gate.address(), *loader, 12);
 }
 
 // Scratch leaves room for 4 batches, and a stream has at least 2 under way.
@@ -150,21 +159,24 @@ TEST_F(VerdictIntegrationTest, MemoryIsNamed) {
     });
   }
   const auto loader = Open(server->address(), spec, 4);
-  const Verdict verdict = Watch(*loader, 16);
+  ExpectNamed(WaitCause::kMemory, "--memory_budget", *loader, 16);
   for (const auto& other : others) other->Close();
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(verdict.cause, WaitCause::kMemory) << verdict.text;
-  EXPECT_THAT(verdict.text, HasSubstr("--memory_budget"));
 }
 
-// Of 16 threads two batches of 2 images keep 4 busy.
+// Of 16 threads two batches of 2 images keep 4 busy. They are worked on for so
+// long that a busy machine's delays beside it are small.
 TEST_F(VerdictIntegrationTest, TooSmallAWindowIsNamed) {
   const auto server = Serve({"--threads=16", "--memory_budget=512MiB"});
   const auto loader =
-      Open(server->address(), absl::StrCat(kPhotos, "batch_size: 2"), 2);
-  const Verdict verdict = Watch(*loader, 60);
-  EXPECT_EQ(verdict.cause, WaitCause::kWindow) << verdict.text;
-  EXPECT_THAT(verdict.text, HasSubstr("--window"));
+      Open(server->address(),
+           "sources { dataset: 'photos' } transforms { decode_image {} } "
+           "transforms { random_resized_crop { height: 320 width: 320 } } "
+           "transforms { rand_augment { num_ops: 8 } } "
+           "transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
+           "0.5] } } batch_size: 2",
+           2);
+  ExpectNamed(WaitCause::kWindow, "--window", *loader, 40);
 }
 
 TEST_F(VerdictIntegrationTest, AConsumerThatIsSlowItselfIsNotHeldUp) {
