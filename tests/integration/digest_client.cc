@@ -67,9 +67,8 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   flags.Add("world", &options.world_size, "W", "ranks of the job");
   flags.Add("window", &options.window, "N", "batches asked for");
   flags.Add("pace", &pace, "TIME", "that the work on a batch takes");
-  flags.Add("step_timeout", &options.step_timeout, "TIME",
-            "a step that is late by it is asked elsewhere");
-  flags.Add("next_timeout", &options.next_timeout, "TIME",
+  absl::Duration next_timeout = options.next_timeout;
+  flags.Add("next_timeout", &next_timeout, "TIME",
             "without a batch for so long it gives up");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
@@ -80,9 +79,8 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   if (output.empty()) {
     return absl::InvalidArgumentError("--output is missing");
   }
-  options.endpoint = spec_flags.endpoint;
-  options.open_timeout = spec_flags.timeout;
-  options.same_host = spec_flags.MakeSameHost();
+  spec_flags.ApplyTo(options);
+  options.next_timeout = next_timeout;
   options.epochs = 0;
   options.verify_payload = true;
   MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
