@@ -44,6 +44,7 @@ struct BenchFlags {
   SyntheticFlags synthetic;
   uint64_t batches = 200;
   absl::Duration seconds;  // 0: by batches
+  absl::Duration warmup;   // 0: by the window
   uint64_t epochs = 0;     // 0: by batches
   uint32_t world = 1;
   uint32_t rank = 0;
@@ -69,6 +70,9 @@ void BenchFlags::AddTo(FlagSet& flags) {
   flags.Add("seconds", &seconds, "TIME",
             "instead of --batches: receive for so long (default of a sweep "
             "3s a setting and round)");
+  flags.Add("warmup", &warmup, "TIME",
+            "with --seconds: receive for so long before it counts, until what "
+            "adapts has settled (default: about a window)");
   flags.Add("epochs", &epochs, "N",
             "instead of --batches: receive so many whole epochs (default 0: "
             "not by epochs)");
@@ -125,6 +129,10 @@ absl::Status BenchFlags::Finish() {
   if (epochs > 0 && seconds > absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         "--epochs and --seconds contradict each other: give one");
+  }
+  if (warmup > absl::ZeroDuration() && seconds == absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "--warmup goes before a time: give --seconds too");
   }
   if (loaders == 0 || loaders > kMaxLoaders) {
     return absl::InvalidArgumentError(
@@ -189,6 +197,7 @@ class Bench {
     options.loaders = flags.loaders;
     options.batches = flags.batches;
     options.duration = flags.seconds;
+    options.warmup = flags.warmup;
     options.epochs = flags.epochs;
     HostLoaderOptions& host = options.host;
     flags.spec.ApplyTo(host);

@@ -108,8 +108,11 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     if (!timed) return absl::OkStatus();
     // Slots are touched for the first time, which would count against large
     // windows.
-    const absl::Time enough = MonotonicNow() + options.duration;
-    for (uint32_t n = 1; n < loader.window() && MonotonicNow() < enough; ++n) {
+    const bool by_window = options.warmup == absl::ZeroDuration();
+    const absl::Time enough =
+        MonotonicNow() + (by_window ? options.duration : options.warmup);
+    for (uint32_t n = 1;
+         (!by_window || n < loader.window()) && MonotonicNow() < enough; ++n) {
       MR_RETURN_IF_ERROR(loader.Next().status());
     }
     return absl::OkStatus();

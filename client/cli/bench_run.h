@@ -29,11 +29,13 @@ struct BenchOptions {
   // That take batches of the same rank side by side, each all of them.
   uint32_t loaders = 1;
   // What each takes: so many, the first one included, at least 2; or, when
-  // `duration` is above 0, what comes within it after a warm-up: as many
-  // batches as the window has, or as long again; or, when `epochs` is above 0,
-  // so many epochs, with the first batch at least 2 batches.
+  // `duration` is above 0, what comes within it after a warm-up: `warmup`, or
+  // when that is 0 as many batches as the window has, or as long again; or, when
+  // `epochs` is above 0, so many epochs, with the first batch at least 2
+  // batches.
   uint64_t batches = 200;
   absl::Duration duration;
+  absl::Duration warmup;
   uint64_t epochs = 0;
 };
 

@@ -253,6 +253,7 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{}, "flag --dataset=NAME is missing"},
       {{"--synthetic", "--epochs=2", "--seconds=1s"},
        "--epochs and --seconds contradict"},
+      {{"--synthetic", "--warmup=1s"}, "--warmup goes before a time"},
       {{"--synthetic", "--hedge_share=1.5"},
        "flag --hedge_share=1.5: expected a share of the steps, 0 (never) to 1"},
       {{"--synthetic", "--hedge_share=often"}, "--hedge_share=often: expected"},
