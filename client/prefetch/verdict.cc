@@ -88,7 +88,8 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
                           "; raise --memory_budget");
     case WaitCause::kWindow:
       return absl::StrCat("too little asked for at once of ",
-                          On(group, servers), "; raise --window");
+                          On(group, servers),
+                          "; raise --window, or leave it to adapt");
     default:
       return "not clear";
   }
