@@ -18,6 +18,7 @@
 #include "proto/spec_text.h"
 #include "server/pipeline/engine_core.h"
 #include "server/storage/memory/memory_source.h"
+#include "tests/server/pipeline/waiting_source.h"
 
 namespace millrace {
 
@@ -49,38 +50,17 @@ class Gate {
   int waiting_ MR_GUARDED_BY(mu_) = 0;
 };
 
-// Lets every read pass a gate first.
-class GatedSource final : public RecordSource {
- public:
-  GatedSource(std::shared_ptr<const RecordSource> base, Gate* gate)
-      : base_(std::move(base)), gate_(gate) {}
-  const DatasetInfo& info() const override { return base_->info(); }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
-    auto reader = base_->NewReader();
-    if (!reader.ok()) return reader.status();
-    return std::make_unique<Reader>(*std::move(reader), gate_);
-  }
-
- private:
-  class Reader final : public RecordReader {
-   public:
-    Reader(std::unique_ptr<RecordReader> base, Gate* gate)
-        : base_(std::move(base)), gate_(gate) {}
-    absl::Status Read(
-        int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
-      gate_->Pass();
-      return base_->Read(index, visit);
-    }
-
-   private:
-    const std::unique_ptr<RecordReader> base_;
-    Gate* const gate_;
-  };
-
-  const std::shared_ptr<const RecordSource> base_;
-  Gate* const gate_;
-};
+// Lets every read pass a gate first; says that it does not wait.
+inline std::shared_ptr<const RecordSource> Gated(
+    std::shared_ptr<const RecordSource> base, Gate* gate) {
+  return Waiting(
+      std::move(base),
+      [gate](int64_t) {
+        gate->Pass();
+        return absl::OkStatus();
+      },
+      ReadWait::kNever);
+}
 
 // 4 x 4 x 1 bytes of sample bytes, key and scratch size; "bad..." is refused.
 class FakeStage final : public ImageStage {

@@ -524,7 +524,7 @@ TEST_F(EngineTest, WaitingGoesOnWhenMemoryComesBack) {
 
 TEST_F(EngineTest, CancelGivesMemoryBack) {
   Gate gate;
-  auto source = std::make_shared<GatedSource>(Numbers(1000), &gate);
+  auto source = Gated(Numbers(1000), &gate);
   auto engine = Make(2, {{"numbers", source}}, 32 << 10, absl::ZeroDuration());
   const auto pipeline =
       Open(*engine, "sources { dataset: 'numbers' } batch_size: 100");
@@ -545,8 +545,7 @@ TEST_F(EngineTest, CancelGivesMemoryBack) {
 
 TEST_F(EngineTest, ADestroyedRunIsCancelled) {
   Gate gate;
-  auto engine = Make(
-      1, {{"numbers", std::make_shared<GatedSource>(Numbers(100), &gate)}});
+  auto engine = Make(1, {{"numbers", Gated(Numbers(100), &gate)}});
   const auto pipeline =
       Open(*engine, "sources { dataset: 'numbers' } batch_size: 10");
   Arrivals arrivals;
@@ -563,15 +562,13 @@ TEST_F(EngineTest, ADestroyedRunIsCancelled) {
 TEST_F(EngineTest, CancelledRunsEndWhileTheEngineIsDestroyed) {
   Gate gate;
   EndRunsWhileTheEngineIsDestroyed(
-      Make(4,
-           {{"numbers", std::make_shared<GatedSource>(Numbers(1000), &gate)}}),
-      gate, 4);
+      Make(4, {{"numbers", Gated(Numbers(1000), &gate)}}), gate, 4);
 }
 
 // A long run does not hold up a short one that starts later.
 TEST_F(EngineTest, RunsTakeTurns) {
   Gate gate;
-  auto source = std::make_shared<GatedSource>(Numbers(1000), &gate);
+  auto source = Gated(Numbers(1000), &gate);
   auto engine = Make(1, {{"numbers", source}});
   const auto pipeline =
       Open(*engine, "sources { dataset: 'numbers' } batch_size: 10");

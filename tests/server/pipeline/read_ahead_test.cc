@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <atomic>
 #include <functional>
@@ -21,72 +20,6 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string ThreadName() {
-  char name[16] = {};
-  pthread_getname_np(pthread_self(), name, sizeof(name));
-  return name;
-}
-
-bool IsReader() { return ThreadName().starts_with("mr-reader"); }
-
-// A source that says that it waits, and what a test makes of its reads.
-class WaitingSource final : public RecordSource {
- public:
-  using Hook = std::function<absl::Status(int64_t index)>;
-
-  WaitingSource(std::shared_ptr<const RecordSource> base, ReadWait wait,
-                Hook hook, uint32_t max_concurrent = 0)
-      : base_(std::move(base)),
-        wait_(wait),
-        hook_(std::move(hook)),
-        max_concurrent_(max_concurrent) {}
-  const DatasetInfo& info() const override { return base_->info(); }
-  ReadWait read_wait() const override { return wait_; }
-  uint32_t max_concurrent_reads() const override { return max_concurrent_; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
-    auto reader = base_->NewReader();
-    if (!reader.ok()) return reader.status();
-    return std::make_unique<Reader>(*this, *std::move(reader));
-  }
-
-  mutable std::atomic<uint64_t> prefetches{0};
-
- private:
-  class Reader final : public RecordReader {
-   public:
-    Reader(const WaitingSource& source, std::unique_ptr<RecordReader> base)
-        : source_(source), base_(std::move(base)) {}
-    absl::Status Read(
-        int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
-      if (absl::Status status = source_.hook_(index); !status.ok()) {
-        return status;
-      }
-      return base_->Read(index, visit);
-    }
-    void Prefetch(int64_t) override {
-      EXPECT_TRUE(IsReader());
-      source_.prefetches.fetch_add(1);
-    }
-
-   private:
-    const WaitingSource& source_;
-    const std::unique_ptr<RecordReader> base_;
-  };
-
-  const std::shared_ptr<const RecordSource> base_;
-  const ReadWait wait_;
-  const Hook hook_;
-  const uint32_t max_concurrent_;
-};
-
-std::shared_ptr<const WaitingSource> Waiting(
-    std::shared_ptr<const RecordSource> base, WaitingSource::Hook hook,
-    ReadWait wait = ReadWait::kRead, uint32_t max_concurrent = 0) {
-  return std::make_shared<WaitingSource>(std::move(base), wait, std::move(hook),
-                                         max_concurrent);
-}
 
 class ReadAheadTest : public EngineFixture {
  protected:
@@ -417,11 +350,10 @@ TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
     if (reads.fetch_add(1) == per_task.load()) next_task.Pass();
     return absl::OkStatus();
   };
-  auto engine =
-      Make(1, 1,
-           {{"busy", std::make_shared<GatedSource>(Numbers(10), &busy)},
-            {"large", Waiting(Large(60), hook)}},
-           8 << 20);
+  auto engine = Make(1, 1,
+                     {{"busy", Gated(Numbers(10), &busy)},
+                      {"large", Waiting(Large(60), hook)}},
+                     8 << 20);
   const auto pipeline = std::dynamic_pointer_cast<const BuiltPipeline>(
       Open(*engine, "sources { dataset: 'large' } batch_size: 60"));
   per_task = pipeline->rows_per_task();

@@ -17,36 +17,13 @@ namespace {
 constexpr uint64_t kReadMicros = 200;
 
 // Every read takes a while.
-class SlowSource final : public RecordSource {
- public:
-  explicit SlowSource(std::shared_ptr<const RecordSource> base)
-      : base_(std::move(base)) {}
-  const DatasetInfo& info() const override { return base_->info(); }
-  ReadWait read_wait() const override { return ReadWait::kRead; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
-    auto reader = base_->NewReader();
-    if (!reader.ok()) return reader.status();
-    return std::make_unique<Reader>(*std::move(reader));
-  }
-
- private:
-  class Reader final : public RecordReader {
-   public:
-    explicit Reader(std::unique_ptr<RecordReader> base)
-        : base_(std::move(base)) {}
-    absl::Status Read(
-        int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
-      std::this_thread::sleep_for(std::chrono::microseconds(kReadMicros));
-      return base_->Read(index, visit);
-    }
-
-   private:
-    const std::unique_ptr<RecordReader> base_;
-  };
-
-  const std::shared_ptr<const RecordSource> base_;
-};
+std::shared_ptr<const RecordSource> Slow(
+    std::shared_ptr<const RecordSource> base) {
+  return Waiting(std::move(base), [](int64_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(kReadMicros));
+    return absl::OkStatus();
+  });
+}
 
 // A stage with a clock of its own: an image takes 1 ms to decode and 2 ms to
 // augment, whatever it takes.
@@ -113,7 +90,7 @@ class StageMicrosTest : public testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(StageMicrosTest, WorkIsWhatTheThreadsDid) {
-  auto engine = Make({{"images", std::make_shared<SlowSource>(Images(60))}});
+  auto engine = Make({{"images", Slow(Images(60))}});
   auto pipeline = engine->Open(
       Spec(std::string("sources { dataset: 'images' } batch_size: 10 ") +
            kImageTransforms));
@@ -149,7 +126,7 @@ TEST_P(StageMicrosTest, WorkIsWhatTheThreadsDid) {
 }
 
 TEST_P(StageMicrosTest, ReadingCountsWhereverItHappens) {
-  auto engine = Make({{"numbers", std::make_shared<SlowSource>(Numbers(60))}});
+  auto engine = Make({{"numbers", Slow(Numbers(60))}});
   auto pipeline =
       engine->Open(Spec("sources { dataset: 'numbers' } batch_size: 10"));
   ASSERT_TRUE(pipeline.ok());

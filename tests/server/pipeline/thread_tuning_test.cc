@@ -68,35 +68,13 @@ class RandomPolicy final : public ThreadPolicy {
 };
 
 // Says that reading waits, and now and then lets another thread go first.
-class SlowSource final : public RecordSource {
- public:
-  explicit SlowSource(std::shared_ptr<const RecordSource> base)
-      : base_(std::move(base)) {}
-  const DatasetInfo& info() const override { return base_->info(); }
-  ReadWait read_wait() const override { return ReadWait::kRead; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
-    auto reader = base_->NewReader();
-    if (!reader.ok()) return reader.status();
-    return std::make_unique<Reader>(*std::move(reader));
-  }
-
- private:
-  class Reader final : public RecordReader {
-   public:
-    explicit Reader(std::unique_ptr<RecordReader> base)
-        : base_(std::move(base)) {}
-    absl::Status Read(
-        int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
-      std::this_thread::yield();
-      return base_->Read(index, visit);
-    }
-
-   private:
-    const std::unique_ptr<RecordReader> base_;
-  };
-  const std::shared_ptr<const RecordSource> base_;
-};
+std::shared_ptr<const RecordSource> Slow(
+    std::shared_ptr<const RecordSource> base) {
+  return Waiting(std::move(base), [](int64_t) {
+    std::this_thread::yield();
+    return absl::OkStatus();
+  });
+}
 
 class ThreadTuningTest : public EngineFixture {
  protected:
@@ -118,7 +96,7 @@ class ThreadTuningTest : public EngineFixture {
 TEST_F(ThreadTuningTest, TheSameBytesWhateverTheNumbersAre) {
   const DatasetCatalog catalog = {
       {"images", Images(211, {5, 60, 61, 150})},
-      {"slow", std::make_shared<SlowSource>(Images(211, {5, 60, 61, 150}))}};
+      {"slow", Slow(Images(211, {5, 60, 61, 150}))}};
   const auto text = [](const std::string& dataset) {
     return "sources { dataset: '" + dataset +
            "' } batch_size: 12 seed: 3 last_batch: LAST_BATCH_PARTIAL "
@@ -183,8 +161,7 @@ TEST_F(ThreadTuningTest, TheSameBytesWhateverTheNumbersAre) {
 TEST_F(ThreadTuningTest, ManyRunsWhileTheNumbersChange) {
   auto policy = std::make_shared<RandomPolicy>();
   auto engine =
-      Adapting({{"numbers", std::make_shared<SlowSource>(Numbers(1000))},
-                {"images", Images(400)}},
+      Adapting({{"numbers", Slow(Numbers(1000))}, {"images", Images(400)}},
                policy, 256 << 10);
   RunMany(*engine,
           {"sources { dataset: 'numbers' } batch_size: 50",
@@ -197,9 +174,7 @@ TEST_F(ThreadTuningTest, RunsEndWhileTheEngineIsDestroyedAndItsNumbersChange) {
   for (int repeat = 0; repeat < 5; ++repeat) {
     Gate gate;
     auto policy = std::make_shared<RandomPolicy>();
-    auto engine = Adapting(
-        {{"numbers", std::make_shared<GatedSource>(Numbers(1000), &gate)}},
-        policy);
+    auto engine = Adapting({{"numbers", Gated(Numbers(1000), &gate)}}, policy);
     policy->Await(3);
     EndRunsWhileTheEngineIsDestroyed(std::move(engine), gate, 1);
   }
