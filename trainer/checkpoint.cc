@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "trainer/files.h"
+#include "trainer/torch_error.h"
 
 namespace millrace {
 namespace {
@@ -22,11 +23,9 @@ namespace {
 constexpr int64_t kFormat = 1;
 
 absl::Status Damaged(const std::string& path, const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return absl::DataLossError(absl::StrCat(
-      path, " is not a whole checkpoint of this trainer: ",
-      torch_error != nullptr ? torch_error->what_without_backtrace()
-                             : error.what()));
+      path,
+      " is not a whole checkpoint of this trainer: ", TorchMessage(error)));
 }
 
 std::string ReadString(torch::serialize::InputArchive& archive,

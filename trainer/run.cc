@@ -6,12 +6,10 @@
 #include <torch/cuda.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
-#include <torch/utils.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -19,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -31,12 +28,16 @@
 #include "common/status_macros.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
-#include "trainer/class_loss.h"
+#include "trainer/ddp/agree.h"
 #include "trainer/ddp/communicator.h"
+#include "trainer/evaluation.h"
 #include "trainer/files.h"
 #include "trainer/models/model.h"
+#include "trainer/position_text.h"
 #include "trainer/progress.h"
 #include "trainer/specs.h"
+#include "trainer/torch_error.h"
+#include "trainer/training_step.h"
 
 namespace millrace {
 namespace {
@@ -45,8 +46,6 @@ using Clock = std::chrono::steady_clock;
 
 // Ranks wait for one another so much longer than each waits for data.
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
-// Between two tries to open the evaluation's data.
-constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
 // A rank other than 0 says why it waited when it did for so much of an epoch.
 constexpr double kWorthSaying = 0.05;
 // On a device whose losses have to be fetched, they are looked at this often.
@@ -54,19 +53,6 @@ constexpr uint64_t kLossCheckSteps = 50;
 
 double Seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-std::string At(const Position& position) {
-  return absl::StrCat("epoch ", position.epoch + 1, ", step ",
-                      position.step + 1);
-}
-
-absl::Status FromTorch(const std::exception& error, absl::string_view what) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return absl::InternalError(absl::StrCat(
-      what, " failed: ",
-      torch_error != nullptr ? torch_error->what_without_backtrace()
-                             : error.what()));
 }
 
 void LogError(const absl::Status& status) {
@@ -118,13 +104,8 @@ class TrainingRun {
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
 
   absl::Status TrainEpoch(uint64_t epoch);
-  absl::Status Step(const Batch& batch);
   absl::Status Evaluate();
-  absl::Status CheckLosses(uint64_t first, uint64_t last);
-  // Padded rows of a target get the ignored label.
-  absl::StatusOr<std::unique_ptr<DataLoader>> OpenEvaluation();
-  // Every rank says whether it can go on; none goes on without the others,
-  // which would wait for it in the next collective call.
+  // See ddp/agree.h; before the next step.
   absl::Status Agree(absl::Status mine);
   std::vector<torch::Tensor> Buffers() const;
   absl::Status Stopped() const;
@@ -139,22 +120,17 @@ class TrainingRun {
   CheckpointInfo resumed_;
   std::unique_ptr<DataLoader> loader_;
   std::unique_ptr<BatchReader> reader_;
-  // The evaluation's tensors may have other types and layouts.
-  std::unique_ptr<BatchReader> eval_reader_;
-  std::string eval_plan_hash_;
-  std::string eval_fingerprint_;
+  std::unique_ptr<Evaluation> evaluation_;  // null: none
   std::unique_ptr<Communicator> ranks_;
   std::shared_ptr<Classifier> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<TrainingStep> step_;
 
   Position position_;                     // the next step to train
   uint64_t steps_ = 0;                    // since the very start
   uint64_t run_steps_ = 0;                // of this process
   std::optional<uint64_t> checkpointed_;  // steps_ in the last file written
-  // Sum of the losses of this rank's valid rows, one a step of the epoch, on
-  // the device: reading one back would stop it.
-  torch::Tensor losses_;
-  std::vector<uint64_t> global_valid_;  // of each step of the epoch
+  std::vector<uint64_t> global_valid_;    // of each step of the epoch
   double train_seconds_ = 0;
   double wait_seconds_ = 0;
   std::string step_lines_;
@@ -266,31 +242,14 @@ absl::Status TrainingRun::OpenData() {
   return absl::OkStatus();
 }
 
-// Opens the evaluation's data once before training, so that a mistake in it is
-// not found an epoch later.
 absl::Status TrainingRun::CheckEvaluation() {
   if (!specs_.eval.has_value()) return absl::OkStatus();
-  DataLoader::Options options = LoaderOptions(*specs_.eval);
-  options.window = 2;  // the smallest there is
-  MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(options));
-  const OpenResponse& plan = loader->plan();
-  MR_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Make(plan, config_.input, config_.target));
-  if (reader.classes() != reader_->classes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the dataset ", config_.dataset, " has ", reader_->classes(),
-        " classes, but ", config_.eval_dataset, " has ", reader.classes(),
-        "; evaluate on data with the same classes"));
-  }
-  if (reader.shape().channels != reader_->shape().channels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("samples have ", reader_->shape().channels,
-                     " channels for training, but ", reader.shape().channels,
-                     " for evaluation; choose presets that agree"));
-  }
-  eval_reader_ = std::make_unique<BatchReader>(std::move(reader));
-  eval_plan_hash_ = plan.plan_hash();
-  eval_fingerprint_ = plan.fingerprint();
+  MR_ASSIGN_OR_RETURN(evaluation_,
+                      Evaluation::Make({.dataset = config_.eval_dataset,
+                                        .loader = LoaderOptions(*specs_.eval),
+                                        .input = config_.input,
+                                        .target = config_.target},
+                                       config_.dataset, *reader_));
   return absl::OkStatus();
 }
 
@@ -322,6 +281,12 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
     MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(model_->parameters()));
     optimizer_ = std::move(optimizer);
+    step_ = std::make_unique<TrainingStep>(
+        TrainingStep::Parts{.model = *model_,
+                            .optimizer = *optimizer_,
+                            .ranks = *ranks_,
+                            .reader = *reader_,
+                            .device = device_});
   } catch (const std::exception& error) {
     return FromTorch(error, "making the model");
   }
@@ -352,81 +317,13 @@ absl::Status TrainingRun::Stopped() const {
 }
 
 absl::Status TrainingRun::Agree(absl::Status mine) {
-  if (env_.world_size == 1) return mine;
-  torch::Tensor left = torch::zeros({env_.world_size}, torch::kInt64);
-  auto* of_rank = left.data_ptr<int64_t>();
-  if (!mine.ok()) of_rank[env_.rank] = 1;
-  const absl::Status summed = ranks_->Sum(left);
-  if (!mine.ok()) return mine;
-  MR_RETURN_IF_ERROR(summed);
-  for (uint32_t rank = 0; rank < env_.world_size; ++rank) {
-    if (of_rank[rank] == 0) continue;
-    return absl::CancelledError(absl::StrCat(
-        "ended before ", At(position_), " with rank ", rank, " of ",
-        env_.world_size, ", which could not go on; its own lines say why"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status TrainingRun::Step(const Batch& batch) {
-  try {
-    optimizer_->zero_grad();
-    ranks_->BeforeForward();
-    torch::Tensor logits = model_->forward(reader_->Input(batch));
-    torch::Tensor sum =
-        SumOfLosses(logits, Masked(reader_->Target(batch), batch));
-    // The Reducer averages over ranks, so this becomes the mean over the valid
-    // rows of the global batch, however they are spread.
-    torch::Tensor loss = sum * (static_cast<double>(env_.world_size) /
-                                static_cast<double>(batch.global_valid));
-    ranks_->BeforeBackward();
-    loss.backward();
-    {
-      torch::NoGradGuard no_grad;
-      losses_.select(0, static_cast<int64_t>(batch.position.step)).copy_(sum);
-    }
-    if (device_.is_cpu()) {
-      // Before the weights are touched: the checkpoint is of a good model.
-      MR_RETURN_IF_ERROR(
-          CheckLosses(batch.position.step, batch.position.step + 1));
-    }
-    optimizer_->step();
-  } catch (const c10::IndexError& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("training at ", At(batch.position), ": ",
-                     error.what_without_backtrace(),
-                     "; a label of the data lies outside its ",
-                     reader_->classes(), " classes"));
-  } catch (const std::exception& error) {
-    return FromTorch(error, absl::StrCat("rank ", env_.rank, ", training at ",
-                                         At(batch.position)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status TrainingRun::CheckLosses(uint64_t first, uint64_t last) {
-  const torch::Tensor values =
-      losses_.slice(0, static_cast<int64_t>(first), static_cast<int64_t>(last))
-          .cpu();
-  const auto* loss = values.data_ptr<double>();
-  for (uint64_t i = 0; i < last - first; ++i) {
-    if (std::isfinite(loss[i])) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the loss is ", loss[i], " at ", At({position_.epoch, first + i}),
-        " (rank ", env_.rank,
-        "); lower --lr, or look at the batch: millrace replay --position=",
-        position_.epoch, ":", first + i, " --rank=", env_.rank,
-        " --world=", env_.world_size,
-        ", with the flags of this run or --run=ITS_AUDIT_LOG"));
-  }
-  return absl::OkStatus();
+  return millrace::Agree(std::move(mine), *ranks_, At(position_));
 }
 
 absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const uint64_t steps = loader_->plan().steps_per_epoch();
   const uint64_t first = position_.step;
-  losses_ = torch::zeros({static_cast<int64_t>(steps)},
-                         torch::TensorOptions(torch::kDouble).device(device_));
+  step_->BeginEpoch(epoch, steps);
   global_valid_.assign(steps, 0);
   const DataLoader::Stats before = loader_->stats();
   const double waited_before = before.wait_seconds;
@@ -443,7 +340,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
-    MR_RETURN_IF_ERROR(Step(*batch));
+    MR_RETURN_IF_ERROR(step_->Run(*batch));
     samples += batch->global_valid;
     ++steps_;
     ++run_steps_;
@@ -452,7 +349,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     last = config_.max_steps > 0 && run_steps_ >= config_.max_steps;
     if (!device_.is_cpu() &&
         (step + 1 - checked >= kLossCheckSteps || step + 1 == steps || last)) {
-      MR_RETURN_IF_ERROR(CheckLosses(checked, step + 1));
+      MR_RETURN_IF_ERROR(step_->CheckLosses(checked, step + 1));
       checked = step + 1;
     }
     if (progress_.Wants(step + 1, steps)) {
@@ -462,8 +359,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
            .epochs = config_.epochs,
            .step = step + 1,
            .steps = steps,
-           .loss = losses_[static_cast<int64_t>(step)].item<double>() *
-                   env_.world_size / static_cast<double>(batch->global_valid),
+           .loss = step_->Loss(step, batch->global_valid),
            .samples_per_second = static_cast<double>(samples) / seconds,
            .stall_share =
                (loader_->stats().wait_seconds - waited_before) / seconds});
@@ -477,9 +373,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   train_seconds_ += seconds;
   wait_seconds_ += waited;
 
-  torch::Tensor sums = losses_.cpu();
-  MR_RETURN_IF_ERROR(ranks_->Sum(sums));
-  const auto* sum = sums.data_ptr<double>();
+  MR_ASSIGN_OR_RETURN(const std::vector<double> sum, step_->SumLosses());
   double total = 0;
   for (uint64_t step = first; step < end; ++step) {
     total += sum[step];
@@ -507,84 +401,28 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   return absl::OkStatus();
 }
 
-// Servers may be away as long between epochs as within one.
-absl::StatusOr<std::unique_ptr<DataLoader>> TrainingRun::OpenEvaluation() {
-  DataLoader::Options options = LoaderOptions(*specs_.eval);
-  options.expected_plan_hash = eval_plan_hash_;
-  options.expected_fingerprint = eval_fingerprint_;
-  const absl::Time deadline = absl::Now() + config_.data_timeout;
-  while (true) {
-    // Opened many times, each not for long: a stop signal cannot end it.
-    MR_RETURN_IF_ERROR(Stopped());
-    absl::StatusOr<std::unique_ptr<DataLoader>> loader =
-        DataLoader::Open(options);
-    if (loader.ok() || absl::Now() >= deadline ||
-        (!absl::IsUnavailable(loader.status()) &&
-         !absl::IsDeadlineExceeded(loader.status()))) {
-      return loader;
-    }
-    absl::SleepFor(kReopenPause);
-  }
-}
-
 absl::Status TrainingRun::Evaluate() {
-  const Clock::time_point start = Clock::now();
-  absl::StatusOr<std::unique_ptr<DataLoader>> opened = OpenEvaluation();
-  MR_RETURN_IF_ERROR(Agree(opened.status()));
-  const std::unique_ptr<DataLoader> loader = *std::move(opened);
-  stop_.OnSignal([training = loader_.get(), evaluation = loader.get()] {
-    training->Close();
-    evaluation->Close();
-  });
-  const absl::Cleanup forget_loader = [this] {
-    stop_.OnSignal([training = loader_.get()] { training->Close(); });
-  };
-  // Running statistics differ between ranks: all judge rank 0's model.
-  MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
-  // correct, loss, samples
-  torch::Tensor sums =
-      torch::zeros({3}, torch::TensorOptions(torch::kDouble).device(device_));
-  absl::Status evaluated;
-  try {
-    torch::NoGradGuard no_grad;
-    model_->eval();
-    while (true) {
-      absl::StatusOr<Batch> batch = loader->Next();
-      evaluated = Stopped();
-      if (!evaluated.ok() || absl::IsOutOfRange(batch.status())) break;
-      evaluated = batch.status();
-      if (!evaluated.ok()) break;
-      if (batch->rows == 0) continue;  // the rest was shared out
-      const torch::Tensor logits = model_->forward(eval_reader_->Input(*batch));
-      const torch::Tensor target = Masked(eval_reader_->Target(*batch), *batch);
-      sums[0] += CountCorrect(logits, target);
-      sums[1] += SumOfLosses(logits, target);
-      sums[2] += static_cast<double>(batch->local_valid);
-    }
-    model_->train();
-  } catch (const std::exception& error) {
-    return FromTorch(error,
-                     absl::StrCat("evaluating on ", config_.eval_dataset));
-  }
-  MR_RETURN_IF_ERROR(Agree(std::move(evaluated)));
-  sums = sums.cpu();
-  MR_RETURN_IF_ERROR(ranks_->Sum(sums));
-  const auto* sum = sums.data_ptr<double>();
-  const double expected =
-      static_cast<double>(loader->plan().samples_per_epoch());
-  if (sum[2] != expected &&
-      specs_.eval->bad_samples().action() != BadSamplePolicy::ZERO) {
-    return absl::InternalError(absl::StrCat(
-        "evaluated ", sum[2], " samples of ", expected, " in ",
-        config_.eval_dataset, "; every one must come exactly once"));
-  }
-  summary_.eval_seconds.push_back(Seconds(start, Clock::now()));
-  summary_.eval_accuracy = sum[0] / sum[2];
-  summary_.eval_loss.push_back(sum[1] / sum[2]);
+  MR_ASSIGN_OR_RETURN(
+      const Evaluation::Result result,
+      evaluation_->Run(*model_, *ranks_, device_,
+                       {.stopped = [this] { return Stopped(); },
+                        .open_loader =
+                            [this](DataLoader* evaluation) {
+                              stop_.OnSignal(
+                                  [training = loader_.get(), evaluation] {
+                                    training->Close();
+                                    if (evaluation != nullptr)
+                                      evaluation->Close();
+                                  });
+                            },
+                        .place = At(position_)}));
+  summary_.eval_seconds.push_back(result.seconds);
+  summary_.eval_accuracy = result.accuracy;
+  summary_.eval_loss.push_back(result.loss);
   progress_.Line(absl::StrFormat(
       "  evaluation on %s: accuracy %.4f, loss %.4f, %d samples, %.2f s",
-      config_.eval_dataset, *summary_.eval_accuracy, summary_.eval_loss.back(),
-      static_cast<int64_t>(sum[2]), summary_.eval_seconds.back()));
+      config_.eval_dataset, result.accuracy, result.loss, result.samples,
+      result.seconds));
   return absl::OkStatus();
 }
 
@@ -595,7 +433,7 @@ absl::Status TrainingRun::Train() {
     // A disk that is full for a while need not end the run: at its end the
     // write is tried again, and there an error counts.
     LogError(WriteCheckpointHere());
-    if (specs_.eval.has_value()) MR_RETURN_IF_ERROR(Evaluate());
+    if (evaluation_ != nullptr) MR_RETURN_IF_ERROR(Evaluate());
     if (config_.max_steps > 0 && run_steps_ >= config_.max_steps) break;
   }
   return absl::OkStatus();

@@ -16,8 +16,8 @@ namespace millrace {
 // a loss that is no number, a stop signal as Cancelled) rank 0 has written the
 // checkpoint, when one was asked for, of the last step that was complete; one
 // with values that are no numbers is not written, the one before it is kept.
-// A rank that has to stop says so before a step: all end there. All ranks return an equal
-// summary, except for the files' sake: rank 0 writes them.
+// A rank that has to stop says so before a step: all end there. All ranks
+// return an equal summary, except for the files' sake: rank 0 writes them.
 absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
                                          const RankEnv& env, StopSignal& stop);
 

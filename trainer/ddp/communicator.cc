@@ -18,15 +18,10 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "trainer/ddp/nccl_loader.h"
+#include "trainer/torch_error.h"
 
 namespace millrace {
 namespace {
-
-std::string MessageOf(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error != nullptr ? torch_error->what_without_backtrace()
-                                : error.what();
-}
 
 class Alone final : public Communicator {
  public:
@@ -60,7 +55,7 @@ class GroupCommunicator final : public Communicator {
     try {
       nccl_->abort();
     } catch (const std::exception& error) {
-      MR_LOG(WARNING) << "NCCL cannot be ended: " << MessageOf(error);
+      MR_LOG(WARNING) << "NCCL cannot be ended: " << TorchMessage(error);
     }
   }
 
@@ -135,7 +130,7 @@ class GroupCommunicator final : public Communicator {
     } catch (const std::exception& error) {
       return absl::UnavailableError(
           absl::StrCat("rank ", rank_, " of ", world_size_, ": the ", what,
-                       " over all ranks failed: ", MessageOf(error),
+                       " over all ranks failed: ", TorchMessage(error),
                        "; another rank has most likely ended"));
     }
   }
@@ -242,7 +237,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
         "rank ", env.rank, " of ", env.world_size,
         " could not join the others at ", env.master_address, ":",
         env.master_port, " within ", absl::FormatDuration(options.timeout),
-        ": ", MessageOf(error),
+        ": ", TorchMessage(error),
         "; look whether all ranks were started and reach that address"));
   }
 }

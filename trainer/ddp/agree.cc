@@ -1,0 +1,31 @@
+#include "trainer/ddp/agree.h"
+
+#include <ATen/Functions.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+
+absl::Status Agree(absl::Status mine, Communicator& ranks,
+                   absl::string_view before) {
+  const uint32_t world = ranks.world_size();
+  if (world == 1) return mine;
+  torch::Tensor left = at::zeros({world}, torch::kInt64);
+  auto* of_rank = left.data_ptr<int64_t>();
+  if (!mine.ok()) of_rank[ranks.rank()] = 1;
+  const absl::Status summed = ranks.Sum(left);
+  if (!mine.ok()) return mine;
+  MR_RETURN_IF_ERROR(summed);
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    if (of_rank[rank] == 0) continue;
+    return absl::CancelledError(
+        absl::StrCat("ended before ", before, " with rank ", rank, " of ",
+                     world, ", which could not go on; its own lines say why"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

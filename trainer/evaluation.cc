@@ -1,0 +1,129 @@
+#include "trainer/evaluation.h"
+
+#include <ATen/Functions.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status_macros.h"
+#include "trainer/class_loss.h"
+#include "trainer/ddp/agree.h"
+#include "trainer/torch_error.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Between two tries to open the data.
+constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
+    const Options& options, const std::string& training_dataset,
+    const BatchReader& training) {
+  DataLoader::Options small = options.loader;
+  small.window = 2;  // the smallest there is
+  MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(small));
+  const OpenResponse& plan = loader->plan();
+  MR_ASSIGN_OR_RETURN(BatchReader reader,
+                      BatchReader::Make(plan, options.input, options.target));
+  if (reader.classes() != training.classes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the dataset ", training_dataset, " has ", training.classes(),
+        " classes, but ", options.dataset, " has ", reader.classes(),
+        "; evaluate on data with the same classes"));
+  }
+  if (reader.shape().channels != training.shape().channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples have ", training.shape().channels,
+                     " channels for training, but ", reader.shape().channels,
+                     " for evaluation; choose presets that agree"));
+  }
+  Options whole = options;
+  whole.loader.expected_plan_hash = plan.plan_hash();
+  whole.loader.expected_fingerprint = plan.fingerprint();
+  return std::unique_ptr<Evaluation>(new Evaluation(whole, std::move(reader)));
+}
+
+// Servers may be away as long between epochs as within one.
+absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
+    const Hooks& hooks) {
+  const absl::Time deadline = absl::Now() + options_.loader.next_timeout;
+  while (true) {
+    // Opened many times, each not for long: a stop signal cannot end it.
+    MR_RETURN_IF_ERROR(hooks.stopped());
+    absl::StatusOr<std::unique_ptr<DataLoader>> loader =
+        DataLoader::Open(options_.loader);
+    if (loader.ok() || absl::Now() >= deadline ||
+        (!absl::IsUnavailable(loader.status()) &&
+         !absl::IsDeadlineExceeded(loader.status()))) {
+      return loader;
+    }
+    absl::SleepFor(kReopenPause);
+  }
+}
+
+absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
+                                                   Communicator& ranks,
+                                                   torch::Device device,
+                                                   const Hooks& hooks) {
+  const Clock::time_point start = Clock::now();
+  absl::StatusOr<std::unique_ptr<DataLoader>> opened = Open(hooks);
+  MR_RETURN_IF_ERROR(Agree(opened.status(), ranks, hooks.place));
+  const std::unique_ptr<DataLoader> loader = *std::move(opened);
+  hooks.open_loader(loader.get());
+  const absl::Cleanup forget_loader = [&hooks] { hooks.open_loader(nullptr); };
+  // Running statistics differ between ranks: all judge rank 0's model.
+  MR_RETURN_IF_ERROR(ranks.Broadcast(model.buffers()));
+  // correct, loss, samples
+  torch::Tensor sums =
+      at::zeros({3}, torch::TensorOptions(torch::kDouble).device(device));
+  absl::Status evaluated;
+  try {
+    torch::NoGradGuard no_grad;
+    model.eval();
+    while (true) {
+      absl::StatusOr<Batch> batch = loader->Next();
+      evaluated = hooks.stopped();
+      if (!evaluated.ok() || absl::IsOutOfRange(batch.status())) break;
+      evaluated = batch.status();
+      if (!evaluated.ok()) break;
+      if (batch->rows == 0) continue;  // the rest was shared out
+      const torch::Tensor logits = model.forward(reader_.Input(*batch));
+      const torch::Tensor target = Masked(reader_.Target(*batch), *batch);
+      sums[0] += CountCorrect(logits, target);
+      sums[1] += SumOfLosses(logits, target);
+      sums[2] += static_cast<double>(batch->local_valid);
+    }
+    model.train();
+  } catch (const std::exception& error) {
+    return FromTorch(error, absl::StrCat("evaluating on ", options_.dataset));
+  }
+  MR_RETURN_IF_ERROR(Agree(std::move(evaluated), ranks, hooks.place));
+  sums = sums.cpu();
+  MR_RETURN_IF_ERROR(ranks.Sum(sums));
+  const auto* sum = sums.data_ptr<double>();
+  const double expected =
+      static_cast<double>(loader->plan().samples_per_epoch());
+  if (sum[2] != expected &&
+      options_.loader.spec.bad_samples().action() != BadSamplePolicy::ZERO) {
+    return absl::InternalError(
+        absl::StrCat("evaluated ", sum[2], " samples of ", expected, " in ",
+                     options_.dataset, "; every one must come exactly once"));
+  }
+  Result result;
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.accuracy = sum[0] / sum[2];
+  result.loss = sum[1] / sum[2];
+  result.samples = static_cast<uint64_t>(sum[2]);
+  return result;
+}
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+// A place in the data as people count: from 1.
+
+#ifndef MILLRACE_TRAINER_POSITION_TEXT_H_
+#define MILLRACE_TRAINER_POSITION_TEXT_H_
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/host_loader.h"
+
+namespace millrace {
+
+// "epoch 1, step 120"
+inline std::string At(const Position& position) {
+  return absl::StrCat("epoch ", position.epoch + 1, ", step ",
+                      position.step + 1);
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_POSITION_TEXT_H_

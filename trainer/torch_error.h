@@ -1,0 +1,33 @@
+// What libtorch throws, as a Status.
+
+#ifndef MILLRACE_TRAINER_TORCH_ERROR_H_
+#define MILLRACE_TRAINER_TORCH_ERROR_H_
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+// The exception's sentence without the stack of libtorch.
+inline std::string TorchMessage(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace()
+                                : error.what();
+}
+
+// "<what> failed: ...", Internal.
+inline absl::Status FromTorch(const std::exception& error,
+                              absl::string_view what) {
+  return absl::InternalError(
+      absl::StrCat(what, " failed: ", TorchMessage(error)));
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_TORCH_ERROR_H_
