@@ -1,10 +1,7 @@
 // millrace-server as its operator meets it: what it answers to mistakes on the
 // command line, in the configuration and in the data, and how it stops.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/digits.h"
+#include "tests/testing/listener.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
@@ -152,18 +150,12 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
 }
 
 TEST_F(ServerStartTest, AddressesThatCannotBeListenedOn) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(name);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), length), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length), 0);
-  const std::string taken = absl::StrCat("127.0.0.1:", ntohs(name.sin_port));
+  Listener listener;
+  ASSERT_TRUE(listener.good());
+  const std::string taken = listener.address();
   Fails(1, {"--dataset=a=" + digits_, "--listen=" + taken},
         {taken, "in use", "--listen"});
-  close(fd);
+  listener.Close();
   Fails(2, {"--dataset=a=" + digits_, "--listen=127.0.0.1"}, {"HOST:PORT"});
   Fails(1, {"--dataset=a=" + digits_, "--listen=192.0.2.1:7001"},
         {"192.0.2.1:7001"});

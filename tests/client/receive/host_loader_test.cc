@@ -3,12 +3,9 @@
 
 #include "client/prefetch/host_loader.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +27,7 @@
 #include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
+#include "tests/testing/listener.h"
 
 namespace millrace {
 namespace {
@@ -73,28 +71,6 @@ class TestServer {
   ByteBudget budget_;
   std::unique_ptr<FakeEngine> engine_;
   std::unique_ptr<RpcServer> server_;
-};
-
-// A socket that takes connections and never says a word.
-class MuteServer {
- public:
-  MuteServer() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_, 16), 0);
-    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size),
-              0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~MuteServer() { close(fd_); }
-  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
-
- private:
-  const int fd_;
-  int port_ = 0;
 };
 
 // An address at which nobody listens.
@@ -193,7 +169,8 @@ TEST(HostLoaderTest, GoesOnWhenTheOnlyServerIsRestarted) {
 
 TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
   TestServer server;
-  MuteServer mute;
+  const Listener mute;
+  ASSERT_TRUE(mute.good());
   ::testing::internal::CaptureStderr();
   auto loader = OpenHostLoader(
       Options({DeadAddress(), mute.address(), server.address()}));
@@ -207,7 +184,8 @@ TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
 }
 
 TEST(HostLoaderTest, NamesEachServerThatDoesNotAnswerAndWhy) {
-  MuteServer mute;
+  const Listener mute;
+  ASSERT_TRUE(mute.good());
   const std::string dead = DeadAddress();
   HostLoaderOptions options = Options({dead, mute.address()});
   options.open_timeout = absl::Seconds(1);

@@ -1,54 +1,16 @@
 #include "client/receive/round_trip.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/receive/channel.h"
+#include "tests/testing/listener.h"
 
 namespace millrace {
 namespace {
-
-// Listens on the loopback; nobody ever accepts, which the kernel's answer to a
-// connection does not need.
-class Listener {
- public:
-  explicit Listener(bool v6 = false)
-      : fd_(socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_storage storage = {};
-    socklen_t length = v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    storage.ss_family = v6 ? AF_INET6 : AF_INET;
-    if (v6) {
-      reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr = in6addr_loopback;
-    } else {
-      reinterpret_cast<sockaddr_in*>(&storage)->sin_addr.s_addr =
-          htonl(INADDR_LOOPBACK);
-    }
-    auto* address = reinterpret_cast<sockaddr*>(&storage);
-    good_ = fd_ >= 0 && bind(fd_, address, length) == 0 &&
-            listen(fd_, 16) == 0 && getsockname(fd_, address, &length) == 0;
-    port_ = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port
-                     : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
-  }
-  ~Listener() { Close(); }
-
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-  bool good() const { return good_; }
-  int port() const { return port_; }
-
- private:
-  int fd_;
-  bool good_ = false;
-  int port_ = 0;
-};
 
 Address At(const std::string& target) { return {target, target, target}; }
 

@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/listener.h"
 
 namespace millrace {
 namespace {
@@ -38,21 +39,15 @@ TEST(ListenAddressTest, RefusesWhatIsNone) {
 }
 
 TEST(ListenAddressTest, NamesThePortThatIsTaken) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(name);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), length), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length), 0);
-  const int port = ntohs(name.sin_port);
+  Listener listener;
+  ASSERT_TRUE(listener.good());
+  const int port = listener.port();
 
   const absl::Status taken = CheckPortIsFree({"127.0.0.1", port});
   EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(taken.message()),
               HasSubstr("port " + std::to_string(port)));
-  close(fd);
+  listener.Close();
   EXPECT_TRUE(CheckPortIsFree({"127.0.0.1", port}).ok());
 }
 
@@ -105,21 +100,14 @@ TEST(ListenAddressTest, OneAddressOfANameIsEnough) {
 }
 
 TEST(ListenAddressTest, APortThatIsTakenOnOneAddressOfANameIsTaken) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in here = {};
-  here.sin_family = AF_INET;
-  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(here);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&here), length), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length), 0);
-  const int port = ntohs(here.sin_port);
+  const Listener listener;
+  ASSERT_TRUE(listener.good());
+  const int port = listener.port();
   EXPECT_EQ(
       CheckAddressesAreFree({"name", port},
                             Addresses({"127.0.0.2", "127.0.0.1"}, port).get())
           .code(),
       absl::StatusCode::kAlreadyExists);
-  close(fd);
 }
 
 }  // namespace
