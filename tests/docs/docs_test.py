@@ -34,7 +34,7 @@ class Documents(unittest.TestCase):
         names = {os.path.relpath(d, _root()) for d in _documents()}
         for name in ("README.md", "CHANGELOG.md", "docs/design.md", "docs/formats.md",
                      "docs/protocol.md", "docs/operations.md", "docs/licenses.md",
-                     "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
+                     "docs/articles.md", "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
                      "docs/order.md", "docs/images.md", "docs/extending.md",
                      "deploy/README.md"):
             self.assertIn(name, names)

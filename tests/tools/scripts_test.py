@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "test", "quickstart", "bench-adapt", "bench-link",
+_SCRIPTS = ["setup", "build", "test", "quickstart", "articles", "bench-adapt", "bench-link",
             "bench-peers", "bench-two-servers", "chaos", "fuzz"]
 
 
@@ -45,6 +45,14 @@ class Scripts(unittest.TestCase):
             result = _run("quickstart", f"--data_dir={file.name}/below")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("--data_dir", result.stderr)
+
+    def test_articles_names_options_that_cannot_be(self):
+        for argument in ("--only=6", "--only=1;3", "--rounds=0", "--rounds=x", "--cores=0",
+                         "--bin=/does/not/exist", "--photos=/does/not/exist",
+                         "--mnist=/does/not/exist", "--python=/does/not/exist"):
+            result = _run("articles", argument)
+            self.assertNotEqual(result.returncode, 0, argument)
+            self.assertIn(argument.split("=")[0], result.stderr)
 
     def test_setup_without_apt_says_what_it_needs(self):
         with tempfile.TemporaryDirectory() as folder:
