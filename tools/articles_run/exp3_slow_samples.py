@@ -91,9 +91,12 @@ def tables(found):
                 stats.spread(stats.ratios(runs, reference, stats.epoch_time),
                              lambda v: f"{v:.1f}") if runs is not reference else ""]
 
-    head = ["", "first pass, s", "second pass, s", "samples/s", "÷ Millrace, float32"]
-    return stats.table(head, [stats.row_or_reason(row, len(head), cells)
-                              for row in found["rows"].values()])
+    head = ["", "first pass, s", "second pass, s", "samples/s", "÷ Millrace, float32",
+            "earlier, 10,000 samples, s"]
+    earlier = {f"dataloader_{workers}": str(seconds) for workers, seconds in EARLIER.items()}
+    return stats.table(head, [
+        stats.row_or_reason(row, len(head) - 1, cells) + [earlier.get(key, "")]
+        for key, row in found["rows"].items()])
 
 
 def draw(found, figure):
