@@ -123,7 +123,7 @@ class TrainersLines(unittest.TestCase):
             with open(program, "w", encoding="utf-8") as file:
                 file.write("#!/bin/sh\necho '    --lr (Rate.);'\nexit 1\n")
             os.chmod(program, 0o755)
-            made = _context(folder, programs={"millrace-train": program})
+            made = _context(folder, programs={"millrace-train": program}, python="python3")
             made.need_flags("lr")
             with self.assertRaisesRegex(context.NotAvailable, "no --graph and no --precision"):
                 made.need_flags("lr", "graph", "precision")

@@ -107,16 +107,19 @@ class Context:
         """A file with the text; removed at the end of a with statement."""
         return _TextFile(self.work, text)
 
-    def train(self, server, *flags, epochs, seed, specs=(), log=""):
+    def train(self, server, *flags, epochs, seed, specs=(), log="", losses=True):
         """A run of millrace-train: what its summary and its lines say of each epoch, and what CPU
-        time it and the server have used in those that count. `specs`: (flag, spec as text)."""
+        time it and the server have used in those that count. `specs`: (flag, spec as text); `losses`:
+        also a digest of the losses of all steps."""
         files = [(flag, self.spec_file(text)) for flag, text in specs]
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             summary = os.path.join(folder, "summary.json")
-            losses = os.path.join(folder, "losses")
+            step_losses = os.path.join(folder, "losses")
             words = [self.program("millrace-train"), f"--endpoint={server.endpoint}",
                      f"--epochs={epochs}", f"--seed={seed}", "--log_every=0", f"--json={summary}",
-                     f"--step_losses={losses}", *flags]
+                     *flags]
+            if losses:
+                words.append(f"--step_losses={step_losses}")
             if log and "tensorboard" in self.train_flags():
                 words.append(f"--tensorboard={log}")
             try:
@@ -124,7 +127,7 @@ class Context:
                 lines = _follow(words, self.environment, server.pid, self.timeout)
                 with open(summary, encoding="utf-8") as file:
                     found = json.load(file)
-                digest = _digest(losses)
+                digest = _digest(step_losses) if losses else None
             finally:
                 for _, file in files:
                     file.remove()
@@ -184,6 +187,7 @@ def run_of(summary, lines, seed, digest):
         "device": summary["device"],
         "step_losses": digest,
         "stall": [e["stall"] for e in epochs],
+        "replay_batches": summary.get("replay_batches", 0),
     }
     if len(epochs) > 1 and len(epochs) == count:
         thousands = run["samples"] * (count - 1) / 1000

@@ -64,14 +64,16 @@ def _cpp_memory(context, number, seed):
     return run
 
 
-def _millrace(*flags, log="", needs=(), judged=True, steps_of_epoch=None):
+def _millrace(*flags, log="", repeat=False):
+    """`repeat`: the batches of the first epoch again and again, which measures time and trains
+    nothing."""
     def measure(context, number, seed):
-        context.need_flags(*needs)
         digits = context.digits
         more = list(flags)
-        if steps_of_epoch:
-            more.append(f"{steps_of_epoch}={-(-digits['train_samples'] // BATCH)}")
-        if judged:
+        if repeat:
+            context.need_flags("replay_batches")
+            more.append(f"--replay_batches={-(-digits['train_samples'] // BATCH)}")
+        else:
             more += ["--eval_dataset=test", f"--eval_preset={digits['preset']}"]
         folder = context.log_folder(NUMBER, log, number) if log else ""
         with servers.Server(context, [f"--dataset=train={digits['train']}",
@@ -79,7 +81,7 @@ def _millrace(*flags, log="", needs=(), judged=True, steps_of_epoch=None):
             return context.train(
                 server, "--model=mlp", "--optimizer=adam", "--lr=0.001", f"--batch_size={BATCH}",
                 "--last_batch=pad", "--dataset=train", f"--preset={digits['preset']}", *more,
-                epochs=sizes(context.quick)["epochs"], seed=seed, log=folder)
+                epochs=sizes(context.quick)["epochs"], seed=seed, log=folder, losses=not repeat)
     return measure
 
 
@@ -103,8 +105,7 @@ def rows(context):
         experiments.one("millrace_both", "Millrace, --same_host --prepare_ahead",
                         _millrace("--same_host", "--prepare_ahead"), ours=True),
         experiments.one("millrace_replay", "Millrace, the batches of one epoch repeated",
-                        _millrace(needs=("replay_batches",), judged=False,
-                                  steps_of_epoch="--replay_batches"), ours=True),
+                        _millrace(repeat=True), ours=True),
     ]
 
 
@@ -113,7 +114,8 @@ def tables(found):
     epochs = found["sizes"]["epochs"]
 
     def cells(runs):
-        losses = [f"{stats.median([run['loss'][e] for run in runs]):.3f}" for e in (0, -1)]
+        losses = [] if any(run.get("replay_batches") for run in runs) else [
+            f"{stats.median([run['loss'][e] for run in runs]):.3f}" for e in (0, -1)]
         accuracy = stats.by_seed(runs, lambda run: stats.last(run["accuracy"]))
         stall = [stats.median(stats.counted(run["stall"])) for run in runs if run.get("stall")]
         return [

@@ -94,6 +94,8 @@ def missing(experiment, context, lacks):
     """Sentences: what this experiment could not use."""
     said = [f"the Python here has no {name}" + (f": {PACKAGES[name]}" if PACKAGES[name] else "")
             for name in lacks]
+    if not context.python:
+        said.append(context.unavailable.get("torch", "no Python with torch"))
     try:
         said += [f"this millrace-train has no --{flag}" for flag in experiment.FLAGS
                  if flag not in context.train_flags()]
