@@ -3,17 +3,14 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "common/hex.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 
@@ -43,14 +40,13 @@ absl::StatusOr<RunFile> FromSummary(const std::string& text,
         "earlier version; give --dataset and the like instead"));
   }
   MR_ASSIGN_OR_RETURN(run.spec, ParseSpecText(word("pipeline"), path));
-  const std::string plan_hash = word("plan_hash");
-  if (plan_hash.size() % 2 != 0 ||
-      !std::all_of(plan_hash.begin(), plan_hash.end(), absl::ascii_isxdigit)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " says plan_hash \"", absl::CHexEscape(plan_hash),
-        "\", which is not hexadecimal: the file is damaged or was edited"));
+  absl::StatusOr<std::string> plan_hash = ParseHex(word("plan_hash"));
+  if (!plan_hash.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " says plan_hash ", plan_hash.status().message(),
+                     ": the file is damaged or was edited"));
   }
-  run.plan_hash = absl::HexStringToBytes(plan_hash);
+  run.plan_hash = *std::move(plan_hash);
   run.fingerprint = word("fingerprint");
   run.endpoint = word("endpoint");
   const auto world = summary.fields().find("world_size");
