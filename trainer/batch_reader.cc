@@ -57,7 +57,8 @@ bool IsShownInPlanes(const TensorSpec& spec) {
 
 absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
                                               const std::string& input,
-                                              const std::string& target) {
+                                              const std::string& target,
+                                              bool channels_last) {
   auto bad = [&plan](absl::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, "; its tensors are: ", List(plan)));
@@ -110,6 +111,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   reader.target_ = y->name();
   reader.classes_ = y->num_classes();
   reader.soft_target_ = soft;
+  reader.to_planes_ = !channels_last;
   const auto& shape = x->sample_shape();
   switch (shape.size()) {
     case 3:
@@ -142,6 +144,7 @@ torch::Tensor BatchReader::Input(const Batch& batch) const {
   if (x.dim() < 4) {
     x = x.reshape({x.size(0), shape_.channels, shape_.height, shape_.width});
   }
+  if (to_planes_) x = x.contiguous();
   return x;
 }
 

@@ -23,10 +23,12 @@ namespace millrace {
 class BatchReader {
  public:
   // `input` and `target` name tensors; empty: found as said above.
-  // InvalidArgument lists the plan's tensors.
+  // InvalidArgument lists the plan's tensors. Without `channels_last` images
+  // are laid out in planes, whatever layout they come in.
   static absl::StatusOr<BatchReader> Make(const OpenResponse& plan,
                                           const std::string& input,
-                                          const std::string& target);
+                                          const std::string& target,
+                                          bool channels_last = true);
 
   torch::Tensor Input(const Batch& batch) const;
   torch::Tensor Target(const Batch& batch) const;
@@ -41,6 +43,7 @@ class BatchReader {
   std::string target_;
   bool soft_target_ = false;    // shares of classes
   bool channels_last_ = false;  // given as [rows, H, W, C]
+  bool to_planes_ = false;
   ImageShape shape_;
   int64_t classes_ = 0;
 };

@@ -1,18 +1,19 @@
 #include "trainer/checkpoint.h"
 
 #include <ATen/Functions.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
+#include <algorithm>
 #include <exception>
-#include <memory>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/hex.h"
 #include "common/status_macros.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
@@ -20,7 +21,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 
 absl::Status Damaged(const std::string& path, const std::exception& error) {
   return absl::DataLossError(absl::StrCat(
@@ -42,32 +43,70 @@ int64_t ReadInt(torch::serialize::InputArchive& archive,
   return value.toInt();
 }
 
+uint64_t ReadCount(torch::serialize::InputArchive& archive,
+                   const std::string& key, int64_t least = 0) {
+  const int64_t value = ReadInt(archive, key);
+  TORCH_CHECK(value >= least, "it says ", key, " ", value);
+  return static_cast<uint64_t>(value);
+}
+
 bool IsFinite(const torch::Tensor& tensor) {
-  return !tensor.defined() || at::isfinite(tensor).all().item<bool>();
+  return !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
 }
 
 // All that a step can spoil.
-bool IsFinite(const torch::nn::Module& model,
-              const torch::optim::Optimizer& optimizer) {
+bool IsFinite(const torch::nn::Module& model, const NamedParts& parts) {
   for (const torch::Tensor& tensor : model.parameters()) {
     if (!IsFinite(tensor)) return false;
   }
   for (const torch::Tensor& tensor : model.buffers()) {
     if (!IsFinite(tensor)) return false;
   }
-  for (const auto& [parameter, state] : optimizer.state()) {
-    if (const auto* adam =
-            dynamic_cast<const torch::optim::AdamParamState*>(state.get())) {
-      if (!IsFinite(adam->exp_avg()) || !IsFinite(adam->exp_avg_sq())) {
-        return false;
-      }
-    } else if (const auto* sgd =
-                   dynamic_cast<const torch::optim::SGDParamState*>(
-                       state.get())) {
-      if (!IsFinite(sgd->momentum_buffer())) return false;
+  for (const auto& [part, tensors] : parts) {
+    for (const auto& [name, tensor] : tensors) {
+      if (!IsFinite(tensor)) return false;
     }
   }
   return true;
+}
+
+// Loading a module gives its tensors the memory that was read: another layout,
+// perhaps. This puts the values where they were kept before.
+class KeepsPlaces {
+ public:
+  explicit KeepsPlaces(torch::nn::Module& model) {
+    for (const torch::Tensor& tensor : model.parameters()) Add(tensor);
+    for (const torch::Tensor& tensor : model.buffers()) Add(tensor);
+  }
+  void PutBack() {
+    const torch::NoGradGuard no_grad;
+    for (auto& [tensor, place] : places_) {
+      TORCH_CHECK(tensor.sizes() == place.sizes(), "a weight of shape ",
+                  tensor.sizes(), " is for one of shape ", place.sizes());
+      place.copy_(tensor.detach());
+      tensor.set_data(place);
+    }
+  }
+
+ private:
+  void Add(const torch::Tensor& tensor) {
+    places_.emplace_back(tensor, tensor.detach());
+  }
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> places_;
+};
+
+void RestorePart(torch::serialize::InputArchive& file, const std::string& part,
+                 const NamedTensors& tensors) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) {
+    torch::Tensor read;
+    TORCH_CHECK(file.try_read(name, read, /*is_buffer=*/true), "its ", part,
+                " has no ", name,
+                "; give that part the flags that it was written with");
+    TORCH_CHECK(read.sizes() == tensor.sizes(), name, " has shape ",
+                read.sizes(), ", not ", tensor.sizes());
+    tensor.copy_(read);
+  }
 }
 
 }  // namespace
@@ -75,10 +114,10 @@ bool IsFinite(const torch::nn::Module& model,
 absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
-                             const torch::optim::Optimizer& optimizer) {
+                             const NamedParts& parts) {
   std::ostringstream bytes;
   try {
-    if (!IsFinite(model, optimizer)) {
+    if (!IsFinite(model, parts)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the weights or the optimiser's state hold values that are no finite "
           "numbers, so they are not written; an older checkpoint at ",
@@ -89,6 +128,8 @@ absl::Status WriteCheckpoint(const std::string& path,
     archive.write("model_name", c10::IValue(info.model));
     archive.write("optimizer_name", c10::IValue(info.optimizer));
     archive.write("classes", c10::IValue(info.classes));
+    archive.write("accumulate",
+                  c10::IValue(static_cast<int64_t>(info.accumulate)));
     archive.write("epoch",
                   c10::IValue(static_cast<int64_t>(info.position.epoch)));
     archive.write("step",
@@ -100,9 +141,18 @@ absl::Status WriteCheckpoint(const std::string& path,
     torch::serialize::OutputArchive weights(archive.compilation_unit());
     model.save(weights);
     archive.write("model", weights);
-    torch::serialize::OutputArchive state(archive.compilation_unit());
-    optimizer.save(state);
-    archive.write("optimizer", state);
+    archive.write("parts",
+                  c10::IValue(absl::StrJoin(
+                      parts, ",", [](std::string* out, const auto& part) {
+                        out->append(part.first);
+                      })));
+    for (const auto& [part, tensors] : parts) {
+      torch::serialize::OutputArchive state(archive.compilation_unit());
+      for (const auto& [name, tensor] : tensors) {
+        state.write(name, tensor, /*is_buffer=*/true);
+      }
+      archive.write(part, state);
+    }
     archive.save_to(bytes);
   } catch (const std::exception& error) {
     return absl::InternalError(
@@ -119,19 +169,32 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
     // Whatever device it was written on need not be here.
     archive.load_from(path, torch::kCPU);
     if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " has checkpoint format ", format,
-                       "; this version reads ", kFormat));
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, " has checkpoint format ", format, "; this version reads ",
+          kFormat,
+          format < kFormat
+              ? ". An earlier version wrote it: let that version finish the run"
+              : ". A later version wrote it: go on with that one"));
     }
     CheckpointInfo info;
     info.model = ReadString(archive, "model_name");
     info.optimizer = ReadString(archive, "optimizer_name");
     info.classes = ReadInt(archive, "classes");
-    info.position.epoch = static_cast<uint64_t>(ReadInt(archive, "epoch"));
-    info.position.step = static_cast<uint64_t>(ReadInt(archive, "step"));
-    info.steps = static_cast<uint64_t>(ReadInt(archive, "steps"));
-    info.plan_hash = absl::HexStringToBytes(ReadString(archive, "plan_hash"));
+    info.accumulate = ReadCount(archive, "accumulate", 1);
+    info.position.epoch = ReadCount(archive, "epoch");
+    info.position.step = ReadCount(archive, "step");
+    info.steps = ReadCount(archive, "steps");
+    absl::StatusOr<std::string> hash =
+        ParseHex(ReadString(archive, "plan_hash"));
+    if (!hash.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(path, " says plan_hash ", hash.status().message(),
+                       ": the checkpoint is damaged or was edited"));
+    }
+    info.plan_hash = *std::move(hash);
     info.fingerprint = ReadString(archive, "fingerprint");
+    info.parts =
+        absl::StrSplit(ReadString(archive, "parts"), ',', absl::SkipEmpty());
     return info;
   } catch (const std::exception& error) {
     return Damaged(path, error);
@@ -140,26 +203,26 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
 
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
-                               torch::optim::Optimizer& optimizer) {
+                               const NamedParts& parts) {
+  MR_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
   try {
     torch::serialize::InputArchive archive;
-    // Loading gives a parameter the device of the file's tensor.
     const std::vector<torch::Tensor> parameters = model.parameters();
     archive.load_from(path, parameters.empty() ? torch::Device(torch::kCPU)
                                                : parameters[0].device());
+    KeepsPlaces places(model);
     torch::serialize::InputArchive weights;
     archive.read("model", weights);
     model.load(weights);
-    torch::serialize::InputArchive state;
-    archive.read("optimizer", state);
-    // Loading also replaces the options.
-    std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
-    for (const auto& group : optimizer.param_groups()) {
-      options.push_back(group.options().clone());
-    }
-    optimizer.load(state);
-    for (size_t i = 0; i < options.size(); ++i) {
-      optimizer.param_groups()[i].set_options(std::move(options[i]));
+    places.PutBack();
+    for (const auto& [part, tensors] : parts) {
+      if (std::find(info.parts.begin(), info.parts.end(), part) ==
+          info.parts.end()) {
+        continue;
+      }
+      torch::serialize::InputArchive state;
+      archive.read(part, state);
+      RestorePart(state, part, tensors);
     }
     return absl::OkStatus();
   } catch (const std::exception& error) {

@@ -1,24 +1,35 @@
-// A checkpoint holds everything that a run needs to go on: weights, the
-// optimiser's state, the position in the data, and what must not have changed
-// (plan hash and fingerprint, checked by the client when it opens).
+// A checkpoint holds everything that a run needs to go on: weights, the state
+// of the optimiser and of what else changes with the steps (gradient scaler,
+// averaged weights), the position in the data, and what must not have changed
+// (plan hash and fingerprint, checked by the client when it opens). The
+// schedule's place follows from the position.
 //
 // The file is written beside its place and renamed: there is always a whole one
-// or none. It is an archive of libtorch with the entries format (1),
-// model_name, optimizer_name, classes, epoch, step, steps, plan_hash
-// (hexadecimal), fingerprint, model (named weights and buffers) and optimizer.
+// or none. It is an archive of libtorch with the entries format (2),
+// model_name, optimizer_name, classes, accumulate, epoch, step, steps,
+// plan_hash (hexadecimal), fingerprint, parts (names, separated by commas),
+// model (named weights and buffers) and an archive of named tensors for each
+// part: optimizer always, scaler and average where the run has them.
+//
+// Functions; one thread writes a path. The tensors are the caller's.
+//
+//   MR_RETURN_IF_ERROR(WriteCheckpoint(path, info, model, updater.State()));
+//   MR_ASSIGN_OR_RETURN(CheckpointInfo info, ReadCheckpointInfo(path));
+//   MR_RETURN_IF_ERROR(RestoreCheckpoint(path, model, updater.State()));
 
 #ifndef MILLRACE_TRAINER_CHECKPOINT_H_
 #define MILLRACE_TRAINER_CHECKPOINT_H_
 
 #include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
+#include "trainer/optim/named_tensors.h"
 
 namespace millrace {
 
@@ -26,28 +37,30 @@ struct CheckpointInfo {
   std::string model;      // --model
   std::string optimizer;  // --optimizer
   int64_t classes = 0;
-  Position position;      // the next step to train
-  uint64_t steps = 0;     // optimiser steps so far
-  std::string plan_hash;  // bytes
+  uint64_t accumulate = 1;  // --accumulate
+  Position position;        // the next step to train; starts a group of batches
+  uint64_t steps = 0;       // optimiser steps so far
+  std::string plan_hash;    // bytes
   std::string fingerprint;
+  std::vector<std::string> parts;  // filled in by reading
 };
 
 // FailedPrecondition: a value is no finite number; the file at `path` is kept.
 absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
-                             const torch::optim::Optimizer& optimizer);
+                             const NamedParts& parts);
 
 // What is known before there is a model. DataLoss: no checkpoint, or a damaged
-// one.
+// one. FailedPrecondition: one of another version.
 absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
-// Weights and optimiser state, in place and on the model's device, whatever
-// device they were written on. The optimiser's options (learning rate and so
-// on) stay what they are.
+// Weights and the tensors of `parts`, in place: each keeps its device and its
+// layout, whatever they were when the file was written. Parts that the file
+// does not hold stay as they are.
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
-                               torch::optim::Optimizer& optimizer);
+                               const NamedParts& parts);
 
 }  // namespace millrace
 

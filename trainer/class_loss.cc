@@ -20,10 +20,18 @@ torch::Tensor Masked(const torch::Tensor& target, const Batch& batch) {
 }
 
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
-                          const torch::Tensor& target) {
+                          const torch::Tensor& target, double label_smoothing) {
+  if (IsSoft(target) && label_smoothing > 0) {
+    // ATen would also smooth the rows of zeros, which do not count.
+    const torch::Tensor smooth =
+        target * (1 - label_smoothing) +
+        target.sum(1, /*keepdim=*/true) *
+            (label_smoothing / static_cast<double>(target.size(1)));
+    return SumOfLosses(logits, smooth);
+  }
   // Of shares it is the sum of -share * log softmax: a row of zeros adds 0.
   return at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
-                                kIgnored);
+                                kIgnored, label_smoothing);
 }
 
 torch::Tensor CountCorrect(const torch::Tensor& logits,

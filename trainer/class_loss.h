@@ -20,9 +20,12 @@ namespace millrace {
 // `target` with the rows that hold no sample left out.
 torch::Tensor Masked(const torch::Tensor& target, const Batch& batch);
 
-// The sum over the rows that count. `logits`: [rows, classes].
+// The sum over the rows that count. `logits`: [rows, classes]. Of each label
+// `label_smoothing`, 0 to below 1, is spread over all classes evenly (Szegedy
+// et al., "Rethinking the Inception Architecture", 2015).
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
-                          const torch::Tensor& target);
+                          const torch::Tensor& target,
+                          double label_smoothing = 0);
 
 // Of the rows that count those whose largest logit is the class, or the class
 // with the largest share.

@@ -1,14 +1,135 @@
 #include "trainer/config.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
 
 absl::Status Bad(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", why));
+}
+
+absl::Status CheckOptimizer(const TrainerConfig& c) {
+  if (c.optimizer != "sgd" && c.optimizer != "adam" && c.optimizer != "adamw") {
+    return Bad("optimizer", absl::StrCat("is \"", c.optimizer,
+                                         "\"; choose sgd, adam or adamw"));
+  }
+  if (!std::isfinite(c.lr) || c.lr <= 0) {
+    return Bad("lr", absl::StrCat("is ", c.lr, "; give a number above 0"));
+  }
+  const std::string of = absl::StrCat("; --optimizer is ", c.optimizer);
+  if (c.optimizer == "sgd") {
+    for (const auto& [flag, given] : {std::pair("beta1", c.beta1.has_value()),
+                                      std::pair("beta2", c.beta2.has_value()),
+                                      std::pair("eps", c.eps.has_value())}) {
+      if (given) return Bad(flag, absl::StrCat("is of adam and adamw", of));
+    }
+    if (c.nesterov && c.momentum == 0.0) {
+      return Bad("nesterov", "needs a --momentum above 0");
+    }
+  } else {
+    if (c.momentum.has_value()) {
+      return Bad("momentum",
+                 absl::StrCat("is of sgd", of, ", which has --beta1"));
+    }
+    if (c.nesterov) return Bad("nesterov", absl::StrCat("is of sgd", of));
+  }
+  for (const auto& [flag, value] :
+       {std::pair("momentum", c.momentum), std::pair("beta1", c.beta1),
+        std::pair("beta2", c.beta2)}) {
+    if (value.has_value() && !(*value >= 0 && *value < 1)) {
+      return Bad(flag, absl::StrCat("is ", *value, "; give 0 to below 1"));
+    }
+  }
+  if (c.eps.has_value() && !(std::isfinite(*c.eps) && *c.eps > 0)) {
+    return Bad("eps", absl::StrCat("is ", *c.eps, "; give a number above 0"));
+  }
+  if (!std::isfinite(c.weight_decay) || c.weight_decay < 0) {
+    return Bad("weight_decay",
+               absl::StrCat("is ", c.weight_decay, "; give 0 or more"));
+  }
+  if (c.decay_all && c.weight_decay == 0) {
+    return Bad("decay_all", "needs a --weight_decay above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSchedule(const TrainerConfig& c) {
+  if (c.schedule != "constant" && c.schedule != "step" &&
+      c.schedule != "cosine") {
+    return Bad("schedule", absl::StrCat("is \"", c.schedule,
+                                        "\"; choose constant, step or cosine"));
+  }
+  const std::string is = absl::StrCat("; --schedule is ", c.schedule);
+  if (c.schedule != "step") {
+    if (c.step_epochs.has_value()) {
+      return Bad("step_epochs", absl::StrCat("is of --schedule=step", is));
+    }
+    if (c.step_gamma.has_value()) {
+      return Bad("step_gamma", absl::StrCat("is of --schedule=step", is));
+    }
+  }
+  if (c.min_lr.has_value()) {
+    if (c.schedule == "constant") {
+      return Bad("min_lr", absl::StrCat("is of step and cosine", is));
+    }
+    if (!(*c.min_lr >= 0 && *c.min_lr <= c.lr)) {
+      return Bad("min_lr",
+                 absl::StrCat("is ", *c.min_lr, "; give 0 to --lr=", c.lr));
+    }
+  }
+  if (c.step_epochs.has_value() && *c.step_epochs < 1) {
+    return Bad("step_epochs", "is 0; give at least 1");
+  }
+  if (c.step_gamma.has_value() && !(*c.step_gamma > 0 && *c.step_gamma < 1)) {
+    return Bad("step_gamma", absl::StrCat("is ", *c.step_gamma,
+                                          "; give a number between 0 and 1"));
+  }
+  if (!(c.warmup_epochs >= 0 &&
+        c.warmup_epochs <= static_cast<double>(c.epochs))) {
+    return Bad("warmup_epochs",
+               absl::StrCat("is ", c.warmup_epochs,
+                            "; give 0 to --epochs=", c.epochs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStep(const TrainerConfig& c) {
+  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
+    return Bad("label_smoothing",
+               absl::StrCat("is ", c.label_smoothing, "; give 0 to below 1"));
+  }
+  if (c.accumulate < 1) return Bad("accumulate", "is 0; give at least 1");
+  if (!std::isfinite(c.clip_grad_norm) || c.clip_grad_norm < 0) {
+    return Bad("clip_grad_norm", absl::StrCat("is ", c.clip_grad_norm,
+                                              "; give 0 (never) or more"));
+  }
+  if (!(c.ema >= 0 && c.ema < 1)) {
+    return Bad("ema", absl::StrCat("is ", c.ema,
+                                   "; give 0 (none) to below 1, 0.999 say"));
+  }
+  if (c.precision != "float32" && c.precision != "bfloat16" &&
+      c.precision != "float16") {
+    return Bad("precision",
+               absl::StrCat("is \"", c.precision,
+                            "\"; choose float32, bfloat16 or float16"));
+  }
+  if (c.loss_scale.has_value()) {
+    if (c.precision != "float16") {
+      return Bad("loss_scale",
+                 absl::StrCat("is of --precision=float16; --precision is ",
+                              c.precision));
+    }
+    if (!(std::isfinite(*c.loss_scale) && *c.loss_scale >= 1)) {
+      return Bad("loss_scale",
+                 absl::StrCat("is ", *c.loss_scale, "; give 1 or more"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -32,10 +153,6 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("model",
                absl::StrCat("is \"", model, "\"; choose mlp, cnn or resnet18"));
   }
-  if (optimizer != "adam" && optimizer != "sgd") {
-    return Bad("optimizer",
-               absl::StrCat("is \"", optimizer, "\"; choose adam or sgd"));
-  }
   if (!last_batch.empty() && last_batch != "drop" && last_batch != "pad") {
     return Bad("last_batch",
                absl::StrCat("is \"", last_batch, "\"; choose drop or pad"));
@@ -45,16 +162,9 @@ absl::Status TrainerConfig::Validate() const {
                absl::StrCat("is \"", device, "\"; choose auto, cpu or cuda"));
   }
   if (epochs < 1) return Bad("epochs", "is 0; give at least 1");
-  if (!std::isfinite(lr) || lr <= 0) {
-    return Bad("lr", absl::StrCat("is ", lr, "; give a number above 0"));
-  }
-  if (!(momentum >= 0) || !(momentum < 1)) {
-    return Bad("momentum", absl::StrCat("is ", momentum, "; give 0 to 1"));
-  }
-  if (!std::isfinite(weight_decay) || weight_decay < 0) {
-    return Bad("weight_decay",
-               absl::StrCat("is ", weight_decay, "; give 0 or more"));
-  }
+  MR_RETURN_IF_ERROR(CheckOptimizer(*this));
+  MR_RETURN_IF_ERROR(CheckSchedule(*this));
+  MR_RETURN_IF_ERROR(CheckStep(*this));
   if (device_prefetch < 1) {
     return Bad("device_prefetch", "is 0; give at least 1");
   }

@@ -4,6 +4,7 @@
 #define MILLRACE_TRAINER_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -30,14 +31,34 @@ struct TrainerConfig {
   uint64_t epochs = 1;
   uint64_t batch_size = 0;  // global; 0: what the pipeline says, else 64
   uint64_t seed = 0;        // of the order, the augmentation and the weights
-  uint64_t max_steps = 0;   // optimiser steps of the run; 0: no limit
+  uint64_t max_steps = 0;   // optimiser steps of this run; 0: no limit
   // drop or pad; empty: what the pipeline says, else drop.
   std::string last_batch;
 
-  std::string optimizer = "adam";  // adam or sgd
-  double lr = 1e-3;
-  double momentum = 0.9;    // sgd
-  double weight_decay = 0;  // both
+  std::string optimizer = "adam";  // sgd, adam or adamw
+  double lr = 1e-3;                // the schedule's highest
+  // Absent, here and below: the default of what they belong to; given without
+  // that they are refused.
+  std::optional<double> momentum;  // sgd; 0.9
+  bool nesterov = false;           // sgd
+  std::optional<double> beta1;     // adam, adamw; 0.9
+  std::optional<double> beta2;     // adam, adamw; 0.999
+  std::optional<double> eps;       // adam, adamw; 1e-8
+  double weight_decay = 0;
+  bool decay_all = false;             // biases and the scales of norms as well
+  std::string schedule = "constant";  // constant, step or cosine
+  double warmup_epochs = 0;
+  std::optional<uint64_t> step_epochs;  // step; 30
+  std::optional<double> step_gamma;     // step; 0.1
+  std::optional<double> min_lr;         // step, cosine; 0
+  double label_smoothing = 0;
+  // Batches of one optimiser step.
+  uint64_t accumulate = 1;
+  double clip_grad_norm = 0;          // 0: not clipped
+  double ema = 0;                     // decay of the averaged weights; 0: none
+  std::string precision = "float32";  // float32, bfloat16 or float16
+  std::optional<double> loss_scale;   // the first; float16; 65536
+  bool channels_last = true;
 
   std::string device = "auto";  // auto, cpu, cuda
   uint32_t device_prefetch = 2;

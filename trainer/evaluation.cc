@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
   MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(small));
   const OpenResponse& plan = loader->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Make(plan, options.input, options.target));
+                      BatchReader::Make(plan, options.input, options.target,
+                                        options.channels_last));
   if (reader.classes() != training.classes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the dataset ", training_dataset, " has ", training.classes(),
@@ -96,7 +97,8 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
       evaluated = batch.status();
       if (!evaluated.ok()) break;
       if (batch->rows == 0) continue;  // the rest was shared out
-      const torch::Tensor logits = model.forward(reader_.Input(*batch));
+      const torch::Tensor logits = options_.precision.Run(
+          [&] { return model.forward(reader_.Input(*batch)); });
       const torch::Tensor target = Masked(reader_.Target(*batch), *batch);
       sums[0] += CountCorrect(logits, target);
       sums[1] += SumOfLosses(logits, target);

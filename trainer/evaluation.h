@@ -25,6 +25,7 @@
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/models/model.h"
+#include "trainer/optim/precision.h"
 
 namespace millrace {
 
@@ -36,6 +37,8 @@ class Evaluation {
                                  // may be away for
     std::string input;           // as TrainerConfig's
     std::string target;
+    bool channels_last = true;
+    Precision precision;  // of the forward pass
   };
   struct Result {
     double accuracy = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,16 +74,51 @@ ABSL_FLAG(uint64_t, epochs, 1, "Epochs to train.");
 ABSL_FLAG(uint64_t, batch_size, 0,
           "Samples of a global batch. 0: what the pipeline says, else 64.");
 ABSL_FLAG(uint64_t, max_steps, 0,
-          "Stop after this many steps of this run. 0: no limit.");
+          "Stop after this many optimiser steps of this run. 0: no limit.");
 ABSL_FLAG(std::string, last_batch, "",
           "What becomes of the rest of an epoch: drop, or pad (learnt with its "
           "right weight). Empty: what the pipeline says, else drop.");
 ABSL_FLAG(uint64_t, seed, 0,
           "Fixes the order, the augmentation and the first weights.");
-ABSL_FLAG(std::string, optimizer, "adam", "adam or sgd.");
-ABSL_FLAG(double, lr, 1e-3, "Learning rate.");
-ABSL_FLAG(double, momentum, 0.9, "Of sgd.");
-ABSL_FLAG(double, weight_decay, 0, "L2 penalty of the optimiser.");
+ABSL_FLAG(std::string, optimizer, "adam", "sgd, adam or adamw.");
+ABSL_FLAG(double, lr, 1e-3, "Learning rate, the schedule's highest.");
+ABSL_FLAG(std::optional<double>, momentum, std::nullopt, "Of sgd; 0.9.");
+ABSL_FLAG(bool, nesterov, false, "Of sgd: Nesterov's momentum.");
+ABSL_FLAG(std::optional<double>, beta1, std::nullopt,
+          "Of adam and adamw: decay of the gradients' mean; 0.9.");
+ABSL_FLAG(std::optional<double>, beta2, std::nullopt,
+          "Of adam and adamw: decay of their squares' mean; 0.999.");
+ABSL_FLAG(std::optional<double>, eps, std::nullopt,
+          "Of adam and adamw: added to the divisor; 1e-8.");
+ABSL_FLAG(double, weight_decay, 0,
+          "L2 penalty with sgd and adam; with adamw taken off the weights.");
+ABSL_FLAG(bool, decay_all, false,
+          "Decay biases and the scales of normalising layers too.");
+ABSL_FLAG(std::string, schedule, "constant",
+          "The learning rate over the run: constant, step or cosine.");
+ABSL_FLAG(double, warmup_epochs, 0,
+          "Epochs, whole or not, in which the learning rate rises to --lr.");
+ABSL_FLAG(std::optional<uint64_t>, step_epochs, std::nullopt,
+          "Of --schedule=step: epochs between two falls; 30.");
+ABSL_FLAG(std::optional<double>, step_gamma, std::nullopt,
+          "Of --schedule=step: the factor of a fall; 0.1.");
+ABSL_FLAG(std::optional<double>, min_lr, std::nullopt,
+          "Of step and cosine: the lowest learning rate; 0.");
+ABSL_FLAG(double, label_smoothing, 0,
+          "Share of a label that is spread over all classes.");
+ABSL_FLAG(uint64_t, accumulate, 1,
+          "Batches whose gradients one optimiser step takes together.");
+ABSL_FLAG(double, clip_grad_norm, 0,
+          "Shorten longer gradients to this norm. 0: never.");
+ABSL_FLAG(double, ema, 0,
+          "Decay of averaged weights, which are evaluated and kept beside the "
+          "others. 0: none.");
+ABSL_FLAG(std::string, precision, "float32",
+          "Of the forward pass: float32, bfloat16 or float16 (autocast).");
+ABSL_FLAG(std::optional<double>, loss_scale, std::nullopt,
+          "Of --precision=float16: the first loss scale; 65536.");
+ABSL_FLAG(bool, channels_last, true,
+          "Lay images and the weights of convolutions out channels-last.");
 ABSL_FLAG(uint32_t, nproc, 0,
           "Start this many ranks on this machine. 0: this process is a rank, "
           "as torchrun's environment says, or the only one.");
@@ -119,8 +155,7 @@ ABSL_FLAG(std::string, checkpoint, "",
           "Write a checkpoint to this file after each epoch, at the end and on "
           "failure.");
 ABSL_FLAG(std::string, resume, "",
-          "Go on from this checkpoint. --lr, --momentum and --weight_decay "
-          "are those given now.");
+          "Go on from this checkpoint. --lr and the like are those given now.");
 ABSL_FLAG(uint64_t, log_every, 100,
           "Steps between lines when output is not a terminal. 0: none.");
 
@@ -152,7 +187,24 @@ TrainerConfig ReadFlags() {
   config.optimizer = absl::GetFlag(FLAGS_optimizer);
   config.lr = absl::GetFlag(FLAGS_lr);
   config.momentum = absl::GetFlag(FLAGS_momentum);
+  config.nesterov = absl::GetFlag(FLAGS_nesterov);
+  config.beta1 = absl::GetFlag(FLAGS_beta1);
+  config.beta2 = absl::GetFlag(FLAGS_beta2);
+  config.eps = absl::GetFlag(FLAGS_eps);
   config.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  config.decay_all = absl::GetFlag(FLAGS_decay_all);
+  config.schedule = absl::GetFlag(FLAGS_schedule);
+  config.warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs);
+  config.step_epochs = absl::GetFlag(FLAGS_step_epochs);
+  config.step_gamma = absl::GetFlag(FLAGS_step_gamma);
+  config.min_lr = absl::GetFlag(FLAGS_min_lr);
+  config.label_smoothing = absl::GetFlag(FLAGS_label_smoothing);
+  config.accumulate = absl::GetFlag(FLAGS_accumulate);
+  config.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
+  config.ema = absl::GetFlag(FLAGS_ema);
+  config.precision = absl::GetFlag(FLAGS_precision);
+  config.loss_scale = absl::GetFlag(FLAGS_loss_scale);
+  config.channels_last = absl::GetFlag(FLAGS_channels_last);
   config.device = absl::GetFlag(FLAGS_device);
   config.device_prefetch = absl::GetFlag(FLAGS_device_prefetch);
   config.prepare_ahead = absl::GetFlag(FLAGS_prepare_ahead);

@@ -4,8 +4,6 @@
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/cuda.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -33,6 +32,9 @@
 #include "trainer/evaluation.h"
 #include "trainer/files.h"
 #include "trainer/models/model.h"
+#include "trainer/optim/batch_groups.h"
+#include "trainer/optim/precision.h"
+#include "trainer/optim/updater.h"
 #include "trainer/position_text.h"
 #include "trainer/progress.h"
 #include "trainer/specs.h"
@@ -77,6 +79,11 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
   return device;
 }
 
+bool Holds(const CheckpointInfo& info, absl::string_view part) {
+  return std::find(info.parts.begin(), info.parts.end(), part) !=
+         info.parts.end();
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainerConfig& config, const RankEnv& env, StopSignal& stop)
@@ -94,7 +101,7 @@ class TrainingRun {
   absl::StatusOr<TrainSummary> Finish();
 
   // True when there is a model that has a place in the data.
-  bool can_checkpoint() const { return optimizer_ != nullptr; }
+  bool can_checkpoint() const { return updater_ != nullptr; }
 
  private:
   absl::Status OpenData();
@@ -108,6 +115,10 @@ class TrainingRun {
   // See ddp/agree.h; before the next step.
   absl::Status Agree(absl::Status mine);
   std::vector<torch::Tensor> Buffers() const;
+  // Of a valid --precision.
+  Precision precision() const {
+    return *PrecisionByName(config_.precision, device_.type());
+  }
   absl::Status Stopped() const;
 
   const TrainerConfig& config_;
@@ -123,7 +134,7 @@ class TrainingRun {
   std::unique_ptr<Evaluation> evaluation_;  // null: none
   std::unique_ptr<Communicator> ranks_;
   std::shared_ptr<Classifier> model_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<Updater> updater_;
   std::unique_ptr<TrainingStep> step_;
 
   Position position_;                     // the next step to train
@@ -174,6 +185,11 @@ absl::Status TrainingRun::SetUp() {
   } catch (const std::exception& error) {
     return FromTorch(error, "choosing the device");
   }
+  if (config_.precision == "float16" && device_.is_cpu() && env_.rank == 0) {
+    MR_LOG(WARNING) << "--precision=float16 on the CPU is right but slow: "
+                       "libtorch has no fast convolutions for it; "
+                       "--precision=bfloat16 has them";
+  }
   if (!config_.resume.empty()) {
     MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(config_.resume));
     if (resumed_.model != config_.model ||
@@ -182,6 +198,17 @@ absl::Status TrainingRun::SetUp() {
           config_.resume, " holds --model=", resumed_.model,
           " --optimizer=", resumed_.optimizer, ", not --model=", config_.model,
           " --optimizer=", config_.optimizer));
+    }
+    if (config_.ema == 0 && Holds(resumed_, "average")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.resume,
+          " holds averaged weights, which --ema would go on with; give --ema"));
+    }
+    if (resumed_.position.step % config_.accumulate != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.resume, " was written after ", resumed_.position.step,
+          " batches of an epoch, which --accumulate=", config_.accumulate,
+          " does not divide; go on with --accumulate=", resumed_.accumulate));
     }
     position_ = resumed_.position;
     steps_ = resumed_.steps;
@@ -232,7 +259,8 @@ absl::Status TrainingRun::OpenData() {
   MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Make(plan, config_.input, config_.target));
+                      BatchReader::Make(plan, config_.input, config_.target,
+                                        config_.channels_last));
   reader_ = std::make_unique<BatchReader>(std::move(reader));
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
@@ -248,7 +276,9 @@ absl::Status TrainingRun::CheckEvaluation() {
                       Evaluation::Make({.dataset = config_.eval_dataset,
                                         .loader = LoaderOptions(*specs_.eval),
                                         .input = config_.input,
-                                        .target = config_.target},
+                                        .target = config_.target,
+                                        .channels_last = config_.channels_last,
+                                        .precision = precision()},
                                        config_.dataset, *reader_));
   return absl::OkStatus();
 }
@@ -261,32 +291,35 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     MR_ASSIGN_OR_RETURN(
         model_, MakeModel(config_.model, reader_->shape(), reader_->classes()));
     model_->to(device_);
-    UseChannelsLast(*model_);
-    std::unique_ptr<torch::optim::Optimizer> optimizer;
-    if (config_.optimizer == "adam") {
-      optimizer = std::make_unique<torch::optim::Adam>(
-          model_->parameters(), torch::optim::AdamOptions(config_.lr)
-                                    .weight_decay(config_.weight_decay));
-    } else {
-      optimizer = std::make_unique<torch::optim::SGD>(
-          model_->parameters(), torch::optim::SGDOptions(config_.lr)
-                                    .momentum(config_.momentum)
-                                    .weight_decay(config_.weight_decay));
-    }
+    if (config_.channels_last) UseChannelsLast(*model_);
+    const OpenResponse& plan = loader_->plan();
+    const BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
+    auto updater = std::make_unique<Updater>(UpdaterOptions(config_, groups),
+                                             model_->parameters(), device_);
     if (!config_.resume.empty()) {
-      MR_RETURN_IF_ERROR(
-          RestoreCheckpoint(config_.resume, *model_, *optimizer));
+      const NamedParts state = updater->State();
+      MR_RETURN_IF_ERROR(RestoreCheckpoint(config_.resume, *model_, state));
+      for (const auto& [part, tensors] : state) {
+        if (Holds(resumed_, part)) continue;
+        progress_.Line(
+            absl::StrCat(config_.resume, " has no ", part, ": it starts anew"));
+      }
     }
     MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
     MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
     MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(model_->parameters()));
-    optimizer_ = std::move(optimizer);
+    updater_ = std::move(updater);
     step_ = std::make_unique<TrainingStep>(
         TrainingStep::Parts{.model = *model_,
-                            .optimizer = *optimizer_,
+                            .updater = *updater_,
                             .ranks = *ranks_,
                             .reader = *reader_,
-                            .device = device_});
+                            .device = device_},
+        TrainingStep::Options{.groups = groups,
+                              .batch_size = plan.resolved_spec().batch_size(),
+                              .precision = precision(),
+                              .label_smoothing = config_.label_smoothing,
+                              .seed = config_.seed});
   } catch (const std::exception& error) {
     return FromTorch(error, "making the model");
   }
@@ -330,6 +363,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const Clock::time_point start = Clock::now();
   uint64_t samples = 0;
   uint64_t checked = first;
+  uint64_t end = first;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     absl::StatusOr<Batch> batch = loader_->Next();
@@ -340,13 +374,16 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
-    MR_RETURN_IF_ERROR(step_->Run(*batch));
+    MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
     samples += batch->global_valid;
-    ++steps_;
-    ++run_steps_;
-    // Before the losses are looked at: the weights have taken this step.
-    position_ = {epoch, step + 1};
-    last = config_.max_steps > 0 && run_steps_ >= config_.max_steps;
+    end = step + 1;
+    if (updated) {
+      ++steps_;
+      ++run_steps_;
+      // Before the losses are looked at: the weights have taken this step.
+      position_ = {epoch, step + 1};
+    }
+    last = updated && config_.max_steps > 0 && run_steps_ >= config_.max_steps;
     if (!device_.is_cpu() &&
         (step + 1 - checked >= kLossCheckSteps || step + 1 == steps || last)) {
       MR_RETURN_IF_ERROR(step_->CheckLosses(checked, step + 1));
@@ -365,7 +402,6 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                (loader_->stats().wait_seconds - waited_before) / seconds});
     }
   }
-  const uint64_t end = position_.step;
   const double seconds = Seconds(start, Clock::now());
   const DataLoader::Stats after = loader_->stats();
   const double waited = after.wait_seconds - waited_before;
@@ -391,6 +427,10 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       "epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s, waiting %.1f %%",
       epoch + 1, config_.epochs, summary_.loss.back(), seconds,
       static_cast<double>(samples) / seconds, 100 * waited / seconds));
+  if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
+    progress_.Line(absl::StrFormat("  loss scale %g, %d steps skipped so far",
+                                   scaler->scale(), scaler->skipped()));
+  }
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
   // Rank 0 says it of itself; others only when they were held up.
@@ -402,6 +442,16 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
 }
 
 absl::Status TrainingRun::Evaluate() {
+  // The average is what is judged; training goes on with the weights.
+  AveragedWeights* const average = updater_->average();
+  try {
+    if (average != nullptr) average->Swap();
+  } catch (const std::exception& error) {
+    return FromTorch(error, "giving the model its averaged weights");
+  }
+  const absl::Cleanup put_back = [average] {
+    if (average != nullptr) average->Swap();
+  };
   MR_ASSIGN_OR_RETURN(
       const Evaluation::Result result,
       evaluation_->Run(*model_, *ranks_, device_,
@@ -442,17 +492,20 @@ absl::Status TrainingRun::Train() {
 absl::Status TrainingRun::WriteCheckpointHere() {
   if (config_.checkpoint.empty() || env_.rank != 0) return absl::OkStatus();
   if (checkpointed_ == steps_) return absl::OkStatus();
+  // A group of batches that was cut off is trained on again.
+  step_->DropGroup();
   const OpenResponse& plan = loader_->plan();
   CheckpointInfo info;
   info.model = config_.model;
   info.optimizer = config_.optimizer;
   info.classes = reader_->classes();
+  info.accumulate = config_.accumulate;
   info.position = position_;
   info.steps = steps_;
   info.plan_hash = plan.plan_hash();
   info.fingerprint = plan.fingerprint();
   MR_RETURN_IF_ERROR(
-      WriteCheckpoint(config_.checkpoint, info, *model_, *optimizer_));
+      WriteCheckpoint(config_.checkpoint, info, *model_, updater_->State()));
   checkpointed_ = steps_;
   progress_.Line(absl::StrCat("checkpoint before ", At(position_), ": ",
                               config_.checkpoint));
@@ -464,6 +517,10 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
   MR_RETURN_IF_ERROR(WriteCheckpointHere());
   summary_.steps = run_steps_;
+  if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
+    summary_.loss_scale = scaler->scale();
+    summary_.skipped_steps = scaler->skipped();
+  }
   if (train_seconds_ > 0) {
     summary_.samples_per_second =
         static_cast<double>(summary_.samples) / train_seconds_;

@@ -70,6 +70,9 @@ std::string ToJson(const TrainSummary& s) {
   add("eval_loss", Json(s.eval_loss));
   add("eval_accuracy",
       s.eval_accuracy.has_value() ? Json(*s.eval_accuracy) : "null");
+  add("loss_scale", s.loss_scale.has_value() ? Json(*s.loss_scale) : "null");
+  add("skipped_steps",
+      s.skipped_steps.has_value() ? Json(*s.skipped_steps) : "null");
   add("plan_hash", Json(s.plan_hash));
   add("fingerprint", Json(s.fingerprint));
   add("endpoint", Json(s.endpoint));

@@ -17,7 +17,7 @@ struct TrainSummary {
   uint32_t world_size = 1;
   uint64_t batch_size = 0;
   uint64_t parameters = 0;
-  uint64_t steps = 0;
+  uint64_t steps = 0;                 // of the optimiser, in this run
   uint64_t samples = 0;               // trained on, padding not counted
   std::vector<double> epoch_seconds;  // of training, evaluation not counted
   std::vector<double> eval_seconds;
@@ -30,7 +30,10 @@ struct TrainSummary {
   std::vector<double> eval_loss;
   // After the last epoch; absent: there was no evaluation.
   std::optional<double> eval_accuracy;
-  std::string plan_hash;  // hexadecimal
+  // Of a gradient scaler, at the end; absent: there was none.
+  std::optional<double> loss_scale;
+  std::optional<uint64_t> skipped_steps;  // since the very start
+  std::string plan_hash;                  // hexadecimal
   std::string fingerprint;
   // What `millrace replay --run` needs beside them: the resolved spec as text.
   std::string endpoint;

@@ -1,5 +1,6 @@
 #include "trainer/training_step.h"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -12,6 +13,22 @@
 #include "trainer/torch_error.h"
 
 namespace millrace {
+namespace {
+
+// Different for every batch, epoch and rank (splitmix64's mixing, Steele et
+// al., "Fast Splittable Pseudorandom Number Generators", 2014).
+uint64_t StepSeed(uint64_t seed, Position position, uint32_t rank) {
+  for (const uint64_t part :
+       {position.epoch, position.step, static_cast<uint64_t>(rank)}) {
+    seed += 0x9e3779b97f4a7c15 + part;
+    seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
+    seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
+    seed ^= seed >> 31;
+  }
+  return seed;
+}
+
+}  // namespace
 
 void TrainingStep::BeginEpoch(uint64_t epoch, uint64_t steps) {
   epoch_ = epoch;
@@ -20,29 +37,77 @@ void TrainingStep::BeginEpoch(uint64_t epoch, uint64_t steps) {
                 torch::TensorOptions(torch::kDouble).device(parts_.device));
 }
 
-absl::Status TrainingStep::Run(const Batch& batch) {
+void TrainingStep::BeginGroup() {
+  parts_.updater.ClearGradients();
+  group_valid_ = 0;
+  if (options_.groups.accumulate() == 1) return;
+  // Running statistics change with each forward pass.
+  const torch::NoGradGuard no_grad;
+  buffers_before_.clear();
+  for (const torch::Tensor& buffer : parts_.model.buffers()) {
+    buffers_before_.push_back(buffer.clone());
+  }
+}
+
+void TrainingStep::DropGroup() {
+  if (group_batches_ == 0) return;
+  group_batches_ = 0;
+  parts_.updater.ClearGradients();
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor> buffers = parts_.model.buffers();
+  for (size_t i = 0; i < buffers_before_.size(); ++i) {
+    buffers[i].copy_(buffers_before_[i]);
+  }
+}
+
+absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
+  const uint64_t step = batch.position.step;
+  const BatchGroups& groups = options_.groups;
+  const bool last = groups.EndsAt(step);
   try {
-    parts_.optimizer.zero_grad();
-    parts_.ranks.BeforeForward();
-    torch::Tensor logits = parts_.model.forward(parts_.reader.Input(batch));
-    torch::Tensor sum =
-        SumOfLosses(logits, Masked(parts_.reader.Target(batch), batch));
+    if (group_batches_ == 0) BeginGroup();
+    ++group_batches_;
+    group_valid_ += batch.global_valid;
+    // What a batch draws depends on its place alone: also after a resume.
+    at::manual_seed(
+        StepSeed(options_.seed, batch.position, parts_.ranks.rank()));
+    if (last) parts_.ranks.BeforeForward();
+    const torch::Tensor logits = options_.precision.Run(
+        [&] { return parts_.model.forward(parts_.reader.Input(batch)); });
+    const torch::Tensor sum =
+        SumOfLosses(logits, Masked(parts_.reader.Target(batch), batch),
+                    options_.label_smoothing);
     // The Reducer averages over ranks, so this becomes the mean over the valid
-    // rows of the global batch, however they are spread.
-    torch::Tensor loss = sum * (static_cast<double>(parts_.ranks.world_size()) /
-                                static_cast<double>(batch.global_valid));
-    parts_.ranks.BeforeBackward();
-    loss.backward();
+    // rows of the group. How many those are is known at the group's end: until
+    // then all rows count as valid, when it has several batches.
+    const uint64_t size = groups.SizeAt(step);
+    const uint64_t rows =
+        size == 1 ? batch.global_valid : size * options_.batch_size;
+    const torch::Tensor loss =
+        sum * (static_cast<double>(parts_.ranks.world_size()) /
+               static_cast<double>(rows));
+    // Without it the Reducer lets gradients add up on each rank.
+    if (last) parts_.ranks.BeforeBackward();
+    parts_.updater.Scale(loss).backward();
     {
-      torch::NoGradGuard no_grad;
-      losses_.select(0, static_cast<int64_t>(batch.position.step)).copy_(sum);
+      const torch::NoGradGuard no_grad;
+      losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
     }
     if (parts_.device.is_cpu()) {
       // Before the weights are touched: the checkpoint is of a good model.
-      MR_RETURN_IF_ERROR(
-          CheckLosses(batch.position.step, batch.position.step + 1));
+      MR_RETURN_IF_ERROR(CheckLosses(step, step + 1));
     }
-    parts_.optimizer.step();
+    if (!last) return false;
+    if (group_valid_ == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no row of the ", size, " batches up to ", At(batch.position),
+          " is valid; look at the bad samples of the dataset"));
+    }
+    parts_.updater.Step(
+        groups.Number(epoch_, step),
+        static_cast<double>(rows) / static_cast<double>(group_valid_));
+    group_batches_ = 0;
+    return true;
   } catch (const c10::IndexError& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("training at ", At(batch.position), ": ",
@@ -53,7 +118,6 @@ absl::Status TrainingStep::Run(const Batch& batch) {
     return FromTorch(error, absl::StrCat("rank ", parts_.ranks.rank(),
                                          ", training at ", At(batch.position)));
   }
-  return absl::OkStatus();
 }
 
 absl::Status TrainingStep::CheckLosses(uint64_t first, uint64_t last) {
@@ -71,7 +135,7 @@ absl::Status TrainingStep::CheckLosses(uint64_t first, uint64_t last) {
         " --world=", parts_.ranks.world_size(),
         ", with the flags of this run or --run=ITS_AUDIT_LOG"));
   }
-  return absl::OkStatus();
+  return parts_.updater.CheckScale();
 }
 
 double TrainingStep::Loss(uint64_t step, uint64_t global_valid) const {

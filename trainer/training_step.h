@@ -1,19 +1,22 @@
-// TrainingStep is what happens with a batch: forward, loss, backward with the
-// ranks' average of the gradients, and the optimiser's step. It keeps the
-// losses of an epoch on the device, where reading one back would stop it.
+// TrainingStep is what happens with a batch: forward, loss and backward, and,
+// with the last batch of a group (--accumulate), the ranks' average of the
+// gradients and the new weights. It keeps the losses of an epoch on the device,
+// where reading one back would stop it.
+//
+// The gradient of a group is that of the mean loss over all valid rows of its
+// batches, on all ranks, however they are spread.
 //
 // What it is not: it takes no batches and knows no epochs but the one that it
 // was told of. One thread; all ranks make the same calls.
 //
-//   TrainingStep step({.model = model, .optimizer = optimizer, ...});
+//   TrainingStep step({.model = model, .updater = updater, ...}, options);
 //   step.BeginEpoch(epoch, steps_per_epoch);
-//   MR_RETURN_IF_ERROR(step.Run(batch));            // for each batch
+//   MR_ASSIGN_OR_RETURN(bool updated, step.Run(batch));   // for each batch
 //   MR_ASSIGN_OR_RETURN(auto losses, step.SumLosses());
 
 #ifndef MILLRACE_TRAINER_TRAINING_STEP_H_
 #define MILLRACE_TRAINER_TRAINING_STEP_H_
 
-#include <torch/optim/optimizer.h>
 #include <torch/types.h>
 
 #include <cstdint>
@@ -26,6 +29,9 @@
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/models/model.h"
+#include "trainer/optim/batch_groups.h"
+#include "trainer/optim/precision.h"
+#include "trainer/optim/updater.h"
 
 namespace millrace {
 
@@ -34,25 +40,45 @@ class TrainingStep {
   // All outlive the object.
   struct Parts {
     Classifier& model;
-    torch::optim::Optimizer& optimizer;
+    Updater& updater;
     Communicator& ranks;
     const BatchReader& reader;
     torch::Device device;
   };
 
-  explicit TrainingStep(const Parts& parts) : parts_(parts) {}
+  struct Options {
+    BatchGroups groups;
+    uint64_t batch_size = 0;  // of the global batch, padding counted
+    Precision precision;
+    double label_smoothing = 0;
+    uint64_t seed = 0;  // of what the model draws, such as dropout
+  };
+
+  TrainingStep(const Parts& parts, const Options& options)
+      : parts_(parts), options_(options) {}
 
   void BeginEpoch(uint64_t epoch, uint64_t steps);
 
-  // Trains on the batch. InvalidArgument: a label outside of the classes.
+  // Trains on the batch. True when its group is complete: the weights have
+  // taken an optimiser step. InvalidArgument: a label outside of the classes.
   // FailedPrecondition: the loss is no finite number (on the CPU, where looking
   // costs nothing; elsewhere CheckLosses() finds it): the weights have not
   // taken the step then.
-  absl::Status Run(const Batch& batch);
+  absl::StatusOr<bool> Run(const Batch& batch);
+
+  // Forgets the batches of a group that is not complete: the model is as it was
+  // before the first of them.
+  void DropGroup();
 
   // FailedPrecondition when a loss of the steps [first, last) of this epoch is
-  // no finite number. Waits for the device.
+  // no finite number, or nothing is left of the loss scale. Waits for the
+  // device.
   absl::Status CheckLosses(uint64_t first, uint64_t last);
+
+  // That the group of the epoch's batch `step` is trained with.
+  double LearningRate(uint64_t step) const {
+    return parts_.updater.LearningRate(options_.groups.Number(epoch_, step));
+  }
 
   // Mean loss of a step over this rank's valid rows as its share of the global
   // batch. Waits for the device.
@@ -63,8 +89,16 @@ class TrainingStep {
   absl::StatusOr<std::vector<double>> SumLosses();
 
  private:
+  void BeginGroup();
+
   const Parts parts_;
+  const Options options_;
   uint64_t epoch_ = 0;
+  uint64_t group_batches_ = 0;  // of an incomplete group; 0: there is none
+  uint64_t group_valid_ = 0;    // their valid rows, on all ranks
+  // The model's buffers as they were before the group; only when a group has
+  // several batches.
+  std::vector<torch::Tensor> buffers_before_;
   torch::Tensor losses_;  // float64 [steps], this rank's sums, on the device
 };
 

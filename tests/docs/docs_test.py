@@ -36,6 +36,7 @@ class Documents(unittest.TestCase):
                      "docs/protocol.md", "docs/operations.md", "docs/licenses.md",
                      "docs/articles.md", "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
                      "docs/order.md", "docs/images.md", "docs/extending.md",
+                     "docs/training.md",
                      "deploy/README.md"):
             self.assertIn(name, names)
 

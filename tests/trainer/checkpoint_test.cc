@@ -3,116 +3,211 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
+#include <torch/serialize/archive.h>
 
 #include <limits>
-#include <memory>
 #include <string>
 
 #include "tests/testing/subprocess.h"
+#include "trainer/models/model.h"
+#include "trainer/optim/updater.h"
 
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
+const double kInfinity = std::numeric_limits<double>::infinity();
+
+// A model with all the state that a run may have.
+struct Training {
+  explicit Training(const std::string& optimizer = "adam",
+                    const std::string& precision = "float16")
+      : updater(Options(optimizer, precision), model->parameters(),
+                torch::kCPU) {}
+  static Updater::Options Options(const std::string& optimizer,
+                                  const std::string& precision) {
+    TrainerConfig config;
+    config.optimizer = optimizer;
+    config.precision = precision;
+    if (precision == "float16") config.ema = 0.5;
+    config.lr = 0.1;
+    return UpdaterOptions(config, BatchGroups(100, 1));
+  }
+  void Step() {
+    updater.ClearGradients();
+    updater.Scale(model->forward(torch::ones({1, 3})).sum()).backward();
+    updater.Step(steps++, 1);
+  }
+  torch::nn::Linear model{3, 2};
+  Updater updater;
+  uint64_t steps = 0;
+};
 
 class Checkpoint : public ::testing::Test {
  protected:
-  void Step(torch::optim::Optimizer& optimizer) {
-    optimizer.zero_grad();
-    model_->forward(torch::ones({1, 3})).sum().backward();
-    optimizer.step();
+  static CheckpointInfo Info() {
+    CheckpointInfo info;
+    info.model = "linear";
+    info.optimizer = "adam";
+    info.classes = 2;
+    info.accumulate = 4;
+    info.position = {.epoch = 3, .step = 4};
+    info.steps = 5;
+    info.plan_hash = "hash";
+    info.fingerprint = "print";
+    return info;
   }
-
-  torch::nn::Linear model_{3, 2};
-  torch::optim::Adam adam_{model_->parameters(),
-                           torch::optim::AdamOptions(0.1)};
-  torch::optim::SGD sgd_{model_->parameters(),
-                         torch::optim::SGDOptions(0.1).momentum(0.9)};
-  const CheckpointInfo info_ = {.model = "linear",
-                                .optimizer = "adam",
-                                .classes = 2,
-                                .position = {.epoch = 3, .step = 4},
-                                .steps = 5,
-                                .plan_hash = "hash",
-                                .fingerprint = "print"};
+  absl::Status Write(Training& training) {
+    return WriteCheckpoint(path_, Info(), *training.model,
+                           training.updater.State());
+  }
+  absl::Status Restore(Training& training) {
+    return RestoreCheckpoint(path_, *training.model, training.updater.State());
+  }
   const std::string path_ = testing::NewTempDir() + "/checkpoint";
 };
 
 TEST_F(Checkpoint, GivesBackWhatWasWritten) {
-  Step(adam_);
-  ASSERT_TRUE(WriteCheckpoint(path_, info_, *model_, adam_).ok());
+  Training training;
+  training.Step();
+  training.Step();
+  ASSERT_TRUE(Write(training).ok());
   const auto info = ReadCheckpointInfo(path_);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->model, "linear");
   EXPECT_EQ(info->position, (Position{3, 4}));
   EXPECT_EQ(info->steps, 5u);
+  EXPECT_EQ(info->accumulate, 4u);
   EXPECT_EQ(info->plan_hash, "hash");
+  EXPECT_THAT(info->parts, ElementsAre("optimizer", "scaler", "average"));
 
-  torch::nn::Linear other(3, 2);
-  torch::optim::Adam optimizer(other->parameters(),
-                               torch::optim::AdamOptions(0.1));
-  ASSERT_TRUE(RestoreCheckpoint(path_, *other, optimizer).ok());
-  EXPECT_TRUE(torch::equal(other->weight, model_->weight));
-  // The same step from the same state.
-  Step(adam_);
-  optimizer.zero_grad();
-  other->forward(torch::ones({1, 3})).sum().backward();
-  optimizer.step();
-  EXPECT_TRUE(torch::equal(other->weight, model_->weight));
+  Training other;
+  const void* place = other.model->weight.data_ptr();
+  ASSERT_TRUE(Restore(other).ok());
+  EXPECT_EQ(other.model->weight.data_ptr(), place) << "restored in place";
+  // The same steps from the same state.
+  other.steps = training.steps;
+  training.Step();
+  other.Step();
+  EXPECT_TRUE(torch::equal(other.model->weight, training.model->weight));
+  const NamedParts expected = training.updater.State();
+  const NamedParts state = other.updater.State();
+  ASSERT_EQ(state.size(), expected.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    ASSERT_EQ(state[i].second.size(), expected[i].second.size());
+    for (size_t j = 0; j < state[i].second.size(); ++j) {
+      EXPECT_TRUE(
+          torch::equal(state[i].second[j].second, expected[i].second[j].second))
+          << state[i].first << " " << state[i].second[j].first;
+    }
+  }
 }
 
-TEST_F(Checkpoint, LeavesTheOptionsOfTheOptimiserAlone) {
-  Step(sgd_);
-  ASSERT_TRUE(WriteCheckpoint(path_, info_, *model_, sgd_).ok());
-  torch::optim::SGD optimizer(
-      model_->parameters(),
-      torch::optim::SGDOptions(0.5).momentum(0.25).weight_decay(0.125));
-  ASSERT_TRUE(RestoreCheckpoint(path_, *model_, optimizer).ok());
-  const auto& options = static_cast<const torch::optim::SGDOptions&>(
-      optimizer.param_groups()[0].options());
-  EXPECT_EQ(options.lr(), 0.5);
-  EXPECT_EQ(options.momentum(), 0.25);
-  EXPECT_EQ(options.weight_decay(), 0.125);
-  EXPECT_FALSE(optimizer.state().empty());
+TEST_F(Checkpoint, LeavesPartsThatTheFileLacksAsTheyAre) {
+  Training training("sgd", "float32");
+  training.Step();
+  ASSERT_TRUE(Write(training).ok());
+  Training other("sgd", "float16");
+  ASSERT_TRUE(Restore(other).ok());
+  EXPECT_TRUE(torch::equal(other.model->weight, training.model->weight));
+  EXPECT_EQ(other.updater.scaler()->scale(), GradScaler::kFirstScale);
 }
 
-TEST_F(Checkpoint, KeepsTheOldFileWhenAWeightIsNoNumber) {
-  ASSERT_TRUE(WriteCheckpoint(path_, info_, *model_, adam_).ok());
+TEST_F(Checkpoint, KeepsTheLayoutOfTheModelThatIsThere) {
+  torch::nn::Conv2d plain(torch::nn::Conv2dOptions(3, 4, 3));
+  ASSERT_TRUE(WriteCheckpoint(path_, Info(), *plain, {}).ok());
+  torch::nn::Conv2d other(torch::nn::Conv2dOptions(3, 4, 3));
+  UseChannelsLast(*other);
+  const auto strides = other->weight.strides().vec();
+  ASSERT_NE(strides, plain->weight.strides().vec());
+  ASSERT_TRUE(RestoreCheckpoint(path_, *other, {}).ok());
+  EXPECT_EQ(other->weight.strides().vec(), strides);
+  EXPECT_TRUE(torch::equal(other->weight, plain->weight));
+}
+
+TEST_F(Checkpoint, RefusesAnotherShape) {
+  torch::nn::Linear wide(4, 2);
+  ASSERT_TRUE(WriteCheckpoint(path_, Info(), *wide, {}).ok());
+  Training training;
+  const absl::Status status = Restore(training);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(path_), HasSubstr("shape")));
+}
+
+TEST_F(Checkpoint, KeepsTheOldFileWhenSomethingIsNoNumber) {
+  Training training;
+  training.Step();
+  ASSERT_TRUE(Write(training).ok());
   const std::string good = testing::ReadFile(path_);
   ASSERT_FALSE(good.empty());
-  {
-    torch::NoGradGuard no_grad;
-    model_->weight[1][2].fill_(kNan);
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> spoilt = {training.model->weight};
+  for (const auto& [part, tensors] : training.updater.State()) {
+    for (const auto& [name, tensor] : tensors) {
+      if (tensor.is_floating_point()) spoilt.push_back(tensor);
+    }
   }
-  const absl::Status status = WriteCheckpoint(path_, info_, *model_, adam_);
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  EXPECT_EQ(testing::ReadFile(path_), good);
+  EXPECT_EQ(spoilt.size(), 1u + 5 + 2 + 2);
+  for (torch::Tensor& tensor : spoilt) {
+    const torch::Tensor before = tensor.clone();
+    tensor.view({-1})[-1].fill_(&tensor == &spoilt[0] ? kNan : kInfinity);
+    const absl::Status status = Write(training);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+    EXPECT_EQ(testing::ReadFile(path_), good);
+    tensor.copy_(before);
+  }
+  EXPECT_TRUE(Write(training).ok());
 }
 
-TEST_F(Checkpoint, KeepsTheOldFileWhenTheOptimiserIsSpoilt) {
-  Step(adam_);
-  Step(sgd_);
-  ASSERT_TRUE(WriteCheckpoint(path_, info_, *model_, adam_).ok());
-  const std::string good = testing::ReadFile(path_);
-  for (auto& [parameter, state] : adam_.state()) {
-    static_cast<torch::optim::AdamParamState&>(*state).exp_avg_sq().fill_(
-        std::numeric_limits<double>::infinity());
+TEST_F(Checkpoint, RefusesWhatIsDamagedOrOfAnotherVersion) {
+  // As much of the entries as is looked at before the mistake.
+  const auto write = [this](int64_t format, const char* hash, int64_t step) {
+    torch::serialize::OutputArchive archive;
+    archive.write("format", c10::IValue(format));
+    archive.write("model_name", c10::IValue("mlp"));
+    archive.write("optimizer_name", c10::IValue("adam"));
+    archive.write("classes", c10::IValue(int64_t{10}));
+    archive.write("accumulate", c10::IValue(int64_t{1}));
+    archive.write("epoch", c10::IValue(int64_t{0}));
+    archive.write("step", c10::IValue(step));
+    archive.write("steps", c10::IValue(int64_t{0}));
+    archive.write("plan_hash", c10::IValue(hash));
+    archive.write("fingerprint", c10::IValue("print"));
+    archive.write("parts", c10::IValue("optimizer"));
+    archive.save_to(path_);
+    return ReadCheckpointInfo(path_).status();
+  };
+  EXPECT_TRUE(write(2, "00ff", 1).ok());
+  const absl::Status hash = write(2, "00fg", 1);
+  EXPECT_TRUE(absl::IsDataLoss(hash)) << hash;
+  EXPECT_THAT(std::string(hash.message()),
+              AllOf(HasSubstr(path_), HasSubstr("00fg"),
+                    HasSubstr("not hexadecimal"), HasSubstr("damaged")));
+  const absl::Status step = write(2, "00ff", -1);
+  EXPECT_TRUE(absl::IsDataLoss(step)) << step;
+  EXPECT_THAT(std::string(step.message()), HasSubstr("step -1"));
+  const absl::Status old = write(1, "00ff", 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(old)) << old;
+  EXPECT_THAT(std::string(old.message()), HasSubstr("earlier version"));
+  EXPECT_THAT(std::string(write(3, "00ff", 1).message()),
+              HasSubstr("later version"));
+
+  Training training;
+  ASSERT_TRUE(Write(training).ok());
+  const std::string whole = testing::ReadFile(path_);
+  for (const size_t bytes : {whole.size() / 2, whole.size() - 1, size_t{0}}) {
+    testing::WriteFile(path_, whole.substr(0, bytes));
+    const absl::Status cut = ReadCheckpointInfo(path_).status();
+    EXPECT_TRUE(absl::IsDataLoss(cut)) << bytes << ": " << cut;
   }
-  EXPECT_TRUE(absl::IsFailedPrecondition(
-      WriteCheckpoint(path_, info_, *model_, adam_)));
-  for (auto& [parameter, state] : sgd_.state()) {
-    static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer().fill_(
-        kNan);
-  }
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(WriteCheckpoint(path_, info_, *model_, sgd_)));
-  EXPECT_EQ(testing::ReadFile(path_), good);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <torch/optim/adam.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -24,6 +23,7 @@
 #include "absl/time/time.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
+#include "tests/trainer/band_images.h"
 #include "trainer/checkpoint.h"
 #include "trainer/models/model.h"
 
@@ -33,42 +33,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string BigEndian(uint32_t n) {
-  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16),
-          static_cast<char>(n >> 8), static_cast<char>(n)};
-}
-
-// IDX files as MNIST has them.
-void WriteIdx(const std::string& prefix, uint32_t samples, uint32_t classes,
-              uint32_t seed) {
-  std::string images =
-      BigEndian(0x803) + BigEndian(samples) + BigEndian(28) + BigEndian(28);
-  std::string labels = BigEndian(0x801) + BigEndian(samples);
-  uint32_t random = seed;
-  for (uint32_t i = 0; i < samples; ++i) {
-    const uint32_t label = i * 7 % classes;
-    labels += static_cast<char>(label);
-    for (uint32_t p = 0; p < 784; ++p) {
-      random = random * 1664525 + 1013904223;
-      const uint32_t row = p / 28;
-      const bool band = row >= 2 * label && row < 2 * label + 4;
-      images += static_cast<char>((random >> 25) + (band ? 96 : 0));
-    }
-  }
-  WriteFile(prefix + "-images-idx3-ubyte", images);
-  WriteFile(prefix + "-labels-idx1-ubyte", labels);
-}
-
-std::string Pack(const std::string& folder, const std::string& name,
-                 const std::string& split) {
-  const std::string uri = absl::StrCat("lmdb:", folder, "/", name, ".lmdb");
-  const ProgramResult packed = RunProgram(
-      {ProgramPath("server/data_tool/millrace-data"), "pack", "--format=idx",
-       "--split=" + split, "--input=" + folder, "--output=" + uri});
-  EXPECT_EQ(packed.exit_code, 0) << packed.err;
-  return absl::StrCat("--dataset=", name, "=", uri);
-}
 
 // One server for all tests of this program.
 struct World {
@@ -161,15 +125,12 @@ class Train : public ::testing::Test {
     return losses;
   }
 
-  // Of the mlp that the runs here train, with --optimizer's default.
+  // Of the mlp that the runs here train.
   static std::vector<torch::Tensor> Weights(const std::string& checkpoint) {
     auto model =
         MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
     EXPECT_TRUE(model.ok()) << model.status();
-    torch::optim::Adam optimizer((*model)->parameters(),
-                                 torch::optim::AdamOptions(0.1));
-    const absl::Status restored =
-        RestoreCheckpoint(checkpoint, **model, optimizer);
+    const absl::Status restored = RestoreCheckpoint(checkpoint, **model, {});
     EXPECT_TRUE(restored.ok()) << restored;
     return (*model)->parameters();
   }

@@ -1,0 +1,49 @@
+// The forward pass in the precision that --precision asks for: libtorch's
+// autocast, what Python's torch.autocast is. Weights stay float32; matrix
+// products and convolutions compute in the lower type, what needs the range
+// (softmax, sums, norms) in float32.
+//
+// Immutable; calls on one thread. libtorch's exceptions pass.
+//
+//   const Precision precision(at::kBFloat16, device.type());
+//   const at::Tensor logits =
+//       precision.Run([&] { return model.forward(images); });
+
+#ifndef MILLRACE_TRAINER_OPTIM_PRECISION_H_
+#define MILLRACE_TRAINER_OPTIM_PRECISION_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+class Precision {
+ public:
+  // float32: everything as it is.
+  Precision() = default;
+  Precision(at::ScalarType type, at::DeviceType device)
+      : type_(type), device_(device) {}
+
+  // What `forward` gives, as float32 when it is a lower type: losses and
+  // accuracies are computed in float32.
+  at::Tensor Run(const std::function<at::Tensor()>& forward) const;
+
+  // Gradients need a GradScaler.
+  bool needs_scaler() const { return type_ == at::kHalf; }
+
+ private:
+  at::ScalarType type_ = at::kFloat;
+  at::DeviceType device_ = at::kCPU;
+};
+
+// By the name that --precision takes.
+std::optional<Precision> PrecisionByName(absl::string_view name,
+                                         at::DeviceType device);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_OPTIM_PRECISION_H_

@@ -1,0 +1,93 @@
+// Updater is all that happens to the weights once the gradients of a group of
+// batches are there: they are unscaled, brought to the mean, clipped, the
+// optimiser takes its step at the schedule's learning rate, and the average of
+// the weights follows.
+//
+// What it is not: it computes no gradients and sums none over ranks. One
+// thread. The weights are the model's, everything else its own; State() is what
+// a checkpoint has to keep.
+//
+//   Updater updater(UpdaterOptions(config, groups), parameters, device);
+//   updater.ClearGradients();
+//   updater.Scale(loss).backward();
+//   updater.Step(number, /*factor=*/1);
+
+#ifndef MILLRACE_TRAINER_OPTIM_UPDATER_H_
+#define MILLRACE_TRAINER_OPTIM_UPDATER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "trainer/config.h"
+#include "trainer/optim/averaged_weights.h"
+#include "trainer/optim/batch_groups.h"
+#include "trainer/optim/grad_scaler.h"
+#include "trainer/optim/named_tensors.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/optim/schedule.h"
+
+namespace millrace {
+
+class Updater {
+ public:
+  struct Options {
+    Optimizer::Options optimizer;
+    Schedule schedule;
+    double clip_grad_norm = 0;  // 0: gradients stay as they are
+    double ema = 0;             // 0: no average
+    // Absent: gradients are not scaled.
+    std::optional<double> first_loss_scale;
+  };
+
+  Updater(const Options& options, std::vector<at::Tensor> parameters,
+          at::Device device);
+
+  // The loss to call backward() of.
+  at::Tensor Scale(const at::Tensor& loss) const;
+
+  void ClearGradients();
+
+  // Optimiser step `number`, counted from 0 since the very start. `factor`
+  // makes the gradients those of the mean.
+  void Step(uint64_t number, double factor);
+
+  // Of a step.
+  double LearningRate(uint64_t number) const {
+    return options_.schedule.LearningRate(number);
+  }
+
+  // FailedPrecondition: steps were skipped until next to nothing was left of
+  // the loss scale; the gradients are no finite numbers for another reason.
+  // Waits for the device when there is a scaler.
+  absl::Status CheckScale() const;
+
+  // Null without one.
+  const GradScaler* scaler() const {
+    return scaler_.has_value() ? &*scaler_ : nullptr;
+  }
+  AveragedWeights* average() {
+    return average_.has_value() ? &*average_ : nullptr;
+  }
+
+  // optimizer, and scaler and average where there are such.
+  NamedParts State() const;
+
+ private:
+  const Options options_;
+  const std::vector<at::Tensor> parameters_;
+  Optimizer optimizer_;
+  std::optional<GradScaler> scaler_;
+  std::optional<AveragedWeights> average_;
+};
+
+// What the flags ask for. `config` is valid.
+Updater::Options UpdaterOptions(const TrainerConfig& config,
+                                const BatchGroups& groups);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_OPTIM_UPDATER_H_
