@@ -10,7 +10,7 @@ from context import NotAvailable
 NUMBER = 1
 TITLE = "784-128-64-10 on 28 x 28 pictures, Adam 1e-3, batch 64"
 ROUNDS = 5
-FLAGS = ("tensorboard", "replay_batches")  # of millrace-train, that it uses when they are there
+FLAGS = ("tensorboard", "replay_batches")
 MOST = 1.15  # Millrace's epoch over the same C++ training from memory
 BATCH = 64
 REFERENCE = "cpp_memory"

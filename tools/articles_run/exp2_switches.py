@@ -13,7 +13,7 @@ from context import NotAvailable
 NUMBER = 2
 TITLE = "a CNN on 28 x 28 pictures, 80 % for training, 20 % for judging"
 ROUNDS = 3
-FLAGS = ("tensorboard", "precision", "graph", "save_weights", "init_weights")  # of millrace-train, that it uses when they are there
+FLAGS = ("tensorboard", "precision", "graph", "save_weights", "init_weights")
 BATCH, LARGE = 64, 128
 SPLIT = 0.8
 # Rows of both sides: (key, label, batch, switches).

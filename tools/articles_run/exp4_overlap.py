@@ -14,7 +14,7 @@ from context import NotAvailable
 NUMBER = 4
 TITLE = "preprocessing as long as the step"
 ROUNDS = 5
-FLAGS = ("tensorboard",)  # of millrace-train, that it uses when they are there
+FLAGS = ("tensorboard",)
 MOST = 0.55
 BATCH = 64
 

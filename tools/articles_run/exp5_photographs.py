@@ -12,10 +12,11 @@ import stats
 from context import HERE, NotAvailable
 
 NUMBER = 5
-TITLE = "photographs, RandomResizedCrop, flip and Normalize, resnet18"
+TITLE = "photographs, RandomResizedCrop(32), flip and Normalize, resnet18, SGD"
 ROUNDS = 5
-FLAGS = ("tensorboard",)  # of millrace-train, that it uses when they are there
-SIDE, BATCH = 32, 32
+FLAGS = ("tensorboard",)
+SIDE, BATCH = 32, 64
+RATE, MOMENTUM = 0.01, 0.9
 PEERS = [("pillow", "torch DataLoader, Pillow"),
          ("decode_jpeg", "torch DataLoader, torchvision's decode_jpeg"),
          ("albumentations", "torch DataLoader, Albumentations"),
@@ -30,7 +31,7 @@ def data(context):
 
 def sizes(quick):
     return {"side": SIDE, "batch": BATCH, "epochs": 2 if quick else 4,
-            "photographs": 96 if quick else 0}  # 0: all
+            "photographs": 128 if quick else 0}  # 0: all
 
 
 def _peer(name, log):
@@ -40,7 +41,8 @@ def _peer(name, log):
         size = sizes(context.quick)
         words = [f"--photos={context.photos}", f"--side={SIDE}", f"--batch_size={BATCH}",
                  f"--workers={context.cores}", f"--epochs={size['epochs']}", f"--seed={seed}",
-                 f"--limit={size['photographs']}", f"--work={context.work}"]
+                 f"--lr={RATE}", f"--momentum={MOMENTUM}", f"--limit={size['photographs']}",
+                 f"--work={context.work}"]
         if log:
             words.append(f"--tensorboard={context.log_folder(NUMBER, log, number)}")
         return context.peer("peer_photos.py", name, *words)
@@ -69,7 +71,8 @@ def train(context, seed, mode="", log="", **server):
         share = min(1.0, (size["photographs"] + 0.5) / count(context.photos))
     with servers.Server(context, [f"--dataset=photographs={context.photos_uri}"],
                         **server) as running:
-        return context.train(running, "--model=resnet18", "--lr=0.001", f"--batch_size={BATCH}",
+        return context.train(running, "--model=resnet18", "--optimizer=sgd",
+                             f"--momentum={MOMENTUM}", f"--lr={RATE}", f"--batch_size={BATCH}",
                              epochs=size["epochs"], seed=seed, log=log,
                              specs=[("pipeline", spec(share, mode))])
 

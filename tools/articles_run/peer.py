@@ -67,12 +67,13 @@ def autocast(device, mixed):
     return torch.autocast(device.type, torch.float16 if device.type == "cuda" else torch.bfloat16)
 
 
-def train_epochs(batches, model, device, epochs, lr, mixed=False, evaluate=None, log=None,
+def train_epochs(batches, model, device, epochs, mixed=False, evaluate=None, log=None,
                  optimizer=None):
-    """Trains with Adam and cross entropy. `batches(epoch)` is an iterable of (images, labels);
-    `evaluate()` gives an accuracy and does not count. Gives a run: see stats.py."""
+    """Trains with cross entropy and Adam (1e-3) or another optimizer. `batches(epoch)` is an iterable
+    of (images, labels); `evaluate()` gives an accuracy and does not count. Gives a run: see
+    stats.py."""
     import torch
-    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr)
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3)
     scaler = torch.amp.GradScaler("cuda", enabled=mixed and device.type == "cuda")
     run = {"epoch_seconds": [], "loss": [], "accuracy": [], "stall": [], "device": str(device)}
     cpu, samples = [], []

@@ -106,7 +106,6 @@ def main():
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mixed", action="store_true")
     parser.add_argument("--compile", action="store_true")
@@ -140,8 +139,7 @@ def main():
     log = peer.Log(options.tensorboard)
     # torch.compile: what Python has for a graph. The compiled one shares the weights.
     trained = torch.compile(model) if options.compile else model
-    run = peer.train_epochs(batches, trained, device, options.epochs, options.lr, options.mixed,
-                            evaluate, log)
+    run = peer.train_epochs(batches, trained, device, options.epochs, options.mixed, evaluate, log)
     run["seed"] = options.seed
     if options.save:
         torch.save(model.state_dict(), options.save)

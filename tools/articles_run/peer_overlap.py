@@ -57,7 +57,7 @@ def main():
 
     def milliseconds(batches):
         """Of a step, in the second of two epochs."""
-        run = peer.train_epochs(batches, model, device, 2, 1e-3)
+        run = peer.train_epochs(batches, model, device, 2)
         return 1000 * run["epoch_seconds"][1] / options.steps
 
     def loader(seconds, workers):

@@ -2,8 +2,8 @@
 flip and Normalize, as the preset imagenet_train, through one of the usual ways of loading.
 
     peer_photos.py pillow|decode_jpeg|albumentations|lmdb --photos=DIR [--side=32] [--workers=2]
-                   [--batch_size=32] [--epochs=4] [--seed=1] [--limit=N] [--work=DIR]
-                   [--tensorboard=DIR]
+                   [--batch_size=64] [--epochs=4] [--seed=1] [--lr=0.01] [--momentum=0.9]
+                   [--limit=N] [--work=DIR] [--tensorboard=DIR]
 
 pillow and decode_jpeg: torch's DataLoader and torchvision v2 over files; albumentations: the same
 with OpenCV; lmdb: the JPEG bytes in an LMDB file (written into --work first), decoded with Pillow.
@@ -22,7 +22,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Files:
     def __init__(self, options, load):
         self.files = sorted(str(p) for p in pathlib.Path(options.photos).rglob("*.jpg"))
-        self.files = self.files[:options.limit or None]
+        if options.limit:  # of all classes, which are folders
+            self.files = self.files[::max(1, len(self.files) // options.limit)][:options.limit]
         self.labels = [int(pathlib.Path(f).parent.name[5:]) for f in self.files]
         self.load = load
 
@@ -100,7 +101,9 @@ def main():
     parser.add_argument("--photos", required=True)
     parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=0)
@@ -117,7 +120,9 @@ def main():
         drop_last=True, num_workers=options.workers, persistent_workers=options.workers > 0,
         pin_memory=device.type == "cuda")
     log = peer.Log(options.tensorboard)
-    run = peer.train_epochs(lambda epoch: loader, model, device, options.epochs, 1e-3, log=log)
+    run = peer.train_epochs(
+        lambda epoch: loader, model, device, options.epochs, log=log,
+        optimizer=torch.optim.SGD(model.parameters(), options.lr, options.momentum))
     run["seed"] = options.seed
     run["versions"] = {"torchvision": torchvision.__version__}
     peer.report(run, log)
