@@ -9,14 +9,14 @@
 // FOLDER holds MNIST's four IDX files, not packed. Prints one JSON object:
 // epoch_seconds and loss (mean over the samples) of each epoch, accuracy on the
 // test pictures after it, which does not count for the time. The layers are
-// those of trainer/models/mlp.h, so that a seed gives the same first weights.
+// those of trainer/models/mlp.h, so that a seed gives the same first weights,
+// and the optimiser is the trainer's own.
 
 #include <ATen/Functions.h>
 #include <torch/cuda.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/adam.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -38,9 +38,12 @@
 #include "absl/strings/str_join.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/status_macros.h"
+#include "trainer/optim/optimizer.h"
 
 namespace millrace {
 namespace {
+
+constexpr double kLearningRate = 1e-3;
 
 struct Options {
   std::string folder;
@@ -146,8 +149,8 @@ class Mlp final : public torch::nn::Module {
 };
 
 // Mean loss over the samples of an epoch.
-double TrainEpoch(Mlp& model, torch::optim::Adam& optimizer,
-                  const Pictures& pictures, int64_t batch_size) {
+double TrainEpoch(Mlp& model, Optimizer& optimizer, const Pictures& pictures,
+                  int64_t batch_size) {
   const int64_t samples = pictures.labels.size(0);
   torch::Tensor total = torch::zeros(
       {},
@@ -155,12 +158,12 @@ double TrainEpoch(Mlp& model, torch::optim::Adam& optimizer,
   const torch::Tensor order =
       torch::randperm(samples, torch::kLong).to(pictures.labels.device());
   for (const torch::Tensor& rows : order.split(batch_size)) {
-    optimizer.zero_grad();
+    model.zero_grad();
     const torch::Tensor loss = at::cross_entropy_loss(
         model.forward(pictures.images.index_select(0, rows)),
         pictures.labels.index_select(0, rows));
     loss.backward();
-    optimizer.step();
+    optimizer.Step(kLearningRate);
     total.add_(loss.detach(), static_cast<double>(rows.size(0)));
   }
   return total.item<double>() / static_cast<double>(samples);
@@ -186,8 +189,7 @@ absl::Status Run(const Options& options) {
   torch::manual_seed(options.seed);
   Mlp model;
   model.to(device);
-  torch::optim::Adam optimizer(model.parameters(),
-                               torch::optim::AdamOptions(1e-3));
+  Optimizer optimizer({.kind = Optimizer::Kind::kAdam}, model.parameters());
   std::vector<std::string> seconds, losses, accuracies;
   for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto begun = std::chrono::steady_clock::now();
