@@ -1,8 +1,11 @@
 #include "client/loader.h"
 
+#include <atomic>
+#include <memory>
 #include <utility>
 
 #include "client/loader_internal.h"
+#include "client/replay_loader.h"
 #include "client/torch/torch_device.h"
 #include "common/status_macros.h"
 
@@ -38,7 +41,7 @@ absl::Status Validate(const DataLoader::Options& options) {
     return absl::InvalidArgumentError(
         "both a spec and a dataset or preset; give one of them");
   }
-  return absl::OkStatus();
+  return ValidateReplay(options);
 }
 
 }  // namespace
@@ -68,10 +71,11 @@ absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
   host.verify_payload = options.verify_payload;
   host.expected_plan_hash = options.expected_plan_hash;
   host.expected_fingerprint = options.expected_fingerprint;
-  host.allocator = NewSlotAllocatorFor(options.device);
+  const auto pinned_bytes = std::make_shared<std::atomic<uint64_t>>(0);
+  host.allocator = NewSlotAllocatorFor(options.device, pinned_bytes);
   MR_ASSIGN_OR_RETURN(auto host_loader, OpenHostLoader(host));
   return internal::NewDataLoader(std::move(host_loader), std::move(device),
-                                 options);
+                                 options, pinned_bytes);
 }
 
 }  // namespace millrace

@@ -100,17 +100,17 @@ class DataLoader {
     // Batches of a server on this machine in memory that it shares; they are
     // copied once into the slots of this loader. HostLoaderOptions has more.
     SameHost same_host = SameHost::kOff;
-    absl::Duration open_timeout = absl::Seconds(5);
-    absl::Duration next_timeout = absl::Minutes(5);
+    absl::Duration open_timeout = HostLoaderOptions().open_timeout;
+    absl::Duration next_timeout = HostLoaderOptions().next_timeout;
     // A step without progress for so long is asked elsewhere.
-    absl::Duration step_timeout = absl::Seconds(15);
+    absl::Duration step_timeout = HostLoaderOptions().step_timeout;
     // A step that is late and needed soon is asked of a second server; the
     // first answer wins. At most this share of the steps, in the long run; 0:
     // never.
-    double hedge_share = 0.05;
+    double hedge_share = HostLoaderOptions().hedge_share;
     // Late is what takes 1.5 times as long as 95 of 100 steps did, or 4 times
     // as long as half of them, and at least this.
-    absl::Duration hedge_floor = absl::Milliseconds(20);
+    absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
     bool verify_payload = false;
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
@@ -121,6 +121,11 @@ class DataLoader {
     // Equal on all ranks of a start of a job, larger at each start: the clock
     // of rank 0, for example. 0: StartAudit() says it.
     uint64_t audit_attempt = 0;
+    // To tell what a perfect loader would gain: the first so many batches are
+    // kept as copies on the device and repeated from then on, without waiting
+    // for data (client/replay_loader.h). What is trained so means nothing. Not
+    // with audit_file. 0: off.
+    uint64_t replay_batches = 0;
     // Compute TensorSpec.device_transform (uint8 -> normalised float32, NCHW
     // view of channels-last memory; class labels -> int64). Off: tensors as
     // they are on the wire, labels in the smallest type that holds them.
@@ -133,9 +138,13 @@ class DataLoader {
     // Host time for copying and transforming, on whatever thread: on devices
     // with streams the time to queue the work.
     double copy_seconds = 0;
-    // On devices with streams: the time that copies and transforms were under
-    // way there.
+    // On devices with streams: the time that copies and transforms take there,
+    // by the device's clock.
     double device_copy_seconds = 0;
+    // Host memory that is page-locked for the device now, by this loader.
+    uint64_t pinned_bytes = 0;
+    // Given out again: Options::replay_batches.
+    uint64_t repeated_batches = 0;
   };
 
   static absl::StatusOr<std::unique_ptr<DataLoader>> Open(

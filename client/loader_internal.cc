@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "client/audit/audit_log.h"
 #include "client/prefetch/verdict.h"
+#include "client/replay_loader.h"
 #include "client/torch/device_feeder.h"
 #include "client/torch/torch_types.h"
 #include "common/logging.h"
@@ -18,9 +19,11 @@ namespace {
 
 class DataLoaderImpl final : public DataLoader {
  public:
-  DataLoaderImpl(std::unique_ptr<DeviceFeeder> feeder, const Options& options)
+  DataLoaderImpl(std::unique_ptr<DeviceFeeder> feeder, const Options& options,
+                 std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes)
       : feeder_(std::move(feeder)),
         device_(options.device),
+        pinned_bytes_(std::move(pinned_bytes)),
         audit_file_(options.audit_file) {
     const OpenResponse& plan = feeder_->host().plan();
     audit_run_.set_rank(options.rank);
@@ -88,7 +91,8 @@ class DataLoaderImpl final : public DataLoader {
   Stats stats() const override {
     const DeviceFeeder::Stats stats = feeder_->stats();
     return {feeder_->host().stats(), stats.wait_seconds, stats.prepare_seconds,
-            stats.device_copy_seconds};
+            stats.device_copy_seconds,
+            pinned_bytes_ == nullptr ? 0 : pinned_bytes_->load()};
   }
 
   void Close() override { feeder_->Close(); }
@@ -104,6 +108,7 @@ class DataLoaderImpl final : public DataLoader {
 
   const std::unique_ptr<DeviceFeeder> feeder_;
   const c10::Device device_;
+  const std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes_;
   const std::string audit_file_;
   AuditRun audit_run_;
   std::unique_ptr<AuditWriter> audit_;  // null: none, or not started
@@ -144,7 +149,9 @@ std::string WhereTheTimeWent(const DataLoader::Stats& before,
 
 absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
-    const DataLoader::Options& options) {
+    const DataLoader::Options& options,
+    std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes) {
+  MR_RETURN_IF_ERROR(ValidateReplay(options));
   DeviceFeeder::Options feeder_options;
   feeder_options.prefetch = options.device_prefetch;
   feeder_options.thread = options.prepare_ahead;
@@ -155,9 +162,13 @@ absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
   MR_ASSIGN_OR_RETURN(
       auto feeder,
       DeviceFeeder::Start(std::move(host), std::move(device), feeder_options));
-  auto loader = std::make_unique<DataLoaderImpl>(std::move(feeder), options);
+  auto loader = std::make_unique<DataLoaderImpl>(std::move(feeder), options,
+                                                 std::move(pinned_bytes));
   if (!options.audit_file.empty() && options.audit_attempt != 0) {
     MR_RETURN_IF_ERROR(loader->StartAudit(options.audit_attempt));
+  }
+  if (options.replay_batches > 0) {
+    return RepeatBatches(std::move(loader), options);
   }
   return loader;
 }

@@ -4,6 +4,8 @@
 #ifndef MILLRACE_CLIENT_LOADER_INTERNAL_H_
 #define MILLRACE_CLIENT_LOADER_INTERNAL_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -14,9 +16,12 @@
 namespace millrace::internal {
 
 // `device` is what options.device names, or a fake whose memory lies there.
+// `pinned_bytes` counts the page-locked memory of `host`'s slots; null: there
+// is none.
 absl::StatusOr<std::unique_ptr<DataLoader>> NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
-    const DataLoader::Options& options);
+    const DataLoader::Options& options,
+    std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes = nullptr);
 
 }  // namespace millrace::internal
 

@@ -129,8 +129,6 @@ void LookUp(const uint8_t* source, uint8_t* target, uint64_t n,
   }
 }
 
-constexpr uint64_t kMostElements = uint64_t{1} << 48;
-
 }  // namespace
 
 absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {

@@ -27,6 +27,10 @@
 
 namespace millrace {
 
+// Of a tensor of a sample or a batch: far more than memory holds, and its bytes
+// can be counted with 64 bits.
+inline constexpr uint64_t kMostElements = uint64_t{1} << 48;
+
 class TensorCast {
  public:
   // `spec` has a device_transform; its dtype and shape are those of the source.
@@ -48,6 +52,9 @@ class TensorCast {
   // turn: 1 when the channel is the last dimension.
   uint64_t channels() const { return channels_; }
   uint64_t run() const { return run_; }
+  // Of a scale, [channels][256] results in the target's type, by the byte;
+  // empty otherwise.
+  absl::Span<const uint8_t> table() const { return table_; }
 
   // `elements` is a multiple of sample_elements(); the target has room for as
   // many. False: a whole number did not fit into a smaller type; the target is

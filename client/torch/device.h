@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/tensor_cast.h"
 
 namespace millrace {
@@ -29,6 +30,9 @@ class DeviceEvent : public std::enable_shared_from_this<DeviceEvent> {
   virtual ~DeviceEvent() = default;
   // Blocks the host until the stream has passed it.
   virtual void Await() = 0;
+  // What passed on the device between `earlier` and this one, both events of
+  // the copy stream that have passed. 0 when it cannot be told.
+  virtual double SecondsAfter(const DeviceEvent& earlier) const = 0;
   // Not OK: the device has failed for good and the event stands for nothing.
   // Waiting for such a one returns at once.
   virtual absl::Status status() const { return absl::OkStatus(); }
@@ -49,7 +53,10 @@ class Device {
   // 64-byte aligned, or nullptr when there is no room. What is queued on the
   // caller's current stream may still be using the memory, as its last owner.
   virtual uint8_t* Allocate(uint64_t bytes) = 0;
-  virtual void Free(uint8_t* data, uint64_t bytes) = 0;
+  // Gives memory back, which may be somebody else's when the events of `after`
+  // have passed. The host does not wait for them.
+  virtual void Free(uint8_t* data, uint64_t bytes,
+                    absl::Span<const std::shared_ptr<DeviceEvent>> after) = 0;
 
   // Both queue on the copy stream. `source` of CopyIn is host memory and must
   // live until an event that is recorded afterwards has passed.

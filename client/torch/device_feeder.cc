@@ -15,10 +15,6 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
-// Of one tensor of a batch: far more than memory holds, and its bytes can be
-// counted.
-constexpr uint64_t kMostElements = uint64_t{1} << 48;
-
 // On the host, a cast tensor whose samples are at most so large has memory of
 // its own: class labels, which evaluation loops keep by the thousand. A larger
 // one belongs into the ring, whose memory is warm.
@@ -229,8 +225,9 @@ absl::Status DeviceFeeder::AllSlotsAreHeld() const {
 std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
   uint8_t* const data = device_->Allocate(bytes);
   if (data == nullptr) return nullptr;
-  return {data,
-          [device = device_, bytes](uint8_t* p) { device->Free(p, bytes); }};
+  return {data, [device = device_, bytes](uint8_t* p) {
+            device->Free(p, bytes, {});
+          }};
 }
 
 DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
@@ -297,7 +294,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   uint8_t* base = host.payload.data();
   std::shared_ptr<void> hold = host.lease;
   const bool streams = !device_->is_host();
-  const auto queued = std::chrono::steady_clock::now();
+  std::shared_ptr<DeviceEvent> begun;
   if (streams) {
     if (payload_bytes > payload_bytes_) {
       return absl::InternalError(absl::StrCat(
@@ -305,6 +302,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
           host_->plan().max_payload_bytes()));
     }
     for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
+    begun = device_->RecordCopy();
     base = slot->data();
     // Until it is given out: a hold that dies asks the thread's current stream.
     hold = slot;
@@ -359,7 +357,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     if (status.ok()) status = prepared.ready->status();
     {
       MutexLock lock(mu_);
-      copies_.push_back({prepared.ready, std::move(host.lease), queued});
+      copies_.push_back({begun, prepared.ready, std::move(host.lease)});
       changed_.NotifyAll();
     }
     prepared.slot = std::move(slot);
@@ -530,7 +528,6 @@ DeviceFeeder::Stats DeviceFeeder::stats() const {
 
 void DeviceFeeder::ReleaseLoop() {
   device_->EnterThread();
-  std::chrono::steady_clock::time_point last_end;
   while (true) {
     Copied copied;
     {
@@ -541,11 +538,7 @@ void DeviceFeeder::ReleaseLoop() {
       copies_.pop_front();
     }
     copied.done->Await();
-    const auto end = std::chrono::steady_clock::now();
-    const double seconds =
-        std::chrono::duration<double>(end - std::max(copied.queued, last_end))
-            .count();
-    last_end = end;
+    const double seconds = copied.done->SecondsAfter(*copied.begun);
     MutexLock lock(mu_);
     stats_.device_copy_seconds += seconds;
   }  // the lease dies here, outside the lock

@@ -25,7 +25,6 @@
 #ifndef MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
 #define MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -91,8 +90,8 @@ class DeviceFeeder {
   struct Stats {
     double wait_seconds = 0;     // spent in Next(), the transform included
     double prepare_seconds = 0;  // copying and transforming, on any thread
-    // Of devices with streams: from queueing a batch's copy and transforms to
-    // their end, batches side by side counted once.
+    // Of devices with streams: what copies and transforms take there, without
+    // their wait for a slot.
     double device_copy_seconds = 0;
   };
 
@@ -147,9 +146,9 @@ class DeviceFeeder {
     uint64_t generation = 0;
   };
   struct Copied {
+    std::shared_ptr<DeviceEvent> begun;
     std::shared_ptr<DeviceEvent> done;
     std::shared_ptr<void> lease;
-    std::chrono::steady_clock::time_point queued;
   };
 
   DeviceFeeder(std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,

@@ -18,7 +18,10 @@ class HostDevice final : public Device {
     return static_cast<uint8_t*>(
         std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0)));
   }
-  void Free(uint8_t* data, uint64_t) override { std::free(data); }
+  void Free(uint8_t* data, uint64_t,
+            absl::Span<const std::shared_ptr<DeviceEvent>>) override {
+    std::free(data);
+  }
 
   absl::Status CopyIn(uint8_t* target, const uint8_t* source,
                       uint64_t bytes) override {

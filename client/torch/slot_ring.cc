@@ -51,8 +51,7 @@ SlotRing::~SlotRing() {
   // Every slot is free: a lease would keep the ring alive.
   MutexLock lock(mu_);
   for (Free& slot : free_) {
-    for (auto& event : slot.events) event->Await();
-    device_->Free(slot.data, slot_bytes_);
+    device_->Free(slot.data, slot_bytes_, slot.events);
   }
 }
 

@@ -1,6 +1,10 @@
 #include "client/torch/torch_cast.h"
 
+#include <ATen/ops/div.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/tensor.h>
+
+#include <utility>
 
 #include "absl/types/span.h"
 
@@ -8,14 +12,16 @@ namespace millrace {
 
 TorchCastConstants MakeTorchCastConstants(const TensorCast& cast,
                                           c10::Device device) {
-  if (cast.mean().empty()) return {};
+  if (!cast.has_scale()) return {};
+  at::Tensor scale = at::tensor(cast.scale(), at::kFloat);
+  if (cast.mean().empty()) return {std::move(scale), {}, {}};
   auto make = [device](absl::Span<const float> values) {
     return at::tensor(at::ArrayRef<float>(values.data(), values.size()),
                       at::kFloat)
         .view({-1, 1})
         .to(device);
   };
-  return {make(cast.mean()), make(cast.stddev())};
+  return {std::move(scale), make(cast.mean()), make(cast.stddev())};
 }
 
 std::vector<int64_t> TorchCastSizes(const TensorCast& cast, uint64_t elements) {
@@ -25,7 +31,7 @@ std::vector<int64_t> TorchCastSizes(const TensorCast& cast, uint64_t elements) {
 }
 
 bool NeedsTorchCastWork(const TensorCast& cast) {
-  return cast.has_scale() && cast.target() != DTYPE_FLOAT32;
+  return !cast.mean().empty() && cast.target() != DTYPE_FLOAT32;
 }
 
 void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
@@ -34,14 +40,16 @@ void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
     out.copy_(in, /*non_blocking=*/true);
     return;
   }
-  const bool beside = NeedsTorchCastWork(cast);
-  if (!beside) work = out;
-  work.copy_(in, /*non_blocking=*/true);
-  work.mul_(cast.scale());
-  if (!cast.mean().empty()) {
-    work.sub_(constants.mean).div_(constants.stddev);
+  // Casts happen where a kernel loads and stores, not in passes of their own:
+  // a byte times a float32 is a float32, rounded to what it is stored as.
+  if (cast.mean().empty()) {
+    at::mul_out(out, in, constants.scale);
+    return;
   }
-  if (beside) out.copy_(work, /*non_blocking=*/true);
+  if (!NeedsTorchCastWork(cast)) work = out;
+  at::mul_out(work, in, constants.scale);
+  work.sub_(constants.mean);
+  at::div_out(out, work, constants.stddev);
 }
 
 }  // namespace millrace

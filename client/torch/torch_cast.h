@@ -1,7 +1,8 @@
 // TensorCast in libtorch's operations, in place: what a device computes. The
 // same bytes as TensorCast::Apply(): float32, each operation rounded on its
 // own, then one rounding to the result's type. Nothing is allocated, so the
-// caching allocator's streams play no part.
+// caching allocator's streams play no part. Three passes for a mean and a
+// deviation, the first of which reads bytes; one for all else.
 //
 // Pure function; queues on the current stream. libtorch's exceptions pass.
 //
@@ -19,8 +20,10 @@
 
 namespace millrace {
 
-// Of a cast with a mean, [channels, 1] float32 on the device.
 struct TorchCastConstants {
+  // float32 in host memory, without a dimension: kernels take it by value.
+  at::Tensor scale;
+  // Of a cast with a mean, [channels, 1] float32 on the device.
   at::Tensor mean;
   at::Tensor stddev;
 };

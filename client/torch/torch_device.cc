@@ -4,16 +4,26 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/torch/lookup_cast.h"
+#include "client/torch/page_locked_memory.h"
 #include "client/torch/torch_cast.h"
 #include "client/torch/torch_types.h"
 #include "common/logging.h"
@@ -29,6 +39,9 @@ c10::Device WithIndex(c10::Device device) {
 
 namespace {
 
+// Between two looks at an event.
+constexpr std::chrono::microseconds kLongestPause(200);
+
 // libtorch reports by exceptions: they end here.
 absl::Status ToStatus(const std::exception& error, absl::string_view what) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -41,12 +54,13 @@ absl::Status ToStatus(const std::exception& error, absl::string_view what) {
 // Tensors by the address of their bytes: they are the memory's owners.
 class Memory {
  public:
-  uint8_t* Allocate(uint64_t bytes, const at::TensorOptions& options) {
+  uint8_t* Allocate(uint64_t bytes, const at::TensorOptions& options,
+                    std::optional<c10::Stream> stream = std::nullopt) {
     try {
       at::Tensor tensor = at::empty({static_cast<int64_t>(bytes)}, options);
       auto* data = static_cast<uint8_t*>(tensor.data_ptr());
       MutexLock lock(mu_);
-      tensors_.emplace(data, std::move(tensor));
+      owners_.insert({data, {std::move(tensor), stream}});
       return data;
     } catch (const std::exception& error) {
       MR_LOG(ERROR) << ToStatus(error,
@@ -55,32 +69,136 @@ class Memory {
       return nullptr;
     }
   }
+  // The stream that it was allocated for, if any.
+  std::optional<c10::Stream> StreamOf(uint8_t* data) {
+    MutexLock lock(mu_);
+    const auto found = owners_.find(data);
+    return found == owners_.end() ? std::nullopt : found->second.stream;
+  }
   void Free(uint8_t* data) {
     MutexLock lock(mu_);
-    tensors_.erase(data);
+    owners_.erase(data);
   }
 
  private:
+  struct Owner {
+    at::Tensor tensor;
+    std::optional<c10::Stream> stream;
+  };
+
   Mutex mu_;
-  std::map<uint8_t*, at::Tensor> tensors_ MR_GUARDED_BY(mu_);
+  std::map<uint8_t*, Owner> owners_ MR_GUARDED_BY(mu_);
 };
 
-class PinnedAllocator final : public SlotAllocator {
+// CUDA's page locking by way of its runtime, which libtorch brings along.
+class CudaPageLock final : public PageLock {
  public:
-  uint8_t* Allocate(uint64_t bytes) override {
-    return memory_.Allocate(bytes,
-                            at::TensorOptions(at::kByte).pinned_memory(true));
+  explicit CudaPageLock(c10::Device device) : device_(device) {
+    // Found by name: a process without a GPU need not have it.
+    register_ =
+        reinterpret_cast<Register*>(dlsym(RTLD_DEFAULT, "cudaHostRegister"));
+    unregister_ = reinterpret_cast<Unregister*>(
+        dlsym(RTLD_DEFAULT, "cudaHostUnregister"));
+    last_error_ =
+        reinterpret_cast<LastError*>(dlsym(RTLD_DEFAULT, "cudaGetLastError"));
   }
-  void Free(uint8_t* data, uint64_t) override { memory_.Free(data); }
+
+  absl::Status Lock(uint8_t* data, uint64_t bytes) override {
+    if (register_ == nullptr || unregister_ == nullptr ||
+        last_error_ == nullptr) {
+      return absl::UnimplementedError("this process has no CUDA runtime");
+    }
+    try {
+      // Threads of the network have no device of their own: the first one would
+      // get a context of half a gigabyte.
+      c10::DeviceGuard guard(device_);
+      const int error = register_(data, bytes, kPortable);
+      if (error == 0) return absl::OkStatus();
+      // CUDA keeps it for whoever asks next on this thread: a kernel that is
+      // all right would be blamed.
+      last_error_();
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cudaHostRegister failed with error ", error));
+    } catch (const std::exception& error) {
+      return ToStatus(error, "locking pages for the device");
+    }
+  }
+  void Unlock(uint8_t* data) override {
+    try {
+      c10::DeviceGuard guard(device_);
+      if (unregister_(data) != 0) last_error_();
+    } catch (const std::exception& error) {
+      // The device has failed; its driver gives the pages back at the end.
+      MR_LOG_EVERY(ERROR, absl::Minutes(1))
+          << ToStatus(error, "unlocking pages").message();
+    }
+  }
 
  private:
+  using Register = int(void*, size_t, unsigned);
+  using Unregister = int(void*);
+  using LastError = int();
+  static constexpr unsigned kPortable = 1;  // cudaHostRegisterPortable
+
+  const c10::Device device_;
+  Register* register_;
+  Unregister* unregister_;
+  LastError* last_error_;
+};
+
+// Exactly as large as the slots where CUDA locks pages that it is given;
+// otherwise memory of libtorch's pinned allocator, which rounds a slot up to a
+// power of two.
+class PinnedAllocator final : public SlotAllocator {
+ public:
+  PinnedAllocator(c10::Device device,
+                  std::shared_ptr<std::atomic<uint64_t>> pinned)
+      : pinned_(pinned),
+        locked_(std::make_unique<CudaPageLock>(device), std::move(pinned)) {}
+
+  uint8_t* Allocate(uint64_t bytes) override {
+    MutexLock lock(mu_);
+    if (!rounds_) {
+      absl::Status status;
+      uint8_t* const data = locked_.Allocate(bytes, &status);
+      if (data != nullptr || locked_any_) {
+        locked_any_ = true;
+        if (data == nullptr) MR_LOG(ERROR) << status.message();
+        return data;
+      }
+      MR_LOG(WARNING)
+          << status.message()
+          << "; page-locked memory comes from libtorch, which takes "
+          << std::bit_ceil(bytes) << " bytes for a batch of " << bytes;
+      rounds_ = true;
+    }
+    uint8_t* const data = memory_.Allocate(
+        bytes, at::TensorOptions(at::kByte).pinned_memory(true));
+    if (data != nullptr) *pinned_ += std::bit_ceil(bytes);
+    return data;
+  }
+  void Free(uint8_t* data, uint64_t bytes) override {
+    MutexLock lock(mu_);
+    if (!rounds_) return locked_.Free(data, bytes);
+    memory_.Free(data);
+    *pinned_ -= std::bit_ceil(bytes);
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<uint64_t>> pinned_;
+  Mutex mu_;
+  PageLockedMemory locked_;
   Memory memory_;
+  bool rounds_ MR_GUARDED_BY(mu_) = false;
+  bool locked_any_ MR_GUARDED_BY(mu_) = false;
 };
 
 class StreamEvent final : public DeviceEvent {
  public:
-  explicit StreamEvent(const c10::Stream& stream)
-      : event_(stream.device_type()) {
+  // `timed`: for SecondsAfter().
+  explicit StreamEvent(const c10::Stream& stream, bool timed = false)
+      : event_(stream.device_type(), timed ? c10::EventFlag::BACKEND_DEFAULT
+                                           : c10::EventFlag::PYTORCH_DEFAULT) {
     try {
       event_.record(stream);
     } catch (const std::exception& error) {
@@ -93,10 +211,25 @@ class StreamEvent final : public DeviceEvent {
   absl::Status status() const override { return status_; }
   void Await() override {
     if (!status_.ok()) return;
+    // synchronize() would spin on a core, for as long as a step may take: the
+    // copy waits for its slot. Nobody is in a hurry for what this releases.
+    auto pause = std::chrono::microseconds(20);
     try {
-      event_.synchronize();
+      while (!event_.query()) {
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, kLongestPause);
+      }
     } catch (const std::exception& error) {
       SayThatItFailed(ToStatus(error, "waiting for the device"));
+    }
+  }
+  double SecondsAfter(const DeviceEvent& earlier) const override {
+    const auto& begin = static_cast<const StreamEvent&>(earlier);
+    if (!status_.ok() || !begin.status_.ok()) return 0;
+    try {
+      return begin.event_.elapsedTime(event_) / 1000;
+    } catch (const std::exception&) {
+      return 0;  // the device has failed; whoever waits for it says so
     }
   }
   void Block(const c10::Stream& stream) {
@@ -139,9 +272,21 @@ class TorchDevice final : public Device {
   bool is_host() const override { return false; }
 
   uint8_t* Allocate(uint64_t bytes) override {
-    return memory_.Allocate(bytes, Options(at::kByte));
+    return memory_.Allocate(bytes, Options(at::kByte),
+                            guard_.getStream(device_));
   }
-  void Free(uint8_t* data, uint64_t) override { memory_.Free(data); }
+  // The caching allocator gives the memory to the next one who asks for some on
+  // the stream that it was allocated for, at once: it is that stream that has
+  // to wait, whichever is current here.
+  void Free(uint8_t* data, uint64_t,
+            absl::Span<const std::shared_ptr<DeviceEvent>> after) override {
+    if (const auto stream = memory_.StreamOf(data); stream.has_value()) {
+      for (const auto& event : after) {
+        static_cast<StreamEvent&>(*event).Block(*stream);
+      }
+    }
+    memory_.Free(data);
+  }
 
   absl::Status CopyIn(uint8_t* target, const uint8_t* source,
                       uint64_t bytes) override {
@@ -157,9 +302,14 @@ class TorchDevice final : public Device {
                     uint8_t* target, uint8_t* scratch,
                     uint64_t elements) override {
     return Queue("converting a batch on the device", [&] {
+      const Converter& converter = ConverterOf(cast);
+      if (converter.lookup.has_value() &&
+          converter.lookup->Try(copy_stream_, cast, source, target, elements)) {
+        return;
+      }
       const std::vector<int64_t> sizes = TorchCastSizes(cast, elements);
       TorchCast(
-          cast, ConstantsOf(cast),
+          cast, converter.constants,
           View(const_cast<uint8_t*>(source), sizes, TorchType(cast.source())),
           View(target, sizes, TorchType(cast.target())),
           NeedsTorchCastWork(cast) ? View(scratch, sizes, at::kFloat)
@@ -172,7 +322,7 @@ class TorchDevice final : public Device {
   }
 
   std::shared_ptr<DeviceEvent> RecordCopy() override {
-    return std::make_shared<StreamEvent>(copy_stream_);
+    return std::make_shared<StreamEvent>(copy_stream_, /*timed=*/true);
   }
   std::shared_ptr<DeviceEvent> RecordConsumer() override {
     return std::make_shared<StreamEvent>(guard_.getStream(device_));
@@ -206,10 +356,25 @@ class TorchDevice final : public Device {
     }
   }
 
+  struct Converter {
+    TorchCastConstants constants;
+    std::optional<LookupCast> lookup;  // none: by libtorch's operations
+  };
+
   // Made once for each transform of the plan; used by the feeder's thread.
-  const TorchCastConstants& ConstantsOf(const TensorCast& cast) {
-    auto [it, fresh] = constants_.try_emplace(&cast);
-    if (fresh) it->second = MakeTorchCastConstants(cast, device_);
+  const Converter& ConverterOf(const TensorCast& cast) {
+    auto [it, fresh] = converters_.try_emplace(&cast);
+    if (!fresh) return it->second;
+    it->second.constants = MakeTorchCastConstants(cast, device_);
+    if (!cast.has_scale() || !device_.is_cuda()) return it->second;
+    absl::StatusOr<LookupCast> lookup =
+        LookupCast::Make(cast, device_, copy_stream_);
+    if (lookup.ok()) {
+      it->second.lookup = *std::move(lookup);
+    } else {
+      MR_LOG(WARNING) << lookup.status().message()
+                      << "; batches are converted in several passes instead";
+    }
     return it->second;
   }
 
@@ -217,7 +382,7 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::Stream copy_stream_;
   Memory memory_;
-  std::map<const TensorCast*, TorchCastConstants> constants_;
+  std::map<const TensorCast*, Converter> converters_;
 };
 
 }  // namespace
@@ -238,9 +403,10 @@ absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device) {
   }
 }
 
-std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(c10::Device device) {
+std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(
+    c10::Device device, std::shared_ptr<std::atomic<uint64_t>> pinned_bytes) {
   if (device.is_cpu()) return NewPlainSlotAllocator();
-  return std::make_shared<PinnedAllocator>();
+  return std::make_shared<PinnedAllocator>(device, std::move(pinned_bytes));
 }
 
 }  // namespace millrace

@@ -8,6 +8,8 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -24,8 +26,10 @@ absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device);
 // has none: memory and tensors are told apart by it.
 c10::Device WithIndex(c10::Device device);
 
-// Page-locked memory that the device reads directly; plain memory for the CPU.
-std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(c10::Device device);
+// Page-locked memory that the device reads directly, counted in
+// `pinned_bytes`; plain memory for the CPU, which is not counted.
+std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(
+    c10::Device device, std::shared_ptr<std::atomic<uint64_t>> pinned_bytes);
 
 }  // namespace millrace
 

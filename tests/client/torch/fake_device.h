@@ -7,6 +7,7 @@
 #define MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -16,7 +17,9 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "client/torch/device.h"
 #include "common/mutex.h"
 
@@ -95,26 +98,65 @@ class FakeStream {
   std::thread thread_;
 };
 
+// The threads on which the host has waited for the device.
+class FakeAwaits {
+ public:
+  void Add() {
+    MutexLock lock(mu_);
+    threads_.insert(std::this_thread::get_id());
+  }
+  bool Has(std::thread::id thread) {
+    MutexLock lock(mu_);
+    return threads_.count(thread) > 0;
+  }
+
+ private:
+  Mutex mu_;
+  std::set<std::thread::id> threads_ MR_GUARDED_BY(mu_);
+};
+
 class FakeEvent final : public DeviceEvent {
  public:
-  explicit FakeEvent(absl::Status status = absl::OkStatus())
-      : status_(std::move(status)), passed_(!status_.ok()) {}
+  explicit FakeEvent(std::shared_ptr<FakeAwaits> awaits,
+                     absl::Status status = absl::OkStatus())
+      : awaits_(std::move(awaits)),
+        status_(std::move(status)),
+        passed_(!status_.ok()) {}
   absl::Status status() const override { return status_; }
   void Pass() {
     MutexLock lock(mu_);
     passed_ = true;
+    passed_at_ = std::chrono::steady_clock::now();
     changed_.NotifyAll();
   }
+  double SecondsAfter(const DeviceEvent& earlier) const override {
+    const auto begin = static_cast<const FakeEvent&>(earlier).passed_at();
+    const auto end = passed_at();
+    if (begin > end) return 0;  // one of them never passed: the device failed
+    return std::chrono::duration<double>(end - begin).count();
+  }
   void Await() override {
+    awaits_->Add();
+    UntilPassed();
+  }
+  // As Await(), for streams and tests.
+  void UntilPassed() {
     MutexLock lock(mu_);
     while (!passed_) changed_.Wait(lock);
   }
 
  private:
+  std::chrono::steady_clock::time_point passed_at() const {
+    MutexLock lock(mu_);
+    return passed_at_;
+  }
+
+  const std::shared_ptr<FakeAwaits> awaits_;
   const absl::Status status_;
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar changed_;
   bool passed_ MR_GUARDED_BY(mu_);
+  std::chrono::steady_clock::time_point passed_at_ MR_GUARDED_BY(mu_);
 };
 
 class FakeDevice final : public Device {
@@ -137,9 +179,17 @@ class FakeDevice final : public Device {
     }
     return data;
   }
-  void Free(uint8_t* data, uint64_t bytes) override {
-    std::memset(data, 0xdd, bytes);
-    std::free(data);
+  // In the order of the stream that allocates, as a caching allocator does; so
+  // also when the device has failed.
+  void Free(uint8_t* data, uint64_t bytes,
+            absl::Span<const std::shared_ptr<DeviceEvent>> after) override {
+    std::vector<std::shared_ptr<FakeEvent>> events;
+    for (const auto& event : after) events.push_back(Fake(*event));
+    consumer_.QueueEvent([data, bytes, events = std::move(events)] {
+      for (const auto& event : events) event->UntilPassed();
+      std::memset(data, 0xdd, bytes);
+      std::free(data);
+    });
   }
   absl::Status CopyIn(uint8_t* target, const uint8_t* source,
                       uint64_t bytes) override {
@@ -186,27 +236,36 @@ class FakeDevice final : public Device {
 
   // The program's own work on the device.
   FakeStream& consumer() { return consumer_; }
-  void Synchronize() { RecordConsumer()->Await(); }
+  // To hold it up.
+  FakeStream& copies() { return copy_; }
+  void Synchronize() { Fake(*RecordConsumer())->UntilPassed(); }
+  void SynchronizeCopies() { Fake(*RecordCopy())->UntilPassed(); }
+  // Whether the host has waited for the device on this thread.
+  bool HasAwaited(std::thread::id thread) { return awaits_->Has(thread); }
 
  private:
   std::shared_ptr<DeviceEvent> Record(FakeStream& stream) {
     if (failed_) {
-      return std::make_shared<FakeEvent>(absl::InternalError("it failed"));
+      return std::make_shared<FakeEvent>(awaits_,
+                                         absl::InternalError("it failed"));
     }
-    auto event = std::make_shared<FakeEvent>();
+    auto event = std::make_shared<FakeEvent>(awaits_);
     stream.QueueEvent([event] { event->Pass(); });
     return event;
   }
+  static std::shared_ptr<FakeEvent> Fake(DeviceEvent& event) {
+    return std::static_pointer_cast<FakeEvent>(event.shared_from_this());
+  }
   static void Wait(FakeStream& stream, DeviceEvent& event) {
     // The caller may drop the event: the stream keeps it, as CUDA does.
-    auto kept = std::static_pointer_cast<FakeEvent>(event.shared_from_this());
-    stream.Queue([kept] { kept->Await(); });
+    stream.Queue([kept = Fake(event)] { kept->UntilPassed(); });
   }
 
   bool late_work_ = false;
   std::atomic<bool> failed_ = false;
   Mutex mu_;
   std::set<std::thread::id> entered_ MR_GUARDED_BY(mu_);
+  const std::shared_ptr<FakeAwaits> awaits_ = std::make_shared<FakeAwaits>();
   FakeStream consumer_;
   FakeStream copy_;
 };

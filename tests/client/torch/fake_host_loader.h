@@ -18,6 +18,7 @@
 
 #include "client/prefetch/host_loader.h"
 #include "common/mutex.h"
+#include "xxhash.h"
 
 namespace millrace {
 
@@ -28,6 +29,7 @@ inline uint8_t FakePixel(uint64_t position, uint64_t i) {
 class FakeHostLoader final : public HostLoader {
  public:
   static constexpr int kPixels = 12;  // 2 x 3 x 2
+  static constexpr int kTensors = 6;  // regions; `text` has two
 
   struct Options {
     uint64_t rows = 4;   // at most 24: `text` has its place
@@ -84,6 +86,11 @@ class FakeHostLoader final : public HostLoader {
     }
   }
 
+  // Between the tensors of a payload, in the order of the plan.
+  static constexpr uint64_t Stride(uint64_t rows) {
+    return (rows * kPixels + 64 + 63) / 64 * 64;
+  }
+
   const OpenResponse& plan() const override { return plan_; }
   uint32_t window() const override { return options_.window; }
 
@@ -128,6 +135,8 @@ class FakeHostLoader final : public HostLoader {
       }
     }
     Fill(batch.position, slot->data(), &batch.header);
+    // As a server does when it is asked to.
+    batch.header.set_payload_xxh3(XXH3_64bits(slot->data(), slot->size()));
     batch.payload = absl::MakeSpan(*slot);
     if (options_.slots_in_use != nullptr) ++*options_.slots_in_use;
     batch.lease = std::shared_ptr<void>(
@@ -172,8 +181,6 @@ class FakeHostLoader final : public HostLoader {
   }
 
  private:
-  static constexpr int kTensors = 6;  // regions; `text` has two
-
   struct Pool {
     Mutex mu;
     CondVar changed;
@@ -181,9 +188,7 @@ class FakeHostLoader final : public HostLoader {
     std::deque<std::unique_ptr<std::vector<uint8_t>>> free MR_GUARDED_BY(mu);
   };
 
-  uint64_t Stride() const {
-    return (options_.rows * kPixels + 64 + 63) / 64 * 64;
-  }
+  uint64_t Stride() const { return Stride(options_.rows); }
 
   void Fill(Position position, uint8_t* data, BatchHeader* header) const {
     const uint64_t rows = options_.rows;

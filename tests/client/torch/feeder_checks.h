@@ -11,6 +11,7 @@
 
 #include "client/torch/device_feeder.h"
 #include "tests/client/torch/fake_host_loader.h"
+#include "xxhash.h"
 
 namespace millrace {
 
@@ -36,6 +37,29 @@ inline int CountWrong(const DeviceBatch& batch, bool transformed = true) {
     }
   }
   return wrong;
+}
+
+// Wrong pixels alone, of a tensor that is kept without its batch.
+inline int CountWrongPixels(const float* image, uint64_t rows,
+                            uint64_t first_position) {
+  int wrong = 0;
+  for (uint64_t r = 0; r < rows; ++r) {
+    for (int i = 0; i < FakeHostLoader::kPixels; ++i) {
+      wrong += image[r * FakeHostLoader::kPixels + i] !=
+               Expected(first_position + r, i);
+    }
+  }
+  return wrong;
+}
+
+// Whether the payload that the batch lies in is, byte for byte, what its sender
+// took the digest of. Needs DeviceFeeder::Options::audit. `sample_index` is
+// never transformed: it lies in the payload wherever that is.
+inline bool HasItsDigest(const DeviceBatch& batch) {
+  const uint64_t stride = FakeHostLoader::Stride(batch.rows);
+  const uint8_t* const payload = batch.tensors[4].data - 3 * stride;
+  return XXH3_64bits(payload, FakeHostLoader::kTensors * stride) ==
+         batch.audit->payload_xxh3;
 }
 
 inline std::unique_ptr<DeviceFeeder> Start(FakeHostLoader::Options host,
