@@ -186,6 +186,23 @@ absl::Status TrainerConfig::Validate() const {
   if (hedge_floor < absl::ZeroDuration()) {
     return Bad("hedge_floor", "is negative");
   }
+  if (replay_batches > 0) {
+    // What would be taken for the result of training.
+    const auto excluded = [this](absl::string_view flag) {
+      return Bad(flag, absl::StrCat("and --replay_batches=", replay_batches,
+                                    " exclude each other: a run that repeats "
+                                    "its first batches measures time and "
+                                    "trains nothing"));
+    };
+    if (max_steps > 0 && max_steps <= replay_batches) {
+      return Bad("max_steps",
+                 "ends the run before --replay_batches repeats "
+                 "anything; give more steps or fewer batches");
+    }
+    if (!checkpoint.empty()) return excluded("checkpoint");
+    if (!audit_dir.empty()) return excluded("audit_dir");
+    if (!step_losses.empty()) return excluded("step_losses");
+  }
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/prefetch/host_loader.h"
 
 namespace millrace {
 
@@ -66,6 +67,10 @@ struct TrainerConfig {
   uint32_t window = 0;     // batches asked for; 0: chosen by the client
   bool same_host = false;  // shared memory with servers of this machine
 
+  // The first so many batches are repeated without waiting for data, to tell
+  // what a perfect loader would gain. What is trained means nothing. 0: off.
+  uint64_t replay_batches = 0;
+
   // Endpoints and ranks that do not answer. Ranks that have joined may be
   // waiting for data: they are given data_timeout and a little at least.
   absl::Duration timeout = absl::Seconds(5);
@@ -73,9 +78,9 @@ struct TrainerConfig {
   // A batch that does not come.
   absl::Duration data_timeout = absl::Minutes(5);
   // Steps that are late; see DataLoader::Options.
-  absl::Duration step_timeout = absl::Seconds(15);
-  double hedge_share = 0.05;
-  absl::Duration hedge_floor = absl::Milliseconds(20);
+  absl::Duration step_timeout = HostLoaderOptions().step_timeout;
+  double hedge_share = HostLoaderOptions().hedge_share;
+  absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
 
   // Folder for each rank's audit log (docs/operations.md); empty: none.
   std::string audit_dir;

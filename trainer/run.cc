@@ -250,6 +250,7 @@ absl::Status TrainingRun::OpenData() {
   }
   options.start = position_;
   options.epochs = config_.epochs - position_.epoch;
+  options.replay_batches = config_.replay_batches;
   options.expected_plan_hash = resumed_.plan_hash;
   options.expected_fingerprint = resumed_.fingerprint;
   if (!config_.audit_dir.empty()) {
@@ -265,6 +266,7 @@ absl::Status TrainingRun::OpenData() {
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
   summary_.endpoint = config_.endpoint;
+  summary_.replay_batches = config_.replay_batches;
   summary_.pipeline = plan.resolved_spec().ShortDebugString();
   stop_.OnSignal([loader = loader_.get()] { loader->Close(); });
   return absl::OkStatus();

@@ -60,6 +60,7 @@ std::string ToJson(const TrainSummary& s) {
   add("parameters", Json(s.parameters));
   add("steps", Json(s.steps));
   add("samples", Json(s.samples));
+  add("replay_batches", Json(s.replay_batches));
   add("epoch_seconds", Json(s.epoch_seconds));
   add("eval_seconds", Json(s.eval_seconds));
   add("samples_per_second", Json(s.samples_per_second));

@@ -22,6 +22,9 @@ struct TrainSummary {
   std::vector<double> epoch_seconds;  // of training, evaluation not counted
   std::vector<double> eval_seconds;
   double samples_per_second = 0;
+  // Not 0: the first so many batches were repeated, for the time alone; losses
+  // and accuracy mean nothing.
+  uint64_t replay_batches = 0;
   double stall_share = 0;  // time waiting for data / time of training
   std::vector<double> rank_stall_shares;  // the same of every rank
   // Why rank 0 waited, in a line for each epoch.

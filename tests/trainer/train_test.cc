@@ -394,6 +394,18 @@ TEST_F(Train, WritesACheckpointWhenTheServersAreGone) {
   EXPECT_EQ(access(checkpoint.c_str(), F_OK), 0) << run.Stderr();
 }
 
+// And whoever reads its output or its summary cannot take it for training.
+TEST_F(Train, RepeatsItsFirstBatchesAndSaysSo) {
+  const std::string json = Path("replay.json");
+  const ProgramResult run =
+      Run({"--replay_batches=2", "--epochs=3", "--json=" + json});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("epoch 3/3"),
+                             HasSubstr("the first 2 batches were repeated")));
+  EXPECT_THAT(ReadFile(json), AllOf(HasSubstr("\"replay_batches\": 2"),
+                                    HasSubstr("\"steps\": 18")));
+}
+
 TEST_F(Train, AnswersMistakesWithASentence) {
   const std::string garbage = Path("garbage");
   WriteFile(garbage, "no checkpoint");
@@ -412,6 +424,11 @@ TEST_F(Train, AnswersMistakesWithASentence) {
       {{"--hedge_share=1.5"}, "--hedge_share is 1.5; give a share"},
       {{"--hedge_floor=-1ms"}, "--hedge_floor is negative"},
       {{"--step_timeout=0"}, "--step_timeout is not above 0"},
+      {{"--replay_batches=2", "--checkpoint=x"}, "--checkpoint and --replay_b"},
+      {{"--replay_batches=2", "--audit_dir=x"}, "--audit_dir and --replay_b"},
+      {{"--replay_batches=2", "--step_losses=x"}, "--step_losses and --rep"},
+      {{"--replay_batches=2", "--max_steps=2"}, "--max_steps ends the run"},
+      {{"--replay_batches=6"}, "none would be repeated"},
       {{"--no_such_flag=1"}, "no_such_flag"},
       {{"stray"}, "stray"},
   };
