@@ -37,6 +37,7 @@ class Documents(unittest.TestCase):
                      "docs/articles.md", "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
                      "docs/order.md", "docs/images.md", "docs/extending.md",
                      "docs/training.md",
+                     "docs/client.md",
                      "deploy/README.md"):
             self.assertIn(name, names)
 
@@ -56,11 +57,12 @@ class Documents(unittest.TestCase):
                     self.assertIn(anchor, [_anchor(h) for h in headings], where)
         self.assertGreater(links, 20)
 
-    def test_the_program_in_the_readme_is_the_compiled_one(self):
-        blocks = re.findall(r"^```c\+\+\n(.*?)^```$", _read(os.path.join(_root(), "README.md")),
-                            re.MULTILINE | re.DOTALL)
-        self.assertEqual(len(blocks), 1)
-        self.assertEqual(blocks[0], _read(os.path.join(_root(), "docs/example/train_loop.cc")))
+    def test_the_program_in_the_documents_is_the_compiled_one(self):
+        program = _read(os.path.join(_root(), "docs/example/train_loop.cc"))
+        for document in ("README.md", "docs/client.md"):
+            blocks = re.findall(r"^```c\+\+\n(.*?)^```$", _read(os.path.join(_root(), document)),
+                                re.MULTILINE | re.DOTALL)
+            self.assertEqual(blocks, [program], document)
 
 
 if __name__ == "__main__":
