@@ -38,7 +38,7 @@ absl::StatusOr<LookupKernel> KernelOf(c10::Device device) {
   MutexLock lock(loaded.mu);
   const auto found = loaded.by_device.find(device.index());
   if (found != loaded.by_device.end()) return found->second;
-  absl::StatusOr<LookupKernel> kernel = [] -> absl::StatusOr<LookupKernel> {
+  absl::StatusOr<LookupKernel> kernel = []() -> absl::StatusOr<LookupKernel> {
     MR_ASSIGN_OR_RETURN(const CudaDriver driver, CudaDriver::Find());
     return LookupKernel::Load(driver);
   }();
