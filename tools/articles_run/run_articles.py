@@ -13,6 +13,7 @@ import argparse
 import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,8 @@ def main():
             sys.exit(str(error))
         for number in numbers:
             begun = time.time()
+            # Logs of an earlier run would be drawn into those of this one.
+            shutil.rmtree(os.path.join(options.output, f"experiment-{number}"), ignore_errors=True)
             found = measure(known[number], context, options.rounds or
                             (1 if options.quick else known[number].ROUNDS),
                             lambda line: print(line, flush=True))
