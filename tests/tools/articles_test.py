@@ -98,13 +98,14 @@ class TrainersLines(unittest.TestCase):
 
     def test_each_epoch_is_found(self):
         lines = [(text, i, 10 * i) for i, text in enumerate(_TRAINER_LINES)]
-        run = context.run_of(_SUMMARY, lines, 7, "digest")
+        run = context.run_of(_SUMMARY, lines, 7, "digest", server_before=4)
         self.assertEqual(run["accuracy"], [0.8312, 0.8540])
         self.assertEqual([round(share, 6) for share in run["stall"]], [0.014, 0.006])
         self.assertEqual(run["samples"], 60000)
         # From the end of the first epoch to that of the second: lines 1 and 4.
         self.assertAlmostEqual(run["cpu_per_1000"], 3 / 60)
-        self.assertAlmostEqual(run["server_cpu_per_1000"], 30 / 60)
+        # Of both epochs, since before the start.
+        self.assertAlmostEqual(run["server_cpu_per_1000"], 36 / 120)
 
     def test_what_was_not_said_is_not_invented(self):
         run = context.run_of(_SUMMARY, [("epoch 1/2: another form", 0, 0)], 7, "digest")

@@ -122,6 +122,7 @@ class Context:
                 words.append(f"--step_losses={step_losses}")
             if log and "tensorboard" in self.train_flags():
                 words.append(f"--tensorboard={log}")
+            before = servers.cpu_seconds(server.pid)
             try:
                 words += [f"--{flag}={file.path}" for flag, file in files]
                 lines = _follow(words, self.environment, server.pid, self.timeout)
@@ -131,7 +132,7 @@ class Context:
             finally:
                 for _, file in files:
                     file.remove()
-        return run_of(found, lines, seed, digest)
+        return run_of(found, lines, seed, digest, before)
 
 
 class _TextFile:
@@ -172,8 +173,9 @@ def epochs_said(lines):
     return epochs
 
 
-def run_of(summary, lines, seed, digest):
-    """A run, of the trainer's summary and lines."""
+def run_of(summary, lines, seed, digest, server_before=0.0):
+    """A run, of the trainer's summary and lines. The server's CPU time, of which there was
+    `server_before` at the start, is that of all epochs: it works ahead, over their borders."""
     epochs = epochs_said(lines)
     count = len(summary["epoch_seconds"])
     accuracy = [e["accuracy"] for e in epochs]
@@ -190,9 +192,9 @@ def run_of(summary, lines, seed, digest):
         "replay_batches": summary.get("replay_batches", 0),
     }
     if len(epochs) > 1 and len(epochs) == count:
-        thousands = run["samples"] * (count - 1) / 1000
-        for name in ("cpu", "server_cpu"):
-            run[f"{name}_per_1000"] = (epochs[-1][name] - epochs[0][name]) / thousands
+        thousands = run["samples"] / 1000
+        run["cpu_per_1000"] = (epochs[-1]["cpu"] - epochs[0]["cpu"]) / (thousands * (count - 1))
+        run["server_cpu_per_1000"] = (epochs[-1]["server_cpu"] - server_before) / (thousands * count)
     return run
 
 

@@ -75,7 +75,7 @@ def _millrace(context, number, seed):
                                   f"--operators={busy_library(context)}"]) as server:
         def train(busy_us, log=""):
             run = context.train(server, "--model=cnn", "--lr=0.001", f"--batch_size={BATCH}",
-                                epochs=3, seed=seed, log=log,
+                                epochs=4, seed=seed, log=log,
                                 specs=[("pipeline", spec(digits, steps, busy_us))])
             return 1000 * stats.epoch_time(run) / (run["samples"] / BATCH)
 

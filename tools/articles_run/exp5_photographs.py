@@ -30,7 +30,7 @@ def data(context):
 
 
 def sizes(quick):
-    return {"side": SIDE, "batch": BATCH, "epochs": 2 if quick else 4,
+    return {"side": SIDE, "batch": BATCH, "epochs": 2 if quick else 6,
             "photographs": 128 if quick else 0}  # 0: all
 
 

@@ -2,7 +2,7 @@
 flip and Normalize, as the preset imagenet_train, through one of the usual ways of loading.
 
     peer_photos.py pillow|decode_jpeg|albumentations|lmdb --photos=DIR [--side=32] [--workers=2]
-                   [--batch_size=64] [--epochs=4] [--seed=1] [--lr=0.01] [--momentum=0.9]
+                   [--batch_size=64] [--epochs=6] [--seed=1] [--lr=0.01] [--momentum=0.9]
                    [--limit=N] [--work=DIR] [--tensorboard=DIR]
 
 pillow and decode_jpeg: torch's DataLoader and torchvision v2 over files; albumentations: the same
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--momentum", type=float, default=0.9)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--work", default=".")
