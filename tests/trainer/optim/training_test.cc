@@ -31,15 +31,19 @@ constexpr int kSamples = 200;
 
 class Training : public ::testing::Test {
  protected:
+  using Flags = std::vector<std::string>;
+
   static void SetUpTestSuite() {
     // Of every program here: sums in one order, and cores for the others.
     setenv("OMP_NUM_THREADS", "1", 1);
     const std::string folder = NewTempDir();
     WriteIdx(folder + "/train", kSamples, 10, 1);
     WriteIdx(folder + "/t10k", 77, 10, 2);
-    auto started =
-        ServerProcess::Start({Pack(folder, "train", "train"),
-                              Pack(folder, "test", "test"), "--threads=1"});
+    Flags flags = {Pack(folder, "train", "train"), Pack(folder, "test", "test"),
+                   "--threads=1"};
+    WriteIdx(folder + "/train", 48, 10, 3);
+    flags.push_back(Pack(folder, "few", "train"));
+    auto started = ServerProcess::Start(flags);
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = started->release();
   }
@@ -48,7 +52,6 @@ class Training : public ::testing::Test {
     server_ = nullptr;
   }
 
-  using Flags = std::vector<std::string>;
   // Flags that come later win.
   static Flags Command(const Flags& flags) {
     Flags command = {ProgramPath("trainer/millrace-train"),
@@ -182,21 +185,21 @@ TEST_F(Training, GoesOnBitForBit) {
 
 // A group that is cut off is trained on again: running statistics too.
 TEST_F(Training, StoppedInAGroupGoesOnBitForBit) {
-  const Flags flags = {"--model=resnet18", "--batch_size=8", "--accumulate=20",
-                       "--epochs=1", "--log_every=1"};
+  const Flags flags = {"--dataset=few",  "--model=resnet18", "--batch_size=8",
+                       "--accumulate=4", "--epochs=1",       "--log_every=1"};
   ProgramResult run = Run(flags, {"--checkpoint=" + Path("whole")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   Flags stopped = Command(flags);
   stopped.push_back("--checkpoint=" + Path("part"));
   Subprocess first(stopped);
   while (first.Running() &&
-         first.Stdout().find("step 2/25") == std::string::npos) {
+         first.Stdout().find("step 2/6") == std::string::npos) {
     absl::SleepFor(absl::Milliseconds(5));  // for the program's own pace
   }
   first.Signal(SIGTERM);
   EXPECT_EQ(first.Wait(), 1);
   EXPECT_THAT(first.Stdout(), ::testing::ContainsRegex(
-                                  "checkpoint before epoch 1, step (1|21):"));
+                                  "checkpoint before epoch 1, step (1|5):"));
   run =
       Run(flags, {"--checkpoint=" + Path("part"), "--resume=" + Path("part")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
