@@ -25,11 +25,14 @@ SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
 }
 
 SampleBuffers::Turn::~Turn() {
-  {
-    MutexLock lock(buffers_.mu_);
-    std::erase(buffers_.turns_, number_);
-  }
-  buffers_.room_.NotifyAll();  // another one is the first
+  MutexLock lock(buffers_.mu_);
+  std::erase(buffers_.turns_, number_);
+  buffers_.WakeFirst();  // it may now be the first of all
+}
+
+void SampleBuffers::WakeFirst() {
+  // Under the lock: whoever waits does not leave before.
+  if (!waiters_.empty()) waiters_.begin()->second->room_.NotifyOne();
 }
 
 FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
@@ -68,7 +71,9 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
   if (is_full()) {
     const auto start = std::chrono::steady_clock::now();
     waiting_.Add(1);
-    while (is_full()) room_.Wait(lock);
+    waiters_.emplace(turn.number_, &turn);
+    while (is_full()) turn.room_.Wait(lock);
+    waiters_.erase(turn.number_);
     waiting_.Add(-1);
     turn.waited_ += std::chrono::steady_clock::now() - start;
   }
@@ -84,6 +89,7 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
   sample->charged_ =
       std::max<uint64_t>(bytes, sample->bytes_.capacity()) + kOverheadBytes;
   held_ += sample->charged_;
+  if (held_ + kOverheadBytes <= half_) WakeFirst();
   return sample.release();
 }
 
@@ -100,17 +106,15 @@ void SampleBuffers::Give(FetchedSample* sample) {
   if (sample == nullptr) return;
   std::unique_ptr<FetchedSample> owned(sample);  // destroyed after the lock
   owned->status_ = absl::OkStatus();
-  {
-    MutexLock lock(mu_);
-    held_ -= owned->charged_;
-    if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
-    owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
-    if (idle_ + owned->charged_ <= half_) {
-      idle_ += owned->charged_;
-      idle_samples_.push_back(std::move(owned));
-    }
+  MutexLock lock(mu_);
+  held_ -= owned->charged_;
+  if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
+  owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
+  if (idle_ + owned->charged_ <= half_) {
+    idle_ += owned->charged_;
+    idle_samples_.push_back(std::move(owned));
   }
-  room_.NotifyAll();
+  WakeFirst();
 }
 
 double SampleBuffers::WaitedSeconds() {

@@ -22,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -87,6 +88,7 @@ class SampleBuffers {
     friend class SampleBuffers;
     SampleBuffers& buffers_;
     uint64_t number_;
+    CondVar room_;
     std::chrono::nanoseconds waited_{0};
   };
 
@@ -106,11 +108,15 @@ class SampleBuffers {
 
  private:
   FetchedSample* Take(Turn& turn, uint64_t bytes);
+  // Of those who wait for room one after the other looks whether there is any:
+  // who gets it wakes the next. All at once would cost more than their reads.
+  void WakeFirst() MR_REQUIRES(mu_);
 
   const uint64_t half_;
   mutable Mutex mu_;
-  CondVar room_;
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
+  // Who waits for room, by number.
+  std::map<uint64_t, Turn*> waiters_ MR_GUARDED_BY(mu_);
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
   uint64_t ready_ MR_GUARDED_BY(mu_) = 0;  // of held_
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;

@@ -70,8 +70,8 @@ void Scheduler::AddRange(const std::shared_ptr<Lane>& lane,
                          std::shared_ptr<Job> job, uint64_t begin, uint64_t end,
                          uint64_t rows_per_task, uint64_t order) {
   MR_CHECK(begin < end && rows_per_task >= 1);
-  const bool many = end - begin > rows_per_task;
-  bool wake;
+  const uint64_t tasks = (end - begin + rows_per_task - 1) / rows_per_task;
+  uint64_t idle;
   {
     MutexLock lock(mu_);
     if (lane->entries.empty()) ring_.push_back(lane);
@@ -79,14 +79,15 @@ void Scheduler::AddRange(const std::shared_ptr<Lane>& lane,
     while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
     lane->entries.insert(at,
                          {std::move(job), begin, end, rows_per_task, order});
-    wake = idle_.threads() > 0;
+    idle = idle_.threads();
   }
-  if (!wake) return;
-  if (many) {
-    work_.NotifyAll();
-  } else {
-    work_.NotifyOne();
+  // No more than there is work for: hundreds that wake up for nothing cost more
+  // than the work.
+  if (tasks >= idle) {
+    if (idle > 0) work_.NotifyAll();
+    return;
   }
+  for (uint64_t task = 0; task < tasks; ++task) work_.NotifyOne();
 }
 
 std::vector<Scheduler::Task> Scheduler::Remove(

@@ -124,6 +124,27 @@ TEST(SampleBuffers, NobodyWaitsForEver) {
   EXPECT_EQ(buffers.held_bytes(), 0u);
 }
 
+// One sample that goes makes room for many: who gets some wakes the next.
+TEST(SampleBuffers, RoomForManyIsFoundByAllOfThem) {
+  constexpr int kThreads = 20;
+  SampleBuffers buffers(64 << 10);
+  FetchedSample* const large = Copy(buffers, {std::string(31'000, 'x')});
+  buffers.Ready({&large, 1});
+  std::vector<FetchedSample*> small(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back(
+        [&, i] { small[i] = Copy(buffers, {std::string(1000, 'a')}); });
+  }
+  // Some find room beside it, the others wait, or come when it is gone.
+  while (buffers.held_bytes() < 31'500) std::this_thread::yield();
+  buffers.Give(large);
+  for (std::thread& thread : threads) thread.join();
+  for (FetchedSample* sample : small) buffers.Give(sample);
+  EXPECT_EQ(buffers.held_bytes(), 0u);
+  EXPECT_GE(buffers.WaitedSeconds(), 0);
+}
+
 // However fast reading is: also who is the first waits while there are samples
 // that could be used, and goes on when they have been.
 TEST(SampleBuffers, ReadingStopsAtTheBoundWhileThereIsSomethingToUse) {

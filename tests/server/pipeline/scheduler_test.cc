@@ -45,6 +45,30 @@ TEST(Scheduler, HandsEveryRowOutOnce) {
   }
 }
 
+// Tasks that are fewer than the threads without work still run side by side:
+// each waits for all of them.
+TEST(Scheduler, WakesAThreadForEachTask) {
+  constexpr int kTasks = 3;
+  Mutex mu;
+  CondVar changed;
+  int begun = 0, ended = 0;
+  Scheduler scheduler(32, [&](uint32_t, const Scheduler::Task& task) {
+    EXPECT_EQ(task.end, task.begin + 1);
+    MutexLock lock(mu);
+    const int round = begun++ / kTasks;
+    changed.NotifyAll();
+    while (begun < (round + 1) * kTasks) changed.Wait(lock);
+    ++ended;
+    changed.NotifyAll();
+  });
+  auto lane = std::make_shared<Scheduler::Lane>();
+  for (int round = 1; round <= 200; ++round) {
+    scheduler.Add(lane, std::make_shared<CountingJob>(kTasks), kTasks, 1);
+    MutexLock lock(mu);
+    while (ended < round * kTasks) changed.Wait(lock);
+  }
+}
+
 TEST(Scheduler, RemovedRowsAreNotHandedOut) {
   std::atomic<bool> go{false}, started{false};
   auto job = std::make_shared<CountingJob>(100);
