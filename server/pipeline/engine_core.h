@@ -37,12 +37,6 @@ struct EngineParts {
   // Last: their threads use what is above.
   std::unique_ptr<DeadlineTimer> timer;
   std::unique_ptr<Scheduler> scheduler;
-
-  // Batches of one run that are reserved and not finished: enough for every
-  // worker to have one under way and one to go on with.
-  uint64_t max_open_batches() const {
-    return 2 * uint64_t{scheduler->threads()} + 2;
-  }
 };
 
 // How the numbers of threads are changed, where the engine's options let them;

@@ -185,13 +185,27 @@ StepRun::StepRun(EngineParts* parts,
       read_lane_(std::make_shared<Scheduler::Lane>()),
       next_step_(range.first_step) {}
 
+uint64_t StepRun::MostOpen() const {
+  // Enough for every worker to have one under way and one to go on with.
+  uint64_t batches = 2 * uint64_t{parts_->scheduler->threads()} + 2;
+  if (ready_ == nullptr && parts_->ahead != nullptr &&
+      pipeline_->pace().ahead()) {
+    // And for all that read: while some batches are read, others are worked on,
+    // and none of both has to wait for the other.
+    const uint64_t rows = std::max<uint64_t>(
+        1, pipeline_->plan().steps().MaxRows(range_.world_size));
+    batches += (2 * uint64_t{parts_->ahead->threads()} + rows - 1) / rows;
+  }
+  return batches;
+}
+
 void StepRun::Admit() {
+  const uint64_t most_open = MostOpen();
   while (true) {
     uint64_t step;
     {
       MutexLock lock(mu_);
-      if (ended_ || waiting_ || next_step_ == end_step_ ||
-          open_ >= parts_->max_open_batches()) {
+      if (ended_ || waiting_ || next_step_ == end_step_ || open_ >= most_open) {
         break;
       }
       waiting_ = true;

@@ -53,8 +53,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   class Job;
   struct Times;
 
-  // Batches refer to ready payloads instead of being filled. What is shared with
-  // the client, or packed in its place, is a copy for every batch.
+  // Batches refer to ready payloads instead of being filled. What is shared
+  // with the client, or packed in its place, is a copy for every batch.
   bool refers() const {
     return ready_ != nullptr && range_.memory == nullptr &&
            pipeline_->plan().spec().compression() == COMPRESSION_NONE;
@@ -62,6 +62,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
 
   // Reserves memory for the next steps as long as there is room.
   void Admit();
+  // Batches that may be reserved and not finished.
+  uint64_t MostOpen() const;
   // Memory for `step` has come.
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
