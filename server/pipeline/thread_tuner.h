@@ -13,7 +13,10 @@
 // Threads that read: by Little's law (J. D. C. Little, "A proof for the queuing
 // formula L = lambda W", Operations Research 9, 1961) it takes samples/s x
 // seconds a read of them; samples/s are those that the decoding threads could
-// take.
+// take. Of tiny samples the hand-over from thread to thread takes most of the
+// CPUs' time, and more of it the more threads there are: there only as many
+// read as the CPUs can serve, and none is added while those that decode stand
+// in line for a CPU.
 //
 // A number that grew and brought nothing (a lock, a disk that is busy) goes
 // back and stays until what was measured changes, or some time has passed.
@@ -37,6 +40,8 @@ namespace millrace {
 struct ThreadMeasurement {
   double seconds = 0;
   double cpus = 1;  // that the process may use
+  // On a CPU, of all threads of the process; 0: not known.
+  double process_cpu_seconds = 0;
 
   // Those that decode and augment.
   struct Workers {
@@ -131,6 +136,8 @@ class ThreadTuner final : public ThreadPolicy {
                      ThreadDecision& decision);
 
   Kind workers_;
+  uint32_t crowded_at_ =
+      0;  // what they shrank to when no CPU was free; 0: never
   Kind readers_;
 };
 

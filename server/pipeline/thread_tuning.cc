@@ -1,5 +1,7 @@
 #include "server/pipeline/thread_tuning.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,15 @@
 #include "common/logging.h"
 
 namespace millrace {
+namespace {
+
+double ProcessCpuSeconds() {
+  timespec time = {};
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
+}
+
+}  // namespace
 
 ThreadTuning::ThreadTuning(Options options, Scheduler* scheduler,
                            ReadAhead* ahead, const StageClock* clock)
@@ -34,6 +45,7 @@ void ThreadTuning::Wait(DeadlineTimer& timer) {
 ThreadTuning::Look ThreadTuning::Measure() {
   Look look;
   look.time = SteadyTime::clock::now();
+  look.process_cpu_seconds = ProcessCpuSeconds();
   look.workers = scheduler_->Measure(/*with_cpu=*/true);
   look.worked = clock_->samples(StageClock::READ);
   if (ahead_ != nullptr) look.readers = ahead_->Measure();
@@ -46,6 +58,7 @@ ThreadMeasurement ThreadTuning::Since(const Look& before,
   m.seconds = std::chrono::duration<double>(now.time - before.time).count();
   // Asked again each time: a container's share may be changed as it runs.
   m.cpus = AvailableCpus();
+  m.process_cpu_seconds = now.process_cpu_seconds - before.process_cpu_seconds;
   ThreadMeasurement::Workers& w = m.workers;
   w.threads = scheduler_->threads();
   w.most = options_.workers ? scheduler_->most_threads() : w.threads;

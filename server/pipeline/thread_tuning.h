@@ -58,6 +58,7 @@ class ThreadTuning {
   // Sums since the start.
   struct Look {
     SteadyTime time;
+    double process_cpu_seconds = 0;
     Scheduler::Usage workers;
     uint64_t worked = 0;  // samples
     ReadAhead::Usage readers;

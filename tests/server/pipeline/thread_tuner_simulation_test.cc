@@ -29,6 +29,8 @@ struct Load {
   bool waits_for_lock = false;  // one at a time waits, whatever their number
   double crowd = 0;  // that each thread which reads adds to `cpu`, as a part
   double read = 0;   // 0: storage makes nobody wait
+  double hand_over = 0;  // CPU time of a sample on its way between threads
+  uint32_t herd = 512;  // more readers than that make it dearer: so many, twice
   double storage = 1e9;  // samples/s that it gives at most
   double demand = 1e9;   // samples/s that clients take
 };
@@ -71,12 +73,17 @@ class Server {
     w.knows_cpu = true;
     w.samples = static_cast<uint64_t>(samples);
     w.cpu_seconds = Noisy(samples * Cpu(n));
-    const bool all_busy = rate >= 0.999 * Workers(n);
+    m.process_cpu_seconds = w.cpu_seconds + Noisy(samples * HandOver(n));
+    const bool all_busy = load_.hand_over == 0 && rate >= 0.999 * Workers(n);
     double waited = samples * load_.wait;
     if (load_.waits_for_lock && all_busy) {
       waited = w.thread_seconds - w.cpu_seconds;
     } else if (all_busy && n.workers > Wanted()) {
       w.delayed_seconds = w.thread_seconds - w.cpu_seconds - waited;
+    }
+    // Readers that run stand in line with those that decode.
+    if (load_.hand_over > 0 && rate >= 0.999 * Workers(n)) {
+      w.delayed_seconds += 0.3 * w.thread_seconds;
     }
     w.delayed_seconds = std::max(0.0, Noisy(w.delayed_seconds));
     const double busy = w.cpu_seconds + w.delayed_seconds + Noisy(waited);
@@ -104,11 +111,17 @@ class Server {
     return load_.cpu * (1 + load_.crowd * n.readers) *
            (1 + 0.002 * std::max(0.0, n.workers - std::max(Wanted(), 1.0)));
   }
+  double HandOver(Numbers n) const {
+    const double more = n.readers > load_.herd
+                            ? 1.0 * (n.readers - load_.herd) / load_.herd
+                            : 0;
+    return load_.hand_over * (1 + more);
+  }
   double Wanted() const {
     return Cpus() * (load_.cpu + load_.wait) / load_.cpu;
   }
   double Workers(Numbers n) const {
-    const double by_cpu = Cpus() / Cpu(n);
+    const double by_cpu = Cpus() / (Cpu(n) + HandOver(n));
     if (load_.waits_for_lock && n.workers > 1) return 1 / load_.wait;
     return std::min(n.workers / (Cpu(n) + load_.wait), by_cpu);
   }
@@ -200,6 +213,8 @@ std::vector<std::pair<std::string, Load>> Loads() {
       {"far storage and little work", {.cpu = 0.00001, .read = 0.02}},
       {"tiny samples, where handing over costs most",
        {.cpu = 0.00002, .crowd = 0.005, .read = 0.002}},
+      {"tiny samples, a herd of threads that read",
+       {.cpu = 0.000002, .read = 0.0021, .hand_over = 0.00001, .herd = 256}},
       {"storage that is busy", {.cpu = 0.0004, .read = 0.02, .storage = 600}},
       {"far storage, operators that wait",
        {.cpu = 0.001, .wait = 0.004, .read = 0.03}},
