@@ -206,36 +206,31 @@ class Run:
                   f"in {event.duration:.1f} s")
         self._at(event.end, client.start)
 
+    def _mend_at(self, when, mend, servers):
+        """Mends at that time what kept `servers` (None: those that are there then)
+        from their work."""
+
+        def do():
+            mend()
+            for number in self._present() if servers is None else servers:
+                self._mended(number)
+
+        self._at(when, do)
+
     def _begin_cut(self, event):
         self._say(f"server {event.target}: link cut for {event.duration:.1f} s")
         self._network.cut(event.target, True)
-
-        def mend():
-            self._network.cut(event.target, False)
-            self._mended(event.target)
-
-        self._at(event.end, mend)
+        self._mend_at(event.end, lambda: self._network.cut(event.target, False), [event.target])
 
     def _begin_island(self, event):
         self._say(f"clients: link cut for {event.duration:.1f} s")
         self._network.cut(-1, True)
-
-        def mend():
-            self._network.cut(-1, False)
-            for number in self._present():
-                self._mended(number)
-
-        self._at(event.end, mend)
+        self._mend_at(event.end, lambda: self._network.cut(-1, False), None)
 
     def _shape(self, event, text, *discipline):
         self._say(f"server {event.target}: {text} for {event.duration:.1f} s")
         self._network.shape(event.target, *discipline)
-
-        def mend():
-            self._network.shape(event.target)
-            self._mended(event.target)
-
-        self._at(event.end, mend)
+        self._mend_at(event.end, lambda: self._network.shape(event.target), [event.target])
 
     def _begin_slow(self, event):
         self._shape(event, f"link of {event.amount} Mbit/s", "tbf", "rate",
@@ -439,8 +434,9 @@ def main(arguments):
             print(f"WRONG: {problem}", flush=True)
         print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; longest wait "
               f"{figures['longest_wait']:.1f} s; {figures['got_work']} times a server came or came "
-              f"back and had sent batches within {figures['longest_without']:.1f} s; most memory: server {figures['servers']} MiB, "
-              f"client {figures['clients']} MiB; seed {options.seed}", flush=True)
+              f"back and had sent batches within {figures['longest_without']:.1f} s; most memory: "
+              f"server {figures['servers']} MiB, client {figures['clients']} MiB; "
+              f"seed {options.seed}", flush=True)
         keep = keep or not ok
         if keep:
             print(f"logs: {work}", flush=True)

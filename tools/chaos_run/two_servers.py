@@ -92,7 +92,8 @@ def main(arguments):
 def _table(options, client, servers, work, cores):
     print(f"{options.rounds} rounds of {options.seconds} s each, batches of 64, {cores} cores; each "
           "server has one, the client runs where there is room\n")
-    print("| pipeline | one server | two servers | ratio (spread) |\n|---|---|---|---|", flush=True)
+    print("| pipeline | one server | two servers | ratio (spread) |\n|---|---|---|---|",
+          flush=True)
     for title, text in ROWS:
         spec = os.path.join(work, "spec.textproto")
         with open(spec, "w", encoding="utf-8") as file:

@@ -1,5 +1,6 @@
 """Samples per second of a server whose numbers of threads adapt and a client whose
-window does, from bad beginnings, against the best of many fixed settings. Called by tools/bench-adapt.
+window does, from bad beginnings, against the best of many fixed settings. Called by
+tools/bench-adapt.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+
+import network as networks
+from processes import Server
 
 _PHOTOS = ("sources { dataset: 'photos' } transforms { decode_image { } } "
            "transforms { random_resized_crop { height: 224 width: 224 } } "
@@ -26,7 +29,7 @@ def _far(micros):
 
 # (title, flags of the bench, fixed threads, fixed threads that read)
 LOADS = [
-    ("storage 2 ms away", _far(2000), (1, 2, 4), (1, 8, 32, 128, 512)),
+    ("storage 2 ms away", _far(2000), (1, 2, 4), (1, 8, 32, 128, 256, 512)),
     ("storage 20 ms away", _far(20000), (1, 2, 4), (8, 32, 128, 512)),
 ]
 PHOTOS = ("photographs, crop 224", None, (1, 2, 4, 16, 64), (32,))
@@ -35,44 +38,23 @@ PHOTOS = ("photographs, crop 224", None, (1, 2, 4, 16, 64), (32,))
 BEGINNINGS = [(1, 1, 2), (64, 512, 64)]
 
 
-class Failure(Exception):
-    pass
-
-
 @contextlib.contextmanager
 def server(program, flags, work):
     """A server, as long as it is needed; gives its address."""
-    port_file = os.path.join(work, "port")
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(port_file)
-    with open(os.path.join(work, "server.log"), "w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [program, "--listen=127.0.0.1:0", f"--port_file={port_file}",
-             "--local_socket=off", *flags],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 30
-            while not os.path.exists(port_file):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    with open(log.name, encoding="utf-8") as said:
-                        raise Failure(f"the server did not start: {said.read().strip()}")
-                time.sleep(0.02)
-            with open(port_file, encoding="utf-8") as file:
-                yield f"127.0.0.1:{file.read().strip()}"
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    process = Server(0, networks.Loopback(1), program, [*flags, "--local_socket=off"], work)
+    process.start()
+    try:
+        process.await_ready()
+        yield process.address
+    finally:
+        process.stop()
 
 
 def run(arguments):
     result = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
                             text=True, check=False)
     if result.returncode != 0:
-        raise Failure(f"{' '.join(arguments[:2])}: {result.stderr.strip()}")
+        raise RuntimeError(f"{' '.join(arguments[:2])}: {result.stderr.strip()}")
     return result.stdout
 
 
@@ -135,6 +117,7 @@ def main(arguments):
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="millrace-adapt.")
+    os.mkdir(os.path.join(work, "tmp"))
     try:
         loads = [(title, flags, ["--synthetic_only"], threads, readers)
                  for title, flags, threads, readers in LOADS]
@@ -154,7 +137,7 @@ def main(arguments):
               "(spread) |\n|---|---|---|---|---|---|---|", flush=True)
         for load in loads:
             measure_load(options, work, *load)
-    except (Failure, OSError) as error:
+    except (RuntimeError, OSError) as error:
         print(f"tools/bench-adapt: {error}", file=sys.stderr)
         return 1
     finally:
