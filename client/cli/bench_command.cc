@@ -1,7 +1,6 @@
 // `millrace bench`: how fast batches arrive at this machine, and which setting
 // makes them arrive fastest.
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <limits>
@@ -204,7 +203,7 @@ class Bench {
     host.read_only_payload = true;
     host.rank = flags.rank;
     host.world_size = flags.world;
-    host.window = Number(flags.window);  // auto: 0
+    host.window = flags.window == "auto" ? 0 : Number(flags.window);
     host.initial_window = host.window == 0 ? flags.initial_window : 0;
     host.epochs = 0;
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
@@ -215,7 +214,7 @@ class Bench {
  private:
   static uint32_t Number(const std::string& text) {
     uint32_t number = 0;
-    // ParseSweep() has seen it.
+    // Finish() or ParseSweep() has seen it.
     return absl::SimpleAtoi(text, &number) ? number : 0;
   }
 

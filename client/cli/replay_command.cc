@@ -288,11 +288,11 @@ absl::Status Replay(ReplayFlags& given) {
     options.spec = run->spec;
     options.expected_plan_hash = run->plan_hash;
     options.expected_fingerprint = run->fingerprint;
+    MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
   } else {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
   }
-  MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
   given.spec.ApplyTo(options);
   options.rank = given.rank == kNotGiven ? 0 : given.rank;
   options.world_size = given.world == kNotGiven ? 1 : given.world;

@@ -169,7 +169,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // What was seen since `counted_`.
   WindowInterval Seen() const MR_REQUIRES(mu_);
   void CountAnew(absl::Time now) MR_REQUIRES(mu_);
-  void TrimSlots();
+  void TrimSlots(absl::Time now);
   absl::Status Receive(Call& call, FrameView& frame);
   absl::Status BeginBatch(Call& call, FrameView& frame);
   absl::Status FinishBatch(Call& call);
@@ -206,6 +206,10 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // is slow is served by few calls, and one that holds most slots by small
   // ones.
   uint64_t ChunkFor(uint32_t held) const;
+  // Batches that there may be when the consumer holds so many.
+  uint64_t Room(uint32_t held) const {
+    return std::min(wanted_.load(), slots_ - std::min(held, slots_));
+  }
   uint64_t Free() const;
   bool WorthAsking() const;
   absl::Status TimeoutError(absl::Duration waited) const MR_REQUIRES(mu_);
@@ -507,8 +511,7 @@ void PrefetchLoader::Close() {
 
 uint64_t PrefetchLoader::ChunkFor(uint32_t held) const {
   const uint64_t usable = std::max<uint32_t>(1, usable_.load());
-  const uint64_t chunk =
-      std::min(wanted_.load(), slots_ - std::min(held, slots_)) / (2 * usable);
+  const uint64_t chunk = Room(held) / (2 * usable);
   // A Seek() may lie between the two.
   const uint64_t end = end_.load();
   const uint64_t total = std::max(end, total_.load());
@@ -568,10 +571,7 @@ void PrefetchLoader::ApplySeek() {
 
 uint64_t PrefetchLoader::ChunkOf(ServerId server) const {
   const double usable = std::max<uint32_t>(1, usable_.load());
-  const double chunk =
-      static_cast<double>(
-          std::min(wanted_.load(), slots_ - std::min(pool_->held(), slots_))) /
-      2;
+  const double chunk = static_cast<double>(Room(pool_->held())) / 2;
   // Of equal servers exactly ChunkFor().
   const double share = servers_.Share(server);
   const double equal = std::abs(share * usable - 1) < 0.2 ? 1 / usable : share;
@@ -1182,7 +1182,7 @@ void PrefetchLoader::Tune() {
     }
   }
   if (tuner_.window() == before) {
-    TrimSlots();
+    TrimSlots(now);
     return;
   }
   trim_at_ = absl::InfinitePast();
@@ -1237,8 +1237,7 @@ void PrefetchLoader::CountAnew(absl::Time now) {
   least_in_hand_ = slots_;
 }
 
-void PrefetchLoader::TrimSlots() {
-  const absl::Time now = now_();
+void PrefetchLoader::TrimSlots(absl::Time now) {
   if (trim_at_ == absl::InfinitePast()) {
     pool_->BeginTrim();
     trim_at_ = now + kTrimAfter;
@@ -1295,8 +1294,7 @@ absl::Status HostLoaderOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "a fixed window of ", window, " and an initial one of ", initial_window,
         ": give only one; the initial one is where a window begins that "
-        "follows "
-        "what is measured"));
+        "follows what is measured"));
   }
   if (open_timeout <= absl::ZeroDuration() ||
       next_timeout <= absl::ZeroDuration() ||

@@ -103,11 +103,6 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
       });
 }
 
-uint32_t SlotPool::allocated() const {
-  MutexLock lock(mu_);
-  return static_cast<uint32_t>(all_.size());
-}
-
 void SlotPool::BeginTrim() {
   MutexLock lock(mu_);
   untouched_ = free_.size();

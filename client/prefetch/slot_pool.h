@@ -51,9 +51,6 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // A slot that was taken and is not handed out after all.
   void PutBack(uint8_t* slot);
 
-  // Slots with memory now.
-  uint32_t allocated() const;
-
   // Begins to look which slots are needed.
   void BeginTrim();
   // Gives the memory of one slot back that was free all the time since
@@ -77,7 +74,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   const uint32_t slots_;
   const uint64_t slot_bytes_;
   std::atomic<uint32_t> held_{0};
-  mutable Mutex mu_;
+  Mutex mu_;
   std::vector<uint8_t*> all_ MR_GUARDED_BY(mu_);
   std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);  // the coldest first
   // Of free_, the first ones that nobody took since BeginTrim().

@@ -70,6 +70,11 @@ WindowTuner::WindowTuner(const Options& options)
   more_.failed = less_.failed = -kShortPause;
 }
 
+void WindowTuner::EndCalm() {
+  calm_ = 0;
+  calm_seconds_ = 0;
+}
+
 double WindowTuner::Ratio(const Pace& a, const Pace& b) {
   const double own = (a.own + b.own) / 2;
   // A microsecond: what takes no time is no faster than what takes hardly any.
@@ -108,8 +113,7 @@ bool WindowTuner::Change(uint32_t window, std::string reason) {
   window_ = window;
   reason_ = std::move(reason);
   ++changes_;
-  calm_ = 0;
-  calm_seconds_ = 0;
+  EndCalm();
   return true;
 }
 
@@ -245,8 +249,7 @@ bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
     return fewer >= least() && Change(fewer, "servers are short of memory");
   }
   if (pace.wait_share() > kWaits) {
-    calm_ = 0;
-    calm_seconds_ = 0;
+    EndCalm();
     if (window_ < options_.most && !seen.servers_are_busy &&
         age_ >= std::max(more_.until, lacked_memory_until_)) {
       return TryMore(base_);
@@ -267,8 +270,7 @@ bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
     return false;
   }
   const uint64_t in_hand = calm_in_hand_;
-  calm_ = 0;
-  calm_seconds_ = 0;
+  EndCalm();
   // The one that it takes, and a margin for what was not seen yet.
   const uint64_t margin = 3 + window_ / 8;
   if (in_hand <= margin) {

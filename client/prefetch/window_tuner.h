@@ -1,17 +1,20 @@
 // WindowTuner finds the window of a loader, the batches that are asked for and
 // not yet consumed, by trying: it needs no model of servers and links.
 //
+// clang-format off
 //   the consumer waits      twice as much is asked for. It stays so when the
 //                           consumer then gets batches faster, and is taken
 //                           back when it does not: the servers or the link give
 //                           no more.
-//   nothing more to gain    less is asked for, three quarters at a time, as
-//                           long as batches come as fast. What is too much only
-//                           queues at servers and takes memory, theirs and
-//                           ours.
+//   nothing more to gain    less is asked for, as long as batches come as fast:
+//                           half, and three quarters where half was too little.
+//                           What is too much only queues at servers and takes
+//                           memory, theirs and ours.
 //   the consumer never      what always lay in hand beyond a margin is not
-//   asked waits                   for any more. servers are short of    less is
-//   asked for. memory
+//   waits                   asked for any more.
+//   servers are short of    less is asked for.
+//   memory
+// clang-format on
 //
 // Why trials: how long a step takes says little, since a window that is too
 // large queues its own steps (latency = window / rate, Little's law), and the
@@ -125,6 +128,7 @@ class WindowTuner {
   // For another load: the pause is over, but for a short one.
   void Shorten(Pause* pause, double next);
   bool Change(uint32_t window, std::string reason);
+  void EndCalm();
 
   const Options options_;
   uint32_t window_;

@@ -51,18 +51,20 @@ void UseChannelsForBatches(uint64_t batch_bytes,
   }
   MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(addresses));
   std::vector<grpc::Channel*> connecting;
+  const auto connect = [&connecting](grpc::Channel* channel) {
+    channel->GetState(/*try_to_connect=*/true);
+    connecting.push_back(channel);
+  };
   std::chrono::milliseconds patience = kConnectTime;
   for (size_t i = 0; i < servers->size(); ++i) {
     ServerChannel& server = (*servers)[i];
     server.address = addresses[i];
     if (IsNear(server.address, batch_bytes)) {
       server = MakeServerChannel(server.address, batch_bytes);
-      server.channel->GetState(/*try_to_connect=*/true);
-      connecting.push_back(server.channel.get());
+      connect(server.channel.get());
     } else if (IsFar(server.address, batch_bytes)) {
       server.second = MakeServerChannel(server.address).channel;
-      server.second->GetState(/*try_to_connect=*/true);
-      connecting.push_back(server.second.get());
+      connect(server.second.get());
       patience = kFarConnectTime;
     }
   }
