@@ -7,9 +7,12 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 namespace millrace {
@@ -19,6 +22,18 @@ inline std::string TorchMessage(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return torch_error != nullptr ? torch_error->what_without_backtrace()
                                 : error.what();
+}
+
+// The line of the message that says what is wrong: the last one of a
+// TorchScript module's traceback, else the first.
+inline std::string TorchSentence(const std::exception& error) {
+  const std::string message = TorchMessage(error);
+  const std::vector<absl::string_view> lines =
+      absl::StrSplit(message, '\n', absl::SkipWhitespace());
+  if (lines.empty()) return message;
+  return std::string(absl::StrContains(message, "TorchScript interpreter")
+                         ? lines.back()
+                         : lines.front());
 }
 
 // "<what> failed: ...", Internal.

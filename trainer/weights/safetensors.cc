@@ -1,0 +1,179 @@
+#include "trainer/weights/safetensors.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+#include "trainer/weights/safetensors_header.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+// As the format's own library has it.
+constexpr uint64_t kLargestHeader = 100'000'000;
+
+struct TypeName {
+  DType dtype;
+  absl::string_view name;
+};
+constexpr TypeName kTypes[] = {
+    {DTYPE_FLOAT64, "F64"},   {DTYPE_FLOAT32, "F32"}, {DTYPE_FLOAT16, "F16"},
+    {DTYPE_BFLOAT16, "BF16"}, {DTYPE_INT64, "I64"},   {DTYPE_INT32, "I32"},
+    {DTYPE_INT16, "I16"},     {DTYPE_UINT16, "U16"},  {DTYPE_INT8, "I8"},
+    {DTYPE_UINT8, "U8"},      {DTYPE_BOOL, "BOOL"},
+};
+
+std::string Quote(absl::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<int>(c));
+    } else {
+      out.push_back(c);
+    }
+  }
+  out.push_back('"');
+  return out;
+}
+
+// The entry as a tensor over `data`; its place is checked to lie in it.
+absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
+                                      absl::string_view data) {
+  auto bad = [&entry](const auto&... what) {
+    return absl::DataLossError(
+        absl::StrCat("the tensor \"", entry.name, "\" ", what...));
+  };
+  StoredTensor tensor;
+  for (const TypeName& type : kTypes) {
+    if (type.name == entry.dtype) tensor.dtype = type.dtype;
+  }
+  if (tensor.dtype == DTYPE_UNSPECIFIED) {
+    return bad("has the type ", entry.dtype,
+               ", which the trainer does not read");
+  }
+  if (entry.begin > entry.end || entry.end > data.size()) {
+    return bad("lies at ", entry.begin, " to ", entry.end, " of ", data.size(),
+               " bytes");
+  }
+  uint64_t bytes = ElementBytes(tensor.dtype);
+  for (const uint64_t dim : entry.shape) {
+    if (dim > 0 &&
+        bytes >
+            static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / dim) {
+      return bad("has a shape of more bytes than there are");
+    }
+    // A dimension that is not counted, because another one is 0, still has to
+    // be a number.
+    if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return bad("has a dimension of ", dim);
+    }
+    bytes *= dim;
+    tensor.shape.push_back(static_cast<int64_t>(dim));
+  }
+  if (bytes != entry.end - entry.begin) {
+    return bad("has the shape [", absl::StrJoin(entry.shape, ", "),
+               "], which takes ", bytes, " bytes, but ",
+               entry.end - entry.begin, " are its own");
+  }
+  tensor.name = std::move(entry.name);
+  if (bytes > 0) tensor.strides = RowMajorStrides(tensor.shape);
+  tensor.strides.resize(tensor.shape.size(), 1);
+  tensor.bytes = data.substr(entry.begin, bytes);
+  return tensor;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
+    absl::string_view file) {
+  if (file.size() < kLengthBytes) {
+    return absl::DataLossError("it is cut before the length of its header");
+  }
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i > 0; --i) {
+    length = length << 8 | static_cast<uint8_t>(file[i - 1]);
+  }
+  file.remove_prefix(kLengthBytes);
+  if (length > kLargestHeader) {
+    return absl::DataLossError(absl::StrCat("its header would have ", length,
+                                            " bytes, more than the format's ",
+                                            kLargestHeader));
+  }
+  if (length > file.size()) {
+    return absl::DataLossError(absl::StrCat("its header has ", length,
+                                            " bytes, but only ", file.size(),
+                                            " follow: it is cut"));
+  }
+  MR_ASSIGN_OR_RETURN(std::vector<SafetensorsEntry> entries,
+                      ParseSafetensorsHeader(file.substr(0, length)));
+  const absl::string_view data = file.substr(length);
+  std::vector<StoredTensor> tensors;
+  std::vector<std::pair<uint64_t, uint64_t>> places;
+  for (SafetensorsEntry& entry : entries) {
+    places.emplace_back(entry.begin, entry.end);
+    MR_ASSIGN_OR_RETURN(StoredTensor tensor, ToTensor(entry, data));
+    tensors.push_back(std::move(tensor));
+  }
+  std::sort(places.begin(), places.end());
+  uint64_t reached = 0;
+  for (const auto& [begin, end] : places) {
+    if (begin != reached) {
+      return absl::DataLossError(absl::StrCat(
+          begin < reached ? "tensors overlap" : "nothing names the bytes",
+          " at ", std::min(begin, reached), " of its data"));
+    }
+    reached = end;
+  }
+  if (reached != data.size()) {
+    return absl::DataLossError(absl::StrCat(
+        "its tensors take ", reached, " bytes, but ", data.size(), " follow"));
+  }
+  return tensors;
+}
+
+std::string ToSafetensors(const std::vector<StoredTensor>& tensors) {
+  // The widest elements first: then each begins at a multiple of its size.
+  std::vector<const StoredTensor*> ordered;
+  for (const StoredTensor& tensor : tensors) ordered.push_back(&tensor);
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const StoredTensor* a, const StoredTensor* b) {
+                     return ElementBytes(a->dtype) > ElementBytes(b->dtype);
+                   });
+  // Readers of Python want to know for which framework it is.
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
+  uint64_t at = 0;
+  for (const StoredTensor* tensor : ordered) {
+    absl::string_view type;
+    for (const TypeName& known : kTypes) {
+      if (known.dtype == tensor->dtype) type = known.name;
+    }
+    MR_CHECK(!type.empty()) << tensor->name;
+    absl::StrAppend(&header, ",", Quote(tensor->name), ":{\"dtype\":\"", type,
+                    "\",\"shape\":[", absl::StrJoin(tensor->shape, ","),
+                    "],\"data_offsets\":[", at, ",", at + tensor->bytes.size(),
+                    "]}");
+    at += tensor->bytes.size();
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string file;
+  file.reserve(kLengthBytes + header.size() + at);
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    file.push_back(static_cast<char>(header.size() >> (8 * i)));
+  }
+  file += header;
+  for (const StoredTensor* tensor : ordered) {
+    file.append(tensor->bytes.data(), tensor->bytes.size());
+  }
+  return file;
+}
+
+}  // namespace millrace

@@ -1,0 +1,66 @@
+#include "trainer/weights/weights_file.h"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer/files.h"
+#include "trainer/weights/safetensors.h"
+#include "trainer/weights/torch_file.h"
+
+namespace millrace {
+namespace {
+
+bool IsSafetensors(absl::string_view path) {
+  return absl::EndsWith(path, ".safetensors");
+}
+
+// A ZIP archive or a pickle. The header of safetensors would have to be
+// gigabytes long to begin like one of them.
+bool LooksLikeTorch(absl::string_view bytes) {
+  return absl::StartsWith(bytes, "PK") || absl::StartsWith(bytes, "\x80");
+}
+
+}  // namespace
+
+absl::StatusOr<WeightsFile> WeightsFile::Read(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(std::string bytes,
+                      ReadFile(path, std::numeric_limits<uint64_t>::max()));
+  WeightsFile file;
+  file.bytes_ = std::make_unique<const std::string>(std::move(bytes));
+  const bool torch_file = LooksLikeTorch(*file.bytes_) && !IsSafetensors(path);
+  absl::StatusOr<std::vector<StoredTensor>> tensors =
+      torch_file ? ParseTorchFile(*file.bytes_)
+                 : ParseSafetensors(*file.bytes_);
+  if (!tensors.ok()) {
+    return absl::Status(
+        tensors.status().code(),
+        absl::StrCat(path, " cannot be read as ",
+                     torch_file ? "weights of torch.save" : "safetensors", ": ",
+                     tensors.status().message()));
+  }
+  file.tensors_ = *std::move(tensors);
+  return file;
+}
+
+absl::Status CheckWeightsName(const std::string& path) {
+  if (IsSafetensors(path) || absl::EndsWith(path, ".pt") ||
+      absl::EndsWith(path, ".pth")) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "is \"", path,
+      "\"; end the name with .safetensors or, for torch.load, with .pt"));
+}
+
+absl::Status WriteWeights(const std::string& path,
+                          const std::vector<StoredTensor>& tensors) {
+  MR_RETURN_IF_ERROR(CheckWeightsName(path));
+  return WriteFileAtomically(path, IsSafetensors(path) ? ToSafetensors(tensors)
+                                                       : ToTorchFile(tensors));
+}
+
+}  // namespace millrace
