@@ -1,3 +1,4 @@
+#include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -5,10 +6,17 @@
 
 #include <string>
 
+#include "tests/trainer/formula.h"
+#include "trainer/class_loss.h"
 #include "trainer/models/model.h"
 
 namespace millrace {
 namespace {
+
+using ::millrace::testing::ExpectClose;
+using ::millrace::testing::Fill;
+using ::millrace::testing::Golden;
+using ::millrace::testing::Images;
 
 using ::testing::HasSubstr;
 
@@ -29,6 +37,8 @@ std::string Refusal(const std::string& name, ImageShape shape,
 // The counts that torchvision's documentation and the papers give.
 TEST(Models, HaveAsManyParametersAsTheirDefinition) {
   EXPECT_EQ(CountParameters(*Make("resnet18", {3, 224, 224}, 1000)), 11689512);
+  EXPECT_EQ(CountParameters(*Make("resnet34", {3, 224, 224}, 1000)), 21797672);
+  EXPECT_EQ(CountParameters(*Make("resnet50", {3, 224, 224}, 1000)), 25557032);
   EXPECT_EQ(CountParameters(*Make("mlp", {1, 28, 28}, 10)),
             784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10);
   EXPECT_EQ(CountParameters(*Make("cnn", {1, 28, 28}, 10)),
@@ -46,6 +56,73 @@ TEST(Models, NameTheirParametersAsTorchvisionDoes) {
     EXPECT_NE(parameters.find(name), nullptr) << name;
   }
   EXPECT_EQ(parameters.find("layer1.0.downsample.0.weight"), nullptr);
+}
+
+// With the same weights and images, in evaluation and in training: logits,
+// running statistics and gradients.
+TEST(Models, ComputeWhatTorchvisionComputes) {
+  const auto golden = Golden("resnet.txt");
+  for (const std::string name : {"resnet18", "resnet34", "resnet50"}) {
+    SCOPED_TRACE(name);
+    const auto expected = [&](const std::string& what) {
+      const auto found = golden.find(name + " " + what);
+      return found == golden.end() ? std::vector<double>() : found->second;
+    };
+    EXPECT_EQ(CountParameters(*Make(name, {3, 64, 64}, 1000)),
+              expected("parameters").at(0));
+    auto model = Make(name, {3, 64, 64}, 10);
+    Fill(*model);
+    const torch::Tensor images = Images({4, 3, 64, 64});
+    model->eval();
+    {
+      const torch::NoGradGuard no_grad;
+      ExpectClose(model->forward(images), expected("eval"), 1e-4, "eval");
+    }
+    model->train();
+    const torch::Tensor logits = model->forward(images);
+    ExpectClose(logits, expected("train"), 1e-3, "train");
+    for (const std::string kind : {"running_mean", "running_var"}) {
+      std::vector<torch::Tensor> buffers;
+      for (const auto& named : model->named_buffers()) {
+        if (named.key().find(kind) != std::string::npos) {
+          buffers.push_back(named.value());
+        }
+      }
+      ExpectClose(at::cat(buffers).to(torch::kDouble).norm(), expected(kind),
+                  1e-4, kind);
+    }
+    const torch::Tensor loss =
+        SumOfLosses(logits, torch::tensor({1, 7, 3, 0}, torch::kLong));
+    ExpectClose(loss, expected("loss"), 1e-3, "loss");
+    loss.backward();
+    double squares = 0;
+    for (const auto& named : model->named_parameters()) {
+      const torch::Tensor norm = named.value().grad().to(torch::kDouble).norm();
+      squares += std::pow(norm.item<double>(), 2);
+      if (const auto one = expected(named.key()); !one.empty()) {
+        ExpectClose(norm, one, 1e-2, named.key());
+      }
+    }
+    EXPECT_NEAR(std::sqrt(squares), expected("gradients").at(0),
+                5e-3 * expected("gradients").at(0));
+  }
+}
+
+// As torchvision: normal numbers of variance 2 / (outputs * kernel) for
+// convolutions, ones and zeros for normalisation, and no block begins as zero.
+TEST(Models, StartResNetsAsTorchvisionDoes) {
+  torch::manual_seed(5);
+  const auto model = Make("resnet50", {3, 64, 64}, 10);
+  const auto parameters = model->named_parameters();
+  const torch::Tensor& conv = parameters["layer3.1.conv2.weight"];
+  EXPECT_NEAR(conv.mean().item<double>(), 0, 1e-3);
+  EXPECT_NEAR(conv.std().item<double>(), std::sqrt(2.0 / (256 * 9)), 5e-4);
+  for (const auto& named : parameters) {
+    if (named.key().find("bn") == std::string::npos) continue;
+    const bool weight = named.key().find("weight") != std::string::npos;
+    EXPECT_TRUE(named.value().eq(weight ? 1 : 0).all().item<bool>())
+        << named.key();
+  }
 }
 
 TEST(Models, GiveALogitForEachClassAtAnySize) {
@@ -96,7 +173,7 @@ TEST(Models, ComputeTheSameWithWeightsInTheOtherLayout) {
 TEST(Models, RefuseDataThatDoesNotFit) {
   EXPECT_THAT(Refusal("mlp", {3, 224, 224}, 10), HasSubstr("224x224x3 values"));
   EXPECT_THAT(Refusal("cnn", {1, 2, 2}, 10), HasSubstr("2x2x1"));
-  EXPECT_THAT(Refusal("resnet18", {3, 224, 224}, 1), HasSubstr("1 classes"));
+  EXPECT_THAT(Refusal("resnet18", {3, 224, 224}, 0), HasSubstr("0 outputs"));
   EXPECT_THAT(Refusal("vgg", {3, 224, 224}, 10), HasSubstr("vgg"));
 }
 

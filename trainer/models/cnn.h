@@ -13,7 +13,7 @@ namespace millrace {
 
 class Cnn final : public Classifier {
  public:
-  Cnn(const ImageShape& shape, int64_t classes)
+  Cnn(const ImageShape& shape, int64_t outputs)
       : conv1_(register_module(
             "conv1",
             torch::nn::Conv2d(
@@ -24,7 +24,7 @@ class Cnn final : public Classifier {
         fc1_(register_module(
             "fc1", torch::nn::Linear(
                        64 * (shape.height / 4) * (shape.width / 4), 128))),
-        fc2_(register_module("fc2", torch::nn::Linear(128, classes))) {}
+        fc2_(register_module("fc2", torch::nn::Linear(128, outputs))) {}
 
   torch::Tensor forward(torch::Tensor images) override {
     torch::Tensor x = torch::max_pool2d(torch::relu(conv1_(images)), 2);

@@ -1,4 +1,4 @@
-// 784-128-64-classes with ReLU between: the classic first network for MNIST.
+// 784-128-64-outputs with ReLU between: the classic first network for MNIST.
 
 #ifndef MILLRACE_TRAINER_MODELS_MLP_H_
 #define MILLRACE_TRAINER_MODELS_MLP_H_
@@ -14,10 +14,10 @@ class Mlp final : public Classifier {
  public:
   static constexpr int64_t kInput = 784;
 
-  explicit Mlp(int64_t classes)
+  explicit Mlp(int64_t outputs)
       : fc1_(register_module("fc1", torch::nn::Linear(kInput, 128))),
         fc2_(register_module("fc2", torch::nn::Linear(128, 64))),
-        fc3_(register_module("fc3", torch::nn::Linear(64, classes))) {}
+        fc3_(register_module("fc3", torch::nn::Linear(64, outputs))) {}
 
   torch::Tensor forward(torch::Tensor images) override {
     torch::Tensor x = images.flatten(1);

@@ -5,20 +5,30 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/models/cnn.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/model_name.h"
 #include "trainer/models/resnet.h"
+#include "trainer/models/script_model.h"
 
 namespace millrace {
 
 absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
                                                       const ImageShape& shape,
-                                                      int64_t classes) {
+                                                      int64_t outputs,
+                                                      torch::Device device) {
+  const absl::StatusOr<ModelName> parsed = ParseModelName(name);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model ", parsed.status().message()));
+  }
+  if (!parsed->file.empty()) return MakeScriptModel(parsed->file, device);
   const std::string given =
       absl::StrCat("the data's samples have ", shape.height, "x", shape.width,
                    "x", shape.channels, " values");
-  if (classes < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the data has ", classes,
-        " classes; a classifier needs at least 2, named in the dataset"));
+  if (outputs < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " would have ", outputs,
+                     " outputs; give it data with "
+                     "a target that holds something"));
   }
   if (name == "mlp") {
     if (shape.channels * shape.height * shape.width != Mlp::kInput) {
@@ -26,7 +36,7 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
           "the mlp takes samples of 784 values (28x28x1), but ", given,
           "; choose --model=cnn or resnet18, or another preset"));
     }
-    return std::make_shared<Mlp>(classes);
+    return std::make_shared<Mlp>(outputs);
   }
   if (name == "cnn") {
     if (shape.channels < 1 || shape.height < 4 || shape.width < 4 ||
@@ -35,17 +45,16 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
           absl::StrCat("the cnn takes images of 4x4 to 256x256 pixels, but ",
                        given, "; choose --model=resnet18 or another preset"));
     }
-    return std::make_shared<Cnn>(shape, classes);
+    return std::make_shared<Cnn>(shape, outputs);
   }
-  if (name == "resnet18") {
-    if (shape.channels < 1 || shape.height < 1 || shape.width < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("resnet18 takes images, but ", given));
-    }
-    return std::make_shared<ResNet18>(shape.channels, classes);
+  if (shape.channels < 1 || shape.height < 1 || shape.width < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " takes images, but ", given));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown model \"", name, "\"; choose mlp, cnn or resnet18"));
+  const ResNetDepth depth = name == "resnet18"   ? ResNetDepth::k18
+                            : name == "resnet34" ? ResNetDepth::k34
+                                                 : ResNetDepth::k50;
+  return std::make_shared<ResNet>(depth, shape.channels, outputs);
 }
 
 void UseChannelsLast(torch::nn::Module& model) {
@@ -57,6 +66,14 @@ void UseChannelsLast(torch::nn::Module& model) {
     laid_out.copy_(parameter.detach());
     parameter.set_data(laid_out);
   }
+}
+
+std::vector<torch::Tensor> TrainableParameters(const torch::nn::Module& model) {
+  std::vector<torch::Tensor> trainable;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    if (parameter.requires_grad()) trainable.push_back(parameter);
+  }
+  return trainable;
 }
 
 int64_t CountParameters(const torch::nn::Module& model) {

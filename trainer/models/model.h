@@ -1,7 +1,8 @@
 // The trainer's models, by name. Each takes float32 images [rows, channels,
-// height, width] and gives logits [rows, classes].
+// height, width] and gives float32 [rows, outputs]: a logit for each class, or
+// whatever numbers the loss wants.
 //
-//   MR_ASSIGN_OR_RETURN(auto model, MakeModel("resnet18", {3, 224, 224},
+//   MR_ASSIGN_OR_RETURN(auto model, MakeModel("resnet50", {3, 224, 224},
 //   1000)); torch::Tensor logits = model->forward(images);
 
 #ifndef MILLRACE_TRAINER_MODELS_MODEL_H_
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -28,23 +30,31 @@ struct ImageShape {
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
+
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-// "mlp": 784-128-64-classes with ReLU, for samples of 784 values.
+// "mlp": 784-128-64-outputs with ReLU, for samples of 784 values.
 // "cnn": two 3x3 convolutions (32, 64) with ReLU and pooling, then 128.
-// "resnet18": as torchvision defines it, any size.
-// Weights come from libtorch's global generator. InvalidArgument: unknown name,
-// or a shape or number of classes that the model does not take.
-absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
-                                                      const ImageShape& shape,
-                                                      int64_t classes);
+// "resnet18", "resnet34", "resnet50": as torchvision defines them, any size.
+// "torchscript:FILE": a module of the user's, on `device`; whether it takes
+// such images and gives so many outputs is found by running it (fit.h).
+// The weights of the others come from libtorch's global generator and lie on
+// the CPU. InvalidArgument: unknown name, or a shape or number of outputs that
+// the model does not take.
+absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(
+    const std::string& name, const ImageShape& shape, int64_t outputs,
+    torch::Device device = torch::kCPU);
 
 // Lays the weights of convolutions out channels-last, as the loader's images
 // are: convolutions then need no reordering, and gradients come in the layout
 // that the buckets of several ranks expect.
 void UseChannelsLast(torch::nn::Module& model);
 
-// Trainable values.
+// Those that want a gradient: a file's module may have others, which stay.
+std::vector<torch::Tensor> TrainableParameters(const torch::nn::Module& model);
+
+// Values of all parameters.
 int64_t CountParameters(const torch::nn::Module& model);
 
 }  // namespace millrace

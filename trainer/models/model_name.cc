@@ -1,0 +1,47 @@
+#include "trainer/models/model_name.h"
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "trainer/files.h"
+
+namespace millrace {
+
+absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
+  for (const absl::string_view name :
+       {"mlp", "cnn", "resnet18", "resnet34", "resnet50"}) {
+    if (text == name) return ModelName{.name = std::string(name)};
+  }
+  absl::string_view file = text;
+  if (absl::ConsumePrefix(&file, "torchscript:") && !file.empty()) {
+    return ModelName{.name = "torchscript", .file = std::string(file)};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("is \"", text,
+                   "\"; choose mlp, cnn, resnet18, resnet34, resnet50 or "
+                   "torchscript:FILE"));
+}
+
+absl::StatusOr<std::string> IdentityOf(const ModelName& model) {
+  if (model.file.empty()) return model.name;
+  MR_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      ReadFile(model.file, std::numeric_limits<uint64_t>::max()));
+  return absl::StrCat("torchscript:", ContentHash(bytes));
+}
+
+std::string ContentHash(absl::string_view bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical,
+                           XXH3_128bits(bytes.data(), bytes.size()));
+  return absl::BytesToHexString(absl::string_view(
+      reinterpret_cast<const char*>(canonical.digest), sizeof(canonical)));
+}
+
+}  // namespace millrace

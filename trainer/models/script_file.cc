@@ -1,0 +1,48 @@
+#include "trainer/models/script_file.h"
+
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <exception>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer/files.h"
+#include "trainer/torch_error.h"
+
+// Of torch/csrc/jit/serialization/import.h, which includes headers that lie
+// outside of the folders of the wheel that third_party/torch.BUILD lays open.
+namespace torch::jit {
+TORCH_API Module load(const std::string& filename,
+                      std::optional<c10::Device> device, bool load_debug_files);
+}  // namespace torch::jit
+
+namespace millrace {
+
+absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
+                                            torch::Device device) {
+  // A missing file is told apart from a damaged one.
+  MR_RETURN_IF_ERROR(CheckReadable(path));
+  try {
+    ScriptFile file(path,
+                    torch::jit::load(path, device, /*load_debug_files=*/true));
+    if (!file.module_.find_method("forward")) {
+      return absl::DataLossError(absl::StrCat(
+          path, " holds a TorchScript module without a method forward"));
+    }
+    return file;
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat(
+        path,
+        " is not a whole TorchScript module that libtorch reads; write it with "
+        "torch.jit.script(module).save(FILE) in Python: ",
+        TorchSentence(error)));
+  }
+}
+
+c10::IValue ScriptFile::Forward(std::vector<c10::IValue> inputs) {
+  torch::jit::GraphOptimizerEnabledGuard guard(optimized_);
+  return module_.forward(std::move(inputs));
+}
+
+}  // namespace millrace

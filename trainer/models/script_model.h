@@ -1,0 +1,43 @@
+// A TorchScript module of a user's file as a model that is trained: its
+// parameters and buffers appear under the names that they have in Python, and
+// are the module's own tensors, so whatever changes one changes the other.
+//
+// One thread. The file is loaded onto the device that the model is trained on.
+// A tensor that two names share appears under the first of them.
+//
+//   MR_ASSIGN_OR_RETURN(auto model, MakeScriptModel("net.pt", device));
+
+#ifndef MILLRACE_TRAINER_MODELS_SCRIPT_MODEL_H_
+#define MILLRACE_TRAINER_MODELS_SCRIPT_MODEL_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "trainer/models/model.h"
+#include "trainer/models/script_file.h"
+
+namespace millrace {
+
+class ScriptModel final : public Classifier {
+ public:
+  explicit ScriptModel(const ScriptFile& file);
+
+  torch::Tensor forward(torch::Tensor images) override;
+  void train(bool on = true) override;
+
+  // Lets libtorch's executor fuse and rearrange what the file does.
+  void Optimize() { file_.Optimize(); }
+
+ private:
+  ScriptFile file_;
+};
+
+// NotFound, DataLoss: as ScriptFile::Load(). InvalidArgument: nothing in it can
+// be trained, or weights are not float32.
+absl::StatusOr<std::shared_ptr<ScriptModel>> MakeScriptModel(
+    const std::string& path, torch::Device device);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_MODELS_SCRIPT_MODEL_H_
