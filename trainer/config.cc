@@ -149,9 +149,12 @@ absl::Status TrainerConfig::Validate() const {
       (!eval_preset.empty() || !eval_pipeline.empty())) {
     return Bad("eval_dataset", "is missing, but how to evaluate is given");
   }
-  if (model != "mlp" && model != "cnn" && model != "resnet18") {
+  if (model != "mlp" && model != "cnn" && model != "resnet18" &&
+      model != "resnet34" && model != "resnet50") {
     return Bad("model",
-               absl::StrCat("is \"", model, "\"; choose mlp, cnn or resnet18"));
+               absl::StrCat("is \"", model,
+                            "\"; choose mlp, cnn, resnet18, resnet34 or "
+                            "resnet50"));
   }
   if (!last_batch.empty() && last_batch != "drop" && last_batch != "pad") {
     return Bad("last_batch",

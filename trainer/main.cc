@@ -65,7 +65,8 @@ ABSL_FLAG(std::string, pipeline, "",
           "Pipeline of your own: a PipelineSpec as text in this file.");
 ABSL_FLAG(std::string, eval_preset, "", "As --preset, for evaluation.");
 ABSL_FLAG(std::string, eval_pipeline, "", "As --pipeline, for evaluation.");
-ABSL_FLAG(std::string, model, "mlp", "mlp, cnn or resnet18.");
+ABSL_FLAG(std::string, model, "mlp",
+          "mlp, cnn, resnet18, resnet34 or resnet50.");
 ABSL_FLAG(std::string, input, "",
           "Tensor to learn from. Empty: the first that is not the target.");
 ABSL_FLAG(std::string, target, "",

@@ -1,0 +1,33 @@
+// The losses by name, as --loss says them: cross_entropy, bce_with_logits, mse
+// or torchscript:FILE. Knows no libtorch.
+//
+// Pure functions.
+//
+//   MR_ASSIGN_OR_RETURN(LossName loss, ParseLossName("torchscript:huber.pt"));
+
+#ifndef MILLRACE_TRAINER_LOSSES_LOSS_KIND_H_
+#define MILLRACE_TRAINER_LOSSES_LOSS_KIND_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+enum class LossKind { kCrossEntropy, kBceWithLogits, kMse, kTorchScript };
+
+struct LossName {
+  LossKind kind = LossKind::kCrossEntropy;
+  std::string file;  // of kTorchScript
+};
+
+// InvalidArgument says what there is.
+absl::StatusOr<LossName> ParseLossName(absl::string_view text);
+
+// "cross_entropy", ..., "torchscript".
+absl::string_view LossText(LossKind kind);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_LOSSES_LOSS_KIND_H_
