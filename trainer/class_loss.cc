@@ -2,6 +2,9 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <tuple>
+
 namespace millrace {
 namespace {
 
@@ -35,10 +38,16 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
 }
 
 torch::Tensor CountCorrect(const torch::Tensor& logits,
-                           const torch::Tensor& target) {
-  const torch::Tensor said = logits.argmax(1);
-  if (!IsSoft(target)) return said.eq(target).sum();
-  return said.eq(target.argmax(1)).logical_and(target.sum(1).gt(0)).sum();
+                           const torch::Tensor& target, int64_t among) {
+  const torch::Tensor wanted = IsSoft(target) ? target.argmax(1) : target;
+  // The ignored label is none of them.
+  const torch::Tensor right =
+      among == 1 ? logits.argmax(1).eq(wanted)
+                 : std::get<1>(logits.topk(std::min(among, logits.size(1)), 1))
+                       .eq(wanted.unsqueeze(1))
+                       .any(1);
+  if (!IsSoft(target)) return right.sum();
+  return right.logical_and(target.sum(1).gt(0)).sum();
 }
 
 }  // namespace millrace

@@ -13,6 +13,8 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
+
 #include "client/loader.h"
 
 namespace millrace {
@@ -27,10 +29,10 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
                           const torch::Tensor& target,
                           double label_smoothing = 0);
 
-// Of the rows that count those whose largest logit is the class, or the class
-// with the largest share.
+// Of the rows that count those whose class, or class with the largest share,
+// has one of the `among` largest logits.
 torch::Tensor CountCorrect(const torch::Tensor& logits,
-                           const torch::Tensor& target);
+                           const torch::Tensor& target, int64_t among = 1);
 
 }  // namespace millrace
 

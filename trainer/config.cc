@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "trainer/subset_flag.h"
 
 namespace millrace {
 namespace {
@@ -145,9 +146,26 @@ absl::Status TrainerConfig::Validate() const {
   if (!eval_preset.empty() && !eval_pipeline.empty()) {
     return Bad("eval_preset", "and --eval_pipeline exclude each other");
   }
-  if (eval_dataset.empty() &&
+  if (eval_dataset.empty() && eval_subset.empty() &&
       (!eval_preset.empty() || !eval_pipeline.empty())) {
     return Bad("eval_dataset", "is missing, but how to evaluate is given");
+  }
+  for (const auto& [flag, text] : {std::pair("train_subset", &train_subset),
+                                   std::pair("eval_subset", &eval_subset)}) {
+    if (!text->empty()) {
+      MR_RETURN_IF_ERROR(ParseSubsetFlag(flag, *text).status());
+    }
+  }
+  if (train_subset.empty() && eval_subset.empty()) {
+    if (subset_seed != 0) return Bad("subset_seed", "cuts no subset");
+    if (subset_unit != 0) return Bad("subset_unit", "cuts no subset");
+  }
+  if (checkpoint.empty()) {
+    if (checkpoint_every > 0) {
+      return Bad("checkpoint_every", "needs --checkpoint=FILE");
+    }
+    if (resume == "auto")
+      return Bad("resume", "is auto, which needs --checkpoint=FILE");
   }
   if (model != "mlp" && model != "cnn" && model != "resnet18" &&
       model != "resnet34" && model != "resnet50") {

@@ -17,6 +17,12 @@ struct TrainerConfig {
   std::string endpoint;      // host:port[,host:port...] or one DNS name:port
   std::string dataset;       // to train on
   std::string eval_dataset;  // empty: no evaluation
+  // Parts of a dataset: FROM:TO in samples or shares (trainer/subset_flag.h).
+  // Empty: all of it; only eval_subset: training takes the rest.
+  std::string train_subset;
+  std::string eval_subset;
+  uint64_t subset_seed = 0;  // of the cut
+  uint64_t subset_unit = 0;  // neighbours that are cut together; 0: none
   // At most one of each pair; both empty: what the dataset recommends.
   std::string preset;
   std::string pipeline;  // file with a PipelineSpec as text
@@ -88,7 +94,13 @@ struct TrainerConfig {
   std::string step_losses;  // file with a line "epoch step loss" each; or empty
   // Written after each epoch, at the end and on failure; empty: none.
   std::string checkpoint;
-  std::string resume;        // checkpoint to go on from; empty: from the start
+  uint64_t checkpoint_every = 0;  // and after so many steps; 0: not
+  // Checkpoint to go on from; empty: from the start; "auto": `checkpoint` when
+  // that file is there, which is what a job that is restarted needs.
+  std::string resume;
+  // Folder for the batch of a step whose loss is no finite number; empty:
+  // beside the checkpoint.
+  std::string failed_batch;
   uint64_t log_every = 100;  // steps between lines when not on a terminal
 
   // InvalidArgument names the flag.

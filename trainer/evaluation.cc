@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 // Between two tries to open the data.
 constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
+// Of top-5 accuracy.
+constexpr int64_t kTop = 5;
 
 }  // namespace
 
@@ -83,9 +85,9 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   const absl::Cleanup forget_loader = [&hooks] { hooks.open_loader(nullptr); };
   // Running statistics differ between ranks: all judge rank 0's model.
   MR_RETURN_IF_ERROR(ranks.Broadcast(model.buffers()));
-  // correct, loss, samples
+  // correct, loss, samples, correct among the likeliest
   torch::Tensor sums =
-      at::zeros({3}, torch::TensorOptions(torch::kDouble).device(device));
+      at::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
   absl::Status evaluated;
   try {
     torch::NoGradGuard no_grad;
@@ -101,6 +103,9 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
           [&] { return model.forward(reader_.Input(*batch)); });
       const torch::Tensor target = Masked(reader_.Target(*batch), *batch);
       sums[0] += CountCorrect(logits, target);
+      if (reader_.classes() > kTop) {
+        sums[3] += CountCorrect(logits, target, kTop);
+      }
       sums[1] += SumOfLosses(logits, target);
       sums[2] += static_cast<double>(batch->local_valid);
     }
@@ -123,6 +128,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   Result result;
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   result.accuracy = sum[0] / sum[2];
+  if (reader_.classes() > kTop) result.top5 = sum[3] / sum[2];
   result.loss = sum[1] / sum[2];
   result.samples = static_cast<uint64_t>(sum[2]);
   return result;

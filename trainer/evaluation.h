@@ -1,5 +1,6 @@
-// Evaluation judges a model on a dataset of its own, shared out over the ranks,
-// every sample once.
+// Evaluation judges a model on a dataset of its own, or on a part of the
+// training's that training leaves out, shared out over the ranks, every sample
+// once.
 //
 // One thread; all ranks make the same calls. The model and the loaders' options
 // are the caller's.
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -42,6 +44,9 @@ class Evaluation {
   };
   struct Result {
     double accuracy = 0;
+    // The class is among the five likeliest; absent: there are no more than
+    // five.
+    std::optional<double> top5;
     double loss = 0;  // mean
     uint64_t samples = 0;
     double seconds = 0;

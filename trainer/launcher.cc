@@ -64,7 +64,11 @@ struct Child {
   bool running = false;
 };
 
-void Prepare(Child* child, uint32_t rank, const LaunchOptions& options,
+uint32_t RankOf(const LaunchOptions& options, uint32_t local_rank) {
+  return options.node_rank * options.ranks + local_rank;
+}
+
+void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
              const Listener& listener) {
   static constexpr absl::string_view kOurs[] = {"RANK=",
                                                 "WORLD_SIZE=",
@@ -85,15 +89,17 @@ void Prepare(Child* child, uint32_t rank, const LaunchOptions& options,
   auto add = [child](absl::string_view name, auto value) {
     child->environment.push_back(absl::StrCat(name, "=", value));
   };
+  const uint32_t rank = RankOf(options, local_rank);
+  const bool own_port = listener.fd >= 0;
   add("RANK", rank);
-  add("WORLD_SIZE", options.ranks);
-  add("LOCAL_RANK", rank);
+  add("WORLD_SIZE", options.ranks * options.nodes);
+  add("LOCAL_RANK", local_rank);
   add("LOCAL_WORLD_SIZE", options.ranks);
-  add("MASTER_ADDR", "127.0.0.1");
-  add("MASTER_PORT", listener.port);
+  add("MASTER_ADDR", own_port ? "127.0.0.1" : options.master_address);
+  add("MASTER_PORT", own_port ? listener.port : options.master_port);
   add("OMP_NUM_THREADS", options.threads_per_rank);
   add("MILLRACE_LAUNCHED", 1);
-  if (rank == 0) add("MILLRACE_MASTER_FD", listener.fd);
+  if (rank == 0 && own_port) add("MILLRACE_MASTER_FD", listener.fd);
   for (std::string& variable : child->environment) {
     child->environment_pointers.push_back(variable.data());
   }
@@ -121,8 +127,19 @@ absl::Status RunRanks(const LaunchOptions& options) {
   if (options.command.empty() || options.ranks < 1) {
     return absl::InvalidArgumentError("no command or no ranks to run");
   }
+  if (options.node_rank >= options.nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("machine ", options.node_rank, " of ", options.nodes,
+                     ": they are counted from 0"));
+  }
   Listener listener;
-  MR_RETURN_IF_ERROR(Listen(&listener));
+  if (options.master_address.empty()) {
+    if (options.nodes > 1) {
+      return absl::InvalidArgumentError(
+          "several machines need the address of the first");
+    }
+    MR_RETURN_IF_ERROR(Listen(&listener));
+  }
 
   // Signals are taken one by one with sigtimedwait: no handler, no race.
   sigset_t signals;
@@ -154,7 +171,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
       // A rank without its launcher would run on for ever.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
-      if (rank == 0) fcntl(listener.fd, F_SETFD, 0);
+      if (rank == 0 && listener.fd >= 0) fcntl(listener.fd, F_SETFD, 0);
       execve(arguments[0], arguments.data(), child.environment_pointers.data());
       _exit(127);
     }
@@ -194,8 +211,9 @@ absl::Status RunRanks(const LaunchOptions& options) {
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
       if (result.ok()) {
         stop(absl::InternalError(
-            absl::StrCat("rank ", rank, " of ", options.ranks, " (process ",
-                         child.pid, ") ", HowItEnded(status),
+            absl::StrCat("rank ", RankOf(options, rank), " of ",
+                         options.ranks * options.nodes, " (process ", child.pid,
+                         ") ", HowItEnded(status),
                          "; the others were ended. Its own lines above "
                          "say why")));
       }

@@ -1,6 +1,8 @@
 // Runs the ranks of a job on this machine: the program once for each rank,
 // with the environment that torchrun would give it. The rank that fails first
-// ends the others, and its name is in the error.
+// ends the others, and its name is in the error. A job of several machines has
+// a launcher on each, and no more in common than the address of rank 0: a
+// machine whose ranks fail ends those of the others through ddp/roll_call.h.
 //
 // Call it before the process has other threads. It takes over SIGINT and
 // SIGTERM, which are passed on to the ranks as SIGTERM. Each rank has a process
@@ -20,7 +22,13 @@ namespace millrace {
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and its arguments
-  uint32_t ranks = 1;
+  uint32_t ranks = 1;                // on this machine, and on each other one
+  uint32_t nodes = 1;                // machines
+  uint32_t node_rank = 0;            // which one this is
+  // Where the ranks meet, on the first machine. One machine: may be empty, a
+  // free port of the loopback is taken.
+  std::string master_address;
+  uint16_t master_port = 0;
   uint32_t threads_per_rank = 1;  // OMP_NUM_THREADS
   // From SIGTERM to SIGKILL: time for a checkpoint.
   absl::Duration grace = absl::Seconds(20);

@@ -1,6 +1,7 @@
 // millrace-train: trains a model on batches from Millrace data servers, on one
 // rank or several.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,16 @@ ABSL_FLAG(std::string, endpoint, "",
 ABSL_FLAG(std::string, dataset, "", "Dataset to train on.");
 ABSL_FLAG(std::string, eval_dataset, "",
           "Dataset to evaluate on after each epoch. Empty: no evaluation.");
+ABSL_FLAG(std::string, train_subset, "",
+          "Train on a part of the dataset: FROM:TO in samples (0:48000) or as "
+          "shares (0:0.8), in a random order that --subset_seed fixes.");
+ABSL_FLAG(std::string, eval_subset, "",
+          "Evaluate on a part: of --eval_dataset, or without it of --dataset; "
+          "training then takes the rest, or --train_subset.");
+ABSL_FLAG(uint64_t, subset_seed, 0, "Another cut for another number.");
+ABSL_FLAG(uint64_t, subset_unit, 0,
+          "Neighbours of the dataset that are cut together, as frames of one "
+          "film. 0: none.");
 ABSL_FLAG(std::string, preset, "",
           "Pipeline by name. Empty: what the dataset recommends.");
 ABSL_FLAG(std::string, pipeline, "",
@@ -121,8 +132,17 @@ ABSL_FLAG(std::optional<double>, loss_scale, std::nullopt,
 ABSL_FLAG(bool, channels_last, true,
           "Lay images and the weights of convolutions out channels-last.");
 ABSL_FLAG(uint32_t, nproc, 0,
-          "Start this many ranks on this machine. 0: this process is a rank, "
+          "Start this many ranks on this machine, and on each of --nnodes. 0: "
+          "this process is a rank, "
           "as torchrun's environment says, or the only one.");
+ABSL_FLAG(uint32_t, nnodes, 1,
+          "Machines of the job. Above 1: start this program on each of them "
+          "with the same flags but for --node_rank.");
+ABSL_FLAG(uint32_t, node_rank, 0, "Which of --nnodes this is, from 0.");
+ABSL_FLAG(std::string, master_addr, "",
+          "Address of the machine with --node_rank=0, as the others reach it.");
+ABSL_FLAG(uint32_t, master_port, 29500,
+          "A free port there, at which the ranks meet.");
 ABSL_FLAG(std::string, device, "auto", "auto, cpu or cuda.");
 ABSL_FLAG(uint32_t, device_prefetch, 2, "Batches kept ready on the device.");
 ABSL_FLAG(bool, prepare_ahead, false,
@@ -160,8 +180,14 @@ ABSL_FLAG(std::string, step_losses, "",
 ABSL_FLAG(std::string, checkpoint, "",
           "Write a checkpoint to this file after each epoch, at the end and on "
           "failure.");
+ABSL_FLAG(uint64_t, checkpoint_every, 0,
+          "Write --checkpoint after so many steps as well. 0: not.");
+ABSL_FLAG(std::string, failed_batch, "",
+          "Keep the batch of a step whose loss is no finite number in this "
+          "folder. Empty: beside --checkpoint.");
 ABSL_FLAG(std::string, resume, "",
-          "Go on from this checkpoint. --lr and the like are those given now.");
+          "Go on from this checkpoint; auto: from --checkpoint when it is "
+          "there. --lr and the like are those given now.");
 ABSL_FLAG(uint64_t, log_every, 100,
           "Steps between lines when output is not a terminal. 0: none.");
 
@@ -178,6 +204,10 @@ TrainerConfig ReadFlags() {
   config.endpoint = absl::GetFlag(FLAGS_endpoint);
   config.dataset = absl::GetFlag(FLAGS_dataset);
   config.eval_dataset = absl::GetFlag(FLAGS_eval_dataset);
+  config.train_subset = absl::GetFlag(FLAGS_train_subset);
+  config.eval_subset = absl::GetFlag(FLAGS_eval_subset);
+  config.subset_seed = absl::GetFlag(FLAGS_subset_seed);
+  config.subset_unit = absl::GetFlag(FLAGS_subset_unit);
   config.preset = absl::GetFlag(FLAGS_preset);
   config.pipeline = absl::GetFlag(FLAGS_pipeline);
   config.eval_preset = absl::GetFlag(FLAGS_eval_preset);
@@ -227,16 +257,74 @@ TrainerConfig ReadFlags() {
   config.json = absl::GetFlag(FLAGS_json);
   config.step_losses = absl::GetFlag(FLAGS_step_losses);
   config.checkpoint = absl::GetFlag(FLAGS_checkpoint);
+  config.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  config.failed_batch = absl::GetFlag(FLAGS_failed_batch);
   config.resume = absl::GetFlag(FLAGS_resume);
   config.log_every = absl::GetFlag(FLAGS_log_every);
   return config;
 }
 
-// Starts the program once for each rank.
-int Launch(uint32_t ranks, int argc, char** argv) {
+// What --nproc and --nnodes say; `ranks` of them here.
+absl::StatusOr<LaunchOptions> ReadLaunchFlags(uint32_t ranks,
+                                              uint64_t batch_size) {
   LaunchOptions options;
   options.ranks = ranks;
-  options.threads_per_rank = std::max(1u, AvailableCpus() / ranks);
+  options.nodes = absl::GetFlag(FLAGS_nnodes);
+  options.node_rank = absl::GetFlag(FLAGS_node_rank);
+  options.master_address = absl::GetFlag(FLAGS_master_addr);
+  const uint32_t port = absl::GetFlag(FLAGS_master_port);
+  auto bad = [](const auto&... words) {
+    return absl::InvalidArgumentError(absl::StrCat(words...));
+  };
+  if (ranks == 0) {
+    if (options.nodes != 1 || options.node_rank != 0 ||
+        !options.master_address.empty()) {
+      return bad(
+          "--nnodes, --node_rank and --master_addr start ranks; say with "
+          "--nproc how many on each machine");
+    }
+    return options;
+  }
+  if (std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr) {
+    return bad(
+        "--nproc starts ranks, but RANK or WORLD_SIZE is set already; "
+        "drop one of them");
+  }
+  if (options.nodes < 1) return bad("--nnodes is 0; give at least 1");
+  if (uint64_t{ranks} * options.nodes > 1'000'000) {
+    return bad("--nproc=", ranks, " on --nnodes=", options.nodes,
+               " machines are more ranks than any job has");
+  }
+  if (options.node_rank >= options.nodes) {
+    return bad("--node_rank=", options.node_rank,
+               " is none of --nnodes=", options.nodes,
+               " machines, which are counted from 0");
+  }
+  if (options.nodes > 1 && options.master_address.empty()) {
+    return bad("--nnodes=", options.nodes,
+               " needs --master_addr=HOST, the address of the machine with "
+               "--node_rank=0");
+  }
+  if (port < 1 || port > 65535) {
+    return bad("--master_port is ", port, "; give 1 to 65535");
+  }
+  options.master_port = static_cast<uint16_t>(port);
+  const uint32_t all = ranks * options.nodes;
+  if (batch_size % all != 0) {
+    return bad(
+        "--batch_size=", batch_size, " cannot be shared by --nproc=", ranks,
+        " ranks",
+        options.nodes == 1
+            ? std::string()
+            : absl::StrCat(" on each of --nnodes=", options.nodes, " machines"),
+        "; make it a multiple of ", all);
+  }
+  return options;
+}
+
+// Starts the program once for each rank.
+int Launch(LaunchOptions options, int argc, char** argv) {
+  options.threads_per_rank = std::max(1u, AvailableCpus() / options.ranks);
   options.command = {"/proc/self/exe"};
   for (int i = 1; i < argc; ++i) options.command.push_back(argv[i]);
   const absl::Status status = RunRanks(options);
@@ -268,22 +356,15 @@ int Main(int argc, char** argv) {
   }
 
   const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
-  const uint32_t ranks = absl::GetFlag(FLAGS_nproc);
-  if (ranks > 0 && !launched) {
-    if (std::getenv("RANK") != nullptr ||
-        std::getenv("WORLD_SIZE") != nullptr) {
-      return Fail(absl::InvalidArgumentError(
-          "--nproc starts ranks, but RANK or WORLD_SIZE is set already; drop "
-          "one of them"));
-    }
-    if (config.batch_size % ranks != 0) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat(
-          "--batch_size=", config.batch_size, " cannot be shared by --nproc=",
-          ranks, " ranks; make it a multiple")));
-    }
-    return Launch(ranks, argc, argv);
+  if (!launched) {
+    const absl::StatusOr<LaunchOptions> launch =
+        ReadLaunchFlags(absl::GetFlag(FLAGS_nproc), config.batch_size);
+    if (!launch.ok()) return Fail(launch.status());
+    if (absl::GetFlag(FLAGS_nproc) > 0) return Launch(*launch, argc, argv);
   }
 
+  // A file that grows too large is an error of its write(), with a sentence.
+  signal(SIGXFSZ, SIG_IGN);
   StopSignal stop;
   const absl::Status cuda = LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {

@@ -29,7 +29,9 @@
 #include "trainer/checkpoint.h"
 #include "trainer/ddp/agree.h"
 #include "trainer/ddp/communicator.h"
+#include "trainer/ddp/replicas.h"
 #include "trainer/evaluation.h"
+#include "trainer/failed_batch.h"
 #include "trainer/files.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/batch_groups.h"
@@ -48,6 +50,8 @@ using Clock = std::chrono::steady_clock;
 
 // Ranks wait for one another so much longer than each waits for data.
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
+// For the servers to give a batch once more that is kept for a look at it.
+constexpr absl::Duration kKeepTime = absl::Seconds(20);
 // A rank other than 0 says why it waited when it did for so much of an epoch.
 constexpr double kWorthSaying = 0.05;
 // On a device whose losses have to be fetched, they are looked at this often.
@@ -98,6 +102,13 @@ class TrainingRun {
   absl::Status SetUp();
   absl::Status Train();
   absl::Status WriteCheckpointHere();
+  // After an error of Train(): keeps the batch that led to it, where that is
+  // known; the same error, with what can be done about it.
+  absl::Status KeepFailedBatch(const absl::Status& error) const;
+  // Tells the other ranks, if they have joined.
+  void Fail(const absl::Status& why) const {
+    if (ranks_ != nullptr) ranks_->Fail(why);
+  }
   absl::StatusOr<TrainSummary> Finish();
 
   // True when there is a model that has a place in the data.
@@ -112,6 +123,8 @@ class TrainingRun {
 
   absl::Status TrainEpoch(uint64_t epoch);
   absl::Status Evaluate();
+  // See ddp/replicas.h; makes rank 0's buffers those of all.
+  absl::Status Verify(absl::string_view when);
   // See ddp/agree.h; before the next step.
   absl::Status Agree(absl::Status mine);
   std::vector<torch::Tensor> Buffers() const;
@@ -126,6 +139,7 @@ class TrainingRun {
   StopSignal& stop_;
   Progress progress_;
 
+  std::string resume_;  // file, or empty
   RunSpecs specs_;
   torch::Device device_ = torch::kCPU;
   CheckpointInfo resumed_;
@@ -144,6 +158,7 @@ class TrainingRun {
   std::vector<uint64_t> global_valid_;    // of each step of the epoch
   double train_seconds_ = 0;
   double wait_seconds_ = 0;
+  double allreduce_seconds_ = 0;
   std::string step_lines_;
   TrainSummary summary_;
 };
@@ -190,23 +205,28 @@ absl::Status TrainingRun::SetUp() {
                        "libtorch has no fast convolutions for it; "
                        "--precision=bfloat16 has them";
   }
-  if (!config_.resume.empty()) {
-    MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(config_.resume));
+  resume_ = config_.resume;
+  if (resume_ == "auto") {
+    resume_ = config_.checkpoint;
+    if (absl::IsNotFound(CheckReadable(resume_))) resume_.clear();
+  }
+  if (!resume_.empty()) {
+    MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(resume_));
     if (resumed_.model != config_.model ||
         resumed_.optimizer != config_.optimizer) {
       return absl::InvalidArgumentError(absl::StrCat(
-          config_.resume, " holds --model=", resumed_.model,
+          resume_, " holds --model=", resumed_.model,
           " --optimizer=", resumed_.optimizer, ", not --model=", config_.model,
           " --optimizer=", config_.optimizer));
     }
     if (config_.ema == 0 && Holds(resumed_, "average")) {
       return absl::InvalidArgumentError(absl::StrCat(
-          config_.resume,
+          resume_,
           " holds averaged weights, which --ema would go on with; give --ema"));
     }
     if (resumed_.position.step % config_.accumulate != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          config_.resume, " was written after ", resumed_.position.step,
+          resume_, " was written after ", resumed_.position.step,
           " batches of an epoch, which --accumulate=", config_.accumulate,
           " does not divide; go on with --accumulate=", resumed_.accumulate));
     }
@@ -245,7 +265,7 @@ absl::Status TrainingRun::OpenData() {
   DataLoader::Options options = LoaderOptions(specs_.train);
   if (position_.epoch >= config_.epochs) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config_.resume, " has trained ", position_.epoch,
+        absl::StrCat(resume_, " has trained ", position_.epoch,
                      " epochs already; raise --epochs to train more"));
   }
   options.start = position_;
@@ -275,7 +295,7 @@ absl::Status TrainingRun::OpenData() {
 absl::Status TrainingRun::CheckEvaluation() {
   if (!specs_.eval.has_value()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(evaluation_,
-                      Evaluation::Make({.dataset = config_.eval_dataset,
+                      Evaluation::Make({.dataset = specs_.eval_name,
                                         .loader = LoaderOptions(*specs_.eval),
                                         .input = config_.input,
                                         .target = config_.target,
@@ -298,17 +318,17 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     const BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
     auto updater = std::make_unique<Updater>(UpdaterOptions(config_, groups),
                                              model_->parameters(), device_);
-    if (!config_.resume.empty()) {
+    if (!resume_.empty()) {
       const NamedParts state = updater->State();
-      MR_RETURN_IF_ERROR(RestoreCheckpoint(config_.resume, *model_, state));
+      MR_RETURN_IF_ERROR(RestoreCheckpoint(resume_, *model_, state));
       for (const auto& [part, tensors] : state) {
         if (Holds(resumed_, part)) continue;
         progress_.Line(
-            absl::StrCat(config_.resume, " has no ", part, ": it starts anew"));
+            absl::StrCat(resume_, " has no ", part, ": it starts anew"));
       }
     }
     MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
-    MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+    MR_RETURN_IF_ERROR(Verify("at the start"));
     MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(model_->parameters()));
     updater_ = std::move(updater);
     step_ = std::make_unique<TrainingStep>(
@@ -341,6 +361,16 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   return absl::OkStatus();
 }
 
+absl::Status TrainingRun::Verify(absl::string_view when) {
+  MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+  return VerifyReplicas(
+      *model_,
+      {{"the epoch to go on in", static_cast<int64_t>(position_.epoch)},
+       {"the step to go on at", static_cast<int64_t>(position_.step)},
+       {"the steps trained", static_cast<int64_t>(steps_)}},
+      *ranks_, when);
+}
+
 std::vector<torch::Tensor> TrainingRun::Buffers() const {
   return model_->buffers();
 }
@@ -362,6 +392,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   global_valid_.assign(steps, 0);
   const DataLoader::Stats before = loader_->stats();
   const double waited_before = before.wait_seconds;
+  const Communicator::Stats exchanged_before = ranks_->stats();
   const Clock::time_point start = Clock::now();
   uint64_t samples = 0;
   uint64_t checked = first;
@@ -391,6 +422,12 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       MR_RETURN_IF_ERROR(step_->CheckLosses(checked, step + 1));
       checked = step + 1;
     }
+    // Others than rank 0 do nothing there, and wait in the next step. That a
+    // disk is full for a while need not end the run.
+    if (updated && config_.checkpoint_every > 0 && step + 1 < steps &&
+        steps_ % config_.checkpoint_every == 0) {
+      LogError(WriteCheckpointHere());
+    }
     if (progress_.Wants(step + 1, steps)) {
       const double seconds = Seconds(start, Clock::now());
       progress_.Step(
@@ -410,6 +447,10 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const std::string where = WhereTheTimeWent(before, after, seconds);
   train_seconds_ += seconds;
   wait_seconds_ += waited;
+  const Communicator::Stats exchanged = ranks_->stats();
+  allreduce_seconds_ +=
+      exchanged.allreduce_seconds - exchanged_before.allreduce_seconds;
+  summary_.allreduce_bytes += exchanged.bytes - exchanged_before.bytes;
 
   MR_ASSIGN_OR_RETURN(const std::vector<double> sum, step_->SumLosses());
   double total = 0;
@@ -470,18 +511,24 @@ absl::Status TrainingRun::Evaluate() {
                         .place = At(position_)}));
   summary_.eval_seconds.push_back(result.seconds);
   summary_.eval_accuracy = result.accuracy;
+  summary_.eval_top5 = result.top5;
   summary_.eval_loss.push_back(result.loss);
   progress_.Line(absl::StrFormat(
-      "  evaluation on %s: accuracy %.4f, loss %.4f, %d samples, %.2f s",
-      config_.eval_dataset, result.accuracy, result.loss, result.samples,
-      result.seconds));
+      "  evaluation on %s: accuracy %.4f%s, loss %.4f, %d samples, %.2f s",
+      specs_.eval_name, result.accuracy,
+      result.top5.has_value() ? absl::StrFormat(" (top-5 %.4f)", *result.top5)
+                              : "",
+      result.loss, result.samples, result.seconds));
   return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Train() {
   model_->train();
   while (position_.epoch < config_.epochs) {
-    MR_RETURN_IF_ERROR(TrainEpoch(position_.epoch));
+    const uint64_t epoch = position_.epoch;
+    MR_RETURN_IF_ERROR(TrainEpoch(epoch));
+    // Before the checkpoint, which is of a model that all ranks hold.
+    MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
     // A disk that is full for a while need not end the run: at its end the
     // write is tried again, and there an error counts.
     LogError(WriteCheckpointHere());
@@ -514,9 +561,39 @@ absl::Status TrainingRun::WriteCheckpointHere() {
   return absl::OkStatus();
 }
 
+absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
+  if (step_ == nullptr || !step_->not_finite().has_value()) return error;
+  HostLoaderOptions options;
+  options.endpoint = config_.endpoint;
+  options.spec = loader_->plan().resolved_spec();
+  options.rank = env_.rank;
+  options.world_size = env_.world_size;
+  options.start = *step_->not_finite();
+  options.open_timeout = config_.timeout;
+  options.next_timeout = std::min(config_.data_timeout, kKeepTime);
+  options.expected_plan_hash = loader_->plan().plan_hash();
+  options.expected_fingerprint = loader_->plan().fingerprint();
+  std::string folder = config_.failed_batch;
+  if (folder.empty() && !config_.checkpoint.empty()) {
+    folder = config_.checkpoint + ".failed_batch";
+  }
+  absl::StatusOr<std::string> kept =
+      absl::FailedPreconditionError("--failed_batch is not given");
+  if (!folder.empty()) kept = SaveFailedBatch(options, folder);
+  if (!kept.ok()) {
+    kept = absl::StrCat(
+        "it is not kept (", kept.status().message(),
+        "); see it with: millrace replay --position=", options.start.epoch, ":",
+        options.start.step, " --rank=", options.rank,
+        " --world=", options.world_size,
+        ", and the flags of this run or --run=ITS_AUDIT_LOG");
+  }
+  return absl::Status(error.code(), absl::StrCat(error.message(), "; ", *kept));
+}
+
 absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   loader_->Close();
-  MR_RETURN_IF_ERROR(ranks_->Broadcast(Buffers()));
+  MR_RETURN_IF_ERROR(Verify("at the end"));
   MR_RETURN_IF_ERROR(WriteCheckpointHere());
   summary_.steps = run_steps_;
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
@@ -528,11 +605,16 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
         static_cast<double>(summary_.samples) / train_seconds_;
     summary_.stall_share = wait_seconds_ / train_seconds_;
   }
-  torch::Tensor stalls = torch::zeros({env_.world_size}, torch::kDouble);
-  stalls[env_.rank] = summary_.stall_share;
-  MR_RETURN_IF_ERROR(ranks_->Sum(stalls));
-  summary_.rank_stall_shares.assign(
-      stalls.data_ptr<double>(), stalls.data_ptr<double>() + env_.world_size);
+  const int64_t world = env_.world_size;
+  torch::Tensor shares = torch::zeros({2 * world}, torch::kDouble);
+  shares[env_.rank] = summary_.stall_share;
+  if (train_seconds_ > 0) {
+    shares[world + env_.rank] = allreduce_seconds_ / train_seconds_;
+  }
+  MR_RETURN_IF_ERROR(ranks_->Sum(shares));
+  const auto* share = shares.data_ptr<double>();
+  summary_.rank_stall_shares.assign(share, share + world);
+  summary_.rank_allreduce_shares.assign(share + world, share + 2 * world);
   if (env_.rank == 0 && !config_.step_losses.empty()) {
     MR_RETURN_IF_ERROR(WriteFileAtomically(config_.step_losses, step_lines_));
   }
@@ -550,13 +632,21 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
                                          const RankEnv& env, StopSignal& stop) {
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
-  MR_RETURN_IF_ERROR(run.SetUp());
-  if (absl::Status status = run.Train(); !status.ok()) {
-    // The error that ended the run matters more than one of the checkpoint.
-    LogError(run.WriteCheckpointHere());
+  if (absl::Status status = run.SetUp(); !status.ok()) {
+    run.Fail(status);
     return status;
   }
-  return run.Finish();
+  if (absl::Status status = run.Train(); !status.ok()) {
+    status = run.KeepFailedBatch(status);
+    run.Fail(status);
+    // The error that ended the run matters more than one of the checkpoint.
+    // Where the ranks differ, the last one before may be the only good one.
+    if (!absl::IsAborted(status)) LogError(run.WriteCheckpointHere());
+    return status;
+  }
+  absl::StatusOr<TrainSummary> summary = run.Finish();
+  if (!summary.ok()) run.Fail(summary.status());
+  return summary;
 }
 
 }  // namespace millrace

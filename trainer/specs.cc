@@ -4,6 +4,7 @@
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 #include "trainer/files.h"
+#include "trainer/subset_flag.h"
 
 namespace millrace {
 namespace {
@@ -51,6 +52,80 @@ absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
   return spec;
 }
 
+// The part of the spec's one dataset that the flag names.
+absl::StatusOr<Subset> PartOf(const PipelineSpec& spec, const SubsetFlag& flag,
+                              const TrainerConfig& config,
+                              const DescribeFunction& describe) {
+  if (spec.sources_size() != 1 || spec.sources(0).has_synthetic()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag.flag, "=", flag.text,
+                     " is a part of one dataset, but the pipeline has ",
+                     spec.sources_size() == 1
+                         ? std::string("made-up samples")
+                         : absl::StrCat(spec.sources_size(), " sources"),
+                     "; write `subset` into its sources instead"));
+  }
+  const std::string& dataset = spec.sources(0).dataset();
+  uint64_t samples = 0;  // shares need no number
+  if (!flag.shares) {
+    MR_ASSIGN_OR_RETURN(const DatasetInfo info, describe(dataset));
+    samples = static_cast<uint64_t>(info.samples());
+  }
+  MR_ASSIGN_OR_RETURN(Subset part, flag.Of(dataset, samples));
+  part.set_seed(config.subset_seed);
+  part.set_unit(config.subset_unit);
+  return part;
+}
+
+// Of which --eval_subset is a part when nothing else is said.
+absl::StatusOr<std::string> DatasetOf(const PipelineSpec& train,
+                                      const std::string& eval_subset) {
+  if (train.sources_size() == 1 && !train.sources(0).dataset().empty()) {
+    return train.sources(0).dataset();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--eval_subset=", eval_subset,
+                   " is a part of one dataset, and the training's pipeline has "
+                   "not just one; say with --eval_dataset which"));
+}
+
+// Cuts both pipelines as --train_subset and --eval_subset say.
+absl::Status Cut(const TrainerConfig& config, const DescribeFunction& describe,
+                 RunSpecs* specs) {
+  std::optional<Subset> train;
+  if (!config.train_subset.empty()) {
+    MR_ASSIGN_OR_RETURN(const SubsetFlag flag,
+                        ParseSubsetFlag("train_subset", config.train_subset));
+    MR_ASSIGN_OR_RETURN(train, PartOf(specs->train, flag, config, describe));
+  }
+  if (!config.eval_subset.empty()) {
+    MR_ASSIGN_OR_RETURN(const SubsetFlag flag,
+                        ParseSubsetFlag("eval_subset", config.eval_subset));
+    MR_ASSIGN_OR_RETURN(const Subset eval,
+                        PartOf(*specs->eval, flag, config, describe));
+    const bool same =
+        specs->train.sources_size() == 1 &&
+        specs->train.sources(0).dataset() == specs->eval->sources(0).dataset();
+    if (same && !train.has_value()) {
+      MR_ASSIGN_OR_RETURN(train, RestOf(eval, flag));
+    }
+    if (same && Overlap(*train, eval)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--train_subset=", config.train_subset,
+          " and --eval_subset=", config.eval_subset, " share samples of ",
+          specs->eval->sources(0).dataset(),
+          ": a model would be judged by what it was trained on; let them "
+          "touch, not overlap"));
+    }
+    *specs->eval->mutable_sources(0)->mutable_subset() = eval;
+    specs->eval_name = absl::StrCat(specs->eval_name, "[", flag.text, "]");
+  }
+  if (train.has_value()) {
+    *specs->train.mutable_sources(0)->mutable_subset() = *train;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
@@ -70,14 +145,28 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
         " has last_batch: LAST_BATCH_PARTIAL, which may give a rank no rows; "
         "give --last_batch=drop or pad"));
   }
-  if (config.eval_dataset.empty()) return specs;
-  MR_ASSIGN_OR_RETURN(
-      specs.eval, MakeSpec(config, config.eval_dataset, config.eval_pipeline,
-                           config.eval_preset, specs.train.batch_size(),
-                           /*train=*/false, describe));
+  if (config.eval_dataset.empty() && config.eval_subset.empty()) {
+    MR_RETURN_IF_ERROR(Cut(config, describe, &specs));
+    return specs;
+  }
+  // A pipeline file may name its own.
+  std::string dataset = config.eval_dataset;
+  if (dataset.empty() && config.eval_pipeline.empty()) {
+    MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));
+  }
+  MR_ASSIGN_OR_RETURN(specs.eval,
+                      MakeSpec(config, dataset, config.eval_pipeline,
+                               config.eval_preset, specs.train.batch_size(),
+                               /*train=*/false, describe));
+  if (specs.eval->sources().empty()) {
+    MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));
+    specs.eval->add_sources()->set_dataset(dataset);
+  }
+  specs.eval_name = specs.eval->sources(0).dataset();
   specs.eval->mutable_shuffle()->Clear();
   specs.eval->mutable_shuffle()->set_mode(Shuffle::SEQUENTIAL);
   specs.eval->set_last_batch(LAST_BATCH_PARTIAL);
+  MR_RETURN_IF_ERROR(Cut(config, describe, &specs));
   return specs;
 }
 

@@ -19,6 +19,7 @@ namespace millrace {
 struct RunSpecs {
   PipelineSpec train;
   std::optional<PipelineSpec> eval;  // absent: no evaluation
+  std::string eval_name;             // of its data, for people
 };
 
 // What the servers say of a dataset.
@@ -26,9 +27,10 @@ using DescribeFunction =
     std::function<absl::StatusOr<DatasetInfo>(const std::string& dataset)>;
 
 // Presets that are not given are the datasets' own. Of a pipeline file, the
-// flags that are given replace dataset, batch size, seed and last batch.
-// Evaluation uses the batch size of training, in logical order, every sample
-// once.
+// flags that are given replace dataset, subset, batch size, seed and last
+// batch. Evaluation uses the batch size of training, in logical order, every
+// sample once; without a dataset of its own it is of a part of the training's,
+// and then training leaves that part out.
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
                                    const DescribeFunction& describe);
 

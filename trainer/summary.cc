@@ -66,11 +66,14 @@ std::string ToJson(const TrainSummary& s) {
   add("samples_per_second", Json(s.samples_per_second));
   add("stall_share", Json(s.stall_share));
   add("rank_stall_shares", Json(s.rank_stall_shares));
+  add("allreduce_share", Json(s.rank_allreduce_shares));
+  add("allreduce_bytes", Json(s.allreduce_bytes));
   add("where_the_time_went", Json(s.where_the_time_went));
   add("loss", Json(s.loss));
   add("eval_loss", Json(s.eval_loss));
   add("eval_accuracy",
       s.eval_accuracy.has_value() ? Json(*s.eval_accuracy) : "null");
+  add("eval_top5", s.eval_top5.has_value() ? Json(*s.eval_top5) : "null");
   add("loss_scale", s.loss_scale.has_value() ? Json(*s.loss_scale) : "null");
   add("skipped_steps",
       s.skipped_steps.has_value() ? Json(*s.skipped_steps) : "null");

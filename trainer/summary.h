@@ -27,12 +27,17 @@ struct TrainSummary {
   uint64_t replay_batches = 0;
   double stall_share = 0;  // time waiting for data / time of training
   std::vector<double> rank_stall_shares;  // the same of every rank
+  // Time spent on the other ranks (Communicator::Stats) / time of training, of
+  // every rank, and bytes that rank 0 summed up with them.
+  std::vector<double> rank_allreduce_shares;
+  uint64_t allreduce_bytes = 0;
   // Why rank 0 waited, in a line for each epoch.
   std::vector<std::string> where_the_time_went;
   std::vector<double> loss;  // mean over the epoch's samples
   std::vector<double> eval_loss;
   // After the last epoch; absent: there was no evaluation.
   std::optional<double> eval_accuracy;
+  std::optional<double> eval_top5;  // absent with up to five classes, too
   // Of a gradient scaler, at the end; absent: there was none.
   std::optional<double> loss_scale;
   std::optional<uint64_t> skipped_steps;  // since the very start

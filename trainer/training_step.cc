@@ -3,12 +3,14 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "trainer/class_loss.h"
+#include "trainer/out_of_memory.h"
 #include "trainer/position_text.h"
 #include "trainer/torch_error.h"
 
@@ -89,6 +91,7 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     // Without it the Reducer lets gradients add up on each rank.
     if (last) parts_.ranks.BeforeBackward();
     parts_.updater.Scale(loss).backward();
+    parts_.ranks.AfterBackward();
     {
       const torch::NoGradGuard no_grad;
       losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
@@ -97,6 +100,7 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
       // Before the weights are touched: the checkpoint is of a good model.
       MR_RETURN_IF_ERROR(CheckLosses(step, step + 1));
     }
+    most_rows_ = std::max(most_rows_, batch.rows);
     if (!last) return false;
     if (group_valid_ == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -114,9 +118,14 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
                      error.what_without_backtrace(),
                      "; a label of the data lies outside its ",
                      parts_.reader.classes(), " classes"));
+  } catch (const c10::OutOfMemoryError& error) {
+    return OutOfMemory(error, absl::StrCat("training at ", At(batch.position)),
+                       parts_.device, batch.rows, parts_.ranks.world_size(),
+                       /*ran_before=*/batch.rows <= most_rows_);
   } catch (const std::exception& error) {
-    return FromTorch(error, absl::StrCat("rank ", parts_.ranks.rank(),
-                                         ", training at ", At(batch.position)));
+    return parts_.ranks.Explain(
+        FromTorch(error, absl::StrCat("rank ", parts_.ranks.rank(),
+                                      ", training at ", At(batch.position))));
   }
 }
 
@@ -127,13 +136,10 @@ absl::Status TrainingStep::CheckLosses(uint64_t first, uint64_t last) {
   const auto* loss = values.data_ptr<double>();
   for (uint64_t i = 0; i < last - first; ++i) {
     if (std::isfinite(loss[i])) continue;
+    not_finite_ = Position{epoch_, first + i};
     return absl::FailedPreconditionError(absl::StrCat(
-        "the loss is ", loss[i], " at ", At({epoch_, first + i}), " (rank ",
-        parts_.ranks.rank(),
-        "); lower --lr, or look at the batch: millrace replay --position=",
-        epoch_, ":", first + i, " --rank=", parts_.ranks.rank(),
-        " --world=", parts_.ranks.world_size(),
-        ", with the flags of this run or --run=ITS_AUDIT_LOG"));
+        "the loss is ", loss[i], " at ", At(*not_finite_), " (rank ",
+        parts_.ranks.rank(), "); lower --lr, or look at the batch"));
   }
   return parts_.updater.CheckScale();
 }

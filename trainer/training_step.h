@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,7 +64,8 @@ class TrainingStep {
   // taken an optimiser step. InvalidArgument: a label outside of the classes.
   // FailedPrecondition: the loss is no finite number (on the CPU, where looking
   // costs nothing; elsewhere CheckLosses() finds it): the weights have not
-  // taken the step then.
+  // taken the step then. ResourceExhausted: no memory is left, and which batch
+  // size would fit. Unavailable: another rank is missing.
   absl::StatusOr<bool> Run(const Batch& batch);
 
   // Forgets the batches of a group that is not complete: the model is as it was
@@ -74,6 +76,8 @@ class TrainingStep {
   // no finite number, or nothing is left of the loss scale. Waits for the
   // device.
   absl::Status CheckLosses(uint64_t first, uint64_t last);
+  // Where that was.
+  std::optional<Position> not_finite() const { return not_finite_; }
 
   // That the group of the epoch's batch `step` is trained with.
   double LearningRate(uint64_t step) const {
@@ -99,6 +103,8 @@ class TrainingStep {
   // The model's buffers as they were before the group; only when a group has
   // several batches.
   std::vector<torch::Tensor> buffers_before_;
+  uint64_t most_rows_ = 0;  // of a step that went well
+  std::optional<Position> not_finite_;
   torch::Tensor losses_;  // float64 [steps], this rank's sums, on the device
 };
 

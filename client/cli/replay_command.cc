@@ -1,23 +1,17 @@
 // `millrace replay`: any batch of a job again, as files: its tensors, which
 // samples they are and what was drawn for them.
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,9 +20,9 @@
 #include "absl/strings/str_split.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
+#include "client/cli/batch_files.h"
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
-#include "client/cli/npy.h"
 #include "client/cli/report.h"
 #include "client/cli/run_file.h"
 #include "client/cli/spec_flags.h"
@@ -54,83 +48,6 @@ absl::StatusOr<Position> ParsePosition(absl::string_view text) {
                      ": expected EPOCH:STEP, both counted from 0"));
   }
   return position;
-}
-
-// A tensor's name as a file's: names come from the server.
-std::string FileName(const std::string& name, std::set<std::string>& taken) {
-  std::string file;
-  for (const char c : name.substr(0, 100)) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                       c == '_' || c == '-' || (c == '.' && !file.empty());
-    file += plain ? c : '_';
-  }
-  if (file.empty()) file = "tensor";
-  const std::string first = file;
-  for (int i = 2; !taken.insert(file).second; ++i) {
-    file = absl::StrCat(first, "_", i);
-  }
-  return file + ".npy";
-}
-
-absl::Status MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
-    const int error = errno;
-    return absl::Status(absl::ErrnoToStatusCode(error),
-                        absl::StrCat("cannot make the folder ", path, ": ",
-                                     std::strerror(error)));
-  }
-  if (access((path + "/batch.json").c_str(), F_OK) == 0) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        path, " holds a batch already; give another --output=DIR"));
-  }
-  return absl::OkStatus();
-}
-
-// What is written as one .npy file.
-struct Array {
-  std::string name;
-  std::string file;
-  DType dtype;
-  std::vector<int64_t> shape;
-  absl::Span<const uint8_t> data;
-  TensorLook look;
-};
-
-absl::Status WriteArrays(const HostBatch& batch, const std::string& folder,
-                         std::vector<Array>* arrays) {
-  std::set<std::string> taken;
-  for (const TensorHeader& tensor : batch.header.tensors()) {
-    const auto rows = static_cast<int64_t>(batch.header.rows());
-    Array array;
-    array.name = tensor.name();
-    array.dtype = tensor.dtype();
-    if (!tensor.sample_shape().empty() && tensor.sample_shape(0) < 0) {
-      Array offsets;
-      offsets.name = tensor.name() + ".offsets";
-      offsets.dtype = DTYPE_INT64;
-      offsets.shape = {rows + 1};
-      offsets.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
-      arrays->push_back(std::move(offsets));
-      array.data =
-          batch.payload.subspan(tensor.values_offset(), tensor.values_bytes());
-      array.shape = {static_cast<int64_t>(tensor.values_bytes() /
-                                          ElementBytes(tensor.dtype()))};
-    } else {
-      array.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
-      array.shape = {rows};
-      for (const int64_t dim : tensor.sample_shape()) {
-        array.shape.push_back(dim);
-      }
-    }
-    arrays->push_back(std::move(array));
-  }
-  for (Array& array : *arrays) {
-    array.file = FileName(array.name, taken);
-    array.look = LookAt(array.dtype, array.data);
-    MR_RETURN_IF_ERROR(WriteNpy(absl::StrCat(folder, "/", array.file),
-                                array.dtype, array.shape, array.data));
-  }
-  return absl::OkStatus();
 }
 
 // All rows, asked for part by part.
@@ -181,20 +98,6 @@ std::string DrawnJson(const google::protobuf::RepeatedPtrField<Drawn>& list) {
       "]");
 }
 
-std::string ArrayJson(const Array& array) {
-  Report one;
-  one.Add("name", "", absl::string_view(array.name));
-  one.Add("file", "", absl::string_view(array.file));
-  one.Add("dtype", "", DTypeName(array.dtype));
-  one.AddJson("shape",
-              absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
-  one.AddJson("min", JsonNumber(array.look.least));
-  one.AddJson("max", JsonNumber(array.look.most));
-  one.Add("nan", "", array.look.nans);
-  one.Add("inf", "", array.look.infinities);
-  return one.Json();
-}
-
 int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
   int64_t value;
   std::memcpy(&value, data.data() + i * sizeof(value), sizeof(value));
@@ -225,9 +128,9 @@ std::string RowJson(const ExplainedRow& row) {
 
 // Where no server explains: what the batch itself says.
 ExplainBatchResponse FromBatch(const HostBatch& batch,
-                               const std::vector<Array>& arrays) {
+                               const std::vector<BatchArray>& arrays) {
   ExplainBatchResponse response;
-  for (const Array& array : arrays) {
+  for (const BatchArray& array : arrays) {
     if (array.name != "sample_index" || array.dtype != DTYPE_INT64) continue;
     for (uint64_t row = 0; row < batch.header.rows(); ++row) {
       ExplainedRow* const one = response.add_explained();
@@ -308,9 +211,9 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
-  MR_RETURN_IF_ERROR(MakeFolder(given.output));
-  std::vector<Array> arrays;
-  MR_RETURN_IF_ERROR(WriteArrays(batch, given.output, &arrays));
+  MR_RETURN_IF_ERROR(MakeBatchFolder(given.output, "--output=DIR"));
+  MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
+                      WriteBatchArrays(batch, given.output));
   absl::StatusOr<ExplainBatchResponse> explained =
       absl::UnimplementedError("was not asked for");
   if (given.explain) explained = Explain(options, plan, header.rows());
@@ -338,13 +241,14 @@ absl::Status Replay(ReplayFlags& given) {
   if (!unexplained.empty()) {
     json.Add("not_explained", "", absl::string_view(unexplained));
   }
-  json.AddJson("tensors",
-               absl::StrCat("[\n  ",
-                            absl::StrJoin(arrays, ",\n  ",
-                                          [](std::string* out, const Array& a) {
-                                            absl::StrAppend(out, ArrayJson(a));
-                                          }),
-                            "]"));
+  json.AddJson(
+      "tensors",
+      absl::StrCat("[\n  ",
+                   absl::StrJoin(arrays, ",\n  ",
+                                 [](std::string* out, const BatchArray& a) {
+                                   absl::StrAppend(out, ToJson(a));
+                                 }),
+                   "]"));
   json.AddJson("drawn", DrawnJson(explained->drawn()));
   json.AddJson(
       "samples",
@@ -359,7 +263,7 @@ absl::Status Replay(ReplayFlags& given) {
 
   std::vector<std::vector<std::string>> table = {
       {"TENSOR", "TYPE", "SHAPE", "MIN", "MAX", "NAN", "INF", "FILE"}};
-  for (const Array& array : arrays) {
+  for (const BatchArray& array : arrays) {
     table.push_back({array.name, std::string(DTypeName(array.dtype)),
                      absl::StrJoin(array.shape, "x"),
                      absl::StrFormat("%.6g", array.look.least),
@@ -373,7 +277,7 @@ absl::Status Replay(ReplayFlags& given) {
               options.world_size,
               static_cast<unsigned long long>(header.rows()), digest.c_str(),
               Table(table).c_str());
-  for (const Array& array : arrays) {
+  for (const BatchArray& array : arrays) {
     if (array.look.first_bad < 0 || array.shape.empty() ||
         array.shape[0] <= 0 || array.look.elements == 0) {
       continue;

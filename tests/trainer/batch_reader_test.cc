@@ -154,5 +154,18 @@ TEST(ClassLoss, CountsTheRightOnesAmongTheRowsThatCount) {
   EXPECT_EQ(CountCorrect(logits, Masked(soft, batch)).item<int64_t>(), 2);
 }
 
+TEST(ClassLoss, CountsClassesAmongTheLikeliest) {
+  const torch::Tensor logits =
+      torch::tensor({{3.f, 2.f, 1.f}, {3.f, 2.f, 1.f}, {1.f, 2.f, 3.f}});
+  const torch::Tensor classes = torch::tensor({1, 2, -100}, torch::kLong);
+  EXPECT_EQ(CountCorrect(logits, classes).item<int64_t>(), 0);
+  EXPECT_EQ(CountCorrect(logits, classes, 2).item<int64_t>(), 1);
+  // More than there are: every row that counts.
+  EXPECT_EQ(CountCorrect(logits, classes, 5).item<int64_t>(), 2);
+  const torch::Tensor shares =
+      torch::tensor({{0.2f, 0.8f, 0.f}, {0.f, 0.f, 0.f}, {0.f, 0.9f, 0.1f}});
+  EXPECT_EQ(CountCorrect(logits, shares, 2).item<int64_t>(), 2);
+}
+
 }  // namespace
 }  // namespace millrace

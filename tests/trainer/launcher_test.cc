@@ -95,6 +95,31 @@ TEST_F(Launcher, GivesEachRankAProcessGroupOfItsOwn) {
   for (const char* rank : {"0", "1", "2"}) EXPECT_EQ(Read(rank), "own\n");
 }
 
+TEST_F(Launcher, TellsRanksOfSeveralMachinesWhereTheyMeet) {
+  LaunchOptions options;
+  options.command = {"/bin/sh", "-c",
+                     "cd " + folder_ +
+                         "; echo $RANK $WORLD_SIZE $LOCAL_RANK "
+                         "$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT "
+                         "${MILLRACE_MASTER_FD:-none} > $RANK; "
+                         "while ! [ -s 2 ]; do :; done; exit $LOCAL_RANK"};
+  options.ranks = 2;
+  options.nodes = 3;
+  options.node_rank = 1;
+  options.master_address = "10.0.0.7";
+  options.master_port = 4711;
+  const absl::Status status = RunRanks(options);
+  EXPECT_EQ(Read("2"), "2 6 0 2 10.0.0.7 4711 none\n");
+  EXPECT_EQ(Read("3"), "3 6 1 2 10.0.0.7 4711 none\n");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 3 of 6"), HasSubstr("exit code 1")));
+  options.node_rank = 3;
+  EXPECT_TRUE(absl::IsInvalidArgument(RunRanks(options)));
+  options.node_rank = 0;
+  options.master_address = "";
+  EXPECT_TRUE(absl::IsInvalidArgument(RunRanks(options)));
+}
+
 TEST_F(Launcher, SaysThatAProgramDoesNotStart) {
   LaunchOptions options;
   options.command = {folder_ + "/missing"};

@@ -16,6 +16,7 @@ absl::StatusOr<DatasetInfo> Describe(const std::string& dataset) {
   if (dataset == "photos") {
     info.set_train_preset("imagenet_train");
     info.set_eval_preset("imagenet_eval");
+    info.set_samples(60000);
   } else if (dataset == "gone") {
     return absl::NotFoundError("no dataset gone");
   }
@@ -157,6 +158,91 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
     change(config);
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(flag));
   }
+}
+
+TEST(Specs, CutOneDatasetForTrainingAndEvaluation) {
+  TrainerConfig config = Config();
+  config.eval_subset = "48000:60000";
+  config.subset_seed = 7;
+  auto specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  ASSERT_TRUE(specs->eval.has_value());
+  EXPECT_EQ(specs->eval_name, "photos[48000:60000]");
+  EXPECT_EQ(specs->eval->preset(), "imagenet_eval");
+  const Subset eval = specs->eval->sources(0).subset();
+  const Subset train = specs->train.sources(0).subset();
+  EXPECT_EQ(specs->eval->sources(0).dataset(), "photos");
+  EXPECT_EQ(eval.from(), 0.8);
+  EXPECT_EQ(eval.to(), 1);
+  EXPECT_EQ(train.from(), 0);
+  EXPECT_EQ(train.to(), 0.8) << "training takes the rest";
+  EXPECT_EQ(train.seed(), 7u);
+  EXPECT_EQ(eval.seed(), 7u);
+
+  config.train_subset = "0%:50%";
+  config.subset_unit = 64;
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->train.sources(0).subset().to(), 0.5);
+  EXPECT_EQ(specs->train.sources(0).subset().unit(), 64u);
+  EXPECT_EQ(specs->eval->sources(0).subset().unit(), 64u);
+
+  // The rest of another dataset is not what training is about.
+  config = Config();
+  config.eval_dataset = "others";
+  config.eval_preset = "imagenet_eval";
+  config.eval_subset = "0:0.5";
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_FALSE(specs->train.sources(0).has_subset());
+  EXPECT_EQ(specs->eval->sources(0).subset().to(), 0.5);
+
+  // A part without an evaluation.
+  config = Config();
+  config.train_subset = "0:600";
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->train.sources(0).subset().to(), 0.01);
+  EXPECT_FALSE(specs->eval.has_value());
+}
+
+TEST(Specs, RefuseCutsThatDoNotFit) {
+  struct Case {
+    std::string train, eval, expected;
+  };
+  for (const Case& c :
+       {Case{"0:0.9", "0.8:1.0", "share samples of photos"},
+        Case{"", "100:200", "two pieces"},
+        Case{"", "0:60000", "leaves nothing to train on"},
+        Case{"", "0:60001", "60000 samples of photos"},
+        Case{"5:5", "", "--train_subset=5:5: expected FROM:TO"},
+        Case{"", "half", "--eval_subset=half: expected"},
+        Case{"", "0.5:1.5", "expected"}, Case{"", "-1:5", "expected"},
+        Case{"", "nan:0.5", "expected"}, Case{"1:2:3", "", "expected"}}) {
+    TrainerConfig config = Config();
+    config.train_subset = c.train;
+    config.eval_subset = c.eval;
+    const auto specs = MakeSpecs(config, Describe);
+    EXPECT_TRUE(absl::IsInvalidArgument(specs.status())) << specs.status();
+    EXPECT_THAT(std::string(specs.status().message()), HasSubstr(c.expected));
+  }
+  TrainerConfig config = Config();
+  config.dataset = "";
+  config.pipeline = WriteFile(
+      "sources { dataset: 'a' } sources { dataset: 'b' } preset: 'x'");
+  config.train_subset = "0:0.5";
+  EXPECT_THAT(std::string(MakeSpecs(config, Describe).status().message()),
+              HasSubstr("2 sources"));
+  // Both cut otherwise, so nobody knows whether they touch.
+  config = Config();
+  config.subset_seed = 3;
+  EXPECT_THAT(std::string(config.Validate().message()),
+              HasSubstr("--subset_seed cuts no subset"));
+  config.eval_subset = "0.5:1.0";
+  EXPECT_TRUE(config.Validate().ok());
+  config.eval_subset = "0.5:x";
+  EXPECT_THAT(std::string(config.Validate().message()),
+              HasSubstr("--eval_subset=0.5:x"));
 }
 
 }  // namespace

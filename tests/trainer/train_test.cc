@@ -1,29 +1,18 @@
 // The whole way as a user goes it: packed data, a real server, the trainer.
-//
-// The data are ten classes of 28x28 images, each a bright band at a place of
-// its own under noise: learnable in seconds, not by chance.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <cstdint>
 #include <memory>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
-#include "tests/trainer/band_images.h"
+#include "tests/trainer/train_world.h"
 #include "trainer/checkpoint.h"
 #include "trainer/models/model.h"
 
@@ -34,126 +23,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// One server for all tests of this program.
-struct World {
-  World() {
-    WriteIdx(folder + "/train", 200, 10, 1);
-    WriteIdx(folder + "/t10k", 77, 10, 2);
-    std::vector<std::string> flags = {Pack(folder, "train", "train"),
-                                      Pack(folder, "test", "test"),
-                                      "--threads=1"};
-    WriteIdx(folder + "/train", 50, 5, 3);
-    flags.push_back(Pack(folder, "five", "train"));
-    auto started = ServerProcess::Start(flags);
-    EXPECT_TRUE(started.ok()) << started.status();
-    server = *std::move(started);
-    this->flags = flags;
-  }
-  const std::string folder = NewTempDir();
-  std::vector<std::string> flags;
-  std::unique_ptr<ServerProcess> server;
-};
-
-class Train : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { world_ = new World; }
-  static void TearDownTestSuite() {
-    delete world_;
-    world_ = nullptr;
-  }
-
-  // Flags that come later win.
-  static std::vector<std::string> Command(
-      const std::vector<std::string>& flags) {
-    std::vector<std::string> command = {
-        ProgramPath("trainer/millrace-train"),
-        "--endpoint=" + world_->server->address(),
-        "--dataset=train",
-        "--batch_size=32",
-        "--seed=1",
-        "--log_every=1"};
-    command.insert(command.end(), flags.begin(), flags.end());
-    return command;
-  }
-  static ProgramResult Run(const std::vector<std::string>& flags) {
-    return RunProgram(Command(flags));
-  }
-
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_, "/", name);
-  }
-
-  // For a run that would go on for ever; sleeps for the program's own pace.
-  static void WaitForOutput(Subprocess& run, const std::string& text) {
-    while (run.Running() && run.Stdout().find(text) == std::string::npos) {
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    ASSERT_TRUE(run.Running()) << run.Stderr();
-  }
-  static void ExpectResumes(const std::string& checkpoint) {
-    const ProgramResult rest =
-        Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
-    EXPECT_EQ(rest.exit_code, 0) << rest.err;
-  }
-  // What torchrun tells two ranks that meet at a port that was free just now.
-  static std::vector<std::vector<std::string>> TorchrunEnvironments() {
-    const int probe = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
-    getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
-    close(probe);
-    std::vector<std::vector<std::string>> environments;
-    for (int rank : {0, 1}) {
-      environments.push_back(
-          {absl::StrCat("RANK=", rank), "WORLD_SIZE=2",
-           absl::StrCat("LOCAL_RANK=", rank), "LOCAL_WORLD_SIZE=2",
-           "MASTER_ADDR=127.0.0.1",
-           absl::StrCat("MASTER_PORT=", ntohs(address.sin_port)),
-           "OMP_NUM_THREADS=1"});
-    }
-    return environments;
-  }
-
-  // The third word of each line of a --step_losses file.
-  std::vector<double> Losses(const std::string& name) const {
-    std::istringstream lines(ReadFile(Path(name)));
-    std::vector<double> losses;
-    double epoch, step, loss;
-    while (lines >> epoch >> step >> loss) losses.push_back(loss);
-    return losses;
-  }
-
-  // Of the mlp that the runs here train.
-  static std::vector<torch::Tensor> Weights(const std::string& checkpoint) {
-    auto model =
-        MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
-    EXPECT_TRUE(model.ok()) << model.status();
-    const absl::Status restored = RestoreCheckpoint(checkpoint, **model, {});
-    EXPECT_TRUE(restored.ok()) << restored;
-    return (*model)->parameters();
-  }
-
-  static void ExpectNear(const std::vector<double>& a,
-                         const std::vector<double>& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i) {
-      EXPECT_NEAR(a[i], b[i], tolerance) << "step " << i;
-    }
-  }
-
-  static World* world_;
-  const std::string folder_ = NewTempDir();
-};
-
-World* Train::world_ = nullptr;
-
-double Number(const std::string& json, const std::string& key) {
-  std::smatch match;
-  const std::regex pattern("\"" + key + "\": ([-0-9.e+]+)");
-  if (!std::regex_search(json, match, pattern)) return std::nan("");
-  return std::stod(match[1]);
+// Of the mlp that the runs here train.
+std::vector<torch::Tensor> Weights(const std::string& checkpoint) {
+  auto model = MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
+  EXPECT_TRUE(model.ok()) << model.status();
+  const absl::Status restored = RestoreCheckpoint(checkpoint, **model, {});
+  EXPECT_TRUE(restored.ok()) << restored;
+  return (*model)->parameters();
 }
 
 TEST_F(Train, LearnsWithTwoRanksAndReports) {
@@ -225,12 +101,17 @@ TEST_F(Train, StartsFromTheEnvironmentOfTorchrun) {
   ExpectNear(Losses("alone"), Losses("two"), 1e-5);
 }
 
-// Two ranks are stopped in epoch 2, one goes on: the audit finds every sample.
+// Two ranks are stopped in epoch 2, one goes on, then two again: the audit
+// finds every sample once.
 TEST_F(Train, WhatARunWasGivenCanBeProvedAndHadAgain) {
   const std::string checkpoint = Path("audited.ckpt");
   const std::string logs = NewTempDir();
+  const ProgramResult alone =
+      Run({"--epochs=2", "--max_steps=3", "--checkpoint=" + checkpoint,
+           "--audit_dir=" + logs});
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
   const ProgramResult first =
-      Run({"--nproc=2", "--epochs=2", "--max_steps=8",
+      Run({"--nproc=2", "--epochs=2", "--max_steps=5", "--resume=" + checkpoint,
            "--checkpoint=" + checkpoint, "--audit_dir=" + logs});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out, HasSubstr("  waited "));
@@ -250,7 +131,7 @@ TEST_F(Train, WhatARunWasGivenCanBeProvedAndHadAgain) {
                   "--expect_epochs=2", "--json"});
   EXPECT_EQ(audit.exit_code, 0) << audit.err;
   EXPECT_THAT(audit.out,
-              AllOf(HasSubstr("\"starts\": 2"),
+              AllOf(HasSubstr("\"starts\": 3"),
                     HasSubstr("{\"epoch\": 0, \"steps\": 6, \"samples\": 192, "
                               "\"result\": \"exactly_once\"}"),
                     HasSubstr("{\"epoch\": 1, \"steps\": 6, \"samples\": 192, "

@@ -1,11 +1,14 @@
 #include "trainer/ddp/communicator.h"
 
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <random>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -14,14 +17,88 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "trainer/ddp/local_address.h"
 #include "trainer/ddp/nccl_loader.h"
+#include "trainer/ddp/roll_call.h"
 #include "trainer/torch_error.h"
 
 namespace millrace {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A collective call may fail before its reason is known: so long it is waited
+// for.
+constexpr absl::Duration kReasonWait = absl::Seconds(3);
+// A call that does not fail by itself although a rank is missing (its machine
+// is gone, so nothing closes its connections) is waited for so long, or as long
+// as for a sign of life when that is less.
+constexpr absl::Duration kStuck = absl::Seconds(10);
+// On a device with streams times are looked at this seldom, and long after:
+// looking waits for them.
+constexpr int kTimedSteps = 50;
+
+// Since when this rank waits for others: nanoseconds of the steady clock, 0: it
+// does not.
+struct Waiting {
+  std::atomic<int64_t> since{0};
+  void Begin() { since = Clock::now().time_since_epoch().count(); }
+  void End() { since = 0; }
+};
+
+// Ends a process that waits in vain. On the roll call's thread.
+class Watchdog {
+ public:
+  Watchdog(std::shared_ptr<Waiting> waiting, uint32_t world_size,
+           absl::Duration patience)
+      : waiting_(std::move(waiting)),
+        world_size_(world_size),
+        patience_(absl::ToChronoNanoseconds(patience)) {}
+
+  void operator()(const RollCall::Absence& absence) {
+    const Clock::time_point now = Clock::now();
+    if (noticed_ == Clock::time_point()) noticed_ = now;
+    const int64_t since = waiting_->since;
+    if (since == 0) return;
+    const Clock::time_point from =
+        std::max(noticed_, Clock::time_point(Clock::duration(since)));
+    if (now - from < patience_) return;
+    MR_LOG(ERROR) << absence.Sentence(world_size_)
+                  << "; this rank waits for it in vain and ends, without a "
+                     "checkpoint of this moment";
+    _exit(1);
+  }
+
+ private:
+  std::shared_ptr<Waiting> waiting_;
+  uint32_t world_size_;
+  Clock::duration patience_;
+  Clock::time_point noticed_;
+};
+
+// The Reducer notes when a backward pass was done and when the averages were.
+class TimedReducer final : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+
+  // Time from the one to the other in the last step that was timed. Waits for
+  // the device.
+  double WaitedSeconds() {
+    if (timer_ == nullptr) return 0;
+    const std::optional<int64_t> nanos =
+        timer_->measureDifference(c10d::Timer::Event::kBackwardComputeEnd,
+                                  c10d::Timer::Event::kBackwardCommEnd);
+    return nanos.has_value() ? 1e-9 * static_cast<double>(*nanos) : 0;
+  }
+  int64_t steps() const { return num_iterations_; }
+};
 
 class Alone final : public Communicator {
  public:
@@ -36,18 +113,26 @@ class Alone final : public Communicator {
   }
   void BeforeForward() override {}
   void BeforeBackward() override {}
+  void AfterBackward() override {}
+  absl::Status Explain(absl::Status error) override { return error; }
+  Stats stats() const override { return {}; }
   absl::Status Leave() override { return absl::OkStatus(); }
+  void Fail(const absl::Status&) override {}
 };
 
 class GroupCommunicator final : public Communicator {
  public:
   GroupCommunicator(const RankEnv& env,
                     c10::intrusive_ptr<c10d::ProcessGroup> group,
-                    c10::intrusive_ptr<c10d::Backend> nccl)
+                    c10::intrusive_ptr<c10d::Backend> nccl,
+                    std::unique_ptr<RollCall> roll,
+                    std::shared_ptr<Waiting> waiting)
       : rank_(env.rank),
         world_size_(env.world_size),
         group_(std::move(group)),
-        nccl_(std::move(nccl)) {}
+        nccl_(std::move(nccl)),
+        waiting_(std::move(waiting)),
+        roll_(std::move(roll)) {}
 
   ~GroupCommunicator() override {
     if (nccl_ == nullptr) return;
@@ -63,6 +148,12 @@ class GroupCommunicator final : public Communicator {
   uint32_t world_size() const override { return world_size_; }
 
   absl::Status Sum(torch::Tensor& tensor) override {
+    const Clock::time_point start = Clock::now();
+    const absl::Cleanup count = [&] {
+      stats_.allreduce_seconds +=
+          std::chrono::duration<double>(Clock::now() - start).count();
+      stats_.bytes += tensor.nbytes();
+    };
     return Collective("sum", [&] {
       std::vector<torch::Tensor> tensors = {tensor};
       group_->allreduce(tensors)->wait();
@@ -90,7 +181,7 @@ class GroupCommunicator final : public Communicator {
           {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap});
       // Gradients are ready from the last layer to the first.
       std::reverse(buckets.begin(), buckets.end());
-      reducer_ = std::make_unique<c10d::Reducer>(
+      reducer_ = std::make_unique<TimedReducer>(
           parameters, std::move(buckets), group_,
           std::vector<bool>(parameters.size(), false),
           c10d::kDefaultBucketBytesCap,
@@ -101,37 +192,74 @@ class GroupCommunicator final : public Communicator {
           c10d::kDefaultFirstBucketBytes,
           /*skip_all_reduce_unused_params=*/false,
           /*use_python_reducer=*/false, std::vector<int64_t>{});
+      has_streams_ = !parameters.at(0).is_cpu();
+      reducer_->set_ddp_runtime_logging_sample_rate(has_streams_ ? kTimedSteps
+                                                                 : 1);
+      gradient_bytes_ = 0;
+      for (const torch::Tensor& parameter : parameters) {
+        gradient_bytes_ += parameter.nbytes();
+      }
     });
   }
 
   void BeforeForward() override {
     if (reducer_ == nullptr) return;
+    if (has_streams_ && (reducer_->steps() + 1) % kTimedSteps == 0) {
+      // The step that was timed lies far back: nothing is waited for.
+      stats_.allreduce_seconds += kTimedSteps * reducer_->WaitedSeconds();
+    }
     reducer_->prepare_for_forward();
     // After the first step the buckets follow the order in which gradients
     // became ready.
     reducer_->rebuild_buckets();
   }
   void BeforeBackward() override {
-    if (reducer_ != nullptr) reducer_->prepare_for_backward({});
+    if (reducer_ == nullptr) return;
+    averaging_ = true;
+    waiting_->Begin();
+    reducer_->prepare_for_backward({});
+  }
+  void AfterBackward() override {
+    if (!std::exchange(averaging_, false)) return;
+    waiting_->End();
+    stats_.bytes += gradient_bytes_;
+    if (!has_streams_) stats_.allreduce_seconds += reducer_->WaitedSeconds();
   }
 
-  absl::Status Leave() override {
-    if (nccl_ == nullptr) return absl::OkStatus();
-    return Collective("end",
-                      [this] { std::exchange(nccl_, nullptr)->shutdown(); });
+  absl::Status Explain(absl::Status error) override {
+    waiting_->End();
+    const auto absence = roll_->AwaitMissing(kReasonWait);
+    if (!absence.has_value()) return error;
+    return absl::UnavailableError(absl::StrCat(absence->Sentence(world_size_),
+                                               "; noticed by rank ", rank_,
+                                               ", where ", error.message()));
   }
+
+  Stats stats() const override { return stats_; }
+
+  absl::Status Leave() override {
+    absl::Status left;
+    if (nccl_ != nullptr) {
+      left = Collective("end",
+                        [this] { std::exchange(nccl_, nullptr)->shutdown(); });
+    }
+    roll_->End("");
+    return left;
+  }
+  void Fail(const absl::Status& why) override { roll_->End(why.message()); }
 
  private:
   template <typename Call>
   absl::Status Collective(absl::string_view what, Call&& call) {
+    waiting_->Begin();
     try {
       call();
+      waiting_->End();
       return absl::OkStatus();
     } catch (const std::exception& error) {
-      return absl::UnavailableError(
-          absl::StrCat("rank ", rank_, " of ", world_size_, ": the ", what,
-                       " over all ranks failed: ", TorchMessage(error),
-                       "; another rank has most likely ended"));
+      return Explain(absl::UnavailableError(
+          absl::StrCat("the ", what, " over all ranks failed (rank ", rank_,
+                       " of ", world_size_, "): ", TorchMessage(error))));
     }
   }
 
@@ -139,7 +267,15 @@ class GroupCommunicator final : public Communicator {
   const uint32_t world_size_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Backend> nccl_;  // null on the CPU
-  std::unique_ptr<c10d::Reducer> reducer_;
+  const std::shared_ptr<Waiting> waiting_;
+  std::unique_ptr<TimedReducer> reducer_;
+  bool has_streams_ = false;
+  bool averaging_ = false;  // between BeforeBackward and AfterBackward
+  uint64_t gradient_bytes_ = 0;
+  Stats stats_;
+  // Ends before the connections do: else the others would miss this rank before
+  // it has said why it ends.
+  std::unique_ptr<RollCall> roll_;
 };
 
 c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
@@ -160,6 +296,44 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
       absl::StrCat("millrace/attempt_", env.restart), store);
 }
 
+bool OnThisMachine(const std::string& address) {
+  return address == "127.0.0.1" || address == "localhost" || address == "::1";
+}
+
+// Rank 0 says in the store where it calls the roll.
+absl::StatusOr<std::unique_ptr<RollCall>> StartRollCall(
+    const RankEnv& env, absl::Duration timeout,
+    const std::shared_ptr<Waiting>& waiting, c10d::Store& store) {
+  RollCall::Options options;
+  options.rank = env.rank;
+  options.world_size = env.world_size;
+  options.host = HostName();
+  options.silence = timeout;
+  options.while_missing =
+      Watchdog(waiting, env.world_size, std::min(kStuck, timeout));
+  if (env.rank == 0) {
+    std::random_device random;
+    for (int i = 0; i < 4; ++i) {
+      absl::StrAppendFormat(&options.token, "%08x", random());
+    }
+    MR_ASSIGN_OR_RETURN(
+        auto roll, RollCall::Keep(options, OnThisMachine(env.master_address)));
+    const std::string where = absl::StrCat(roll->port(), " ", options.token);
+    store.set("roll_call", std::vector<uint8_t>(where.begin(), where.end()));
+    return roll;
+  }
+  const std::vector<uint8_t> where = store.get("roll_call");
+  const std::vector<std::string> words =
+      absl::StrSplit(std::string(where.begin(), where.end()), ' ');
+  uint32_t port = 0;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[0], &port) || port > 65535) {
+    return absl::InternalError("rank 0 says no address of the roll call");
+  }
+  options.token = words[1];
+  return RollCall::Answer(options, env.master_address,
+                          static_cast<uint16_t>(port), timeout);
+}
+
 std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   const std::string interface =
       GetEnvironmentVariable("GLOO_SOCKET_IFNAME").value_or("");
@@ -167,8 +341,15 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
   // All ranks are on this machine: its own name may lead anywhere.
-  if (env.master_address == "127.0.0.1" || env.master_address == "localhost") {
+  if (OnThisMachine(env.master_address)) {
     return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  }
+  // The machine's own name often leads to its loopback, where other machines
+  // would look for themselves.
+  const std::string address =
+      LocalAddressTowards(env.master_address, env.master_port);
+  if (!address.empty()) {
+    return c10d::ProcessGroupGloo::createDeviceForHostname(address);
   }
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
@@ -230,8 +411,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
       group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
                         nccl);
     }
+    auto waiting = std::make_shared<Waiting>();
+    MR_ASSIGN_OR_RETURN(auto roll,
+                        StartRollCall(env, options.timeout, waiting, *store));
     return std::make_unique<GroupCommunicator>(env, std::move(group),
-                                               std::move(nccl));
+                                               std::move(nccl), std::move(roll),
+                                               std::move(waiting));
   } catch (const std::exception& error) {
     return absl::DeadlineExceededError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size,

@@ -1,0 +1,105 @@
+#include "client/cli/batch_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/report.h"
+#include "common/status_macros.h"
+#include "proto/dtype.h"
+
+namespace millrace {
+namespace {
+
+// A tensor's name as a file's: names come from the server.
+std::string FileName(const std::string& name, std::set<std::string>& taken) {
+  std::string file;
+  for (const char c : name.substr(0, 100)) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                       c == '_' || c == '-' || (c == '.' && !file.empty());
+    file += plain ? c : '_';
+  }
+  if (file.empty()) file = "tensor";
+  const std::string first = file;
+  for (int i = 2; !taken.insert(file).second; ++i) {
+    file = absl::StrCat(first, "_", i);
+  }
+  return file + ".npy";
+}
+
+}  // namespace
+
+absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+    const int error = errno;
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        absl::StrCat("cannot make the folder ", path, ": ",
+                                     std::strerror(error)));
+  }
+  if (access((path + "/batch.json").c_str(), F_OK) == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " holds a batch already; give another ", flag));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
+    const HostBatch& batch, const std::string& folder) {
+  std::vector<BatchArray> arrays;
+  std::set<std::string> taken;
+  for (const TensorHeader& tensor : batch.header.tensors()) {
+    const auto rows = static_cast<int64_t>(batch.header.rows());
+    BatchArray array;
+    array.name = tensor.name();
+    array.dtype = tensor.dtype();
+    if (!tensor.sample_shape().empty() && tensor.sample_shape(0) < 0) {
+      BatchArray offsets;
+      offsets.name = tensor.name() + ".offsets";
+      offsets.dtype = DTYPE_INT64;
+      offsets.shape = {rows + 1};
+      offsets.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
+      arrays.push_back(std::move(offsets));
+      array.data =
+          batch.payload.subspan(tensor.values_offset(), tensor.values_bytes());
+      array.shape = {static_cast<int64_t>(tensor.values_bytes() /
+                                          ElementBytes(tensor.dtype()))};
+    } else {
+      array.data = batch.payload.subspan(tensor.offset(), tensor.bytes());
+      array.shape = {rows};
+      for (const int64_t dim : tensor.sample_shape()) {
+        array.shape.push_back(dim);
+      }
+    }
+    arrays.push_back(std::move(array));
+  }
+  for (BatchArray& array : arrays) {
+    array.file = FileName(array.name, taken);
+    array.look = LookAt(array.dtype, array.data);
+    MR_RETURN_IF_ERROR(WriteNpy(absl::StrCat(folder, "/", array.file),
+                                array.dtype, array.shape, array.data));
+  }
+  return arrays;
+}
+
+std::string ToJson(const BatchArray& array) {
+  Report one;
+  one.Add("name", "", absl::string_view(array.name));
+  one.Add("file", "", absl::string_view(array.file));
+  one.Add("dtype", "", DTypeName(array.dtype));
+  one.AddJson("shape",
+              absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
+  one.AddJson("min", JsonNumber(array.look.least));
+  one.AddJson("max", JsonNumber(array.look.most));
+  one.Add("nan", "", array.look.nans);
+  one.Add("inf", "", array.look.infinities);
+  return one.Json();
+}
+
+}  // namespace millrace

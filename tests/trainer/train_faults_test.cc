@@ -1,0 +1,224 @@
+// What the trainer does when something is wrong: ranks that die, batches and
+// weights that are no numbers, disks that are full, runs that are killed.
+// Weights themselves are looked at in train_test.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <random>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/subprocess.h"
+#include "tests/trainer/train_world.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+TEST_F(Train, EndsTheOtherRanksByTheNameOfTheOneThatDied) {
+  const std::string checkpoint = Path("died.ckpt");
+  const auto environments = TorchrunEnvironments();
+  const auto command =
+      Command({"--epochs=100000", "--checkpoint=" + checkpoint});
+  Subprocess one(command, environments[1]);
+  Subprocess zero(command, environments[0]);
+  WaitForOutput(zero, "epoch 2/");
+  one.Signal(SIGKILL);
+  EXPECT_EQ(zero.Wait(), 1);
+  EXPECT_THAT(zero.Stderr(),
+              HasSubstr(absl::StrCat("rank 1 of 2 on host ", HostName(),
+                                     " is gone: its connection closed")));
+  // Rank 0 kept what it had.
+  ExpectResumes(checkpoint);
+}
+
+TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
+  const std::string early = Path("early.ckpt");
+  const std::string late = Path("late.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + early}).exit_code, 0);
+  ASSERT_EQ(Run({"--max_steps=3", "--checkpoint=" + late}).exit_code, 0);
+  const auto environments = TorchrunEnvironments();
+  Subprocess one(Command({"--resume=" + late}), environments[1]);
+  Subprocess zero(Command({"--resume=" + early}), environments[0]);
+  EXPECT_EQ(zero.Wait(), 1);
+  EXPECT_EQ(one.Wait(), 1);
+  EXPECT_THAT(zero.Stderr(),
+              AllOf(HasSubstr("at the start: rank 1 of 2 differs from rank 0, "
+                              "first in the step to go on at"),
+                    HasSubstr("--resume")));
+}
+
+TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
+  const ProgramResult run = Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
+                                 "--failed_batch=" + Path("bad")});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("the loss is "), HasSubstr("at epoch 1, step "),
+                    HasSubstr("(all of its numbers are finite)")));
+  // The command of the message gets the same batch.
+  std::smatch match;
+  const std::regex pattern(
+      "millrace (replay --run=([^ ]*) [^\n]*--output=[^ \n]*)");
+  ASSERT_TRUE(std::regex_search(run.err, match, pattern)) << run.err;
+  std::vector<std::string> command = {ProgramPath("client/cli/millrace")};
+  std::istringstream words(match[1]);
+  for (std::string word; words >> word;) command.push_back(word);
+  const std::string json = match[2];
+  const std::string kept = json.substr(0, json.rfind('/'));
+  const ProgramResult replay = RunProgram(command);
+  EXPECT_EQ(replay.exit_code, 0) << replay.err;
+  for (const char* file : {"image.npy", "label.npy", "sample_index.npy"}) {
+    const std::string bytes = ReadFile(kept + "/" + file);
+    EXPECT_GT(bytes.size(), 64u) << file;
+    EXPECT_EQ(bytes, ReadFile(kept + ".replay/" + file)) << file;
+  }
+  EXPECT_THAT(ReadFile(json), HasSubstr("\"plan_hash\": \""));
+
+  // Beside the checkpoint when nothing else is said; without both the message
+  // tells how to see the batch.
+  const std::string checkpoint = Path("nan.ckpt");
+  EXPECT_THAT(
+      Run({"--lr=1e30", "--optimizer=sgd", "--checkpoint=" + checkpoint}).err,
+      HasSubstr("its batch lies in " + checkpoint + ".failed_batch/"));
+  EXPECT_THAT(Run({"--lr=1e30", "--optimizer=sgd"}).err,
+              AllOf(HasSubstr("it is not kept (--failed_batch is not given)"),
+                    HasSubstr("millrace replay --position=0:")));
+}
+
+// As on a disk that is full. The weights and Adam's state take 1.3 MB.
+TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
+  const std::string checkpoint = Path("full.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  const std::string good = ReadFile(checkpoint);
+  std::vector<std::string> limited = {"/bin/sh", "-c",
+                                      "ulimit -f 1000; exec \"$@\"", "sh"};
+  for (const std::string& word :
+       Command({"--resume=" + checkpoint, "--checkpoint=" + checkpoint})) {
+    limited.push_back(word);
+  }
+  const ProgramResult run = RunProgram(limited);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write " + checkpoint),
+                             HasSubstr("File too large")));
+  EXPECT_EQ(ReadFile(checkpoint), good);
+  EXPECT_EQ(RunProgram({"/bin/sh", "-c", "ls " + folder_ + " | grep tmp"}).out,
+            "")
+      << "half a file is left";
+  ExpectResumes(checkpoint);
+}
+
+// A job that is started again and again with the same command, as torchrun and
+// Kubernetes do, and killed at any moment.
+TEST_F(Train, EndsWithTheSameCheckpointHoweverOftenItIsKilled) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  for (const size_t world : {1, 2}) {
+    const auto environments = TorchrunEnvironments();
+    // All ranks of a job; one of them alone needs no environment.
+    auto run_ranks = [&](const std::string& checkpoint, bool kill_one,
+                         const std::string& until) {
+      std::vector<std::unique_ptr<Subprocess>> ranks;
+      for (size_t rank = 0; rank < world; ++rank) {
+        ranks.push_back(std::make_unique<Subprocess>(
+            Command({"--epochs=12", "--checkpoint=" + checkpoint,
+                     "--resume=auto", "--checkpoint_every=4"}),
+            world == 1 ? std::vector<std::string>() : environments[rank]));
+      }
+      int killed = 0;
+      if (kill_one) {
+        WaitForOutput(*ranks[0], until);
+        Subprocess& victim = *ranks[random() % world];
+        victim.Signal(SIGKILL);
+        killed = victim.Wait() == 128 + SIGKILL ? 1 : 0;
+      }
+      for (auto& rank : ranks) {
+        const int code = rank->Wait();
+        if (!kill_one) {
+          EXPECT_EQ(code, 0) << rank->Stderr();
+        }
+      }
+      return killed;
+    };
+    const std::string whole = Path(absl::StrCat("whole", world));
+    const std::string often = Path(absl::StrCat("often", world));
+    run_ranks(whole, false, "");
+    int killed = 0;
+    for (const int from : {2, 6}) {
+      // Some time after this place.
+      killed += run_ranks(often, true,
+                          absl::StrCat("checkpoint before epoch ",
+                                       from + random() % 4, ", step "));
+    }
+    EXPECT_EQ(killed, 2) << "the runs were over before";
+    run_ranks(often, false, "");
+    // Weights, the optimiser's state and the place in the data.
+    EXPECT_GT(ReadFile(whole).size(), 1'000'000u);
+    EXPECT_TRUE(ReadFile(whole) == ReadFile(often)) << world << " ranks";
+  }
+}
+
+TEST_F(Train, CutsOneDatasetForTrainingAndEvaluation) {
+  for (const char* ranks : {"1", "2"}) {
+    const std::string logs = NewTempDir();
+    const ProgramResult run =
+        Run({"--eval_subset=150:200", "--epochs=3", "--last_batch=pad",
+             absl::StrCat("--nproc=", ranks), "--audit_dir=" + logs,
+             "--json=" + Path("cut.json")});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, AllOf(HasSubstr("150 samples, 5 steps"),
+                               HasSubstr("evaluation on train[150:200]: "
+                                         "accuracy "),
+                               HasSubstr("(top-5 "), HasSubstr("50 samples")));
+    const std::string json = ReadFile(Path("cut.json"));
+    EXPECT_EQ(Number(json, "samples"), 3 * 150);
+    EXPECT_GE(Number(json, "eval_top5"), Number(json, "eval_accuracy"));
+    EXPECT_GT(Number(json, "eval_top5"), 0.5);
+    EXPECT_THAT(json, HasSubstr("\"allreduce_share\": ["));
+  }
+  EXPECT_GT(Number(ReadFile(Path("cut.json")), "allreduce_bytes"), 1e6);
+  EXPECT_THAT(Run({"--eval_subset=150:201"}).err,
+              HasSubstr("ends behind the 200 samples of train"));
+}
+
+TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"--eval_subset=0.5"}, "--eval_subset=0.5: expected FROM:TO"},
+      {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
+      {{"--subset_unit=8"}, "--subset_unit cuts no subset"},
+      {{"--checkpoint_every=5"}, "--checkpoint_every needs --checkpoint"},
+      {{"--resume=auto"}, "--resume is auto, which needs --checkpoint"},
+      {{"--nnodes=2"}, "--nproc"},
+      {{"--nproc=2", "--nnodes=2"}, "--master_addr"},
+      {{"--nproc=2", "--nnodes=2", "--node_rank=2"}, "--node_rank=2"},
+      {{"--nproc=3", "--nnodes=2", "--master_addr=x"}, "multiple of 6"},
+      {{"--nproc=2", "--nnodes=2", "--master_addr=x", "--master_port=70000"},
+       "--master_port is 70000"},
+      // Shapes, classes and types that do not fit.
+      {{"--input=label"}, "has 0 dimensions; models"},
+      {{"--target=sample_index"}, "neither a class index"},
+  };
+  for (const auto& [flags, expected] : kMistakes) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 1) << flags[0];
+    EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing

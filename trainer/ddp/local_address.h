@@ -1,0 +1,18 @@
+// The address under which other machines of a job reach this one.
+
+#ifndef MILLRACE_TRAINER_DDP_LOCAL_ADDRESS_H_
+#define MILLRACE_TRAINER_DDP_LOCAL_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace millrace {
+
+// The numeric address of the interface that leads to `host`, which may be this
+// machine. Where that is the loopback, as of a host name in /etc/hosts, the
+// first address that leads out. Empty: there is none. Sends nothing.
+std::string LocalAddressTowards(const std::string& host, uint16_t port);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_DDP_LOCAL_ADDRESS_H_

@@ -1,0 +1,34 @@
+// Verifies that all ranks hold the same model, bit for bit: every sum of
+// gradients gives all ranks the same bits, so weights that differ mean a bug,
+// bad memory, or ranks that were started differently, and averaging would hide
+// it.
+//
+//   MR_RETURN_IF_ERROR(VerifyReplicas(*model, {}, *ranks, "after epoch 2"));
+
+#ifndef MILLRACE_TRAINER_DDP_REPLICAS_H_
+#define MILLRACE_TRAINER_DDP_REPLICAS_H_
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "trainer/ddp/communicator.h"
+
+namespace millrace {
+
+// Parameters, buffers and the named numbers. Aborted, on all ranks: they
+// differ; names ranks and the first value. A collective call; free with one
+// rank. Reads all of the model back from its device.
+absl::Status VerifyReplicas(
+    const torch::nn::Module& model,
+    const std::vector<std::pair<std::string, int64_t>>& numbers,
+    Communicator& ranks, absl::string_view when);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_DDP_REPLICAS_H_

@@ -1,0 +1,100 @@
+#include "trainer/failed_batch.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/batch_files.h"
+#include "client/cli/report.h"
+#include "common/status_macros.h"
+#include "trainer/files.h"
+
+namespace millrace {
+namespace {
+
+// "image: 3 NaN and 0 infinite, the first in row 5"
+std::string Wrong(const BatchArray& array) {
+  const TensorLook& look = array.look;
+  if (look.first_bad < 0 || array.shape.empty() || array.shape[0] <= 0) {
+    return "";
+  }
+  const uint64_t of_row = std::max<uint64_t>(
+      1, look.elements / static_cast<uint64_t>(array.shape[0]));
+  return absl::StrCat(array.name, ": ", look.nans, " NaN and ", look.infinities,
+                      " infinite, the first in row ",
+                      static_cast<uint64_t>(look.first_bad) / of_row);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
+                                            const std::string& folder) {
+  const Position position = options.start;
+  options.epochs = 1;
+  options.window = 2;  // the smallest there is
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<HostLoader> loader,
+                      OpenHostLoader(options));
+  MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
+  const OpenResponse& plan = loader->plan();
+
+  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot make the folder ", folder, ": ", std::strerror(errno)));
+  }
+  const std::string place =
+      absl::StrCat(folder, "/epoch-", position.epoch, "-step-", position.step,
+                   "-rank-", options.rank);
+  const std::string json_path = place + "/batch.json";
+  // A job that is started again fails at the same place again.
+  unlink(json_path.c_str());
+  MR_RETURN_IF_ERROR(MakeBatchFolder(place, "--failed_batch=DIR"));
+  MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
+                      WriteBatchArrays(batch, place));
+  std::vector<std::string> wrong;
+  for (const BatchArray& array : arrays) {
+    if (std::string text = Wrong(array); !text.empty()) {
+      wrong.push_back(std::move(text));
+    }
+  }
+  // As `millrace replay --run=FILE` reads it.
+  Report json;
+  json.Add("epoch", "", position.epoch);
+  json.Add("step", "", position.step);
+  json.Add("rank", "", uint64_t{options.rank});
+  json.Add("world_size", "", uint64_t{options.world_size});
+  json.Add("rows", "", batch.header.rows());
+  json.Add("endpoint", "", absl::string_view(options.endpoint));
+  json.Add("plan_hash", "",
+           absl::string_view(absl::BytesToHexString(plan.plan_hash())));
+  json.Add("fingerprint", "", absl::string_view(plan.fingerprint()));
+  json.Add("pipeline", "",
+           absl::string_view(plan.resolved_spec().ShortDebugString()));
+  json.AddJson(
+      "tensors",
+      absl::StrCat("[\n  ",
+                   absl::StrJoin(arrays, ",\n  ",
+                                 [](std::string* out, const BatchArray& a) {
+                                   absl::StrAppend(out, ToJson(a));
+                                 }),
+                   "]"));
+  MR_RETURN_IF_ERROR(WriteFileAtomically(json_path, json.Json() + "\n"));
+  return absl::StrCat(
+      "its batch lies in ", place, " (",
+      wrong.empty() ? "all of its numbers are finite"
+                    : absl::StrJoin(wrong, "; "),
+      "); the same again, with what was drawn for each row: millrace replay "
+      "--run=",
+      json_path, " --position=", position.epoch, ":", position.step,
+      " --rank=", options.rank, " --world=", options.world_size,
+      " --output=", place, ".replay");
+}
+
+}  // namespace millrace
