@@ -563,6 +563,8 @@ absl::Status TrainingRun::WriteCheckpointHere() {
 
 absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   if (step_ == nullptr || !step_->not_finite().has_value()) return error;
+  // That place's own batch was not trained on.
+  if (config_.replay_batches > 0) return error;
   HostLoaderOptions options;
   options.endpoint = config_.endpoint;
   options.spec = loader_->plan().resolved_spec();
