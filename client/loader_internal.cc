@@ -11,6 +11,7 @@
 #include "client/replay_loader.h"
 #include "client/torch/device_feeder.h"
 #include "client/torch/torch_types.h"
+#include "client/wait_verdict.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 
@@ -134,6 +135,11 @@ bool Batch::has(absl::string_view name) const {
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds) {
+  return JudgeWait(before, after, elapsed_seconds).text;
+}
+
+Verdict JudgeWait(const DataLoader::Stats& before,
+                  const DataLoader::Stats& after, double elapsed_seconds) {
   WaitReport report;
   report.elapsed_seconds = elapsed_seconds;
   report.wait_seconds = after.wait_seconds - before.wait_seconds;
@@ -144,7 +150,7 @@ std::string WhereTheTimeWent(const DataLoader::Stats& before,
                after.device_copy_seconds - before.device_copy_seconds);
   report.retried_steps = after.host.retried_steps - before.host.retried_steps;
   report.servers = Difference(after.host.by_server, before.host.by_server);
-  return Judge(report).text;
+  return Judge(report);
 }
 
 absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(

@@ -7,7 +7,7 @@ here.
 def _python_tools_repository_impl(ctx):
     result = ctx.execute(
         ["python3", "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary=:all:", "--target", "site"] +
-        ctx.attr.packages,
+        ([] if ctx.attr.dependencies else ["--no-deps"]) + ctx.attr.packages,
         environment = {"PIP_ROOT_USER_ACTION": "ignore"},
         timeout = 1800,
     )
@@ -32,6 +32,7 @@ python_tools_repository = repository_rule(
     implementation = _python_tools_repository_impl,
     attrs = {
         "packages": attr.string_list(mandatory = True, doc = "pip requirements, each with its version"),
+        "dependencies": attr.bool(default = True, doc = "also what the packages say they need; off: `packages` is all that is installed"),
         "remove": attr.string_list(doc = "shell patterns of what is not needed, to keep the folder small"),
     },
 )

@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "trainer/subset_flag.h"
 
@@ -224,7 +227,26 @@ absl::Status TrainerConfig::Validate() const {
     if (!audit_dir.empty()) return excluded("audit_dir");
     if (!step_losses.empty()) return excluded("step_losses");
   }
-  return absl::OkStatus();
+  if (profile.empty() && profile_steps != TrainerConfig().profile_steps) {
+    return Bad("profile_steps", "needs --profile=FOLDER to write to");
+  }
+  return ParseProfileSteps(profile_steps).status();
+}
+
+absl::StatusOr<StepRange> ParseProfileSteps(const std::string& text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('-', 1));
+  const bool one = text.find('-') == std::string::npos;
+  StepRange range;
+  if (!absl::SimpleAtoi(parts.first, &range.first) ||
+      !absl::SimpleAtoi(one ? parts.first : parts.second, &range.last) ||
+      range.first < 1 || range.last < range.first) {
+    return Bad("profile_steps",
+               absl::StrCat("is \"", text,
+                            "\"; give FROM-TO, steps of this run counted from "
+                            "1, such as 5-9"));
+  }
+  return range;
 }
 
 }  // namespace millrace

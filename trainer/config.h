@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/prefetch/host_loader.h"
 
@@ -90,6 +92,8 @@ struct TrainerConfig {
 
   // Folder for each rank's audit log (docs/operations.md); empty: none.
   std::string audit_dir;
+  // What was said on the command line, for the summary.
+  std::vector<std::string> flags;
   std::string json;         // summary file; empty: none
   std::string step_losses;  // file with a line "epoch step loss" each; or empty
   // Written after each epoch, at the end and on failure; empty: none.
@@ -101,11 +105,24 @@ struct TrainerConfig {
   // Folder for the batch of a step whose loss is no finite number; empty:
   // beside the checkpoint.
   std::string failed_batch;
-  uint64_t log_every = 100;  // steps between lines when not on a terminal
+  // Steps between lines when not on a terminal, and between TensorBoard's
+  // points; 0: none, and one an epoch.
+  uint64_t log_every = 100;
+  std::string tensorboard;  // folder for event files; empty: none
+  std::string profile;      // folder for a trace; empty: none
+  // Steps of this run that it shows, counted from 1.
+  std::string profile_steps = "5-9";
 
   // InvalidArgument names the flag.
   absl::Status Validate() const;
 };
+
+// "FROM-TO" or one number, from 1; InvalidArgument names --profile_steps.
+struct StepRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+absl::StatusOr<StepRange> ParseProfileSteps(const std::string& text);
 
 }  // namespace millrace
 

@@ -58,6 +58,24 @@ absl::Status CheckReadable(const std::string& path) {
                                          : Failed("read", path);
 }
 
+absl::Status MakeFolders(const std::string& path) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    struct stat info;
+    if (mkdir(part.c_str(), 0777) != 0 &&
+        (errno != EEXIST || stat(part.c_str(), &info) != 0)) {
+      return Failed("make the folder", part);
+    }
+    if (slash == std::string::npos) break;
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot make the folder ", path, ": a file is there"));
+}
+
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view contents) {
   const std::string fresh = Beside(path);

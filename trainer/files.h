@@ -1,4 +1,4 @@
-// Files that are either whole or not there.
+// Files that are either whole or not there, and folders.
 
 #ifndef MILLRACE_TRAINER_FILES_H_
 #define MILLRACE_TRAINER_FILES_H_
@@ -16,6 +16,9 @@ namespace millrace {
 absl::Status CheckWritable(const std::string& path);
 
 absl::Status CheckReadable(const std::string& path);
+
+// Makes the folder `path` and those above it where they are missing.
+absl::Status MakeFolders(const std::string& path);
 
 // Writes a new file beside `path`, synchronises it and renames it: on an error
 // (disk full) what was at `path` is still there.

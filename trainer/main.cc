@@ -189,7 +189,17 @@ ABSL_FLAG(std::string, resume, "",
           "Go on from this checkpoint; auto: from --checkpoint when it is "
           "there. --lr and the like are those given now.");
 ABSL_FLAG(uint64_t, log_every, 100,
-          "Steps between lines when output is not a terminal. 0: none.");
+          "Steps between lines when output is not a terminal, and between "
+          "points in TensorBoard. 0: none, and one an epoch.");
+ABSL_FLAG(std::string, tensorboard, "",
+          "Write TensorBoard's event files to this folder: losses, accuracy, "
+          "learning rate, and where the time of a step goes.");
+ABSL_FLAG(std::string, profile, "",
+          "Write a trace of some steps to this folder, for ui.perfetto.dev or "
+          "TensorBoard, and print the operators that took longest.");
+ABSL_FLAG(std::string, profile_steps, "5-9",
+          "Steps that --profile records: FROM-TO, counted from 1 in this "
+          "run.");
 
 namespace millrace {
 namespace {
@@ -261,6 +271,9 @@ TrainerConfig ReadFlags() {
   config.failed_batch = absl::GetFlag(FLAGS_failed_batch);
   config.resume = absl::GetFlag(FLAGS_resume);
   config.log_every = absl::GetFlag(FLAGS_log_every);
+  config.tensorboard = absl::GetFlag(FLAGS_tensorboard);
+  config.profile = absl::GetFlag(FLAGS_profile);
+  config.profile_steps = absl::GetFlag(FLAGS_profile_steps);
   return config;
 }
 
@@ -350,7 +363,8 @@ int Main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
   }
-  const TrainerConfig config = ReadFlags();
+  TrainerConfig config = ReadFlags();
+  config.flags.assign(argv + 1, argv + argc);
   if (absl::Status status = config.Validate(); !status.ok()) {
     return Fail(status);
   }

@@ -1,6 +1,12 @@
 #include "trainer/progress.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,14 +16,79 @@ namespace millrace {
 namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
+// What a terminal has that does not say it.
+constexpr size_t kUsualColumns = 80;
+// Of the bar, with its brackets.
+constexpr size_t kSmallestBar = 10;
+constexpr size_t kLargestBar = 42;
+
+// Asked each time: windows change their size.
+size_t TerminalColumns() {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return kUsualColumns;
+  }
+  return size.ws_col;
+}
+
+// What follows the place in the epoch, the most important first.
+std::vector<std::string> Parts(const Progress::State& state) {
+  return {absl::StrFormat("  loss %.4f", state.loss),
+          absl::StrFormat("  %.0f samples/s", state.samples_per_second),
+          absl::StrFormat("  %s left", FormatClock(state.seconds_left)),
+          absl::StrFormat("  waiting %.1f %%", 100 * state.stall_share)};
+}
+
+std::string Bar(const Progress::State& state, size_t width) {
+  const size_t cells = width - 2;
+  const double done = state.steps > 0
+                          ? std::min(1.0, static_cast<double>(state.step) /
+                                              static_cast<double>(state.steps))
+                          : 0;
+  const auto full = static_cast<size_t>(done * static_cast<double>(cells));
+  std::string bar(full, '=');
+  if (full < cells) bar += '>';
+  bar.resize(cells, ' ');
+  return absl::StrCat("[", bar, "]");
+}
 
 }  // namespace
 
+std::string FormatClock(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "-";
+  const auto all = static_cast<int64_t>(std::llround(seconds));
+  const int64_t hours = all / 3600;
+  if (hours > 0) {
+    return absl::StrFormat("%d:%02d:%02d", hours, all / 60 % 60, all % 60);
+  }
+  return absl::StrFormat("%d:%02d", all / 60, all % 60);
+}
+
 std::string FormatState(const Progress::State& state) {
-  return absl::StrFormat(
-      "epoch %d/%d step %d/%d  loss %.4f  %.0f samples/s  waiting %.1f %%",
-      state.epoch + 1, state.epochs, state.step, state.steps, state.loss,
-      state.samples_per_second, 100 * state.stall_share);
+  std::string text = absl::StrFormat("epoch %d/%d step %d/%d", state.epoch + 1,
+                                     state.epochs, state.step, state.steps);
+  for (const std::string& part : Parts(state)) text += part;
+  return text;
+}
+
+std::string FormatBar(const Progress::State& state, size_t columns) {
+  const std::string epoch =
+      absl::StrFormat("epoch %d/%d ", state.epoch + 1, state.epochs);
+  const std::string steps = absl::StrFormat("%d/%d", state.step, state.steps);
+  // The last column stays free: some terminals begin a new line there.
+  const size_t room = columns > 0 ? columns - 1 : 0;
+  size_t left = room - std::min(room, epoch.size() + steps.size());
+  std::string rest;
+  for (const std::string& part : Parts(state)) {
+    if (part.size() > left) break;
+    rest += part;
+    left -= part.size();
+  }
+  std::string bar;
+  if (left > kSmallestBar) {
+    bar = absl::StrCat(Bar(state, std::min(left - 1, kLargestBar)), " ");
+  }
+  return absl::StrCat(epoch, bar, steps, rest).substr(0, room);
 }
 
 bool Progress::Wants(uint64_t step, uint64_t steps) const {
@@ -33,21 +104,20 @@ bool Progress::Wants(uint64_t step, uint64_t steps) const {
 
 void Progress::Step(const State& state) {
   if (!options_.enabled) return;
-  const std::string text = FormatState(state);
   // \033[K clears the rest of the line.
-  std::fputs(absl::StrCat(options_.terminal ? "\r" : "", text,
-                          options_.terminal ? "\033[K" : "\n")
-                 .c_str(),
-             stdout);
+  const std::string text =
+      options_.terminal
+          ? absl::StrCat("\r", FormatBar(state, TerminalColumns()), "\033[K")
+          : absl::StrCat(FormatState(state), "\n");
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
 
 void Progress::Line(const std::string& text) {
   if (!options_.enabled) return;
-  std::fputs(absl::StrCat(options_.terminal ? "\r" : "", text,
-                          options_.terminal ? "\033[K\n" : "\n")
-                 .c_str(),
-             stdout);
+  std::fputs(
+      absl::StrCat(options_.terminal ? "\r\033[K" : "", text, "\n").c_str(),
+      stdout);
   std::fflush(stdout);
 }
 

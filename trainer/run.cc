@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -33,6 +32,7 @@
 #include "trainer/evaluation.h"
 #include "trainer/failed_batch.h"
 #include "trainer/files.h"
+#include "trainer/logs/run_monitor.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/batch_groups.h"
 #include "trainer/optim/precision.h"
@@ -46,8 +46,6 @@
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Ranks wait for one another so much longer than each waits for data.
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
 // For the servers to give a batch once more that is kept for a look at it.
@@ -56,10 +54,6 @@ constexpr absl::Duration kKeepTime = absl::Seconds(20);
 constexpr double kWorthSaying = 0.05;
 // On a device whose losses have to be fetched, they are looked at this often.
 constexpr uint64_t kLossCheckSteps = 50;
-
-double Seconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 void LogError(const absl::Status& status) {
   if (!status.ok()) MR_LOG(ERROR) << status.message();
@@ -109,6 +103,8 @@ class TrainingRun {
   void Fail(const absl::Status& why) const {
     if (ranks_ != nullptr) ranks_->Fail(why);
   }
+  // Training is over, well or not.
+  void EndMonitor() { monitor_->End(); }
   absl::StatusOr<TrainSummary> Finish();
 
   // True when there is a model that has a place in the data.
@@ -117,6 +113,7 @@ class TrainingRun {
  private:
   absl::Status OpenData();
   absl::Status StartAudit();
+  absl::Status StartMonitor();
   absl::Status CheckEvaluation();
   absl::Status MakeModelAndOptimizer();
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
@@ -150,15 +147,13 @@ class TrainingRun {
   std::shared_ptr<Classifier> model_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<TrainingStep> step_;
+  std::unique_ptr<RunMonitor> monitor_;
 
   Position position_;                     // the next step to train
   uint64_t steps_ = 0;                    // since the very start
   uint64_t run_steps_ = 0;                // of this process
   std::optional<uint64_t> checkpointed_;  // steps_ in the last file written
   std::vector<uint64_t> global_valid_;    // of each step of the epoch
-  double train_seconds_ = 0;
-  double wait_seconds_ = 0;
-  double allreduce_seconds_ = 0;
   std::string step_lines_;
   TrainSummary summary_;
 };
@@ -189,6 +184,8 @@ absl::Status TrainingRun::SetUp() {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
   }
+  if (!config_.profile.empty())
+    MR_RETURN_IF_ERROR(MakeFolders(config_.profile));
   // Spinning threads of several ranks on the same cores ruin each other's
   // steps. Who sets OMP_NUM_THREADS has decided already.
   if (!GetEnvironmentVariable("OMP_NUM_THREADS").has_value()) {
@@ -244,7 +241,29 @@ absl::Status TrainingRun::SetUp() {
                                     config_.rank_timeout,
                                     config_.data_timeout + kDataMargin)}));
   MR_RETURN_IF_ERROR(StartAudit());
+  MR_RETURN_IF_ERROR(StartMonitor());
   return MakeModelAndOptimizer();
+}
+
+absl::Status TrainingRun::StartMonitor() {
+  MR_ASSIGN_OR_RETURN(const StepRange profiled,
+                      ParseProfileSteps(config_.profile_steps));
+  MR_ASSIGN_OR_RETURN(
+      monitor_, RunMonitor::Make({.rank = env_.rank,
+                                  .device = device_,
+                                  .tensorboard = config_.tensorboard,
+                                  .log_every = config_.log_every,
+                                  .steps_before = steps_,
+                                  .profile = config_.profile,
+                                  .profile_first = profiled.first,
+                                  .profile_last = profiled.last},
+                                 progress_, [this] {
+                                   return RunMonitor::Counters{
+                                       .loader = loader_->stats(),
+                                       .allreduce_seconds =
+                                           ranks_->stats().allreduce_seconds};
+                                 }));
+  return absl::OkStatus();
 }
 
 // The ranks of a start share a number: rank 0's clock.
@@ -336,7 +355,8 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
                             .updater = *updater_,
                             .ranks = *ranks_,
                             .reader = *reader_,
-                            .device = device_},
+                            .device = device_,
+                            .timer = monitor_->timer()},
         TrainingStep::Options{.groups = groups,
                               .batch_size = plan.resolved_spec().batch_size(),
                               .precision = precision(),
@@ -349,6 +369,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   summary_.model = config_.model;
   summary_.dataset = config_.dataset;
   summary_.device = device_.str();
+  summary_.flags = config_.flags;
   summary_.world_size = env_.world_size;
   summary_.batch_size = plan.resolved_spec().batch_size();
   summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
@@ -390,16 +411,18 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const uint64_t first = position_.step;
   step_->BeginEpoch(epoch, steps);
   global_valid_.assign(steps, 0);
-  const DataLoader::Stats before = loader_->stats();
-  const double waited_before = before.wait_seconds;
-  const Communicator::Stats exchanged_before = ranks_->stats();
-  const Clock::time_point start = Clock::now();
-  uint64_t samples = 0;
+  monitor_->BeginEpoch({.epoch = epoch,
+                        .epochs = config_.epochs,
+                        .first = first,
+                        .steps = steps});
   uint64_t checked = first;
   uint64_t end = first;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
+    monitor_->BeginStep();
+    monitor_->timer().Enter(StepPart::kData);
     absl::StatusOr<Batch> batch = loader_->Next();
+    monitor_->timer().Enter(StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
     if (can_go_on.ok()) can_go_on = batch.status();
@@ -408,7 +431,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
     MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
-    samples += batch->global_valid;
+    monitor_->EndStep(batch->global_valid);
     end = step + 1;
     if (updated) {
       ++steps_;
@@ -428,29 +451,14 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
         steps_ % config_.checkpoint_every == 0) {
       LogError(WriteCheckpointHere());
     }
-    if (progress_.Wants(step + 1, steps)) {
-      const double seconds = Seconds(start, Clock::now());
-      progress_.Step(
-          {.epoch = epoch,
-           .epochs = config_.epochs,
-           .step = step + 1,
-           .steps = steps,
-           .loss = step_->Loss(step, batch->global_valid),
-           .samples_per_second = static_cast<double>(samples) / seconds,
-           .stall_share =
-               (loader_->stats().wait_seconds - waited_before) / seconds});
+    if (monitor_->WantsLook()) {
+      monitor_->Look({.axis = steps_,
+                      .loss = step_->Loss(step, batch->global_valid),
+                      .learning_rate = step_->LearningRate(step)});
     }
   }
-  const double seconds = Seconds(start, Clock::now());
-  const DataLoader::Stats after = loader_->stats();
-  const double waited = after.wait_seconds - waited_before;
-  const std::string where = WhereTheTimeWent(before, after, seconds);
-  train_seconds_ += seconds;
-  wait_seconds_ += waited;
-  const Communicator::Stats exchanged = ranks_->stats();
-  allreduce_seconds_ +=
-      exchanged.allreduce_seconds - exchanged_before.allreduce_seconds;
-  summary_.allreduce_bytes += exchanged.bytes - exchanged_before.bytes;
+  const auto [times, where] = monitor_->EndEpoch();
+  const double samples = static_cast<double>(times.samples);
 
   MR_ASSIGN_OR_RETURN(const std::vector<double> sum, step_->SumLosses());
   double total = 0;
@@ -463,21 +471,26 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     }
   }
   if (position_.step == steps) position_ = {epoch + 1, 0};
-  summary_.samples += samples;
-  summary_.epoch_seconds.push_back(seconds);
-  summary_.loss.push_back(total / static_cast<double>(samples));
+  summary_.samples += times.samples;
+  summary_.epoch_seconds.push_back(times.seconds);
+  summary_.times.Add(times);
+  summary_.epoch_times.push_back(times);
+  summary_.loss.push_back(total / samples);
+  monitor_->Report(steps_, {{"Loss/train_epoch", summary_.loss.back()},
+                            {"Train/epoch_seconds", times.seconds}});
   progress_.Line(absl::StrFormat(
       "epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s, waiting %.1f %%",
-      epoch + 1, config_.epochs, summary_.loss.back(), seconds,
-      static_cast<double>(samples) / seconds, 100 * waited / seconds));
+      epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
+      samples / times.seconds, 100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     progress_.Line(absl::StrFormat("  loss scale %g, %d steps skipped so far",
                                    scaler->scale(), scaler->skipped()));
   }
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
+  progress_.Line(absl::StrCat("  ", PartsText(times)));
   // Rank 0 says it of itself; others only when they were held up.
-  if (env_.rank != 0 && waited >= kWorthSaying * seconds) {
+  if (env_.rank != 0 && times.share(times.data_seconds) >= kWorthSaying) {
     MR_LOG(INFO) << "rank " << env_.rank << ", epoch " << epoch + 1 << ": "
                  << where;
   }
@@ -513,6 +526,12 @@ absl::Status TrainingRun::Evaluate() {
   summary_.eval_accuracy = result.accuracy;
   summary_.eval_top5 = result.top5;
   summary_.eval_loss.push_back(result.loss);
+  std::vector<Scalar> scalars = {{"Loss/val", result.loss},
+                                 {"Accuracy/val", result.accuracy}};
+  if (result.top5.has_value()) {
+    scalars.push_back({"Accuracy/val_top5", *result.top5});
+  }
+  monitor_->Report(steps_, scalars);
   progress_.Line(absl::StrFormat(
       "  evaluation on %s: accuracy %.4f%s, loss %.4f, %d samples, %.2f s",
       specs_.eval_name, result.accuracy,
@@ -602,17 +621,14 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
     summary_.loss_scale = scaler->scale();
     summary_.skipped_steps = scaler->skipped();
   }
-  if (train_seconds_ > 0) {
-    summary_.samples_per_second =
-        static_cast<double>(summary_.samples) / train_seconds_;
-    summary_.stall_share = wait_seconds_ / train_seconds_;
-  }
+  summary_.allreduce_bytes = ranks_->stats().bytes;
+  const RunTimes& times = summary_.times;
+  summary_.samples_per_second = times.share(static_cast<double>(times.samples));
+  summary_.stall_share = times.share(times.data_seconds);
   const int64_t world = env_.world_size;
   torch::Tensor shares = torch::zeros({2 * world}, torch::kDouble);
   shares[env_.rank] = summary_.stall_share;
-  if (train_seconds_ > 0) {
-    shares[world + env_.rank] = allreduce_seconds_ / train_seconds_;
-  }
+  shares[world + env_.rank] = times.share(times.allreduce_seconds);
   MR_RETURN_IF_ERROR(ranks_->Sum(shares));
   const auto* share = shares.data_ptr<double>();
   summary_.rank_stall_shares.assign(share, share + world);
@@ -638,7 +654,9 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     run.Fail(status);
     return status;
   }
-  if (absl::Status status = run.Train(); !status.ok()) {
+  absl::Status status = run.Train();
+  run.EndMonitor();
+  if (!status.ok()) {
     status = run.KeepFailedBatch(status);
     run.Fail(status);
     // The error that ended the run matters more than one of the checkpoint.

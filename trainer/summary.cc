@@ -44,6 +44,14 @@ std::string Json(const std::vector<std::string>& texts) {
   return out + "]";
 }
 
+std::string Json(const std::vector<RunTimes>& epochs) {
+  std::string out = "[";
+  for (const RunTimes& times : epochs) {
+    absl::StrAppend(&out, out.size() > 1 ? ",\n    " : "\n    ", ToJson(times));
+  }
+  return out + "]";
+}
+
 }  // namespace
 
 std::string ToJson(const TrainSummary& s) {
@@ -69,6 +77,8 @@ std::string ToJson(const TrainSummary& s) {
   add("allreduce_share", Json(s.rank_allreduce_shares));
   add("allreduce_bytes", Json(s.allreduce_bytes));
   add("where_the_time_went", Json(s.where_the_time_went));
+  add("times", ToJson(s.times));
+  add("epoch_times", Json(s.epoch_times));
   add("loss", Json(s.loss));
   add("eval_loss", Json(s.eval_loss));
   add("eval_accuracy",
@@ -81,6 +91,7 @@ std::string ToJson(const TrainSummary& s) {
   add("fingerprint", Json(s.fingerprint));
   add("endpoint", Json(s.endpoint));
   add("pipeline", Json(s.pipeline));
+  add("flags", Json(s.flags));
   return out + "\n}\n";
 }
 

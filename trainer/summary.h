@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/logs/run_times.h"
+
 namespace millrace {
 
 struct TrainSummary {
@@ -33,6 +35,9 @@ struct TrainSummary {
   uint64_t allreduce_bytes = 0;
   // Why rank 0 waited, in a line for each epoch.
   std::vector<std::string> where_the_time_went;
+  // Of rank 0: of all epochs together, and of each.
+  RunTimes times;
+  std::vector<RunTimes> epoch_times;
   std::vector<double> loss;  // mean over the epoch's samples
   std::vector<double> eval_loss;
   // After the last epoch; absent: there was no evaluation.
@@ -46,6 +51,7 @@ struct TrainSummary {
   // What `millrace replay --run` needs beside them: the resolved spec as text.
   std::string endpoint;
   std::string pipeline;
+  std::vector<std::string> flags;  // of the command line
 };
 
 // One object. Numbers that are no numbers become null.

@@ -67,6 +67,7 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
   const BatchGroups& groups = options_.groups;
   const bool last = groups.EndsAt(step);
   try {
+    parts_.timer.Enter(StepPart::kForward);
     if (group_batches_ == 0) BeginGroup();
     ++group_batches_;
     group_valid_ += batch.global_valid;
@@ -90,8 +91,10 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
                static_cast<double>(rows));
     // Without it the Reducer lets gradients add up on each rank.
     if (last) parts_.ranks.BeforeBackward();
+    parts_.timer.Enter(StepPart::kBackward);
     parts_.updater.Scale(loss).backward();
     parts_.ranks.AfterBackward();
+    parts_.timer.Enter(StepPart::kOther);
     {
       const torch::NoGradGuard no_grad;
       losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
@@ -107,9 +110,11 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
           "no row of the ", size, " batches up to ", At(batch.position),
           " is valid; look at the bad samples of the dataset"));
     }
+    parts_.timer.Enter(StepPart::kOptimizer);
     parts_.updater.Step(
         groups.Number(epoch_, step),
         static_cast<double>(rows) / static_cast<double>(group_valid_));
+    parts_.timer.Enter(StepPart::kOther);
     group_batches_ = 0;
     return true;
   } catch (const c10::IndexError& error) {

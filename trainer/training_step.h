@@ -29,6 +29,7 @@
 #include "client/loader.h"
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
+#include "trainer/logs/step_timer.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/batch_groups.h"
 #include "trainer/optim/precision.h"
@@ -45,6 +46,7 @@ class TrainingStep {
     Communicator& ranks;
     const BatchReader& reader;
     torch::Device device;
+    StepTimer& timer;
   };
 
   struct Options {

@@ -22,6 +22,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments);
 absl::Status RunBench(absl::Span<const std::string> arguments);
 absl::Status RunAudit(absl::Span<const std::string> arguments);
 absl::Status RunReplay(absl::Span<const std::string> arguments);
+absl::Status RunDoctor(absl::Span<const std::string> arguments);
 
 }  // namespace millrace
 

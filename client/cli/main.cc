@@ -20,6 +20,8 @@ constexpr char kHelp[] =
     "  millrace audit    prove that an epoch, or a whole job, is delivered "
     "exactly once\n"
     "  millrace replay   write any batch of a job as files\n"
+    "  millrace doctor   what limits a training run, and whether a change "
+    "helped\n"
     "\n"
     "`millrace COMMAND --help` lists the flags of a command.\n";
 
@@ -51,6 +53,8 @@ int main(int argc, char** argv) {
     status = millrace::RunAudit(arguments);
   } else if (command == "replay") {
     status = millrace::RunReplay(arguments);
+  } else if (command == "doctor") {
+    status = millrace::RunDoctor(arguments);
   } else {
     std::fprintf(stderr, "millrace: unknown command `%s`\n\n%s",
                  command.c_str(), kHelp);

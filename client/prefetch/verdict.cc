@@ -101,6 +101,32 @@ bool SendsTimes(const ServerTimes& server) {
 
 }  // namespace
 
+const char* NameOf(WaitCause cause) {
+  switch (cause) {
+    case WaitCause::kConsumer:
+      return "consumer";
+    case WaitCause::kLink:
+      return "link";
+    case WaitCause::kReading:
+      return "reading";
+    case WaitCause::kDecoding:
+      return "decoding";
+    case WaitCause::kAugmenting:
+      return "augmenting";
+    case WaitCause::kWork:
+      return "work";
+    case WaitCause::kMemory:
+      return "memory";
+    case WaitCause::kWindow:
+      return "window";
+    case WaitCause::kPreparing:
+      return "preparing";
+    case WaitCause::kUnclear:
+      break;
+  }
+  return "unclear";
+}
+
 WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   if (s.batches < kFewBatches || elapsed_seconds <= 0) {
     return WaitCause::kUnclear;

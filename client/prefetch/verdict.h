@@ -51,6 +51,10 @@ enum class WaitCause {
   kUnclear,
 };
 
+// As programs read it: "consumer", "link", "reading", "decoding", "augmenting",
+// "work", "memory", "window", "preparing", "unclear".
+const char* NameOf(WaitCause cause);
+
 // All in seconds, between two looks.
 struct WaitReport {
   double elapsed_seconds = 0;

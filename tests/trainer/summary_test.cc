@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -29,6 +30,11 @@ TEST(Summary, IsJsonWithTheKeysThatOthersRead) {
   EXPECT_THAT(json, HasSubstr("\"loss\": [0.25, null]"));
   EXPECT_THAT(json, HasSubstr("\"stall_share\": 0.125"));
   EXPECT_THAT(json, HasSubstr("\"eval_accuracy\": null"));
+  EXPECT_THAT(json, HasSubstr("\"times\": {\"seconds\": 0, "));
+  EXPECT_THAT(json, HasSubstr("\"epoch_times\": []"));
+  summary.epoch_times.resize(2);
+  summary.flags = {"--json=a b"};
+  EXPECT_THAT(ToJson(summary), HasSubstr("\"flags\": [\"--json=a b\"]"));
   summary.eval_accuracy = 0.875;
   EXPECT_THAT(ToJson(summary), HasSubstr("\"eval_accuracy\": 0.875"));
 }
@@ -40,13 +46,57 @@ TEST(Progress, SaysWhereTheRunIs) {
                          .steps = 468,
                          .loss = 0.53124,
                          .samples_per_second = 18204.4,
-                         .stall_share = 0.012}),
-            "epoch 1/8 step 120/468  loss 0.5312  18204 samples/s  waiting "
-            "1.2 %");
+                         .stall_share = 0.012,
+                         .seconds_left = 3.7}),
+            "epoch 1/8 step 120/468  loss 0.5312  18204 samples/s  0:04 left  "
+            "waiting 1.2 %");
   Progress lines({.log_every = 10});
   EXPECT_TRUE(lines.Wants(20, 100));
   EXPECT_FALSE(lines.Wants(21, 100));
   EXPECT_FALSE(Progress({.enabled = false, .log_every = 1}).Wants(1, 1));
+}
+
+TEST(Progress, DrawsABarThatFitsTheTerminal) {
+  const Progress::State state = {.epoch = 0,
+                                 .epochs = 8,
+                                 .step = 117,
+                                 .steps = 468,
+                                 .loss = 0.53124,
+                                 .samples_per_second = 18204.4,
+                                 .stall_share = 0.012,
+                                 .seconds_left = 3725};
+  const std::string wide = FormatBar(state, 120);
+  EXPECT_THAT(wide,
+              HasSubstr("epoch 1/8 [==========>                             ] "
+                        "117/468  loss"));
+  EXPECT_THAT(wide, HasSubstr("  loss 0.5312  18204 samples/s  1:02:05 left  "
+                              "waiting 1.2 %"));
+  EXPECT_THAT(FormatBar(state, 40), HasSubstr("loss"));
+  EXPECT_THAT(FormatBar(state, 40), Not(HasSubstr("waiting")));
+  for (size_t columns = 0; columns < 200; ++columns) {
+    EXPECT_LE(FormatBar(state, columns).size(), columns);
+  }
+  const auto count = [](const std::string& text, char c) {
+    return std::count(text.begin(), text.end(), c);
+  };
+  Progress::State moving = state;
+  long drawn = 0;
+  for (moving.step = 0; moving.step <= moving.steps; moving.step += 13) {
+    const std::string bar = FormatBar(moving, 120);
+    EXPECT_GE(count(bar, '='), drawn);
+    drawn = count(bar, '=');
+    EXPECT_EQ(bar.find(']'), wide.find(']'));
+  }
+  EXPECT_EQ(drawn, 40);
+}
+
+TEST(Progress, SaysHowLongItTakesAsAClockDoes) {
+  EXPECT_EQ(FormatClock(0), "0:00");
+  EXPECT_EQ(FormatClock(59.6), "1:00");
+  EXPECT_EQ(FormatClock(3599), "59:59");
+  EXPECT_EQ(FormatClock(3600 * 30), "30:00:00");
+  EXPECT_EQ(FormatClock(std::nan("")), "-");
+  EXPECT_EQ(FormatClock(1e300), "-");
 }
 
 class Files : public ::testing::Test {
@@ -65,6 +115,16 @@ TEST_F(Files, AreReplacedAsAWhole) {
   ASSERT_TRUE(WriteFileAtomically(path, "second").ok());
   EXPECT_EQ(*ReadFile(path, 100), "second");
   EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(path, 3).status()));
+}
+
+TEST_F(Files, FoldersAreMadeWithThoseAboveThem) {
+  EXPECT_TRUE(MakeFolders(folder_ + "/a/b//c").ok());
+  EXPECT_TRUE(MakeFolders(folder_ + "/a/b").ok()) << "that is there";
+  EXPECT_TRUE(WriteFileAtomically(folder_ + "/a/b/c/file", "x").ok());
+  for (const char* path : {"/a/b/c/file", "/a/b/c/file/d"}) {
+    const absl::Status status = MakeFolders(folder_ + path);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + path));
+  }
 }
 
 TEST_F(Files, ThatCannotBeWrittenAreKnownBefore) {

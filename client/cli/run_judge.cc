@@ -1,0 +1,272 @@
+#include "client/cli/run_judge.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+namespace {
+
+// Shares of the time; run_judge.h says what they are for.
+constexpr double kWaits = 0.05;
+constexpr double kCopies = 0.5;
+constexpr double kTransforms = 0.1;
+constexpr double kCoresBusy = 0.8;
+constexpr double kRanksWait = 0.1;
+constexpr double kComputes = 0.5;
+constexpr double kOverhead = 0.25;
+// A GPU that is busy less, while the host waits for nothing, gets work in
+// pieces that are too small.
+constexpr double kGpuIdles = 0.7;
+
+double MostGain(double share) { return 1 / std::max(1e-3, 1 - share); }
+
+Finding Make(std::string part, double share, std::string text,
+             std::vector<std::string> advice) {
+  Finding finding;
+  finding.part = std::move(part);
+  finding.share = share;
+  finding.most_gain = MostGain(share);
+  finding.text = std::move(text);
+  finding.advice = std::move(advice);
+  return finding;
+}
+
+std::string Percent(double share) {
+  return absl::StrFormat("%.0f %%", 100 * share);
+}
+
+std::string Endpoint(const RunReport& run) {
+  return run.endpoint.empty() ? "HOST:PORT" : run.endpoint;
+}
+
+// Where transforms are computed, in the words of a pipeline file.
+constexpr char kOnServers[] =
+    "move the work to the servers: in the --pipeline file give normalize and "
+    "to_dtype `placement: PLACEMENT_SERVER`";
+constexpr char kSmallOnWire[] =
+    "send smaller types: uint8 images with `normalize` on the device "
+    "(`placement: PLACEMENT_CLIENT`, the default) are a quarter of float32";
+
+Finding DataFinding(const RunReport& run) {
+  const PartTimes& t = run.times;
+  const double share = t.share(t.data);
+  const std::string waited = absl::StrCat("the trainer waited for data ",
+                                          Percent(share), " of the time: ");
+  const std::string more_servers = absl::StrCat(
+      "more servers: --endpoint=", Endpoint(run), ",ONE_MORE:PORT");
+  const std::string& cause = t.wait_cause;
+  if (cause == "reading") {
+    return Make("storage", share,
+                absl::StrCat(waited, "the servers' threads wait for storage"),
+                {"more reads at once: millrace-server --read_threads=N, or 0 "
+                 "and let it adapt",
+                 "faster storage, or a copy of the dataset beside the servers",
+                 more_servers});
+  }
+  if (cause == "decoding" || cause == "augmenting" || cause == "work") {
+    const std::string what = cause == "work" ? "making batches" : cause;
+    return Make(
+        cause == "work" ? "servers" : cause, share,
+        absl::StrCat(waited, what, " keeps the servers' threads busy"),
+        {more_servers,
+         "more cores for the servers: millrace-server --threads=N, 0 takes all",
+         cause == "decoding"
+             ? "less to decode: pack smaller images (millrace-data pack)"
+             : "fewer or cheaper transforms in the pipeline"});
+  }
+  if (cause == "link") {
+    return Make(
+        "network", share,
+        absl::StrCat(waited, "the network between servers and trainer is full"),
+        {kSmallOnWire,
+         "`compression: COMPRESSION_ZSTD` in the --pipeline file, for "
+         "what can be packed",
+         "shared memory with servers on this machine: --same_host",
+         "a faster link, or servers on several links"});
+  }
+  if (cause == "memory") {
+    return Make("server_memory", share,
+                absl::StrCat(waited, "batches wait for memory at the servers"),
+                {"a larger millrace-server --memory_budget",
+                 "a smaller --window where many clients share the servers"});
+  }
+  if (cause == "window") {
+    return Make("window", share,
+                absl::StrCat(waited, "too little is asked for at once"),
+                {run.has_flag("window")
+                     ? "a larger --window, or none, so that it adapts"
+                     : "--window=N above what was chosen",
+                 more_servers});
+  }
+  if (cause == "preparing") {
+    if (run.on_cpu()) {
+      std::vector<std::string> advice = {kOnServers};
+      if (!run.has_flag("prepare_ahead")) {
+        advice.push_back(
+            "with idle cores, transform ahead on a thread: --prepare_ahead");
+      }
+      return Make(
+          "trainer_cpu", share,
+          absl::StrCat(waited, "its own CPU copies and transforms batches"),
+          std::move(advice));
+    }
+    return Make(
+        "copy", share,
+        absl::StrCat(waited,
+                     "copies to the device and transforms there hold "
+                     "batches up (from pinned memory, without blocking, "
+                     "as always)"),
+        {kSmallOnWire, "more batches ready: --device_prefetch=4",
+         "look at the device's link: it should run at full width"});
+  }
+  return Make(
+      "data", share, absl::StrCat(waited, "what held them up is not clear"),
+      {absl::StrCat("millrace status --interval=5s --endpoint=", Endpoint(run),
+                    " while it trains"),
+       absl::StrCat("millrace bench --endpoint=", Endpoint(run),
+                    " without the trainer (docs/operations.md)")});
+}
+
+void AddCopies(const RunReport& run, std::vector<Finding>* findings) {
+  const PartTimes& t = run.times;
+  const bool named =
+      !findings->empty() && (findings->back().part == "copy" ||
+                             findings->back().part == "trainer_cpu");
+  if (named) return;
+  if (run.on_cpu()) {
+    const double share = t.share(t.copy);
+    if (share < kTransforms) return;
+    findings->push_back(
+        Make("trainer_cpu", share,
+             absl::StrCat("the trainer's own CPU copies and transforms batches "
+                          "for ",
+                          Percent(share), " of the time"),
+             {kOnServers}));
+    return;
+  }
+  const double copying = t.share(t.device_copy);
+  if (copying >= kCopies) {
+    findings->push_back(
+        Make("copy", copying,
+             absl::StrCat("the device copies and transforms batches for ",
+                          Percent(copying),
+                          " of the time (beside the step, from pinned memory)"),
+             {kSmallOnWire,
+              "look at the device's link: it should run at full "
+              "width"}));
+  }
+  const double cores = t.cpus > 0 ? t.share(t.cpu / t.cpus) : 0;
+  if (cores >= kCoresBusy) {
+    Finding cpu = Make(
+        "trainer_cpu", cores,
+        absl::StrFormat("the trainer keeps %s of its %.0f cores busy beside "
+                        "the GPU",
+                        Percent(cores), t.cpus),
+        {kOnServers, "more cores for this process, or fewer ranks on them"});
+    // Busy is not late: what it costs cannot be told from here.
+    cpu.most_gain = 1;
+    findings->push_back(std::move(cpu));
+  }
+}
+
+Finding ComputeFinding(const RunReport& run, double share) {
+  const PartTimes& t = run.times;
+  std::string text = absl::StrCat(
+      "the model takes ", Percent(share), " of the time (forward ",
+      Percent(t.share(t.forward)), ", backward ", Percent(t.share(t.backward)),
+      ", optimiser ", Percent(t.share(t.optimizer)), ")");
+  std::vector<std::string> advice;
+  const bool nvml = t.device_busy_source == "nvml";
+  if (nvml) {
+    absl::StrAppend(&text, ", and the GPU is busy ", Percent(t.device_busy),
+                    " of the time");
+  }
+  const bool small_pieces = nvml && t.device_busy < kGpuIdles;
+  if (!run.has_flag("precision")) {
+    advice.push_back(
+        run.on_cpu() ? "mixed precision: --precision=bfloat16, on CPUs that "
+                       "compute with it"
+                     : "mixed precision: --precision=bfloat16 (or float16)");
+  }
+  if (!run.has_flag("graph")) advice.push_back("a traced model: --graph");
+  advice.push_back(
+      absl::StrFormat("a larger batch: --batch_size=%.0f (with --lr to match)",
+                      2 * run.batch_size));
+  if (small_pieces) {
+    // What costs there is the starting of kernels.
+    std::rotate(advice.begin(), advice.end() - 1, advice.end());
+  }
+  if (run.on_cpu()) {
+    advice.push_back("a GPU: --device=cuda");
+  } else {
+    advice.push_back(absl::StrFormat(
+        "more GPUs: --nproc=%.0f, or more machines with torchrun",
+        2 * run.world_size));
+  }
+  return Make("compute", share, std::move(text), std::move(advice));
+}
+
+}  // namespace
+
+std::vector<Finding> JudgeRun(const RunReport& run) {
+  const PartTimes& t = run.times;
+  std::vector<Finding> findings;
+
+  const double data = t.share(t.data);
+  if (data >= kWaits) findings.push_back(DataFinding(run));
+  AddCopies(run, &findings);
+
+  const double allreduce = t.share(t.allreduce);
+  double slowest = 0;
+  size_t slowest_rank = 0;
+  for (size_t rank = 0; rank < run.rank_stall_shares.size(); ++rank) {
+    if (run.rank_stall_shares[rank] > slowest) {
+      slowest = std::min(1.0, run.rank_stall_shares[rank]);
+      slowest_rank = rank;
+    }
+  }
+  if (slowest >= kWaits && slowest >= 2 * data) {
+    findings.push_back(Make(
+        "ranks", slowest,
+        absl::StrCat("rank ", slowest_rank, " waited for data ",
+                     Percent(slowest), " of the time, this one ", Percent(data),
+                     ": the others wait for it"),
+        {absl::StrCat("the lines of rank ", slowest_rank, " say why it waited"),
+         "as many and as near servers for every host"}));
+  } else if (allreduce >= kRanksWait) {
+    findings.push_back(Make(
+        "allreduce", allreduce,
+        absl::StrFormat("%.0f ranks waited for one another %s of the time",
+                        run.world_size, Percent(allreduce)),
+        {run.has_flag("accumulate")
+             ? "average gradients more rarely: a larger --accumulate"
+             : "average gradients more rarely: --accumulate=4",
+         absl::StrFormat("more work between two averages: --batch_size=%.0f",
+                         2 * run.batch_size),
+         "a faster network between the ranks (GLOO_SOCKET_IFNAME and "
+         "NCCL_SOCKET_IFNAME choose the interface)"}));
+  }
+  std::stable_sort(
+      findings.begin(), findings.end(),
+      [](const Finding& a, const Finding& b) { return a.share > b.share; });
+
+  const double compute = t.share(t.compute);
+  if (compute >= kComputes) findings.push_back(ComputeFinding(run, compute));
+  const double rest = 1 - data - allreduce - compute;
+  if (rest >= kOverhead) {
+    findings.push_back(
+        Make("overhead", rest,
+             absl::StrCat(Percent(rest),
+                          " of the time lie between the parts of the steps: "
+                          "steps are short, and looking at losses and counters "
+                          "takes time"),
+             {absl::StrFormat("a larger batch: --batch_size=%.0f",
+                              2 * run.batch_size),
+              "a look at fewer steps: a larger --log_every"}));
+  }
+  return findings;
+}
+
+}  // namespace millrace

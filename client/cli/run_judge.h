@@ -1,0 +1,54 @@
+// JudgeRun says what limits a training run, from the times in its summary:
+// which part to look at first, the figure behind it, what to change and what
+// that can bring at most. It names a part only where the figures show it.
+//
+// Pure function, safe from any thread.
+//
+//   for (const Finding& finding : JudgeRun(run)) puts(finding.text.c_str());
+//
+// The rules, over the time of rank 0's training loop:
+//
+//   data        the trainer waited for batches 5 % of the time or more; which
+//               part of the way was slow is what the servers and the client
+//               said (client/prefetch/verdict.h)
+//   copy        the device spent half of the time or more copying batches, or
+//               waited for copies
+//   trainer_cpu the trainer's own CPU: batches are transformed there instead of
+//               at the servers for 10 % of the time or more, or, beside a GPU,
+//               80 % of its cores are busy
+//   allreduce   the ranks waited for one another 10 % of the time or more
+//   ranks       another rank waited for data, this one for it
+//   compute     forward, backward and optimiser took half of the time or more
+//   overhead    none of these: 25 % of the time or more lie between the parts
+//
+// What the device waits for comes first, most time first; then what it does.
+// `most_gain` is Amdahl's bound: with the part's time gone altogether the run
+// would be 1 / (1 - share) times as fast, never more.
+
+#ifndef MILLRACE_CLIENT_CLI_RUN_JUDGE_H_
+#define MILLRACE_CLIENT_CLI_RUN_JUDGE_H_
+
+#include <string>
+#include <vector>
+
+#include "client/cli/run_report.h"
+
+namespace millrace {
+
+struct Finding {
+  // "storage", "decoding", "augmenting", "servers", "network",
+  // "server_memory", "window", "data" (waited, why is not clear), "copy",
+  // "trainer_cpu", "allreduce", "ranks", "compute", "overhead".
+  std::string part;
+  double share = 0;  // of the time, 0 to 1
+  double most_gain = 1;
+  std::string text;  // one sentence with the figure
+  std::vector<std::string> advice;
+};
+
+// The first is the bottleneck. Empty: the figures name nothing.
+std::vector<Finding> JudgeRun(const RunReport& run);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_CLI_RUN_JUDGE_H_

@@ -1,0 +1,319 @@
+// What the doctor makes of figures, and what it refuses.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/run_compare.h"
+#include "client/cli/run_judge.h"
+#include "client/cli/run_report.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A run on a GPU that computes all the time.
+RunReport Healthy() {
+  RunReport run;
+  run.path = "run.json";
+  run.model = "resnet18";
+  run.dataset = "photos";
+  run.device = "cuda:0";
+  run.endpoint = "data-1:7001";
+  run.batch_size = 256;
+  run.times.seconds = 100;
+  run.times.steps = 1000;
+  run.times.samples = 256000;
+  run.times.data = 1;
+  run.times.copy = 2;
+  run.times.device_copy = 10;
+  run.times.forward = 30;
+  run.times.backward = 60;
+  run.times.optimizer = 5;
+  run.times.compute = 95;
+  run.times.cpu = 60;
+  run.times.cpus = 16;
+  run.times.device_busy = 0.97;
+  run.times.device_busy_source = "nvml";
+  run.times.wait_cause = "consumer";
+  return run;
+}
+
+RunReport Waiting(const std::string& cause) {
+  RunReport run = Healthy();
+  run.times.data = 40;
+  run.times.compute = 55;
+  run.times.wait_cause = cause;
+  return run;
+}
+
+std::vector<std::string> Parts(const RunReport& run) {
+  std::vector<std::string> parts;
+  for (const Finding& finding : JudgeRun(run)) parts.push_back(finding.part);
+  return parts;
+}
+
+std::string AdviceOf(const Finding& finding) {
+  return absl::StrJoin(finding.advice, "\n");
+}
+
+TEST(Doctor, ABusyDeviceMeansTheModel) {
+  const std::vector<Finding> findings = JudgeRun(Healthy());
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].part, "compute");
+  EXPECT_THAT(findings[0].text, HasSubstr("the model takes 95 % of the time"));
+  EXPECT_THAT(findings[0].text, HasSubstr("the GPU is busy 97 %"));
+  EXPECT_NEAR(findings[0].most_gain, 20, 1e-9);
+  const std::string advice = AdviceOf(findings[0]);
+  EXPECT_THAT(advice, HasSubstr("--precision="));
+  EXPECT_THAT(advice, HasSubstr("--graph"));
+  EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
+  EXPECT_THAT(advice, HasSubstr("--nproc=2"));
+}
+
+TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
+  RunReport run = Healthy();
+  run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};
+  const std::string advice = AdviceOf(JudgeRun(run)[0]);
+  EXPECT_THAT(advice, Not(HasSubstr("--precision")));
+  EXPECT_THAT(advice, Not(HasSubstr("--graph")));
+  EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
+}
+
+TEST(Doctor, AGpuInSmallPiecesNeedsALargerBatchFirst) {
+  RunReport run = Healthy();
+  run.times.device_busy = 0.4;
+  EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--batch_size"));
+  run.times.device_busy_source = "step_times";
+  EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--precision"))
+      << "that is no figure of the GPU";
+}
+
+TEST(Doctor, NamesThePartThatBatchesWaitedAt) {
+  const struct {
+    const char* cause;
+    const char* part;
+    const char* advice;
+  } kCases[] = {{"reading", "storage", "--read_threads"},
+                {"decoding", "decoding", "--endpoint=data-1:7001,"},
+                {"augmenting", "augmenting", "--threads"},
+                {"work", "servers", "--threads"},
+                {"link", "network", "COMPRESSION_ZSTD"},
+                {"memory", "server_memory", "--memory_budget"},
+                {"window", "window", "--window"},
+                {"preparing", "copy", "uint8"},
+                {"unclear", "data", "millrace status"},
+                {"", "data", "millrace bench"},
+                {"a word of the future", "data", "millrace bench"}};
+  for (const auto& [cause, part, advice] : kCases) {
+    const std::vector<Finding> findings = JudgeRun(Waiting(cause));
+    ASSERT_GE(findings.size(), 1u);
+    EXPECT_EQ(findings[0].part, part);
+    EXPECT_THAT(findings[0].text, HasSubstr("waited for data 40 %"));
+    EXPECT_THAT(AdviceOf(findings[0]), HasSubstr(advice)) << cause;
+    EXPECT_NEAR(findings[0].most_gain, 1 / 0.6, 1e-9);
+    EXPECT_EQ(findings.back().part, "compute") << "what is left then";
+  }
+}
+
+TEST(Doctor, OnTheCpuTheTrainersOwnWorkGoesToTheServers) {
+  RunReport run = Waiting("preparing");
+  run.device = "cpu";
+  std::vector<Finding> findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("PLACEMENT_SERVER"));
+  EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("--prepare_ahead"));
+  // With a thread of its own nobody waits, but the cores work for it.
+  run.flags = {"--prepare_ahead"};
+  run.times.data = 2;
+  run.times.wait_cause = "consumer";
+  run.times.copy = 30;
+  findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_THAT(findings[0].text, HasSubstr("30 %"));
+}
+
+TEST(Doctor, BesideAGpuBusyCoresAreNamedWithoutAPromise) {
+  RunReport run = Healthy();
+  run.times.cpu = 1500;
+  const std::vector<Finding> findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_EQ(findings[0].most_gain, 1);
+}
+
+TEST(Doctor, CopiesThatFillTheLinkAreNamed) {
+  RunReport run = Healthy();
+  run.times.device_copy = 70;
+  EXPECT_THAT(Parts(run), ElementsAre("copy", "compute"));
+}
+
+TEST(Doctor, WaitingForOtherRanksIsTheAllReduceOrARankWithoutData) {
+  RunReport run = Healthy();
+  run.world_size = 4;
+  run.times.allreduce = 30;
+  run.times.compute = 65;
+  run.rank_stall_shares = {0.01, 0.01, 0.02, 0.01};
+  std::vector<Finding> findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "allreduce");
+  EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("--accumulate=4"));
+  run.rank_stall_shares[2] = 0.3;
+  findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "ranks");
+  EXPECT_THAT(findings[0].text, HasSubstr("rank 2"));
+}
+
+TEST(Doctor, TimeInNoPartIsOverhead) {
+  RunReport run = Healthy();
+  run.times.compute = 40;
+  run.times.forward = 10;
+  run.times.backward = 25;
+  run.times.optimizer = 5;
+  EXPECT_THAT(Parts(run), ElementsAre("overhead"));
+  run.times.data = 3;
+  run.times.wait_cause = "consumer";
+  EXPECT_THAT(Parts(run), ElementsAre("overhead")) << "3 % is no bottleneck";
+}
+
+// Seconds of epochs of 1000 samples each.
+RunReport Epochs(const std::vector<double>& seconds) {
+  RunReport run = Healthy();
+  for (const double one : seconds) {
+    PartTimes epoch;
+    epoch.seconds = one;
+    epoch.samples = 1000;
+    run.epochs.push_back(epoch);
+  }
+  return run;
+}
+
+TEST(Compare, AChangeHelpedWhenEveryEpochIsFaster) {
+  const Comparison comparison =
+      CompareRuns(Epochs({9, 2, 2.2, 2.1}), Epochs({7, 1, 1.05, 1.1}));
+  EXPECT_EQ(comparison.result, Comparison::Result::kFaster);
+  EXPECT_NEAR(comparison.times_as_fast, 2, 1e-9);
+  EXPECT_NEAR(comparison.least, 2 / 1.1, 1e-9);
+  EXPECT_NEAR(comparison.most, 2.2, 1e-9);
+  EXPECT_THAT(comparison.text, HasSubstr("helped: 2.00 times as fast"));
+  EXPECT_TRUE(comparison.notes.empty());
+  EXPECT_EQ(
+      CompareRuns(Epochs({7, 1, 1.05, 1.1}), Epochs({9, 2, 2.2, 2.1})).result,
+      Comparison::Result::kSlower);
+}
+
+TEST(Compare, WhatTheNoiseAllowsIsAllThatIsClaimed) {
+  Comparison comparison =
+      CompareRuns(Epochs({9, 2, 2.2, 1.8}), Epochs({9, 1.9, 1.7, 1.5}));
+  EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
+  EXPECT_THAT(comparison.text, HasSubstr("overlap"));
+  comparison = CompareRuns(Epochs({2}), Epochs({1}));
+  EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
+  EXPECT_THAT(comparison.text, HasSubstr("single epoch"));
+  EXPECT_THAT(comparison.notes[0], HasSubstr("--epochs=3"));
+  EXPECT_EQ(SecondsPerSample(Epochs({0, 0})).values, 1u)
+      << "epochs without time do not count; the whole run does";
+}
+
+TEST(Compare, SaysWhatElseChanged) {
+  RunReport before = Epochs({2, 2, 2});
+  RunReport after = Epochs({1, 1, 1});
+  before.flags = {"--batch_size=64", "--lr=0.1"};
+  after.flags = {"--batch_size=64", "--precision=bfloat16"};
+  before.accuracy = 0.97;
+  after.accuracy = 0.91;
+  after.model = "resnet50";
+  after.replay_batches = 0;
+  Comparison comparison = CompareRuns(before, after);
+  const std::string notes = absl::StrJoin(comparison.notes, "\n");
+  EXPECT_THAT(notes, HasSubstr("resnet18 before, resnet50 after"));
+  EXPECT_THAT(notes, HasSubstr("--lr=0.1 -> --precision=bfloat16"));
+  EXPECT_THAT(notes, HasSubstr("accuracy fell from 0.9700 to 0.9100"));
+  after.replay_batches = 8;
+  comparison = CompareRuns(before, after);
+  EXPECT_THAT(absl::StrJoin(comparison.notes, "\n"),
+              HasSubstr("perfect loader"));
+  before.accuracy.reset();
+  before.loss = {2, 1};
+  after.loss = {2, 1.5};
+  after.replay_batches = 0;
+  EXPECT_THAT(absl::StrJoin(CompareRuns(before, after).notes, "\n"),
+              HasSubstr("loss rose from 1.0000 to 1.5000"));
+}
+
+constexpr char kSummary[] = R"({
+  "model": "mlp", "dataset": "d", "device": "cpu", "world_size": 2,
+  "batch_size": 64, "parameters": 10, "rank_stall_shares": [0.5, 0.25],
+  "where_the_time_went": ["waited 50 %: decoding on the server"],
+  "times": {"seconds": 10, "steps": 100, "samples": 6400,
+            "data_seconds": 5, "forward_seconds": 1, "backward_seconds": 2,
+            "optimizer_seconds": 1, "compute_seconds": 4, "cpu_seconds": 8,
+            "cpus": 2, "device_busy": 0.4, "device_busy_source": "step_times",
+            "wait_cause": "decoding"},
+  "epoch_times": [{"seconds": 6, "samples": 3200},
+                  {"seconds": 4, "samples": 3200}],
+  "loss": [2, null], "eval_accuracy": 0.5, "flags": ["--window=8", "-graph"]
+})";
+
+TEST(RunReport, ReadsASummary) {
+  const auto run = ParseRunReport(kSummary, "s.json");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->times.wait_cause, "decoding");
+  EXPECT_DOUBLE_EQ(run->times.share(run->times.data), 0.5);
+  ASSERT_EQ(run->epochs.size(), 2u);
+  EXPECT_DOUBLE_EQ(run->epochs[1].seconds, 4);
+  EXPECT_THAT(run->rank_stall_shares, ElementsAre(0.5, 0.25));
+  EXPECT_EQ(run->accuracy, 0.5);
+  EXPECT_TRUE(run->has_flag("window"));
+  EXPECT_TRUE(run->has_flag("graph"));
+  EXPECT_FALSE(run->has_flag("win"));
+  EXPECT_TRUE(run->on_cpu());
+  EXPECT_EQ(JudgeRun(*run)[0].part, "decoding");
+}
+
+TEST(RunReport, RefusesWhatIsNone) {
+  for (const char* text :
+       {"", "x", "[1]", "{", "{}", R"({"times": 5})", R"({"times": {}})",
+        R"({"times": {"seconds": 0, "steps": 5}})",
+        R"({"times": {"seconds": -5, "steps": 5}})",
+        R"({"times": {"seconds": "x", "steps": 5}})"}) {
+    const auto run = ParseRunReport(text, "s.json");
+    EXPECT_TRUE(absl::IsInvalidArgument(run.status())) << text;
+    EXPECT_THAT(std::string(run.status().message()), HasSubstr("s.json"));
+  }
+  EXPECT_TRUE(absl::IsNotFound(ReadRunReport("/no/such/file.json").status()));
+}
+
+// Whatever is in a file, there is an answer: cut anywhere, or with numbers that
+// no run has.
+TEST(RunReport, SurvivesDamage) {
+  const std::string whole(kSummary);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const auto run = ParseRunReport(whole.substr(0, size), "s.json");
+    if (run.ok()) JudgeRun(*run);
+  }
+  const auto hostile = ParseRunReport(
+      R"({"times": {"seconds": 1e308, "steps": 1e308, "samples": 1e308,
+          "data_seconds": 1e308, "allreduce_seconds": -1e308, "cpus": -2,
+          "cpu_seconds": 1e308, "device_busy": 77, "wait_cause": 5},
+          "epoch_times": [1, "x", null, {"seconds": 1e-308, "samples": 1e308}],
+          "rank_stall_shares": [null, 1e308, -1], "batch_size": 1e308,
+          "world_size": -3, "flags": [1, null, "--", "-"], "loss": "x"})",
+      "s.json");
+  ASSERT_TRUE(hostile.ok()) << hostile.status();
+  for (const Finding& finding : JudgeRun(*hostile)) {
+    EXPECT_LE(finding.share, 1);
+    EXPECT_LE(finding.most_gain, 1001);
+  }
+  CompareRuns(*hostile, Healthy());
+  CompareRuns(Healthy(), *hostile);
+  EXPECT_FALSE(hostile->has_flag("graph"));
+}
+
+}  // namespace
+}  // namespace millrace

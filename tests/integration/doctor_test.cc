@@ -1,0 +1,240 @@
+// Real runs, each with one thing that is too slow on purpose: the doctor names
+// that thing.
+
+#include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/run_judge.h"
+#include "tests/integration/audit_data.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+#include "tests/testing/tcp_gate.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class DoctorIntegrationTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<ServerProcess> Serve(std::vector<std::string> flags) {
+    flags.push_back("--memory_budget=256MiB");
+    auto server = ServerProcess::Start(flags);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *std::move(server);
+  }
+
+  // Trains on `pipeline` and leaves the summary at Path(name).
+  void Train(const std::string& name, const std::string& endpoint,
+             const std::string& pipeline,
+             const std::vector<std::string>& flags) const {
+    WriteFile(Path("pipeline"), pipeline);
+    std::vector<std::string> command = {
+        ProgramPath("trainer/millrace-train"), "--endpoint=" + endpoint,
+        "--pipeline=" + Path("pipeline"), "--json=" + Path(name)};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const ProgramResult run = RunProgram(command);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+
+  static google::protobuf::Struct Doctor(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "doctor");
+    arguments.push_back("--json");
+    const ProgramResult doctor = Millrace(arguments);
+    EXPECT_EQ(doctor.exit_code, 0) << doctor.err;
+    google::protobuf::Struct answer;
+    EXPECT_TRUE(
+        google::protobuf::util::JsonStringToMessage(doctor.out, &answer).ok())
+        << doctor.out;
+    return answer;
+  }
+
+  // What is held up by one thing alone may look unclear on a busy machine, but
+  // it never looks like another thing.
+  void ExpectNamed(const std::string& part, const std::string& advice,
+                   const std::string& endpoint, const std::string& pipeline,
+                   const std::vector<std::string>& flags) const {
+    std::string found = "data";
+    for (int look = 0; look < 5 && found == "data"; ++look) {
+      Train("run.json", endpoint, pipeline, flags);
+      if (HasFatalFailure()) return;
+      found = Doctor({"--run=" + Path("run.json")})
+                  .fields()
+                  .at("bottleneck")
+                  .string_value();
+    }
+    EXPECT_EQ(found, part) << ReadFile(Path("run.json"));
+    const ProgramResult doctor =
+        Millrace({"doctor", "--run=" + Path("run.json")});
+    EXPECT_EQ(doctor.exit_code, 0) << doctor.err;
+    EXPECT_THAT(doctor.out, HasSubstr("bottleneck: "));
+    EXPECT_THAT(doctor.out, HasSubstr(advice));
+  }
+
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_, "/", name);
+  }
+
+  const std::string folder_ = NewTempDir();
+};
+
+// A small image to learn from, a label, and `more` fields beside them.
+std::string Synthetic(const std::string& options, const std::string& more) {
+  return absl::StrCat(
+      "sources { synthetic { samples: 100000 ", options,
+      " fields { name: 'image' dtype: DTYPE_UINT8 shape: [8, 8, 1] }"
+      " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } ",
+      more, " } } ");
+}
+
+TEST_F(DoctorIntegrationTest, StorageIsNamed) {
+  const auto server =
+      Serve({"--synthetic_only", "--threads=4", "--read_threads=2"});
+  ExpectNamed("storage", "--read_threads", server->address(),
+              absl::StrCat(Synthetic("latency_us: 2000", ""), "batch_size: 8"),
+              {"--max_steps=80", "--window=8"});
+}
+
+TEST_F(DoctorIntegrationTest, DecodingIsNamed) {
+  const auto server =
+      Serve({"--threads=1",
+             Pack("photos", "imagefolder", WriteImageFolder(40), "lmdb", 1)});
+  ExpectNamed(
+      "decoding", "more servers: --endpoint=", server->address(),
+      "sources { dataset: 'photos' } batch_size: 4 "
+      "transforms { decode_image { mode: EXACT } } "
+      "transforms { center_crop { height: 16 width: 16 } } "
+      "transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, 0.5] "
+      "} }",
+      {"--epochs=8", "--window=8"});
+}
+
+// Ten batches a second, each much more than what the gate lets through at once.
+TEST_F(DoctorIntegrationTest, TheNetworkIsNamed) {
+  const auto server = Serve({"--synthetic_only", "--threads=4"});
+  TcpGate gate(server->port());
+  gate.Limit(40'000'000);
+  ExpectNamed("network", "COMPRESSION_ZSTD", gate.address(),
+              absl::StrCat(Synthetic("",
+                                     "fields { name: 'more' dtype: "
+                                     "DTYPE_UINT8 shape: 16000 }"),
+                           "batch_size: 250"),
+              {"--max_steps=25", "--window=4"});
+}
+
+// The server's batches lie ready; a step needs much more than a batch.
+TEST_F(DoctorIntegrationTest, TheModelIsNamed) {
+  const auto server = Serve({"--synthetic_only", "--threads=1"});
+  ExpectNamed("compute", "--batch_size=32", server->address(),
+              "sources { synthetic { samples: 100000 ready_batches: 4"
+              " fields { name: 'image' dtype: DTYPE_UINT8 shape: [32, 32, 3] }"
+              " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 }"
+              " } } batch_size: 16",
+              {"--model=resnet18", "--max_steps=8"});
+}
+
+// A large tensor is made floats and normalised by the trainer, and not used.
+TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
+  const auto server = Serve({"--synthetic_only", "--threads=1"});
+  ExpectNamed("trainer_cpu", "PLACEMENT_SERVER", server->address(),
+              absl::StrCat(Synthetic("ready_batches: 4",
+                                     "fields { name: 'more' dtype: "
+                                     "DTYPE_UINT8 shape: [512, 512, 3] }"),
+                           "batch_size: 8 transforms { normalize { fields: "
+                           "'more' mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
+                           "0.5] } }"),
+              {"--max_steps=40", "--window=8", "--same_host"});
+}
+
+// Reads that wait, and reads that do not.
+TEST_F(DoctorIntegrationTest, AChangeThatHelpedIsSeen) {
+  const auto server = Serve({"--synthetic_only", "--threads=2"});
+  const auto pipeline = [](int latency_us) {
+    return absl::StrCat(
+        "sources { synthetic { samples: 256 latency_us: ", latency_us,
+        " fields { name: 'image' dtype: DTYPE_UINT8 shape: [8, 8, 1] }"
+        " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } } } "
+        "batch_size: 16");
+  };
+  Train("slow.json", server->address(), pipeline(20000),
+        {"--epochs=3", "--window=4"});
+  Train("fast.json", server->address(), pipeline(0),
+        {"--epochs=3", "--window=8"});
+  const auto answer =
+      Doctor({"--compare", Path("slow.json"), Path("fast.json")});
+  const auto& comparison =
+      answer.fields().at("comparison").struct_value().fields();
+  EXPECT_EQ(comparison.at("result").string_value(), "faster");
+  EXPECT_GT(comparison.at("times_as_fast").number_value(), 1);
+  const ProgramResult text = Millrace({"doctor", "--run=" + Path("slow.json"),
+                                       "--compare=" + Path("fast.json")});
+  EXPECT_THAT(text.out, HasSubstr("the change hurt: "));
+  EXPECT_THAT(text.out, HasSubstr("--window=8"));
+}
+
+// Every flag that the doctor names is one of the programs'.
+TEST_F(DoctorIntegrationTest, NamesOnlyFlagsThatThereAre) {
+  const std::string help = absl::StrCat(
+      RunProgram({ProgramPath("trainer/millrace-train"), "--help"}).out,
+      RunProgram({ProgramPath("server/millrace-server"), "--help"}).out,
+      Millrace({"status", "--help"}).out);
+  int named = 0;
+  for (const char* device : {"cpu", "cuda:0"}) {
+    for (const char* cause :
+         {"reading", "decoding", "augmenting", "work", "link", "memory",
+          "window", "preparing", "unclear", "consumer"}) {
+      RunReport run;
+      run.device = device;
+      run.world_size = 2;
+      run.times.seconds = 10;
+      run.times.steps = 10;
+      run.times.data = 2;
+      run.times.wait_cause = cause;
+      run.times.allreduce = 2;
+      run.times.compute = 6;
+      run.times.copy = 5;
+      run.times.device_copy = 9;
+      run.times.cpu = 100;
+      run.times.cpus = 10;
+      for (const double overhead : {0., 4.}) {
+        run.times.compute = 6 - overhead;
+        for (const Finding& finding : JudgeRun(run)) {
+          for (const std::string& advice : finding.advice) {
+            const std::regex flag("--([a-z_]+)");
+            for (std::sregex_iterator it(advice.begin(), advice.end(), flag);
+                 it != std::sregex_iterator(); ++it) {
+              ++named;
+              EXPECT_THAT(help, HasSubstr(absl::StrCat("--", (*it)[1].str())))
+                  << advice;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(named, 50);
+}
+
+TEST_F(DoctorIntegrationTest, SaysWhatItNeeds) {
+  EXPECT_EQ(Millrace({"doctor"}).exit_code, 2);
+  const ProgramResult none = Millrace({"doctor", "--run=/no/such/run.json"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("/no/such/run.json"));
+  WriteFile(Path("old.json"), "{\"model\": \"mlp\"}");
+  const ProgramResult old = Millrace({"doctor", "--run=" + Path("old.json")});
+  EXPECT_EQ(old.exit_code, 1);
+  EXPECT_THAT(old.err, HasSubstr("earlier version"));
+}
+
+}  // namespace
+}  // namespace millrace::testing

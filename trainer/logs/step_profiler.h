@@ -1,0 +1,60 @@
+// StepProfiler records some steps of a run with libtorch's profiler (Kineto)
+// and writes a trace that Perfetto (ui.perfetto.dev), chrome://tracing and
+// TensorBoard's profiler plug-in open. What it is not: on between these steps;
+// profiling slows a run down.
+//
+// One thread, the one that trains: the profiler follows it and the threads of
+// its backward passes.
+//
+//   StepProfiler profiler({.folder = "logs/profile", .first = 5, .last = 9});
+//   profiler.BeforeStep(n);           // n counts the steps of this run, from 1
+//   ... the step ...
+//   if (auto table = profiler.AfterStep(n)) puts(table->c_str());
+
+#ifndef MILLRACE_TRAINER_LOGS_STEP_PROFILER_H_
+#define MILLRACE_TRAINER_LOGS_STEP_PROFILER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace millrace {
+
+class StepProfiler {
+ public:
+  struct Options {
+    std::string folder;  // empty: nothing is profiled
+    // Steps of this run, counted from 1. The first ones of a run are slower
+    // than the others: memory is allocated, kernels are chosen.
+    uint64_t first = 5;
+    uint64_t last = 9;
+    uint32_t rank = 0;  // part of the file's name
+    bool cuda = false;  // kernels and copies of the device, too
+    size_t table_rows = 20;
+  };
+
+  explicit StepProfiler(Options options) : options_(std::move(options)) {}
+  ~StepProfiler();  // ends a profile without writing it
+  StepProfiler(const StepProfiler&) = delete;
+  StepProfiler& operator=(const StepProfiler&) = delete;
+
+  void BeforeStep(uint64_t step);
+  // Text when the last step is over: where the trace lies, and the table of
+  // operators. A trace that cannot be made or written is a line in the log: no
+  // run ends for it.
+  std::optional<std::string> AfterStep(uint64_t step);
+  // The run is over: what was recorded of it, or that nothing was.
+  std::optional<std::string> AtEnd(uint64_t steps);
+
+ private:
+  std::optional<std::string> Stop(uint64_t last_step);
+
+  const Options options_;
+  bool running_ = false;
+  bool done_ = false;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_LOGS_STEP_PROFILER_H_
