@@ -190,7 +190,6 @@ Finding ComputeFinding(const RunReport& run, double share) {
                        "compute with it"
                      : "mixed precision: --precision=bfloat16 (or float16)");
   }
-  if (!run.has_flag("graph")) advice.push_back("a traced model: --graph");
   advice.push_back(
       absl::StrFormat("a larger batch: --batch_size=%.0f (with --lr to match)",
                       2 * run.batch_size));

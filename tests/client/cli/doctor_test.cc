@@ -73,17 +73,15 @@ TEST(Doctor, ABusyDeviceMeansTheModel) {
   EXPECT_NEAR(findings[0].most_gain, 20, 1e-9);
   const std::string advice = AdviceOf(findings[0]);
   EXPECT_THAT(advice, HasSubstr("--precision="));
-  EXPECT_THAT(advice, HasSubstr("--graph"));
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
   EXPECT_THAT(advice, HasSubstr("--nproc=2"));
 }
 
 TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
   RunReport run = Healthy();
-  run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};
+  run.flags = {"--precision=bfloat16", "--batch_size=256"};
   const std::string advice = AdviceOf(JudgeRun(run)[0]);
   EXPECT_THAT(advice, Not(HasSubstr("--precision")));
-  EXPECT_THAT(advice, Not(HasSubstr("--graph")));
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
 }
 
