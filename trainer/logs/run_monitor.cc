@@ -1,9 +1,6 @@
 #include "trainer/logs/run_monitor.h"
 
-#include <ATen/core/CachingHostAllocator.h>
-
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "client/wait_verdict.h"
