@@ -24,19 +24,6 @@ bool IsRagged(const TensorSpec& spec) {
   return false;
 }
 
-bool IsSoftTarget(const TensorSpec& spec) {
-  if (spec.sample_shape_size() != 1 ||
-      spec.sample_shape(0) != spec.num_classes()) {
-    return false;
-  }
-  return spec.dtype() == DTYPE_FLOAT32 || spec.dtype() == DTYPE_FLOAT64 ||
-         spec.dtype() == DTYPE_FLOAT16 || spec.dtype() == DTYPE_BFLOAT16;
-}
-
-bool IsClassIndex(const TensorSpec& spec) {
-  return spec.sample_shape_size() == 0 && IsInteger(spec.dtype());
-}
-
 // [channels, height, width] on the wire.
 bool LiesInPlanes(const OpenResponse& plan, const TensorSpec& spec) {
   for (const Output& output : plan.resolved_spec().outputs()) {
@@ -58,6 +45,7 @@ bool IsShownInPlanes(const TensorSpec& spec) {
 absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
                                               const std::string& input,
                                               const std::string& target,
+                                              LossKind loss,
                                               bool channels_last) {
   auto bad = [&plan](absl::string_view what) {
     return absl::InvalidArgumentError(
@@ -79,14 +67,13 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   if (y == nullptr) {
     return bad(target.empty()
                    ? std::string("the pipeline gives no tensor with classes to "
-                                 "learn")
+                                 "learn; name what to learn with --target")
                    : absl::StrCat("the pipeline gives no tensor ", target));
   }
-  const bool soft = IsSoftTarget(*y);
-  if (y->num_classes() < 2 || (!soft && !IsClassIndex(*y))) {
-    return bad(absl::StrCat("the target ", y->name(),
-                            " is neither a class index of each sample nor its "
-                            "shares of the classes"));
+  const absl::StatusOr<TargetForm> form = FormOf(*y, loss);
+  if (!form.ok()) {
+    return bad(
+        absl::StrCat("the target ", y->name(), " ", form.status().message()));
   }
   for (const TensorSpec& spec : plan.tensors()) {
     const bool is_input = input.empty()
@@ -109,8 +96,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   BatchReader reader;
   reader.input_ = x->name();
   reader.target_ = y->name();
-  reader.classes_ = y->num_classes();
-  reader.soft_target_ = soft;
+  reader.form_ = *form;
   reader.to_planes_ = !channels_last;
   const auto& shape = x->sample_shape();
   switch (shape.size()) {
@@ -149,7 +135,19 @@ torch::Tensor BatchReader::Input(const Batch& batch) const {
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {
-  return batch.tensor(target_).to(soft_target_ ? torch::kFloat : torch::kLong);
+  const torch::Tensor& y = batch.tensor(target_);
+  switch (form_.kind) {
+    case TargetForm::kClasses:
+      return y.to(torch::kLong);
+    case TargetForm::kOneHot:
+      // Refuses labels outside of the classes, as cross entropy does.
+      return at::zeros({y.size(0), form_.classes},
+                       y.options().dtype(torch::kFloat))
+          .scatter_(1, y.to(torch::kLong).unsqueeze(1), 1);
+    case TargetForm::kValues:
+      break;
+  }
+  return y.to(torch::kFloat).reshape({y.size(0), form_.outputs});
 }
 
 }  // namespace millrace

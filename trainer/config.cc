@@ -8,7 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "trainer/losses/loss_kind.h"
+#include "trainer/models/model_name.h"
 #include "trainer/subset_flag.h"
+#include "trainer/weights/weights_file.h"
 
 namespace millrace {
 namespace {
@@ -107,6 +110,11 @@ absl::Status CheckStep(const TrainerConfig& c) {
     return Bad("label_smoothing",
                absl::StrCat("is ", c.label_smoothing, "; give 0 to below 1"));
   }
+  if (c.label_smoothing > 0 && c.loss != "cross_entropy") {
+    return Bad(
+        "label_smoothing",
+        absl::StrCat("is a matter of --loss=cross_entropy, not of ", c.loss));
+  }
   if (c.accumulate < 1) return Bad("accumulate", "is 0; give at least 1");
   if (!std::isfinite(c.clip_grad_norm) || c.clip_grad_norm < 0) {
     return Bad("clip_grad_norm", absl::StrCat("is ", c.clip_grad_norm,
@@ -170,12 +178,24 @@ absl::Status TrainerConfig::Validate() const {
     if (resume == "auto")
       return Bad("resume", "is auto, which needs --checkpoint=FILE");
   }
-  if (model != "mlp" && model != "cnn" && model != "resnet18" &&
-      model != "resnet34" && model != "resnet50") {
-    return Bad("model",
-               absl::StrCat("is \"", model,
-                            "\"; choose mlp, cnn, resnet18, resnet34 or "
-                            "resnet50"));
+  if (const auto name = ParseModelName(model); !name.ok()) {
+    return Bad("model", name.status().message());
+  }
+  if (const auto name = ParseLossName(loss); !name.ok()) {
+    return Bad("loss", name.status().message());
+  }
+  if (!init_weights.empty() && !resume.empty() && resume != "auto") {
+    return Bad("init_weights",
+               "and --resume exclude each other: a checkpoint has its weights");
+  }
+  if (!init_weights_without.empty() && init_weights.empty()) {
+    return Bad("init_weights_without",
+               "names layers to leave out, but --init_weights is not given");
+  }
+  if (!save_weights.empty()) {
+    if (const auto good = CheckWeightsName(save_weights); !good.ok()) {
+      return Bad("save_weights", good.message());
+    }
   }
   if (!last_batch.empty() && last_batch != "drop" && last_batch != "pad") {
     return Bad("last_batch",

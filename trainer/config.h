@@ -31,7 +31,14 @@ struct TrainerConfig {
   std::string eval_preset;
   std::string eval_pipeline;
 
-  std::string model = "mlp";  // mlp, cnn, resnet18
+  std::string model = "mlp";           // see models/model.h
+  bool graph = false;                  // see models/graph_model.h
+  std::string loss = "cross_entropy";  // see losses/loss.h
+  // Weights to begin with, and layers of which none are taken; see weights/.
+  std::string init_weights;
+  std::vector<std::string> init_weights_without;
+  // Written after each epoch and at the end; empty: none.
+  std::string save_weights;
   // Tensors of a batch; empty: the target is the one with classes, the input
   // the first of the others.
   std::string input;

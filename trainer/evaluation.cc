@@ -36,12 +36,19 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
   const OpenResponse& plan = loader->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
                       BatchReader::Make(plan, options.input, options.target,
-                                        options.channels_last));
+                                        options.loss, options.channels_last));
   if (reader.classes() != training.classes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the dataset ", training_dataset, " has ", training.classes(),
         " classes, but ", options.dataset, " has ", reader.classes(),
         "; evaluate on data with the same classes"));
+  }
+  if (reader.form().outputs != training.form().outputs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the target of the dataset ", training_dataset, " has ",
+                     training.form().outputs, " values a sample, but that of ",
+                     options.dataset, " has ", reader.form().outputs,
+                     "; evaluate on data with the same target"));
   }
   if (reader.shape().channels != training.shape().channels) {
     return absl::InvalidArgumentError(
@@ -74,6 +81,7 @@ absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
 }
 
 absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
+                                                   Loss& loss,
                                                    Communicator& ranks,
                                                    torch::Device device,
                                                    const Hooks& hooks) {
@@ -88,6 +96,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   // correct, loss, samples, correct among the likeliest
   torch::Tensor sums =
       at::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
+  bool judged = reader_.form().judges_classes;
   absl::Status evaluated;
   try {
     torch::NoGradGuard no_grad;
@@ -101,12 +110,18 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
       if (batch->rows == 0) continue;  // the rest was shared out
       const torch::Tensor logits = options_.precision.Run(
           [&] { return model.forward(reader_.Input(*batch)); });
-      const torch::Tensor target = Masked(reader_.Target(*batch), *batch);
-      sums[0] += CountCorrect(logits, target);
-      if (reader_.classes() > kTop) {
-        sums[3] += CountCorrect(logits, target, kTop);
+      const torch::Tensor target = reader_.Target(*batch);
+      // A model of the user's may give something else to a loss of the user's.
+      judged =
+          judged && logits.dim() == 2 && logits.size(1) == reader_.classes();
+      if (judged) {
+        const torch::Tensor masked = Masked(target, *batch);
+        sums[0] += CountCorrect(logits, masked);
+        if (reader_.classes() > kTop) {
+          sums[3] += CountCorrect(logits, masked, kTop);
+        }
       }
-      sums[1] += SumOfLosses(logits, target);
+      sums[1] += loss.Sum(logits, target, *batch, /*label_smoothing=*/0);
       sums[2] += static_cast<double>(batch->local_valid);
     }
     model.train();
@@ -127,8 +142,10 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   }
   Result result;
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  result.accuracy = sum[0] / sum[2];
-  if (reader_.classes() > kTop) result.top5 = sum[3] / sum[2];
+  if (judged) {
+    result.accuracy = sum[0] / sum[2];
+    if (reader_.classes() > kTop) result.top5 = sum[3] / sum[2];
+  }
   result.loss = sum[1] / sum[2];
   result.samples = static_cast<uint64_t>(sum[2]);
   return result;

@@ -26,6 +26,7 @@
 #include "client/loader.h"
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
+#include "trainer/losses/loss.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/precision.h"
 
@@ -39,11 +40,13 @@ class Evaluation {
                                  // may be away for
     std::string input;           // as TrainerConfig's
     std::string target;
+    LossKind loss = LossKind::kCrossEntropy;
     bool channels_last = true;
     Precision precision;  // of the forward pass
   };
   struct Result {
-    double accuracy = 0;
+    // Absent: the target has no classes, or the model says none.
+    std::optional<double> accuracy;
     // The class is among the five likeliest; absent: there are no more than
     // five.
     std::optional<double> top5;
@@ -61,15 +64,17 @@ class Evaluation {
   };
 
   // Opens the data once, so that a mistake in it is not found an epoch later.
-  // InvalidArgument: its samples or classes are not those of `training`.
+  // InvalidArgument: its samples or targets are not those of `training`.
   static absl::StatusOr<std::unique_ptr<Evaluation>> Make(
       const Options& options, const std::string& training_dataset,
       const BatchReader& training);
 
   // `model` is in training mode before and after. Its running statistics become
   // rank 0's on all ranks. Internal: samples are missing or came twice.
-  absl::StatusOr<Result> Run(Classifier& model, Communicator& ranks,
+  absl::StatusOr<Result> Run(Classifier& model, Loss& loss, Communicator& ranks,
                              torch::Device device, const Hooks& hooks);
+
+  const BatchReader& reader() const { return reader_; }
 
  private:
   Evaluation(const Options& options, BatchReader reader)

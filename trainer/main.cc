@@ -77,7 +77,21 @@ ABSL_FLAG(std::string, pipeline, "",
 ABSL_FLAG(std::string, eval_preset, "", "As --preset, for evaluation.");
 ABSL_FLAG(std::string, eval_pipeline, "", "As --pipeline, for evaluation.");
 ABSL_FLAG(std::string, model, "mlp",
-          "mlp, cnn, resnet18, resnet34 or resnet50.");
+          "mlp, cnn, resnet18, resnet34, resnet50, or torchscript:FILE, a "
+          "module that Python saved with torch.jit.script or trace.");
+ABSL_FLAG(bool, graph, false,
+          "Run the model as a graph that libtorch traces and optimises.");
+ABSL_FLAG(std::string, loss, "cross_entropy",
+          "cross_entropy, bce_with_logits, mse, or torchscript:FILE, a module "
+          "of outputs and target.");
+ABSL_FLAG(std::string, init_weights, "",
+          "Begin with the weights of this file: safetensors, or torch.save of "
+          "a state_dict.");
+ABSL_FLAG(std::vector<std::string>, init_weights_without, {},
+          "Layers or tensors that --init_weights leaves alone: fc,layer4.1");
+ABSL_FLAG(std::string, save_weights, "",
+          "Write the weights after each epoch and at the end to this file, "
+          "NAME.safetensors or, for torch.load, NAME.pt.");
 ABSL_FLAG(std::string, input, "",
           "Tensor to learn from. Empty: the first that is not the target.");
 ABSL_FLAG(std::string, target, "",
@@ -223,6 +237,11 @@ TrainerConfig ReadFlags() {
   config.eval_preset = absl::GetFlag(FLAGS_eval_preset);
   config.eval_pipeline = absl::GetFlag(FLAGS_eval_pipeline);
   config.model = absl::GetFlag(FLAGS_model);
+  config.graph = absl::GetFlag(FLAGS_graph);
+  config.loss = absl::GetFlag(FLAGS_loss);
+  config.init_weights = absl::GetFlag(FLAGS_init_weights);
+  config.init_weights_without = absl::GetFlag(FLAGS_init_weights_without);
+  config.save_weights = absl::GetFlag(FLAGS_save_weights);
   config.input = absl::GetFlag(FLAGS_input);
   config.target = absl::GetFlag(FLAGS_target);
   config.epochs = absl::GetFlag(FLAGS_epochs);

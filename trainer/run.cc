@@ -32,8 +32,10 @@
 #include "trainer/evaluation.h"
 #include "trainer/failed_batch.h"
 #include "trainer/files.h"
+#include "trainer/learner.h"
 #include "trainer/logs/run_monitor.h"
 #include "trainer/models/model.h"
+#include "trainer/models/model_name.h"
 #include "trainer/optim/batch_groups.h"
 #include "trainer/optim/precision.h"
 #include "trainer/optim/updater.h"
@@ -42,6 +44,7 @@
 #include "trainer/specs.h"
 #include "trainer/torch_error.h"
 #include "trainer/training_step.h"
+#include "trainer/weights/model_weights.h"
 
 namespace millrace {
 namespace {
@@ -105,6 +108,7 @@ class TrainingRun {
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
+  absl::Status SaveWeightsHere();
   absl::StatusOr<TrainSummary> Finish();
 
   // True when there is a model that has a place in the data.
@@ -144,7 +148,9 @@ class TrainingRun {
   std::unique_ptr<BatchReader> reader_;
   std::unique_ptr<Evaluation> evaluation_;  // null: none
   std::unique_ptr<Communicator> ranks_;
+  std::string model_identity_;  // what a checkpoint keeps of --model
   std::shared_ptr<Classifier> model_;
+  std::unique_ptr<Loss> loss_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<RunMonitor> monitor_;
@@ -179,8 +185,8 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
 
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
-    for (const std::string& path :
-         {config_.json, config_.step_losses, config_.checkpoint}) {
+    for (const std::string& path : {config_.json, config_.step_losses,
+                                    config_.checkpoint, config_.save_weights}) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
   }
@@ -202,6 +208,8 @@ absl::Status TrainingRun::SetUp() {
                        "libtorch has no fast convolutions for it; "
                        "--precision=bfloat16 has them";
   }
+  MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config_.model));
+  MR_ASSIGN_OR_RETURN(model_identity_, IdentityOf(model));
   resume_ = config_.resume;
   if (resume_ == "auto") {
     resume_ = config_.checkpoint;
@@ -209,12 +217,15 @@ absl::Status TrainingRun::SetUp() {
   }
   if (!resume_.empty()) {
     MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(resume_));
-    if (resumed_.model != config_.model ||
+    if (resumed_.model != model_identity_ ||
         resumed_.optimizer != config_.optimizer) {
       return absl::InvalidArgumentError(absl::StrCat(
           resume_, " holds --model=", resumed_.model,
-          " --optimizer=", resumed_.optimizer, ", not --model=", config_.model,
-          " --optimizer=", config_.optimizer));
+          " --optimizer=", resumed_.optimizer,
+          ", not --model=", model_identity_, " --optimizer=", config_.optimizer,
+          model.file.empty() ? ""
+                             : " (a TorchScript file goes by a hash of its "
+                               "content)"));
     }
     if (config_.ema == 0 && Holds(resumed_, "average")) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -298,9 +309,10 @@ absl::Status TrainingRun::OpenData() {
   }
   MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
   const OpenResponse& plan = loader_->plan();
+  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(BatchReader reader,
                       BatchReader::Make(plan, config_.input, config_.target,
-                                        config_.channels_last));
+                                        loss.kind, config_.channels_last));
   reader_ = std::make_unique<BatchReader>(std::move(reader));
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
@@ -313,11 +325,13 @@ absl::Status TrainingRun::OpenData() {
 
 absl::Status TrainingRun::CheckEvaluation() {
   if (!specs_.eval.has_value()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(evaluation_,
                       Evaluation::Make({.dataset = specs_.eval_name,
                                         .loader = LoaderOptions(*specs_.eval),
                                         .input = config_.input,
                                         .target = config_.target,
+                                        .loss = loss.kind,
                                         .channels_last = config_.channels_last,
                                         .precision = precision()},
                                        config_.dataset, *reader_));
@@ -326,17 +340,18 @@ absl::Status TrainingRun::CheckEvaluation() {
 
 absl::Status TrainingRun::MakeModelAndOptimizer() {
   try {
-    // The same weights on every rank, whatever else the generator was used
-    // for.
-    torch::manual_seed(config_.seed);
     MR_ASSIGN_OR_RETURN(
-        model_, MakeModel(config_.model, reader_->shape(), reader_->classes()));
-    model_->to(device_);
-    if (config_.channels_last) UseChannelsLast(*model_);
+        Learner learner,
+        MakeLearner(config_, *reader_,
+                    evaluation_ == nullptr ? nullptr : &evaluation_->reader(),
+                    device_));
+    model_ = std::move(learner.model);
+    loss_ = std::move(learner.loss);
+    const std::vector<torch::Tensor> trained = TrainableParameters(*model_);
     const OpenResponse& plan = loader_->plan();
     const BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
     auto updater = std::make_unique<Updater>(UpdaterOptions(config_, groups),
-                                             model_->parameters(), device_);
+                                             trained, device_);
     if (!resume_.empty()) {
       const NamedParts state = updater->State();
       MR_RETURN_IF_ERROR(RestoreCheckpoint(resume_, *model_, state));
@@ -348,10 +363,11 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     }
     MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
     MR_RETURN_IF_ERROR(Verify("at the start"));
-    MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(model_->parameters()));
+    MR_RETURN_IF_ERROR(ranks_->AverageGradientsOf(trained));
     updater_ = std::move(updater);
     step_ = std::make_unique<TrainingStep>(
         TrainingStep::Parts{.model = *model_,
+                            .loss = *loss_,
                             .updater = *updater_,
                             .ranks = *ranks_,
                             .reader = *reader_,
@@ -510,7 +526,7 @@ absl::Status TrainingRun::Evaluate() {
   };
   MR_ASSIGN_OR_RETURN(
       const Evaluation::Result result,
-      evaluation_->Run(*model_, *ranks_, device_,
+      evaluation_->Run(*model_, *loss_, *ranks_, device_,
                        {.stopped = [this] { return Stopped(); },
                         .open_loader =
                             [this](DataLoader* evaluation) {
@@ -526,18 +542,21 @@ absl::Status TrainingRun::Evaluate() {
   summary_.eval_accuracy = result.accuracy;
   summary_.eval_top5 = result.top5;
   summary_.eval_loss.push_back(result.loss);
-  std::vector<Scalar> scalars = {{"Loss/val", result.loss},
-                                 {"Accuracy/val", result.accuracy}};
+  std::vector<Scalar> scalars = {{"Loss/val", result.loss}};
+  std::string judged;
+  if (result.accuracy.has_value()) {
+    scalars.push_back({"Accuracy/val", *result.accuracy});
+    judged = absl::StrFormat("accuracy %.4f", *result.accuracy);
+  }
   if (result.top5.has_value()) {
     scalars.push_back({"Accuracy/val_top5", *result.top5});
+    absl::StrAppendFormat(&judged, " (top-5 %.4f)", *result.top5);
   }
   monitor_->Report(steps_, scalars);
-  progress_.Line(absl::StrFormat(
-      "  evaluation on %s: accuracy %.4f%s, loss %.4f, %d samples, %.2f s",
-      specs_.eval_name, result.accuracy,
-      result.top5.has_value() ? absl::StrFormat(" (top-5 %.4f)", *result.top5)
-                              : "",
-      result.loss, result.samples, result.seconds));
+  progress_.Line(
+      absl::StrFormat("  evaluation on %s: %s%sloss %.4f, %d samples, %.2f s",
+                      specs_.eval_name, judged, judged.empty() ? "" : ", ",
+                      result.loss, result.samples, result.seconds));
   return absl::OkStatus();
 }
 
@@ -551,6 +570,7 @@ absl::Status TrainingRun::Train() {
     // A disk that is full for a while need not end the run: at its end the
     // write is tried again, and there an error counts.
     LogError(WriteCheckpointHere());
+    LogError(SaveWeightsHere());
     if (evaluation_ != nullptr) MR_RETURN_IF_ERROR(Evaluate());
     if (config_.max_steps > 0 && run_steps_ >= config_.max_steps) break;
   }
@@ -564,7 +584,7 @@ absl::Status TrainingRun::WriteCheckpointHere() {
   step_->DropGroup();
   const OpenResponse& plan = loader_->plan();
   CheckpointInfo info;
-  info.model = config_.model;
+  info.model = model_identity_;
   info.optimizer = config_.optimizer;
   info.classes = reader_->classes();
   info.accumulate = config_.accumulate;
@@ -612,10 +632,22 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   return absl::Status(error.code(), absl::StrCat(error.message(), "; ", *kept));
 }
 
+absl::Status TrainingRun::SaveWeightsHere() {
+  if (config_.save_weights.empty() || env_.rank != 0) return absl::OkStatus();
+  // The average is what is judged, and what is given away.
+  AveragedWeights* const average = updater_->average();
+  if (average != nullptr) average->Swap();
+  const absl::Cleanup put_back = [average] {
+    if (average != nullptr) average->Swap();
+  };
+  return SaveWeights(config_.save_weights, WeightsOf(*model_));
+}
+
 absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   loader_->Close();
   MR_RETURN_IF_ERROR(Verify("at the end"));
   MR_RETURN_IF_ERROR(WriteCheckpointHere());
+  MR_RETURN_IF_ERROR(SaveWeightsHere());
   summary_.steps = run_steps_;
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     summary_.loss_scale = scaler->scale();

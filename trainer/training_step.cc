@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "trainer/class_loss.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/position_text.h"
 #include "trainer/torch_error.h"
@@ -77,9 +76,8 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     if (last) parts_.ranks.BeforeForward();
     const torch::Tensor logits = options_.precision.Run(
         [&] { return parts_.model.forward(parts_.reader.Input(batch)); });
-    const torch::Tensor sum =
-        SumOfLosses(logits, Masked(parts_.reader.Target(batch), batch),
-                    options_.label_smoothing);
+    const torch::Tensor sum = parts_.loss.Sum(
+        logits, parts_.reader.Target(batch), batch, options_.label_smoothing);
     // The Reducer averages over ranks, so this becomes the mean over the valid
     // rows of the group. How many those are is known at the group's end: until
     // then all rows count as valid, when it has several batches.

@@ -30,6 +30,7 @@
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/logs/step_timer.h"
+#include "trainer/losses/loss.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/batch_groups.h"
 #include "trainer/optim/precision.h"
@@ -42,6 +43,7 @@ class TrainingStep {
   // All outlive the object.
   struct Parts {
     Classifier& model;
+    Loss& loss;
     Updater& updater;
     Communicator& ranks;
     const BatchReader& reader;

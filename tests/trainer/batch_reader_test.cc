@@ -1,13 +1,20 @@
 #include "trainer/batch_reader.h"
 
+#include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
+#include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/class_loss.h"
+#include "trainer/losses/loss.h"
+#include "trainer/losses/target_form.h"
 
 namespace millrace {
 namespace {
@@ -24,8 +31,10 @@ TensorSpec* Add(OpenResponse& plan, const std::string& name, DType dtype,
   return spec;
 }
 
-BatchReader Make(const OpenResponse& plan) {
-  auto reader = BatchReader::Make(plan, "", "");
+BatchReader Make(const OpenResponse& plan,
+                 LossKind loss = LossKind::kCrossEntropy,
+                 const std::string& target = "") {
+  auto reader = BatchReader::Make(plan, "", target, loss);
   EXPECT_TRUE(reader.ok()) << reader.status();
   return *std::move(reader);
 }
@@ -60,7 +69,9 @@ TEST(BatchReader, RefusesOtherTargets) {
     OpenResponse plan;
     Add(plan, "x", DTYPE_UINT8, {4, 5, 3});
     Add(plan, "y", dtype, shape, 10);
-    return std::string(BatchReader::Make(plan, "", "").status().message());
+    return std::string(BatchReader::Make(plan, "", "", LossKind::kCrossEntropy)
+                           .status()
+                           .message());
   };
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {}), HasSubstr("neither a class index"));
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {9}), HasSubstr("neither a class index"));
@@ -165,6 +176,156 @@ TEST(ClassLoss, CountsClassesAmongTheLikeliest) {
   const torch::Tensor shares =
       torch::tensor({{0.2f, 0.8f, 0.f}, {0.f, 0.f, 0.f}, {0.f, 0.9f, 0.1f}});
   EXPECT_EQ(CountCorrect(logits, shares, 2).item<int64_t>(), 2);
+}
+
+Batch OfRows(int64_t rows) {
+  Batch batch;
+  batch.rows = batch.local_valid = static_cast<uint64_t>(rows);
+  return batch;
+}
+
+TEST(TargetForm, IsWhatTheLossLearns) {
+  const auto form = [](LossKind loss, DType dtype, std::vector<int64_t> shape,
+                       int64_t classes) {
+    OpenResponse plan;
+    Add(plan, "y", dtype, shape, classes);
+    return FormOf(plan.tensors(0), loss);
+  };
+  const auto one_hot = form(LossKind::kBceWithLogits, DTYPE_INT64, {}, 7);
+  ASSERT_TRUE(one_hot.ok()) << one_hot.status();
+  EXPECT_EQ(one_hot->kind, TargetForm::kOneHot);
+  EXPECT_EQ(one_hot->outputs, 7);
+  EXPECT_TRUE(one_hot->judges_classes);
+  const auto many = form(LossKind::kBceWithLogits, DTYPE_UINT8, {12}, 0);
+  ASSERT_TRUE(many.ok()) << many.status();
+  EXPECT_EQ(many->kind, TargetForm::kValues);
+  EXPECT_EQ(many->outputs, 12);
+  EXPECT_FALSE(many->judges_classes);
+  const auto numbers = form(LossKind::kMse, DTYPE_FLOAT64, {2, 3}, 0);
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  EXPECT_EQ(numbers->outputs, 6);
+  EXPECT_EQ(form(LossKind::kMse, DTYPE_FLOAT32, {}, 0)->outputs, 1);
+  const auto own = form(LossKind::kTorchScript, DTYPE_INT32, {}, 7);
+  EXPECT_EQ(own->kind, TargetForm::kClasses);
+
+  const auto refusal = [&](LossKind loss, DType dtype,
+                           std::vector<int64_t> shape, int64_t classes) {
+    return std::string(form(loss, dtype, shape, classes).status().message());
+  };
+  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_INT64, {}, 10),
+              HasSubstr("--loss=cross_entropy"));
+  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {-1}, 0),
+              HasSubstr("no fixed shape"));
+  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {0}, 0),
+              HasSubstr("no values"));
+  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {1 << 20, 1 << 20}, 0),
+              HasSubstr("more than"));
+  EXPECT_THAT(refusal(LossKind::kCrossEntropy, DTYPE_UINT8, {12}, 0),
+              HasSubstr("--loss=bce_with_logits"));
+}
+
+TEST(BatchReader, GivesTargetsInTheFormOfTheLoss) {
+  OpenResponse plan;
+  Add(plan, "x", DTYPE_UINT8, {4, 5, 3});
+  Add(plan, "y", DTYPE_UINT8, {}, 4);
+  Add(plan, "z", DTYPE_FLOAT64, {2, 2});
+  Add(plan, "w", DTYPE_INT16, {});
+  Batch batch;
+  batch.tensors.push_back({"y", torch::tensor({2, 0}, torch::kByte)});
+  batch.tensors.push_back({"z", at::arange(8, torch::kDouble).view({2, 2, 2})});
+  batch.tensors.push_back({"w", torch::tensor({5, -3}, torch::kShort)});
+  EXPECT_TRUE(torch::equal(
+      Make(plan, LossKind::kBceWithLogits).Target(batch),
+      torch::tensor({0, 0, 1, 0, 1, 0, 0, 0}, torch::kFloat).view({2, 4})));
+  EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "z").Target(batch),
+                           at::arange(8, torch::kFloat).view({2, 4})));
+  EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "w").Target(batch),
+                           torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
+  batch.tensors[0].tensor = torch::tensor({2, 4}, torch::kByte);
+  EXPECT_ANY_THROW(Make(plan, LossKind::kBceWithLogits).Target(batch))
+      << "a label outside of the classes";
+}
+
+std::unique_ptr<Loss> Learn(const std::string& name) {
+  const auto parsed = ParseLossName(name);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  auto loss = MakeLoss(*parsed, torch::kCPU);
+  EXPECT_TRUE(loss.ok()) << loss.status();
+  return *std::move(loss);
+}
+
+const char kLosses[] = "tests/testdata/trainer/models/";
+
+// Outputs and target follow from sines; the numbers are of Python's torch:
+// binary_cross_entropy_with_logits, mse_loss and smooth_l1_loss of the rows
+// 0, 2 and 3, with reduction="mean", times 3.
+TEST(Loss, IsThatOfPythonOverTheRowsThatCount) {
+  const torch::Tensor outputs =
+      at::sin(at::arange(20, torch::kFloat)).view({4, 5}) * 3;
+  const torch::Tensor target =
+      at::cos(at::arange(20, torch::kFloat)).view({4, 5}).abs();
+  const Batch batch = WithAnEmptyRow();
+  const Batch whole = OfRows(4);
+  const std::pair<std::string, double> kExpected[] = {
+      {"bce_with_logits", 3.304768},
+      {"mse", 14.392578},
+      {std::string("torchscript:") + kLosses + "huber_of_rows.pt", 4.487487},
+      {std::string("torchscript:") + kLosses + "huber_mean.pt", 4.487487}};
+  for (const auto& [name, expected] : kExpected) {
+    SCOPED_TRACE(name);
+    const auto loss = Learn(name);
+    torch::Tensor x = outputs.clone();
+    // What stands in the empty row, and be it no number, takes no part.
+    x[1].fill_(std::nan(""));
+    x.requires_grad_(true);
+    const torch::Tensor sum = loss->Sum(x, target, batch, 0);
+    EXPECT_EQ(sum.dim(), 0);
+    EXPECT_NEAR(sum.item<double>(), expected, 1e-5 * expected);
+    sum.backward();
+    EXPECT_TRUE(x.grad()[1].eq(0).all().item<bool>());
+    EXPECT_GT(x.grad()[0].abs().sum().item<float>(), 0);
+
+    const torch::Tensor all = loss->Sum(outputs, target, whole, 0);
+    EXPECT_NEAR(all.item<double>(),
+                expected + loss->Sum(outputs.slice(0, 1, 2),
+                                     target.slice(0, 1, 2), OfRows(1), 0)
+                               .item<double>(),
+                1e-4);
+    // A rank that has nothing but empty rows still takes part in backward().
+    torch::Tensor y = outputs.clone().requires_grad_(true);
+    Batch hollow = WithAnEmptyRow();
+    hollow.local_valid = 0;
+    hollow.tensors[0].tensor = at::zeros(4, torch::kBool);
+    const torch::Tensor none = loss->Sum(y, target, hollow, 0);
+    EXPECT_EQ(none.item<double>(), 0);
+    none.backward();
+    EXPECT_TRUE(y.grad().eq(0).all().item<bool>());
+  }
+}
+
+TEST(Loss, TakesOneNumberARowWithoutItsDimension) {
+  const torch::Tensor target = torch::tensor({1., 2., 4.}, torch::kFloat);
+  const torch::Tensor outputs = torch::tensor({0., 2., 1.}, torch::kFloat);
+  EXPECT_EQ(Learn("mse")
+                ->Sum(outputs, target.view({3, 1}), OfRows(3), 0)
+                .item<float>(),
+            10);
+  EXPECT_ANY_THROW(Learn("mse")->Sum(
+      outputs, target.slice(0, 0, 2).view({2, 1}), OfRows(2), 0));
+}
+
+TEST(Loss, RefusesFilesThatAreNoLosses) {
+  const auto refusal = [](const std::string& file) {
+    const auto loss =
+        MakeLoss({.kind = LossKind::kTorchScript, .file = file}, torch::kCPU);
+    EXPECT_FALSE(loss.ok());
+    return std::string(loss.status().message());
+  };
+  EXPECT_THAT(refusal(std::string(kLosses) + "weighted_loss.pt"),
+              HasSubstr("weights of its own"));
+  EXPECT_THAT(refusal("/no/such/loss.pt"), HasSubstr("/no/such/loss.pt"));
+  EXPECT_FALSE(ParseLossName("hinge").ok());
+  EXPECT_FALSE(ParseLossName("torchscript:").ok());
 }
 
 }  // namespace
