@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/dtype.h"
+#include "trainer/class_loss.h"
 
 namespace millrace {
 namespace {
@@ -139,11 +140,16 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
   switch (form_.kind) {
     case TargetForm::kClasses:
       return y.to(torch::kLong);
-    case TargetForm::kOneHot:
-      // Refuses labels outside of the classes, as cross entropy does.
+    case TargetForm::kOneHot: {
+      const torch::Tensor labels = y.to(torch::kLong).unsqueeze(1);
+      // Rows that hold no sample are of no class. Other labels outside of the
+      // classes are refused, as cross entropy does.
+      const torch::Tensor empty = labels.eq(kIgnoredLabel);
       return at::zeros({y.size(0), form_.classes},
                        y.options().dtype(torch::kFloat))
-          .scatter_(1, y.to(torch::kLong).unsqueeze(1), 1);
+          .scatter_(1, labels.masked_fill(empty, 0),
+                    empty.logical_not().to(torch::kFloat));
+    }
     case TargetForm::kValues:
       break;
   }

@@ -8,9 +8,6 @@
 namespace millrace {
 namespace {
 
-// The label that the loss leaves out.
-constexpr int64_t kIgnored = -100;
-
 bool IsSoft(const torch::Tensor& target) { return target.dim() == 2; }
 
 }  // namespace
@@ -19,7 +16,7 @@ torch::Tensor Masked(const torch::Tensor& target, const Batch& batch) {
   if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
   const torch::Tensor empty = batch.tensor("valid").logical_not();
   return IsSoft(target) ? target.masked_fill(empty.unsqueeze(1), 0)
-                        : target.masked_fill(empty, kIgnored);
+                        : target.masked_fill(empty, kIgnoredLabel);
 }
 
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
@@ -34,7 +31,7 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
   }
   // Of shares it is the sum of -share * log softmax: a row of zeros adds 0.
   return at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
-                                kIgnored, label_smoothing);
+                                kIgnoredLabel, label_smoothing);
 }
 
 torch::Tensor CountCorrect(const torch::Tensor& logits,

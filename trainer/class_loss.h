@@ -19,6 +19,9 @@
 
 namespace millrace {
 
+// The class of rows that hold no sample.
+inline constexpr int64_t kIgnoredLabel = -100;
+
 // `target` with the rows that hold no sample left out.
 torch::Tensor Masked(const torch::Tensor& target, const Batch& batch);
 

@@ -110,14 +110,12 @@ TEST_F(DoctorIntegrationTest, DecodingIsNamed) {
   const auto server =
       Serve({"--threads=1",
              Pack("photos", "imagefolder", WriteImageFolder(40), "lmdb", 1)});
-  ExpectNamed(
-      "decoding", "more servers: --endpoint=", server->address(),
-      "sources { dataset: 'photos' } batch_size: 4 "
-      "transforms { decode_image { mode: EXACT } } "
-      "transforms { center_crop { height: 16 width: 16 } } "
-      "transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, 0.5] "
-      "} }",
-      {"--epochs=8", "--window=8"});
+  ExpectNamed("decoding", "more servers: --endpoint=", server->address(),
+              "sources { dataset: 'photos' } batch_size: 4 "
+              "transforms { decode_image { color: GRAY mode: EXACT } } "
+              "transforms { center_crop { height: 28 width: 28 } } "
+              "transforms { normalize { mean: 0.5 stddev: 0.5 } }",
+              {"--model=mlp", "--epochs=8", "--window=8"});
 }
 
 // Ten batches a second, each much more than what the gate lets through at once.

@@ -241,6 +241,11 @@ TEST(BatchReader, GivesTargetsInTheFormOfTheLoss) {
                            at::arange(8, torch::kFloat).view({2, 4})));
   EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "w").Target(batch),
                            torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
+  batch.tensors[0].tensor = torch::tensor({-100, 2}, torch::kLong);
+  EXPECT_TRUE(torch::equal(
+      Make(plan, LossKind::kBceWithLogits).Target(batch),
+      torch::tensor({0, 0, 0, 0, 0, 0, 1, 0}, torch::kFloat).view({2, 4})))
+      << "a row without a sample";
   batch.tensors[0].tensor = torch::tensor({2, 4}, torch::kByte);
   EXPECT_ANY_THROW(Make(plan, LossKind::kBceWithLogits).Target(batch))
       << "a label outside of the classes";
