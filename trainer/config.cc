@@ -238,7 +238,7 @@ absl::Status TrainerConfig::Validate() const {
                                     "its first batches measures time and "
                                     "trains nothing"));
     };
-    if (max_steps > 0 && max_steps <= replay_batches) {
+    if (max_steps > 0 && max_steps <= replay_batches / accumulate) {
       return Bad("max_steps",
                  "ends the run before --replay_batches repeats "
                  "anything; give more steps or fewer batches");
@@ -246,6 +246,7 @@ absl::Status TrainerConfig::Validate() const {
     if (!checkpoint.empty()) return excluded("checkpoint");
     if (!audit_dir.empty()) return excluded("audit_dir");
     if (!step_losses.empty()) return excluded("step_losses");
+    if (!save_weights.empty()) return excluded("save_weights");
   }
   if (profile.empty() && profile_steps != TrainerConfig().profile_steps) {
     return Bad("profile_steps", "needs --profile=FOLDER to write to");

@@ -35,6 +35,10 @@ namespace millrace {
 
 // A flag's duration: 5s, 300ms, or a number of seconds.
 struct Time {
+  Time(absl::Duration given) : duration(given) {}  // NOLINT: as a Duration
+  Time() = default;
+  operator absl::Duration() const { return duration; }
+
   absl::Duration duration;
 };
 
@@ -53,98 +57,123 @@ std::string AbslUnparseFlag(Time time) {
   return absl::FormatDuration(time.duration);
 }
 
+namespace {
+
+// What the flags say. A function's own, for the flags fill it in while this
+// file's other statics are still being made.
+TrainerConfig& FlaggedConfig() {
+  static TrainerConfig config;
+  return config;
+}
+
+}  // namespace
 }  // namespace millrace
 
-ABSL_FLAG(std::string, endpoint, "",
-          "Data servers: HOST:PORT[,HOST:PORT...] or one DNS name with port.");
-ABSL_FLAG(std::string, dataset, "", "Dataset to train on.");
-ABSL_FLAG(std::string, eval_dataset, "",
-          "Dataset to evaluate on after each epoch. Empty: no evaluation.");
-ABSL_FLAG(std::string, train_subset, "",
-          "Train on a part of the dataset: FROM:TO in samples (0:48000) or as "
-          "shares (0:0.8), in a random order that --subset_seed fixes.");
-ABSL_FLAG(std::string, eval_subset, "",
-          "Evaluate on a part: of --eval_dataset, or without it of --dataset; "
-          "training then takes the rest, or --train_subset.");
-ABSL_FLAG(uint64_t, subset_seed, 0, "Another cut for another number.");
-ABSL_FLAG(uint64_t, subset_unit, 0,
-          "Neighbours of the dataset that are cut together, as frames of one "
-          "film. 0: none.");
-ABSL_FLAG(std::string, preset, "",
-          "Pipeline by name. Empty: what the dataset recommends.");
-ABSL_FLAG(std::string, pipeline, "",
-          "Pipeline of your own: a PipelineSpec as text in this file.");
-ABSL_FLAG(std::string, eval_preset, "", "As --preset, for evaluation.");
-ABSL_FLAG(std::string, eval_pipeline, "", "As --pipeline, for evaluation.");
-ABSL_FLAG(std::string, model, "mlp",
-          "mlp, cnn, resnet18, resnet34, resnet50, or torchscript:FILE, a "
-          "module that Python saved with torch.jit.script or trace.");
-ABSL_FLAG(bool, graph, false,
-          "Run the model as a graph that libtorch traces and optimises.");
-ABSL_FLAG(std::string, loss, "cross_entropy",
-          "cross_entropy, bce_with_logits, mse, or torchscript:FILE, a module "
-          "of outputs and target.");
-ABSL_FLAG(std::string, init_weights, "",
-          "Begin with the weights of this file: safetensors, or torch.save of "
-          "a state_dict.");
-ABSL_FLAG(std::vector<std::string>, init_weights_without, {},
-          "Layers or tensors that --init_weights leaves alone: fc,layer4.1");
-ABSL_FLAG(std::string, save_weights, "",
-          "Write the weights after each epoch and at the end to this file, "
-          "NAME.safetensors or, for torch.load, NAME.pt.");
-ABSL_FLAG(std::string, input, "",
-          "Tensor to learn from. Empty: the first that is not the target.");
-ABSL_FLAG(std::string, target, "",
-          "Tensor to learn. Empty: the one that has classes.");
-ABSL_FLAG(uint64_t, epochs, 1, "Epochs to train.");
-ABSL_FLAG(uint64_t, batch_size, 0,
-          "Samples of a global batch. 0: what the pipeline says, else 64.");
-ABSL_FLAG(uint64_t, max_steps, 0,
-          "Stop after this many optimiser steps of this run. 0: no limit.");
-ABSL_FLAG(std::string, last_batch, "",
-          "What becomes of the rest of an epoch: drop, or pad (learnt with its "
-          "right weight). Empty: what the pipeline says, else drop.");
-ABSL_FLAG(uint64_t, seed, 0,
-          "Fixes the order, the augmentation and the first weights.");
-ABSL_FLAG(std::string, optimizer, "adam", "sgd, adam or adamw.");
-ABSL_FLAG(double, lr, 1e-3, "Learning rate, the schedule's highest.");
-ABSL_FLAG(std::optional<double>, momentum, std::nullopt, "Of sgd; 0.9.");
-ABSL_FLAG(bool, nesterov, false, "Of sgd: Nesterov's momentum.");
-ABSL_FLAG(std::optional<double>, beta1, std::nullopt,
-          "Of adam and adamw: decay of the gradients' mean; 0.9.");
-ABSL_FLAG(std::optional<double>, beta2, std::nullopt,
-          "Of adam and adamw: decay of their squares' mean; 0.999.");
-ABSL_FLAG(std::optional<double>, eps, std::nullopt,
-          "Of adam and adamw: added to the divisor; 1e-8.");
-ABSL_FLAG(double, weight_decay, 0,
-          "L2 penalty with sgd and adam; with adamw taken off the weights.");
-ABSL_FLAG(bool, decay_all, false,
-          "Decay biases and the scales of normalising layers too.");
-ABSL_FLAG(std::string, schedule, "constant",
-          "The learning rate over the run: constant, step or cosine.");
-ABSL_FLAG(double, warmup_epochs, 0,
-          "Epochs, whole or not, in which the learning rate rises to --lr.");
-ABSL_FLAG(std::optional<uint64_t>, step_epochs, std::nullopt,
-          "Of --schedule=step: epochs between two falls; 30.");
-ABSL_FLAG(std::optional<double>, step_gamma, std::nullopt,
-          "Of --schedule=step: the factor of a fall; 0.1.");
-ABSL_FLAG(std::optional<double>, min_lr, std::nullopt,
-          "Of step and cosine: the lowest learning rate; 0.");
-ABSL_FLAG(double, label_smoothing, 0,
-          "Share of a label that is spread over all classes.");
-ABSL_FLAG(uint64_t, accumulate, 1,
-          "Batches whose gradients one optimiser step takes together.");
-ABSL_FLAG(double, clip_grad_norm, 0,
-          "Shorten longer gradients to this norm. 0: never.");
-ABSL_FLAG(double, ema, 0,
-          "Decay of averaged weights, which are evaluated and kept beside the "
-          "others. 0: none.");
-ABSL_FLAG(std::string, precision, "float32",
-          "Of the forward pass: float32, bfloat16 or float16 (autocast).");
-ABSL_FLAG(std::optional<double>, loss_scale, std::nullopt,
-          "Of --precision=float16: the first loss scale; 65536.");
-ABSL_FLAG(bool, channels_last, true,
-          "Lay images and the weights of convolutions out channels-last.");
+// The flag of a field of TrainerConfig, with the field's name and default.
+// Abseil runs OnUpdate once at the start, too, and whenever the flag is set.
+#define TRAINER_FLAG(type, field, help)                                       \
+  ABSL_FLAG(type, field, millrace::TrainerConfig().field, help).OnUpdate([] { \
+    millrace::FlaggedConfig().field = absl::GetFlag(FLAGS_##field);           \
+  })
+
+TRAINER_FLAG(
+    std::string, endpoint,
+    "Data servers: HOST:PORT[,HOST:PORT...] or one DNS name with port.");
+TRAINER_FLAG(std::string, dataset, "Dataset to train on.");
+TRAINER_FLAG(std::string, eval_dataset,
+             "Dataset to evaluate on after each epoch. Empty: no evaluation.");
+TRAINER_FLAG(
+    std::string, train_subset,
+    "Train on a part of the dataset: FROM:TO in samples (0:48000) or as "
+    "shares (0:0.8), in a random order that --subset_seed fixes.");
+TRAINER_FLAG(
+    std::string, eval_subset,
+    "Evaluate on a part: of --eval_dataset, or without it of --dataset; "
+    "training then takes the rest, or --train_subset.");
+TRAINER_FLAG(uint64_t, subset_seed, "Another cut for another number.");
+TRAINER_FLAG(
+    uint64_t, subset_unit,
+    "Neighbours of the dataset that are cut together, as frames of one "
+    "film. 0: none.");
+TRAINER_FLAG(std::string, preset,
+             "Pipeline by name. Empty: what the dataset recommends.");
+TRAINER_FLAG(std::string, pipeline,
+             "Pipeline of your own: a PipelineSpec as text in this file.");
+TRAINER_FLAG(std::string, eval_preset, "As --preset, for evaluation.");
+TRAINER_FLAG(std::string, eval_pipeline, "As --pipeline, for evaluation.");
+TRAINER_FLAG(std::string, model,
+             "mlp, cnn, resnet18, resnet34, resnet50, or torchscript:FILE, a "
+             "module that Python saved with torch.jit.script or trace.");
+TRAINER_FLAG(bool, graph,
+             "Run the model as a graph that libtorch traces and optimises.");
+TRAINER_FLAG(
+    std::string, loss,
+    "cross_entropy, bce_with_logits, mse, or torchscript:FILE, a module "
+    "of outputs and target.");
+TRAINER_FLAG(
+    std::string, init_weights,
+    "Begin with the weights of this file: safetensors, or torch.save of "
+    "a state_dict.");
+TRAINER_FLAG(std::vector<std::string>, init_weights_without,
+             "Layers or tensors that --init_weights leaves alone: fc,layer4.1");
+TRAINER_FLAG(std::string, save_weights,
+             "Write the weights after each epoch and at the end to this file, "
+             "NAME.safetensors or, for torch.load, NAME.pt.");
+TRAINER_FLAG(std::string, input,
+             "Tensor to learn from. Empty: the first that is not the target.");
+TRAINER_FLAG(std::string, target,
+             "Tensor to learn. Empty: the one that has classes.");
+TRAINER_FLAG(uint64_t, epochs, "Epochs to train.");
+TRAINER_FLAG(uint64_t, batch_size,
+             "Samples of a global batch. 0: what the pipeline says, else 64.");
+TRAINER_FLAG(uint64_t, max_steps,
+             "Stop after this many optimiser steps of this run. 0: no limit.");
+TRAINER_FLAG(
+    std::string, last_batch,
+    "What becomes of the rest of an epoch: drop, or pad (learnt with its "
+    "right weight). Empty: what the pipeline says, else drop.");
+TRAINER_FLAG(uint64_t, seed,
+             "Fixes the order, the augmentation and the first weights.");
+TRAINER_FLAG(std::string, optimizer, "sgd, adam or adamw.");
+TRAINER_FLAG(double, lr, "Learning rate, the schedule's highest.");
+TRAINER_FLAG(std::optional<double>, momentum, "Of sgd; 0.9.");
+TRAINER_FLAG(bool, nesterov, "Of sgd: Nesterov's momentum.");
+TRAINER_FLAG(std::optional<double>, beta1,
+             "Of adam and adamw: decay of the gradients' mean; 0.9.");
+TRAINER_FLAG(std::optional<double>, beta2,
+             "Of adam and adamw: decay of their squares' mean; 0.999.");
+TRAINER_FLAG(std::optional<double>, eps,
+             "Of adam and adamw: added to the divisor; 1e-8.");
+TRAINER_FLAG(double, weight_decay,
+             "L2 penalty with sgd and adam; with adamw taken off the weights.");
+TRAINER_FLAG(bool, decay_all,
+             "Decay biases and the scales of normalising layers too.");
+TRAINER_FLAG(std::string, schedule,
+             "The learning rate over the run: constant, step or cosine.");
+TRAINER_FLAG(double, warmup_epochs,
+             "Epochs, whole or not, in which the learning rate rises to --lr.");
+TRAINER_FLAG(std::optional<uint64_t>, step_epochs,
+             "Of --schedule=step: epochs between two falls; 30.");
+TRAINER_FLAG(std::optional<double>, step_gamma,
+             "Of --schedule=step: the factor of a fall; 0.1.");
+TRAINER_FLAG(std::optional<double>, min_lr,
+             "Of step and cosine: the lowest learning rate; 0.");
+TRAINER_FLAG(double, label_smoothing,
+             "Share of a label that is spread over all classes.");
+TRAINER_FLAG(uint64_t, accumulate,
+             "Batches whose gradients one optimiser step takes together.");
+TRAINER_FLAG(double, clip_grad_norm,
+             "Shorten longer gradients to this norm. 0: never.");
+TRAINER_FLAG(
+    double, ema,
+    "Decay of averaged weights, which are evaluated and kept beside the "
+    "others. 0: none.");
+TRAINER_FLAG(std::string, precision,
+             "Of the forward pass: float32, bfloat16 or float16 (autocast).");
+TRAINER_FLAG(std::optional<double>, loss_scale,
+             "Of --precision=float16: the first loss scale; 65536.");
+TRAINER_FLAG(bool, channels_last,
+             "Lay images and the weights of convolutions out channels-last.");
 ABSL_FLAG(uint32_t, nproc, 0,
           "Start this many ranks on this machine, and on each of --nnodes. 0: "
           "this process is a rank, "
@@ -157,63 +186,68 @@ ABSL_FLAG(std::string, master_addr, "",
           "Address of the machine with --node_rank=0, as the others reach it.");
 ABSL_FLAG(uint32_t, master_port, 29500,
           "A free port there, at which the ranks meet.");
-ABSL_FLAG(std::string, device, "auto", "auto, cpu or cuda.");
-ABSL_FLAG(uint32_t, device_prefetch, 2, "Batches kept ready on the device.");
-ABSL_FLAG(bool, prepare_ahead, false,
-          "On the CPU, normalise batches on a thread of its own. Good when "
-          "training leaves cores idle.");
-ABSL_FLAG(bool, same_host, false,
-          "Take batches of servers on this machine in memory that they share.");
-ABSL_FLAG(uint32_t, window, 0,
-          "Batches asked for ahead. 0: chosen by their size.");
-ABSL_FLAG(uint64_t, replay_batches, 0,
-          "Repeat the first so many batches, from copies on the device, to see "
-          "what a perfect loader would gain. Trains nothing of use. 0: off.");
-ABSL_FLAG(millrace::Time, timeout, millrace::Time{absl::Seconds(5)},
-          "Give up on an endpoint that does not answer for so long.");
-ABSL_FLAG(millrace::Time, rank_timeout, millrace::Time{absl::Minutes(2)},
-          "Give up on other ranks that do not answer for so long; once they "
-          "have joined, not before --data_timeout is over as well.");
-ABSL_FLAG(millrace::Time, data_timeout, millrace::Time{absl::Minutes(5)},
-          "Give up when no batch comes for so long.");
-ABSL_FLAG(millrace::Time, step_timeout,
-          millrace::Time{millrace::TrainerConfig().step_timeout},
-          "Ask another server for a step without progress for so long.");
-ABSL_FLAG(double, hedge_share, millrace::TrainerConfig().hedge_share,
-          "Ask a second server for steps that are late, at most for this share "
-          "of them. 0: never.");
-ABSL_FLAG(millrace::Time, hedge_floor,
-          millrace::Time{millrace::TrainerConfig().hedge_floor},
-          "No step is late before.");
-ABSL_FLAG(std::string, audit_dir, "",
-          "Write down in this folder which samples each rank was given: 32 "
-          "bytes a step, for `millrace audit --files=DIR`.");
-ABSL_FLAG(std::string, json, "", "Write the summary to this file.");
-ABSL_FLAG(std::string, step_losses, "",
-          "Write the loss of every step to this file: epoch step loss.");
-ABSL_FLAG(std::string, checkpoint, "",
-          "Write a checkpoint to this file after each epoch, at the end and on "
-          "failure.");
-ABSL_FLAG(uint64_t, checkpoint_every, 0,
-          "Write --checkpoint after so many steps as well. 0: not.");
-ABSL_FLAG(std::string, failed_batch, "",
-          "Keep the batch of a step whose loss is no finite number in this "
-          "folder. Empty: beside --checkpoint.");
-ABSL_FLAG(std::string, resume, "",
-          "Go on from this checkpoint; auto: from --checkpoint when it is "
-          "there. --lr and the like are those given now.");
-ABSL_FLAG(uint64_t, log_every, 100,
-          "Steps between lines when output is not a terminal, and between "
-          "points in TensorBoard. 0: none, and one an epoch.");
-ABSL_FLAG(std::string, tensorboard, "",
-          "Write TensorBoard's event files to this folder: losses, accuracy, "
-          "learning rate, and where the time of a step goes.");
-ABSL_FLAG(std::string, profile, "",
-          "Write a trace of some steps to this folder, for ui.perfetto.dev or "
-          "TensorBoard, and print the operators that took longest.");
-ABSL_FLAG(std::string, profile_steps, "5-9",
-          "Steps that --profile records: FROM-TO, counted from 1 in this "
-          "run.");
+TRAINER_FLAG(std::string, device, "auto, cpu or cuda.");
+TRAINER_FLAG(uint32_t, device_prefetch, "Batches kept ready on the device.");
+TRAINER_FLAG(bool, prepare_ahead,
+             "On the CPU, normalise batches on a thread of its own. Good when "
+             "training leaves cores idle.");
+TRAINER_FLAG(
+    bool, same_host,
+    "Take batches of servers on this machine in memory that they share.");
+TRAINER_FLAG(uint32_t, window,
+             "Batches asked for ahead. 0: chosen by their size.");
+TRAINER_FLAG(
+    uint64_t, replay_batches,
+    "Repeat the first so many batches, from copies on the device, to see "
+    "what a perfect loader would gain. Trains nothing of use. 0: off.");
+TRAINER_FLAG(millrace::Time, timeout,
+             "Give up on an endpoint that does not answer for so long.");
+TRAINER_FLAG(millrace::Time, rank_timeout,
+             "Give up on other ranks that do not answer for so long; once they "
+             "have joined, not before --data_timeout is over as well.");
+TRAINER_FLAG(millrace::Time, data_timeout,
+             "Give up when no batch comes for so long.");
+TRAINER_FLAG(millrace::Time, step_timeout,
+             "Ask another server for a step without progress for so long.");
+TRAINER_FLAG(
+    double, hedge_share,
+    "Ask a second server for steps that are late, at most for this share "
+    "of them. 0: never.");
+TRAINER_FLAG(millrace::Time, hedge_floor, "No step is late before.");
+TRAINER_FLAG(std::string, audit_dir,
+             "Write down in this folder which samples each rank was given: 32 "
+             "bytes a step, for `millrace audit --files=DIR`.");
+TRAINER_FLAG(std::string, json, "Write the summary to this file.");
+TRAINER_FLAG(std::string, step_losses,
+             "Write the loss of every step to this file: epoch step loss.");
+TRAINER_FLAG(
+    std::string, checkpoint,
+    "Write a checkpoint to this file after each epoch, at the end and on "
+    "failure.");
+TRAINER_FLAG(uint64_t, checkpoint_every,
+             "Write --checkpoint after so many steps as well. 0: not.");
+TRAINER_FLAG(std::string, failed_batch,
+             "Keep the batch of a step whose loss is no finite number in this "
+             "folder. Empty: beside --checkpoint.");
+TRAINER_FLAG(std::string, resume,
+             "Go on from this checkpoint; auto: from --checkpoint when it is "
+             "there. --lr and the like are those given now.");
+TRAINER_FLAG(uint64_t, log_every,
+             "Steps between lines when output is not a terminal, and between "
+             "points in TensorBoard. 0: none, and one an epoch.");
+TRAINER_FLAG(
+    std::string, tensorboard,
+    "Write TensorBoard's event files to this folder: losses, accuracy, "
+    "learning rate, and where the time of a step goes.");
+TRAINER_FLAG(
+    std::string, profile,
+    "Write a trace of some steps to this folder, for ui.perfetto.dev or "
+    "TensorBoard, and print the operators that took longest.");
+TRAINER_FLAG(std::string, profile_steps,
+             "Steps that --profile records: FROM-TO, counted from 1 in this "
+             "run.");
+
+#undef TRAINER_FLAG
 
 namespace millrace {
 namespace {
@@ -221,79 +255,6 @@ namespace {
 int Fail(const absl::Status& status) {
   absl::FPrintF(stderr, "millrace-train: %s\n", status.message());
   return 1;
-}
-
-TrainerConfig ReadFlags() {
-  TrainerConfig config;
-  config.endpoint = absl::GetFlag(FLAGS_endpoint);
-  config.dataset = absl::GetFlag(FLAGS_dataset);
-  config.eval_dataset = absl::GetFlag(FLAGS_eval_dataset);
-  config.train_subset = absl::GetFlag(FLAGS_train_subset);
-  config.eval_subset = absl::GetFlag(FLAGS_eval_subset);
-  config.subset_seed = absl::GetFlag(FLAGS_subset_seed);
-  config.subset_unit = absl::GetFlag(FLAGS_subset_unit);
-  config.preset = absl::GetFlag(FLAGS_preset);
-  config.pipeline = absl::GetFlag(FLAGS_pipeline);
-  config.eval_preset = absl::GetFlag(FLAGS_eval_preset);
-  config.eval_pipeline = absl::GetFlag(FLAGS_eval_pipeline);
-  config.model = absl::GetFlag(FLAGS_model);
-  config.graph = absl::GetFlag(FLAGS_graph);
-  config.loss = absl::GetFlag(FLAGS_loss);
-  config.init_weights = absl::GetFlag(FLAGS_init_weights);
-  config.init_weights_without = absl::GetFlag(FLAGS_init_weights_without);
-  config.save_weights = absl::GetFlag(FLAGS_save_weights);
-  config.input = absl::GetFlag(FLAGS_input);
-  config.target = absl::GetFlag(FLAGS_target);
-  config.epochs = absl::GetFlag(FLAGS_epochs);
-  config.batch_size = absl::GetFlag(FLAGS_batch_size);
-  config.max_steps = absl::GetFlag(FLAGS_max_steps);
-  config.last_batch = absl::GetFlag(FLAGS_last_batch);
-  config.seed = absl::GetFlag(FLAGS_seed);
-  config.optimizer = absl::GetFlag(FLAGS_optimizer);
-  config.lr = absl::GetFlag(FLAGS_lr);
-  config.momentum = absl::GetFlag(FLAGS_momentum);
-  config.nesterov = absl::GetFlag(FLAGS_nesterov);
-  config.beta1 = absl::GetFlag(FLAGS_beta1);
-  config.beta2 = absl::GetFlag(FLAGS_beta2);
-  config.eps = absl::GetFlag(FLAGS_eps);
-  config.weight_decay = absl::GetFlag(FLAGS_weight_decay);
-  config.decay_all = absl::GetFlag(FLAGS_decay_all);
-  config.schedule = absl::GetFlag(FLAGS_schedule);
-  config.warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs);
-  config.step_epochs = absl::GetFlag(FLAGS_step_epochs);
-  config.step_gamma = absl::GetFlag(FLAGS_step_gamma);
-  config.min_lr = absl::GetFlag(FLAGS_min_lr);
-  config.label_smoothing = absl::GetFlag(FLAGS_label_smoothing);
-  config.accumulate = absl::GetFlag(FLAGS_accumulate);
-  config.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
-  config.ema = absl::GetFlag(FLAGS_ema);
-  config.precision = absl::GetFlag(FLAGS_precision);
-  config.loss_scale = absl::GetFlag(FLAGS_loss_scale);
-  config.channels_last = absl::GetFlag(FLAGS_channels_last);
-  config.device = absl::GetFlag(FLAGS_device);
-  config.device_prefetch = absl::GetFlag(FLAGS_device_prefetch);
-  config.prepare_ahead = absl::GetFlag(FLAGS_prepare_ahead);
-  config.window = absl::GetFlag(FLAGS_window);
-  config.same_host = absl::GetFlag(FLAGS_same_host);
-  config.replay_batches = absl::GetFlag(FLAGS_replay_batches);
-  config.timeout = absl::GetFlag(FLAGS_timeout).duration;
-  config.rank_timeout = absl::GetFlag(FLAGS_rank_timeout).duration;
-  config.data_timeout = absl::GetFlag(FLAGS_data_timeout).duration;
-  config.step_timeout = absl::GetFlag(FLAGS_step_timeout).duration;
-  config.hedge_share = absl::GetFlag(FLAGS_hedge_share);
-  config.hedge_floor = absl::GetFlag(FLAGS_hedge_floor).duration;
-  config.audit_dir = absl::GetFlag(FLAGS_audit_dir);
-  config.json = absl::GetFlag(FLAGS_json);
-  config.step_losses = absl::GetFlag(FLAGS_step_losses);
-  config.checkpoint = absl::GetFlag(FLAGS_checkpoint);
-  config.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
-  config.failed_batch = absl::GetFlag(FLAGS_failed_batch);
-  config.resume = absl::GetFlag(FLAGS_resume);
-  config.log_every = absl::GetFlag(FLAGS_log_every);
-  config.tensorboard = absl::GetFlag(FLAGS_tensorboard);
-  config.profile = absl::GetFlag(FLAGS_profile);
-  config.profile_steps = absl::GetFlag(FLAGS_profile_steps);
-  return config;
 }
 
 // What --nproc and --nnodes say; `ranks` of them here.
@@ -382,7 +343,7 @@ int Main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
   }
-  TrainerConfig config = ReadFlags();
+  TrainerConfig config = FlaggedConfig();
   config.flags.assign(argv + 1, argv + argc);
   if (absl::Status status = config.Validate(); !status.ok()) {
     return Fail(status);

@@ -149,6 +149,24 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
       {"--loss_scale is 0",
        [](TrainerConfig& c) { c.precision = "float16", c.loss_scale = 0; }},
       {"--timeout", [](TrainerConfig& c) { c.timeout = absl::Seconds(0); }},
+      {"--hedge_share is 1.5; give a share",
+       [](TrainerConfig& c) { c.hedge_share = 1.5; }},
+      {"--hedge_floor is negative",
+       [](TrainerConfig& c) { c.hedge_floor = absl::Seconds(-1); }},
+      {"--checkpoint and --replay_batches=2",
+       [](TrainerConfig& c) { c.replay_batches = 2, c.checkpoint = "x"; }},
+      {"--audit_dir and --replay_batches",
+       [](TrainerConfig& c) { c.replay_batches = 2, c.audit_dir = "x"; }},
+      {"--step_losses and --replay_batches",
+       [](TrainerConfig& c) { c.replay_batches = 2, c.step_losses = "x"; }},
+      {"--save_weights and --replay_batches",
+       [](TrainerConfig& c) { c.replay_batches = 2, c.save_weights = "x.pt"; }},
+      {"--max_steps ends the run",
+       [](TrainerConfig& c) { c.replay_batches = 2, c.max_steps = 2; }},
+      {"--max_steps ends the run",
+       [](TrainerConfig& c) {
+         c.replay_batches = 5, c.max_steps = 2, c.accumulate = 2;
+       }},
       {"--preset", [](TrainerConfig& c) { c.preset = c.pipeline = "x"; }},
       {"--eval_dataset", [](TrainerConfig& c) { c.eval_preset = "x"; }},
   };
@@ -158,6 +176,11 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
     change(config);
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(flag));
   }
+  TrainerConfig repeats = Config();
+  repeats.replay_batches = 3;
+  repeats.max_steps = 2;
+  repeats.accumulate = 2;
+  EXPECT_TRUE(repeats.Validate().ok()) << "the fourth batch is a repeat";
 }
 
 TEST(Specs, CutOneDatasetForTrainingAndEvaluation) {

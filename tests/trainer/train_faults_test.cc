@@ -32,15 +32,11 @@ std::string HostName() {
 
 TEST_F(Train, EndsTheOtherRanksByTheNameOfTheOneThatDied) {
   const std::string checkpoint = Path("died.ckpt");
-  const auto environments = TorchrunEnvironments();
-  const auto command =
-      Command({"--epochs=100000", "--checkpoint=" + checkpoint});
-  Subprocess one(command, environments[1]);
-  Subprocess zero(command, environments[0]);
-  WaitForOutput(zero, "epoch 2/");
-  one.Signal(SIGKILL);
-  EXPECT_EQ(zero.Wait(), 1);
-  EXPECT_THAT(zero.Stderr(),
+  TwoRanks ranks({"--epochs=100000", "--checkpoint=" + checkpoint});
+  WaitForOutput(ranks.zero, "epoch 2/");
+  ranks.one.Signal(SIGKILL);
+  EXPECT_EQ(ranks.zero.Wait(), 1);
+  EXPECT_THAT(ranks.zero.Stderr(),
               HasSubstr(absl::StrCat("rank 1 of 2 on host ", HostName(),
                                      " is gone: its connection closed")));
   // Rank 0 kept what it had.
@@ -52,12 +48,10 @@ TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
   const std::string late = Path("late.ckpt");
   ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + early}).exit_code, 0);
   ASSERT_EQ(Run({"--max_steps=3", "--checkpoint=" + late}).exit_code, 0);
-  const auto environments = TorchrunEnvironments();
-  Subprocess one(Command({"--resume=" + late}), environments[1]);
-  Subprocess zero(Command({"--resume=" + early}), environments[0]);
-  EXPECT_EQ(zero.Wait(), 1);
-  EXPECT_EQ(one.Wait(), 1);
-  EXPECT_THAT(zero.Stderr(),
+  TwoRanks ranks({"--resume=" + early}, {"--resume=" + late});
+  EXPECT_EQ(ranks.zero.Wait(), 1);
+  EXPECT_EQ(ranks.one.Wait(), 1);
+  EXPECT_THAT(ranks.zero.Stderr(),
               AllOf(HasSubstr("at the start: rank 1 of 2 differs from rank 0, "
                               "first in the step to go on at"),
                     HasSubstr("--resume")));

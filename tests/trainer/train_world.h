@@ -91,6 +91,21 @@ class Train : public ::testing::Test {
         Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
     EXPECT_EQ(rest.exit_code, 0) << rest.err;
   }
+  // Ranks 0 and 1 of a job, as torchrun starts them.
+  struct TwoRanks {
+    TwoRanks(const std::vector<std::string>& flags_of_zero,
+             const std::vector<std::string>& flags_of_one)
+        : one(Command(flags_of_one), environments[1]),
+          zero(Command(flags_of_zero), environments[0]) {}
+    explicit TwoRanks(const std::vector<std::string>& flags)
+        : TwoRanks(flags, flags) {}
+
+    const std::vector<std::vector<std::string>> environments =
+        TorchrunEnvironments();
+    Subprocess one;
+    Subprocess zero;
+  };
+
   // What torchrun tells two ranks that meet at a port that was free just now.
   static std::vector<std::vector<std::string>> TorchrunEnvironments() {
     const int probe = socket(AF_INET, SOCK_STREAM, 0);
