@@ -77,14 +77,7 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   json.Add("fingerprint", "", absl::string_view(plan.fingerprint()));
   json.Add("pipeline", "",
            absl::string_view(plan.resolved_spec().ShortDebugString()));
-  json.AddJson(
-      "tensors",
-      absl::StrCat("[\n  ",
-                   absl::StrJoin(arrays, ",\n  ",
-                                 [](std::string* out, const BatchArray& a) {
-                                   absl::StrAppend(out, ToJson(a));
-                                 }),
-                   "]"));
+  json.AddJson("tensors", ToJson(arrays));
   MR_RETURN_IF_ERROR(WriteFileAtomically(json_path, json.Json() + "\n"));
   return absl::StrCat(
       "its batch lies in ", place, " (",

@@ -34,6 +34,20 @@ std::string FileName(const std::string& name, std::set<std::string>& taken) {
   return file + ".npy";
 }
 
+std::string ToJson(const BatchArray& array) {
+  Report one;
+  one.Add("name", "", absl::string_view(array.name));
+  one.Add("file", "", absl::string_view(array.file));
+  one.Add("dtype", "", DTypeName(array.dtype));
+  one.AddJson("shape",
+              absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
+  one.AddJson("min", JsonNumber(array.look.least));
+  one.AddJson("max", JsonNumber(array.look.most));
+  one.Add("nan", "", array.look.nans);
+  one.Add("inf", "", array.look.infinities);
+  return one.Json();
+}
+
 }  // namespace
 
 absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
@@ -88,18 +102,12 @@ absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
   return arrays;
 }
 
-std::string ToJson(const BatchArray& array) {
-  Report one;
-  one.Add("name", "", absl::string_view(array.name));
-  one.Add("file", "", absl::string_view(array.file));
-  one.Add("dtype", "", DTypeName(array.dtype));
-  one.AddJson("shape",
-              absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
-  one.AddJson("min", JsonNumber(array.look.least));
-  one.AddJson("max", JsonNumber(array.look.most));
-  one.Add("nan", "", array.look.nans);
-  one.Add("inf", "", array.look.infinities);
-  return one.Json();
+std::string ToJson(absl::Span<const BatchArray> arrays) {
+  std::string out = "[";
+  for (const BatchArray& array : arrays) {
+    absl::StrAppend(&out, out.size() > 1 ? ",\n  " : "\n  ", ToJson(array));
+  }
+  return out + "]";
 }
 
 }  // namespace millrace

@@ -40,8 +40,8 @@ absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag);
 absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
     const HostBatch& batch, const std::string& folder);
 
-// A JSON object: name, file, dtype, shape, min, max, nan, inf.
-std::string ToJson(const BatchArray& array);
+// A JSON list of objects: name, file, dtype, shape, min, max, nan, inf.
+std::string ToJson(absl::Span<const BatchArray> arrays);
 
 }  // namespace millrace
 

@@ -241,14 +241,7 @@ absl::Status Replay(ReplayFlags& given) {
   if (!unexplained.empty()) {
     json.Add("not_explained", "", absl::string_view(unexplained));
   }
-  json.AddJson(
-      "tensors",
-      absl::StrCat("[\n  ",
-                   absl::StrJoin(arrays, ",\n  ",
-                                 [](std::string* out, const BatchArray& a) {
-                                   absl::StrAppend(out, ToJson(a));
-                                 }),
-                   "]"));
+  json.AddJson("tensors", ToJson(arrays));
   json.AddJson("drawn", DrawnJson(explained->drawn()));
   json.AddJson(
       "samples",

@@ -16,6 +16,7 @@ import threading
 
 import host
 import servers
+from cpu_time import cpu_seconds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -122,7 +123,7 @@ class Context:
                 words.append(f"--step_losses={step_losses}")
             if log and "tensorboard" in self.train_flags():
                 words.append(f"--tensorboard={log}")
-            before = servers.cpu_seconds(server.pid)
+            before = cpu_seconds(server.pid, living_children=False)
             try:
                 words += [f"--{flag}={file.path}" for flag, file in files]
                 lines = _follow(words, self.environment, server.pid, self.timeout)
@@ -221,8 +222,8 @@ def _follow(words, environment, server_pid, timeout):
         timer.start()
         try:
             for line in process.stdout:
-                lines.append((line.rstrip("\n"), servers.cpu_seconds(process.pid),
-                              servers.cpu_seconds(server_pid)))
+                lines.append((line.rstrip("\n"), cpu_seconds(process.pid, living_children=False),
+                              cpu_seconds(server_pid, living_children=False)))
             code = process.wait()
         finally:
             timer.cancel()

@@ -12,20 +12,10 @@ import os
 import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                             "bench_peers"))
 
-def cpu_seconds(pid=None):
-    """User and system time of the process and of its children, living and ended."""
-    pid = pid or os.getpid()
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            numbers = file.read().rsplit(")", 1)[1].split()
-        total = sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                total += sum(cpu_seconds(int(child)) for child in file.read().split())
-        return total
-    except OSError:  # it has ended meanwhile
-        return 0.0
+from cpu_time import cpu_seconds  # noqa: E402 (the path comes first)
 
 
 class Log:

@@ -14,16 +14,6 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 
 
-def cpu_seconds(pid):
-    """User and system time of the process and of its children that have ended; 0: it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            numbers = file.read().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
 class Server:
     """One millrace-server. `prefix` stands before the command and must exec it; `host` is where it
     listens."""

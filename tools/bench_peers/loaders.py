@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+from cpu_time import cpu_seconds
+
 SIDE = 224
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -325,21 +327,6 @@ PREPARE = {"ffcv": ffcv_prepare}
 
 
 # --- measuring ------------------------------------------------------------------------------------------
-
-
-def cpu_seconds(pid=None):
-    """User and system time of the process and its living and ended children."""
-    pid = pid or os.getpid()
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            numbers = file.read().rsplit(")", 1)[1].split()
-        total = sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                total += sum(cpu_seconds(int(child)) for child in file.read().split())
-        return total
-    except OSError:  # it has ended meanwhile
-        return 0.0
 
 
 def measure(batches, seconds, warm_batches=12, warm_seconds=1.5):
