@@ -190,12 +190,15 @@ Finding ComputeFinding(const RunReport& run, double share) {
                        "compute with it"
                      : "mixed precision: --precision=bfloat16 (or float16)");
   }
-  advice.push_back(
+  // What costs when the GPU idles is the starting of kernels.
+  advice.insert(
+      small_pieces ? advice.begin() : advice.end(),
       absl::StrFormat("a larger batch: --batch_size=%.0f (with --lr to match)",
                       2 * run.batch_size));
-  if (small_pieces) {
-    // What costs there is the starting of kernels.
-    std::rotate(advice.begin(), advice.end() - 1, advice.end());
+  // On the CPU the graph executor fuses nothing (docs/training.md).
+  if (!run.on_cpu() && !run.has_flag("graph")) {
+    advice.insert(small_pieces ? advice.begin() + 1 : advice.end(),
+                  "fewer kernels, each of several operations: --graph");
   }
   if (run.on_cpu()) {
     advice.push_back("a GPU: --device=cuda");

@@ -9,18 +9,11 @@ Called without a test runner it is what runs inside of the namespaces:
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import unittest
 
 _PROGRAMS = ("server/millrace-server", "server/data_tool/millrace-data",
              "tests/integration/digest_client")
-_IN_NAMESPACES = """
-source tools/chaos_run/namespaces.sh
-find_namespaces || { echo "no network namespaces here: $namespaces_why"; exit 77; }
-run_to_its_end "${namespaces[@]}" "$@"
-"""
 _BATCHES = 100
 # Of a container that does not mount the folder $0.
 _HIDE = 'mount -t tmpfs none "$0" && exec "$@"'
@@ -75,15 +68,8 @@ def _inside(work, server_program, data_tool, client_program):
 class Containers(unittest.TestCase):
 
     def test_memory_is_shared_where_both_see_the_socket(self):
-        with tempfile.TemporaryDirectory(dir="/tmp") as work:  # a socket's path is short
-            result = subprocess.run(
-                ["bash", "-c", _IN_NAMESPACES, "bash", "python3", "-B", os.path.abspath(__file__),
-                 work, *(os.path.realpath(program) for program in _PROGRAMS)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            if result.returncode == 77:
-                self.skipTest(result.stdout.strip())
-            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            found = json.loads(result.stdout)
+        import own_network  # pylint: disable=import-outside-toplevel
+        found = own_network.run(self, __file__, _PROGRAMS)
         said = {name: text for name, (_, text, _) in found.items()}
         batches = {name: text for name, (_, _, text) in found.items()}
         codes = {name: code for name, (code, _, _) in found.items()}

@@ -74,14 +74,19 @@ TEST(Doctor, ABusyDeviceMeansTheModel) {
   const std::string advice = AdviceOf(findings[0]);
   EXPECT_THAT(advice, HasSubstr("--precision="));
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
+  EXPECT_THAT(advice, HasSubstr("--graph"));
   EXPECT_THAT(advice, HasSubstr("--nproc=2"));
+  RunReport on_cpu = Healthy();
+  on_cpu.device = "cpu";
+  EXPECT_THAT(AdviceOf(JudgeRun(on_cpu)[0]), Not(HasSubstr("--graph")));
 }
 
 TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
   RunReport run = Healthy();
-  run.flags = {"--precision=bfloat16", "--batch_size=256"};
+  run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};
   const std::string advice = AdviceOf(JudgeRun(run)[0]);
   EXPECT_THAT(advice, Not(HasSubstr("--precision")));
+  EXPECT_THAT(advice, Not(HasSubstr("--graph")));
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
 }
 
@@ -89,6 +94,7 @@ TEST(Doctor, AGpuInSmallPiecesNeedsALargerBatchFirst) {
   RunReport run = Healthy();
   run.times.device_busy = 0.4;
   EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--batch_size"));
+  EXPECT_THAT(JudgeRun(run)[0].advice[1], HasSubstr("--graph"));
   run.times.device_busy_source = "step_times";
   EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--precision"))
       << "that is no figure of the GPU";
