@@ -50,7 +50,7 @@ class ReadAhead {
         readers_(most_),
         wanted_(options.threads) {}
 
-  // As Scheduler::AddRange().
+  // As Scheduler::Add().
   void Add(const std::shared_ptr<Scheduler::Lane>& lane,
            std::shared_ptr<Scheduler::Job> job, uint64_t samples,
            uint64_t samples_per_task, uint64_t order) MR_EXCLUDES(mu_) {
@@ -68,8 +68,7 @@ class ReadAhead {
       }
       threads = threads_.get();
     }
-    threads->AddRange(lane, std::move(job), 0, samples, samples_per_task,
-                      order);
+    threads->Add(lane, std::move(job), 0, samples, samples_per_task, order);
   }
 
   // Takes back what no thread has begun.

@@ -66,9 +66,9 @@ void Scheduler::Stop() {
   for (NamedThread& thread : threads_) thread.Join();
 }
 
-void Scheduler::AddRange(const std::shared_ptr<Lane>& lane,
-                         std::shared_ptr<Job> job, uint64_t begin, uint64_t end,
-                         uint64_t rows_per_task, uint64_t order) {
+void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+                    uint64_t begin, uint64_t end, uint64_t rows_per_task,
+                    uint64_t order) {
   MR_CHECK(begin < end && rows_per_task >= 1);
   const uint64_t tasks = (end - begin + rows_per_task - 1) / rows_per_task;
   uint64_t idle;

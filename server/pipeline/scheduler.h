@@ -9,7 +9,8 @@
 // destructor stops.
 //
 //   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
-//   scheduler.Add(lane, job, /*rows=*/64, /*rows_per_task=*/1);
+//   scheduler.Add(lane, job, /*begin=*/0, /*end=*/64, /*rows_per_task=*/1,
+//                 /*order=*/0);
 
 #ifndef MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
 #define MILLRACE_SERVER_PIPELINE_SCHEDULER_H_
@@ -83,17 +84,11 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler();
 
-  // `rows` and `rows_per_task` are at least 1.
+  // Rows [begin, end) of a job, at least one, in tasks of `rows_per_task`, at
+  // least 1. They come in the lane before those with a higher `order`.
   void Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
-           uint64_t rows, uint64_t rows_per_task) {
-    AddRange(lane, std::move(job), 0, rows, rows_per_task, /*order=*/0);
-  }
-
-  // The same of rows [begin, end), which come in the lane before those with a
-  // higher `order`.
-  void AddRange(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
-                uint64_t begin, uint64_t end, uint64_t rows_per_task,
-                uint64_t order);
+           uint64_t begin, uint64_t end, uint64_t rows_per_task,
+           uint64_t order);
 
   // Takes back what was not handed out of the lane, each as one task.
   std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);

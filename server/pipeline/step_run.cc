@@ -289,8 +289,7 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
   }
   const uint64_t units = job->units();
   const uint64_t units_per_task = job->units_per_task;
-  parts_->scheduler->AddRange(lane_, std::move(job), 0, units, units_per_task,
-                              step);
+  parts_->scheduler->Add(lane_, std::move(job), 0, units, units_per_task, step);
 }
 
 void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
@@ -312,7 +311,7 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
 void StepRun::ReadDone(const Scheduler::Task& task) {
   Job& job = static_cast<Job&>(*task.job);
   job.reads->Done(task.begin, task.end, [&](uint64_t from, uint64_t to) {
-    parts_->scheduler->AddRange(lane_, task.job, from, to, to - from, job.step);
+    parts_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
   });
 }
 

@@ -77,10 +77,6 @@ class RecordSource {
 
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
 
-  // Bytes that one reader may hold at a time beside caches which are counted
-  // elsewhere; 0: too few to count.
-  virtual uint64_t reader_bytes() const { return 0; }
-
   // Readers that may read ahead at the same time; 0: any number.
   virtual uint32_t max_concurrent_reads() const { return 0; }
 };

@@ -43,7 +43,6 @@ class ParquetSource final : public RecordSource {
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kRead; }
-  uint64_t reader_bytes() const override { return group_bytes_; }
   // As many as the cache has room for: those are counted.
   uint32_t max_concurrent_reads() const override {
     return static_cast<uint32_t>(std::clamp<uint64_t>(

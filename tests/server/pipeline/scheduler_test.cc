@@ -35,7 +35,7 @@ TEST(Scheduler, HandsEveryRowOutOnce) {
       for (uint64_t rows : {1, 7, 64, 100}) {
         for (uint64_t rows_per_task : {1, 3, 64, 1000}) {
           jobs.push_back(std::make_shared<CountingJob>(rows));
-          scheduler.Add(lane, jobs.back(), rows, rows_per_task);
+          scheduler.Add(lane, jobs.back(), 0, rows, rows_per_task, 0);
         }
       }
     }
@@ -63,7 +63,7 @@ TEST(Scheduler, WakesAThreadForEachTask) {
   });
   auto lane = std::make_shared<Scheduler::Lane>();
   for (int round = 1; round <= 200; ++round) {
-    scheduler.Add(lane, std::make_shared<CountingJob>(kTasks), kTasks, 1);
+    scheduler.Add(lane, std::make_shared<CountingJob>(kTasks), 0, kTasks, 1, 0);
     MutexLock lock(mu);
     while (ended < round * kTasks) changed.Wait(lock);
   }
@@ -83,7 +83,7 @@ TEST(Scheduler, RemovedRowsAreNotHandedOut) {
         static_cast<CountingJob&>(*task.job).visits[row].fetch_add(1);
       }
     });
-    scheduler.Add(lane, job, 100, 10);
+    scheduler.Add(lane, job, 0, 100, 10, 0);
     started.wait(false);
     removed = scheduler.Remove(lane);
     EXPECT_TRUE(scheduler.Remove(lane).empty());
@@ -111,12 +111,12 @@ TEST(Scheduler, LowerOrdersComeFirst) {
       go.wait(false);
       begins.push_back(task.begin);
     });
-    scheduler.AddRange(lane, job, 90, 91, 1, /*order=*/9);
+    scheduler.Add(lane, job, 90, 91, 1, /*order=*/9);
     started.wait(false);
-    scheduler.AddRange(lane, job, 50, 52, 1, /*order=*/5);
-    scheduler.AddRange(lane, job, 20, 22, 2, /*order=*/2);
-    scheduler.AddRange(lane, job, 53, 54, 1, /*order=*/5);
-    scheduler.AddRange(lane, job, 10, 11, 1, /*order=*/1);
+    scheduler.Add(lane, job, 50, 52, 1, /*order=*/5);
+    scheduler.Add(lane, job, 20, 22, 2, /*order=*/2);
+    scheduler.Add(lane, job, 53, 54, 1, /*order=*/5);
+    scheduler.Add(lane, job, 10, 11, 1, /*order=*/1);
     go = true;
     go.notify_all();
   }
@@ -158,7 +158,7 @@ TEST(Scheduler, CountsTheTimeThatWorkersAreIdle) {
   while (scheduler.IdleThreadSeconds() < at_first + 0.02) {
   }
   scheduler.Add(std::make_shared<Scheduler::Lane>(),
-                std::make_shared<CountingJob>(1), 1, 1);
+                std::make_shared<CountingJob>(1), 0, 1, 1, 0);
   started.wait(false);
   const double before = scheduler.IdleThreadSeconds();
   PassTime();
@@ -192,7 +192,7 @@ TEST(Scheduler, NothingIsLostWhileTheNumberOfThreadsChanges) {
       EXPECT_EQ(scheduler.SetThreads(threads), threads);
       EXPECT_EQ(scheduler.threads(), threads);
       jobs.push_back(std::make_shared<CountingJob>(1 + i % 7));
-      scheduler.Add(lane, jobs.back(), 1 + i % 7, 1 + i % 3);
+      scheduler.Add(lane, jobs.back(), 0, 1 + i % 7, 1 + i % 3, 0);
       scheduler.Post([&] { closures.fetch_add(1); });
     }
     // One after the other: a wake-up that is lost would let it wait for ever.
@@ -228,7 +228,7 @@ TEST(Scheduler, AsManyThreadsWorkAsWereAskedFor) {
   EXPECT_EQ(scheduler.SetThreads(0), 1u) << "and no fewer than one";
   EXPECT_EQ(scheduler.SetThreads(6), 6u);
   auto lane = std::make_shared<Scheduler::Lane>();
-  scheduler.Add(lane, std::make_shared<CountingJob>(20), 20, 1);
+  scheduler.Add(lane, std::make_shared<CountingJob>(20), 0, 20, 1, 0);
   for (int now = inside; now < 6; now = inside) inside.wait(now);
   // They are in the middle of their tasks, and finish them.
   EXPECT_EQ(scheduler.SetThreads(1), 1u);
