@@ -9,9 +9,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -24,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/testing/listener.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
 #include "tests/trainer/band_images.h"
@@ -108,21 +106,15 @@ class Train : public ::testing::Test {
 
   // What torchrun tells two ranks that meet at a port that was free just now.
   static std::vector<std::vector<std::string>> TorchrunEnvironments() {
-    const int probe = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
-    getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
-    close(probe);
+    const Listener probe;
+    EXPECT_TRUE(probe.good());
     std::vector<std::vector<std::string>> environments;
     for (int rank : {0, 1}) {
-      environments.push_back(
-          {absl::StrCat("RANK=", rank), "WORLD_SIZE=2",
-           absl::StrCat("LOCAL_RANK=", rank), "LOCAL_WORLD_SIZE=2",
-           "MASTER_ADDR=127.0.0.1",
-           absl::StrCat("MASTER_PORT=", ntohs(address.sin_port)),
-           "OMP_NUM_THREADS=1"});
+      environments.push_back({absl::StrCat("RANK=", rank), "WORLD_SIZE=2",
+                              absl::StrCat("LOCAL_RANK=", rank),
+                              "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                              absl::StrCat("MASTER_PORT=", probe.port()),
+                              "OMP_NUM_THREADS=1"});
     }
     return environments;
   }

@@ -86,6 +86,17 @@ class ServerLinkTest : public ::testing::Test {
     return shared;
   }
 
+  // Somebody else waits for the whole budget; true: it was had, and given back.
+  std::shared_ptr<std::atomic<bool>> WantAll() {
+    auto granted = std::make_shared<std::atomic<bool>>(false);
+    budget_.ReserveAsync(budget_.capacity(),
+                         [granted](ByteBudget::Reservation r) {
+                           r.Release();
+                           *granted = true;
+                         });
+    return granted;
+  }
+
   ByteBudget budget_;
   std::unique_ptr<LocalServer> server_;
 };
@@ -262,15 +273,11 @@ TEST_F(ServerLinkTest, IdleSlotsMakeRoomForThoseWhoWait) {
     found.push_back(*link->Find(Make(*memory, 1), kBatch));
   }
   found.clear();
-  std::atomic<bool> granted = false;
-  budget_.ReserveAsync(budget_.capacity(), [&](ByteBudget::Reservation r) {
-    r.Release();
-    granted = true;
-  });
+  const auto granted = WantAll();
   // The client hears that slots go and says that they are gone.
   EXPECT_TRUE(Soon([&] {
     EXPECT_EQ(link->Poll(), ServerLink::State::kReady);
-    return granted.load();
+    return granted->load();
   }));
   // The link goes on.
   EXPECT_TRUE(link->Find(Make(*memory, 2), kBatch).ok());
@@ -284,12 +291,8 @@ TEST_F(ServerLinkTest, AClientThatKeepsWhatOthersWaitForLosesItsLink) {
   ASSERT_TRUE(found.ok());
   // Nobody waits: it may keep the batch for as long as it likes. Then somebody
   // does.
-  std::atomic<bool> granted = false;
-  budget_.ReserveAsync(budget_.capacity(), [&](ByteBudget::Reservation r) {
-    r.Release();
-    granted = true;
-  });
-  EXPECT_TRUE(Soon([&] { return granted.load(); }));
+  const auto granted = WantAll();
+  EXPECT_TRUE(Soon([&] { return granted->load(); }));
   EXPECT_EQ(link->Poll(), ServerLink::State::kEnded);
   EXPECT_EQ(found->data, std::string(kBatch, 8));
 }
@@ -301,15 +304,11 @@ TEST_F(ServerLinkTest, InventedEndsOfCallsKeepNothing) {
   const auto memory = Call(*link, 1);
   auto found = link->Find(Make(*memory, 8), kBatch);
   ASSERT_TRUE(found.ok());
-  std::atomic<bool> granted = false;
-  budget_.ReserveAsync(budget_.capacity(), [&](ByteBudget::Reservation r) {
-    r.Release();
-    granted = true;
-  });
+  const auto granted = WantAll();
   uint64_t call = 100;
   EXPECT_TRUE(Soon([&] {
     if (link->Poll() == ServerLink::State::kReady) link->EndCall(++call, 0);
-    return granted.load();
+    return granted->load();
   }));
 }
 
