@@ -115,7 +115,7 @@ TEST_F(Training, OfSeveralBatchesAtOnceIsThatOfALargeOne) {
         Flags{"--batch_size=24", "--accumulate=3",
               "--step_losses=" + Path("small"), "--json=" + Path("small.json")},
         Flags{"--batch_size=24", "--accumulate=3", "--nproc=2",
-              "--step_losses=" + Path("two")}}) {
+              "--step_losses=" + Path("two"), "--json=" + Path("two.json")}}) {
     const ProgramResult run = Run(common, flags);
     ASSERT_EQ(run.exit_code, 0) << run.err;
   }
@@ -130,6 +130,11 @@ TEST_F(Training, OfSeveralBatchesAtOnceIsThatOfALargeOne) {
     }
   }
   EXPECT_EQ(Number(ReadFile(Path("small.json")), "steps"), 12);
+  // The ranks exchanged their gradients once a group, not once a batch.
+  const double gradients = 4 * (784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10);
+  const double sent = Number(ReadFile(Path("two.json")), "allreduce_bytes");
+  EXPECT_GE(sent, 12 * gradients);
+  EXPECT_LT(sent, 13 * gradients);
 }
 
 // Stopped in the middle of an epoch and gone on with, the last checkpoint is
