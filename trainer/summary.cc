@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 
 namespace millrace {
 namespace {
@@ -12,21 +13,7 @@ std::string Json(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
 }
 std::string Json(uint64_t value) { return absl::StrCat(value); }
-
-std::string Json(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&out, "\\", std::string(1, c));
-    } else if (byte < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
+std::string Json(const std::string& text) { return JsonText(text); }
 
 std::string Json(const std::vector<double>& values) {
   std::string out = "[";

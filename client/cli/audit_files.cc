@@ -22,6 +22,7 @@
 #include "client/audit/audit_record.h"
 #include "client/cli/report.h"
 #include "client/prefetch/host_loader.h"
+#include "common/json_text.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -233,7 +234,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
         "[",
         absl::StrJoin(list, ", ",
                       [](std::string* out, const std::string& text) {
-                        absl::StrAppend(out, JsonString(text));
+                        absl::StrAppend(out, JsonText(text));
                       }),
         "]");
   };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/report.h"
+#include "common/json_text.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 

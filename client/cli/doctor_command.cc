@@ -15,6 +15,7 @@
 #include "client/cli/run_compare.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/run_report.h"
+#include "common/json_text.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -111,7 +112,7 @@ std::string Json(const RunReport& run, const std::vector<Finding>& findings,
     one.Add("text", "", absl::string_view(finding.text));
     std::vector<std::string> advice;
     for (const std::string& line : finding.advice) {
-      advice.push_back(JsonString(line));
+      advice.push_back(JsonText(line));
     }
     one.AddJson("advice", absl::StrCat("[", absl::StrJoin(advice, ", "), "]"));
     parts.push_back(one.Json());
@@ -130,7 +131,7 @@ std::string Json(const RunReport& run, const std::vector<Finding>& findings,
     one.Add("text", "", absl::string_view(comparison->text));
     std::vector<std::string> notes;
     for (const std::string& note : comparison->notes) {
-      notes.push_back(JsonString(note));
+      notes.push_back(JsonText(note));
     }
     one.AddJson("notes", absl::StrCat("[", absl::StrJoin(notes, ", "), "]"));
     report.AddJson("comparison", one.Json());

@@ -1,31 +1,12 @@
 #include "client/cli/report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 
 namespace millrace {
-
-std::string JsonString(absl::string_view text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&json, "\\u%04x", c);
-    } else {
-      json += c;
-    }
-  }
-  return json + '"';
-}
-
-std::string JsonNumber(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
-}
 
 void Report::Add(absl::string_view key, absl::string_view label,
                  uint64_t value) {
@@ -42,7 +23,7 @@ void Report::Add(absl::string_view key, absl::string_view label, double value,
 
 void Report::Add(absl::string_view key, absl::string_view label,
                  absl::string_view value) {
-  lines_.push_back({std::string(key), JsonString(value), std::string(label),
+  lines_.push_back({std::string(key), JsonText(value), std::string(label),
                     std::string(value)});
 }
 
@@ -65,7 +46,7 @@ std::string Report::Json() const {
   std::string json;
   for (const Line& line : lines_) {
     if (line.key.empty()) continue;
-    absl::StrAppend(&json, json.empty() ? "" : ", ", JsonString(line.key), ": ",
+    absl::StrAppend(&json, json.empty() ? "" : ", ", JsonText(line.key), ": ",
                     line.json);
   }
   return absl::StrCat("{", json, "}");

@@ -16,12 +16,6 @@
 
 namespace millrace {
 
-// `text` as a JSON string, with its quotes. Bytes that are no ASCII pass.
-std::string JsonString(absl::string_view text);
-
-// A JSON number; null when it is not finite.
-std::string JsonNumber(double value);
-
 class Report {
  public:
   // A line for people only when `key` is empty, for programs only when `label`

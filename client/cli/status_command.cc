@@ -15,6 +15,7 @@
 #include "client/cli/server_verdict.h"
 #include "client/receive/describe.h"
 #include "common/byte_size.h"
+#include "common/json_text.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 
@@ -281,8 +282,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   }
   if (json) {
     std::printf("{\"endpoint\": %s, \"servers\": [%s]}\n",
-                JsonString(endpoint).c_str(),
-                absl::StrJoin(parts, ", ").c_str());
+                JsonText(endpoint).c_str(), absl::StrJoin(parts, ", ").c_str());
   } else if (answered > 0) {
     std::fputs(ServersText(servers, earlier).c_str(), stdout);
   }

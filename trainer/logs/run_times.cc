@@ -1,10 +1,10 @@
 #include "trainer/logs/run_times.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 
 namespace millrace {
 
@@ -51,7 +51,7 @@ std::string ToJson(const RunTimes& t) {
     absl::StrAppend(&out, out.size() > 1 ? ", " : "", "\"", key, "\": ", value);
   };
   const auto number = [&add](const char* key, double value) {
-    add(key, std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null");
+    add(key, JsonNumber(value));
   };
   number("seconds", t.seconds);
   add("steps", absl::StrCat(t.steps));
@@ -73,9 +73,8 @@ std::string ToJson(const RunTimes& t) {
   number("cpu_percent", 100 * t.share(t.cpu_seconds));
   add("pinned_bytes", absl::StrCat(t.pinned_bytes));
   number("device_busy", t.device_busy);
-  // Words of our own: nothing in them to escape.
-  add("device_busy_source", absl::StrCat("\"", t.device_busy_source, "\""));
-  add("wait_cause", absl::StrCat("\"", t.wait_cause, "\""));
+  add("device_busy_source", JsonText(t.device_busy_source));
+  add("wait_cause", JsonText(t.wait_cause));
   return out + "}";
 }
 

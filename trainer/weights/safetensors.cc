@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/json_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
@@ -29,20 +29,6 @@ constexpr TypeName kTypes[] = {
     {DTYPE_INT16, "I16"},     {DTYPE_UINT16, "U16"},  {DTYPE_INT8, "I8"},
     {DTYPE_UINT8, "U8"},      {DTYPE_BOOL, "BOOL"},
 };
-
-std::string Quote(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out.push_back('\\');
-    if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<int>(c));
-    } else {
-      out.push_back(c);
-    }
-  }
-  out.push_back('"');
-  return out;
-}
 
 // The entry as a tensor over `data`; its place is checked to lie in it.
 absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
@@ -156,8 +142,8 @@ std::string ToSafetensors(const std::vector<StoredTensor>& tensors) {
       if (known.dtype == tensor->dtype) type = known.name;
     }
     MR_CHECK(!type.empty()) << tensor->name;
-    absl::StrAppend(&header, ",", Quote(tensor->name), ":{\"dtype\":\"", type,
-                    "\",\"shape\":[", absl::StrJoin(tensor->shape, ","),
+    absl::StrAppend(&header, ",", JsonText(tensor->name), ":{\"dtype\":\"",
+                    type, "\",\"shape\":[", absl::StrJoin(tensor->shape, ","),
                     "],\"data_offsets\":[", at, ",", at + tensor->bytes.size(),
                     "]}");
     at += tensor->bytes.size();

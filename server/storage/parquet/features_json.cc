@@ -4,28 +4,11 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/json_text.h"
 #include "proto/dtype.h"
 
 namespace millrace {
 namespace {
-
-// A JSON string; bytes above 127 are UTF-8 and stay as they are.
-std::string Quote(absl::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted.push_back('\\');
-      quoted.push_back(c);
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&quoted, "\\u%04x", static_cast<int>(c));
-    } else {
-      quoted.push_back(c);
-    }
-  }
-  quoted.push_back('"');
-  return quoted;
-}
 
 int64_t Elements(const Field& field) {
   int64_t elements = 1;
@@ -34,7 +17,8 @@ int64_t Elements(const Field& field) {
 }
 
 std::string ValueJson(absl::string_view dtype) {
-  return absl::StrCat("{\"dtype\": ", Quote(dtype), ", \"_type\": \"Value\"}");
+  return absl::StrCat("{\"dtype\": ", JsonText(dtype),
+                      ", \"_type\": \"Value\"}");
 }
 
 std::string FeatureJson(const Field& field) {
@@ -46,9 +30,9 @@ std::string FeatureJson(const Field& field) {
     std::string names;
     for (int64_t i = 0; i < field.num_classes(); ++i) {
       absl::StrAppend(&names, i == 0 ? "" : ", ",
-                      Quote(field.class_names().empty()
-                                ? absl::StrCat(i)
-                                : field.class_names(static_cast<int>(i))));
+                      JsonText(field.class_names().empty()
+                                   ? absl::StrCat(i)
+                                   : field.class_names(static_cast<int>(i))));
     }
     return absl::StrCat("{\"names\": [", names,
                         "], \"_type\": \"ClassLabel\"}");
@@ -73,7 +57,7 @@ std::string FeaturesJson(const Schema& schema) {
   std::string features;
   for (const Field& field : schema.fields()) {
     absl::StrAppend(&features, features.empty() ? "" : ", ",
-                    Quote(field.name()), ": ", FeatureJson(field));
+                    JsonText(field.name()), ": ", FeatureJson(field));
   }
   return absl::StrCat("{\"info\": {\"features\": {", features, "}}}");
 }

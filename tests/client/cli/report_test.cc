@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 namespace millrace {
 namespace {
 
@@ -19,11 +17,6 @@ TEST(ReportTest, ShowsPeopleLabelsAndProgramsKeys) {
             "payload           1.25 GB/s\n");
   EXPECT_EQ(report.Json(),
             "{\"samples\": 60000, \"rate\": 1.25, \"only_json\": \"x\"}");
-}
-
-TEST(ReportTest, JsonEscapesWhatItMust) {
-  EXPECT_EQ(JsonString("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\u000a\\u0001\"");
-  EXPECT_EQ(JsonNumber(std::numeric_limits<double>::infinity()), "null");
 }
 
 TEST(TableTest, AlignsColumns) {

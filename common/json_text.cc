@@ -1,4 +1,6 @@
-#include "server/data_tool/json_text.h"
+#include "common/json_text.h"
+
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/utf8.h"
@@ -23,6 +25,10 @@ std::string JsonText(absl::string_view text) {
   }
   json.push_back('"');
   return json;
+}
+
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
 }
 
 }  // namespace millrace
