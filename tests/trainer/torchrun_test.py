@@ -1,18 +1,13 @@
 """millrace-train as torchrun starts it, for real: two ranks, one of them killed, both
 started again by torchrun, every sample of the run exactly once.
 
-torchrun is Python's. The PyTorch wheel that libtorch is taken from has it; it also wants
-libraries of NVIDIA that no machine without a GPU needs. Empty ones in their place are
-enough to start processes. Where that does not work (another version of Python), the
-Python in MILLRACE_TORCH_PYTHON is taken, and without one the test is skipped.
+torchrun is Python's; wheel_python.py says where it comes from.
 """
 
-import glob
 import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -20,55 +15,11 @@ import unittest
 import dataset
 import network
 import processes
+import wheel_python
 
-_NEEDED_BY_CUDA = ("libcudnn.so.9", "libcufile.so.0", "libcusparse.so.12", "libcufft.so.12",
-                   "libcusparseLt.so.0", "libnccl.so.2", "libcurand.so.10", "libcublas.so.13",
-                   "libcublasLt.so.13", "libnvshmem_host.so.3")
-# Symbols of the empty libraries are missed only when they are called.
-_TORCHRUN = """
-import os, sys, warnings
-sys.setdlopenflags(os.RTLD_LAZY)
-warnings.simplefilter("ignore")
-from torch.distributed import run
-run.main(sys.argv[1:])
-"""
+_IMPORT = "from torch.distributed import run"
+_TORCHRUN = f"{wheel_python.BEGIN}{_IMPORT}\nrun.main(sys.argv[1:])"
 _BATCH = 200
-
-
-def _of_the_wheel(work):
-    """Command and environment of a torchrun out of the wheel."""
-    library = [file for pattern in ("_solib_*/*/libtorch_cpu.so", "../torch/torch/lib/libtorch_cpu.so")
-               for file in glob.glob(pattern)]
-    if not library:
-        return None
-    # The link leads to the whole wheel, of which Bazel names only the libraries.
-    wheel = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(library[0]))))
-    typing = glob.glob("external/typing_extensions/typing_extensions.py") + glob.glob(
-        "../typing_extensions/typing_extensions.py")
-    empty = os.path.join(work, "empty")
-    os.mkdir(empty)
-    for name in _NEEDED_BY_CUDA:
-        os.symlink(os.path.realpath("tests/testing/libempty.so"), os.path.join(empty, name))
-    path = [wheel] + [os.path.dirname(os.path.realpath(file)) for file in typing]
-    return ([sys.executable, "-B", "-c", _TORCHRUN],
-            {"PYTHONPATH": ":".join(path),
-             "LD_LIBRARY_PATH": f"{empty}:{wheel}/nvidia/cu13/lib"})
-
-
-def _find_torchrun(work):
-    candidates = [_of_the_wheel(work)]
-    if os.environ.get("MILLRACE_TORCH_PYTHON"):
-        candidates.append(([os.environ["MILLRACE_TORCH_PYTHON"], "-B", "-c", _TORCHRUN], {}))
-    why = "no wheel of PyTorch is here, and MILLRACE_TORCH_PYTHON is not set"
-    for candidate in filter(None, candidates):
-        command, environment = candidate
-        help_text = subprocess.run([*command, "--help"], env={**os.environ, **environment},
-                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                   check=False)
-        if help_text.returncode == 0 and "--nproc-per-node" in help_text.stdout:
-            return candidate, ""
-        why = f"{command[0]} cannot start torchrun: {help_text.stderr.strip()[-300:]}"
-    return None, why
 
 
 def _children(pid):
@@ -83,7 +34,7 @@ class Torchrun(unittest.TestCase):
 
     def test_a_rank_that_is_killed_is_started_again_and_no_sample_is_lost(self):
         with tempfile.TemporaryDirectory(dir="/tmp") as work:
-            found, why = _find_torchrun(work)
+            found, why = wheel_python.find(work, _IMPORT)
             if found is None:
                 self.skipTest(why)
             os.mkdir(os.path.join(work, "tmp"))
@@ -100,8 +51,7 @@ class Torchrun(unittest.TestCase):
             finally:
                 server.kill()
 
-    def _run(self, work, torchrun, endpoint, spec):
-        command, environment = torchrun
+    def _run(self, work, python, endpoint, spec):
         logs = os.path.join(work, "audit")
         os.mkdir(logs)
         losses = os.path.join(work, "losses")
@@ -112,12 +62,13 @@ class Torchrun(unittest.TestCase):
                  f"--step_losses={losses}", "--epochs=1", "--log_every=1"]
         output = os.path.join(work, "output")
         # The programs of the ranks need none of the empty libraries.
-        clean = ["env", *(f"--unset={name}" for name in environment)]
+        clean = ["env", *(f"--unset={name}" for name in python.environment)]
         with open(output, "w", encoding="utf-8") as file:
             job = subprocess.Popen(
-                [*command, "--standalone", "--nproc-per-node=2", "--max-restarts=1", "--no-python",
-                 *clean, *train], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                stdout=file, stderr=file)
+                [*python.command, _TORCHRUN, "--standalone", "--nproc-per-node=2",
+                 "--max-restarts=1", "--no-python", *clean, *train],
+                env={**os.environ, **python.environment}, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=file)
         try:
             self._kill_a_rank(job, output)
             code = job.wait(120)

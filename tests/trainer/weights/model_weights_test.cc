@@ -9,7 +9,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -139,54 +138,6 @@ TEST(ModelWeights, KeepTheOldFileWhenAValueIsNoNumber) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("fc2.bias"));
   EXPECT_EQ(testing::ReadFile(path), good);
-}
-
-// The Python of MILLRACE_TORCH_PYTHON, else python3.
-std::string Python(const std::string& module) {
-  const char* named = std::getenv("MILLRACE_TORCH_PYTHON");
-  const std::string python = named != nullptr ? named : "/usr/bin/python3";
-  return testing::RunProgram({python, "-c", "import " + module}).exit_code == 0
-             ? python
-             : "";
-}
-
-TEST(ModelWeights, OpenInPython) {
-  const std::string python = Python("torch");
-  if (python.empty()) {
-    GTEST_SKIP() << "no Python with torch; name one in MILLRACE_TORCH_PYTHON";
-  }
-  torch::manual_seed(8);
-  Small module;
-  const std::string folder = testing::NewTempDir();
-  ASSERT_TRUE(SaveWeights(folder + "/w.pt", WeightsOf(module)).ok());
-  ASSERT_TRUE(SaveWeights(folder + "/w.safetensors", WeightsOf(module)).ok());
-  const std::string script = absl::StrCat(R"(
-import collections, importlib.util, sys, torch
-from torch import nn
-state = torch.load(ARGS[0] + "/w.pt", weights_only=True)
-mapped = torch.load(ARGS[0] + "/w.pt", weights_only=True, mmap=True)
-if importlib.util.find_spec("safetensors"):
-    import safetensors.torch
-    other = safetensors.torch.load_file(ARGS[0] + "/w.safetensors")
-    assert set(other) == set(state)
-    assert all(torch.equal(other[k], v) for k, v in state.items())
-    print("safetensors as well")
-module = nn.Sequential(collections.OrderedDict(
-    fc1=nn.Linear(3, 4), bn=nn.BatchNorm1d(4), fc2=nn.Linear(4, 2)))
-module.load_state_dict(state)
-assert list(state) == list(module.state_dict())
-assert all(torch.equal(mapped[k], v) for k, v in state.items())
-with torch.no_grad():
-    for t in state.values():
-        t.mul_(2)
-torch.save(state, ARGS[0] + "/twice.pt")
-)");
-  const testing::ProgramResult run = testing::RunProgram(
-      {python, "-c", absl::StrCat("ARGS = ['", folder, "']", script)});
-  ASSERT_EQ(run.exit_code, 0) << run.err;
-  Small twice;
-  ASSERT_TRUE(LoadWeights(folder + "/twice.pt", {}, WeightsOf(twice)).ok());
-  EXPECT_TRUE(torch::equal(twice.fc1->weight, module.fc1->weight * 2));
 }
 
 }  // namespace
