@@ -10,11 +10,9 @@
 #include <torch/utils.h>
 
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/testing/subprocess.h"
 #include "tests/trainer/weights/golden_weights.h"
 
