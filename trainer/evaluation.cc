@@ -10,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "trainer/class_loss.h"
 #include "trainer/ddp/agree.h"
@@ -65,13 +66,13 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
 // Servers may be away as long between epochs as within one.
 absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
     const Hooks& hooks) {
-  const absl::Time deadline = absl::Now() + options_.loader.next_timeout;
+  const SteadyTime deadline = SteadyDeadline(options_.loader.next_timeout);
   while (true) {
     // Opened many times, each not for long: a stop signal cannot end it.
     MR_RETURN_IF_ERROR(hooks.stopped());
     absl::StatusOr<std::unique_ptr<DataLoader>> loader =
         DataLoader::Open(options_.loader);
-    if (loader.ok() || absl::Now() >= deadline ||
+    if (loader.ok() || SteadyTime::clock::now() >= deadline ||
         (!absl::IsUnavailable(loader.status()) &&
          !absl::IsDeadlineExceeded(loader.status()))) {
       return loader;

@@ -15,8 +15,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 
 extern char** environ;
@@ -183,12 +183,10 @@ absl::Status RunRanks(const LaunchOptions& options) {
     ++running;
   }
 
-  absl::Time kill_at = absl::InfiniteFuture();
+  SteadyTime kill_at = SteadyTime::max();
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
-    if (kill_at == absl::InfiniteFuture()) {
-      kill_at = absl::Now() + options.grace;
-    }
+    if (kill_at == SteadyTime::max()) kill_at = SteadyDeadline(options.grace);
     SignalAll(children, SIGTERM);
   };
   if (!result.ok()) stop(result);
@@ -218,7 +216,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
                          "say why")));
       }
     }
-    if (absl::Now() >= kill_at) SignalAll(children, SIGKILL);
+    if (SteadyTime::clock::now() >= kill_at) SignalAll(children, SIGKILL);
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return result;

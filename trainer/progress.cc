@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 
 namespace millrace {
 namespace {
@@ -96,9 +95,8 @@ bool Progress::Wants(uint64_t step, uint64_t steps) const {
   if (!options_.terminal) {
     return options_.log_every > 0 && step % options_.log_every == 0;
   }
-  const absl::Time now = absl::Now();
-  if (now < next_ && step != steps) return false;
-  next_ = now + kRedraw;
+  if (SteadyTime::clock::now() < next_ && step != steps) return false;
+  next_ = SteadyDeadline(kRedraw);
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/mutex.h"
 
 namespace millrace {
 
@@ -46,7 +47,7 @@ class Progress {
 
  private:
   const Options options_;
-  mutable absl::Time next_ = absl::InfinitePast();
+  mutable SteadyTime next_ = SteadyTime::min();
 };
 
 // "epoch 1/8 step 120/468  loss 0.5312  18204 samples/s  0:04 left  waiting

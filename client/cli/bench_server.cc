@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/mutex.h"
 
 namespace millrace {
 namespace {
@@ -82,12 +83,12 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
     _exit(127);
   }
   server->pid_ = pid;
-  const absl::Time give_up = absl::Now() + kStartTimeout;
+  const SteadyTime give_up = SteadyDeadline(kStartTimeout);
   while (true) {
     // Looked at before the file: a server that has just ended wrote none later.
     const bool ended = server->Ended();
     if (absl::SimpleAtoi(ReadFile(port_file), &server->port_)) return server;
-    if (ended || absl::Now() > give_up) {
+    if (ended || SteadyTime::clock::now() > give_up) {
       std::string words_of_it = server->Errors();
       absl::string_view why = absl::StripTrailingAsciiWhitespace(words_of_it);
       absl::ConsumePrefix(&why, "millrace-server: ");
@@ -102,9 +103,9 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
 BenchServer::~BenchServer() {
   if (!Ended()) {
     kill(pid_, SIGTERM);
-    const absl::Time give_up = absl::Now() + kStopTimeout;
+    const SteadyTime give_up = SteadyDeadline(kStopTimeout);
     while (!Ended()) {
-      if (absl::Now() > give_up) {
+      if (SteadyTime::clock::now() > give_up) {
         kill(pid_, SIGKILL);
         waitpid(pid_, nullptr, 0);
         break;

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "client/receive/round_trip.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 
 namespace millrace {
 namespace {
@@ -61,11 +61,11 @@ void AddressWatcher::Loop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      const absl::Time soonest = absl::Now() + kShortestInterval;
-      const absl::Time latest = absl::Now() + interval_;
+      const SteadyTime soonest = SteadyDeadline(kShortestInterval);
+      const SteadyTime latest = SteadyDeadline(interval_);
       while (!stop_) {
-        const absl::Time until = refresh_ ? soonest : latest;
-        if (absl::Now() >= until) break;
+        const SteadyTime until = refresh_ ? soonest : latest;
+        if (SteadyTime::clock::now() >= until) break;
         wake_.WaitUntil(lock, until);
       }
       if (stop_) return;

@@ -7,6 +7,7 @@
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
 #include "client/receive/unary.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -100,14 +101,15 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::string_view endpoint, const ExplainBatchRequest& request,
     absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
-  const absl::Time deadline = absl::Now() + timeout;
+  const SteadyTime deadline = SteadyDeadline(timeout);
   const std::string bytes = request.SerializeAsString();
   std::vector<absl::StatusOr<std::string>> answers(
       servers.size(), absl::DeadlineExceededError("was not asked in time"));
   while (true) {
     bool busy = false;
     for (size_t i = 0; i < servers.size(); ++i) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left =
+          absl::FromChrono(deadline - SteadyTime::clock::now());
       if (left <= absl::ZeroDuration()) break;
       answers[i] =
           AskServers({&servers[i], 1}, "/millrace.v1.DataService/ExplainBatch",
@@ -118,7 +120,7 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
       }
       busy = busy || absl::IsResourceExhausted(answers[i].status());
     }
-    if (!busy || absl::Now() + kAskAgainAfter >= deadline) {
+    if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {
       return NoAnswerError(endpoint, servers, answers);
     }
     absl::SleepFor(kAskAgainAfter);

@@ -21,6 +21,7 @@
 #include "client/receive/call_error.h"
 #include "client/receive/receive_memory.h"
 #include "client/receive/same_host_peer.h"
+#include "client/receive/steady_deadline.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/wire/frame_view.h"
@@ -29,7 +30,7 @@
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::system_clock;
+using Clock = SteadyTime::clock;
 
 constexpr std::chrono::milliseconds kTick(100);
 const char kMethod[] = "/millrace.v1.DataService/GetBatches";

@@ -14,8 +14,10 @@
 #include "client/receive/grpc_transport.h"
 #include "client/receive/open_plan.h"
 #include "client/receive/round_trip.h"
+#include "client/receive/steady_deadline.h"
 #include "client/receive/unary.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/wire/version.h"
 
@@ -68,7 +70,7 @@ void UseChannelsForBatches(uint64_t batch_bytes,
       patience = kFarConnectTime;
     }
   }
-  const auto deadline = std::chrono::system_clock::now() + patience;
+  const SteadyTime deadline = SteadyTime::clock::now() + patience;
   for (grpc::Channel* channel : connecting) {
     channel->WaitForConnected(deadline);
   }
@@ -95,17 +97,18 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   open.set_protocol_version(kProtocolVersion);
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
-  const auto answers = AskServers(
+  auto answers = AskServers(
       servers, "/millrace.v1.DataService/Open", open.SerializeAsString(),
       {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace});
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {
-    const std::string& address = servers[i].address.text;
     if (!answers[i].ok()) continue;
-    PlanOffer offer{address, {}};
+    PlanOffer offer{servers[i].address.text, {}};
     if (!offer.plan.ParseFromString(*answers[i])) {
-      return absl::DataLossError(absl::StrCat(
-          "server ", address, " answered Open with bytes that are no message"));
+      // The others may do better.
+      answers[i] = absl::DataLossError(
+          "it answered Open with bytes that are no message");
+      continue;
     }
     offers.push_back(std::move(offer));
   }

@@ -13,12 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "client/receive/byte_buffer.h"
 #include "client/receive/call_error.h"
+#include "client/receive/steady_deadline.h"
+#include "common/mutex.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::system_clock;
+using Clock = SteadyTime::clock;
 
 constexpr std::chrono::milliseconds kAskAgainAfter(200);
 

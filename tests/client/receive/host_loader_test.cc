@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "absl/time/clock.h"
 #include "client/receive/describe.h"
 #include "common/byte_budget.h"
+#include "proto/data_service.grpc.pb.h"
 #include "proto/error_detail.h"
 #include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
@@ -71,6 +73,35 @@ class TestServer {
   ByteBudget budget_;
   std::unique_ptr<FakeEngine> engine_;
   std::unique_ptr<RpcServer> server_;
+};
+
+// Answers Open with bytes that are no message.
+class GarbageServer final : private v1::DataService::WithRawCallbackMethod_Open<
+                                v1::DataService::Service> {
+ public:
+  GarbageServer() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    EXPECT_NE(server_, nullptr);
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
+                                 const grpc::ByteBuffer*,
+                                 grpc::ByteBuffer* response) override {
+    const grpc::Slice garbage("\xff\xff\xff");
+    *response = grpc::ByteBuffer(&garbage, 1);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
 };
 
 // An address at which nobody listens.
@@ -181,6 +212,24 @@ TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
   EXPECT_EQ((*loader)->stats().servers, 1);
+}
+
+TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
+  TestServer server;
+  GarbageServer garbage;
+  ::testing::internal::CaptureStderr();
+  auto loader = OpenHostLoader(Options({garbage.address(), server.address()}));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(absl::StrCat(garbage.address(),
+                                     " did not open the plan: it answered Open "
+                                     "with bytes that are no message")));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
+
+  const absl::Status alone =
+      OpenHostLoader(Options({garbage.address()})).status();
+  EXPECT_TRUE(absl::IsDataLoss(alone)) << alone;
+  EXPECT_THAT(alone.message(), HasSubstr(garbage.address()));
 }
 
 TEST(HostLoaderTest, NamesEachServerThatDoesNotAnswerAndWhy) {
