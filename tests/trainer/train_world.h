@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <regex>
 #include <sstream>
@@ -31,6 +32,9 @@ namespace millrace::testing {
 // One server for all tests of this program.
 struct World {
   World() {
+    // Of every program here: its tensors are small, and the cores are shared
+    // with the server and with other tests.
+    setenv("OMP_NUM_THREADS", "1", 1);
     WriteIdx(folder + "/train", 200, 10, 1);
     WriteIdx(folder + "/t10k", 77, 10, 2);
     std::vector<std::string> flags = {Pack(folder, "train", "train"),
