@@ -27,11 +27,11 @@ def _far(micros):
             f"--synthetic_latency_us={micros}"]
 
 
-# (title, flags of the bench, fixed threads, fixed threads that read)
-LOADS = [
-    ("storage 2 ms away", _far(2000), (1, 2, 4), (1, 8, 32, 128, 256, 512)),
-    ("storage 20 ms away", _far(20000), (1, 2, 4), (8, 32, 128, 512)),
-]
+# Name: (title, flags of the bench, fixed threads, fixed threads that read)
+FAR = {
+    "near": ("storage 2 ms away", _far(2000), (1, 2, 4), (1, 8, 32, 128, 256, 512)),
+    "far": ("storage 20 ms away", _far(20000), (1, 2, 4), (8, 32, 128, 512)),
+}
 PHOTOS = ("photographs, crop 224", None, (1, 2, 4, 16, 64), (32,))
 
 # Threads that decode, that read, and the client's window.
@@ -111,17 +111,21 @@ def main(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     parser.add_argument("--photos", default="")
+    parser.add_argument("--only", default="near,far,photos")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--settle", type=int, default=60)
     options = parser.parse_args(arguments)
+    if options.only == "photos" and not options.photos:
+        parser.error("--only=photos needs --photos=DIR")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="millrace-adapt.")
     os.mkdir(os.path.join(work, "tmp"))
     try:
+        only = options.only.split(",")
         loads = [(title, flags, ["--synthetic_only"], threads, readers)
-                 for title, flags, threads, readers in LOADS]
-        if options.photos:
+                 for name, (title, flags, threads, readers) in FAR.items() if name in only]
+        if options.photos and "photos" in only:
             uri = f"lmdb:{work}/photos.lmdb"
             run([os.path.join(options.bin, "millrace-data"), "pack", "--format=imagefolder",
                  f"--input={options.photos}", f"--output={uri}"])
