@@ -489,7 +489,7 @@ TEST_F(HedgeTest, WhatIsNotNeededSoonWaits) {
   fake_->Tick();
   EXPECT_EQ(loader_->stats().hedged_steps, 0);
   for (int i = 0; i < 12; ++i) {
-    ExpectNext();
+    ASSERT_TRUE(ExpectNext().ok());
     time_ += absl::Milliseconds(50);
   }
   // Now the other server has to be idle, not late.
