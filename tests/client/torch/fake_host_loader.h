@@ -105,7 +105,7 @@ class FakeHostLoader final : public HostLoader {
     std::unique_ptr<std::vector<uint8_t>> slot;
     {
       MutexLock lock(pool_->mu);
-      const absl::Time deadline = absl::Now() + options_.next_timeout;
+      const SteadyTime deadline = SteadyDeadline(options_.next_timeout);
       while (pool_->free.empty() && !pool_->closed) {
         if (!pool_->changed.WaitUntil(lock, deadline) && pool_->free.empty()) {
           return absl::DeadlineExceededError("all slots are held");
