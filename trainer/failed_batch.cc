@@ -1,11 +1,8 @@
 #include "trainer/failed_batch.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -45,10 +42,7 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const OpenResponse& plan = loader->plan();
 
-  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot make the folder ", folder, ": ", std::strerror(errno)));
-  }
+  MR_RETURN_IF_ERROR(MakeFolders(folder));
   const std::string place =
       absl::StrCat(folder, "/epoch-", position.epoch, "-step-", position.step,
                    "-rank-", options.rank);

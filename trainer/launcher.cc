@@ -76,7 +76,6 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
                                                 "MASTER_ADDR=",
                                                 "MASTER_PORT=",
                                                 "LOCAL_WORLD_SIZE=",
-                                                "OMP_NUM_THREADS=",
                                                 "MILLRACE_MASTER_FD=",
                                                 "MILLRACE_LAUNCHED="};
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -84,6 +83,8 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
     for (absl::string_view name : kOurs) {
       ours |= absl::StartsWith(*variable, name);
     }
+    ours |= options.threads_per_rank > 0 &&
+            absl::StartsWith(*variable, "OMP_NUM_THREADS=");
     if (!ours) child->environment.push_back(*variable);
   }
   auto add = [child](absl::string_view name, auto value) {
@@ -97,7 +98,9 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
   add("LOCAL_WORLD_SIZE", options.ranks);
   add("MASTER_ADDR", own_port ? "127.0.0.1" : options.master_address);
   add("MASTER_PORT", own_port ? listener.port : options.master_port);
-  add("OMP_NUM_THREADS", options.threads_per_rank);
+  if (options.threads_per_rank > 0) {
+    add("OMP_NUM_THREADS", options.threads_per_rank);
+  }
   add("MILLRACE_LAUNCHED", 1);
   if (rank == 0 && own_port) add("MILLRACE_MASTER_FD", listener.fd);
   for (std::string& variable : child->environment) {
@@ -184,6 +187,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
   }
 
   SteadyTime kill_at = SteadyTime::max();
+  bool killed = false;
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
     if (kill_at == SteadyTime::max()) kill_at = SteadyDeadline(options.grace);
@@ -216,7 +220,17 @@ absl::Status RunRanks(const LaunchOptions& options) {
                          "say why")));
       }
     }
-    if (SteadyTime::clock::now() >= kill_at) SignalAll(children, SIGKILL);
+    if (running > 0 && SteadyTime::clock::now() >= kill_at) {
+      if (!killed) {
+        MR_LOG(ERROR) << running << " rank" << (running == 1 ? "" : "s")
+                      << " still ran " << absl::FormatDuration(options.grace)
+                      << " after the signal to end: killed. A checkpoint that "
+                         "was being written is lost, the one before it is "
+                         "whole; --stop_grace gives more time";
+      }
+      killed = true;
+      SignalAll(children, SIGKILL);
+    }
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return result;

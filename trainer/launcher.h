@@ -29,7 +29,7 @@ struct LaunchOptions {
   // free port of the loopback is taken.
   std::string master_address;
   uint16_t master_port = 0;
-  uint32_t threads_per_rank = 1;  // OMP_NUM_THREADS
+  uint32_t threads_per_rank = 1;  // OMP_NUM_THREADS; 0: as it is set here
   // From SIGTERM to SIGKILL: time for a checkpoint.
   absl::Duration grace = absl::Seconds(20);
 };

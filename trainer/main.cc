@@ -45,12 +45,18 @@ struct Time {
 bool AbslParseFlag(absl::string_view text, Time* time, std::string* error) {
   double seconds = 0;
   if (absl::SimpleAtod(text, &seconds)) {
-    time->duration = absl::Seconds(seconds);
-    return true;
+    time->duration = absl::Seconds(seconds);  // of no number: infinite
+  } else if (!absl::ParseDuration(text, &time->duration)) {
+    *error = "give a time such as 5s, 300ms, or a number of seconds";
+    return false;
   }
-  if (absl::ParseDuration(text, &time->duration)) return true;
-  *error = "give a time such as 5s, 300ms, or a number of seconds";
-  return false;
+  // Libraries count in nanoseconds, and fail beyond some centuries.
+  constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+  if (time->duration > kLongest || time->duration < -kLongest) {
+    *error = "give a time of at most a year (8760h)";
+    return false;
+  }
+  return true;
 }
 
 std::string AbslUnparseFlag(Time time) {
@@ -182,6 +188,10 @@ ABSL_FLAG(uint32_t, nnodes, 1,
           "Machines of the job. Above 1: start this program on each of them "
           "with the same flags but for --node_rank.");
 ABSL_FLAG(uint32_t, node_rank, 0, "Which of --nnodes this is, from 0.");
+ABSL_FLAG(millrace::Time, stop_grace,
+          millrace::Time{millrace::LaunchOptions().grace},
+          "With --nproc: how long after a signal to end ranks that still run "
+          "are killed. Time for a checkpoint.");
 ABSL_FLAG(std::string, master_addr, "",
           "Address of the machine with --node_rank=0, as the others reach it.");
 ABSL_FLAG(uint32_t, master_port, 29500,
@@ -317,7 +327,12 @@ absl::StatusOr<LaunchOptions> ReadLaunchFlags(uint32_t ranks,
 
 // Starts the program once for each rank.
 int Launch(LaunchOptions options, int argc, char** argv) {
-  options.threads_per_rank = std::max(1u, AvailableCpus() / options.ranks);
+  // Who sets OMP_NUM_THREADS has decided already.
+  options.threads_per_rank =
+      std::getenv("OMP_NUM_THREADS") != nullptr
+          ? 0
+          : std::max(1u, AvailableCpus() / options.ranks);
+  options.grace = absl::GetFlag(FLAGS_stop_grace);
   options.command = {"/proc/self/exe"};
   for (int i = 1; i < argc; ++i) options.command.push_back(argv[i]);
   const absl::Status status = RunRanks(options);

@@ -111,9 +111,6 @@ class TrainingRun {
   absl::Status SaveWeightsHere();
   absl::StatusOr<TrainSummary> Finish();
 
-  // True when there is a model that has a place in the data.
-  bool can_checkpoint() const { return updater_ != nullptr; }
-
  private:
   absl::Status OpenData();
   absl::Status StartAudit();
@@ -155,6 +152,7 @@ class TrainingRun {
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<RunMonitor> monitor_;
 
+  bool done_ = false;                     // all epochs were trained before
   Position position_;                     // the next step to train
   uint64_t steps_ = 0;                    // since the very start
   uint64_t run_steps_ = 0;                // of this process
@@ -279,7 +277,7 @@ absl::Status TrainingRun::StartMonitor() {
 
 // The ranks of a start share a number: rank 0's clock.
 absl::Status TrainingRun::StartAudit() {
-  if (config_.audit_dir.empty()) return absl::OkStatus();
+  if (config_.audit_dir.empty() || done_) return absl::OkStatus();
   torch::Tensor attempt = torch::zeros({1}, torch::kInt64);
   if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
   MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
@@ -293,17 +291,20 @@ absl::Status TrainingRun::OpenData() {
         return DescribeDataset(config_.endpoint, dataset, config_.timeout);
       }));
   DataLoader::Options options = LoaderOptions(specs_.train);
-  if (position_.epoch >= config_.epochs) {
+  // A job that is started again after its end, or in its last evaluation, is
+  // judged, and is not an error.
+  done_ = position_.epoch >= config_.epochs;
+  if (done_ && config_.resume != "auto") {
     return absl::InvalidArgumentError(
         absl::StrCat(resume_, " has trained ", position_.epoch,
                      " epochs already; raise --epochs to train more"));
   }
   options.start = position_;
-  options.epochs = config_.epochs - position_.epoch;
+  options.epochs = done_ ? 1 : config_.epochs - position_.epoch;
   options.replay_batches = config_.replay_batches;
   options.expected_plan_hash = resumed_.plan_hash;
   options.expected_fingerprint = resumed_.fingerprint;
-  if (!config_.audit_dir.empty()) {
+  if (!config_.audit_dir.empty() && !done_) {
     options.audit_file =
         absl::StrFormat("%s/rank-%05d.mraudit", config_.audit_dir, env_.rank);
   }
@@ -465,7 +466,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     // disk is full for a while need not end the run.
     if (updated && config_.checkpoint_every > 0 && step + 1 < steps &&
         steps_ % config_.checkpoint_every == 0) {
-      LogError(WriteCheckpointHere());
+      monitor_->LeaveOut([this] { LogError(WriteCheckpointHere()); });
     }
     if (monitor_->WantsLook()) {
       monitor_->Look({.axis = steps_,
@@ -562,6 +563,11 @@ absl::Status TrainingRun::Evaluate() {
 
 absl::Status TrainingRun::Train() {
   model_->train();
+  if (done_) {
+    progress_.Line(absl::StrCat(resume_, " has trained all ", position_.epoch,
+                                " epochs: nothing is left to train"));
+    return evaluation_ == nullptr ? absl::OkStatus() : Evaluate();
+  }
   while (position_.epoch < config_.epochs) {
     const uint64_t epoch = position_.epoch;
     MR_RETURN_IF_ERROR(TrainEpoch(epoch));
@@ -580,6 +586,10 @@ absl::Status TrainingRun::Train() {
 absl::Status TrainingRun::WriteCheckpointHere() {
   if (config_.checkpoint.empty() || env_.rank != 0) return absl::OkStatus();
   if (checkpointed_ == steps_) return absl::OkStatus();
+  // This run has learnt nothing: an older file is worth more.
+  if (run_steps_ == 0 && access(config_.checkpoint.c_str(), F_OK) == 0) {
+    return absl::OkStatus();
+  }
   // A group of batches that was cut off is trained on again.
   step_->DropGroup();
   const OpenResponse& plan = loader_->plan();
@@ -626,8 +636,10 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
         "it is not kept (", kept.status().message(),
         "); see it with: millrace replay --position=", options.start.epoch, ":",
         options.start.step, " --rank=", options.rank,
-        " --world=", options.world_size,
-        ", and the flags of this run or --run=ITS_AUDIT_LOG");
+        " --world=", options.world_size, " --output=DIR",
+        config_.train_subset.empty() && config_.eval_subset.empty()
+            ? " and the flags of this run, or --run=ITS_AUDIT_LOG"
+            : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
   }
   return absl::Status(error.code(), absl::StrCat(error.message(), "; ", *kept));
 }
@@ -646,8 +658,9 @@ absl::Status TrainingRun::SaveWeightsHere() {
 absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   loader_->Close();
   MR_RETURN_IF_ERROR(Verify("at the end"));
-  MR_RETURN_IF_ERROR(WriteCheckpointHere());
-  MR_RETURN_IF_ERROR(SaveWeightsHere());
+  // They may lie on different disks: one that is full does not cost the others.
+  absl::Status kept = WriteCheckpointHere();
+  kept.Update(SaveWeightsHere());
   summary_.steps = run_steps_;
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     summary_.loss_scale = scaler->scale();
@@ -666,11 +679,12 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   summary_.rank_stall_shares.assign(share, share + world);
   summary_.rank_allreduce_shares.assign(share + world, share + 2 * world);
   if (env_.rank == 0 && !config_.step_losses.empty()) {
-    MR_RETURN_IF_ERROR(WriteFileAtomically(config_.step_losses, step_lines_));
+    kept.Update(WriteFileAtomically(config_.step_losses, step_lines_));
   }
   if (env_.rank == 0 && !config_.json.empty()) {
-    MR_RETURN_IF_ERROR(WriteFileAtomically(config_.json, ToJson(summary_)));
+    kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
   }
+  MR_RETURN_IF_ERROR(kept);
   // Last: what can fail here must not cost what the run has found.
   MR_RETURN_IF_ERROR(ranks_->Leave());
   return summary_;

@@ -4,8 +4,11 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
+#include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -29,6 +32,19 @@ uint64_t StepSeed(uint64_t seed, Position position, uint32_t rank) {
   return seed;
 }
 
+// On a GPU one kernel for each type, not one for each tensor.
+void CopyAll(const std::vector<torch::Tensor>& to,
+             const std::vector<torch::Tensor>& from) {
+  const torch::NoGradGuard no_grad;
+  std::map<torch::ScalarType, std::array<std::vector<torch::Tensor>, 2>> lists;
+  for (size_t i = 0; i < to.size(); ++i) {
+    auto& [into, out_of] = lists[to[i].scalar_type()];
+    into.push_back(to[i]);
+    out_of.push_back(from[i]);
+  }
+  for (auto& [type, list] : lists) at::_foreach_copy_(list[0], list[1]);
+}
+
 }  // namespace
 
 void TrainingStep::BeginEpoch(uint64_t epoch, uint64_t steps) {
@@ -41,24 +57,20 @@ void TrainingStep::BeginEpoch(uint64_t epoch, uint64_t steps) {
 void TrainingStep::BeginGroup() {
   parts_.updater.ClearGradients();
   group_valid_ = 0;
-  if (options_.groups.accumulate() == 1) return;
-  // Running statistics change with each forward pass.
-  const torch::NoGradGuard no_grad;
-  buffers_before_.clear();
-  for (const torch::Tensor& buffer : parts_.model.buffers()) {
-    buffers_before_.push_back(buffer.clone());
+  const std::vector<torch::Tensor> buffers = parts_.model.buffers();
+  if (buffers_before_.empty()) {
+    for (const torch::Tensor& buffer : buffers) {
+      buffers_before_.push_back(at::empty_like(buffer));
+    }
   }
+  CopyAll(buffers_before_, buffers);
 }
 
 void TrainingStep::DropGroup() {
   if (group_batches_ == 0) return;
   group_batches_ = 0;
   parts_.updater.ClearGradients();
-  const torch::NoGradGuard no_grad;
-  const std::vector<torch::Tensor> buffers = parts_.model.buffers();
-  for (size_t i = 0; i < buffers_before_.size(); ++i) {
-    buffers[i].copy_(buffers_before_[i]);
-  }
+  CopyAll(parts_.model.buffers(), buffers_before_);
 }
 
 absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
@@ -78,6 +90,15 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
         [&] { return parts_.model.forward(parts_.reader.Input(batch)); });
     const torch::Tensor sum = parts_.loss.Sum(
         logits, parts_.reader.Target(batch), batch, options_.label_smoothing);
+    {
+      const torch::NoGradGuard no_grad;
+      losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
+    }
+    if (parts_.device.is_cpu()) {
+      // Before the weights are touched, and before the gradients of this rank
+      // reach the others: the checkpoint is of a good model.
+      MR_RETURN_IF_ERROR(CheckLosses(step, step + 1));
+    }
     // The Reducer averages over ranks, so this becomes the mean over the valid
     // rows of the group. How many those are is known at the group's end: until
     // then all rows count as valid, when it has several batches.
@@ -93,14 +114,6 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     parts_.updater.Scale(loss).backward();
     parts_.ranks.AfterBackward();
     parts_.timer.Enter(StepPart::kOther);
-    {
-      const torch::NoGradGuard no_grad;
-      losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
-    }
-    if (parts_.device.is_cpu()) {
-      // Before the weights are touched: the checkpoint is of a good model.
-      MR_RETURN_IF_ERROR(CheckLosses(step, step + 1));
-    }
     most_rows_ = std::max(most_rows_, batch.rows);
     if (!last) return false;
     if (group_valid_ == 0) {

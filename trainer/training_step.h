@@ -67,9 +67,9 @@ class TrainingStep {
   // Trains on the batch. True when its group is complete: the weights have
   // taken an optimiser step. InvalidArgument: a label outside of the classes.
   // FailedPrecondition: the loss is no finite number (on the CPU, where looking
-  // costs nothing; elsewhere CheckLosses() finds it): the weights have not
-  // taken the step then. ResourceExhausted: no memory is left, and which batch
-  // size would fit. Unavailable: another rank is missing.
+  // costs nothing; elsewhere CheckLosses() finds it): the weights of no rank
+  // have taken the step then. ResourceExhausted: no memory is left, and which
+  // batch size would fit. Unavailable: another rank is missing.
   absl::StatusOr<bool> Run(const Batch& batch);
 
   // Forgets the batches of a group that is not complete: the model is as it was
@@ -104,8 +104,8 @@ class TrainingStep {
   uint64_t epoch_ = 0;
   uint64_t group_batches_ = 0;  // of an incomplete group; 0: there is none
   uint64_t group_valid_ = 0;    // their valid rows, on all ranks
-  // The model's buffers as they were before the group; only when a group has
-  // several batches.
+  // The model's buffers as they were before the group: running statistics
+  // change with each forward pass, also with those of a step that fails.
   std::vector<torch::Tensor> buffers_before_;
   uint64_t most_rows_ = 0;  // of a step that went well
   std::optional<Position> not_finite_;

@@ -242,6 +242,23 @@ TEST_F(Train, WritesACheckpointAfterEachEpoch) {
   ExpectResumes(checkpoint);
 }
 
+// As torchrun and Kubernetes do it when the end itself was disturbed.
+TEST_F(Train, IsJudgedAgainWhenItIsStartedAfterItsEnd) {
+  const std::vector<std::string> flags = {
+      "--epochs=2", "--eval_dataset=test", "--resume=auto",
+      "--checkpoint=" + Path("ended.ckpt"), "--json=" + Path("ended.json")};
+  ASSERT_EQ(Run(flags).exit_code, 0);
+  const double accuracy = Number(ReadFile(Path("ended.json")), "eval_accuracy");
+  EXPECT_GT(accuracy, 0);
+  const std::string checkpoint = ReadFile(Path("ended.ckpt"));
+  const ProgramResult again = Run(flags);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("has trained all 2 epochs"));
+  EXPECT_EQ(Number(ReadFile(Path("ended.json")), "eval_accuracy"), accuracy);
+  EXPECT_EQ(Number(ReadFile(Path("ended.json")), "steps"), 0);
+  EXPECT_TRUE(ReadFile(Path("ended.ckpt")) == checkpoint);
+}
+
 TEST_F(Train, GoesOnWithTheLearningRateGivenNow) {
   const std::string checkpoint = Path("lr.ckpt");
   ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
@@ -293,6 +310,8 @@ TEST_F(Train, AnswersMistakesWithASentence) {
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
       {{"--input=nothing"}, "image"},
       {{"--step_timeout=0"}, "--step_timeout is not above 0"},
+      {{"--data_timeout=inf"}, "at most a year"},
+      {{"--rank_timeout=nan"}, "at most a year"},
       {{"--replay_batches=6"}, "none would be repeated"},
       {{"--no_such_flag=1"}, "no_such_flag"},
       {{"stray"}, "stray"},

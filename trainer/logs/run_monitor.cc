@@ -188,10 +188,19 @@ void RunMonitor::Look(const Point& point) {
       {"Load/device_busy_percent", 100 * t.device_busy},
       {"Load/cpu_percent", 100 * t.share(t.cpu_seconds)},
       {"Load/pinned_bytes", static_cast<double>(t.pinned_bytes)}};
-  if (point.accuracy.has_value()) {
-    scalars.push_back({"Accuracy/train", *point.accuracy});
-  }
   Report(point.axis, scalars);
+}
+
+void RunMonitor::LeaveOut(const std::function<void()>& work) {
+  const Clock::time_point begun = Clock::now();
+  const double cpu_before = ProcessCpuSeconds();
+  work();
+  const Clock::duration took = Clock::now() - begun;
+  const double cpu_took = ProcessCpuSeconds() - cpu_before;
+  for (Snapshot* since : {&epoch_start_, &last_point_}) {
+    since->time += took;
+    since->cpu_seconds += cpu_took;
+  }
 }
 
 RunMonitor::EpochReport RunMonitor::EndEpoch() {

@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,7 +67,6 @@ class RunMonitor {
     uint64_t axis = 0;         // optimiser steps since the very start
     double loss = 0;           // of the last step
     double learning_rate = 0;  // that it was taken with
-    std::optional<double> accuracy;
   };
   struct EpochReport {
     RunTimes times;
@@ -90,6 +88,9 @@ class RunMonitor {
   // have to be fetched from the device, which stops it: not at every step.
   bool WantsLook();
   void Look(const Point& point);
+  // Between EndStep() and Look() or BeginStep(): work that is not counted as
+  // the run's, such as writing a checkpoint.
+  void LeaveOut(const std::function<void()>& work);
   // What the steps since BeginEpoch() took. Waits for the device.
   EpochReport EndEpoch();
 
