@@ -95,18 +95,23 @@ class KeepsPlaces {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> places_;
 };
 
-void RestorePart(torch::serialize::InputArchive& file, const std::string& part,
-                 const NamedTensors& tensors) {
+// InvalidArgument: the part was written with other flags.
+absl::Status RestorePart(torch::serialize::InputArchive& file,
+                         const std::string& path, const std::string& part,
+                         const NamedTensors& tensors) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
     torch::Tensor read;
-    TORCH_CHECK(file.try_read(name, read, /*is_buffer=*/true), "its ", part,
-                " has no ", name,
-                "; give that part the flags that it was written with");
+    if (!file.try_read(name, read, /*is_buffer=*/true)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, " does not fit these flags: its ", part, " has no ", name,
+          "; give that part the flags that it was written with"));
+    }
     TORCH_CHECK(read.sizes() == tensor.sizes(), name, " has shape ",
                 read.sizes(), ", not ", tensor.sizes());
     tensor.copy_(read);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -222,7 +227,7 @@ absl::Status RestoreCheckpoint(const std::string& path,
       }
       torch::serialize::InputArchive state;
       archive.read(part, state);
-      RestorePart(state, part, tensors);
+      MR_RETURN_IF_ERROR(RestorePart(state, path, part, tensors));
     }
     return absl::OkStatus();
   } catch (const std::exception& error) {

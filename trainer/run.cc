@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -121,6 +121,10 @@ class TrainingRun {
 
   absl::Status TrainEpoch(uint64_t epoch);
   absl::Status Evaluate();
+  absl::Status EvaluateModel();
+  // Does the work while the model has the averaged weights, where there are
+  // any.
+  absl::Status WithAverage(const std::function<absl::Status()>& work);
   // See ddp/replicas.h; makes rank 0's buffers those of all.
   absl::Status Verify(absl::string_view when);
   // See ddp/agree.h; before the next step.
@@ -514,17 +518,34 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   return absl::OkStatus();
 }
 
+absl::Status TrainingRun::WithAverage(
+    const std::function<absl::Status()>& work) {
+  AveragedWeights* const average = updater_->average();
+  if (average == nullptr) return work();
+  absl::Status done;
+  try {
+    average->Swap();
+    try {
+      done = work();
+    } catch (const std::exception& error) {
+      done = FromTorch(error, "using the averaged weights");
+    }
+    average->Swap();
+    return done;
+  } catch (const std::exception& error) {
+    // Nobody knows which weights the model has now: no checkpoint of them.
+    checkpointed_ = steps_;
+    done.Update(FromTorch(error, "exchanging weights and their average"));
+    return done;
+  }
+}
+
 absl::Status TrainingRun::Evaluate() {
   // The average is what is judged; training goes on with the weights.
-  AveragedWeights* const average = updater_->average();
-  try {
-    if (average != nullptr) average->Swap();
-  } catch (const std::exception& error) {
-    return FromTorch(error, "giving the model its averaged weights");
-  }
-  const absl::Cleanup put_back = [average] {
-    if (average != nullptr) average->Swap();
-  };
+  return WithAverage([this] { return EvaluateModel(); });
+}
+
+absl::Status TrainingRun::EvaluateModel() {
   MR_ASSIGN_OR_RETURN(
       const Evaluation::Result result,
       evaluation_->Run(*model_, *loss_, *ranks_, device_,
@@ -591,7 +612,11 @@ absl::Status TrainingRun::WriteCheckpointHere() {
     return absl::OkStatus();
   }
   // A group of batches that was cut off is trained on again.
-  step_->DropGroup();
+  try {
+    step_->DropGroup();
+  } catch (const std::exception& error) {
+    return FromTorch(error, "dropping an incomplete group of batches");
+  }
   const OpenResponse& plan = loader_->plan();
   CheckpointInfo info;
   info.model = model_identity_;
@@ -647,12 +672,8 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
 absl::Status TrainingRun::SaveWeightsHere() {
   if (config_.save_weights.empty() || env_.rank != 0) return absl::OkStatus();
   // The average is what is judged, and what is given away.
-  AveragedWeights* const average = updater_->average();
-  if (average != nullptr) average->Swap();
-  const absl::Cleanup put_back = [average] {
-    if (average != nullptr) average->Swap();
-  };
-  return SaveWeights(config_.save_weights, WeightsOf(*model_));
+  return WithAverage(
+      [this] { return SaveWeights(config_.save_weights, WeightsOf(*model_)); });
 }
 
 absl::StatusOr<TrainSummary> TrainingRun::Finish() {
@@ -700,7 +721,13 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     run.Fail(status);
     return status;
   }
-  absl::Status status = run.Train();
+  // What went wrong on a device is often known only where it is waited for.
+  absl::Status status;
+  try {
+    status = run.Train();
+  } catch (const std::exception& error) {
+    status = FromTorch(error, "training");
+  }
   run.EndMonitor();
   if (!status.ok()) {
     status = run.KeepFailedBatch(status);
@@ -710,7 +737,12 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     if (!absl::IsAborted(status)) LogError(run.WriteCheckpointHere());
     return status;
   }
-  absl::StatusOr<TrainSummary> summary = run.Finish();
+  absl::StatusOr<TrainSummary> summary = absl::UnknownError("");
+  try {
+    summary = run.Finish();
+  } catch (const std::exception& error) {
+    summary = FromTorch(error, "ending the run");
+  }
   if (!summary.ok()) run.Fail(summary.status());
   return summary;
 }

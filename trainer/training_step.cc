@@ -10,6 +10,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "trainer/out_of_memory.h"
@@ -139,6 +140,15 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
                        parts_.device, batch.rows, parts_.ranks.world_size(),
                        /*ran_before=*/batch.rows <= most_rows_);
   } catch (const std::exception& error) {
+    // As TorchScript's interpreter and CUDA's libraries say it.
+    const absl::string_view text = error.what();
+    if (!parts_.device.is_cpu() && (absl::StrContains(text, "out of memory") ||
+                                    absl::StrContains(text, "_ALLOC_FAILED"))) {
+      return OutOfMemory(error,
+                         absl::StrCat("training at ", At(batch.position)),
+                         parts_.device, batch.rows, parts_.ranks.world_size(),
+                         /*ran_before=*/batch.rows <= most_rows_);
+    }
     return parts_.ranks.Explain(
         FromTorch(error, absl::StrCat("rank ", parts_.ranks.rank(),
                                       ", training at ", At(batch.position))));

@@ -54,7 +54,10 @@ std::string PartsText(const RunReport& run) {
   add("forward and loss", t.forward);
   add("backward", t.backward);
   add("optimiser", t.optimizer);
-  if (run.world_size > 1) add("of these, waiting for other ranks", t.allreduce);
+  if (run.world_size > 1) {
+    add("of these, waiting for other ranks", t.allreduce - t.ranks);
+    add("agreeing with other ranks to go on", t.ranks);
+  }
   add(run.on_cpu() ? "copying and transforming (host)"
                    : "copying and transforming (device, beside)",
       run.on_cpu() ? t.copy : t.device_copy);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/div.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 
 #include <utility>
@@ -13,7 +14,7 @@ namespace millrace {
 TorchCastConstants MakeTorchCastConstants(const TensorCast& cast,
                                           c10::Device device) {
   if (!cast.has_scale()) return {};
-  at::Tensor scale = at::tensor(cast.scale(), at::kFloat);
+  at::Tensor scale = at::scalar_tensor(cast.scale(), at::kFloat);
   if (cast.mean().empty()) return {std::move(scale), {}, {}};
   auto make = [device](absl::Span<const float> values) {
     return at::tensor(at::ArrayRef<float>(values.data(), values.size()),

@@ -367,8 +367,12 @@ class TorchDevice final : public Device {
     if (!fresh) return it->second;
     it->second.constants = MakeTorchCastConstants(cast, device_);
     if (!cast.has_scale() || !device_.is_cuda()) return it->second;
-    absl::StatusOr<LookupCast> lookup =
-        LookupCast::Make(cast, device_, copy_stream_);
+    absl::StatusOr<LookupCast> lookup = absl::UnknownError("");
+    try {
+      lookup = LookupCast::Make(cast, device_, copy_stream_);
+    } catch (const c10::Error& error) {
+      lookup = ToStatus(error, "loading the table kernel");
+    }
     if (lookup.ok()) {
       it->second.lookup = *std::move(lookup);
     } else {

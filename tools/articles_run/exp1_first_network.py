@@ -129,7 +129,8 @@ def tables(found):
         ]
 
     head = ["", "epoch, s", f"{epochs} epochs, s", "÷ C++ in memory", "waiting for data",
-            "loss, first → last epoch", "test accuracy, a seed each", "published, 5 epochs, s"]
+            "loss, first → last epoch", "test accuracy, a seed each",
+            "published, 5 epochs, s (workers: 8)"]
     lines = [stats.table(head, [
         stats.row_or_reason(row, len(head) - 1, cells) + [PUBLISHED.get(key, "")]
         for key, row in found["rows"].items()]), ""]

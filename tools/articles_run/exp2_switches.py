@@ -199,19 +199,24 @@ def gain_sentences(found, side):
     """Of the accuracy that the second half of the epochs adds, how much they add without a switch,
     and what the switches do to an epoch's time."""
     def last(key):
-        values = [run["accuracy"][-1] for run in experiments.runs(found, f"{side}_{key}")
-                  if run["accuracy"]]
-        return stats.median(values) if values else None
+        return [run["accuracy"][-1] for run in experiments.runs(found, f"{side}_{key}")
+                if run["accuracy"]]
 
     name = side.capitalize()
-    first, second, control = (last(key) for key, _ in STAGES)
+    ends = [last(key) for key, _ in STAGES]
     said = []
-    if None not in (first, second, control):
+    if all(ends):
+        first, second, control = map(stats.median, ends)
+        compared = stats.within_noise(ends[1], ends[2])
+        if compared is None:
+            told = "says nothing yet, with fewer than 3 seeds"
+        else:
+            told = "is within noise" if compared[2] else "is what the switches did"
         said.append(
             f"{name}: validation accuracy {first:.4f} after the first half; {second:.4f} after the "
             f"second with every switch ({100 * (second - first):+.2f} points), {control:.4f} after "
             f"as many epochs without any ({100 * (control - first):+.2f} points): "
-            f"the difference of {100 * (second - control):+.2f} points is what the switches did.")
+            f"the difference of {100 * (second - control):+.2f} points {told}.")
     plain, every = (experiments.runs(found, f"{side}_{key}") for key in ("plain", "all"))
     if plain and every:
         ratio = stats.spread(stats.ratios(every, plain, stats.epoch_time), lambda v: f"{v:.2f}")

@@ -51,7 +51,7 @@ def busy_library(context):
              "-o", path, os.path.join(host.ROOT, "tests/bench/busy.c")],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if built.returncode != 0:
-            raise NotAvailable(f"cc cannot build busy.c: {built.stderr.strip().splitlines()[-1:]}")
+            raise NotAvailable(f"cc cannot build busy.c: {built.stderr.strip()}")
     return path
 
 

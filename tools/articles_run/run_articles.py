@@ -65,7 +65,7 @@ def measure(experiment, context, rounds, say):
                 found = row.measure(context, number, number + 1)
             except NotAvailable as reason:
                 error = str(reason)
-            except (RuntimeError, OSError, ValueError, KeyError) as reason:
+            except Exception as reason:  # one row less, not the whole run
                 error = str(reason) or type(reason).__name__
             for key in row.labels:
                 results[key]["error"] = error
@@ -158,7 +158,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="millrace-articles.", dir=config.get("work")) as work:
         try:
             context, lacks = make_context(config, options, work, len(cores))
-        except ValueError as error:
+        except (ValueError, OSError, EOFError) as error:
             sys.exit(str(error))
         for number in numbers:
             begun = time.time()
@@ -175,10 +175,11 @@ def main():
                 "missing": missing(known[number], context, lacks),
                 "minutes": (time.time() - begun) / 60})
             results["experiments"][str(number)] = found
-            articles_page.store(results, path)  # after each: a run may take an hour
+            # After each: a run may take an hour.
+            articles_page.store(results, path)
+            with open(os.path.join(options.output, "results.md"), "w", encoding="utf-8") as file:
+                file.write(articles_page.all_sections(results))
             print(f"\n{articles_page.section(known[number], found)}\n", flush=True)
-    with open(os.path.join(options.output, "results.md"), "w", encoding="utf-8") as file:
-        file.write(articles_page.all_sections(results))
     print(f"results: {path}")
 
 

@@ -8,11 +8,12 @@
 
 # environment NAME BASE REQUIREMENT...: a virtual environment in $peers/NAME with
 # the packages, on top of the Python BASE (or none), each installed by itself so
-# that one that fails does not cost the others. Sets $made to its interpreter.
+# that one that fails does not cost the others; it is tried again the next time.
+# Sets $made to its interpreter.
 environment() {
   local name="$1" base="$2" requirement log="$work/pip.log"
   shift 2
-  local folder="$peers/$name" wanted="$base $*"
+  local folder="$peers/$name" wanted="$base $*" mark
   made="$folder/bin/python"
   if [[ ! -x "$made" || "$(cat "$folder/.packages" 2> /dev/null)" != "$wanted" ]]; then
     rm -rf "$folder"
@@ -22,14 +23,19 @@ environment() {
       "$base" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
         > "$("$made" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
     fi
-    for requirement in "$@"; do
-      say "pip install $requirement"
-      # shellcheck disable=SC2086  # several words are several packages
-      "$made" -m pip install --quiet --disable-pip-version-check $requirement > "$log" 2>&1 ||
-        say "  failed: $(grep -m 1 -iE 'error' "$log" || tail -n 1 "$log")"
-    done
     printf '%s' "$wanted" > "$folder/.packages"
   fi
+  for requirement in "$@"; do
+    mark="$folder/.has-${requirement//[^a-zA-Z0-9.=-]/_}"
+    [[ ! -e "$mark" ]] || continue
+    say "pip install $requirement"
+    # shellcheck disable=SC2086  # several words are several packages
+    if "$made" -m pip install --quiet --disable-pip-version-check $requirement > "$log" 2>&1; then
+      touch "$mark"
+    else
+      say "  failed: $(grep -m 1 -iE 'error' "$log" || tail -n 1 "$log")"
+    fi
+  done
 }
 
 # torch_environment: the one with torch that all of them share; sets $made.
@@ -64,6 +70,6 @@ make_photographs() {
     sources+=("$peers/debian/$package")
   done
   [[ -n "$1" ]] || die "photographs are made with Pillow, which is not there; see above"
-  "$1" "$ROOT/tools/bench_peers/photos.py" "$work/photographs" 1000 "${sources[@]}"
+  "$1" "$ROOT/tools/bench_peers/photos.py" "$work/photographs" 1000 "${sources[@]}" || return 1
   mv "$work/photographs" "$photos"
 }

@@ -111,18 +111,18 @@ def main(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     parser.add_argument("--photos", default="")
-    parser.add_argument("--only", default="near,far,photos")
+    parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--settle", type=int, default=60)
     options = parser.parse_args(arguments)
-    if options.only == "photos" and not options.photos:
+    only = (options.only or "near,far,photos").split(",")
+    if "photos" in options.only and not options.photos:
         parser.error("--only=photos needs --photos=DIR")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="millrace-adapt.")
     os.mkdir(os.path.join(work, "tmp"))
     try:
-        only = options.only.split(",")
         loads = [(title, flags, ["--synthetic_only"], threads, readers)
                  for name, (title, flags, threads, readers) in FAR.items() if name in only]
         if options.photos and "photos" in only:

@@ -230,6 +230,7 @@ class GroupCommunicator final : public Communicator {
     waiting_->End();
     const auto absence = roll_->AwaitMissing(kReasonWait);
     if (!absence.has_value()) return error;
+    lost_ = true;
     return absl::UnavailableError(absl::StrCat(absence->Sentence(world_size_),
                                                "; noticed by rank ", rank_,
                                                ", where ", error.message()));
@@ -246,7 +247,15 @@ class GroupCommunicator final : public Communicator {
     roll_->End("");
     return left;
   }
-  void Fail(const absl::Status& why) override { roll_->End(why.message()); }
+  void Fail(const absl::Status& why) override {
+    roll_->End(why.message());
+    if (nccl_ == nullptr || !lost_) return;
+    // The device may stand in an average that the lost rank never joins:
+    // nothing that waits for it (a checkpoint, the end of the loader) returns.
+    MR_LOG(ERROR) << why.message()
+                  << "; this rank ends without a checkpoint of this moment";
+    _exit(1);
+  }
 
  private:
   template <typename Call>
@@ -271,6 +280,7 @@ class GroupCommunicator final : public Communicator {
   std::unique_ptr<TimedReducer> reducer_;
   bool has_streams_ = false;
   bool averaging_ = false;  // between BeforeBackward and AfterBackward
+  bool lost_ = false;       // a call or a pass failed for want of a rank
   uint64_t gradient_bytes_ = 0;
   Stats stats_;
   // Ends before the connections do: else the others would miss this rank before
@@ -397,23 +407,30 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     MR_RETURN_IF_ERROR(CheckSameDevices(env, options.device, *group));
     gloo->setTimeout(call_timeout);
-    c10::intrusive_ptr<c10d::Backend> nccl;
-    if (make_nccl != nullptr) {
-      // A store of its own: keys of the two backends must not meet.
-      MR_ASSIGN_OR_RETURN(
-          nccl, ConnectNccl(make_nccl,
-                            {.store = c10::make_intrusive<c10d::PrefixStore>(
-                                 "nccl", store),
-                             .rank = static_cast<int32_t>(env.rank),
-                             .size = static_cast<int32_t>(env.world_size),
-                             .device = options.device.index(),
-                             .timeout_ms = call_timeout.count()}));
-      group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
-                        nccl);
-    }
+    // Before NCCL connects: it waits for a rank that dies meanwhile.
     auto waiting = std::make_shared<Waiting>();
     MR_ASSIGN_OR_RETURN(auto roll,
                         StartRollCall(env, options.timeout, waiting, *store));
+    c10::intrusive_ptr<c10d::Backend> nccl;
+    if (make_nccl != nullptr) {
+      // A store of its own: keys of the two backends must not meet.
+      waiting->Begin();
+      auto connected = ConnectNccl(
+          make_nccl,
+          {.store = c10::make_intrusive<c10d::PrefixStore>("nccl", store),
+           .rank = static_cast<int32_t>(env.rank),
+           .size = static_cast<int32_t>(env.world_size),
+           .device = options.device.index(),
+           .timeout_ms = call_timeout.count()});
+      waiting->End();
+      if (!connected.ok()) {
+        roll->End(connected.status().message());
+        return connected.status();
+      }
+      nccl = *std::move(connected);
+      group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
+                        nccl);
+    }
     return std::make_unique<GroupCommunicator>(env, std::move(group),
                                                std::move(nccl), std::move(roll),
                                                std::move(waiting));
@@ -421,8 +438,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     return absl::DeadlineExceededError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size,
         " could not join the others at ", env.master_address, ":",
-        env.master_port, " within ", absl::FormatDuration(options.timeout),
-        ": ", TorchMessage(error),
+        env.master_port, " (--rank_timeout is ",
+        absl::FormatDuration(options.timeout), "): ", TorchMessage(error),
         "; look whether all ranks were started and reach that address"));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
+#include <torch/cuda.h>
 #include <unistd.h>
 
 #include <exception>
@@ -98,6 +99,12 @@ void StepProfiler::BeforeStep(uint64_t step) {
 
 std::optional<std::string> StepProfiler::AfterStep(uint64_t step) {
   if (!running_ || step < options_.last) return std::nullopt;
+  try {
+    // What is queued on the device still belongs to these steps.
+    if (options_.cuda) torch::cuda::synchronize();
+  } catch (const std::exception& error) {
+    MR_LOG(ERROR) << "--profile: waiting for the device: " << error.what();
+  }
   return Stop(step);
 }
 

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// 40 steps in a row skipped from the first scale on.
+// 41 steps in a row skipped from the default first scale on.
 constexpr double kSmallestScale = 1.0 / (1 << 24);
 
 }  // namespace

@@ -80,6 +80,21 @@ TEST(TorchCast, NormalisesToTheSameBits) {
   }
 }
 
+// A tensor of the host with a dimension is none for a GPU's kernels.
+TEST(TorchCast, HandsTheScaleOverByValue) {
+  TensorSpec spec;
+  spec.set_name("x");
+  spec.set_dtype(DTYPE_UINT8);
+  spec.add_sample_shape(4);
+  spec.mutable_device_transform()->set_dtype(DTYPE_FLOAT32);
+  spec.mutable_device_transform()->set_scale(1.0f / 255);
+  const auto cast = TensorCast::Make(spec);
+  ASSERT_TRUE(cast.ok()) << cast.status();
+  const at::Tensor scale = MakeTorchCastConstants(*cast, at::kCPU).scale;
+  EXPECT_EQ(scale.dim(), 0);
+  EXPECT_EQ(scale.item<float>(), 1.0f / 255);
+}
+
 TEST(TorchCast, CastsToTheSameBits) {
   auto spec_of = [](DType from, DType to) {
     TensorSpec spec;
