@@ -100,11 +100,13 @@ TEST_F(Train, LeavesAnOlderCheckpointWhenItHasLearntNothing) {
   const std::string checkpoint = Path("old.ckpt");
   ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
   const std::string good = ReadFile(checkpoint);
+  // Squares of such numbers are infinite.
   WriteFile(Path("huge.textproto"),
             "sources { dataset: 'train' } "
             "transforms { normalize { mean: 0 stddev: 2e-38 } }");
-  const ProgramResult run = Run(
-      {"--pipeline=" + Path("huge.textproto"), "--checkpoint=" + checkpoint});
+  const ProgramResult run =
+      Run({"--pipeline=" + Path("huge.textproto"), "--loss=mse",
+           "--input=image", "--target=image", "--checkpoint=" + checkpoint});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("at epoch 1, step 1 (rank"));
   EXPECT_TRUE(ReadFile(checkpoint) == good);
