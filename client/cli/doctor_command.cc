@@ -1,6 +1,7 @@
 // `millrace doctor`: what limits a training run, from the summary that
 // millrace-train --json has written, and whether a change has helped.
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -55,7 +56,8 @@ std::string PartsText(const RunReport& run) {
   add("backward", t.backward);
   add("optimiser", t.optimizer);
   if (run.world_size > 1) {
-    add("of these, waiting for other ranks", t.allreduce - t.ranks);
+    add("of these, waiting for other ranks",
+        std::max(0.0, t.allreduce - t.ranks));
     add("agreeing with other ranks to go on", t.ranks);
   }
   add(run.on_cpu() ? "copying and transforming (host)"

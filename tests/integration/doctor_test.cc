@@ -144,7 +144,7 @@ TEST_F(DoctorIntegrationTest, TheModelIsNamed) {
 
 // A large tensor is made floats and normalised by the trainer, and not used.
 TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
-  const auto server = Serve({"--synthetic_only", "--threads=1"});
+  const auto server = Serve({"--synthetic_only", "--threads=4"});
   ExpectNamed("trainer_cpu", "PLACEMENT_SERVER", server->address(),
               absl::StrCat(Synthetic("",
                                      "fields { name: 'more' dtype: "
