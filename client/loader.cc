@@ -19,6 +19,9 @@ PipelineSpec MakeSpec(const DataLoader::Options& options) {
   spec.set_preset(options.preset);
   spec.set_batch_size(options.batch_size);
   spec.set_seed(options.seed);
+  for (const std::string& field : options.outputs) {
+    spec.add_outputs()->set_field(field);
+  }
   return spec;
 }
 
@@ -37,9 +40,11 @@ absl::Status Validate(const DataLoader::Options& options) {
       return absl::InvalidArgumentError(
           "the batch size is 0; give the samples of a global batch");
     }
-  } else if (!options.dataset.empty() || !options.preset.empty()) {
+  } else if (!options.dataset.empty() || !options.preset.empty() ||
+             !options.outputs.empty()) {
     return absl::InvalidArgumentError(
-        "both a spec and a dataset or preset; give one of them");
+        "both a spec and a dataset, preset or outputs; give the spec alone, "
+        "with its outputs in it");
   }
   return ValidateReplay(options);
 }

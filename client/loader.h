@@ -26,9 +26,11 @@
 #ifndef MILLRACE_CLIENT_LOADER_H_
 #define MILLRACE_CLIENT_LOADER_H_
 
+#include <c10/core/Stream.h>
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,7 +52,12 @@ struct NamedTensor {
 
 // A batch on the device. Its tensors are views of a slot of the loader: the
 // slot is used again after the last of them has died and the device has
-// finished what was queued on the consumer's current stream at that moment.
+// finished what was queued until then on
+// - the stream that was current when Next() returned the batch,
+// - the stream that is current where a tensor dies,
+// - and the streams that RecordStream() was told of.
+// torch::Tensor::record_stream() does nothing for these tensors: their memory
+// does not belong to torch's allocator.
 struct Batch {
   Position position;  // of this batch
   uint64_t rows = 0;
@@ -66,17 +73,31 @@ struct Batch {
   // The tensor of that name; aborts when there is none (see has()).
   const torch::Tensor& tensor(absl::string_view name) const;
   bool has(absl::string_view name) const;
+
+  // Call it when the batch is used on another stream than the one that was
+  // current at Next(), while a tensor of the batch lives; that stream has to
+  // wait for the one of Next() first. Both must exist until the last tensor of
+  // the batch has died. Any thread may call it. Of a batch on the CPU it does
+  // nothing.
+  void RecordStream(const c10::Stream& stream) const;
+
+  // What RecordStream() calls; the loader's. Null on the CPU.
+  std::function<void(const c10::Stream&)> stream_recorder;
 };
 
 class DataLoader {
  public:
   struct Options {
     std::string endpoint;  // host:port[,host:port...] or one DNS name:port
-    // Either `spec`, or these four.
+    // Either `spec`, or these five.
     std::string dataset;
     std::string preset;
     uint64_t batch_size = 0;  // global
     uint64_t seed = 0;
+    // Fields of the dataset that become tensors; empty: all of them. Needed
+    // where the preset leaves a field without a fixed shape, as a string is:
+    // Open() then fails and names it.
+    std::vector<std::string> outputs;
     // A whole pipeline spec; used when it has sources.
     PipelineSpec spec;
 

@@ -10,6 +10,7 @@
 #include "client/prefetch/verdict.h"
 #include "client/replay_loader.h"
 #include "client/torch/device_feeder.h"
+#include "client/torch/torch_device.h"
 #include "client/torch/torch_types.h"
 #include "client/wait_verdict.h"
 #include "common/logging.h"
@@ -76,6 +77,15 @@ class DataLoaderImpl final : public DataLoader {
     batch.global_valid = described.global_valid;
     batch.first_position = described.first_position;
     batch.generation = described.generation;
+    if (!described.slot.expired()) {
+      // The batch does not keep its slot: its tensors do.
+      batch.stream_recorder = [slot =
+                                   described.slot](const c10::Stream& stream) {
+        if (const auto lease = slot.lock(); lease != nullptr) {
+          lease->UsedOn(NameOf(stream));
+        }
+      };
+    }
     batch.tensors.reserve(described.tensors.size());
     for (DeviceTensor& tensor : described.tensors) {
       batch.tensors.push_back({std::move(tensor.name), View(tensor)});
@@ -130,6 +140,10 @@ bool Batch::has(absl::string_view name) const {
     if (named.name == name) return true;
   }
   return false;
+}
+
+void Batch::RecordStream(const c10::Stream& stream) const {
+  if (stream_recorder) stream_recorder(stream);
 }
 
 std::string WhereTheTimeWent(const DataLoader::Stats& before,

@@ -107,6 +107,15 @@ class ReplayLoader final : public DataLoader {
       for (NamedTensor& named : copy.tensors) {
         named.tensor = named.tensor.clone();
       }
+      // Unlike the slot, the copies' memory is that of torch's allocator.
+      if (copy.stream_recorder) {
+        copy.stream_recorder = [tensors =
+                                    copy.tensors](const c10::Stream& stream) {
+          for (const NamedTensor& named : tensors) {
+            named.tensor.record_stream(stream);
+          }
+        };
+      }
     } catch (const std::exception& error) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "no memory for copies of ", batches_,

@@ -33,9 +33,9 @@ bool ByteBudget::TryReserve(uint64_t bytes, Reservation* reservation) {
   {
     MutexLock lock(mu_);
     if (!line_.empty() || bytes > capacity_ - used_) return false;
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
+    Count(bytes);
   }
+  ReclaimBorrowed();
   *reservation = Reservation(this, bytes);
   return true;
 }
@@ -51,9 +51,9 @@ ByteBudget::Ticket ByteBudget::ReserveAsync(
       line_.push_back({ticket, bytes, std::move(granted)});
       return ticket;
     }
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
+    Count(bytes);
   }
+  ReclaimBorrowed();
   granted(Reservation(this, bytes));
   return 0;
 }
@@ -62,9 +62,8 @@ bool ByteBudget::CancelWait(Ticket ticket) {
   Waiter cancelled;  // its callback is destroyed outside the lock
   {
     MutexLock lock(mu_);
-    auto it = std::find_if(line_.begin(), line_.end(), [&](const Waiter& w) {
-      return w.ticket == ticket;
-    });
+    auto it = std::find_if(line_.begin(), line_.end(),
+                           [&](const Waiter& w) { return w.ticket == ticket; });
     if (it == line_.end()) return false;
     cancelled = std::move(*it);
     line_.erase(it);
@@ -90,11 +89,50 @@ void ByteBudget::Pump() {
       if (line_.empty() || line_.front().bytes > capacity_ - used_) return;
       next = std::move(line_.front());
       line_.pop_front();
-      used_ += next.bytes;
-      peak_ = std::max(peak_, used_);
+      Count(next.bytes);
     }
+    ReclaimBorrowed();
     next.granted(Reservation(this, next.bytes));
   }
+}
+
+bool ByteBudget::Borrow(uint64_t bytes) {
+  MutexLock lock(mu_);
+  // After a grant, until it is reclaimed, there may be more than there is.
+  const uint64_t taken = used_ + borrowed_;
+  if (!line_.empty() || taken > capacity_ || bytes > capacity_ - taken) {
+    return false;
+  }
+  borrowed_ += bytes;
+  return true;
+}
+
+void ByteBudget::Repay(uint64_t bytes) {
+  MutexLock lock(mu_);
+  MR_CHECK(bytes <= borrowed_);
+  borrowed_ -= bytes;
+}
+
+void ByteBudget::SetReclaim(std::function<void(uint64_t bytes)> reclaim) {
+  MutexLock lock(mu_);
+  reclaim_ = std::move(reclaim);
+}
+
+void ByteBudget::Count(uint64_t bytes) {
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+}
+
+void ByteBudget::ReclaimBorrowed() {
+  std::function<void(uint64_t)> reclaim;
+  uint64_t bytes;
+  {
+    MutexLock lock(mu_);
+    if (used_ + borrowed_ <= capacity_) return;
+    bytes = used_ + borrowed_ - capacity_;
+    reclaim = reclaim_;
+  }
+  if (reclaim != nullptr) reclaim(bytes);
 }
 
 uint64_t ByteBudget::used() const {

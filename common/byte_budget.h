@@ -3,6 +3,10 @@
 // request at the head of the queue is not overtaken by small ones behind it,
 // so none starves.
 //
+// What nobody uses can be borrowed to keep memory for later. A request is
+// granted as if nothing was borrowed; whoever borrowed is asked to free memory
+// before the requester gets to use what it was granted.
+//
 // Thread-safe. Owns no thread: `granted` runs on the thread that made room (or
 // on the caller's, when there is room at once), outside the lock.
 
@@ -56,6 +60,18 @@ class ByteBudget {
   // False when it ran or is about to run.
   bool CancelWait(Ticket ticket);
 
+  // Keeps so many bytes for later, not counted in used(). False: they are in
+  // use, or somebody waits for them.
+  bool Borrow(uint64_t bytes);
+
+  // So many borrowed bytes are free.
+  void Repay(uint64_t bytes);
+
+  // Called, without locks, on a thread that was just granted bytes of which so
+  // many are borrowed: frees and repays at least these, as far as it still has
+  // them. Replaces the one before.
+  void SetReclaim(std::function<void(uint64_t bytes)> reclaim);
+
   uint64_t capacity() const { return capacity_; }
   uint64_t used() const;
   uint64_t peak() const;
@@ -69,6 +85,9 @@ class ByteBudget {
   };
 
   void Give(uint64_t bytes);
+  void Count(uint64_t bytes) MR_REQUIRES(mu_);
+  // After Count() and without the lock.
+  void ReclaimBorrowed();
   // Grants from the head of the line, outside the lock.
   void Pump();
 
@@ -76,6 +95,8 @@ class ByteBudget {
   mutable Mutex mu_;
   uint64_t used_ MR_GUARDED_BY(mu_) = 0;
   uint64_t peak_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
+  std::function<void(uint64_t)> reclaim_ MR_GUARDED_BY(mu_);
   Ticket next_ticket_ MR_GUARDED_BY(mu_) = 1;
   std::deque<Waiter> line_ MR_GUARDED_BY(mu_);
 };

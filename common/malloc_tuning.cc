@@ -4,7 +4,7 @@
 
 namespace millrace {
 
-void KeepFreedMemory() {
+void SetMallocThresholds() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   // The first call ends glibc's own adaptation of this one; 32 MiB is the
   // most that it may be.

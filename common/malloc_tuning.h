@@ -12,12 +12,16 @@
 // MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=33554432 in its
 // environment.
 
+// client/receive/receive_memory.h is what the loader itself does, in any program.
+
 #ifndef MILLRACE_COMMON_MALLOC_TUNING_H_
 #define MILLRACE_COMMON_MALLOC_TUNING_H_
 
 namespace millrace {
 
-void KeepFreedMemory();
+// Sets glibc's thresholds for giving memory back: 256 MiB free at the end of an
+// arena, or a block of 32 MiB.
+void SetMallocThresholds();
 
 }  // namespace millrace
 

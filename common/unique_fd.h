@@ -29,6 +29,9 @@ class UniqueFd {
   bool ok() const { return fd_ >= 0; }
   int get() const { return fd_; }
 
+  // The caller owns the descriptor from now on.
+  int Release() { return std::exchange(fd_, -1); }
+
   void Reset() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }

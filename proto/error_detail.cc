@@ -30,6 +30,10 @@ ErrorDetail GetErrorDetail(const absl::Status& status) {
   return detail;
 }
 
+bool HasErrorDetail(const absl::Status& status) {
+  return status.GetPayload(kPayloadUrl).has_value();
+}
+
 absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail) {
   if (status.ok()) return status;
   ErrorDetail merged = GetErrorDetail(status);
@@ -48,7 +52,8 @@ absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail) {
 std::string FormatError(const absl::Status& status) {
   const ErrorDetail detail = GetErrorDetail(status);
   std::string where;
-  if (!detail.stage().empty()) absl::StrAppend(&where, detail.stage(), " error");
+  if (!detail.stage().empty())
+    absl::StrAppend(&where, detail.stage(), " error");
   const auto append = [&where](absl::string_view word, absl::string_view text) {
     absl::StrAppend(&where, where.empty() ? "" : ", ", word, " ", text);
   };

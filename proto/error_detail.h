@@ -16,6 +16,10 @@ ErrorDetail MakeErrorDetail(absl::string_view stage);
 // The detail of `status`; all unknown when it carries none.
 ErrorDetail GetErrorDetail(const absl::Status& status);
 
+// Whether `status` carries one. What a data server answers over gRPC always
+// does; a status without one was made by gRPC or by a proxy on the way.
+bool HasErrorDetail(const absl::Status& status);
+
 // `status` with the fields of `detail` that are known; those that an inner
 // stage has set already are kept. OK stays OK.
 absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail);

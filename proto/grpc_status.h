@@ -23,7 +23,8 @@ namespace millrace {
 inline constexpr size_t kMaxStatusMessageBytes = 1200;
 
 // Codes are the same numbers on both sides. Bytes that are no UTF-8 (file
-// names) become '?'.
+// names) become '?'. An error always gets an ErrorDetail, if need be an empty
+// one: by it a client tells the server's answer from one of gRPC or of a proxy.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Details that cannot be read are left out: the code and message stand.

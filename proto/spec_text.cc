@@ -5,9 +5,16 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/utf8.h"
+#include "proto/spec_statements.h"
 
 namespace millrace {
 namespace {
@@ -74,30 +81,129 @@ void CheckStrings(const google::protobuf::Message& message,
   }
 }
 
-}  // namespace
-
-std::vector<SpecMistake> ParseSpecTextWithMistakes(
-    absl::string_view text, PipelineSpec& spec,
-    google::protobuf::TextFormat::ParseInfoTree* locations) {
+std::vector<SpecMistake> ParseOnce(absl::string_view text, PipelineSpec& spec,
+                                   TextFormat::ParseInfoTree* locations) {
   std::vector<SpecMistake> mistakes;
-  if (text.size() > kMaxSpecTextBytes) {
-    mistakes.push_back({0, 0,
-                        absl::StrCat("a pipeline file of ", text.size(),
-                                     " bytes: at most ", kMaxSpecTextBytes)});
-    return mistakes;
-  }
   Collector collector(mistakes);
   TextFormat::Parser parser;
-  TextFormat::ParseInfoTree own_locations;
-  if (locations == nullptr) locations = &own_locations;
   parser.RecordErrorsTo(&collector);
-  parser.WriteLocationsTo(locations);
+  if (locations != nullptr) parser.WriteLocationsTo(locations);
   google::protobuf::io::ArrayInputStream input(text.data(),
                                                static_cast<int>(text.size()));
   if (!parser.Parse(&input, &spec) && mistakes.empty()) {
     mistakes.push_back({0, 0, "this is no pipeline spec in text format"});
   }
-  if (mistakes.empty()) CheckStrings(spec, locations, mistakes);
+  return mistakes;
+}
+
+// The tokenizer's columns count a tab up to the next multiple of 8.
+int ColumnAfter(char c, int column) {
+  return c == '\t' ? (column - 1) / 8 * 8 + 9 : column + 1;
+}
+
+size_t OffsetOf(absl::string_view text, const SpecMistake& mistake) {
+  size_t at = 0;
+  for (int line = 1; line < mistake.line && at < text.size(); ++at) {
+    if (text[at] == '\n') ++line;
+  }
+  for (int column = 1; column < mistake.column && at < text.size(); ++at) {
+    if (text[at] == '\n') break;
+    column = ColumnAfter(text[at], column);
+  }
+  return at;
+}
+
+void SetPlace(absl::string_view text, size_t offset, SpecMistake& mistake) {
+  mistake.line = 1;
+  mistake.column = 1;
+  for (size_t at = 0; at < offset; ++at) {
+    if (text[at] == '\n') {
+      ++mistake.line;
+      mistake.column = 1;
+    } else {
+      mistake.column = ColumnAfter(text[at], mistake.column);
+    }
+  }
+}
+
+// The parser has gone on when it sees these: they are of the value before.
+bool IsOfTheValueBefore(const SpecMistake& mistake) {
+  return absl::StartsWith(mistake.message, "Unknown enumeration value") ||
+         absl::StartsWith(mistake.message, "Invalid value for boolean");
+}
+
+// The parser stops at a mistake. What holds it is blanked out, and the rest is
+// parsed again.
+std::vector<SpecMistake> FindFurther(absl::string_view text,
+                                     std::vector<SpecMistake> first) {
+  std::string rest(text);
+  std::vector<SpecMistake> found;
+  std::vector<SpecMistake> mistakes = std::move(first);
+  while (!mistakes.empty()) {
+    SpecMistake mistake = std::move(mistakes.front());
+    if (mistake.line == 0) {
+      found.push_back(std::move(mistake));
+      break;
+    }
+    const std::vector<SpecStatement> statements = FindStatements(rest);
+    size_t begin = OffsetOf(rest, mistake);
+    size_t end = std::min(begin + 1, rest.size());
+    const bool before = IsOfTheValueBefore(mistake);
+    const SpecStatement* statement = InnermostAt(statements, begin);
+    const SpecStatement* last = LastBefore(statements, begin);
+    // Or it has no value, and the parser met the next name.
+    const bool no_value = last != nullptr && rest[last->end - 1] == ':';
+    if (before || no_value) statement = last;
+    if (statement != nullptr) {
+      begin = statement->begin;
+      end = statement->end;
+      if (before) SetPlace(rest, begin, mistake);
+    }
+    if (found.size() == kMaxFormMistakes) {
+      found.push_back({0, 0, "there are more mistakes: correct these first"});
+      break;
+    }
+    found.push_back(std::move(mistake));
+    bool blanked = false;
+    for (size_t at = begin; at < end; ++at) {
+      if (absl::ascii_isspace(static_cast<unsigned char>(rest[at]))) continue;
+      rest[at] = ' ';
+      blanked = true;
+    }
+    if (!blanked) break;  // at the end: something is missing there
+    PipelineSpec unused;
+    mistakes = ParseOnce(rest, unused, nullptr);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const SpecMistake& a, const SpecMistake& b) {
+                     // The word about the rest, of no line, stays last.
+                     if (a.line == 0 || b.line == 0) return a.line > b.line;
+                     return std::tie(a.line, a.column) <
+                            std::tie(b.line, b.column);
+                   });
+  return found;
+}
+
+}  // namespace
+
+std::vector<SpecMistake> ParseSpecTextWithMistakes(
+    absl::string_view text, PipelineSpec& spec,
+    google::protobuf::TextFormat::ParseInfoTree* locations) {
+  if (text.size() > kMaxSpecTextBytes) {
+    return {{0, 0,
+             absl::StrCat("a pipeline file of ", text.size(),
+                          " bytes: at most ", kMaxSpecTextBytes)}};
+  }
+  TextFormat::ParseInfoTree own_locations;
+  if (locations == nullptr) locations = &own_locations;
+  std::vector<SpecMistake> mistakes = ParseOnce(text, spec, locations);
+  if (!mistakes.empty()) return FindFurther(text, std::move(mistakes));
+  if (FindStatements(text).empty()) {
+    return {{0, 0,
+             "the file is empty: a pipeline names a preset or transforms "
+             "(docs/transforms.md)"}};
+  }
+  CheckStrings(spec, locations, mistakes);
   return mistakes;
 }
 

@@ -30,7 +30,12 @@ struct SpecMistake {
 };
 
 // Parses `text` into `spec` and returns what is wrong with its form, in the
-// order of the lines. `locations`, when not null, learns where each field was.
+// order of the lines: of a text that does not parse each mistake that can be
+// found (the statement that holds one is left out, and the rest parsed), at
+// most kMaxFormMistakes and then a word that there are more. A text without any
+// statement is a mistake. `spec` is of use only when there are none;
+// `locations`, when not null, learns where each field was.
+inline constexpr size_t kMaxFormMistakes = 20;
 std::vector<SpecMistake> ParseSpecTextWithMistakes(
     absl::string_view text, PipelineSpec& spec,
     google::protobuf::TextFormat::ParseInfoTree* locations = nullptr);

@@ -24,13 +24,41 @@ struct Flag {
   absl::string_view value;  // what stands after =; empty: a switch
   absl::string_view help;
   // Takes the value; of a switch: none.
-  std::function<absl::Status(const std::string&, CommandLine*)> set;
+  std::function<absl::Status(const std::string&, ServerCommandLine*)> set;
 };
 
 absl::Status BadValue(absl::string_view flag, absl::string_view value,
                       absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, "=", value, ": ", why));
+}
+
+// That of this name; added where there is none.
+DatasetConfig* DatasetNamed(absl::string_view name, ServerConfig* config) {
+  for (DatasetConfig& dataset : *config->mutable_datasets()) {
+    if (dataset.name() == name) return &dataset;
+  }
+  DatasetConfig* dataset = config->add_datasets();
+  dataset->set_name(std::string(name));
+  return dataset;
+}
+
+// "NAME=WEIGHT".
+absl::Status SetWeight(const std::string& text, ServerConfig* config) {
+  const size_t equals = text.find('=');
+  double weight = 0;
+  if (equals == std::string::npos || !IsDatasetName(text.substr(0, equals)) ||
+      !absl::SimpleAtod(text.substr(equals + 1), &weight) || weight <= 0) {
+    return BadValue("dataset_weight", text,
+                    "write NAME=WEIGHT, WEIGHT a number above 0");
+  }
+  DatasetConfig* dataset = DatasetNamed(text.substr(0, equals), config);
+  if (dataset->weight() != 0) {
+    return BadValue("dataset_weight", text,
+                    absl::StrCat("`", dataset->name(), "` is given twice"));
+  }
+  dataset->set_weight(weight);
+  return absl::OkStatus();
 }
 
 // "NAME=URI", or several separated by commas. A comma inside a path is part of
@@ -61,14 +89,12 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
       }
     }
     for (const DatasetConfig& other : config->datasets()) {
-      if (other.name() == name) {
+      if (other.name() == name && !other.uri().empty()) {
         return BadValue("dataset", text,
                         absl::StrCat("the name `", name, "` is given twice"));
       }
     }
-    DatasetConfig* dataset = config->add_datasets();
-    dataset->set_name(std::string(name));
-    dataset->set_uri(std::string(uri));
+    DatasetNamed(name, config)->set_uri(std::string(uri));
     if (rest.empty()) return absl::OkStatus();
     text = rest;
   }
@@ -91,14 +117,30 @@ absl::Status SetMillis(absl::string_view flag, const std::string& value,
   return absl::OkStatus();
 }
 
+absl::Status SetCount(absl::string_view flag, const std::string& value,
+                      const std::function<void(uint32_t)>& set) {
+  uint32_t count = 0;
+  if (!absl::SimpleAtoi(value, &count) || count == 0) {
+    return BadValue(flag, value, "write a number above 0");
+  }
+  set(count);
+  return absl::OkStatus();
+}
+
 const std::vector<Flag>& Flags() {
-  using Line = CommandLine*;
+  using Line = ServerCommandLine*;
   static const auto* const flags = new std::vector<Flag>{
       {"dataset", "NAME=URI",
        "serve a dataset; URI is lmdb:PATH or parquet:PATH, PATH a file, a "
        "folder of shards or a glob; may be repeated",
        [](const std::string& value, Line line) {
          return AddDatasets(value, &line->flags);
+       }},
+      {"dataset_weight", "NAME=WEIGHT",
+       "share of the worker time that jobs on the dataset get beside jobs on "
+       "others, relative to their weights (1); may be repeated",
+       [](const std::string& value, Line line) {
+         return SetWeight(value, &line->flags);
        }},
       {"operators", "FILE.so",
        "load a library of transforms, decoders and sources "
@@ -117,12 +159,9 @@ const std::vector<Flag>& Flags() {
        "a fixed number of worker threads (as many as pay, by what is measured; "
        "at first the CPUs that the process may use)",
        [](const std::string& value, Line line) {
-         uint32_t threads = 0;
-         if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
-           return BadValue("threads", value, "write a number above 0");
-         }
-         line->flags.set_threads(threads);
-         return absl::OkStatus();
+         return SetCount("threads", value, [&](uint32_t count) {
+           line->flags.set_threads(count);
+         });
        }},
       {"read_threads", "N",
        "a fixed number of threads that wait for storage beside the worker "
@@ -140,23 +179,16 @@ const std::vector<Flag>& Flags() {
        "worker threads at first, where their number adapts; for measuring how "
        "fast it does",
        [](const std::string& value, Line line) {
-         uint32_t threads = 0;
-         if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
-           return BadValue("initial_threads", value, "write a number above 0");
-         }
-         line->flags.set_initial_threads(threads);
-         return absl::OkStatus();
+         return SetCount("initial_threads", value, [&](uint32_t count) {
+           line->flags.set_initial_threads(count);
+         });
        }},
       {"initial_read_threads", "N",
        "the same of the threads that wait for storage",
        [](const std::string& value, Line line) {
-         uint32_t threads = 0;
-         if (!absl::SimpleAtoi(value, &threads) || threads == 0) {
-           return BadValue("initial_read_threads", value,
-                           "write a number above 0");
-         }
-         line->flags.set_initial_read_threads(threads);
-         return absl::OkStatus();
+         return SetCount("initial_read_threads", value, [&](uint32_t count) {
+           line->flags.set_initial_read_threads(count);
+         });
        }},
       {"memory_budget", "SIZE",
        "memory for batches, scratch and caches, as 512MiB or 2GiB (half of "
@@ -186,6 +218,32 @@ const std::vector<Flag>& Flags() {
          return SetMillis("admission_timeout", value, [&](uint32_t ms) {
            line->flags.set_admission_timeout_ms(ms);
          });
+       }},
+      {"batch_timeout", "TIME",
+       "maximum age of a batch that waits to be sent, while other batches wait "
+       "for memory; an older one is taken back from its slow reader and made "
+       "again later, unless it is the client's only one (2s)",
+       [](const std::string& value, Line line) {
+         return SetMillis("batch_timeout", value, [&](uint32_t ms) {
+           line->flags.set_batch_timeout_ms(ms);
+         });
+       }},
+      {"max_connections", "N",
+       "maximum number of open connections; further ones are closed at once "
+       "(by the limit of open files, ulimit -n)",
+       [](const std::string& value, Line line) {
+         return SetCount("max_connections", value, [&](uint32_t count) {
+           line->flags.set_max_connections(count);
+         });
+       }},
+      {"max_connections_per_peer", "N",
+       "maximum number of open connections of one address (half of "
+       "max_connections)",
+       [](const std::string& value, Line line) {
+         return SetCount("max_connections_per_peer", value,
+                         [&](uint32_t count) {
+                           line->flags.set_max_connections_per_peer(count);
+                         });
        }},
       {"shutdown_grace", "TIME",
        "how long SIGTERM lets running streams finish (10s)",
@@ -288,9 +346,9 @@ absl::Status UnknownFlag(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<CommandLine> ParseCommandLine(
+absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments) {
-  CommandLine line;
+  ServerCommandLine line;
   std::set<absl::string_view> seen;
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view text = arguments[i];
@@ -307,7 +365,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(
                      [&](const Flag& known) { return known.name == name; });
     if (flag == Flags().end()) return UnknownFlag(name);
     if (!seen.insert(flag->name).second && flag->name != "dataset" &&
-        flag->name != "operators") {
+        flag->name != "dataset_weight" && flag->name != "operators") {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, " is given twice"));
     }
@@ -331,6 +389,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(
     }
     MR_RETURN_IF_ERROR(flag->set(value, &line));
   }
+  if (!line.check_pipeline.empty() && !line.check_config) {
+    return absl::InvalidArgumentError(
+        "--check_pipeline needs --check_config: without it nothing is checked "
+        "and the server serves");
+  }
   return line;
 }
 
@@ -343,7 +406,8 @@ ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {
         file.mutable_datasets()->begin(), file.mutable_datasets()->end(),
         [&](const DatasetConfig& d) { return d.name() == dataset.name(); });
     if (same != file.mutable_datasets()->end()) {
-      *same = dataset;
+      if (!dataset.uri().empty()) same->set_uri(dataset.uri());
+      if (dataset.weight() != 0) same->set_weight(dataset.weight());
     } else {
       *file.add_datasets() = dataset;
     }

@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-struct CommandLine {
+struct ServerCommandLine {
   std::string config_file;  // empty: none
   ServerConfig flags;       // what the flags say; unset fields are the file's
   std::string port_file;    // empty: none
@@ -27,7 +27,7 @@ struct CommandLine {
 // `arguments` are those after the program's name. --flag=VALUE and
 // --flag VALUE are the same. InvalidArgument: an unknown flag (names the
 // nearest one), a value that cannot be, an argument that is no flag.
-absl::StatusOr<CommandLine> ParseCommandLine(
+absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments);
 
 // The file's configuration with the flags' laid over it: a dataset replaces

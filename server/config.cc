@@ -34,6 +34,8 @@ constexpr uint32_t kMostAdaptingThreads = 512;
 constexpr uint64_t kMinBudgetBytes = 16 << 20;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
+constexpr double kMinWeight = 0.01;
+constexpr double kMaxWeight = 100;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
 // What the system takes for a Unix socket.
 constexpr size_t kMaxSocketPath = 107;
@@ -85,12 +87,25 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
                           "` is given twice; give each dataset its own"));
     }
     const size_t colon = dataset.uri().find(':');
-    if (colon == std::string::npos || colon == 0 ||
-        colon + 1 == dataset.uri().size()) {
+    if (dataset.uri().empty() && dataset.weight() != 0) {
+      report("name", i,
+             absl::StrCat("dataset `", dataset.name(),
+                          "` has a weight and no uri; name it with "
+                          "--dataset=NAME=URI, too"));
+    } else if (colon == std::string::npos || colon == 0 ||
+               colon + 1 == dataset.uri().size()) {
       report("uri", i,
              absl::StrCat("dataset `", dataset.name(), "` has the uri `",
                           dataset.uri(), "`; write lmdb:PATH or parquet:PATH"));
     }
+  }
+  for (int i = 0; i < config.datasets_size(); ++i) {
+    const double weight = config.datasets(i).weight();
+    if (weight == 0 || (weight >= kMinWeight && weight <= kMaxWeight)) continue;
+    report("weight", i,
+           absl::StrCat("dataset `", config.datasets(i).name(),
+                        "` has the weight ", weight, "; write a number from ",
+                        kMinWeight, " to ", kMaxWeight));
   }
   if (!config.listen().empty()) {
     const auto address = ParseListenAddress(config.listen());
@@ -147,6 +162,7 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
       {"send_timeout_ms", config.send_timeout_ms()},
       {"admission_timeout_ms", config.admission_timeout_ms()},
       {"shutdown_grace_ms", config.shutdown_grace_ms()},
+      {"batch_timeout_ms", config.batch_timeout_ms()},
   };
   const std::string& local = config.local_socket();
   if (!local.empty() && local != "off" &&
@@ -277,7 +293,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
   uint64_t parquet = 0;
   for (const DatasetConfig& dataset : config.datasets()) {
-    settings.datasets.push_back({dataset.name(), dataset.uri()});
+    settings.datasets.push_back({dataset.name(), dataset.uri(),
+                                 dataset.weight() == 0 ? 1 : dataset.weight()});
     parquet += IsParquet(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
@@ -332,6 +349,10 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
       MillisOr(config.admission_timeout_ms(), absl::Seconds(5));
   settings.shutdown_grace =
       MillisOr(config.shutdown_grace_ms(), absl::Seconds(10));
+  settings.batch_timeout =
+      MillisOr(config.batch_timeout_ms(), absl::Seconds(2));
+  settings.max_connections = config.max_connections();
+  settings.max_connections_per_peer = config.max_connections_per_peer();
   if (config.local_socket() != "off") {
     settings.local_socket = config.local_socket();
   }
@@ -382,6 +403,13 @@ std::string DescribeSettings(const ServerSettings& settings,
   line("admission timeout", absl::FormatDuration(settings.admission_timeout),
        "");
   line("shutdown grace", absl::FormatDuration(settings.shutdown_grace), "");
+  line("batch timeout", absl::FormatDuration(settings.batch_timeout),
+       "while others wait for memory");
+  const auto connections = [&line](absl::string_view name, uint64_t limit) {
+    line(name, limit == 0 ? "by open files" : absl::StrCat(limit), "at most");
+  };
+  connections("connections", settings.max_connections);
+  connections("  of one address", settings.max_connections_per_peer);
   if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
     line("local socket", *settings.local_socket, "");
   }

@@ -28,11 +28,13 @@ struct Machine {
   uint64_t memory_bytes = 0;
 };
 
-// A complete configuration: no 0 stands for a default any more.
+// A complete configuration: no 0 stands for a default any more, but for limits
+// of connections, which depend on the files that are open when it listens.
 struct ServerSettings {
   struct Dataset {
     std::string name;
     std::string uri;
+    double weight = 1;  // of jobs on it beside jobs on others
   };
   std::string listen;
   // Names differ; none with synthetic_only alone.
@@ -53,6 +55,10 @@ struct ServerSettings {
   absl::Duration send_timeout;
   absl::Duration admission_timeout;
   absl::Duration shutdown_grace;
+  // RpcServer::Options of the same names; 0 stands for limits by open files.
+  absl::Duration batch_timeout;
+  uint64_t max_connections = 0;
+  uint64_t max_connections_per_peer = 0;
   // RpcServer::Options::local_socket.
   std::optional<std::string> local_socket;
   // Where `threads` and the budget come from, for people.

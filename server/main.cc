@@ -2,8 +2,10 @@
 // it waits for a signal.
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
 #include "common/cgroup.h"
+#include "common/cpu_check.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -79,6 +82,14 @@ std::string DescribeDatasets(const DatasetCatalog& catalog) {
   return text;
 }
 
+std::map<std::string, double> WeightsOf(const ServerSettings& settings) {
+  std::map<std::string, double> weights;
+  for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    weights[dataset.name] = dataset.weight;
+  }
+  return weights;
+}
+
 std::string DescribeOperators(const Operators& operators) {
   std::string text;
   for (const Operators::Entry& entry : operators.List()) {
@@ -93,7 +104,7 @@ std::string DescribeOperators(const Operators& operators) {
 // What the batches of the datasets' presets take, and those of the pipeline
 // that was named.
 absl::StatusOr<std::string> DescribeAllBatches(Engine& engine,
-                                               const CommandLine& line,
+                                               const ServerCommandLine& line,
                                                const ServerSettings& settings,
                                                const MemoryNeeds& needs) {
   MR_ASSIGN_OR_RETURN(std::string text,
@@ -124,13 +135,21 @@ std::string DescribeThreads(const Engine::Stats& stats) {
                       up_to(stats.read_threads, stats.most_read_threads));
 }
 
+// Clients ask other servers, and this one when its supervisor has started it
+// again. At once: nothing in a process that does not answer can be relied upon
+// to end.
+void EndUnreachable(const absl::Status& why) {
+  MR_LOG(ERROR) << why.message() << "; this process ends, start it again";
+  _exit(kExitError);
+}
+
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
-                   const CommandLine& line, StopSignals& signals) {
+                   const ServerCommandLine& line, StopSignals& signals) {
   // Everything below is charged to it, so it ends last.
   ByteBudget budget(settings.memory_budget_bytes);
   // The caches' share is taken once. No batch counts on it; but were row groups
-  // charged one by one, caches would give way whenever batches wait in line, and
-  // be empty just when there is most to do.
+  // charged one by one, caches would give way whenever batches wait in line,
+  // and be empty just when there is most to do.
   ByteBudget caches(settings.row_group_cache_bytes);
   ByteBudget::Reservation share;
   MR_CHECK(budget.TryReserve(caches.capacity(), &share));
@@ -148,6 +167,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .budget = &budget,
       .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
       .admission_timeout = settings.admission_timeout,
+      .dataset_weights = WeightsOf(settings),
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic};
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
@@ -165,15 +185,22 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   }
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
-      RpcServer::Start({.listen = settings.listen,
-                        .engine = engine.get(),
-                        .budget = &budget,
-                        .send_timeout = settings.send_timeout,
-                        .shutdown_grace = settings.shutdown_grace,
-                        .content_revision = kContentRevision,
-                        .local_socket = settings.local_socket}));
+      RpcServer::Start(
+          {.listen = settings.listen,
+           .engine = engine.get(),
+           .budget = &budget,
+           .caches = &caches,
+           .send_timeout = settings.send_timeout,
+           .batch_timeout = settings.batch_timeout,
+           .shutdown_grace = settings.shutdown_grace,
+           .max_connections = settings.max_connections,
+           .max_connections_per_peer = settings.max_connections_per_peer,
+           .on_unreachable = &EndUnreachable,
+           .content_revision = kContentRevision,
+           .local_socket = settings.local_socket}));
   MR_LOG(INFO) << "millrace-server " << kMillraceVersion << " (protocol "
                << kProtocolVersion << ", content revision " << kContentRevision
+               << ", image decoders " << engine->decoder_digest()
                << ") listens on " << server->address() << "; "
                << DescribeThreads(engine->stats()) << ", memory budget "
                << FormatByteSize(settings.memory_budget_bytes);
@@ -205,7 +232,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return Fail(kExitUsage, line.status());
   if (line->help) {
     absl::PrintF("%s", HelpText());
@@ -222,7 +249,7 @@ int Main(const std::vector<std::string>& arguments) {
   ServerConfig config;
   if (!line->config_file.empty()) {
     absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);
-    if (!file.ok()) return Fail(kExitError, file.status());
+    if (!file.ok()) return Fail(kExitUsage, file.status());
     config = *std::move(file);
   }
   config = MergeConfig(std::move(config), line->flags);
@@ -241,6 +268,8 @@ int Main(const std::vector<std::string>& arguments) {
 
 }  // namespace
 }  // namespace millrace
+
+MR_CHECK_CPU("millrace-server")
 
 int main(int argc, char** argv) {
   return millrace::Main({argv + 1, argv + argc});

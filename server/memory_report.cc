@@ -77,6 +77,8 @@ std::string DescribeMemory(const MemoryUse& use) {
                     " threads have read and none has decoded"));
   Line(&out, "  recycled batches", FormatByteSize(use.recycled),
        "memory kept for the next ones");
+  Line(&out, "  pipelines", FormatByteSize(use.pipelines),
+       "built pipelines, cached and in use");
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
   Line(&out, "  batches", FormatByteSize(use.batches), "the rest");

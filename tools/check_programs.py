@@ -9,6 +9,8 @@ thin            the libraries that each program loads are those of its side
 packages        Debian libraries belong to the packages that deploy/ names
 documented      flags and subcommands in the documents are in the programs' help
 pipelines       the pipeline specs in the README have no mistake
+values          numbers, sizes and times that the documents give a server's flags are taken
+definitions     no two objects that a program is linked from define one symbol
 """
 
 import os
@@ -28,6 +30,9 @@ _FORBIDDEN = {
     "millrace": ["torch", "c10", "lmdb", "arrow", "parquet", "jpeg", "png"],
     "millrace-train": ["lmdb", "arrow", "parquet", "jpeg", "png"],
 }
+# Where Bazel links what tools/build copies.
+_LINKED = ["server/millrace-server", "server/data_tool/millrace-data", "client/cli/millrace",
+           "trainer/millrace-train", "trainer/ddp/libmillrace_nccl.so"]
 # Which list of deploy/ must cover which programs.
 _IMAGES = {
     "server.packages": ["millrace-server", "millrace-data"],
@@ -182,6 +187,38 @@ def check_documented(bin_dir):
     return mistakes
 
 
+def server_values(text):
+    """{"--flag=value"} of plain numbers, sizes and times that a text gives millrace-server,
+    in command lines and in words (`--threads=8`)."""
+    value = r"[0-9]+(?:ms|s|m|h|[KMG]iB)?"
+    return set(re.findall(r"(?<![\w-])(--[a-z_]+=" + value + r")(?![\w.,:/]*\w)", text))
+
+
+def check_values(bin_dir):
+    """The server is asked to check a configuration with each; nothing is started."""
+    server = os.path.join(bin_dir, "millrace-server")
+    usage = help_of(server)
+    others = "".join(help_of(os.path.join(bin_dir, "millrace"), c) for c in ("bench", "audit"))
+    others += help_of(os.path.join(bin_dir, "millrace-train"))
+    mistakes, tried = [], 0
+    for path in documents():
+        with open(path, encoding="utf-8") as file:
+            flags = server_values(file.read())
+        for flag in sorted(flags):
+            name = re.escape(flag.split("=")[0]) + r"\b"
+            # Another program's flags of the same name are not told apart.
+            if not re.search(name, usage) or re.search(name, others):
+                continue
+            tried += 1
+            result = _run([server, "--synthetic_only", "--check_config", flag])
+            if result.returncode != 0:
+                mistakes.append(f"{os.path.relpath(path, ROOT)}: millrace-server refuses {flag}: "
+                                f"{result.stderr.strip()}")
+    if tried < 3:
+        mistakes.append(f"only {tried} values were found in the documents: the search is broken")
+    return mistakes
+
+
 def check_pipelines(bin_dir):
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         text = file.read()
@@ -198,12 +235,58 @@ def check_pipelines(bin_dir):
     return mistakes
 
 
+def link_inputs(parameters, folder):
+    """Paths of the objects and archives in a linker's parameter file."""
+    with open(parameters, encoding="utf-8") as file:
+        words = file.read().split("\n")
+    return sorted({os.path.join(folder, w) for w in words if w.endswith((".o", ".a", ".lo"))
+                   and not w.startswith("-")})
+
+
+def defined_twice(files):
+    """{symbol: the objects that define it} of strong symbols with more than one. A linker
+    takes the first one that it meets in an archive, without a word."""
+    # FILE[MEMBER]: NAME TYPE VALUE SIZE; upper-case types are global.
+    result = _run(["nm", "--print-file-name", "--extern-only", "--defined-only",
+                   "--format=posix", "--no-sort"] + files)
+    if result.returncode != 0:
+        raise RuntimeError(f"nm: {result.stderr}")
+    places = {}
+    for line in result.stdout.splitlines():
+        where, name, kind = re.match(r"(.*): (\S+) (\S)", line).groups()
+        if kind in "ABCDGRST":
+            places.setdefault(name, set()).add(where)
+    return {name: sorted(where) for name, where in places.items() if len(where) > 1}
+
+
+def check_definitions(_):
+    bazel = {key: _run(["bazel", "info", key], cwd=ROOT).stdout.strip()
+             for key in ("bazel-bin", "execution_root")}
+    mistakes = []
+    for program in _LINKED:
+        parameters = os.path.join(bazel["bazel-bin"], program + "-2.params")
+        if not os.path.exists(parameters):
+            mistakes.append(f"{program}: {parameters} is missing: run tools/build")
+            continue
+        files = link_inputs(parameters, bazel["execution_root"])
+        if not files:
+            mistakes.append(f"{parameters} names no object: the search is broken")
+            continue
+        for name, where in defined_twice(files).items():
+            plain = _run(["c++filt", name]).stdout.strip()
+            mistakes.append(f"{program}: {plain} is defined in {' and in '.join(where)}: rename "
+                            "one, or put it into an anonymous namespace")
+    return mistakes
+
+
 CHECKS = {
     "runs-anywhere": check_runs_anywhere,
     "thin": check_thin,
     "packages": check_packages,
     "documented": check_documented,
+    "values": check_values,
     "pipelines": check_pipelines,
+    "definitions": check_definitions,
 }
 
 

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/dtype.h"
@@ -41,40 +43,78 @@ bool IsShownInPlanes(const TensorSpec& spec) {
   return spec.view() == TensorSpec::VIEW_CHANNELS_FIRST;
 }
 
+// Of a field that the transforms take for a mask.
+bool IsMask(const OpenResponse& plan, const TensorSpec& spec) {
+  for (const Output& output : plan.resolved_spec().outputs()) {
+    if (output.name() != spec.name()) continue;
+    for (const FieldRole& role : plan.resolved_spec().field_roles()) {
+      if (role.field() == output.field()) {
+        return role.role() == FieldRole::MASK;
+      }
+    }
+  }
+  return false;
+}
+
+// What a model of a user's file is given of tensors that are no images.
+torch::ScalarType StoredForm(DType dtype) {
+  return IsInteger(dtype) || dtype == DTYPE_BOOL ? torch::kLong : torch::kFloat;
+}
+
 }  // namespace
 
 absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
-                                              const std::string& input,
-                                              const std::string& target,
-                                              LossKind loss,
-                                              bool channels_last) {
+                                              const Options& options) {
+  const std::string& input = options.input;
+  const std::string& target = options.target;
   auto bad = [&plan](absl::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, "; its tensors are: ", List(plan)));
   };
   const TensorSpec* x = nullptr;
   const TensorSpec* y = nullptr;
+  // Without a name: what has classes, and where nothing has, a mask.
+  bool by_classes = false;
   for (const TensorSpec& spec : plan.tensors()) {
-    const bool is_target =
-        target.empty() ? spec.num_classes() > 0 : spec.name() == target;
+    by_classes = by_classes || spec.num_classes() > 0;
+  }
+  for (const TensorSpec& spec : plan.tensors()) {
+    const bool is_target = !target.empty() ? spec.name() == target
+                           : by_classes    ? spec.num_classes() > 0
+                                           : IsMask(plan, spec);
     if (!is_target) continue;
     if (y != nullptr) {
       return bad(
-          "the pipeline gives several tensors with classes; name one "
-          "with --target");
+          "the pipeline gives several tensors with classes, or several masks; "
+          "name one with --target");
     }
     y = &spec;
   }
   if (y == nullptr) {
-    return bad(target.empty()
-                   ? std::string("the pipeline gives no tensor with classes to "
-                                 "learn; name what to learn with --target")
-                   : absl::StrCat("the pipeline gives no tensor ", target));
+    return bad(
+        target.empty()
+            ? std::string("the pipeline gives no tensor with classes and "
+                          "no mask to learn; name what to learn with "
+                          "--target")
+            : absl::StrCat("the pipeline gives no tensor ", target));
   }
-  const absl::StatusOr<TargetForm> form = FormOf(*y, loss);
+  const absl::StatusOr<TargetForm> form =
+      FormOf(*y, {.loss = options.loss,
+                  .classes = options.classes,
+                  .mask = IsMask(plan, *y),
+                  .planes = LiesInPlanes(plan, *y)});
   if (!form.ok()) {
     return bad(
         absl::StrCat("the target ", y->name(), " ", form.status().message()));
+  }
+  if (options.ignore_value.has_value() &&
+      (!form->of_pixels() || (options.loss == LossKind::kTorchScript &&
+                              form->kind == TargetForm::kValues))) {
+    return bad(absl::StrCat(
+        "--ignore_value=", *options.ignore_value,
+        " is of targets with a value for each pixel that a loss of the "
+        "trainer's learns; the target ",
+        y->name(), " is none"));
   }
   for (const TensorSpec& spec : plan.tensors()) {
     const bool is_input = input.empty()
@@ -98,7 +138,11 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   reader.input_ = x->name();
   reader.target_ = y->name();
   reader.form_ = *form;
-  reader.to_planes_ = !channels_last;
+  reader.ignore_value_ = options.ignore_value;
+  reader.to_planes_ = !options.channels_last;
+  reader.target_channels_last_ = y->sample_shape_size() == 3 &&
+                                 !LiesInPlanes(plan, *y) &&
+                                 !IsShownInPlanes(*y);
   const auto& shape = x->sample_shape();
   switch (shape.size()) {
     case 3:
@@ -116,27 +160,40 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
       reader.shape_ = {1, 1, shape[0]};
       break;
     default:
+      if (options.as_stored) break;
       return bad(absl::StrCat("the input ", x->name(), " has ", shape.size(),
                               " dimensions; models of this trainer take 1 to "
                               "3"));
+  }
+  if (options.as_stored && shape.size() != 3) {
+    reader.input_form_ = {
+        {shape.begin(), shape.end()},
+        StoredForm(x->has_device_transform() ? x->device_transform().dtype()
+                                             : x->dtype())};
+  } else {
+    const ImageShape& image = reader.shape_;
+    reader.input_form_ = {{image.channels, image.height, image.width},
+                          torch::kFloat};
   }
   return reader;
 }
 
 torch::Tensor BatchReader::Input(const Batch& batch) const {
   torch::Tensor x = batch.tensor(input_);
-  if (x.scalar_type() == torch::kByte) x = x.to(torch::kFloat).div_(255);
-  if (x.scalar_type() != torch::kFloat) x = x.to(torch::kFloat);
-  if (channels_last_) x = x.permute({0, 3, 1, 2});
-  if (x.dim() < 4) {
-    x = x.reshape({x.size(0), shape_.channels, shape_.height, shape_.width});
+  if (input_form_.type == torch::kFloat && x.scalar_type() == torch::kByte) {
+    x = x.to(torch::kFloat).div_(255);
   }
+  x = x.to(input_form_.type);
+  if (channels_last_) x = x.permute({0, 3, 1, 2});
+  std::vector<int64_t> sizes = {x.size(0)};
+  sizes.insert(sizes.end(), input_form_.sizes.begin(), input_form_.sizes.end());
+  if (x.sizes() != at::IntArrayRef(sizes)) x = x.reshape(sizes);
   if (to_planes_) x = x.contiguous();
   return x;
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {
-  const torch::Tensor& y = batch.tensor(target_);
+  torch::Tensor y = batch.tensor(target_);
   switch (form_.kind) {
     case TargetForm::kClasses:
       return y.to(torch::kLong);
@@ -150,10 +207,20 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
           .scatter_(1, labels.masked_fill(empty, 0),
                     empty.logical_not().to(torch::kFloat));
     }
+    case TargetForm::kPixelClasses: {
+      // One channel, wherever it stands.
+      const torch::Tensor classes =
+          y.to(torch::kLong).reshape({y.size(0), form_.height, form_.width});
+      if (!ignore_value_.has_value()) return classes;
+      return classes.masked_fill(classes.eq(*ignore_value_), kIgnoredLabel);
+    }
     case TargetForm::kValues:
       break;
   }
-  return y.to(torch::kFloat).reshape({y.size(0), form_.outputs});
+  y = y.to(torch::kFloat);
+  if (!form_.of_pixels()) return y.reshape({y.size(0), form_.outputs});
+  if (target_channels_last_) y = y.permute({0, 3, 1, 2});
+  return y.reshape({y.size(0), form_.channels, form_.height, form_.width});
 }
 
 }  // namespace millrace

@@ -1,8 +1,10 @@
 // BatchReader tells which tensors of a batch the model learns from, and gives
 // them in the form that models and losses take: float32 [rows, channels,
-// height, width], and what losses/target_form.h says of targets.
+// height, width], and what losses/target_form.h says of targets. Models of a
+// user's file are given vectors, tokens and whatever else is no image in the
+// shape that the data have.
 // It goes by the plan, not by names: the target is the tensor that has classes,
-// the input the first of the others.
+// else the one that is a mask, the input the first of the others.
 
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
@@ -10,6 +12,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,22 +27,38 @@ namespace millrace {
 
 class BatchReader {
  public:
-  // `input` and `target` name tensors; empty: found as said above.
+  struct Options {
+    // Names of tensors; empty: found as said above.
+    std::string input;
+    std::string target;
+    LossKind loss = LossKind::kCrossEntropy;
+    // Of the target, where the data do not say it; 0: nothing is said.
+    int64_t classes = 0;
+    // Pixels of the target with this value do not count.
+    std::optional<int64_t> ignore_value;
+    // Off: images are laid out in planes, whatever layout they come in.
+    bool channels_last = true;
+    // For a model of a user's file: only samples of three dimensions are taken
+    // for images; the others keep their shape. Whole numbers and booleans come
+    // as int64 then, other numbers as float32.
+    bool as_stored = false;
+  };
+
   // InvalidArgument, also where the loss cannot learn the target, lists the
-  // plan's tensors. Without `channels_last` images are laid out in planes,
-  // whatever layout they come in.
+  // plan's tensors.
   static absl::StatusOr<BatchReader> Make(const OpenResponse& plan,
-                                          const std::string& input,
-                                          const std::string& target,
-                                          LossKind loss,
-                                          bool channels_last = true);
+                                          const Options& options);
 
   torch::Tensor Input(const Batch& batch) const;
   torch::Tensor Target(const Batch& batch) const;
 
+  // As the trainer's own models see a sample.
   const ImageShape& shape() const { return shape_; }
+  // As Input() gives it.
+  const InputForm& form_of_input() const { return input_form_; }
   const TargetForm& form() const { return form_; }
   int64_t classes() const { return form_.classes; }
+  std::optional<int64_t> ignore_value() const { return ignore_value_; }
 
  private:
   BatchReader() = default;
@@ -47,9 +66,12 @@ class BatchReader {
   std::string input_;
   std::string target_;
   TargetForm form_;
-  bool channels_last_ = false;  // given as [rows, H, W, C]
+  std::optional<int64_t> ignore_value_;
+  bool channels_last_ = false;         // given as [rows, H, W, C]
+  bool target_channels_last_ = false;  // an image as a target, likewise
   bool to_planes_ = false;
   ImageShape shape_;
+  InputForm input_form_;
 };
 
 }  // namespace millrace

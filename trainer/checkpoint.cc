@@ -4,8 +4,9 @@
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
-#include <sstream>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "common/hex.h"
 #include "common/status_macros.h"
+#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
 
@@ -50,8 +52,13 @@ uint64_t ReadCount(torch::serialize::InputArchive& archive,
   return static_cast<uint64_t>(value);
 }
 
+// By its extremes, which are NaN where a value is: isfinite() would make three
+// tensors of the same size.
 bool IsFinite(const torch::Tensor& tensor) {
-  return !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
+  if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
+  const auto [least, most] = at::aminmax(tensor.detach());
+  return std::isfinite(least.item<double>()) &&
+         std::isfinite(most.item<double>());
 }
 
 // All that a step can spoil.
@@ -120,7 +127,8 @@ absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
                              const NamedParts& parts) {
-  std::ostringstream bytes;
+  absl::Status written;
+  std::unique_ptr<AtomicFile> file;
   try {
     if (!IsFinite(model, parts)) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -158,12 +166,19 @@ absl::Status WriteCheckpoint(const std::string& path,
       }
       archive.write(part, state);
     }
-    archive.save_to(bytes);
+    MR_ASSIGN_OR_RETURN(file, AtomicFile::Create(path));
+    archive.save_to([&](const void* data, size_t size) {
+      // libtorch's writer cannot be told of an error: the exception that it
+      // makes of one meets another one in its destructor.
+      written.Update(file->Write({static_cast<const char*>(data), size}));
+      return size;
+    });
   } catch (const std::exception& error) {
     return absl::InternalError(
         absl::StrCat("cannot make the checkpoint ", path, ": ", error.what()));
   }
-  return WriteFileAtomically(path, bytes.str());
+  MR_RETURN_IF_ERROR(written);
+  return file->Commit();
 }
 
 absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {

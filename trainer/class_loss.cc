@@ -15,8 +15,9 @@ bool IsSoft(const torch::Tensor& target) { return target.dim() == 2; }
 torch::Tensor Masked(const torch::Tensor& target, const Batch& batch) {
   if (batch.local_valid == batch.rows || !batch.has("valid")) return target;
   const torch::Tensor empty = batch.tensor("valid").logical_not();
-  return IsSoft(target) ? target.masked_fill(empty.unsqueeze(1), 0)
-                        : target.masked_fill(empty, kIgnoredLabel);
+  if (IsSoft(target)) return target.masked_fill(empty.unsqueeze(1), 0);
+  return target.masked_fill(target.dim() == 3 ? empty.view({-1, 1, 1}) : empty,
+                            kIgnoredLabel);
 }
 
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
@@ -28,6 +29,15 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
         target.sum(1, /*keepdim=*/true) *
             (label_smoothing / static_cast<double>(target.size(1)));
     return SumOfLosses(logits, smooth);
+  }
+  if (target.dim() == 3) {
+    TORCH_CHECK(logits.dim() == 4, "the model gave ", logits.sizes(),
+                " for a class of each pixel of ", target.sizes());
+    const torch::Tensor losses =
+        at::cross_entropy_loss(logits, target, {}, at::Reduction::None,
+                               kIgnoredLabel, label_smoothing);
+    const torch::Tensor counted = target.ne(kIgnoredLabel).sum({1, 2});
+    return losses.sum({1, 2}).div(counted.clamp_min(1)).sum();
   }
   // Of shares it is the sum of -share * log softmax: a row of zeros adds 0.
   return at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,

@@ -1,7 +1,7 @@
 // Cross entropy and accuracy over the valid rows of a batch, for targets of
-// both kinds: class indices int64 [rows], where -100 is left out, and shares of
-// classes float32 [rows, classes] as MixUp and CutMix make them, where a row of
-// zeros is left out.
+// three kinds: class indices int64 [rows] and, of each pixel, int64 [rows,
+// height, width], where -100 is left out, and shares of classes float32 [rows,
+// classes] as MixUp and CutMix make them, where a row of zeros is left out.
 //
 // Pure functions on tensors, on any device; libtorch's exceptions pass.
 //
@@ -25,7 +25,9 @@ inline constexpr int64_t kIgnoredLabel = -100;
 // `target` with the rows that hold no sample left out.
 torch::Tensor Masked(const torch::Tensor& target, const Batch& batch);
 
-// The sum over the rows that count. `logits`: [rows, classes]. Of each label
+// The sum over the rows that count, of pixels the mean of those of a row that
+// count. `logits`: [rows, classes], or [rows, classes, height, width]. Of each
+// label
 // `label_smoothing`, 0 to below 1, is spread over all classes evenly (Szegedy
 // et al., "Rethinking the Inception Architecture", 2015).
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
@@ -33,7 +35,7 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
                           double label_smoothing = 0);
 
 // Of the rows that count those whose class, or class with the largest share,
-// has one of the `among` largest logits.
+// has one of the `among` largest logits. Not of pixels: pixel_scores.h.
 torch::Tensor CountCorrect(const torch::Tensor& logits,
                            const torch::Tensor& target, int64_t among = 1);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "proto/output_names.h"
 #include "trainer/losses/loss_kind.h"
 #include "trainer/models/model_name.h"
 #include "trainer/subset_flag.h"
@@ -15,6 +16,9 @@
 
 namespace millrace {
 namespace {
+
+// A layer with more outputs is a mistake.
+constexpr uint64_t kMostClasses = 1 << 24;
 
 absl::Status Bad(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", why));
@@ -157,6 +161,8 @@ absl::Status TrainerConfig::Validate() const {
   if (!eval_preset.empty() && !eval_pipeline.empty()) {
     return Bad("eval_preset", "and --eval_pipeline exclude each other");
   }
+  PipelineSpec unused;
+  MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
   if (eval_dataset.empty() && eval_subset.empty() &&
       (!eval_preset.empty() || !eval_pipeline.empty())) {
     return Bad("eval_dataset", "is missing, but how to evaluate is given");
@@ -183,6 +189,11 @@ absl::Status TrainerConfig::Validate() const {
   }
   if (const auto name = ParseLossName(loss); !name.ok()) {
     return Bad("loss", name.status().message());
+  }
+  if (classes == 1) return Bad("classes", "is 1; give 2 or more");
+  if (classes > kMostClasses) {
+    return Bad("classes",
+               absl::StrCat("is ", classes, "; give at most ", kMostClasses));
   }
   if (!init_weights.empty() && !resume.empty() && resume != "auto") {
     return Bad("init_weights",
@@ -254,11 +265,11 @@ absl::Status TrainerConfig::Validate() const {
   return ParseProfileSteps(profile_steps).status();
 }
 
-absl::StatusOr<StepRange> ParseProfileSteps(const std::string& text) {
+absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('-', 1));
   const bool one = text.find('-') == std::string::npos;
-  StepRange range;
+  ProfiledSteps range;
   if (!absl::SimpleAtoi(parts.first, &range.first) ||
       !absl::SimpleAtoi(one ? parts.first : parts.second, &range.last) ||
       range.first < 1 || range.last < range.first) {

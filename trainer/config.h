@@ -30,6 +30,9 @@ struct TrainerConfig {
   std::string pipeline;  // file with a PipelineSpec as text
   std::string eval_preset;
   std::string eval_pipeline;
+  // Fields that become tensors, with commas; empty: what the pipeline lists,
+  // else all. Of the evaluation as well, unless eval_pipeline is given.
+  std::string outputs;
 
   std::string model = "mlp";           // see models/model.h
   bool graph = false;                  // see models/graph_model.h
@@ -43,6 +46,10 @@ struct TrainerConfig {
   // the first of the others.
   std::string input;
   std::string target;
+  // Of a target that does not say it: a mask, or whole numbers. 0: none given.
+  uint64_t classes = 0;
+  // Pixels of a target with this value do not count; absent: all do.
+  std::optional<int64_t> ignore_value;
 
   uint64_t epochs = 1;
   uint64_t batch_size = 0;  // global; 0: what the pipeline says, else 64
@@ -125,11 +132,11 @@ struct TrainerConfig {
 };
 
 // "FROM-TO" or one number, from 1; InvalidArgument names --profile_steps.
-struct StepRange {
+struct ProfiledSteps {
   uint64_t first = 0;
   uint64_t last = 0;
 };
-absl::StatusOr<StepRange> ParseProfileSteps(const std::string& text);
+absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text);
 
 }  // namespace millrace
 

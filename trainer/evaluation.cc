@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "common/status_macros.h"
 #include "trainer/class_loss.h"
 #include "trainer/ddp/agree.h"
+#include "trainer/pixel_scores.h"
 #include "trainer/torch_error.h"
 
 namespace millrace {
@@ -26,6 +28,17 @@ constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
 // Of top-5 accuracy.
 constexpr int64_t kTop = 5;
 
+// The rows of both that hold a sample.
+std::pair<torch::Tensor, torch::Tensor> OfValidRows(
+    const torch::Tensor& outputs, const torch::Tensor& target,
+    const Batch& batch) {
+  if (batch.local_valid == batch.rows || !batch.has("valid")) {
+    return {outputs, target};
+  }
+  const torch::Tensor rows = batch.tensor("valid").nonzero().squeeze(1);
+  return {outputs.index_select(0, rows), target.index_select(0, rows)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
@@ -36,15 +49,18 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
   MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(small));
   const OpenResponse& plan = loader->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Make(plan, options.input, options.target,
-                                        options.loss, options.channels_last));
+                      BatchReader::Make(plan, options.reader));
   if (reader.classes() != training.classes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the dataset ", training_dataset, " has ", training.classes(),
         " classes, but ", options.dataset, " has ", reader.classes(),
         "; evaluate on data with the same classes"));
   }
-  if (reader.form().outputs != training.form().outputs) {
+  // A network over pixels may be judged on images of another size.
+  const bool of_pixels =
+      reader.form().of_pixels() && training.form().of_pixels();
+  if (of_pixels ? reader.form().channels != training.form().channels
+                : reader.form().outputs != training.form().outputs) {
     return absl::InvalidArgumentError(
         absl::StrCat("the target of the dataset ", training_dataset, " has ",
                      training.form().outputs, " values a sample, but that of ",
@@ -97,7 +113,14 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   // correct, loss, samples, correct among the likeliest
   torch::Tensor sums =
       at::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
-  bool judged = reader_.form().judges_classes;
+  const TargetForm& form = reader_.form();
+  bool judged = form.judges_classes && !form.of_pixels();
+  // Yes and no of a user's loss may be anything.
+  const bool yes_no = form.kind == TargetForm::kValues &&
+                      options_.reader.loss == LossKind::kBceWithLogits;
+  bool pixels_judged = form.of_pixels() && form.channels > 0 &&
+                       (form.kind == TargetForm::kPixelClasses || yes_no);
+  PixelScores pixels(std::max<int64_t>(form.channels, 1), device);
   absl::Status evaluated;
   try {
     torch::NoGradGuard no_grad;
@@ -122,6 +145,15 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
           sums[3] += CountCorrect(logits, masked, kTop);
         }
       }
+      // A model over the values in a row says nothing of pixels.
+      pixels_judged =
+          pixels_judged && logits.dim() == 4 && logits.size(1) == form.channels;
+      if (pixels_judged && yes_no) {
+        const auto [said, wanted] = OfValidRows(logits, target, *batch);
+        pixels.AddYesNo(said, wanted, reader_.ignore_value());
+      } else if (pixels_judged) {
+        pixels.AddClasses(logits, Masked(target, *batch));
+      }
       sums[1] += loss.Sum(logits, target, *batch, /*label_smoothing=*/0);
       sums[2] += static_cast<double>(batch->local_valid);
     }
@@ -132,6 +164,8 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   MR_RETURN_IF_ERROR(Agree(std::move(evaluated), ranks, hooks.place));
   sums = sums.cpu();
   MR_RETURN_IF_ERROR(ranks.Sum(sums));
+  torch::Tensor counts = pixels.counts().cpu();
+  MR_RETURN_IF_ERROR(ranks.Sum(counts));
   const auto* sum = sums.data_ptr<double>();
   const double expected =
       static_cast<double>(loader->plan().samples_per_epoch());
@@ -146,6 +180,11 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   if (judged) {
     result.accuracy = sum[0] / sum[2];
     if (reader_.classes() > kTop) result.top5 = sum[3] / sum[2];
+  }
+  if (pixels_judged) {
+    const PixelScores::Result scores = PixelScores::Read(counts);
+    result.accuracy = scores.accuracy;
+    result.mean_iou = scores.mean_iou;
   }
   result.loss = sum[1] / sum[2];
   result.samples = static_cast<uint64_t>(sum[2]);

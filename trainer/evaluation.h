@@ -6,8 +6,7 @@
 // are the caller's.
 //
 //   MR_ASSIGN_OR_RETURN(auto evaluation,
-//                       Evaluation::Make(name, options, reader, input,
-//                       target));
+//                       Evaluation::Make(options, name, reader));
 //   MR_ASSIGN_OR_RETURN(Evaluation::Result result, evaluation->Run(model,
 //   ...));
 
@@ -38,15 +37,15 @@ class Evaluation {
     std::string dataset;         // for messages
     DataLoader::Options loader;  // with the spec; next_timeout is what servers
                                  // may be away for
-    std::string input;           // as TrainerConfig's
-    std::string target;
-    LossKind loss = LossKind::kCrossEntropy;
-    bool channels_last = true;
+    BatchReader::Options reader;
     Precision precision;  // of the forward pass
   };
   struct Result {
-    // Absent: the target has no classes, or the model says none.
+    // Share of the samples, or of the pixels, that are right. Absent: the
+    // target has no classes, or the model says none.
     std::optional<double> accuracy;
+    // Of targets of pixels that are classes, or yes and no (bce_with_logits).
+    std::optional<double> mean_iou;
     // The class is among the five likeliest; absent: there are no more than
     // five.
     std::optional<double> top5;

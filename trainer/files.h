@@ -12,7 +12,8 @@
 namespace millrace {
 
 // Says now what would fail at the end of a long run: that `path` cannot be
-// written. Leaves nothing behind.
+// written. Leaves nothing behind, and removes what a process that was killed
+// has left beside it.
 absl::Status CheckWritable(const std::string& path);
 
 absl::Status CheckReadable(const std::string& path);
@@ -20,8 +21,8 @@ absl::Status CheckReadable(const std::string& path);
 // Makes the folder `path` and those above it where they are missing.
 absl::Status MakeFolders(const std::string& path);
 
-// Writes a new file beside `path`, synchronises it and renames it: on an error
-// (disk full) what was at `path` is still there.
+// As AtomicFile (atomic_file.h): on an error (disk full) what was at `path` is
+// still there.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view contents);
 

@@ -3,8 +3,9 @@
 //
 // The model is left as it was: nothing is learnt, running statistics stay.
 //
-//   MR_RETURN_IF_ERROR(CheckFit(*model, *loss, reader.shape(), reader.form(),
-//                               config.model, device));
+//   MR_RETURN_IF_ERROR(CheckFit(*model, *loss, reader.form_of_input(),
+//                               reader.form(), loss_kind, config.model,
+//                               device));
 
 #ifndef MILLRACE_TRAINER_FIT_H_
 #define MILLRACE_TRAINER_FIT_H_
@@ -22,7 +23,7 @@ namespace millrace {
 
 // InvalidArgument says what the model, called `name` in the sentence, takes or
 // gives, and what it should.
-absl::Status CheckFit(Classifier& model, Loss& loss, const ImageShape& shape,
+absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
                       const TargetForm& form, LossKind kind,
                       const std::string& name, torch::Device device);
 

@@ -2,6 +2,7 @@
 
 #include <torch/utils.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "trainer/fit.h"
 #include "trainer/losses/loss_kind.h"
@@ -17,16 +18,49 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
                                     torch::Device device) {
   MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config.model));
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
+  const TargetForm& form = training.form();
+  if (model.of_pixels && !form.of_pixels()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model=", model.name,
+        " gives values for each pixel, but the target of the data has none for "
+        "each pixel; name a mask or an image with --target, or choose another "
+        "model"));
+  }
+  if (model.of_pixels && form.channels == 0) {
+    return absl::InvalidArgumentError(
+        "the data do not say how many classes their masks have; give "
+        "--classes=N");
+  }
+  if (!model.of_pixels && model.file.empty() &&
+      form.kind == TargetForm::kPixelClasses) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model=", model.name,
+        " gives values for a whole image, but the target of the data holds a "
+        "class for each pixel; choose --model=unet or a TorchScript module"));
+  }
+  for (const BatchReader* const reader : {&training, evaluation}) {
+    if (!model.of_pixels || reader == nullptr) continue;
+    const ImageShape& image = reader->shape();
+    const TargetForm& target = reader->form();
+    if (target.height == image.height && target.width == image.width) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model=", model.name, " gives a value for each of the ", image.height,
+        "x", image.width, " pixels of an image, but the target ", "has ",
+        target.height, "x", target.width,
+        "; let the pipeline make both equally large"));
+  }
   Learner learner;
   // The same weights on every rank, whatever else the generator was used for.
   torch::manual_seed(config.seed);
-  MR_ASSIGN_OR_RETURN(learner.model,
-                      MakeModel(config.model, training.shape(),
-                                training.form().outputs, device));
+  MR_ASSIGN_OR_RETURN(
+      learner.model,
+      MakeModel(config.model, training.shape(),
+                model.of_pixels ? form.channels : form.outputs, device));
   learner.model->to(device);
   if (config.channels_last) UseChannelsLast(*learner.model);
   learner.model->train();
-  MR_ASSIGN_OR_RETURN(learner.loss, MakeLoss(loss, device));
+  MR_ASSIGN_OR_RETURN(learner.loss,
+                      MakeLoss(loss, device, training.ignore_value()));
   if (!config.init_weights.empty()) {
     MR_RETURN_IF_ERROR(LoadWeights(config.init_weights,
                                    config.init_weights_without,
@@ -36,12 +70,12 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   // for, but not an evaluation of images of another size.
   const bool foreign = !model.file.empty() || !loss.file.empty();
   const auto check = [&](const BatchReader& reader) {
-    return CheckFit(*learner.model, *learner.loss, reader.shape(),
+    return CheckFit(*learner.model, *learner.loss, reader.form_of_input(),
                     reader.form(), loss.kind, config.model, device);
   };
   if (foreign) MR_RETURN_IF_ERROR(check(training));
   if (evaluation != nullptr &&
-      (foreign || evaluation->shape() != training.shape())) {
+      (foreign || evaluation->form_of_input() != training.form_of_input())) {
     MR_RETURN_IF_ERROR(check(*evaluation));
   }
   if (config.graph) learner.model = GraphOf(std::move(learner.model));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
@@ -101,15 +103,23 @@ TRAINER_FLAG(
     uint64_t, subset_unit,
     "Neighbours of the dataset that are cut together, as frames of one "
     "film. 0: none.");
-TRAINER_FLAG(std::string, preset,
-             "Pipeline by name. Empty: what the dataset recommends.");
+TRAINER_FLAG(
+    std::string, preset,
+    "Pipeline by name. Empty: what the dataset recommends, and samples "
+    "as they are stored when it recommends none.");
 TRAINER_FLAG(std::string, pipeline,
              "Pipeline of your own: a PipelineSpec as text in this file.");
+TRAINER_FLAG(
+    std::string, outputs,
+    "Fields that become tensors of a batch, with commas: image,label. Empty: "
+    "what the pipeline lists, else all. Of the evaluation as well, unless "
+    "--eval_pipeline is given.");
 TRAINER_FLAG(std::string, eval_preset, "As --preset, for evaluation.");
 TRAINER_FLAG(std::string, eval_pipeline, "As --pipeline, for evaluation.");
 TRAINER_FLAG(std::string, model,
-             "mlp, cnn, resnet18, resnet34, resnet50, or torchscript:FILE, a "
-             "module that Python saved with torch.jit.script or trace.");
+             "mlp, cnn, resnet18, resnet34, resnet50, unet (values for each "
+             "pixel), or torchscript:FILE, a module that Python saved with "
+             "torch.jit.script or trace.");
 TRAINER_FLAG(bool, graph,
              "Run the model as a graph that libtorch traces and optimises.");
 TRAINER_FLAG(
@@ -128,7 +138,14 @@ TRAINER_FLAG(std::string, save_weights,
 TRAINER_FLAG(std::string, input,
              "Tensor to learn from. Empty: the first that is not the target.");
 TRAINER_FLAG(std::string, target,
-             "Tensor to learn. Empty: the one that has classes.");
+             "Tensor to learn. Empty: the one that has classes, else the one "
+             "that is a mask.");
+TRAINER_FLAG(uint64_t, classes,
+             "Number of classes of a target that does not say it, such as a "
+             "mask. 0: what the data say.");
+TRAINER_FLAG(std::optional<int64_t>, ignore_value,
+             "Pixels of the target with this value do not count, often 255. "
+             "Not given: all count.");
 TRAINER_FLAG(uint64_t, epochs, "Epochs to train.");
 TRAINER_FLAG(uint64_t, batch_size,
              "Samples of a global batch. 0: what the pipeline says, else 64.");
@@ -262,9 +279,44 @@ TRAINER_FLAG(std::string, profile_steps,
 namespace millrace {
 namespace {
 
-int Fail(const absl::Status& status) {
+// Exit codes: as those of the other programs.
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int Fail(const absl::Status& status, int code = kFailed) {
   absl::FPrintF(stderr, "millrace-train: %s\n", status.message());
-  return 1;
+  return code;
+}
+
+// Abseil ends the program itself, with 1, after --help and after a flag that it
+// cannot read. While it reads the flags this turns that into the code for it.
+int exit_code_of_flags = -1;  // not reading flags
+
+void ExitWithTheCodeOfFlags() {
+  if (exit_code_of_flags < 0) return;
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(exit_code_of_flags);
+}
+
+// --help in one of Abseil's forms, or --version.
+bool AsksForHelp(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view flag = argv[i];
+    if (flag == "--") return false;
+    if (!absl::ConsumePrefix(&flag, "-")) continue;
+    absl::ConsumePrefix(&flag, "-");
+    if (absl::StartsWith(flag, "help") || flag == "version") return true;
+  }
+  return false;
+}
+
+std::vector<char*> ParseFlags(int argc, char** argv) {
+  std::atexit(ExitWithTheCodeOfFlags);
+  exit_code_of_flags = AsksForHelp(argc, argv) ? 0 : kUsage;
+  std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  exit_code_of_flags = -1;
+  return rest;
 }
 
 // What --nproc and --nnodes say; `ranks` of them here.
@@ -353,22 +405,23 @@ int Main(int argc, char** argv) {
     return absl::EndsWith(file, "trainer/main.cc");
   };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> rest = ParseFlags(argc, argv);
   if (rest.size() > 1) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+                    "unexpected argument \"", rest[1], "\"; see --help")),
+                kUsage);
   }
   TrainerConfig config = FlaggedConfig();
   config.flags.assign(argv + 1, argv + argc);
   if (absl::Status status = config.Validate(); !status.ok()) {
-    return Fail(status);
+    return Fail(status, kUsage);
   }
 
   const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
   if (!launched) {
     const absl::StatusOr<LaunchOptions> launch =
         ReadLaunchFlags(absl::GetFlag(FLAGS_nproc), config.batch_size);
-    if (!launch.ok()) return Fail(launch.status());
+    if (!launch.ok()) return Fail(launch.status(), kUsage);
     if (absl::GetFlag(FLAGS_nproc) > 0) return Launch(*launch, argc, argv);
   }
 
@@ -382,7 +435,7 @@ int Main(int argc, char** argv) {
   }
   if (!cuda.ok() && config.device == "cuda") return Fail(cuda);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
-  if (!env.ok()) return Fail(env.status());
+  if (!env.ok()) return Fail(env.status(), kUsage);
   const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
@@ -422,6 +475,6 @@ int main(int argc, char** argv) {
     execv("/proc/self/exe", argv);
     // Without it training is slower, no more.
   }
-  millrace::KeepFreedMemory();
+  millrace::SetMallocThresholds();
   return millrace::Main(argc, argv);
 }

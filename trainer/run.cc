@@ -42,6 +42,7 @@
 #include "trainer/position_text.h"
 #include "trainer/progress.h"
 #include "trainer/specs.h"
+#include "trainer/step_losses.h"
 #include "trainer/torch_error.h"
 #include "trainer/training_step.h"
 #include "trainer/weights/model_weights.h"
@@ -57,6 +58,8 @@ constexpr absl::Duration kKeepTime = absl::Seconds(20);
 constexpr double kWorthSaying = 0.05;
 // On a device whose losses have to be fetched, they are looked at this often.
 constexpr uint64_t kLossCheckSteps = 50;
+// The losses of --step_losses are summed over the ranks and written this often.
+constexpr uint64_t kLossWriteSteps = 50;
 
 void LogError(const absl::Status& status) {
   if (!status.ok()) MR_LOG(ERROR) << status.message();
@@ -109,15 +112,20 @@ class TrainingRun {
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
   absl::Status SaveWeightsHere();
+  // After an error of Train(): writes the losses that are known without the
+  // other ranks.
+  absl::Status KeepLosses();
   absl::StatusOr<TrainSummary> Finish();
 
  private:
   absl::Status OpenData();
+  absl::Status StartLosses();
   absl::Status StartAudit();
   absl::Status StartMonitor();
   absl::Status CheckEvaluation();
   absl::Status MakeModelAndOptimizer();
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
+  BatchReader::Options ReaderOptions(LossKind loss) const;
 
   absl::Status TrainEpoch(uint64_t epoch);
   absl::Status Evaluate();
@@ -128,7 +136,12 @@ class TrainingRun {
   // See ddp/replicas.h; makes rank 0's buffers those of all.
   absl::Status Verify(absl::string_view when);
   // See ddp/agree.h; before the next step.
-  absl::Status Agree(absl::Status mine);
+  absl::Status Agree(absl::Status mine, bool* together = nullptr);
+  // Sums the losses of the epoch's steps up to here that are not summed yet,
+  // and writes them where they are wanted. A collective call.
+  absl::Status GatherLosses();
+  // Not OK: the model's weights are not those of position_, and why.
+  absl::Status WeightsAreKnown() const;
   std::vector<torch::Tensor> Buffers() const;
   // Of a valid --precision.
   Precision precision() const {
@@ -161,8 +174,16 @@ class TrainingRun {
   uint64_t steps_ = 0;                    // since the very start
   uint64_t run_steps_ = 0;                // of this process
   std::optional<uint64_t> checkpointed_;  // steps_ in the last file written
-  std::vector<uint64_t> global_valid_;    // of each step of the epoch
-  std::string step_lines_;
+  std::string lost_weights_;  // why the weights are of no position; or empty
+  // Of the epoch that is trained.
+  uint64_t epoch_ = 0;
+  std::vector<uint64_t> global_valid_;  // of each step
+  uint64_t trained_ = 0;                // steps that were trained end here
+  uint64_t gathered_ = 0;  // and those whose losses are in total_loss_ here
+  double total_loss_ = 0;
+  // All ranks agree on it: losses are gathered within an epoch, too.
+  bool gathers_losses_ = false;
+  std::unique_ptr<StepLosses> step_losses_;  // null: not wanted, or not rank 0
   TrainSummary summary_;
 };
 
@@ -185,6 +206,17 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
   return options;
 }
 
+BatchReader::Options TrainingRun::ReaderOptions(LossKind loss) const {
+  const absl::StatusOr<ModelName> model = ParseModelName(config_.model);
+  return {.input = config_.input,
+          .target = config_.target,
+          .loss = loss,
+          .classes = static_cast<int64_t>(config_.classes),
+          .ignore_value = config_.ignore_value,
+          .channels_last = config_.channels_last,
+          .as_stored = model.ok() && !model->file.empty()};
+}
+
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
     for (const std::string& path : {config_.json, config_.step_losses,
@@ -192,8 +224,9 @@ absl::Status TrainingRun::SetUp() {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
   }
-  if (!config_.profile.empty())
-    MR_RETURN_IF_ERROR(MakeFolders(config_.profile));
+  for (const std::string& folder : {config_.profile, config_.audit_dir}) {
+    if (!folder.empty()) MR_RETURN_IF_ERROR(MakeFolders(folder));
+  }
   // Spinning threads of several ranks on the same cores ruin each other's
   // steps. Who sets OMP_NUM_THREADS has decided already.
   if (!GetEnvironmentVariable("OMP_NUM_THREADS").has_value()) {
@@ -254,12 +287,27 @@ absl::Status TrainingRun::SetUp() {
                                     config_.rank_timeout,
                                     config_.data_timeout + kDataMargin)}));
   MR_RETURN_IF_ERROR(StartAudit());
+  MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
   return MakeModelAndOptimizer();
 }
 
+absl::Status TrainingRun::StartLosses() {
+  // Rank 0 alone may have been given the flag; the others help to sum.
+  torch::Tensor wanted = torch::zeros({1}, torch::kInt64);
+  if (env_.rank == 0 && !config_.step_losses.empty()) {
+    step_losses_ = std::make_unique<StepLosses>(
+        config_.step_losses,
+        resume_.empty() ? std::nullopt : std::make_optional(position_));
+    wanted.fill_(1);
+  }
+  MR_RETURN_IF_ERROR(ranks_->Sum(wanted));
+  gathers_losses_ = wanted.data_ptr<int64_t>()[0] != 0;
+  return absl::OkStatus();
+}
+
 absl::Status TrainingRun::StartMonitor() {
-  MR_ASSIGN_OR_RETURN(const StepRange profiled,
+  MR_ASSIGN_OR_RETURN(const ProfiledSteps profiled,
                       ParseProfileSteps(config_.profile_steps));
   MR_ASSIGN_OR_RETURN(
       monitor_, RunMonitor::Make({.rank = env_.rank,
@@ -316,8 +364,7 @@ absl::Status TrainingRun::OpenData() {
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Make(plan, config_.input, config_.target,
-                                        loss.kind, config_.channels_last));
+                      BatchReader::Make(plan, ReaderOptions(loss.kind)));
   reader_ = std::make_unique<BatchReader>(std::move(reader));
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
@@ -334,10 +381,7 @@ absl::Status TrainingRun::CheckEvaluation() {
   MR_ASSIGN_OR_RETURN(evaluation_,
                       Evaluation::Make({.dataset = specs_.eval_name,
                                         .loader = LoaderOptions(*specs_.eval),
-                                        .input = config_.input,
-                                        .target = config_.target,
-                                        .loss = loss.kind,
-                                        .channels_last = config_.channels_last,
+                                        .reader = ReaderOptions(loss.kind),
                                         .precision = precision()},
                                        config_.dataset, *reader_));
   return absl::OkStatus();
@@ -423,21 +467,65 @@ absl::Status TrainingRun::Stopped() const {
                                            " before ", At(position_)));
 }
 
-absl::Status TrainingRun::Agree(absl::Status mine) {
-  return millrace::Agree(std::move(mine), *ranks_, At(position_));
+absl::Status TrainingRun::Agree(absl::Status mine, bool* together) {
+  return millrace::Agree(std::move(mine), *ranks_, At(position_), together);
+}
+
+absl::Status TrainingRun::GatherLosses() {
+  if (gathered_ == trained_) return absl::OkStatus();  // on all ranks
+  MR_ASSIGN_OR_RETURN(const std::vector<double> sums,
+                      step_->SumLosses(gathered_, trained_));
+  std::vector<double> means;
+  for (uint64_t i = 0; i < sums.size(); ++i) {
+    total_loss_ += sums[i];
+    means.push_back(sums[i] /
+                    static_cast<double>(global_valid_[gathered_ + i]));
+  }
+  const uint64_t first = std::exchange(gathered_, trained_);
+  // What a full disk leaves is written later; at the end the error counts.
+  if (step_losses_ != nullptr) {
+    LogError(step_losses_->Append(epoch_, first, means));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::KeepLosses() {
+  if (step_losses_ == nullptr || step_ == nullptr || env_.world_size > 1) {
+    return absl::OkStatus();
+  }
+  try {
+    return GatherLosses();
+  } catch (const std::exception& error) {
+    return FromTorch(error, "fetching the losses");
+  }
+}
+
+absl::Status TrainingRun::WeightsAreKnown() const {
+  std::string why = lost_weights_;
+  if (updater_ != nullptr && updater_->interrupted()) {
+    why = absl::StrCat("the step at ", At(position_),
+                       " failed while it changed the weights");
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      why,
+      ": the weights belong to no place in the data, and no checkpoint of "
+      "them is written; the last one that was written is as it was"));
 }
 
 absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const uint64_t steps = loader_->plan().steps_per_epoch();
   const uint64_t first = position_.step;
   step_->BeginEpoch(epoch, steps);
+  epoch_ = epoch;
   global_valid_.assign(steps, 0);
+  trained_ = gathered_ = first;
+  total_loss_ = 0;
   monitor_->BeginEpoch({.epoch = epoch,
                         .epochs = config_.epochs,
                         .first = first,
                         .steps = steps});
   uint64_t checked = first;
-  uint64_t end = first;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     monitor_->BeginStep();
@@ -447,18 +535,25 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
     if (can_go_on.ok()) can_go_on = batch.status();
-    MR_RETURN_IF_ERROR(Agree(std::move(can_go_on)));
+    bool together = false;
+    can_go_on = Agree(std::move(can_go_on), &together);
+    if (!can_go_on.ok()) {
+      // All ranks end here, and can still sum.
+      if (together && gathers_losses_) LogError(GatherLosses());
+      return can_go_on;
+    }
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
     MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
     monitor_->EndStep(batch->global_valid);
-    end = step + 1;
+    trained_ = step + 1;
     if (updated) {
       ++steps_;
       ++run_steps_;
       // Before the losses are looked at: the weights have taken this step.
-      position_ = {epoch, step + 1};
+      position_ =
+          step + 1 < steps ? Position{epoch, step + 1} : Position{epoch + 1, 0};
     }
     last = updated && config_.max_steps > 0 && run_steps_ >= config_.max_steps;
     if (!device_.is_cpu() &&
@@ -466,10 +561,17 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       MR_RETURN_IF_ERROR(step_->CheckLosses(checked, step + 1));
       checked = step + 1;
     }
+    const bool checkpoint = updated && config_.checkpoint_every > 0 &&
+                            step + 1 < steps &&
+                            steps_ % config_.checkpoint_every == 0;
+    // Before a checkpoint: a run that goes on from there has all losses.
+    if (gathers_losses_ &&
+        (checkpoint || trained_ - gathered_ >= kLossWriteSteps)) {
+      MR_RETURN_IF_ERROR(GatherLosses());
+    }
     // Others than rank 0 do nothing there, and wait in the next step. That a
     // disk is full for a while need not end the run.
-    if (updated && config_.checkpoint_every > 0 && step + 1 < steps &&
-        steps_ % config_.checkpoint_every == 0) {
+    if (checkpoint) {
       monitor_->LeaveOut([this] { LogError(WriteCheckpointHere()); });
     }
     if (monitor_->WantsLook()) {
@@ -481,22 +583,12 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const auto [times, where] = monitor_->EndEpoch();
   const double samples = static_cast<double>(times.samples);
 
-  MR_ASSIGN_OR_RETURN(const std::vector<double> sum, step_->SumLosses());
-  double total = 0;
-  for (uint64_t step = first; step < end; ++step) {
-    total += sum[step];
-    if (!config_.step_losses.empty()) {
-      absl::StrAppendFormat(
-          &step_lines_, "%d %d %.9g\n", epoch, step,
-          sum[step] / static_cast<double>(global_valid_[step]));
-    }
-  }
-  if (position_.step == steps) position_ = {epoch + 1, 0};
+  MR_RETURN_IF_ERROR(GatherLosses());
   summary_.samples += times.samples;
   summary_.epoch_seconds.push_back(times.seconds);
   summary_.times.Add(times);
   summary_.epoch_times.push_back(times);
-  summary_.loss.push_back(total / samples);
+  summary_.loss.push_back(total_loss_ / samples);
   monitor_->Report(steps_, {{"Loss/train_epoch", summary_.loss.back()},
                             {"Train/epoch_seconds", times.seconds}});
   progress_.Line(absl::StrFormat(
@@ -533,8 +625,7 @@ absl::Status TrainingRun::WithAverage(
     average->Swap();
     return done;
   } catch (const std::exception& error) {
-    // Nobody knows which weights the model has now: no checkpoint of them.
-    checkpointed_ = steps_;
+    lost_weights_ = "exchanging the weights and their average failed";
     done.Update(FromTorch(error, "exchanging weights and their average"));
     return done;
   }
@@ -563,6 +654,7 @@ absl::Status TrainingRun::EvaluateModel() {
   summary_.eval_seconds.push_back(result.seconds);
   summary_.eval_accuracy = result.accuracy;
   summary_.eval_top5 = result.top5;
+  summary_.eval_mean_iou = result.mean_iou;
   summary_.eval_loss.push_back(result.loss);
   std::vector<Scalar> scalars = {{"Loss/val", result.loss}};
   std::string judged;
@@ -573,6 +665,11 @@ absl::Status TrainingRun::EvaluateModel() {
   if (result.top5.has_value()) {
     scalars.push_back({"Accuracy/val_top5", *result.top5});
     absl::StrAppendFormat(&judged, " (top-5 %.4f)", *result.top5);
+  }
+  if (result.mean_iou.has_value()) {
+    scalars.push_back({"MeanIoU/val", *result.mean_iou});
+    absl::StrAppendFormat(&judged, "%smean IoU %.4f",
+                          judged.empty() ? "" : ", ", *result.mean_iou);
   }
   monitor_->Report(steps_, scalars);
   progress_.Line(
@@ -607,6 +704,7 @@ absl::Status TrainingRun::Train() {
 absl::Status TrainingRun::WriteCheckpointHere() {
   if (config_.checkpoint.empty() || env_.rank != 0) return absl::OkStatus();
   if (checkpointed_ == steps_) return absl::OkStatus();
+  MR_RETURN_IF_ERROR(WeightsAreKnown());
   // This run has learnt nothing: an older file is worth more.
   if (run_steps_ == 0 && access(config_.checkpoint.c_str(), F_OK) == 0) {
     return absl::OkStatus();
@@ -699,9 +797,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   const auto* share = shares.data_ptr<double>();
   summary_.rank_stall_shares.assign(share, share + world);
   summary_.rank_allreduce_shares.assign(share + world, share + 2 * world);
-  if (env_.rank == 0 && !config_.step_losses.empty()) {
-    kept.Update(WriteFileAtomically(config_.step_losses, step_lines_));
-  }
+  if (step_losses_ != nullptr) kept.Update(step_losses_->Append(0, 0, {}));
   if (env_.rank == 0 && !config_.json.empty()) {
     kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
   }
@@ -732,6 +828,7 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   if (!status.ok()) {
     status = run.KeepFailedBatch(status);
     run.Fail(status);
+    LogError(run.KeepLosses());
     // The error that ended the run matters more than one of the checkpoint.
     // Where the ranks differ, the last one before may be the only good one.
     if (!absl::IsAborted(status)) LogError(run.WriteCheckpointHere());

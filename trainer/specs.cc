@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "trainer/files.h"
 #include "trainer/subset_flag.h"
@@ -18,7 +19,6 @@ absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
                                       const std::string& preset,
                                       uint64_t batch_size, bool train,
                                       const DescribeFunction& describe) {
-  const char* flag = train ? "preset" : "eval_preset";
   PipelineSpec spec;
   if (!pipeline.empty()) {
     MR_ASSIGN_OR_RETURN(const std::string text,
@@ -28,15 +28,13 @@ absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
     spec.set_preset(preset);
   } else {
     MR_ASSIGN_OR_RETURN(DatasetInfo info, describe(dataset));
+    // One that recommends none is taken as it is stored: numbers, tokens.
     spec.set_preset(train ? info.train_preset() : info.eval_preset());
-    if (spec.preset().empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the dataset ", dataset, " recommends no preset for ",
-                       train ? "training" : "evaluation", "; give --", flag,
-                       "=NAME or --", train ? "" : "eval_", "pipeline=FILE"));
-    }
   }
   // What the flags say replaces what a file says.
+  if (train || pipeline.empty()) {
+    MR_RETURN_IF_ERROR(SelectOutputs(config.outputs, spec));
+  }
   if (!dataset.empty()) {
     if (spec.sources_size() > 1) {
       return absl::InvalidArgumentError(

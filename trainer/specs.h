@@ -26,8 +26,9 @@ struct RunSpecs {
 using DescribeFunction =
     std::function<absl::StatusOr<DatasetInfo>(const std::string& dataset)>;
 
-// Presets that are not given are the datasets' own. Of a pipeline file, the
-// flags that are given replace dataset, subset, batch size, seed and last
+// Presets that are not given are the datasets' own; of a dataset that
+// recommends none the samples are taken as they are stored. Of a pipeline file,
+// the flags that are given replace dataset, subset, batch size, seed and last
 // batch. Evaluation uses the batch size of training, in logical order, every
 // sample once; without a dataset of its own it is of a part of the training's,
 // and then training leaves that part out.

@@ -71,6 +71,8 @@ std::string ToJson(const TrainSummary& s) {
   add("eval_accuracy",
       s.eval_accuracy.has_value() ? Json(*s.eval_accuracy) : "null");
   add("eval_top5", s.eval_top5.has_value() ? Json(*s.eval_top5) : "null");
+  add("eval_mean_iou",
+      s.eval_mean_iou.has_value() ? Json(*s.eval_mean_iou) : "null");
   add("loss_scale", s.loss_scale.has_value() ? Json(*s.loss_scale) : "null");
   add("skipped_steps",
       s.skipped_steps.has_value() ? Json(*s.skipped_steps) : "null");

@@ -42,7 +42,8 @@ struct TrainSummary {
   std::vector<double> eval_loss;
   // After the last epoch; absent: there was no evaluation.
   std::optional<double> eval_accuracy;
-  std::optional<double> eval_top5;  // absent with up to five classes, too
+  std::optional<double> eval_top5;      // absent with up to five classes, too
+  std::optional<double> eval_mean_iou;  // absent when no pixels were judged
   // Of a gradient scaler, at the end; absent: there was none.
   std::optional<double> loss_scale;
   std::optional<uint64_t> skipped_steps;  // since the very start

@@ -134,7 +134,11 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
         absl::StrCat("training at ", At(batch.position), ": ",
                      error.what_without_backtrace(),
                      "; a label of the data lies outside its ",
-                     parts_.reader.classes(), " classes"));
+                     parts_.reader.classes(), " classes",
+                     parts_.reader.form().of_pixels()
+                         ? "; where that value marks pixels without a class, "
+                           "give it to --ignore_value"
+                         : ""));
   } catch (const c10::OutOfMemoryError& error) {
     return OutOfMemory(error, absl::StrCat("training at ", At(batch.position)),
                        parts_.device, batch.rows, parts_.ranks.world_size(),
@@ -175,8 +179,13 @@ double TrainingStep::Loss(uint64_t step, uint64_t global_valid) const {
          parts_.ranks.world_size() / static_cast<double>(global_valid);
 }
 
-absl::StatusOr<std::vector<double>> TrainingStep::SumLosses() {
-  torch::Tensor sums = losses_.cpu();
+absl::StatusOr<std::vector<double>> TrainingStep::SumLosses(uint64_t first,
+                                                            uint64_t last) {
+  // A copy: this rank's own sums are asked for again (Loss()).
+  torch::Tensor sums =
+      losses_.slice(0, static_cast<int64_t>(first), static_cast<int64_t>(last))
+          .cpu()
+          .clone();
   MR_RETURN_IF_ERROR(parts_.ranks.Sum(sums));
   const auto* sum = sums.data_ptr<double>();
   return std::vector<double>(sum, sum + sums.numel());

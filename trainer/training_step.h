@@ -12,7 +12,7 @@
 //   TrainingStep step({.model = model, .updater = updater, ...}, options);
 //   step.BeginEpoch(epoch, steps_per_epoch);
 //   MR_ASSIGN_OR_RETURN(bool updated, step.Run(batch));   // for each batch
-//   MR_ASSIGN_OR_RETURN(auto losses, step.SumLosses());
+//   MR_ASSIGN_OR_RETURN(auto losses, step.SumLosses(first, last));
 
 #ifndef MILLRACE_TRAINER_TRAINING_STEP_H_
 #define MILLRACE_TRAINER_TRAINING_STEP_H_
@@ -66,6 +66,8 @@ class TrainingStep {
 
   // Trains on the batch. True when its group is complete: the weights have
   // taken an optimiser step. InvalidArgument: a label outside of the classes.
+  // After an error Updater::interrupted() says whether the weights are still
+  // those before the step.
   // FailedPrecondition: the loss is no finite number (on the CPU, where looking
   // costs nothing; elsewhere CheckLosses() finds it): the weights of no rank
   // have taken the step then. ResourceExhausted: no memory is left, and which
@@ -92,9 +94,10 @@ class TrainingStep {
   // batch. Waits for the device.
   double Loss(uint64_t step, uint64_t global_valid) const;
 
-  // Sums over the valid rows of all ranks, one a step of the epoch; 0 of steps
-  // that were not run. A collective call.
-  absl::StatusOr<std::vector<double>> SumLosses();
+  // Sums over the valid rows of all ranks, of the steps [first, last) of the
+  // epoch; 0 of steps that were not run. A collective call. Waits for the
+  // device.
+  absl::StatusOr<std::vector<double>> SumLosses(uint64_t first, uint64_t last);
 
  private:
   void BeginGroup();

@@ -364,6 +364,12 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   if (result.interrupted) {
     report.Add("", "interrupted", absl::string_view("what came until then"));
   }
+  if (!result.ended.ok()) {
+    report.Add("ended_by", "", absl::string_view(result.ended.message()));
+    report.Add("", "ended early",
+               absl::StrFormat("after %.1f s; the figures are of that time",
+                               result.seconds));
+  }
   return report;
 }
 
@@ -385,7 +391,7 @@ absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
   } else {
     std::fputs(report.Text().c_str(), stdout);
   }
-  return absl::OkStatus();
+  return result.ended;
 }
 
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
@@ -410,14 +416,16 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
       std::fprintf(stderr, "round %u of %u: %s\n", round + 1, flags.rounds,
                    row.setting.Name().c_str());
       const absl::StatusOr<BenchResult> result = bench.Run(row.setting);
-      if (result.ok()) {
+      if (result.ok() && result->ended.ok()) {
         // A part of a round is not one.
         if (result->interrupted) break;
         row.rounds.push_back(result->figures);
         loaded = WhatIsLoaded(result->plan.resolved_spec());
       } else if (!interrupt.happened()) {
-        if (first_error.ok()) first_error = result.status();
-        row.error = std::string(result.status().message());
+        const absl::Status error =
+            result.ok() ? result->ended : result.status();
+        if (first_error.ok()) first_error = error;
+        row.error = std::string(error.message());
         row.rounds.clear();
       }
     }

@@ -30,8 +30,8 @@ struct BenchOptions {
   uint32_t loaders = 1;
   // What each takes: so many, the first one included, at least 2; or, when
   // `duration` is above 0, what comes within it after a warm-up: `warmup`, or
-  // when that is 0 as many batches as the window has, or as long again; or, when
-  // `epochs` is above 0, so many epochs, with the first batch at least 2
+  // when that is 0 as many batches as the window has, or as long again; or,
+  // when `epochs` is above 0, so many epochs, with the first batch at least 2
   // batches.
   uint64_t batches = 200;
   absl::Duration duration;
@@ -64,10 +64,15 @@ struct BenchResult {
   std::vector<ServerTimes> servers_times;  // of the first loader
   BenchFigures figures;
   bool interrupted = false;  // cut short: what came until then
+  // Not OK: an error ended it early, and the figures are of the time until the
+  // last batch.
+  absl::Status ended;
 };
 
-// Cancelled: interrupted before there was anything to count. Others as
-// OpenHostLoader() and HostLoader::Next().
+// A run by `duration` ends at the latest when no batch has come for the
+// loader's step_timeout. Cancelled: interrupted before there was anything to
+// count. Others, as of OpenHostLoader() and HostLoader::Next(): there was
+// nothing to count.
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                            Interrupt& interrupt);
 

@@ -38,12 +38,6 @@ std::vector<std::string> WithRun(absl::Span<const std::string> arguments) {
   return out;
 }
 
-std::string GainText(const Finding& finding) {
-  if (finding.most_gain <= 1.005) return "";
-  return absl::StrFormat(" (without it at most %.2f times as fast)",
-                         finding.most_gain);
-}
-
 std::string PartsText(const RunReport& run) {
   const PartTimes& t = run.times;
   std::vector<std::vector<std::string>> rows = {{"PART", "SECONDS", "SHARE"}};
@@ -113,7 +107,9 @@ std::string Json(const RunReport& run, const std::vector<Finding>& findings,
     Report one;
     one.Add("part", "", absl::string_view(finding.part));
     one.Add("share", "", finding.share, "");
-    one.Add("most_gain", "", finding.most_gain, "");
+    if (finding.most_gain > 0) {
+      one.Add("most_gain", "", finding.most_gain, "");
+    }
     one.Add("text", "", absl::string_view(finding.text));
     std::vector<std::string> advice;
     for (const std::string& line : finding.advice) {

@@ -28,7 +28,7 @@ constexpr char kHelp[] =
 }  // namespace
 
 int main(int argc, char** argv) {
-  millrace::KeepFreedMemory();
+  millrace::SetMallocThresholds();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
     std::fputs(kHelp, stderr);

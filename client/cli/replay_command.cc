@@ -60,6 +60,7 @@ absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
   *batch.mutable_resolved_spec() = plan.resolved_spec();
   batch.set_plan_hash(plan.plan_hash());
   batch.set_expected_fingerprint(plan.fingerprint());
+  batch.set_decoder_digest(plan.decoder_digest());
   batch.set_epoch(options.start.epoch);
   batch.set_first_step(options.start.step);
   batch.set_step_count(1);

@@ -20,7 +20,12 @@ constexpr double kOverhead = 0.25;
 // pieces that are too small.
 constexpr double kGpuIdles = 0.7;
 
-double MostGain(double share) { return 1 / std::max(1e-3, 1 - share); }
+// Up to this share a bound is told.
+constexpr double kBoundUpTo = 0.75;
+
+double MostGain(double share) {
+  return share <= kBoundUpTo ? 1 / (1 - share) : 0;
+}
 
 Finding Make(std::string part, double share, std::string text,
              std::vector<std::string> advice) {
@@ -60,8 +65,9 @@ Finding DataFinding(const RunReport& run) {
   if (cause == "reading") {
     return Make("storage", share,
                 absl::StrCat(waited, "the servers' threads wait for storage"),
-                {"more reads at once: millrace-server --read_threads=N, or 0 "
-                 "and let it adapt",
+                {"more reads at once: millrace-server without --read_threads "
+                 "adapts their number by what it measures; a fixed one may be "
+                 "larger, as --read_threads=64",
                  "faster storage, or a copy of the dataset beside the servers",
                  more_servers});
   }
@@ -71,9 +77,10 @@ Finding DataFinding(const RunReport& run) {
         cause == "work" ? "servers" : cause, share,
         absl::StrCat(waited, what, " keeps the servers' threads busy"),
         {more_servers,
-         "more cores for the servers: millrace-server --threads=N, 0 takes all",
+         "more cores for the servers: millrace-server without --threads takes "
+         "all that it may use",
          cause == "decoding"
-             ? "less to decode: pack smaller images (millrace-data pack)"
+             ? "less to decode: shrink the images before they are packed"
              : "fewer or cheaper transforms in the pipeline"});
   }
   if (cause == "link") {
@@ -89,15 +96,16 @@ Finding DataFinding(const RunReport& run) {
   if (cause == "memory") {
     return Make("server_memory", share,
                 absl::StrCat(waited, "batches wait for memory at the servers"),
-                {"a larger millrace-server --memory_budget",
+                {"a larger budget: millrace-server --memory_budget=4GiB, "
+                 "for example",
                  "a smaller --window where many clients share the servers"});
   }
   if (cause == "window") {
     return Make("window", share,
                 absl::StrCat(waited, "too little is asked for at once"),
                 {run.has_flag("window")
-                     ? "a larger --window, or none, so that it adapts"
-                     : "--window=N above what was chosen",
+                     ? "a larger --window, or none: without the flag it adapts"
+                     : "a fixed window above what was chosen, as --window=64",
                  more_servers});
   }
   if (cause == "preparing") {
@@ -211,6 +219,17 @@ Finding ComputeFinding(const RunReport& run, double share) {
 }
 
 }  // namespace
+
+std::string GainText(const Finding& finding) {
+  if (finding.most_gain == 0) {
+    return " (nearly all of the time: how fast the run becomes without it "
+           "depends on what limits it then)";
+  }
+  if (finding.most_gain <= 1.005) return "";
+  return absl::StrFormat(
+      " (without it the run would be at most %.2f times as fast)",
+      finding.most_gain);
+}
 
 std::vector<Finding> JudgeRun(const RunReport& run) {
   const PartTimes& t = run.times;

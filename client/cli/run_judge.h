@@ -23,7 +23,13 @@
 //
 // What the device waits for comes first, most time first; then what it does.
 // `most_gain` is Amdahl's bound: with the part's time gone altogether the run
-// would be 1 / (1 - share) times as fast, never more.
+// would be 1 / (1 - share) times as fast, never more. It is given for shares of
+// 75 % at most: beyond, the bound follows from the small rest, which is
+// measured badly and of which nobody knows what it costs when it is all there
+// is.
+//
+// Every flag and value in an advice is one that the programs take
+// (tests/integration/advice_test.cc tries them).
 
 #ifndef MILLRACE_CLIENT_CLI_RUN_JUDGE_H_
 #define MILLRACE_CLIENT_CLI_RUN_JUDGE_H_
@@ -41,6 +47,7 @@ struct Finding {
   // "trainer_cpu", "allreduce", "ranks", "compute", "overhead".
   std::string part;
   double share = 0;  // of the time, 0 to 1
+  // Times as fast, at most. 0: no bound is told; 1: what it costs is not known.
   double most_gain = 1;
   std::string text;  // one sentence with the figure
   std::vector<std::string> advice;
@@ -48,6 +55,10 @@ struct Finding {
 
 // The first is the bottleneck. Empty: the figures name nothing.
 std::vector<Finding> JudgeRun(const RunReport& run);
+
+// " (without it the run would be at most 1.75 times as fast)", or that no bound
+// can be told; empty where there is nothing to say.
+std::string GainText(const Finding& finding);
 
 }  // namespace millrace
 

@@ -66,6 +66,12 @@ std::string ServerVerdict(const GetStatusResponse& before,
   const std::string share = absl::StrFormat("threads busy %.0f %%", 100 * busy);
   if (busy >= kBusy) {
     const auto stages = Stages(before, after);
+    if (!stages.empty() && stages[0].second == "read" &&
+        after.read_threads() == 0) {
+      return absl::StrCat(share,
+                          ", most in read, and no thread reads ahead: start it "
+                          "without --read_threads=0");
+    }
     return absl::StrCat(share,
                         stages.empty()
                             ? std::string()

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
 #include "common/status_macros.h"
+#include "proto/output_names.h"
 #include "proto/spec_text.h"
 
 namespace millrace {
@@ -86,6 +87,9 @@ void SpecFlags::AddTo(FlagSet& flags) {
             "for training");
   flags.Add("pipeline", &pipeline, "FILE",
             "a pipeline of one's own, as protobuf text");
+  flags.Add("outputs", &outputs, "FIELD,...",
+            "fields of the dataset that become tensors of a batch (default: "
+            "what the pipeline lists, else all)");
   flags.Add("batch_size", &batch_size, "N",
             "samples of a global batch (default 64, or what the pipeline "
             "says)");
@@ -131,6 +135,8 @@ absl::Status SpecFlags::Validate() const {
     return absl::InvalidArgumentError(
         "--preset and --pipeline contradict each other: give one");
   }
+  PipelineSpec unused;
+  MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
   if (!last_batch.empty()) {
     MR_RETURN_IF_ERROR(
         ParseChoice("last_batch", last_batch, LastBatches()).status());
@@ -185,6 +191,7 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
     if (spec.sources().empty()) spec.add_sources();
     spec.mutable_sources(0)->set_dataset(dataset);
   }
+  MR_RETURN_IF_ERROR(SelectOutputs(outputs, spec));
   if (batch_size != 0) spec.set_batch_size(batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
   if (seed != 0) spec.set_seed(seed);

@@ -22,6 +22,7 @@ struct SpecFlags {
   std::string dataset;
   std::string preset;
   std::string pipeline;
+  std::string outputs;
   uint64_t batch_size = 0;
   uint64_t seed = 0;
   std::string last_batch;
@@ -47,8 +48,8 @@ struct SpecFlags {
   // Any of the flags that make the spec is given.
   bool SaysWhatToLoad() const {
     return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
-           batch_size != 0 || seed != 0 || !last_batch.empty() ||
-           !compression.empty();
+           !outputs.empty() || batch_size != 0 || seed != 0 ||
+           !last_batch.empty() || !compression.empty();
   }
 
   // What they say of how to load: endpoint, timeouts and the like, not the

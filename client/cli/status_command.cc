@@ -1,5 +1,6 @@
 // `millrace status`: what the servers of an endpoint say of themselves.
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/report.h"
+#include "client/cli/server_agreement.h"
 #include "client/cli/server_verdict.h"
 #include "client/receive/describe.h"
 #include "common/byte_size.h"
@@ -21,6 +23,9 @@
 
 namespace millrace {
 namespace {
+
+// Of an id, which is random.
+constexpr size_t kClientChars = 16;
 
 std::string Uptime(double seconds) {
   return absl::FormatDuration(
@@ -32,6 +37,12 @@ std::string Threads(const GetStatusResponse& status) {
   return status.read_threads() == 0
              ? absl::StrCat(status.threads())
              : absl::StrCat(status.threads(), " + ", status.read_threads());
+}
+
+// Of the budget: without what is only set aside.
+uint64_t InUse(const GetStatusResponse& status) {
+  return status.memory_used_bytes() -
+         std::min(status.memory_used_bytes(), status.memory_reserved_bytes());
 }
 
 // Of the same server, before; nothing when there is none, or when the server
@@ -60,6 +71,7 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("version", "", absl::string_view(s.version()));
   report.Add("protocol_version", "", uint64_t{s.protocol_version()});
   report.Add("content_revision", "", uint64_t{s.content_revision()});
+  report.Add("decoder_digest", "", absl::string_view(s.decoder_digest()));
   report.Add("uptime_seconds", "", s.uptime_seconds(), "");
   report.Add("threads", "", uint64_t{s.threads()});
   report.Add("most_threads", "", uint64_t{s.most_threads()});
@@ -67,7 +79,9 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("most_read_threads", "", uint64_t{s.most_read_threads()});
   report.Add("memory_budget_bytes", "", s.memory_budget_bytes());
   report.Add("memory_used_bytes", "", s.memory_used_bytes());
+  report.Add("memory_reserved_bytes", "", s.memory_reserved_bytes());
   report.Add("memory_peak_bytes", "", s.memory_peak_bytes());
+  report.Add("memory_resident_bytes", "", s.memory_resident_bytes());
   report.Add("waiting_for_memory", "", s.waiting_for_memory());
   report.Add("active_streams", "", s.active_streams());
   report.Add("blocked_sends", "", s.blocked_sends());
@@ -78,7 +92,10 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("bad_samples", "", s.bad_samples());
   report.Add("cancelled_sends", "", s.cancelled_sends());
   report.Add("refused_admissions", "", s.refused_admissions());
+  report.Add("revoked_batches", "", s.revoked_batches());
+  report.Add("refused_connections", "", s.refused_connections());
   report.Add("cached_pipelines", "", s.cached_pipelines());
+  report.Add("cached_pipeline_bytes", "", s.cached_pipeline_bytes());
   report.Add("same_host_links", "", s.same_host_links());
   report.Add("same_host_bytes", "", s.same_host_bytes());
   report.Add("same_host_batches_sent", "", s.same_host_batches_sent());
@@ -107,12 +124,25 @@ std::string ServerJson(const ServerStatus& server,
   report.AddJson("thread_changes",
                  absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
   parts.clear();
+  for (const ClientShare& client : s.clients()) {
+    Report one;
+    one.Add("client", "", absl::string_view(client.client()));
+    one.Add("peer", "", absl::string_view(client.peer()));
+    one.Add("dataset", "", absl::string_view(client.dataset()));
+    one.Add("worker_seconds", "", client.worker_seconds(), "");
+    one.Add("recent_share", "", client.recent_share(), "");
+    one.Add("active_streams", "", client.active_streams());
+    parts.push_back(one.Json());
+  }
+  report.AddJson("clients", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
   for (const DatasetSummary& dataset : s.datasets()) {
     Report one;
     one.Add("name", "", absl::string_view(dataset.name()));
     one.Add("format", "", absl::string_view(dataset.format()));
     one.AddJson("samples", absl::StrCat(dataset.samples()));
     one.Add("fingerprint", "", absl::string_view(dataset.fingerprint()));
+    one.Add("fault", "", absl::string_view(dataset.fault()));
     parts.push_back(one.Json());
   }
   report.AddJson("datasets",
@@ -164,6 +194,8 @@ std::vector<std::string> Work(const ServerStatus& server,
       absl::StrCat(s.blocked_sends()),
       absl::StrCat(s.waiting_for_memory()),
       absl::StrCat(s.cancelled_sends()),
+      absl::StrCat(s.revoked_batches()),
+      absl::StrCat(s.refused_connections()),
       StageShares(before, s),
       ServerVerdict(before, s)};
 }
@@ -172,16 +204,21 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
                         const std::vector<ServerStatus>& earlier) {
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
-       "CANCELLED", "STAGES", earlier.empty() ? "SINCE ITS START" : "NOW"}};
+       "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STAGES",
+       earlier.empty() ? "SINCE ITS START" : "NOW"}};
   std::vector<std::vector<std::string>> rows = {
-      {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "STREAMS",
-       "BATCHES", "SAMPLES", "SENT", "BAD", "REFUSED"}};
+      {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "SET ASIDE",
+       "PLANS", "RESIDENT", "STREAMS", "BATCHES", "SAMPLES", "SENT", "BAD",
+       "REFUSED"}};
   std::vector<std::vector<std::string>> datasets = {
       {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
   std::vector<std::vector<std::string>> bad_samples = {
       {"BAD SAMPLE OF", "SHARD", "ROW", "SAMPLE", "TIMES", "SERVER", "REASON"}};
   std::vector<std::vector<std::string>> changes = {
       {"THREADS THAT", "AGO", "BEFORE", "AFTER", "SERVER", "BECAUSE"}};
+  std::vector<std::vector<std::string>> clients = {{"CLIENT", "FROM", "DATASET",
+                                                    "WORKER TIME", "SHARE NOW",
+                                                    "STREAMS", "SERVER"}};
   std::vector<std::vector<std::string>> operators = {
       {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
   for (const ServerStatus& server : servers) {
@@ -195,8 +232,13 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
     rows.push_back(
         {server.address, s.shutting_down() ? "stopping" : "serving",
          s.version(), Uptime(s.uptime_seconds()), Threads(s),
-         absl::StrCat(FormatByteSize(s.memory_used_bytes()), " of ",
+         absl::StrCat(FormatByteSize(InUse(s)), " of ",
                       FormatByteSize(s.memory_budget_bytes())),
+         FormatByteSize(s.memory_reserved_bytes()),
+         FormatByteSize(s.cached_pipeline_bytes()),
+         s.memory_resident_bytes() == 0
+             ? "unknown"
+             : FormatByteSize(s.memory_resident_bytes()),
          absl::StrCat(s.active_streams()), absl::StrCat(s.batches_sent()),
          absl::StrCat(s.samples_sent()), FormatByteSize(s.bytes_sent()),
          absl::StrCat(s.bad_samples()), absl::StrCat(s.refused_admissions())});
@@ -206,10 +248,21 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
                          absl::StrCat(change.after()), server.address,
                          change.reason()});
     }
+    for (const ClientShare& client : s.clients()) {
+      clients.push_back(
+          {client.client().substr(0, kClientChars), client.peer(),
+           client.dataset(), absl::StrFormat("%.1f s", client.worker_seconds()),
+           absl::StrFormat("%.0f %%", 100 * client.recent_share()),
+           absl::StrCat(client.active_streams()), server.address});
+    }
     for (const DatasetSummary& dataset : s.datasets()) {
       datasets.push_back({dataset.name(), dataset.format(),
                           absl::StrCat(dataset.samples()),
                           dataset.fingerprint(), server.address});
+      if (dataset.fault().empty()) continue;
+      datasets.back().push_back(dataset.fault());
+      datasets.front().resize(5);
+      datasets.front().push_back("NOT SERVED BECAUSE");
     }
     for (const LoadedOperator& loaded : s.operators()) {
       operators.push_back({loaded.ref().name(), loaded.kind(),
@@ -226,6 +279,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   std::string text = Table(rows);
   if (work.size() > 1) absl::StrAppend(&text, "\n", Table(work));
   if (changes.size() > 1) absl::StrAppend(&text, "\n", Table(changes));
+  if (clients.size() > 1) absl::StrAppend(&text, "\n", Table(clients));
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
   if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
   if (bad_samples.size() > 1) {
@@ -243,7 +297,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   absl::Duration interval;
   FlagSet flags("status",
                 "what the data servers say of themselves; fails when one does "
-                "not answer");
+                "not answer, or when they hold different data under one name");
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
             "the data servers; one DNS name may stand for several");
   flags.Add("json", &json, "", "print one JSON object");
@@ -268,6 +322,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   }
   MR_ASSIGN_OR_RETURN(const std::vector<ServerStatus> servers,
                       GetServerStatus(endpoint, timeout));
+  const std::vector<std::string> disagreements = Disagreements(servers);
   std::string silent;
   size_t answered = 0;
   std::vector<std::string> parts;
@@ -281,13 +336,34 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
                     server.status.status().message());
   }
   if (json) {
-    std::printf("{\"endpoint\": %s, \"servers\": [%s]}\n",
-                JsonText(endpoint).c_str(), absl::StrJoin(parts, ", ").c_str());
+    std::vector<std::string> quoted;
+    for (const std::string& one : disagreements) {
+      quoted.push_back(JsonText(one));
+    }
+    std::printf(
+        "{\"endpoint\": %s, \"servers\": [%s], \"disagreements\": [%s]}\n",
+        JsonText(endpoint).c_str(), absl::StrJoin(parts, ", ").c_str(),
+        absl::StrJoin(quoted, ", ").c_str());
   } else if (answered > 0) {
     std::fputs(ServersText(servers, earlier).c_str(), stdout);
   }
-  if (silent.empty()) return absl::OkStatus();
+  if (silent.empty()) {
+    std::vector<std::string> wrong = disagreements;
+    for (const ServerStatus& server : servers) {
+      for (const DatasetSummary& dataset : server.status->datasets()) {
+        if (dataset.fault().empty()) continue;
+        wrong.push_back(absl::StrCat("server ", server.address,
+                                     " does not serve dataset ", dataset.name(),
+                                     " any more: ", dataset.fault()));
+      }
+    }
+    if (wrong.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrJoin(wrong, "; "));
+  }
   return absl::UnavailableError(absl::StrCat(
+      disagreements.empty()
+          ? ""
+          : absl::StrCat(absl::StrJoin(disagreements, "; "), "; "),
       answered == 0 ? "no data server answers"
                     : "not every data server answers",
       " at endpoint ", endpoint, " (", silent,

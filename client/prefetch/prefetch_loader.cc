@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/hedge_policy.h"
 #include "client/prefetch/sequence.h"
@@ -173,6 +174,8 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   absl::Status Receive(Call& call, FrameView& frame);
   absl::Status BeginBatch(Call& call, FrameView& frame);
   absl::Status FinishBatch(Call& call);
+  // DataLoss: the payload does not fit its header or its digest.
+  absl::Status CheckPayload(const Call& call) const;
   // Room for the batch of `call`, with other calls that fill one with the same
   // batch.
   absl::Status TakeSlot(Call& call);
@@ -191,6 +194,11 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   }
   // It owes steps, and other calls ask for each of them.
   bool AskedOfOthers(const Call& call);
+  // What `call` brought is damaged. True when the step may be asked of another
+  // server: once each, where there is another.
+  bool MayAskAgain(const Call& call);
+  // Its steps are asked of another server.
+  void Damaged(const Call& call, absl::Time now, const absl::Status& why);
   // `server` answers wrongly what others were asked for, too: no reason to end.
   void LeaveToOthers(ServerId server, absl::Time now, const absl::Status& why);
   // Its steps wait to be asked again when no other call asks for them.
@@ -634,9 +642,16 @@ void PrefetchLoader::OnFrame(CallId id, FrameView& frame) {
   }
   if (absl::Status status = Receive(call, frame); !status.ok()) {
     const std::string address = servers_.AddressOf(call.server);
-    if ((call.wanted && window_.at(call.number).calls > 1) ||
-        AskedOfOthers(call)) {
-      // Another answer to this step is under way, into another slot.
+    const bool damaged = absl::IsDataLoss(status);
+    const bool again = damaged && MayAskAgain(call);
+    // Another answer to this step is under way, into another slot.
+    const bool asked_of_others =
+        (call.wanted && window_.at(call.number).calls > 1) ||
+        AskedOfOthers(call);
+    if (damaged && (again || asked_of_others)) {
+      Damaged(call, call.frame_at, status);
+      GiveUp(it);
+    } else if (asked_of_others) {
       LeaveToOthers(call.server, call.frame_at, status);
       GiveUp(it);
     } else {
@@ -752,18 +767,7 @@ void PrefetchLoader::DropSlot(Call& call) {
   if (--window_.at(call.number).arriving > 0) --spares_used_;
 }
 
-absl::Status PrefetchLoader::FinishBatch(Call& call) {
-  call.in_batch = false;
-  const bool owed = call.Owes();
-  if (call.unsettled > 0) {
-    --call.unsettled;
-    servers_.Settled(call.server, 1);
-  }
-  if (owed && servers_.Progress(call.server, call.frame_at - call.asked)) {
-    MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
-                 << " delivers again";
-  }
-  if (!call.wanted) return absl::OkStatus();
+absl::Status PrefetchLoader::CheckPayload(const Call& call) const {
   const absl::Span<const uint8_t> payload = {
       call.shared != nullptr ? static_cast<const uint8_t*>(call.shared.get())
                              : call.slot,
@@ -775,6 +779,23 @@ absl::Status PrefetchLoader::FinishBatch(Call& call) {
         "the payload of ", Text(asking_.At(call.number)),
         " differs from the digest that was sent with it: damaged on the way"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status PrefetchLoader::FinishBatch(Call& call) {
+  call.in_batch = false;
+  // A damaged batch is no progress.
+  if (call.wanted) MR_RETURN_IF_ERROR(CheckPayload(call));
+  const bool owed = call.Owes();
+  if (call.unsettled > 0) {
+    --call.unsettled;
+    servers_.Settled(call.server, 1);
+  }
+  if (owed && servers_.Progress(call.server, call.frame_at - call.asked)) {
+    MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
+                 << " delivers again";
+  }
+  if (!call.wanted) return absl::OkStatus();
   StepWindow::Step& step = window_.at(call.number);
   hedge_.Delivered(call.frame_at - step.asked);
   if (step.calls > 1) EndLosers(call);
@@ -885,18 +906,32 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
     if (status.ok()) return;
   }
   const bool asked_of_others = AskedOfOthers(call);
+  const bool servers_own = HasErrorDetail(status);
+  const bool damaged = absl::IsDataLoss(status) && !servers_own;
+  const bool again = damaged && MayAskAgain(call);
   LoseSteps(call);
 
   const absl::Time now = now_();
   const std::string address = servers_.AddressOf(call.server);
   const ErrorDetail detail = GetErrorDetail(status);
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-      if (servers_.Failed(call.server, call.asked, now, status.message())) {
+  // It has opened the plan: that its method is unknown now is a proxy's word.
+  const bool lost_route = absl::IsUnimplemented(status) && !servers_own &&
+                          !servers_.OthersMayServe(call.server);
+  switch (lost_route ? absl::StatusCode::kUnavailable : status.code()) {
+    case absl::StatusCode::kUnavailable: {
+      const uint32_t failures =
+          servers_.Failed(call.server, call.asked, now, status.message());
+      // The first of a row, and then ever more rarely.
+      if (absl::has_single_bit(failures)) {
         MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                        << "; its steps are asked again";
+                        << "; its steps are asked again"
+                        << (failures == 1
+                                ? ""
+                                : absl::StrCat(" (it has failed ", failures,
+                                               " times in a row)"));
       }
       break;
+    }
     case absl::StatusCode::kResourceExhausted:
       if (detail.retry_delay_ms() > 0) {
         refused_ = true;
@@ -908,6 +943,10 @@ void PrefetchLoader::OnCallDone(CallId id, absl::Status status) {
       }
       [[fallthrough]];
     default: {
+      if (damaged && (again || asked_of_others)) {
+        Damaged(call, now, status);
+        break;
+      }
       const bool other_plan =
           status.code() == absl::StatusCode::kFailedPrecondition ||
           status.code() == absl::StatusCode::kNotFound ||
@@ -945,6 +984,26 @@ bool PrefetchLoader::AskedOfOthers(const Call& call) {
     owes = true;
   }
   return owes;
+}
+
+bool PrefetchLoader::MayAskAgain(const Call& call) {
+  uint64_t number = call.number;
+  if (!call.wanted) {
+    // Which step the frame was of is not known: the first that is owed.
+    number = call.run.first;
+    const uint64_t end = call.run.first + call.run.count;
+    while (number < end && !window_.incomplete(number)) ++number;
+    if (number == end) return true;
+  }
+  const bool first = !std::exchange(window_.at(number).damaged, true);
+  return first && servers_.OthersMayServe(call.server);
+}
+
+void PrefetchLoader::Damaged(const Call& call, absl::Time now,
+                             const absl::Status& why) {
+  servers_.Failed(call.server, call.asked, now, why.message());
+  MR_LOG(WARNING) << "server " << servers_.AddressOf(call.server) << ": "
+                  << why.message() << "; another server is asked for it";
 }
 
 void PrefetchLoader::LeaveToOthers(ServerId server, absl::Time now,

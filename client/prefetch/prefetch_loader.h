@@ -4,9 +4,13 @@
 // the order of the plan. It knows no gRPC.
 //
 // This is the one place that retries. Retryable are Unavailable (elsewhere, or
-// after a backoff) and ResourceExhausted with the server's delay. A server that
-// does not serve the plan (FailedPrecondition, NotFound, Unimplemented) is left
-// out while others may. Everything else is final.
+// after a backoff; so is every status that is not a server's own) and
+// ResourceExhausted with the server's delay. A server that does not serve the
+// plan (FailedPrecondition, NotFound, Unimplemented) is left out while others
+// may. A step whose answer is damaged (frames that cannot be read or do not
+// fit, a digest that does not match: DataLoss without a server's ErrorDetail)
+// is asked of another server once, where there is one. Everything else is
+// final.
 //
 // Two calls may be under way for one step: when it is late (HedgePolicy says
 // when), or when the first server fell silent. Each fills a slot of its own,

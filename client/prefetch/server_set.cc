@@ -154,11 +154,11 @@ bool ServerSet::Silent(ServerId id, absl::Time now) {
   return was_heard;
 }
 
-bool ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
-                       absl::string_view why) {
+uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
+                           absl::string_view why) {
   Server* server = Find(id);
-  if (server == nullptr) return false;
-  if (server->failures > 0 && asked <= server->failed_at) return false;
+  if (server == nullptr) return 0;
+  if (server->failures > 0 && asked <= server->failed_at) return 0;
   server->failed_at = now;
   const absl::Duration backoff = std::min(
       kLongestBackoff,
@@ -166,7 +166,7 @@ bool ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
   // Half of it is left to chance, so that clients do not come back together.
   server->not_before = now + backoff / 2 + backoff / 2 * Jitter();
   server->why = std::string(why);
-  return server->failures++ == 0;
+  return ++server->failures;
 }
 
 void ServerSet::Paused(ServerId id, absl::Time now, absl::Duration delay) {

@@ -68,11 +68,12 @@ class ServerSet {
   // No frame for too long: avoided for kLeaveOutFor, or until it delivers or
   // is connected anew. True when it was not silent before.
   bool Silent(ServerId id, absl::Time now);
-  // Unavailable, of a call of `asked`: not asked again before a delay that
-  // doubles from failure to failure (50 ms to 2 s, with jitter). The calls that
-  // one lost connection ends are one failure. True at the first of a row.
-  bool Failed(ServerId id, absl::Time asked, absl::Time now,
-              absl::string_view why);
+  // Unavailable or damaged, of a call of `asked`: not asked again before a
+  // delay that doubles from failure to failure (50 ms to 2 s, with jitter). The
+  // calls that one lost connection ends are one failure. Returns how many in a
+  // row there are with this one; 0: it was counted before.
+  uint32_t Failed(ServerId id, absl::Time asked, absl::Time now,
+                  absl::string_view why);
   // It has asked for a pause.
   void Paused(ServerId id, absl::Time now, absl::Duration delay);
   // It does not serve this plan. True when it did until now.

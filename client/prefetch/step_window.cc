@@ -13,6 +13,7 @@ void StepWindow::Append(uint64_t count, absl::Time now) {
     step.calls = 1;
     step.arriving = 0;
     step.avoid = 0;
+    step.damaged = false;
     step.asked = now;
   }
 }

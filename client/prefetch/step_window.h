@@ -30,6 +30,7 @@ class StepWindow {
     uint32_t calls = 0;
     uint32_t arriving = 0;  // calls that fill a slot with it
     ServerId avoid = 0;     // the server that failed it last
+    bool damaged = false;   // an answer to it was, once
     absl::Time asked;       // when it was, by the first of `calls`
   };
 

@@ -48,7 +48,9 @@ class TransportEvents {
   // out of it.
   virtual void OnFrame(CallId call, FrameView& frame) = 0;
   // The last event of a call. OK: the server ended it in order. Unavailable:
-  // the connection or the server is gone. DataLoss: damaged frames.
+  // the connection or the server is gone, or something on the way ended the
+  // call. DataLoss without ErrorDetail: damaged frames. With ErrorDetail: what
+  // the server says.
   virtual void OnCallDone(CallId call, absl::Status status) = 0;
   // At most 100 ms after the one before, and soon after Wake().
   virtual void OnTick() = 0;

@@ -13,10 +13,14 @@ namespace {
 
 // Shares; verdict.h says what they mean.
 constexpr double kLinkBusy = 0.7;
+constexpr double kLinkFull = 0.8;
 constexpr double kThreadsBusy = 0.25;  // idle less than that
 constexpr double kThreadsIdle = 0.5;   // idle more than that
 constexpr double kMemoryWaits = 0.5;   // of the time to make a batch
 constexpr double kNothingQueues = 0.25;
+// A link that is busy holds batches up that stand ready for this part of the
+// time that it takes to make them.
+constexpr double kStandsBeside = 0.5;
 constexpr double kMostOfWork = 0.6;
 constexpr double kNamedCause = 0.6;
 // Fewer say nothing.
@@ -71,9 +75,11 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
     case WaitCause::kLink:
       return LinkText(group, servers);
     case WaitCause::kReading:
-      return absl::StrCat("reading on ", On(group, servers),
-                          "; faster storage, more --read_threads or more "
-                          "servers");
+      return absl::StrCat(
+          "reading on ", On(group, servers),
+          "; faster storage, more servers, or more read threads: "
+          "millrace-server without --read_threads adapts "
+          "their number");
     case WaitCause::kDecoding:
       return absl::StrCat("decoding on ", On(group, servers),
                           "; add servers or cores");
@@ -89,7 +95,8 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
     case WaitCause::kWindow:
       return absl::StrCat("too little asked for at once of ",
                           On(group, servers),
-                          "; raise --window, or leave it to adapt");
+                          "; raise --window, or leave the flag out: then it "
+                          "adapts");
     default:
       return "not clear";
   }
@@ -141,10 +148,18 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   const bool stands_ready =
       s.send_seconds >=
       std::max({s.make_seconds, s.wait_thread_seconds, s.wait_memory_seconds});
-  if (threads_busy) {
-    return link_busy || stands_ready ? WaitCause::kUnclear : WorkCause(s);
+  // Threads are counted while batches are made. Behind a thin link that is a
+  // small part of the time, and they are busy in it. A batch is sent when it is
+  // whole: where sending takes all of the time, making takes no more than that.
+  if (stands_ready || s.receive_seconds >= kLinkFull * elapsed_seconds) {
+    return WaitCause::kLink;
   }
-  if (link_busy || stands_ready) return WaitCause::kLink;
+  if (link_busy) {
+    return threads_busy && s.send_seconds < kStandsBeside * s.make_seconds
+               ? WaitCause::kUnclear
+               : WaitCause::kLink;
+  }
+  if (threads_busy) return WorkCause(s);
   if (idle < kThreadsIdle) return WaitCause::kUnclear;
   const double work = s.read_seconds + s.decode_seconds + s.augment_seconds;
   if (s.wait_memory_seconds >= kMemoryWaits * s.make_seconds) {

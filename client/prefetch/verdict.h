@@ -4,21 +4,27 @@
 //
 // The reasoning, server by server, over the time between two looks:
 //
-//   link      a batch was on its way more than 70 % of the time, or batches
-//             stood ready at the server for longer than anything else took
-//   work      the server's worker threads had no pause while batches were made
-//             (idle below 25 %): decoding or augmenting, where one of them took
-//             60 % of the thread time, else all of the making
-//   reading   threads were idle for half of that time or more, and most of the
-//             work was reading: they waited for storage
+//   link      batches stood ready at the server for longer than anything else
+//             took, or a batch was on its way more than 70 % of the time
+//   work      not the link, and the server's worker threads had no pause while
+//             batches were made (idle below 25 %): decoding or augmenting,
+//             where one of them took 60 % of the thread time, else all of the
+//             making
+//   reading   threads were idle, or waited in reads of their own, for half of
+//             that time or more, and most of the work was reading: they waited
+//             for storage
 //   memory    threads were idle, and batches waited for memory at least half as
 //             long as they took to make
 //   window    threads were idle, the link too, and nothing queued anywhere: the
 //             client asks for too little at once
 //
-// Both "link" and "work" at once, or none of these, is "not clear", as is a
-// server that sends no times. A cause is named when it stands for 60 % of the
-// time that was waited.
+// Threads without a pause say nothing of a link beside them: behind a thin link
+// the little time in which batches are made is all work. So where a batch was
+// on its way for 80 % of the time, the link is named whatever the threads did;
+// from 70 to 80 % beside busy threads, while little stood ready, both may hold
+// batches up: "not clear", as is what none of these fits, and a server that
+// sends no times. A cause is named when it stands for 60 % of the time that was
+// waited.
 //
 // Pure functions, safe from any thread.
 //

@@ -13,6 +13,15 @@ namespace millrace {
 // `status` is not OK. A call that we did not cancel and that ended Cancelled
 // was given up by the server (it is stopping, or our side was blocked for too
 // long): that is Unavailable.
+//
+// A status without ErrorDetail is not the server's. gRPC or a proxy on the way
+// made it, of a reset stream (HTTP/2's codes 1 and 2 become INTERNAL, 11
+// becomes RESOURCE_EXHAUSTED), of an HTTP answer that is no gRPC and the like:
+// that is Unavailable, too, whatever its code. Two keep theirs, because asking
+// again does not help:
+//   Unimplemented      nobody knows the method: another kind of server, or no
+//                      route to one
+//   ResourceExhausted  the server takes no request of this size
 absl::Status CallError(const grpc::Status& status);
 
 }  // namespace millrace

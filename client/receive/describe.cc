@@ -24,15 +24,18 @@ absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
 }
 
 template <typename Response>
-absl::StatusOr<Response> Parse(const std::string& bytes,
-                               absl::string_view address) {
+absl::StatusOr<Response> Parse(const std::string& bytes) {
   Response response;
   if (!response.ParseFromString(bytes)) {
     return absl::DataLossError(
-        absl::StrCat("server ", address,
-                     " sent an answer that is no message of the data service"));
+        "it sent an answer that is no message of the data service");
   }
   return response;
+}
+
+template <typename Response>
+absl::Status Check(const std::string& bytes) {
+  return Parse<Response>(bytes).status();
 }
 
 template <typename Response>
@@ -41,13 +44,13 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
                                 const google::protobuf::Message& request,
                                 absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
-  const auto answers =
-      AskServers(servers, "/millrace.v1.DataService/" + method,
-                 request.SerializeAsString(),
-                 {.timeout = timeout, .grace = absl::ZeroDuration()});
-  for (size_t i = 0; i < servers.size(); ++i) {
-    if (!answers[i].ok()) continue;
-    return Parse<Response>(*answers[i], servers[i].address.text);
+  const auto answers = AskServers(servers, "/millrace.v1.DataService/" + method,
+                                  request.SerializeAsString(),
+                                  {.timeout = timeout,
+                                   .grace = absl::ZeroDuration(),
+                                   .check = Check<Response>});
+  for (const absl::StatusOr<std::string>& answer : answers) {
+    if (answer.ok()) return Parse<Response>(*answer);
   }
   return NoAnswerError(endpoint, servers, answers);
 }
@@ -83,13 +86,13 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   const auto answers =
       AskServers(servers, "/millrace.v1.DataService/GetStatus",
-                 GetStatusRequest().SerializeAsString(), {.timeout = timeout});
+                 GetStatusRequest().SerializeAsString(),
+                 {.timeout = timeout, .check = Check<GetStatusResponse>});
   std::vector<ServerStatus> result;
   for (size_t i = 0; i < servers.size(); ++i) {
     const std::string& address = servers[i].address.text;
     if (answers[i].ok()) {
-      result.push_back(
-          {address, Parse<GetStatusResponse>(*answers[i], address)});
+      result.push_back({address, Parse<GetStatusResponse>(*answers[i])});
     } else {
       result.push_back({address, answers[i].status()});
     }
@@ -111,13 +114,10 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
       const absl::Duration left =
           absl::FromChrono(deadline - SteadyTime::clock::now());
       if (left <= absl::ZeroDuration()) break;
-      answers[i] =
-          AskServers({&servers[i], 1}, "/millrace.v1.DataService/ExplainBatch",
-                     bytes, {.timeout = left})[0];
-      if (answers[i].ok()) {
-        return Parse<ExplainBatchResponse>(*answers[i],
-                                           servers[i].address.text);
-      }
+      answers[i] = AskServers(
+          {&servers[i], 1}, "/millrace.v1.DataService/ExplainBatch", bytes,
+          {.timeout = left, .check = Check<ExplainBatchResponse>})[0];
+      if (answers[i].ok()) return Parse<ExplainBatchResponse>(*answers[i]);
       busy = busy || absl::IsResourceExhausted(answers[i].status());
     }
     if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {

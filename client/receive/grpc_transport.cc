@@ -147,7 +147,7 @@ void GrpcTransport::Wake() {
 }
 
 void GrpcTransport::Loop() {
-  KeepFreedMemory();
+  AdaptMallocThresholds();
   ReportServers();
   Clock::time_point next_tick = Clock::now();
   while (!stopping_) {

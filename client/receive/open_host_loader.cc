@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,11 +29,24 @@ namespace {
 // later is checked with its first call.
 constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
 
+// By which servers tell this loader from others of its machine.
+std::string DrawClientId() {
+  std::random_device random;
+  std::string id;
+  while (id.size() < 16) id.push_back(static_cast<char>(random()));
+  return id;
+}
+
 // Such a server is left out with a line of its own when it is asked for the
 // first batch.
 bool ServesOtherPlan(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
          absl::IsUnimplemented(status);
+}
+
+absl::Status CheckOpenAnswer(const std::string& bytes) {
+  if (OpenResponse().ParseFromString(bytes)) return absl::OkStatus();
+  return absl::DataLossError("it answered Open with bytes that are no message");
 }
 
 // How long the loader waits for connections over near links: they are made
@@ -97,20 +111,20 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   open.set_protocol_version(kProtocolVersion);
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
-  auto answers = AskServers(
-      servers, "/millrace.v1.DataService/Open", open.SerializeAsString(),
-      {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace});
+  open.set_client_id(DrawClientId());
+  auto answers = AskServers(servers, "/millrace.v1.DataService/Open",
+                            open.SerializeAsString(),
+                            {.timeout = options.open_timeout,
+                             .insist = true,
+                             .grace = kOpenGrace,
+                             .check = CheckOpenAnswer});
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {
     if (!answers[i].ok()) continue;
     PlanOffer offer{servers[i].address.text, {}};
-    if (!offer.plan.ParseFromString(*answers[i])) {
-      // The others may do better.
-      answers[i] = absl::DataLossError(
-          "it answered Open with bytes that are no message");
-      continue;
+    if (offer.plan.ParseFromString(*answers[i])) {
+      offers.push_back(std::move(offer));
     }
-    offers.push_back(std::move(offer));
   }
   if (offers.empty()) {
     return NoAnswerError(options.endpoint, servers, answers);
@@ -132,9 +146,11 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   transport.servers = std::move(servers);
   transport.batch_bytes = plan.max_payload_bytes();
   transport.request.set_protocol_version(kProtocolVersion);
+  transport.request.set_client_id(open.client_id());
   *transport.request.mutable_resolved_spec() = plan.resolved_spec();
   transport.request.set_plan_hash(plan.plan_hash());
   transport.request.set_expected_fingerprint(plan.fingerprint());
+  transport.request.set_decoder_digest(plan.decoder_digest());
   transport.request.set_rank(options.rank);
   transport.request.set_world_size(options.world_size);
   transport.request.set_with_payload_digest(options.verify_payload);

@@ -12,9 +12,12 @@ namespace millrace {
 namespace {
 
 std::string PlanText(const OpenResponse& plan) {
-  return absl::StrCat("plan ", absl::BytesToHexString(plan.plan_hash()),
-                      " over content ", plan.fingerprint(), ", revision ",
-                      plan.content_revision());
+  return absl::StrCat(
+      "plan ", absl::BytesToHexString(plan.plan_hash()), " over content ",
+      plan.fingerprint(), ", revision ", plan.content_revision(),
+      plan.decoder_digest().empty()
+          ? ""
+          : absl::StrCat(", image decoders ", plan.decoder_digest()));
 }
 
 bool SamePlan(const OpenResponse& a, const OpenResponse& b) {
@@ -46,8 +49,8 @@ absl::StatusOr<OpenResponse> ChoosePlan(
       why = absl::StrCat(
           "makes plan ", absl::BytesToHexString(plan.plan_hash()),
           ", expected is ", absl::BytesToHexString(expected_plan_hash),
-          ": the pipeline, its options or the server's content revision "
-          "differ from those of the checkpoint");
+          ": the pipeline, its options, the server's content revision or its "
+          "image decoders differ from those of the checkpoint");
     }
     if (why.empty()) {
       good.push_back(&offer);
@@ -78,7 +81,9 @@ absl::StatusOr<OpenResponse> ChoosePlan(
     }
     return absl::FailedPreconditionError(
         absl::StrCat("the servers do not serve the same plan (", plans,
-                     "); give them the same data and the same version"));
+                     "); give them the same data, the same version and, where "
+                     "their image decoders differ, the same libjpeg, libpng "
+                     "and libwebp"));
   }
   // A server of another plan is not named here: it refuses its first call, and
   // what it says then stands in the log.

@@ -11,7 +11,7 @@ constexpr size_t kBlock = (32 << 20) - (64 << 10);
 
 }  // namespace
 
-void KeepFreedMemory() {
+void AdaptMallocThresholds() {
   void* volatile block = std::malloc(kBlock);
   std::free(block);
 }

@@ -12,9 +12,10 @@ namespace millrace {
 // Lets each of malloc's heaps in this process keep up to 64 MiB of freed memory
 // for the next read instead, by glibc's own rule: it raises its thresholds to
 // the largest block that a program has freed. So it does nothing where
-// MALLOC_TRIM_THRESHOLD_ or the like is set, or where another malloc is in use.
+// MALLOC_TRIM_THRESHOLD_ or the like is set, where the program has set them
+// (common/malloc_tuning.h), or where another malloc is in use.
 // Touches no memory. Thread-safe; once is enough.
-void KeepFreedMemory();
+void AdaptMallocThresholds();
 
 }  // namespace millrace
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,8 @@ namespace {
 using Clock = SteadyTime::clock;
 
 constexpr std::chrono::milliseconds kAskAgainAfter(200);
+// gRPC may end a call so long before its deadline.
+constexpr std::chrono::milliseconds kTimerSlack(10);
 
 // One server's request: a call, or the pause before it is made again.
 struct Asking {
@@ -34,6 +38,17 @@ struct Asking {
   bool pausing = false;
   bool done = false;
 };
+
+// When a server that gave this answer is to be asked again. Nothing: its answer
+// is final.
+std::optional<std::chrono::milliseconds> AskAgainAfter(
+    const absl::Status& answer) {
+  if (absl::IsUnavailable(answer)) return kAskAgainAfter;
+  if (!absl::IsResourceExhausted(answer)) return std::nullopt;
+  const int64_t delay_ms = GetErrorDetail(answer).retry_delay_ms();
+  if (delay_ms <= 0) return std::nullopt;
+  return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
+}
 
 }  // namespace
 
@@ -80,20 +95,29 @@ std::vector<absl::StatusOr<std::string>> AskServers(
     }
     if (asking.status.ok()) {
       answers[i] = ToString(asking.answer);
+      if (options.check) {
+        const absl::Status checked = options.check(*answers[i]);
+        if (!checked.ok()) answers[i] = checked;
+      }
+    }
+    if (answers[i].ok()) {
       if (!answered && options.grace < options.timeout) {
         give_up = std::min(
             give_up, Clock::now() + absl::ToChronoMilliseconds(options.grace));
       }
       answered = true;
-    } else if (asking.status.error_code() !=
-               grpc::StatusCode::DEADLINE_EXCEEDED) {
+    } else if (!asking.status.ok() &&
+               (asking.status.error_code() !=
+                    grpc::StatusCode::DEADLINE_EXCEEDED ||
+                Clock::now() + kTimerSlack < deadline)) {
+      // Not of our own deadline.
       answers[i] = CallError(asking.status);
     }
-    if (options.insist && !answered &&
-        absl::IsUnavailable(answers[i].status()) &&
-        Clock::now() + kAskAgainAfter < deadline) {
+    const auto again = AskAgainAfter(answers[i].status());
+    if (options.insist && !answered && again.has_value() &&
+        Clock::now() + *again < deadline) {
       asking.pausing = true;
-      asking.pause.Set(&queue, Clock::now() + kAskAgainAfter,
+      asking.pause.Set(&queue, Clock::now() + *again,
                        reinterpret_cast<void*>(i));
       continue;
     }

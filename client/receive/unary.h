@@ -6,6 +6,7 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_UNARY_H_
 #define MILLRACE_CLIENT_RECEIVE_UNARY_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,13 @@ namespace millrace {
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
   // Ask a server that cannot be reached again until the timeout: it may be
-  // starting.
+  // starting. Likewise a busy one, after the delay that it names.
   bool insist = false;
   // Once a server has answered with OK, wait at most so long for the others.
   absl::Duration grace = absl::InfiniteDuration();
+  // Looks at each answer; one that it refuses counts as no answer, and the
+  // others are waited for. May be empty.
+  std::function<absl::Status(const std::string&)> check;
 };
 
 // The answer of each server. Unavailable: not reached; DeadlineExceeded: no

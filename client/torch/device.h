@@ -4,8 +4,8 @@
 // are tested against a fake that is slow on purpose, under ThreadSanitizer.
 //
 // CopyIn, Cast and the events of the copy stream are called by one thread
-// (the feeder's). RecordConsumer may be called from any thread: it refers to
-// the stream that is current there.
+// (the feeder's). CurrentStream and RecordOn may be called from any thread: the
+// former names the stream that is current there.
 //
 //   MR_RETURN_IF_ERROR(device->CopyIn(slot, host, bytes));     // queued
 //   auto ready = device->RecordCopy();
@@ -23,6 +23,16 @@
 #include "proto/tensor_cast.h"
 
 namespace millrace {
+
+// Names a stream of the program's, as c10::StreamData3 does. It must exist for
+// as long as it is named.
+struct DeviceStream {
+  int64_t id = 0;
+  int32_t device_index = 0;
+  int32_t device_type = 0;
+
+  friend bool operator==(const DeviceStream&, const DeviceStream&) = default;
+};
 
 // A place in a stream. Thread-safe.
 class DeviceEvent : public std::enable_shared_from_this<DeviceEvent> {
@@ -76,7 +86,8 @@ class Device {
   }
 
   virtual std::shared_ptr<DeviceEvent> RecordCopy() = 0;
-  virtual std::shared_ptr<DeviceEvent> RecordConsumer() = 0;
+  virtual DeviceStream CurrentStream() = 0;
+  virtual std::shared_ptr<DeviceEvent> RecordOn(const DeviceStream& stream) = 0;
   virtual void CopyWaits(DeviceEvent& event) = 0;
   virtual void ConsumerWaits(DeviceEvent& event) = 0;
 };

@@ -380,6 +380,10 @@ DeviceFeeder::Prepared DeviceFeeder::GiveOut(Prepared prepared) {
     for (DeviceTensor& tensor : prepared.batch.tensors) {
       tensor.hold = SlotRing::Hold(prepared.slot);
     }
+    // Next() makes this stream wait for the copy: the caller's work is queued
+    // here, wherever the tensors die.
+    prepared.slot->UsedOn(device_->CurrentStream());
+    prepared.batch.slot = prepared.slot;
     prepared.slot.reset();
   }
   position_ =

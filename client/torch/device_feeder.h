@@ -62,7 +62,10 @@ struct DeviceBatch {
   uint64_t first_position = 0;
   std::vector<DeviceTensor> tensors;
   std::optional<AuditRecord> audit;  // Options::audit
-  uint64_t generation = 0;           // calls of Seek() before it
+  // Of the device that the tensors lie on; expired with the last of them, and
+  // on the host.
+  std::weak_ptr<SlotRing::Lease> slot;
+  uint64_t generation = 0;  // calls of Seek() before it
 };
 
 class DeviceFeeder {

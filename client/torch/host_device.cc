@@ -36,7 +36,13 @@ class HostDevice final : public Device {
   }
 
   std::shared_ptr<DeviceEvent> RecordCopy() override { return NoStreams(); }
-  std::shared_ptr<DeviceEvent> RecordConsumer() override { return NoStreams(); }
+  DeviceStream CurrentStream() override {
+    NoStreams();
+    return {};
+  }
+  std::shared_ptr<DeviceEvent> RecordOn(const DeviceStream&) override {
+    return NoStreams();
+  }
   void CopyWaits(DeviceEvent&) override { NoStreams(); }
   void ConsumerWaits(DeviceEvent&) override { NoStreams(); }
 

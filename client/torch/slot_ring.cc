@@ -1,5 +1,6 @@
 #include "client/torch/slot_ring.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,9 @@ SlotRing::Lease::~Lease() {
   {
     MutexLock lock(mu_);
     events = std::move(after_);
+    for (const DeviceStream& stream : streams_) {
+      events.push_back(ring_->device_->RecordOn(stream));
+    }
   }
   // A lease that nobody has taken the events of still has to hand them on.
   events.insert(events.end(), before_.begin(), before_.end());
@@ -20,6 +24,18 @@ SlotRing::Lease::~Lease() {
 void SlotRing::Lease::AddEvent(std::shared_ptr<DeviceEvent> event) {
   MutexLock lock(mu_);
   after_.push_back(std::move(event));
+}
+
+void SlotRing::Lease::UsedOn(const DeviceStream& stream) {
+  MutexLock lock(mu_);
+  if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
+    streams_.push_back(stream);
+  }
+}
+
+bool SlotRing::Lease::IsUsedOn(const DeviceStream& stream) {
+  MutexLock lock(mu_);
+  return std::find(streams_.begin(), streams_.end(), stream) != streams_.end();
 }
 
 absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
@@ -41,7 +57,8 @@ absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
   if (!ring->device_->is_host()) {
     // An allocator of a device hands memory out whose last work is still
     // queued: right for the caller's stream, not for the copy stream.
-    std::shared_ptr<DeviceEvent> before = ring->device_->RecordConsumer();
+    std::shared_ptr<DeviceEvent> before =
+        ring->device_->RecordOn(ring->device_->CurrentStream());
     for (Free& slot : ring->free_) slot.events.push_back(before);
   }
   return ring;
@@ -78,7 +95,9 @@ std::shared_ptr<void> SlotRing::Hold(std::shared_ptr<Lease> lease) {
     explicit Holder(std::shared_ptr<Lease> held) : lease(std::move(held)) {}
     ~Holder() {
       Device& device = *lease->ring_->device_;
-      if (!device.is_host()) lease->AddEvent(device.RecordConsumer());
+      if (device.is_host()) return;
+      const DeviceStream current = device.CurrentStream();
+      if (!lease->IsUsedOn(current)) lease->AddEvent(device.RecordOn(current));
     }
     const std::shared_ptr<Lease> lease;
   };

@@ -1,7 +1,8 @@
 // SlotRing is a fixed number of equal pieces of device memory that are used
 // over and over. A slot comes back when the last hold on it has died; who
 // takes it next is handed the events that stand for the work which may still
-// be reading it.
+// be reading it: one of each stream that the slot was used on, and one of the
+// stream that was current where a hold died.
 //
 // Thread-safe. Owns no thread. Always held by a shared_ptr, and every lease
 // holds it too: memory that a tensor still looks at outlives the loader.
@@ -41,6 +42,10 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
     Events TakeEvents() { return std::move(before_); }
     // What whoever has the slot next must wait for, too.
     void AddEvent(std::shared_ptr<DeviceEvent> event);
+    // Work that reads the slot is queued on `stream`, or will be: whoever has
+    // the slot next also waits for what is queued there when the slot comes
+    // back. The stream exists until then.
+    void UsedOn(const DeviceStream& stream);
 
    private:
     friend class SlotRing;
@@ -50,8 +55,11 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
     const std::shared_ptr<SlotRing> ring_;
     uint8_t* const data_;
     Events before_;
+    bool IsUsedOn(const DeviceStream& stream);
+
     Mutex mu_;
     Events after_ MR_GUARDED_BY(mu_);
+    std::vector<DeviceStream> streams_ MR_GUARDED_BY(mu_);  // each once
   };
 
   // ResourceExhausted when the device has no room for them. The slots come
@@ -64,7 +72,8 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   absl::StatusOr<std::shared_ptr<Lease>> Acquire(SteadyTime deadline);
 
   // What a tensor keeps while it lives. When it dies, an event on the stream
-  // that is then current for that thread joins the slot's events.
+  // that is then current for that thread joins the slot's events, unless the
+  // slot is UsedOn() that stream: a later event covers it then.
   static std::shared_ptr<void> Hold(std::shared_ptr<Lease> lease);
 
   // Wakes Acquire. Leases stay valid.

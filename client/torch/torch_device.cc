@@ -32,6 +32,12 @@
 
 namespace millrace {
 
+DeviceStream NameOf(const c10::Stream& stream) {
+  return {.id = stream.id(),
+          .device_index = stream.device_index(),
+          .device_type = static_cast<int32_t>(stream.device_type())};
+}
+
 c10::Device WithIndex(c10::Device device) {
   if (device.is_cpu() || device.has_index()) return device;
   return c10::impl::VirtualGuardImpl(device.type()).getDevice();
@@ -324,8 +330,13 @@ class TorchDevice final : public Device {
   std::shared_ptr<DeviceEvent> RecordCopy() override {
     return std::make_shared<StreamEvent>(copy_stream_, /*timed=*/true);
   }
-  std::shared_ptr<DeviceEvent> RecordConsumer() override {
-    return std::make_shared<StreamEvent>(guard_.getStream(device_));
+  DeviceStream CurrentStream() override {
+    return NameOf(guard_.getStream(device_));
+  }
+  std::shared_ptr<DeviceEvent> RecordOn(const DeviceStream& stream) override {
+    return std::make_shared<StreamEvent>(c10::Stream::unpack3(
+        stream.id, static_cast<c10::DeviceIndex>(stream.device_index),
+        static_cast<c10::DeviceType>(stream.device_type)));
   }
   void CopyWaits(DeviceEvent& event) override {
     static_cast<StreamEvent&>(event).Block(copy_stream_);

@@ -7,6 +7,7 @@
 #define MILLRACE_CLIENT_TORCH_TORCH_DEVICE_H_
 
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <atomic>
 #include <cstdint>
@@ -25,6 +26,9 @@ absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device);
 // `device` with the index of this thread's current device of its kind where it
 // has none: memory and tensors are told apart by it.
 c10::Device WithIndex(c10::Device device);
+
+// What a Device calls it.
+DeviceStream NameOf(const c10::Stream& stream);
 
 // Page-locked memory that the device reads directly, counted in
 // `pinned_bytes`; plain memory for the CPU, which is not counted.

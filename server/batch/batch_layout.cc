@@ -123,6 +123,25 @@ void BatchLayout::Placed::SetSample(uint8_t* payload, uint64_t row,
   *Row(payload, tensor, row) = valid ? 1 : 0;
 }
 
+std::vector<int64_t> BatchLayout::Placed::Samples(const uint8_t* payload,
+                                                  int32_t source) const {
+  std::vector<int64_t> samples(rows_);
+  const int tensor = layout_->tensors() + layout_->several_sources_;
+  if (rows_ == 0) return samples;
+  std::memcpy(samples.data(), payload + offsets_[tensor],
+              rows_ * sizeof(int64_t));
+  if (!layout_->several_sources_) return samples;
+  const uint8_t* const sources = payload + offsets_[layout_->tensors()];
+  uint64_t kept = 0;
+  for (uint64_t row = 0; row < rows_; ++row) {
+    int32_t of_row;
+    std::memcpy(&of_row, sources + row * sizeof(of_row), sizeof(of_row));
+    if (of_row == source) samples[kept++] = samples[row];
+  }
+  samples.resize(kept);
+  return samples;
+}
+
 void BatchLayout::Placed::FillEmptyRow(uint8_t* payload, uint64_t row,
                                        int64_t sample_index,
                                        int32_t source) const {

@@ -63,6 +63,10 @@ class BatchLayout {
     void SetSample(uint8_t* payload, uint64_t row, int64_t index, bool valid,
                    int32_t source = 0) const;
 
+    // sample_index of the rows that are of source `source`, in their order; -1
+    // where there is none.
+    std::vector<int64_t> Samples(const uint8_t* payload, int32_t source) const;
+
     // Makes `row` one that holds no sample: zeros, -100 in class fields of
     // whatever type (the index that losses leave out), valid = false.
     void FillEmptyRow(uint8_t* payload, uint64_t row, int64_t sample_index,

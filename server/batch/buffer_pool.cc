@@ -1,26 +1,32 @@
 #include "server/batch/buffer_pool.h"
 
-#include <algorithm>
-#include <cstdlib>
+#include <vector>
 
-#include "common/logging.h"
+#include "server/batch/payload_buffer.h"
 
 namespace millrace {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
 // A search of the list should cost less than what it saves.
 constexpr size_t kMaxIdleBuffers = 256;
 
 }  // namespace
 
-BufferPool::~BufferPool() {
-  for (const Idle& idle : idle_) std::free(idle.data);
+BufferPool::~BufferPool() { ReleaseIdle(); }
+
+void BufferPool::ReleaseIdle() {
+  std::deque<Idle> dropped;
+  {
+    MutexLock lock(mu_);
+    dropped.swap(idle_);
+    idle_bytes_ = 0;
+    Settle();
+  }
+  for (const Idle& idle : dropped) FreePayloadBuffer(idle.data, idle.capacity);
 }
 
 uint8_t* BufferPool::Take(uint64_t bytes, uint64_t* capacity) {
-  const uint64_t rounded =
-      (std::max<uint64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const uint64_t rounded = PayloadCapacity(bytes);
   {
     MutexLock lock(mu_);
     for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
@@ -29,37 +35,73 @@ uint8_t* BufferPool::Take(uint64_t bytes, uint64_t* capacity) {
       const Idle found = *it;
       idle_.erase(std::next(it).base());
       idle_bytes_ -= found.capacity;
+      Settle();
       *capacity = found.capacity;
       return found.data;
     }
   }
-  auto* data = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded));
-  MR_CHECK(data != nullptr) << "the system has no " << rounded
-                            << " bytes for a batch: lower --memory_budget";
-  *capacity = rounded;
-  return data;
+  return NewPayloadBuffer(bytes, capacity);
 }
 
 void BufferPool::Give(uint8_t* data, uint64_t capacity) {
-  std::vector<uint8_t*> dropped;
-  if (capacity > max_idle_bytes_) {
-    std::free(data);
-    return;
-  }
+  std::vector<Idle> dropped;
   {
     MutexLock lock(mu_);
     // The oldest make room: they are of sizes that are not asked for any more.
-    size_t out = 0;
-    while (idle_bytes_ + capacity > max_idle_bytes_ ||
-           idle_.size() - out >= kMaxIdleBuffers) {
-      idle_bytes_ -= idle_[out].capacity;
-      dropped.push_back(idle_[out++].data);
+    bool room = MakeRoom(capacity);
+    while (!room && !idle_.empty() && capacity <= max_idle_bytes_) {
+      dropped.push_back(DropOldest());
+      room = MakeRoom(capacity);
     }
-    idle_.erase(idle_.begin(), idle_.begin() + out);
-    idle_.push_back({data, capacity});
-    idle_bytes_ += capacity;
+    if (room) {
+      idle_.push_back({data, capacity});
+      idle_bytes_ += capacity;
+    } else {
+      dropped.push_back({data, capacity});
+    }
+    Settle();
   }
-  for (uint8_t* old : dropped) std::free(old);
+  for (const Idle& old : dropped) FreePayloadBuffer(old.data, old.capacity);
+}
+
+void BufferPool::Reclaim(uint64_t bytes) {
+  std::vector<Idle> dropped;
+  {
+    MutexLock lock(mu_);
+    const uint64_t keep = borrowed_ > bytes ? borrowed_ - bytes : 0;
+    while (idle_bytes_ > max_idle_bytes_ + keep)
+      dropped.push_back(DropOldest());
+  }
+  for (const Idle& old : dropped) FreePayloadBuffer(old.data, old.capacity);
+  // Not before: the budget never says less than is in use.
+  MutexLock lock(mu_);
+  Settle();
+}
+
+bool BufferPool::MakeRoom(uint64_t bytes) {
+  const uint64_t idle = idle_bytes_ + bytes;
+  if (idle_.size() >= kMaxIdleBuffers) return false;
+  if (idle <= max_idle_bytes_ + borrowed_) return true;
+  if (lender_ == nullptr || idle > kMostIdle * max_idle_bytes_) return false;
+  const uint64_t missing = idle - max_idle_bytes_ - borrowed_;
+  if (!lender_->Borrow(missing)) return false;
+  borrowed_ += missing;
+  return true;
+}
+
+BufferPool::Idle BufferPool::DropOldest() {
+  const Idle oldest = idle_.front();
+  idle_.pop_front();
+  idle_bytes_ -= oldest.capacity;
+  return oldest;
+}
+
+void BufferPool::Settle() {
+  const uint64_t needed =
+      idle_bytes_ > max_idle_bytes_ ? idle_bytes_ - max_idle_bytes_ : 0;
+  if (borrowed_ <= needed) return;
+  lender_->Repay(borrowed_ - needed);
+  borrowed_ = needed;
 }
 
 uint64_t BufferPool::idle_bytes() const {

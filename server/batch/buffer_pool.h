@@ -1,12 +1,15 @@
 // BufferPool keeps the memory of finished batches for the next ones. A batch of
-// some megabytes is a mapping of its own for malloc: the system zeroes its
-// pages at the first touch of every batch, which costs about as much as
+// some megabytes is a mapping of its own (payload_buffer.h): the system zeroes
+// its pages at the first touch of every batch, which costs about as much as
 // filling them. What is idle is bounded by `max_idle_bytes`; the owner counts
-// those in its budget (buffers in use are counted by their batches).
+// those in its budget (buffers in use are counted by their batches). With a
+// budget to borrow from, up to kMostIdle times as much is idle as long as
+// nobody needs that memory.
 //
 // Thread-safe. Owns the idle buffers.
 //
-//   auto pool = std::make_shared<BufferPool>(64 << 20);
+//   auto pool = std::make_shared<BufferPool>(64 << 20, budget);
+//   budget->SetReclaim([pool](uint64_t bytes) { pool->Reclaim(bytes); });
 //   uint8_t* data = pool->Take(bytes, &capacity);
 //   pool->Give(data, capacity);
 
@@ -14,27 +17,35 @@
 #define MILLRACE_SERVER_BATCH_BUFFER_POOL_H_
 
 #include <cstdint>
-#include <vector>
+#include <deque>
 
+#include "common/byte_budget.h"
 #include "common/mutex.h"
 
 namespace millrace {
 
 class BufferPool {
  public:
-  explicit BufferPool(uint64_t max_idle_bytes)
-      : max_idle_bytes_(max_idle_bytes) {}
+  static constexpr uint64_t kMostIdle = 4;
+
+  // `lender` may be null; otherwise it outlives the pool.
+  explicit BufferPool(uint64_t max_idle_bytes, ByteBudget* lender = nullptr)
+      : max_idle_bytes_(max_idle_bytes), lender_(lender) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  // 64-byte aligned, not initialised, `bytes` long or up to 63 bytes longer.
-  // `capacity` is its real length. Aborts when the system has no memory: the
-  // budget is there to keep that from happening.
+  // As NewPayloadBuffer().
   uint8_t* Take(uint64_t bytes, uint64_t* capacity);
 
   // Keeps the buffer or frees it.
   void Give(uint8_t* data, uint64_t capacity);
+
+  // Gives what is idle back to the system.
+  void ReleaseIdle();
+
+  // Gives so much of what is borrowed back, as far as there is.
+  void Reclaim(uint64_t bytes);
 
   uint64_t idle_bytes() const;
 
@@ -44,10 +55,20 @@ class BufferPool {
     uint64_t capacity;
   };
 
+  // Whether there may be `bytes` more, borrowed as far as necessary.
+  bool MakeRoom(uint64_t bytes) MR_REQUIRES(mu_);
+  // Takes the oldest out of the list.
+  Idle DropOldest() MR_REQUIRES(mu_);
+  // Repays what is not needed any more.
+  void Settle() MR_REQUIRES(mu_);
+
   const uint64_t max_idle_bytes_;
+  ByteBudget* const lender_;
   mutable Mutex mu_;
-  std::vector<Idle> idle_ MR_GUARDED_BY(mu_);  // the warmest last
+  std::deque<Idle> idle_ MR_GUARDED_BY(mu_);  // the warmest last
   uint64_t idle_bytes_ MR_GUARDED_BY(mu_) = 0;
+  // At least what idle_bytes_ has above max_idle_bytes_.
+  uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace millrace

@@ -1,25 +1,10 @@
 #include "server/batch/filled_batch.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <utility>
 
-#include "common/logging.h"
+#include "server/batch/payload_buffer.h"
 
 namespace millrace {
-namespace {
-
-uint8_t* Allocate(uint64_t bytes, BufferPool* pool, uint64_t* capacity) {
-  if (pool != nullptr) return pool->Take(bytes, capacity);
-  *capacity = (std::max<uint64_t>(bytes, 1) + 63) / 64 * 64;
-  auto* data = static_cast<uint8_t*>(std::aligned_alloc(64, *capacity));
-  MR_CHECK(data != nullptr) << "the system has no " << bytes
-                            << " bytes for a batch: lower --memory_budget";
-  return data;
-}
-
-}  // namespace
-
 BatchPayload::BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
                            std::shared_ptr<BufferPool> pool,
                            std::shared_ptr<PayloadMemory> memory)
@@ -31,7 +16,8 @@ BatchPayload::BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
     memory_ = std::move(memory);
     reservation_.Release();
   } else {
-    data_ = Allocate(bytes, pool_.get(), &capacity_);
+    data_ = pool_ != nullptr ? pool_->Take(bytes, &capacity_)
+                             : NewPayloadBuffer(bytes, &capacity_);
   }
 }
 
@@ -43,7 +29,7 @@ BatchPayload::~BatchPayload() {
   } else if (pool_ != nullptr) {
     pool_->Give(data_, capacity_);
   } else {
-    std::free(data_);
+    FreePayloadBuffer(data_, capacity_);
   }
 }
 

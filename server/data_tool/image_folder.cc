@@ -1,21 +1,25 @@
 #include "server/data_tool/image_folder.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/data_tool/first_of.h"
+#include "server/data_tool/image_check.h"
+#include "server/data_tool/interrupt.h"
+#include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
 #include "server/storage/file_error.h"
 
@@ -33,10 +37,37 @@ struct File {
   int64_t label = 0;
 };
 
-bool HasImageName(absl::string_view name) {
+bool EndsWithAny(absl::string_view name,
+                 std::initializer_list<absl::string_view> suffixes) {
   const std::string lower = absl::AsciiStrToLower(name);
-  for (absl::string_view suffix : {".jpg", ".jpeg", ".png", ".webp"}) {
-    if (absl::EndsWith(lower, suffix)) return true;
+  return std::any_of(suffixes.begin(), suffixes.end(),
+                     [&lower](absl::string_view suffix) {
+                       return absl::EndsWith(lower, suffix);
+                     });
+}
+
+bool HasImageName(absl::string_view name) {
+  return EndsWithAny(name, {".jpg", ".jpeg", ".png", ".webp"});
+}
+
+// Images of formats, or with names, that are not read.
+bool HasForeignImageName(absl::string_view name) {
+  return EndsWithAny(
+      name, {".bmp", ".gif", ".tif", ".tiff", ".jfif", ".jpe", ".jp2", ".jxl",
+             ".heic", ".heif", ".avif", ".ppm", ".pgm"});
+}
+
+// What may say the labels of images in its place.
+bool HasTableName(absl::string_view name) {
+  return EndsWithAny(name, {".csv", ".tsv", ".json", ".jsonl"});
+}
+
+bool IsSplitName(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  for (absl::string_view split :
+       {"train", "training", "val", "valid", "validation", "dev", "test",
+        "testing", "eval"}) {
+    if (lower == split) return true;
   }
   return false;
 }
@@ -53,47 +84,38 @@ absl::string_view WhyNoImage(absl::string_view start) {
   return "is no JPEG, PNG or WebP image, whatever its name says";
 }
 
-absl::StatusOr<std::string> ReadStart(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, "open", path);
-  char start[kStartBytes];
-  const ssize_t got = pread(fd, start, sizeof(start), 0);
-  const int error = errno;
-  close(fd);
-  if (got < 0) return FileError(error, "read", path);
-  return std::string(start, got);
-}
-
 class ImageFolder final : public SampleReader {
  public:
   explicit ImageFolder(const ImageFolderOptions& options) : options_(options) {}
 
   absl::Status Scan() {
     MR_ASSIGN_OR_RETURN(const Listing top, List(""));
-    other_files_ += top.files.size();
+    for (const std::string& name : top.files) CountOther(name);
     if (top.folders.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           options_.folder,
           " has no folders in it; an image folder has one for each class, with "
           "the class's images in it"));
     }
-    std::vector<std::string> classes = top.folders;
+    const std::vector<std::string>& classes = top.folders;
+    MR_RETURN_IF_ERROR(CheckSplits(classes));
     for (size_t i = 0; i < classes.size(); ++i) {
-      const size_t before = files_.size();
       MR_RETURN_IF_ERROR(ScanClass(classes[i], static_cast<int64_t>(i), 1));
-      if (files_.size() == before && !options_.skip_bad) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "class folder ", options_.folder, "/", classes[i],
-            " holds no .jpg, .jpeg, .png or .webp image; remove "
-            "it, or keep the class without samples by --skip_bad"));
-      }
+    }
+    MR_RETURN_IF_ERROR(CheckTables(classes));
+    std::sort(files_.begin(), files_.end(),
+              [](const File& a, const File& b) { return a.path < b.path; });
+    MR_RETURN_IF_ERROR(CheckBad());
+    MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
+    if (options_.decode_threads > 0) {
+      MR_RETURN_IF_ERROR(DecodeAll());
+      MR_RETURN_IF_ERROR(CheckBad());
+      MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     }
     if (files_.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("there is no image below ", options_.folder));
     }
-    std::sort(files_.begin(), files_.end(),
-              [](const File& a, const File& b) { return a.path < b.path; });
     Describe(classes);
     return absl::OkStatus();
   }
@@ -103,7 +125,7 @@ class ImageFolder final : public SampleReader {
   absl::Status Next(Sample* sample) override {
     const File& file = files_[next_++];
     const std::string path = absl::StrCat(options_.folder, "/", file.path);
-    MR_RETURN_IF_ERROR(ReadWholeFile(path, &bytes_));
+    MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes_));
     const absl::string_view start =
         absl::string_view(bytes_).substr(0, kStartBytes);
     if (const absl::string_view why = WhyNoImage(start);
@@ -121,19 +143,32 @@ class ImageFolder final : public SampleReader {
 
   std::vector<std::string> Warnings() const override {
     std::vector<std::string> warnings;
-    if (other_files_ > 0) {
-      warnings.push_back(absl::StrCat(
-          other_files_,
-          " files left out: they are not .jpg, .jpeg, .png or .webp in a "
-          "class folder"));
-    }
-    for (const std::string& text : bad_) warnings.push_back(text);
-    if (bad_count_ > static_cast<int64_t>(bad_.size())) {
+    if (other_count_ > 0) {
       warnings.push_back(
-          absl::StrCat("... and ", bad_count_ - bad_.size(), " more"));
+          absl::StrCat(other_count_,
+                       other_count_ == 1 ? " file left out: it is"
+                                         : " files left out: they "
+                                           "are",
+                       " not .jpg, .jpeg, .png or .webp in a class folder: ",
+                       FirstOf(other_files_, ", ", other_count_)));
+    }
+    if (hidden_count_ > 0) {
+      warnings.push_back(absl::StrCat(
+          hidden_count_, " hidden ",
+          hidden_count_ == 1 ? "file or folder" : "files or folders",
+          " left out (with a name that begins with a dot): ",
+          FirstOf(hidden_, ", ", hidden_count_)));
     }
     if (bad_count_ > 0) {
-      warnings.push_back(absl::StrCat(bad_count_, " bad files left out"));
+      warnings.push_back(
+          absl::StrCat(bad_count_, bad_count_ == 1 ? " bad file" : " bad files",
+                       " left out: ", FirstOf(bad_, "; ", bad_count_)));
+    }
+    if (!empty_classes_.empty()) {
+      warnings.push_back(absl::StrCat(
+          empty_classes_.size(),
+          empty_classes_.size() == 1 ? " class has" : " classes have",
+          " no sample: ", EmptyClasses()));
     }
     return warnings;
   }
@@ -144,7 +179,8 @@ class ImageFolder final : public SampleReader {
     std::vector<std::string> folders;
   };
 
-  absl::StatusOr<Listing> List(const std::string& below) const {
+  // Of what is not hidden; counts what is.
+  absl::StatusOr<Listing> List(const std::string& below) {
     const std::string path = below.empty()
                                  ? options_.folder
                                  : absl::StrCat(options_.folder, "/", below);
@@ -152,9 +188,14 @@ class ImageFolder final : public SampleReader {
                                                      closedir);
     if (folder == nullptr) return FileError(errno, "read folder", path);
     Listing listing;
+    std::vector<std::string> hidden;
     while (const dirent* entry = readdir(folder.get())) {
       const std::string name = entry->d_name;
-      if (absl::StartsWith(name, ".")) continue;  // hidden, as `ls` sees it
+      if (name == "." || name == "..") continue;
+      if (absl::StartsWith(name, ".")) {  // hidden, as `ls` sees it
+        hidden.push_back(below.empty() ? name : absl::StrCat(below, "/", name));
+        continue;
+      }
       struct stat info;
       const std::string full = absl::StrCat(path, "/", name);
       if (stat(full.c_str(), &info) != 0) {
@@ -167,6 +208,12 @@ class ImageFolder final : public SampleReader {
     }
     std::sort(listing.files.begin(), listing.files.end());
     std::sort(listing.folders.begin(), listing.folders.end());
+    std::sort(hidden.begin(), hidden.end());
+    hidden_count_ += static_cast<int64_t>(hidden.size());
+    for (std::string& path : hidden) {
+      if (hidden_.size() == kMostListed) break;
+      hidden_.push_back(std::move(path));
+    }
     return listing;
   }
 
@@ -184,11 +231,15 @@ class ImageFolder final : public SampleReader {
     }
     for (const std::string& name : listing.files) {
       const std::string path = absl::StrCat(below, "/", name);
-      if (!HasImageName(name) && !IsOperatorsFile(path)) {
-        ++other_files_;
-        continue;
+      if (HasImageName(name) || IsOperatorsFile(path)) {
+        AddFile(path, label);
+      } else if (HasForeignImageName(name)) {
+        AddBad(absl::StrCat(options_.folder, "/", path,
+                            " is named as an image of a kind that pack does "
+                            "not take: make it a .jpg, .png or .webp"));
+      } else {
+        CountOther(path);
       }
-      MR_RETURN_IF_ERROR(AddFile(path, label));
     }
     for (const std::string& name : listing.folders) {
       MR_RETURN_IF_ERROR(
@@ -206,37 +257,140 @@ class ImageFolder final : public SampleReader {
   }
   bool IsOperatorsFile(const std::string& path) const {
     if (options_.operators == nullptr) return false;
-    const absl::StatusOr<std::string> start =
-        ReadStart(absl::StrCat(options_.folder, "/", path));
+    const absl::StatusOr<std::string> start = ReadRegularFileStart(
+        absl::StrCat(options_.folder, "/", path), kStartBytes);
     return start.ok() && IsOperators(*start);
   }
 
-  absl::Status AddFile(std::string path, int64_t label) {
-    const std::string full = absl::StrCat(options_.folder, "/", path);
-    absl::Status status;
-    if (absl::StatusOr<std::string> start = ReadStart(full); !start.ok()) {
-      status = start.status();
-    } else if (const absl::string_view why = WhyNoImage(*start);
-               !why.empty() && !IsOperators(*start)) {
-      status = absl::DataLossError(absl::StrCat(full, " ", why));
-    } else if (!IsUtf8(path)) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("the name of file ", full, " is not UTF-8"));
+  // A file that is left out: its name is not that of an image.
+  void CountOther(const std::string& path) {
+    ++other_count_;
+    if (other_files_.size() < kMostListed) other_files_.push_back(path);
+    if (tables_.size() < kMostListed && HasTableName(path)) {
+      tables_.push_back(path);
     }
-    if (status.ok()) {
-      files_.push_back({.path = std::move(path), .label = label});
+  }
+
+  void AddBad(std::string sentence) {
+    ++bad_count_;
+    if (bad_.size() < kMostListed) bad_.push_back(std::move(sentence));
+  }
+
+  void AddFile(std::string path, int64_t label) {
+    const std::string full = absl::StrCat(options_.folder, "/", path);
+    const absl::StatusOr<std::string> start =
+        ReadRegularFileStart(full, kStartBytes);
+    if (!start.ok()) return AddBad(std::string(start.status().message()));
+    const absl::string_view why = WhyNoImage(*start);
+    if (!why.empty() && !IsOperators(*start)) {
+      return AddBad(absl::StrCat(full, " ", why));
+    }
+    if (!IsUtf8(path)) {
+      return AddBad(absl::StrCat("the name of file ", full, " is not UTF-8"));
+    }
+    files_.push_back({.path = std::move(path), .label = label});
+  }
+
+  // Folders that are parts of a dataset would become its classes.
+  absl::Status CheckSplits(const std::vector<std::string>& folders) const {
+    if (options_.labels_from_folders) return absl::OkStatus();
+    std::vector<std::string> splits;
+    for (const std::string& name : folders) {
+      if (IsSplitName(name)) splits.push_back(name);
+    }
+    // A train among buses is a class.
+    if (splits.size() < 2 && splits.size() < folders.size()) {
       return absl::OkStatus();
     }
-    if (!options_.skip_bad) {
-      return absl::Status(
-          status.code(),
-          absl::StrCat(status.message(),
-                       "; repair or remove it, or leave such files out by "
-                       "--skip_bad"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        options_.folder, " holds the ",
+        splits.size() == 1 ? "folder " : "folders ",
+        absl::StrJoin(splits, ", "),
+        ", which are named as parts of a dataset and would become its classes; "
+        "pack each part by itself, as with --split=",
+        splits[0], ", or pass --labels_from_folders if they are the classes"));
+  }
+
+  // All images would be of one class while a table may say theirs.
+  absl::Status CheckTables(const std::vector<std::string>& classes) const {
+    if (options_.labels_from_folders || classes.size() != 1 ||
+        tables_.empty()) {
+      return absl::OkStatus();
     }
-    ++bad_count_;
-    constexpr size_t kMostListed = 10;
-    if (bad_.size() < kMostListed) bad_.emplace_back(status.message());
+    return absl::InvalidArgumentError(absl::StrCat(
+        "every image of ", options_.folder, " would be of the one class \"",
+        classes[0], "\", after its one folder, and ",
+        absl::StrJoin(tables_, ", "),
+        " may hold labels, which pack does not read; sort the images into one "
+        "folder for each class, or pass --labels_from_folders if one class is "
+        "meant"));
+  }
+
+  absl::Status CheckBad() const {
+    if (bad_count_ == 0 || options_.skip_bad) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        bad_count_ == 1 ? ""
+                        : absl::StrCat(bad_count_, " files cannot be packed: "),
+        FirstOf(bad_, "; ", bad_count_), "; repair or remove ",
+        bad_count_ == 1 ? "it" : "them",
+        ", or leave such files out by --skip_bad"));
+  }
+
+  std::string EmptyClasses() const {
+    return FirstOf(empty_classes_, ", ",
+                   static_cast<int64_t>(empty_classes_.size()));
+  }
+
+  absl::Status FindEmptyClasses(const std::vector<std::string>& classes) {
+    std::vector<bool> seen(classes.size());
+    for (const File& file : files_) seen[file.label] = true;
+    empty_classes_.clear();
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if (!seen[i]) {
+        empty_classes_.push_back(
+            absl::StrCat(options_.folder, "/", classes[i]));
+      }
+    }
+    if (empty_classes_.empty() || options_.skip_bad) return absl::OkStatus();
+    const bool one = empty_classes_.size() == 1;
+    return absl::InvalidArgumentError(absl::StrCat(
+        one ? "class folder "
+            : absl::StrCat(empty_classes_.size(),
+                           " class folders hold no "
+                           "image: "),
+        EmptyClasses(), one ? " holds no image" : "",
+        " (.jpg, .jpeg, .png or .webp); remove ", one ? "it" : "them",
+        ", or keep such classes without samples by --skip_bad"));
+  }
+
+  // Takes the files that do not decode out of files_.
+  absl::Status DecodeAll() {
+    ImageCheck check(options_.decode_threads, options_.operators);
+    ToolProgress progress("checking", static_cast<int64_t>(files_.size()));
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (Interrupted()) {
+        return absl::CancelledError(
+            "interrupted while the images were checked; nothing is written");
+      }
+      check.Add(static_cast<int64_t>(i),
+                [path = absl::StrCat(options_.folder, "/", files_[i].path)]()
+                    -> absl::StatusOr<std::string> {
+                  std::string bytes;
+                  MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes));
+                  return bytes;
+                });
+      progress.Update(static_cast<int64_t>(i) + 1, 0);
+    }
+    const std::vector<ImageCheck::Bad> bad = check.Finish();
+    for (const ImageCheck::Bad& image : bad) {
+      File& file = files_[static_cast<size_t>(image.number)];
+      AddBad(absl::StrCat(options_.folder, "/", file.path,
+                          " does not decode: ", image.status.message()));
+      file.path.clear();
+    }
+    files_.erase(std::remove_if(files_.begin(), files_.end(),
+                                [](const File& f) { return f.path.empty(); }),
+                 files_.end());
     return absl::OkStatus();
   }
 
@@ -261,9 +415,15 @@ class ImageFolder final : public SampleReader {
   size_t next_ = 0;
   std::string bytes_;  // of the last sample
   int64_t label_ = 0;
-  int64_t other_files_ = 0;
+  // The first of each list, and how many there are.
+  std::vector<std::string> other_files_;
+  int64_t other_count_ = 0;
+  std::vector<std::string> hidden_;
+  int64_t hidden_count_ = 0;
+  std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
-  std::vector<std::string> bad_;  // the first of them
+  std::vector<std::string> tables_;
+  std::vector<std::string> empty_classes_;  // all of them
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #ifndef MILLRACE_SERVER_DATA_TOOL_IMAGE_FOLDER_H_
 #define MILLRACE_SERVER_DATA_TOOL_IMAGE_FOLDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,16 +19,26 @@ namespace millrace {
 
 struct ImageFolderOptions {
   std::string folder;
-  // Leave out files that are no image instead of failing, and say how many.
+  // Leave out images that cannot be used, and keep classes without images,
+  // instead of failing; Warnings() name them.
   bool skip_bad = false;
+  // Decode every image (server/data_tool/image_check.h), on this many threads;
+  // 0: look at their first bytes only.
+  uint32_t decode_threads = 0;
+  // The folders are the classes also where there are signs that they are not.
+  bool labels_from_folders = false;
   // Files that a decoder of these knows by their first bytes are images,
   // whatever their names; null: none. Must outlive the reader.
   const Operators* operators = nullptr;
 };
 
-// Looks at the beginning of every file. NotFound: no such folder.
-// InvalidArgument: no class folders, or a class without images. DataLoss: a
-// file with an image's name is no image; names it and --skip_bad.
+// Looks at the beginning of every file, or decodes them. NotFound: no such
+// folder. InvalidArgument: no class folders, or classes without images, or the
+// folders do not look like classes: one folder beside a table of labels, or
+// folders called train, val, ... (options.labels_from_folders takes them all
+// the same). DataLoss: files with an image's name are no image of a format that
+// is read, or do not decode; names the first of them and --skip_bad. Cancelled:
+// interrupted while decoding.
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenImageFolder(
     const ImageFolderOptions& options);
 

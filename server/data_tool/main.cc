@@ -2,8 +2,11 @@
 
 #include <iostream>
 
+#include "common/cpu_check.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/interrupt.h"
+
+MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
   millrace::CatchInterrupts();

@@ -33,7 +33,9 @@ constexpr char kSummary[] =
     "--output=parquet:/data/photos --shards=4\n"
     "  millrace-data pack --format=idx --split=test --input=DIR "
     "--output=lmdb:/data/mnist-test.lmdb\n\n"
-    "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp below it.\n"
+    "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp below it;\n"
+    "each image is decoded once, so that a damaged one is named (--no_decode\n"
+    "leaves that out).\n"
     "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); raw\n"
     "pixels in LMDB, PNG in Parquet.\n"
     "--seekable rewrites JPEGs so that they decode faster, to the same "
@@ -50,6 +52,8 @@ struct PackOptions {
   bool overwrite = false;
   bool skip_bad = false;
   bool seekable = false;
+  bool no_decode = false;
+  bool labels_from_folders = false;
   std::vector<std::string> operators;
 
   absl::Status Validate() const {
@@ -87,6 +91,14 @@ struct PackOptions {
       return absl::InvalidArgumentError(
           "--seekable is for --format=imagefolder; IDX files hold no JPEGs");
     }
+    for (const auto& [name, given] :
+         {std::pair("--no_decode", no_decode),
+          std::pair("--labels_from_folders", labels_from_folders)}) {
+      if (given && format != "imagefolder") {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, " is for --format=imagefolder"));
+      }
+    }
     if (!operators.empty() && format != "imagefolder") {
       return absl::InvalidArgumentError(
           "--operators is for --format=imagefolder; IDX files hold no images "
@@ -110,6 +122,8 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
                      ? options.input
                      : absl::StrCat(options.input, "/", options.split),
        .skip_bad = options.skip_bad,
+       .decode_threads = options.no_decode ? 0 : AvailableCpus(),
+       .labels_from_folders = options.labels_from_folders,
        .operators = &operators});
 }
 
@@ -117,6 +131,10 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
                       Operators::Load(options.operators));
+  const DatasetWriter::Options output = {.shards = options.shards,
+                                         .overwrite = options.overwrite};
+  // Before the input is looked at, which takes long.
+  MR_RETURN_IF_ERROR(DatasetWriter::CheckOutput(options.output, output));
   MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
   const SeekableReader* seekable = nullptr;
   if (options.seekable) {
@@ -127,12 +145,11 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   }
   const int64_t samples = reader->description().samples();
   MR_ASSIGN_OR_RETURN(
-      auto writer, DatasetWriter::Create(options.output, reader->description(),
-                                         {.shards = options.shards,
-                                          .overwrite = options.overwrite}));
+      auto writer,
+      DatasetWriter::Create(options.output, reader->description(), output));
   int64_t bytes = 0;
   {
-    Progress progress("packing", samples);
+    ToolProgress progress("packing", samples);
     SampleReader::Sample sample;
     for (int64_t i = 0; i < samples; ++i) {
       if (Interrupted()) {
@@ -155,6 +172,12 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
       info.samples(), static_cast<double>(bytes) / 1e6, options.output,
       info.shards_size(), info.shards_size() == 1 ? "shard" : "shards",
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
+  if (options.format == "imagefolder") {
+    out << (options.no_decode
+                ? "the images were not decoded (--no_decode): a damaged one "
+                  "would be noticed when it is served\n"
+                : "every image was decoded before it was packed\n");
+  }
   if (seekable != nullptr) out << seekable->Summary() << "\n";
   return absl::OkStatus();
 }
@@ -177,8 +200,18 @@ int RunPack(const Args& args, std::ostream& out) {
   line.Add("shards", "N", "number of files, 1 when not given", &options.shards);
   line.Add("overwrite", "replace a dataset that is there", &options.overwrite);
   line.Add("skip_bad",
-           "imagefolder: leave out files that are no image, and say how many",
+           "imagefolder: leave out images that cannot be used, keep classes "
+           "without images, and name both",
            &options.skip_bad);
+  line.Add("no_decode",
+           "imagefolder: look at the first bytes of each image only, instead "
+           "of decoding it once; a truncated image is not noticed then",
+           &options.no_decode);
+  line.Add("labels_from_folders",
+           "imagefolder: take the folders for classes also where they are "
+           "called train, val or test, or where a table that may hold labels "
+           "lies beside the only one",
+           &options.labels_from_folders);
   line.Add("seekable",
            "imagefolder: rewrite JPEGs so that a crop decodes only its own "
            "rows, without changing a pixel; the fingerprint is another one",

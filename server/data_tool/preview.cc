@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
+#include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
@@ -48,6 +49,7 @@ struct Flags {
   std::vector<std::string> datasets;
   std::string preset;
   std::string pipeline;
+  std::string outputs;
   std::string output;
   std::string field;
   std::string explain;  // "text" or "json"
@@ -73,6 +75,8 @@ absl::Status CheckFlags(const Flags& flags) {
         "give one of --preset=NAME and --pipeline=FILE: they say what is done "
         "to the samples");
   }
+  PipelineSpec unused;
+  MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, unused));
   if (flags.output.empty() && flags.explain.empty()) {
     return invalid(
         "nothing to do: give --output=FILE.png for the pictures, --explain for "
@@ -107,6 +111,7 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
   } else {
     spec.set_preset(flags.preset);
   }
+  MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, spec));
   if (flags.seed >= 0) spec.set_seed(static_cast<uint64_t>(flags.seed));
   if (flags.batch_size > 0) {
     spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
@@ -333,6 +338,10 @@ int RunPreview(const Args& args, std::ostream& out) {
            "the same as a pipeline file (docs/transforms.md); the name of a "
            "single dataset does not matter",
            &flags.pipeline);
+  line.Add("outputs", "FIELD,...",
+           "fields of the dataset that become tensors; default: what the "
+           "pipeline file lists, else all",
+           &flags.outputs);
   line.Add("output", "FILE.png", "where the contact sheet goes", &flags.output);
   line.AddOptional("explain", "json",
                    "print what was drawn for each sample, as text or as JSON "

@@ -13,6 +13,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
+#include "server/data_tool/spec_datasets.h"
 #include "server/data_tool/tensor_pixels.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/explain.h"
@@ -112,22 +113,9 @@ class PreviewBatchImpl final : public PreviewBatch {
         budget_(kBudgetBytes) {}
 
   absl::Status Run(PipelineSpec spec) {
-    if (spec.sources_size() == 0) spec.add_sources();
-    if (spec.sources(0).dataset().empty()) {
-      spec.mutable_sources(0)->set_dataset("dataset");
-    }
-    DatasetCatalog catalog;
+    MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets_, spec));
     for (const Source& source : spec.sources()) {
-      const size_t next = catalog.size();
-      const auto [at, added] = catalog.emplace(source.dataset(), nullptr);
-      if (added && next < datasets_.size()) at->second = datasets_[next];
-      sources_.push_back(at->second);
-    }
-    if (catalog.size() != datasets_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the pipeline names ", catalog.size(), " datasets, and ",
-          datasets_.size(),
-          " were given: give --dataset once for each, in their order"));
+      sources_.push_back(catalog.at(source.dataset()));
     }
     if (spec.batch_size() == 0) {
       int64_t samples = 0;

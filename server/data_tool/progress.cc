@@ -17,14 +17,14 @@ constexpr int kBarWidth = 30;
 
 }  // namespace
 
-Progress::Progress(std::string verb, int64_t total)
+ToolProgress::ToolProgress(std::string verb, int64_t total)
     : verb_(std::move(verb)),
       total_(total),
       on_terminal_(isatty(STDERR_FILENO) == 1),
       start_(absl::Now()),
       next_(start_ + kInterval) {}
 
-void Progress::Update(int64_t done, int64_t bytes) {
+void ToolProgress::Update(int64_t done, int64_t bytes) {
   if (!on_terminal_) return;
   const absl::Time now = absl::Now();
   if (now < next_) return;
@@ -41,7 +41,7 @@ void Progress::Update(int64_t done, int64_t bytes) {
   std::fflush(stderr);
 }
 
-Progress::~Progress() {
+ToolProgress::~ToolProgress() {
   if (shown_) absl::FPrintF(stderr, "\r\033[K");
 }
 

@@ -12,12 +12,12 @@
 
 namespace millrace {
 
-class Progress {
+class ToolProgress {
  public:
   // `verb`: "packing". Writes to standard error.
-  Progress(std::string verb, int64_t total);
-  ~Progress();  // clears the line
-  Progress(const Progress&) = delete;
+  ToolProgress(std::string verb, int64_t total);
+  ~ToolProgress();  // clears the line
+  ToolProgress(const ToolProgress&) = delete;
 
   // `done` of the total, `bytes` since the beginning.
   void Update(int64_t done, int64_t bytes);

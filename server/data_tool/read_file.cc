@@ -6,13 +6,37 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
+namespace {
 
-absl::Status ReadWholeFile(const std::string& path, std::string* bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+absl::Status NoRegularFile(const std::string& path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   " is no regular file (but a folder, a FIFO, a socket "
+                   "or a device)"));
+}
+
+// The caller closes the descriptor.
+absl::StatusOr<int> OpenRegularFile(const std::string& path) {
+  // Without O_NONBLOCK the open() of a FIFO waits for a writer. The flag
+  // changes nothing for regular files.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  // ENXIO: a socket, or a device without a driver.
+  if (fd < 0 && errno == ENXIO) return NoRegularFile(path);
   if (fd < 0) return FileError(errno, "open", path);
+  struct stat info;
+  const int error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(info.st_mode)) return fd;
+  close(fd);
+  return error == 0 ? NoRegularFile(path) : FileError(error, "open", path);
+}
+
+// Closes `fd`.
+absl::Status ReadToEnd(int fd, const std::string& path, std::string* bytes) {
   struct stat info;
   int error = fstat(fd, &info) == 0 ? 0 : errno;
   // One byte more shows the end without another call.
@@ -30,6 +54,31 @@ absl::Status ReadWholeFile(const std::string& path, std::string* bytes) {
   close(fd);
   bytes->resize(length);
   return error == 0 ? absl::OkStatus() : FileError(error, "read", path);
+}
+
+}  // namespace
+
+absl::Status ReadWholeFile(const std::string& path, std::string* bytes) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, "open", path);
+  return ReadToEnd(fd, path, bytes);
+}
+
+absl::Status ReadRegularFile(const std::string& path, std::string* bytes) {
+  MR_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
+  return ReadToEnd(fd, path, bytes);
+}
+
+absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,
+                                                 size_t length) {
+  MR_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
+  std::string start(length, 0);
+  const ssize_t got = pread(fd, start.data(), start.size(), 0);
+  const int error = errno;
+  close(fd);
+  if (got < 0) return FileError(error, "read", path);
+  start.resize(got);
+  return start;
 }
 
 }  // namespace millrace

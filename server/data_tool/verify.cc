@@ -12,9 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cgroup.h"
 #include "common/status_macros.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/first_of.h"
+#include "server/data_tool/image_check.h"
 #include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
@@ -26,9 +29,9 @@ namespace millrace {
 namespace {
 
 constexpr char kSummary[] =
-    "Reads every sample of a dataset, checks it against the schema and\n"
-    "compares the content hash with the one that the packer has written.\n"
-    "Foreign Parquet carries no hash: there, only reading is checked.\n\n"
+    "Reads every sample of a dataset, checks it against the schema, decodes\n"
+    "every image, and compares the content hash with the one that the packer\n"
+    "has written. Foreign Parquet carries no hash to compare with.\n\n"
     "  millrace-data verify lmdb:/data/train";
 
 // Where the child is, for the case that it does not come back.
@@ -37,15 +40,39 @@ struct Place {
   char shard[256];
 };
 
+// "shard part-00000-of-00002.lmdb, row 3 (sample 3): REASON"
+std::string Describe(const DatasetInfo& info, int64_t sample, int field,
+                     const absl::Status& status) {
+  std::string where;
+  for (const ShardInfo& shard : info.shards()) {
+    if (sample < shard.first_sample() + shard.samples()) {
+      where = absl::StrCat("shard ", shard.name(), ", row ",
+                           sample - shard.first_sample());
+      break;
+    }
+  }
+  return absl::StrCat(where, " (sample ", sample, ", field ",
+                      info.schema().fields(field).name(),
+                      "): ", status.message());
+}
+
 absl::Status Verify(const std::string& uri,
-                    const std::vector<std::string>& libraries, Place* place,
-                    std::ostream& out) {
+                    const std::vector<std::string>& libraries, bool decode,
+                    Place* place, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const auto operators, Operators::Load(libraries));
   MR_ASSIGN_OR_RETURN(auto source,
                       OpenRecordSource(uri, {.operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
-  Progress progress("verifying", info.samples());
+  std::vector<int> image_fields;
+  for (int i = 0; i < info.schema().fields_size(); ++i) {
+    if (info.schema().fields(i).kind() == FIELD_KIND_ENCODED_IMAGE) {
+      image_fields.push_back(i);
+    }
+  }
+  ImageCheck check(AvailableCpus(), operators.get());
+  const auto images = static_cast<int64_t>(image_fields.size());
+  ToolProgress progress("verifying", info.samples());
   int64_t bytes = 0;
   bool hashes_known = true;
   for (const ShardInfo& shard : info.shards()) {
@@ -59,6 +86,14 @@ absl::Status Verify(const std::string& uri,
       MR_RETURN_IF_ERROR(reader->Read(index, [&](const EncodedSample& sample) {
         sum.Add(index, sample.fields);
         for (const auto& field : sample.fields) bytes += field.size();
+        for (int64_t i = 0; decode && i < images; ++i) {
+          const auto& field = sample.fields[image_fields[i]];
+          check.Add(
+              index * images + i,
+              [copy = std::string(reinterpret_cast<const char*>(field.data()),
+                                  field.size())]() mutable
+              -> absl::StatusOr<std::string> { return std::move(copy); });
+        }
         return absl::OkStatus();
       }));
       progress.Update(index + 1, bytes);
@@ -66,6 +101,7 @@ absl::Status Verify(const std::string& uri,
     hashes_known = hashes_known && !shard.content_sum().empty();
     if (!shard.content_sum().empty() &&
         HashToHex(sum.value()) != shard.content_sum()) {
+      MR_RETURN_IF_ERROR(source->CheckFiles());  // changed since it was opened
       return absl::DataLossError(absl::StrCat(
           "the content of shard ", shard.name(),
           " is not what was packed: its hash is ", HashToHex(sum.value()),
@@ -73,26 +109,55 @@ absl::Status Verify(const std::string& uri,
           "; copy the file again, or pack the dataset again"));
     }
   }
+  if (const std::vector<ImageCheck::Bad> bad = check.Finish(); !bad.empty()) {
+    std::vector<std::string> first;
+    for (const ImageCheck::Bad& image : bad) {
+      if (first.size() == kMostListed) break;
+      first.push_back(Describe(info, image.number / images,
+                               image_fields[image.number % images],
+                               image.status));
+    }
+    const auto count = static_cast<int64_t>(bad.size());
+    return absl::DataLossError(absl::StrCat(
+        count, " of ", info.samples() * images,
+        " images do not decode: ", FirstOf(first, "; ", count),
+        hashes_known ? "; they are as they were packed: repair the originals "
+                       "and pack again, or train with another policy than FAIL "
+                       "(docs/operations.md)"
+                     : "; repair them, or train with another policy than FAIL "
+                       "(docs/operations.md)"));
+  }
+  std::string what;
+  if (images > 0) {
+    what = decode ? absl::StrCat(", all ", info.samples() * images,
+                                 " images decode")
+                  : ", images not decoded (--no_decode)";
+  }
   out << absl::StreamFormat(
-      "%s: %d samples (%.1f MB) in %d %s are whole%s, fingerprint %s\n", uri,
+      "%s: %d samples (%.1f MB) in %d %s are whole%s%s, fingerprint %s\n", uri,
       info.samples(), static_cast<double>(bytes) / 1e6, info.shards_size(),
       info.shards_size() == 1 ? "shard" : "shards",
       hashes_known ? " and as they were packed"
                    : " (they carry no content hash to compare with)",
-      info.fingerprint());
+      what, info.fingerprint());
   return absl::OkStatus();
 }
 
 }  // namespace
 
-// LMDB follows the page numbers in its file without doubting them, so a
-// damaged file may end the process that walks it: a child process walks.
+// The source of an operator library may end the process over a damaged file: a
+// child process reads.
 int RunVerify(const Args& args, std::ostream& out) {
   CommandLine line("verify", kSummary, "URI");
   std::vector<std::string> libraries;
   line.Add("operators", "FILE.so",
            "library of a source that reads the dataset; may be repeated",
            &libraries);
+  bool no_decode = false;
+  line.Add("no_decode",
+           "do not decode the images: faster, but an image that was damaged "
+           "before it was packed is not noticed",
+           &no_decode);
   int exit_code;
   if (!ParseOrLeave(line, args, "verify", out, &exit_code)) return exit_code;
   void* shared = mmap(nullptr, sizeof(Place), PROT_READ | PROT_WRITE,
@@ -110,8 +175,8 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const int code =
-        Report("verify", Verify(line.operands()[0], libraries, place, out));
+    const int code = Report("verify", Verify(line.operands()[0], libraries,
+                                             !no_decode, place, out));
     out.flush();
     _exit(code);
   }

@@ -17,7 +17,8 @@ struct ImageHeader {
   // EXIF orientation, 1 .. 8; 1 unless it was asked for.
   int orientation = 1;
   // Memory that decoding takes whatever the region: the coefficients of a
-  // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP.
+  // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP, the
+  // library's rows, a copy of the file's bytes. The library gets little more.
   int64_t whole_bytes = 0;
   // When it is neither 0 nor the channels that are asked for: decoding makes the
   // region's pixels with so many first, in memory of their own.

@@ -1,5 +1,6 @@
 #include "server/decode/exif.h"
 
+#include "absl/base/casts.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
@@ -8,47 +9,146 @@ namespace {
 
 constexpr int kUpright = 1;
 
-int Sane(uint32_t value) {
+int Sane(uint64_t value) {
   return value >= 1 && value <= 8 ? static_cast<int>(value) : kUpright;
 }
 
-// 0: the block has no orientation.
-int FindInTiff(absl::Span<const uint8_t> tiff) {
-  constexpr uint32_t kOrientationTag = 0x0112;
-  constexpr uint32_t kByte = 1;
-  constexpr uint32_t kShort = 3;
-  constexpr uint32_t kLong = 4;
-  if (tiff.size() < 8) return 0;
-  const bool little = tiff[0] == 'I' && tiff[1] == 'I';
-  if (!little && !(tiff[0] == 'M' && tiff[1] == 'M')) return 0;
-  auto read16 = [&](uint64_t at) -> uint32_t {
-    const uint32_t a = tiff[at], b = tiff[at + 1];
-    return little ? a | b << 8 : a << 8 | b;
-  };
-  auto read32 = [&](uint64_t at) -> uint32_t {
-    const uint32_t a = read16(at), b = read16(at + 2);
-    return little ? a | b << 16 : a << 16 | b;
-  };
-  if (read16(2) != 42) return 0;
-  const uint64_t directory = read32(4);
-  if (directory + 2 > tiff.size()) return 0;
-  const uint32_t entries = read16(directory);
-  for (uint32_t i = 0; i < entries; ++i) {
-    const uint64_t entry = directory + 2 + uint64_t{12} * i;
-    if (entry + 12 > tiff.size()) return 0;
-    if (read16(entry) != kOrientationTag) continue;
-    if (read32(entry + 4) != 1) return kUpright;
-    // The value lies at the start of its four bytes, in the type's size.
-    switch (read16(entry + 2)) {
-      case kByte:
-        return Sane(tiff[entry + 8]);
-      case kShort:
-        return Sane(read16(entry + 8));
-      case kLong:
-        return Sane(read32(entry + 8));
-      default:
-        return kUpright;
+// Numbers of a TIFF block, in its byte order. Never reads outside it.
+class TiffBlock {
+ public:
+  explicit TiffBlock(absl::Span<const uint8_t> bytes)
+      : bytes_(bytes),
+        little_(bytes.size() >= 2 && bytes[0] == 'I' && bytes[1] == 'I') {}
+
+  bool has_header() const {
+    return bytes_.size() >= 8 &&
+           (little_ || (bytes_[0] == 'M' && bytes_[1] == 'M')) &&
+           Read(2, 2) == 42;
+  }
+
+  // Whether bytes [at, at + size) lie in the block.
+  bool Holds(uint64_t at, uint64_t size) const {
+    return at <= bytes_.size() && size <= bytes_.size() - at;
+  }
+
+  // The unsigned number of `size` bytes (1, 2, 4 or 8), which the block holds.
+  uint64_t Read(uint64_t at, int size) const {
+    uint64_t value = 0;
+    for (int i = 0; i < size; ++i) {
+      value = value << 8 | bytes_[at + (little_ ? size - 1 - i : i)];
     }
+    return value;
+  }
+
+ private:
+  const absl::Span<const uint8_t> bytes_;
+  const bool little_;
+};
+
+// Types of TIFF 6.0 (and LONG8 of BigTIFF) by their numbers.
+enum TiffType : uint32_t {
+  kByte = 1,
+  kAscii = 2,
+  kShort = 3,
+  kLong = 4,
+  kRational = 5,
+  kSignedByte = 6,
+  kUndefined = 7,
+  kSignedShort = 8,
+  kSignedLong = 9,
+  kSignedRational = 10,
+  kFloat = 11,
+  kDouble = 12,
+  kDirectory = 13,
+  kLong8 = 16,
+};
+
+// Bytes of one value; 0: an unknown type.
+int SizeOf(uint32_t type) {
+  switch (type) {
+    case kByte:
+    case kAscii:
+    case kSignedByte:
+    case kUndefined:
+      return 1;
+    case kShort:
+    case kSignedShort:
+      return 2;
+    case kLong:
+    case kSignedLong:
+    case kFloat:
+    case kDirectory:
+      return 4;
+    case kRational:
+    case kSignedRational:
+    case kDouble:
+    case kLong8:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+// A value of 1 to 8, or upright. A fraction counts when it is a whole number.
+int SaneReal(double value) {
+  return value >= 1 && value <= 8 && value == static_cast<int>(value)
+             ? static_cast<int>(value)
+             : kUpright;
+}
+
+// The value of `type` at `at`, which the block holds. A negative number is far
+// beyond 8 when it is read as an unsigned one.
+int OrientationAt(const TiffBlock& tiff, uint32_t type, uint64_t at) {
+  switch (type) {
+    case kAscii:
+    case kUndefined:
+      return kUpright;
+    case kFloat:
+      return SaneReal(
+          absl::bit_cast<float>(static_cast<uint32_t>(tiff.Read(at, 4))));
+    case kDouble:
+      return SaneReal(absl::bit_cast<double>(tiff.Read(at, 8)));
+    case kRational:
+    case kSignedRational: {
+      auto top = static_cast<int64_t>(tiff.Read(at, 4));
+      auto bottom = static_cast<int64_t>(tiff.Read(at + 4, 4));
+      if (type == kSignedRational) {
+        top = static_cast<int32_t>(top);
+        bottom = static_cast<int32_t>(bottom);
+      }
+      if (bottom == 0 || top % bottom != 0) return kUpright;
+      return SaneReal(static_cast<double>(top / bottom));
+    }
+    default:
+      return Sane(tiff.Read(at, SizeOf(type)));
+  }
+}
+
+// 0: the block has no orientation, or one that Pillow passes over: of an
+// unknown type, without a value, or outside the block.
+int FindInTiff(absl::Span<const uint8_t> bytes) {
+  constexpr uint32_t kOrientationTag = 0x0112;
+  constexpr uint64_t kInlineBytes = 4;
+  const TiffBlock tiff(bytes);
+  if (!tiff.has_header()) return 0;
+  const uint64_t directory = tiff.Read(4, 4);
+  if (!tiff.Holds(directory, 2)) return 0;
+  const uint64_t entries = tiff.Read(directory, 2);
+  for (uint64_t i = 0; i < entries; ++i) {
+    const uint64_t entry = directory + 2 + uint64_t{12} * i;
+    if (!tiff.Holds(entry, 12)) return 0;
+    if (tiff.Read(entry, 2) != kOrientationTag) continue;
+    const auto type = static_cast<uint32_t>(tiff.Read(entry + 2, 2));
+    const uint64_t count = tiff.Read(entry + 4, 4);
+    const uint64_t size = count * SizeOf(type);
+    if (size == 0) continue;
+    // Larger values lie elsewhere in the block.
+    const uint64_t at =
+        size <= kInlineBytes ? entry + 8 : tiff.Read(entry + 8, 4);
+    if (!tiff.Holds(at, size)) continue;
+    // Of several values the first counts; of several bytes none does.
+    if (type == kByte && count > 1) return kUpright;
+    return OrientationAt(tiff, type, at);
   }
   return 0;
 }
@@ -86,7 +186,7 @@ int ImageOrientation(absl::Span<const uint8_t> exif,
       continue;
     }
     if (!value.empty() && value[0] >= '0' && value[0] <= '9') {
-      return Sane(static_cast<uint32_t>(value[0] - '0'));
+      return Sane(static_cast<uint64_t>(value[0] - '0'));
     }
   }
   return kUpright;

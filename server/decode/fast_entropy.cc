@@ -1,6 +1,7 @@
 #include "server/decode/fast_entropy.h"
 
 #include <jerror.h>
+#include <link.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +19,40 @@ struct EntropyModule {
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
   boolean insufficient_data;
 };
+
+// Executable memory of the program or library that holds an address.
+struct CodeRange {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+
+  bool Holds(uintptr_t address) const {
+    return address >= begin && address < end;
+  }
+};
+
+// Empty: none holds it.
+CodeRange CodeAround(uintptr_t address) {
+  struct Search {
+    uintptr_t address;
+    CodeRange found;
+  } search = {address, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& part = object->dlpi_phdr[i];
+          if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+          const uintptr_t begin = object->dlpi_addr + part.p_vaddr;
+          const CodeRange range = {begin, begin + part.p_memsz};
+          if (!range.Holds(wanted.address)) continue;
+          wanted.found = range;
+          return 1;
+        }
+        return 0;
+      },
+      &search);
+  return search.found;
+}
 
 // Shifts by a variable are most of the work; BMI2 has cheaper ones. The same
 // code is compiled twice and chosen for the CPU.
@@ -608,6 +643,19 @@ bool FastEntropy::Fits(const jpeg_decompress_struct& info) {
 #else
   return false;
 #endif
+}
+
+bool FastEntropy::LayoutIsKnown(const jpeg_decompress_struct& info) {
+  // A function that libjpeg has put into a struct which is public.
+  static const CodeRange libjpeg =
+      CodeAround(reinterpret_cast<uintptr_t>(info.mem->free_pool));
+  const auto* words = reinterpret_cast<const uintptr_t*>(info.entropy);
+  static_assert(offsetof(EntropyModule, insufficient_data) ==
+                2 * sizeof(uintptr_t));
+  return words != nullptr && libjpeg.Holds(words[0]) &&
+         libjpeg.Holds(words[1]) && !libjpeg.Holds(words[2]) &&
+         reinterpret_cast<const EntropyModule*>(words)->insufficient_data ==
+             FALSE;
 }
 
 bool FastEntropy::Reserve(size_t bytes) {

@@ -12,11 +12,12 @@
 // wanted column of an interval is not read at all.
 //
 // It knows the layout of a private struct of libjpeg-turbo, the same since
-// libjpeg 6: Fits() is false for a library that it was not tested with. Not
+// libjpeg 6: Fits() is false when it was compiled with the headers of a library
+// that it was not tested with, LayoutIsKnown() when the loaded one differs. Not
 // thread-safe: one per decoder. It keeps its tables from image to image (built
 // anew when an image has others). Damage is reported as libjpeg's error.
 //
-//   if (FastEntropy::Fits(info)) {
+//   if (FastEntropy::Fits(info) && FastEntropy::LayoutIsKnown(info)) {
 //     entropy.Attach(&info, data_left, {}, 0, info.MCUs_per_row - 1);
 //   }
 
@@ -45,6 +46,11 @@ class FastEntropy {
   // Whether the image, whose header is read, is one Huffman-coded sequential
   // scan.
   static bool Fits(const jpeg_decompress_struct& info);
+
+  // Whether the entropy decoder that the loaded libjpeg has made looks like the
+  // struct that Attach() replaces: two functions of the library, then a flag
+  // that is not set. After jpeg_start_decompress() of an image that Fits().
+  static bool LayoutIsKnown(const jpeg_decompress_struct& info);
 
   // Memory for a scan of at most `bytes`; false when there is none. Before
   // Attach(), where a failure could not be reported.

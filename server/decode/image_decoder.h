@@ -22,6 +22,7 @@
 #include "server/decode/decoded_image.h"
 #include "server/decode/image_format.h"
 #include "server/decode/jpeg_decoder.h"
+#include "server/decode/jpeg_entropy_check.h"
 #include "server/decode/operator_decoder.h"
 #include "server/decode/png_decoder.h"
 #include "server/decode/webp_decoder.h"
@@ -51,7 +52,7 @@ class ImageDecoder {
   absl::StatusOr<DecodedImage> DecodeStored(const DecodeRegion& region);
   OperatorDecoder& Of(const Operators::Decoder& decoder);
 
-  JpegDecoder jpeg_;
+  JpegDecoder jpeg_{CheckedJpegEntropy()};
   PngDecoder png_;
   WebpDecoder webp_;
   std::vector<std::unique_ptr<OperatorDecoder>> operators_;  // those met

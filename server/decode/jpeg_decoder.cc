@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/decode/exif.h"
+#include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
 #include "server/decode/pixel_rows.h"
 #include "server/decode/seek_index.h"
@@ -43,6 +44,11 @@ struct ErrorManager {
 struct SourceManager {
   jpeg_source_mgr base;
   bool ended;  // libjpeg has asked for more bytes than there are
+  // Payloads of segments, in the file: the first EXIF and XMP blocks, and the
+  // last seek index, which is not checked yet.
+  absl::Span<const uint8_t> exif;
+  absl::Span<const uint8_t> xmp;
+  absl::Span<const uint8_t> index;
 };
 
 void ErrorExit(j_common_ptr info) {
@@ -94,6 +100,38 @@ void SkipInputData(j_decompress_ptr info, long count) {  // NOLINT: libjpeg's
   } else {
     FillInputBuffer(info);
   }
+}
+
+int NextByte(j_decompress_ptr info) {
+  jpeg_source_mgr* source = info->src;
+  if (source->bytes_in_buffer == 0) FillInputBuffer(info);
+  --source->bytes_in_buffer;
+  return *source->next_input_byte++;
+}
+
+// In place of libjpeg's, which would copy every segment of the kind, however
+// many there are: notes where the segments lie that are of use.
+boolean ReadSegment(j_decompress_ptr info) {
+  auto* source = reinterpret_cast<SourceManager*>(info->src);
+  const int marker = info->unread_marker;
+  const int high = NextByte(info);
+  const int length = (high << 8 | NextByte(info)) - 2;  // it counts itself
+  if (length <= 0) return TRUE;
+  const auto size = static_cast<size_t>(length);
+  if (!source->ended && size <= source->base.bytes_in_buffer) {
+    const absl::Span<const uint8_t> payload(source->base.next_input_byte, size);
+    const absl::string_view text(reinterpret_cast<const char*>(payload.data()),
+                                 size);
+    if (marker == JPEG_APP0 + kSeekIndexApp) {
+      if (IsSeekIndex(payload)) source->index = payload;
+    } else if (source->exif.empty() && absl::StartsWith(text, kExifName)) {
+      source->exif = payload;
+    } else if (source->xmp.empty() && absl::StartsWith(text, kXmpName)) {
+      source->xmp = payload;
+    }
+  }
+  SkipInputData(info, length);
+  return TRUE;
 }
 
 void CheckScans(j_common_ptr info) {
@@ -163,16 +201,7 @@ bool IsSmoothed(const jpeg_decompress_struct& info) {
 
 // Several scans need all coefficients at once.
 int64_t CoefficientBytes(jpeg_decompress_struct& info) {
-  int64_t bytes = 0;
-  if (!jpeg_has_multiple_scans(&info)) return bytes;
-  for (int c = 0; c < info.num_components; ++c) {
-    const jpeg_component_info& component = info.comp_info[c];
-    bytes += static_cast<int64_t>(component.width_in_blocks +
-                                  component.h_samp_factor) *
-             (component.height_in_blocks + component.v_samp_factor) *
-             sizeof(JBLOCK);
-  }
-  return bytes;
+  return jpeg_has_multiple_scans(&info) ? JpegCoefficientBytes(info) : 0;
 }
 
 }  // namespace
@@ -182,23 +211,28 @@ struct JpegDecoder::State {
   ErrorManager error;
   SourceManager source;
   jpeg_progress_mgr scans;
+  JpegMemory memory;
   bool created = false;
   size_t bytes = 0;
 
   // The functions that libjpeg's errors jump out of. They have nothing to
   // destroy; false means that `error.message` says why.
   static bool OpenOrJump(State* s, const uint8_t* data, size_t size,
-                         bool save_exif) {
+                         bool find_exif) {
     if (setjmp(s->error.jump) != 0) return false;
     jpeg_create_decompress(&s->info);
     s->created = true;
+    s->memory.Attach(&s->info);
     s->info.src = &s->source.base;
     s->info.progress = &s->scans;
     s->source.base.next_input_byte = data;
     s->source.base.bytes_in_buffer = size;
     s->source.ended = false;
-    if (save_exif) jpeg_save_markers(&s->info, JPEG_APP0 + 1, 0xFFFF);
-    jpeg_save_markers(&s->info, JPEG_APP0 + kSeekIndexApp, 0xFFFF);
+    s->source.exif = s->source.xmp = s->source.index = {};
+    if (find_exif) {
+      jpeg_set_marker_processor(&s->info, JPEG_APP0 + 1, ReadSegment);
+    }
+    jpeg_set_marker_processor(&s->info, JPEG_APP0 + kSeekIndexApp, ReadSegment);
     jpeg_read_header(&s->info, TRUE);
     return true;
   }
@@ -303,6 +337,11 @@ struct JpegDecoder::State {
   }
 
   absl::Status Error() const {
+    if (memory.exceeded()) {
+      return absl::DataLossError(
+          "the JPEG needs more memory than images of its size do; it is "
+          "damaged or made to harm");
+    }
     if (const std::string kind = UnsupportedKind(); !kind.empty()) {
       return absl::DataLossError(
           absl::StrCat("the JPEG ", kind, ": convert it"));
@@ -317,10 +356,11 @@ struct JpegDecoder::State {
   }
 };
 
-JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+JpegDecoder::JpegDecoder(Entropy entropy)
+    : fastest_(entropy), state_(std::make_unique<State>()) {
   State& s = *state_;
   std::memset(&s.info, 0, sizeof(s.info));
-  std::memset(&s.source, 0, sizeof(s.source));
+  std::memset(&s.source.base, 0, sizeof(s.source.base));
   std::memset(&s.scans, 0, sizeof(s.scans));
   s.info.err = jpeg_std_error(&s.error.base);
   s.error.base.error_exit = ErrorExit;
@@ -389,22 +429,23 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   header.height = info.image_height;
   header.max_divisor = 8;
   if (read_orientation) {
-    absl::Span<const uint8_t> exif;
-    absl::Span<const uint8_t> xmp;
-    for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr;
-         m = m->next) {
-      const absl::string_view block(reinterpret_cast<const char*>(m->data),
-                                    m->data_length);
-      if (exif.empty() && absl::StartsWith(block, kExifName)) {
-        exif = {m->data, m->data_length};
-      } else if (xmp.empty() && absl::StartsWith(block, kXmpName)) {
-        xmp = {m->data, m->data_length};
-      }
-    }
-    header.orientation = ImageOrientation(exif, xmp);
+    header.orientation = ImageOrientation(s.source.exif, s.source.xmp);
   }
-  header.whole_bytes = CoefficientBytes(s.info);
+  const int64_t coefficient_bytes = CoefficientBytes(s.info);
+  const int64_t row_bytes = JpegRowBytes(info);
+  // Pieces are rounded up, and each of their rows takes a little more.
+  s.memory.Allow(2 * kJpegHeaderBytes + coefficient_bytes +
+                 coefficient_bytes / 4 + 2 * row_bytes);
+  header.whole_bytes = coefficient_bytes + row_bytes;
+  if (UsesFastEntropy(s)) {
+    header.whole_bytes += static_cast<int64_t>(s.bytes);  // its copy
+  }
   return header;
+}
+
+bool JpegDecoder::UsesFastEntropy(const State& state) const {
+  return fastest_ == Entropy::kFast && state.bytes <= kMaxFastBytes &&
+         FastEntropy::Fits(state.info);
 }
 
 absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
@@ -448,21 +489,14 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   MR_RETURN_IF_ERROR(check_size());
 
   Target target;
-  target.index = nullptr;
-  target.index_bytes = 0;
-  for (jpeg_saved_marker_ptr m = info.marker_list; m != nullptr; m = m->next) {
-    if (m->marker == JPEG_APP0 + kSeekIndexApp &&
-        IsSeekIndex({m->data, m->data_length})) {
-      target.index = m->data;
-      target.index_bytes = m->data_length;
-    }
-  }
-  const bool fast = s.bytes <= kMaxFastBytes && FastEntropy::Fits(info) &&
-                    entropy_.Reserve(s.bytes);
-  target.entropy = fast ? &entropy_ : nullptr;
+  target.index = s.source.index.data();
+  target.index_bytes = s.source.index.size();
+  const bool fast = UsesFastEntropy(s) && entropy_.Reserve(s.bytes);
 
   const bool started = State::StartOrJump(&s, color, region.divisor);
   bool ok = started;
+  used_fast_entropy_ = fast && started && FastEntropy::LayoutIsKnown(info);
+  target.entropy = used_fast_entropy_ ? &entropy_ : nullptr;
   if (started) {
     const bool smoothed = IsSmoothed(info);
     if (smoothed) {
@@ -499,7 +533,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   const bool several_scans = coefficient_bytes > 0;
   // A truncated progressive image decodes without a warning, only blurred.
   if (!ok || (several_scans && s.source.ended)) {
-    if (fast && started && entropy_.truncated()) s.source.ended = true;
+    if (used_fast_entropy_ && entropy_.truncated()) s.source.ended = true;
     if (ok) std::strcpy(s.error.message, "its last scans are missing");
     absl::Status status = s.Error();
     s.Destroy();

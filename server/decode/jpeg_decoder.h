@@ -4,8 +4,8 @@
 //
 // Not thread-safe: one per thread. Owns the memory of the pixels that it
 // returns. Foreign bytes: every damage becomes DataLoss with libjpeg's reason.
-// What is not read is not seen: damage below the region's last row and, in a file
-// with a seek index, in the intervals above its first one.
+// What is not read is not seen: damage below the region's last row and, in a
+// file with a seek index, in the intervals above its first one.
 //
 //   JpegDecoder decoder;
 //   MR_ASSIGN_OR_RETURN(ImageHeader header, decoder.Open(bytes, false));
@@ -27,7 +27,11 @@ namespace millrace {
 
 class JpegDecoder {
  public:
-  JpegDecoder();
+  // What decodes the Huffman codes of images that both can.
+  enum class Entropy { kLibrary, kFast };
+
+  // Programs give CheckedJpegEntropy() of jpeg_entropy_check.h.
+  explicit JpegDecoder(Entropy entropy = Entropy::kFast);
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
@@ -39,11 +43,19 @@ class JpegDecoder {
   // Once after each successful Open().
   absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
+  // Whether FastEntropy has decoded the last image.
+  bool used_fast_entropy() const { return used_fast_entropy_; }
+
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
 
  private:
   struct State;
+  // Whether FastEntropy may be used for the image whose header is read.
+  bool UsesFastEntropy(const State& state) const;
+
+  const Entropy fastest_;
+  bool used_fast_entropy_ = false;
   std::unique_ptr<State> state_;
   AlignedBuffer pixels_;
   FastEntropy entropy_;

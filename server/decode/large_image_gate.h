@@ -1,72 +1,158 @@
 // LargeImageGate lets those images in that need more memory than a worker's
-// scratch is counted for: as many at the same time as fit in `bytes` together,
-// and one alone that is larger. In the order in which they came, so that the
-// largest do not starve.
+// scratch is counted for. It charges them to the memory budget as long as that
+// has room, so the budget decides how many are decoded at the same time. Where
+// the budget has none, images share `bytes` beside it: as many as fit in there
+// together, or one alone that is larger, so that there always is progress. In
+// the order in which they came, so that the largest do not starve.
 //
-// Thread-safe. Admission blocks; it must not outlive the gate, and a thread
-// must not ask for a second one while it holds one.
+// Thread-safe. An admission must not outlive the gate, and a thread must not
+// wait for one while it holds one. `admitted` runs on the thread that made room
+// (or on the caller's, when there is room at once), outside the lock.
 //
 //   LargeImageGate::Admission admission;  // holds nothing yet
-//   admission.Enter(gate, bytes);
+//   if (!gate.TryEnter(bytes, &admission)) {
+//     gate.EnterAsync(bytes, [](LargeImageGate::Admission admission) {...});
+//   }
 
 #ifndef MILLRACE_SERVER_DECODE_LARGE_IMAGE_GATE_H_
 #define MILLRACE_SERVER_DECODE_LARGE_IMAGE_GATE_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
 
+#include "common/byte_budget.h"
 #include "common/mutex.h"
 
 namespace millrace {
 
 class LargeImageGate {
  public:
-  explicit LargeImageGate(int64_t bytes) : capacity_(bytes) {}
+  // `budget` may be null: then `bytes` are all that there are.
+  explicit LargeImageGate(int64_t bytes, ByteBudget* budget = nullptr)
+      : capacity_(bytes), budget_(budget) {}
 
   class Admission {
    public:
     Admission() = default;
-    Admission(const Admission&) = delete;
-    Admission& operator=(const Admission&) = delete;
-    ~Admission() {
-      if (gate_ != nullptr) gate_->Leave(bytes_);
+    Admission(Admission&& other) noexcept
+        : gate_(std::exchange(other.gate_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          charged_(std::move(other.charged_)) {}
+    Admission& operator=(Admission&& other) noexcept {
+      if (this == &other) return *this;
+      Leave();
+      gate_ = std::exchange(other.gate_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+      charged_ = std::move(other.charged_);
+      return *this;
     }
+    ~Admission() { Leave(); }
 
-    // Once.
-    void Enter(LargeImageGate& gate, int64_t bytes) {
-      gate.Enter(bytes);
-      gate_ = &gate;
-      bytes_ = bytes;
+    // For which it is good; 0: it holds nothing.
+    int64_t bytes() const { return bytes_; }
+
+    void Leave() {
+      LargeImageGate* const gate = std::exchange(gate_, nullptr);
+      if (gate == nullptr) return;
+      const bool charged = charged_.bytes() > 0;
+      charged_.Release();
+      gate->Leave(charged ? 0 : std::exchange(bytes_, 0));
+      bytes_ = 0;
     }
 
    private:
+    friend class LargeImageGate;
     LargeImageGate* gate_ = nullptr;
     int64_t bytes_ = 0;
+    ByteBudget::Reservation charged_;  // empty: of the gate's own bytes
   };
 
- private:
-  void Enter(int64_t bytes) MR_EXCLUDES(mu_) {
+  // Takes it now, or nothing: also nothing while others wait.
+  bool TryEnter(int64_t bytes, Admission* admission) MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
-    const uint64_t ticket = next_ticket_++;
-    while (ticket != serving_ || (used_ > 0 && used_ + bytes > capacity_)) {
-      changed_.Wait(lock);
+    return waiting_.empty() && Take(bytes, admission);
+  }
+
+  // Calls `admitted` once.
+  void EnterAsync(int64_t bytes, std::function<void(Admission)> admitted)
+      MR_EXCLUDES(mu_) {
+    Admission admission;
+    {
+      MutexLock lock(mu_);
+      if (!waiting_.empty() || !Take(bytes, &admission)) {
+        waiting_.push_back({bytes, std::move(admitted)});
+        return;
+      }
     }
-    ++serving_;
-    used_ += bytes;
-    changed_.NotifyAll();  // the next in line may fit, too
+    admitted(std::move(admission));
+  }
+
+  // Waits.
+  void Enter(int64_t bytes, Admission* admission) MR_EXCLUDES(mu_) {
+    struct Wait {
+      Mutex mu;
+      CondVar changed;
+      bool done MR_GUARDED_BY(mu) = false;
+      Admission admission MR_GUARDED_BY(mu);
+    };
+    const auto wait = std::make_shared<Wait>();
+    EnterAsync(bytes, [wait](Admission admitted) {
+      MutexLock lock(wait->mu);
+      wait->admission = std::move(admitted);
+      wait->done = true;
+      wait->changed.NotifyAll();
+    });
+    MutexLock lock(wait->mu);
+    while (!wait->done) wait->changed.Wait(lock);
+    *admission = std::move(wait->admission);
+  }
+
+ private:
+  struct Waiter {
+    int64_t bytes;
+    std::function<void(Admission)> admitted;
+  };
+
+  bool Take(int64_t bytes, Admission* admission) MR_REQUIRES(mu_) {
+    if (budget_ == nullptr ||
+        !budget_->TryReserve(bytes, &admission->charged_)) {
+      if (used_ > 0 && used_ + bytes > capacity_) return false;
+      used_ += bytes;
+    }
+    admission->gate_ = this;
+    admission->bytes_ = bytes;
+    return true;
   }
 
   void Leave(int64_t bytes) MR_EXCLUDES(mu_) {
-    MutexLock lock(mu_);
-    used_ -= bytes;
-    changed_.NotifyAll();
+    {
+      MutexLock lock(mu_);
+      used_ -= bytes;
+    }
+    // While somebody waits, `used_` is above 0: so somebody comes here again.
+    while (true) {
+      Waiter next;
+      Admission admission;
+      {
+        MutexLock lock(mu_);
+        if (waiting_.empty() || !Take(waiting_.front().bytes, &admission)) {
+          return;
+        }
+        next = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      next.admitted(std::move(admission));
+    }
   }
 
   const int64_t capacity_;
+  ByteBudget* const budget_;
   Mutex mu_;
-  CondVar changed_;
-  int64_t used_ MR_GUARDED_BY(mu_) = 0;
-  uint64_t next_ticket_ MR_GUARDED_BY(mu_) = 0;
-  uint64_t serving_ MR_GUARDED_BY(mu_) = 0;
+  int64_t used_ MR_GUARDED_BY(mu_) = 0;  // of the capacity
+  std::deque<Waiter> waiting_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -3,27 +3,25 @@
 #include <png.h>
 
 #include <csetjmp>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "server/decode/limits.h"
+#include "server/decode/memory_limit.h"
 #include "server/decode/pixel_rows.h"
 #include "server/decode/png_orientation.h"
 
 namespace millrace {
 namespace {
 
-// What libpng takes for one chunk beside the pixels. It keeps or inflates those
-// that it knows.
-constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
-
-// Chunks that may come in any number or inflate to a thousand times their size,
-// and that say nothing of the samples: they are skipped unread.
-constexpr png_byte kSkippedChunks[] =
-    "eXIf\0iCCP\0iTXt\0sPLT\0tEXt\0zTXt";  // each ends in its zero
-constexpr int kSkippedChunkCount = sizeof(kSkippedChunks) / 5;
-static_assert(sizeof(kSkippedChunks) % 5 == 0);
+// What libpng may hold for one image: its structs, zlib's window and state
+// (about 60 KB together), and a few rows of at most 8 bytes a pixel. Chunks
+// beside the pixels get nothing.
+constexpr int64_t kFixedBytes = 256 << 10;
+constexpr int64_t kRowBytesPerColumn = 8 * 4;
 
 struct Source {
   const uint8_t* next;
@@ -52,6 +50,34 @@ void ReadBytes(png_structp png, png_bytep to, size_t n) {
 // Warnings are about chunks beside the pixels.
 void OnWarning(png_structp, png_const_charp) {}
 
+// libpng's memory; each block begins with its size.
+constexpr size_t kBlockHeader = alignof(std::max_align_t);
+static_assert(kBlockHeader >= sizeof(size_t));
+
+png_voidp Allocate(png_structp png, png_alloc_size_t bytes) {
+  auto* limit = static_cast<MemoryLimit*>(png_get_mem_ptr(png));
+  if (bytes > SIZE_MAX - kBlockHeader || !limit->Take(bytes + kBlockHeader)) {
+    return nullptr;
+  }
+  auto* block = static_cast<uint8_t*>(std::malloc(bytes + kBlockHeader));
+  if (block == nullptr) {
+    limit->Give(bytes + kBlockHeader);
+    return nullptr;
+  }
+  const size_t size = bytes + kBlockHeader;
+  std::memcpy(block, &size, sizeof(size));
+  return block + kBlockHeader;
+}
+
+void Free(png_structp png, png_voidp memory) {
+  if (memory == nullptr) return;
+  uint8_t* const block = static_cast<uint8_t*>(memory) - kBlockHeader;
+  size_t size;
+  std::memcpy(&size, block, sizeof(size));
+  static_cast<MemoryLimit*>(png_get_mem_ptr(png))->Give(size);
+  std::free(block);
+}
+
 }  // namespace
 
 struct PngDecoder::State {
@@ -59,6 +85,7 @@ struct PngDecoder::State {
   png_infop info = nullptr;
   Source source{};
   Failure failure{};
+  MemoryLimit memory;
   int channels = 0;  // of libpng's output
   bool interlaced = false;
 
@@ -68,9 +95,11 @@ struct PngDecoder::State {
     if (setjmp(s->failure.jump) != 0) return false;
     png_set_read_fn(s->png, &s->source, ReadBytes);
     png_set_user_limits(s->png, 65535, 65535);
-    png_set_chunk_malloc_max(s->png, kMaxChunkBytes);
-    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, kSkippedChunks,
-                                kSkippedChunkCount);
+    // Every chunk but IHDR, PLTE, tRNS, IDAT and IEND is passed over unread:
+    // the others say nothing of the samples, may come in any number, inflate to
+    // a thousand times their size, or claim any length.
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_set_chunk_malloc_max(s->png, kFixedBytes);
     png_set_chunk_cache_max(s->png, 64);
     png_read_info(s->png, s->info);
     return true;
@@ -133,6 +162,11 @@ struct PngDecoder::State {
   }
 
   absl::Status Error() const {
+    if (memory.exceeded()) {
+      return absl::DataLossError(
+          "the PNG needs more memory than images of its size do; it is damaged "
+          "or made to harm");
+    }
     return absl::DataLossError(
         absl::StrCat("the PNG is truncated or damaged: ", failure.message));
   }
@@ -152,8 +186,9 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
   State& s = *state_;
   s.Destroy();
   s.source = {bytes.data(), bytes.size()};
-  s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s.failure, OnError,
-                                 OnWarning);
+  s.memory.Start(kFixedBytes);
+  s.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &s.failure, OnError,
+                                   OnWarning, &s.memory, Allocate, Free);
   if (s.png != nullptr) s.info = png_create_info_struct(s.png);
   if (s.info == nullptr) {
     s.Destroy();
@@ -172,8 +207,11 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
         absl::StrCat("the PNG claims ", header.width, " x ", header.height,
                      " pixels; at most ", kMaxImagePixels, " are decoded"));
   }
+  const int64_t row_bytes = header.width * kRowBytesPerColumn;
+  s.memory.Allow(kFixedBytes + row_bytes);
+  header.whole_bytes = row_bytes;
   if (png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE) {
-    header.whole_bytes = header.width * header.height * 3;
+    header.whole_bytes += header.width * header.height * 3;
   }
   if (read_orientation) header.orientation = PngOrientation(bytes);
   return header;
@@ -190,11 +228,12 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
       return status;
     }
   }
-  // Before libpng allocates its rows: at most 8 bytes a pixel.
+  // Before libpng allocates its rows.
   const bool interlaced =
       png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
   const int64_t whole_bytes = interlaced ? width * height * 3 : 0;
-  const int64_t needed = stride * region.height + width * 8 * 4 + whole_bytes;
+  const int64_t needed =
+      stride * region.height + width * kRowBytesPerColumn + whole_bytes;
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the PNG of ", width, " x ", height, " pixels",

@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "server/decode/image_format.h"
+#include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
 #include "server/decode/seek_index.h"
 
@@ -138,7 +139,9 @@ struct SeekableJpeg::State {
   jpeg_decompress_struct from;
   jpeg_compress_struct to;
   jpeg_decompress_struct check;  // reads what was written
-  ErrorManager error;            // of all three
+  JpegMemory from_memory;
+  JpegMemory check_memory;
+  ErrorManager error;  // of all three
   jpeg_progress_mgr scans;
   Destination destination;
   size_t line_bytes = 0;
@@ -176,11 +179,25 @@ struct SeekableJpeg::State {
     jpeg_destroy_decompress(&check);
   }
 
+  // Segments that are kept are copied.
+  static int64_t HeaderBytes(size_t size) {
+    return kJpegHeaderBytes + static_cast<int64_t>(size);
+  }
+
   static void Create(jpeg_decompress_struct* info, jpeg_progress_mgr* scans,
-                     const uint8_t* data, size_t size) {
+                     JpegMemory* memory, const uint8_t* data, size_t size) {
     jpeg_create_decompress(info);
+    memory->Attach(info, HeaderBytes(size));
     info->progress = scans;
     jpeg_mem_src(info, data, size);
+  }
+
+  // After the header.
+  static void AllowImage(const jpeg_decompress_struct& info, size_t size,
+                         JpegMemory* memory) {
+    const int64_t coefficients = JpegCoefficientBytes(info);
+    memory->Allow(HeaderBytes(size) + kJpegHeaderBytes + coefficients +
+                  coefficients / 4 + 2 * JpegRowBytes(info));
   }
 
   // What keeps the image whose header is read from being rewritten, or
@@ -192,18 +209,10 @@ struct SeekableJpeg::State {
         info.data_precision != 8) {
       return Outcome::kUnusual;
     }
-    int64_t coefficients = 0;
-    for (int c = 0; c < info.num_components; ++c) {
-      const jpeg_component_info& component = info.comp_info[c];
-      coefficients += static_cast<int64_t>(component.width_in_blocks +
-                                           component.h_samp_factor) *
-                      (component.height_in_blocks + component.v_samp_factor) *
-                      static_cast<int64_t>(sizeof(JBLOCK));
-    }
     const int64_t pixels =
         static_cast<int64_t>(info.image_width) * info.image_height;
     if (pixels > std::min(kMaxImagePixels, kMaxDecodedBytes / 3) ||
-        coefficients > kMaxDecodedBytes) {
+        JpegCoefficientBytes(info) > kMaxDecodedBytes) {
       return Outcome::kTooLarge;
     }
     return Outcome::kRewritten;
@@ -217,6 +226,7 @@ struct SeekableJpeg::State {
                            int orientation) {
     s->outcome = Outcome::kDamaged;
     if (setjmp(s->error.jump) != 0) {
+      if (s->from_memory.exceeded()) s->outcome = Outcome::kTooLarge;
       switch (s->error.base.msg_code) {
         case JERR_BAD_PRECISION:
         case JERR_SOF_UNSUPPORTED:
@@ -229,12 +239,13 @@ struct SeekableJpeg::State {
       return false;
     }
     jpeg_decompress_struct* from = &s->from;
-    Create(from, &s->scans, data, size);
+    Create(from, &s->scans, &s->from_memory, data, size);
     jpeg_save_markers(from, kIccApp, 0xFFFF);
     jpeg_read_header(from, TRUE);
     s->outcome = Judge(*from);
     if (s->outcome != Outcome::kRewritten) return false;
     s->outcome = Outcome::kDamaged;
+    AllowImage(*from, size, &s->from_memory);
     jvirt_barray_ptr* coefficients = jpeg_read_coefficients(from);
 
     jpeg_compress_struct* to = &s->to;
@@ -271,11 +282,14 @@ struct SeekableJpeg::State {
     s->outcome = Outcome::kDamaged;
     if (setjmp(s->error.jump) != 0) return false;
     jpeg_decompress_struct* infos[2] = {&s->from, &s->check};
-    Create(infos[0], &s->scans, data, size);
-    Create(infos[1], &s->scans, new_data, new_size);
-    for (jpeg_decompress_struct* info : infos) {
-      jpeg_read_header(info, TRUE);
-      jpeg_start_decompress(info);
+    JpegMemory* memories[2] = {&s->from_memory, &s->check_memory};
+    const size_t sizes[2] = {size, new_size};
+    Create(infos[0], &s->scans, memories[0], data, size);
+    Create(infos[1], &s->scans, memories[1], new_data, new_size);
+    for (int i = 0; i < 2; ++i) {
+      jpeg_read_header(infos[i], TRUE);
+      AllowImage(*infos[i], sizes[i], memories[i]);
+      jpeg_start_decompress(infos[i]);
     }
     const jpeg_decompress_struct& a = s->from;
     const jpeg_decompress_struct& b = s->check;

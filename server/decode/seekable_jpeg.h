@@ -28,6 +28,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/decode/jpeg_decoder.h"
+#include "server/decode/jpeg_entropy_check.h"
 
 namespace millrace {
 
@@ -68,7 +69,8 @@ class SeekableJpeg {
 
   struct State;
   std::unique_ptr<State> state_;
-  JpegDecoder readers_[2];
+  JpegDecoder readers_[2] = {JpegDecoder(CheckedJpegEntropy()),
+                             JpegDecoder(CheckedJpegEntropy())};
   std::string message_;
 };
 

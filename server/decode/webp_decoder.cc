@@ -194,8 +194,10 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   }
   if (!covered) std::memset(pixels, 0, region_bytes);
   if (nothing) return DecodedImage{pixels, stride};
-  MR_RETURN_IF_ERROR(
-      DecodeBox(box, whole_bytes_ + working_bytes_, rgb, box_stride));
+  // What pictures need of working_bytes_ is mostly far less.
+  const int64_t memory = std::min(whole_bytes_ + working_bytes_,
+                                  kMaxDecodedBytes - box_bytes - region_bytes);
+  MR_RETURN_IF_ERROR(DecodeBox(box, memory, rgb, box_stride));
   const uint8_t* const from =
       rgb + (top - box.top) * box_stride + (left - box.left) * 3;
   if (direct) return DecodedImage{from, box_stride};

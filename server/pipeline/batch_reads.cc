@@ -80,6 +80,7 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     auto found = reader.ReaderOf(source);
     if (!found.ok()) continue;
     RecordReader& records = **found;
+    if (!records.UseFields(pipeline_.used_fields(ref.source)).ok()) continue;
     if (wait == ReadWait::kPages) {
       records.Prefetch(ref.index);
       continue;
@@ -88,11 +89,17 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     at_gates += pass.waited();
     SampleBuffers::Turn turn(buffers_);
     FetchedSample* sample = nullptr;
-    absl::Status status =
-        records.Read(ref.index, [&](const EncodedSample& read) {
-          sample = turn.Copy(read);
-          return absl::OkStatus();
-        });
+    // While it is visited, nobody may wait for room where readers wait for each
+    // other's memory: then it is read once more.
+    const bool may_wait = source->max_concurrent_reads() == 0;
+    const auto copy = [&](const EncodedSample& read) {
+      sample = may_wait ? turn.Copy(read) : turn.TryCopy(read);
+      return absl::OkStatus();
+    };
+    absl::Status status = records.Read(ref.index, copy);
+    if (status.ok() && sample == nullptr && turn.AwaitRoom()) {
+      status = records.Read(ref.index, copy);
+    }
     records.Release();
     samples_[i] = status.ok() ? sample : turn.Fail(std::move(status));
     for_room += turn.waited();

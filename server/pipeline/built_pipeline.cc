@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "proto/error_detail.h"
 #include "server/plan/content_revision.h"
 
 namespace millrace {
@@ -154,10 +155,11 @@ absl::Status BuiltPipeline::MakeColumns(const PipelineSpec& resolved,
 
 absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     const PipelineSpec& resolved, std::vector<Dataset> datasets,
-    BatchMemoryLimit limit, const ImageStageFactory& make_stage) {
+    BatchMemoryLimit limit, const ImageStageFactory& make_stage,
+    absl::string_view decoder_digest) {
   std::vector<const DatasetInfo*> infos;
   for (const Dataset& dataset : datasets) infos.push_back(dataset.info);
-  MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, infos));
+  MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, infos, decoder_digest));
 
   MR_ASSIGN_OR_RETURN(BatchMixers mixers,
                       BatchMixers::Read(resolved, *infos[0]));
@@ -173,6 +175,14 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     MR_RETURN_IF_ERROR(
         MakeColumns(resolved, mixers, make_stage, source, made, nanos));
     row_nanos = std::max(row_nanos, nanos);
+    source.used_fields.resize(source.dataset.info->schema().fields_size());
+    for (const Column& column : source.columns) {
+      source.used_fields[column.field] = true;
+      if (column.image_field >= 0) {
+        source.used_fields[column.image_field] = true;
+      }
+    }
+    MR_RETURN_IF_ERROR(source.dataset.source->CheckFields(source.used_fields));
     if (sources.size() == 1) {
       tensors = std::move(made);
       continue;
@@ -208,11 +218,37 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     recipe.seed = synthetic.seed();
     recipe.slots = synthetic.ready_batches();
     recipe.tensors = tensors;
-    pipeline->ready_ = std::make_unique<ReadyBatches>(std::move(recipe),
-                                                      &pipeline->layout_);
+    pipeline->ready_ =
+        std::make_unique<ReadyBatches>(std::move(recipe), &pipeline->layout_);
   }
   pipeline->Describe(tensors);
   return pipeline;
+}
+
+absl::Status BuiltPipeline::OfFiles(uint32_t source,
+                                    absl::Status status) const {
+  if (status.ok()) return status;
+  ErrorDetail detail = MakeErrorDetail("storage");
+  detail.set_dataset(info(source).name());
+  return WithErrorDetail(std::move(status), detail);
+}
+
+absl::Status BuiltPipeline::CheckFiles() const {
+  for (int i = 0; i < sources(); ++i) {
+    MR_RETURN_IF_ERROR(OfFiles(i, source(i).CheckFiles()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuiltPipeline::CheckFilesOf(const BatchLayout::Placed& placed,
+                                         const uint8_t* payload,
+                                         bool partners) const {
+  if (partners) return CheckFiles();
+  for (int i = 0; i < sources(); ++i) {
+    MR_RETURN_IF_ERROR(
+        OfFiles(i, source(i).CheckFilesOf(placed.Samples(payload, i))));
+  }
+  return absl::OkStatus();
 }
 
 void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
@@ -230,6 +266,7 @@ void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
   description.set_dropped_per_epoch(plan_.steps().dropped());
   description.set_fingerprint(plan_.fingerprint());
   description.set_content_revision(kContentRevision);
+  description.set_decoder_digest(plan_.decoder_digest());
   if (sources() == 1 && !plan_.schedule()) return;
   for (int i = 0; i < sources(); ++i) {
     SourcePlan& source = *description.add_sources();

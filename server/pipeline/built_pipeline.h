@@ -33,7 +33,7 @@ namespace millrace {
 
 // What one batch may take of the memory budget, and why.
 struct BatchMemoryLimit {
-  uint64_t bytes = 0;      // for a batch
+  uint64_t bytes = 0;  // for a batch
   // For all sets of ready batches together.
   uint64_t ready_bytes() const { return bytes / 2; }
   std::string arithmetic;  // "memory budget ... - scratch ... = ..."
@@ -63,10 +63,11 @@ class BuiltPipeline final : public Pipeline {
   };
 
   // `resolved` comes from ResolveSpec over the same `datasets`, one for each of
-  // its sources.
+  // its sources. `decoder_digest` as in Plan::Create().
   static absl::StatusOr<std::shared_ptr<const BuiltPipeline>> Build(
       const PipelineSpec& resolved, std::vector<Dataset> datasets,
-      BatchMemoryLimit limit, const ImageStageFactory& make_stage);
+      BatchMemoryLimit limit, const ImageStageFactory& make_stage,
+      absl::string_view decoder_digest = "");
   static absl::StatusOr<std::shared_ptr<const BuiltPipeline>> Build(
       const PipelineSpec& resolved, const DatasetInfo& info,
       std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
@@ -102,9 +103,21 @@ class BuiltPipeline final : public Pipeline {
   const RecordSource& source(uint32_t source = 0) const {
     return *sources_[source].dataset.source;
   }
+  // As RecordSource::CheckFiles() of every source; errors name the dataset.
+  absl::Status CheckFiles() const;
+  // The same after a batch was filled and before it is handed out, of the files
+  // that its rows were read of. `partners`: rows may have been mixed with
+  // samples that are not in the batch.
+  absl::Status CheckFilesOf(const BatchLayout::Placed& placed,
+                            const uint8_t* payload, bool partners) const;
   const std::shared_ptr<const RecordSource>& shared_source(
       uint32_t source = 0) const {
     return sources_[source].dataset.source;
+  }
+  // The fields of a source that its columns are made of, a flag for each of its
+  // schema: readers leave out the others.
+  const std::vector<bool>& used_fields(uint32_t source) const {
+    return sources_[source].used_fields;
   }
   // Whether its samples are read ahead: what is measured of the source, no part
   // of what a batch is.
@@ -141,6 +154,7 @@ class BuiltPipeline final : public Pipeline {
     Dataset dataset;
     std::vector<Column> columns;
     std::vector<int> order;
+    std::vector<bool> used_fields;
   };
 
   BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
@@ -154,6 +168,8 @@ class BuiltPipeline final : public Pipeline {
                                   uint64_t& row_nanos);
   static void OrderColumns(BuiltSource& source);
   static ReadWait WaitOf(const std::vector<BuiltSource>& sources);
+  // `status` of the files of a source, with the dataset's name.
+  absl::Status OfFiles(uint32_t source, absl::Status status) const;
   void Describe(const std::vector<TensorSpec>& tensors);
   void PlaceStaging();
 

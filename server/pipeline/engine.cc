@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/status_macros.h"
+#include "server/decode/decoder_digest.h"
 #include "server/pipeline/engine_core.h"
 #include "server/pipeline/operator_stage.h"
 
@@ -22,7 +24,11 @@ ImageStageFactory StagesOf(const Engine::Options& options) {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const Options& options,
                                                        DatasetCatalog catalog) {
-  return CreateEngine(options, std::move(catalog), StagesOf(options));
+  Options known = options;
+  if (known.decoder_digest.empty()) {
+    MR_ASSIGN_OR_RETURN(known.decoder_digest, DecoderDigest());
+  }
+  return CreateEngine(known, std::move(catalog), StagesOf(options));
 }
 
 absl::StatusOr<MemoryNeeds> Engine::Needs(const Options& options,

@@ -4,8 +4,9 @@
 // epoch, step, rank, world size).
 //
 // Thread-safe. Callbacks run on worker threads, some of them before Start() has
-// returned, and must not block. Runs take turns, so none starves; within a run
-// workers gather on the earliest step.
+// returned, and must not block. Plans and their clients share the threads' time
+// (server/pipeline/fair_queue.h), so none starves; within a run workers gather
+// on the earliest step.
 //
 //   MR_ASSIGN_OR_RETURN(auto pipeline, engine.Open(spec));
 //   auto run = engine.Start(pipeline, range, {on_batch, on_done});
@@ -13,6 +14,7 @@
 #ifndef MILLRACE_SERVER_PIPELINE_ENGINE_H_
 #define MILLRACE_SERVER_PIPELINE_ENGINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,6 +37,7 @@
 namespace millrace {
 
 class Operators;
+struct Sharer;
 
 // Datasets by the name they are registered under. Immutable while the engine
 // lives.
@@ -97,6 +100,18 @@ struct StepRange {
   // Where batches are filled as far as it has room; null: in the engine's own
   // memory. Must not outlive the budget.
   std::shared_ptr<PayloadMemory> memory;
+  // How long the first step has waited for its client's share of the memory
+  // before it was asked for; counts as waiting for memory.
+  std::chrono::nanoseconds waited{0};
+  // Whose work it is (Engine::SharerOf); one for all runs of a call. Null: of
+  // nobody in particular, with all others of the plan.
+  std::shared_ptr<const Sharer> sharer;
+};
+
+// Who asks. Both may be empty: all who do not say are one.
+struct Caller {
+  std::string client;  // an id, or the connection's address
+  std::string peer;    // address without the port
 };
 
 class Engine {
@@ -133,9 +148,16 @@ class Engine {
     absl::Duration admission_timeout = absl::Seconds(5);
     // Built pipelines that are kept, least recently used first out.
     uint32_t max_cached_pipelines = 64;
+    // Weights of jobs by the name of their first dataset; 1 where there is
+    // none. Above 0.
+    std::map<std::string, double> dataset_weights;
     // Libraries whose transforms and decoders specs may name; null: none. Not
     // owned; must outlive the engine and its pipelines.
     const Operators* operators = nullptr;
+    // What the image decoders make of the built-in images
+    // (server/decode/decoder_digest.h): part of every plan that decodes images.
+    // Empty: Create() decodes them.
+    std::string decoder_digest;
     // Answer specs with a synthetic source with FailedPrecondition.
     bool refuse_synthetic = false;
 
@@ -147,9 +169,10 @@ class Engine {
     std::function<void(FilledBatch)> on_batch;
     // Called exactly once, after the last on_batch: OK when all steps were
     // delivered, Cancelled after Run's Cancel(), else the first error: DataLoss
-    // (a bad sample; ErrorDetail names it), ResourceExhausted (no memory within
-    // admission_timeout; the steps before it were delivered, ErrorDetail says
-    // when to ask again), or what storage says.
+    // (a bad sample; ErrorDetail names it), Unavailable (a file changed while
+    // it was read; another server may have it whole), ResourceExhausted (no
+    // memory within admission_timeout; the steps before it were delivered,
+    // ErrorDetail says when to ask again), or what storage says.
     std::function<void(absl::Status)> on_done;
   };
 
@@ -176,7 +199,14 @@ class Engine {
     std::vector<BadSample> recent_bad_samples;
     uint64_t refused_admissions = 0;
     uint64_t cached_pipelines = 0;
+    // Of all pipelines, those included that are in use and no longer cached.
+    uint64_t pipeline_bytes = 0;
+    // Those with the most worker time in the last seconds, most first; few.
+    std::vector<ClientShare> clients;
     std::vector<StageTime> stages;
+    // Of what the engine holds of the budget for itself (scratch, samples read
+    // ahead, recycled batches), the bytes that hold nothing now.
+    uint64_t unused_bytes = 0;
     // Thread-seconds that the workers had nothing to do.
     double idle_thread_seconds = 0;
   };
@@ -195,11 +225,38 @@ class Engine {
   virtual const DatasetCatalog& catalog() const = 0;
 
   // Resolves and checks `spec` and builds its pipeline, or finds it built.
-  // InvalidArgument, NotFound (dataset, preset, field), Unimplemented. That a
+  // InvalidArgument, NotFound (dataset, preset, field), Unimplemented,
+  // Unavailable (RecordSource::CheckFiles() of a dataset). That a
   // batch fits into the budget depends on the world size: see
-  // Pipeline::MaxPayloadBytes. ErrorDetail says stage and dataset.
+  // Pipeline::MaxPayloadBytes. FailedPrecondition: the pipeline takes more
+  // memory than the engine has for pipelines; ResourceExhausted: those in use
+  // leave none. ErrorDetail says stage and dataset. Builds on the calling
+  // thread.
   virtual absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) = 0;
+
+  using Opened = std::function<void(
+      absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline)>;
+  // As Open(). A pipeline that is not built yet is built on a worker thread, in
+  // the turn of the caller; others are given to `opened` before the return.
+  // `wanted` is asked before it is built, may be null, and makes the answer
+  // Cancelled. ResourceExhausted: too many wait to be built, or pipelines in
+  // use leave no memory; ErrorDetail says when to ask again.
+  virtual void OpenAsync(const PipelineSpec& spec, const Caller& caller,
+                         std::function<bool()> wanted, Opened opened) {
+    static_cast<void>(caller);
+    static_cast<void>(wanted);
+    opened(Open(spec));
+  }
+
+  // Whose work the runs of a call are. Null: the engine does not tell callers
+  // apart.
+  virtual std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
+                                                 const Caller& caller) const {
+    static_cast<void>(pipeline);
+    static_cast<void>(caller);
+    return nullptr;
+  }
 
   // Starts the steps in order. OutOfRange: a step past the end of the epoch.
   // InvalidArgument: rank, world size or an empty range. FailedPrecondition: a
@@ -210,8 +267,14 @@ class Engine {
 
   virtual Stats stats() const = 0;
 
+  // Frees what is kept for the next batches. For times without work.
+  virtual void ReleaseIdleMemory() {}
+
   // Those of the options.
   virtual const Operators* operators() const { return nullptr; }
+
+  // That of the plans which decode images.
+  virtual std::string decoder_digest() const { return ""; }
 
   // Bytes of the budget that batches can have: what the engine holds for
   // itself and what is held elsewhere is not among them. Constant, above 0.

@@ -1,6 +1,7 @@
 #include "server/pipeline/engine_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,7 +13,10 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "server/decode/limits.h"
+#include "server/pipeline/fair_queue.h"
 #include "server/pipeline/operator_catalog.h"
+#include "server/pipeline/pipeline_bytes.h"
 #include "server/pipeline/pipeline_cache.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/thread_tuning.h"
@@ -26,6 +30,30 @@ namespace {
 
 constexpr uint32_t kMaxThreads = 4096;
 constexpr size_t kMaxSpecBytes = 64 << 10;
+// A task of a worker: long beside its dispatch, short beside a client's wait.
+constexpr int64_t kTaskNanos = 1'000'000;
+// A row that takes longer does not hold up other plans.
+constexpr int64_t kLongTaskNanos = 5'000'000;
+// Of the budget, beside it: for images that are larger than a thread's scratch
+// is counted for while the budget has no room.
+constexpr uint64_t kLargeImagesShare = 4;
+// Small budgets have room for a few ordinary pipelines, too.
+constexpr uint64_t kLeastPipelineBytes = 1 << 20;
+// Specs that wait to be built, as protobuf keeps them.
+constexpr uint64_t kMaxOpeningBytes = 8 << 20;
+// When a client whose pipeline found no room should ask again.
+constexpr int64_t kRetryDelayMs = 500;
+constexpr size_t kSharesShown = 10;
+// Clients' part of building pipelines below which it is nothing to show.
+constexpr double kLeastOpeningShare = 0.01;
+constexpr char kOpening[] = "(opening pipelines)";
+
+absl::Status AskAgain(std::string why) {
+  ErrorDetail detail = MakeErrorDetail("plan");
+  detail.set_retry_delay_ms(kRetryDelayMs);
+  return WithErrorDetail(absl::ResourceExhaustedError(std::move(why)), detail);
+}
+
 // The scratch that one worker needs for a dataset's images.
 absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
                                       const ImageStageFactory& make_stage) {
@@ -68,16 +96,29 @@ class EngineImpl final : public Engine {
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
         held_(std::move(held)),
+        decoder_digest_(options.decoder_digest),
         refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
         operators_(NewOperatorCatalog(options.operators)),
-        cache_(options.max_cached_pipelines),
+        weights_(options.dataset_weights),
+        cache_(options.max_cached_pipelines,
+               std::max(use.pipelines, kLeastPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     parts_.budget = options.budget;
-    parts_.pool = std::make_shared<BufferPool>(use.recycled);
+    parts_.pool = std::make_shared<BufferPool>(use.recycled, options.budget);
+    options.budget->SetReclaim(
+        [pool = std::weak_ptr<BufferPool>(parts_.pool)](uint64_t bytes) {
+          if (const auto alive = pool.lock()) alive->Reclaim(bytes);
+        });
     parts_.admission_timeout = options.admission_timeout;
     parts_.ready_share = std::make_shared<ReadyShare>(limit_.ready_bytes());
+    parts_.large_images = std::make_unique<LargeImageGate>(
+        std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
+        options.budget);
+    for (WorkerState& worker : workers_) {
+      worker.set_large_images(parts_.large_images.get());
+    }
     if (options.read_threads > 0) {
       parts_.ahead = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
@@ -96,7 +137,9 @@ class EngineImpl final : public Engine {
               StepRun::Work(task, workers_[worker]);
             },
         // The memory of one that is too many goes back to the system.
-        .rest = [this](uint32_t worker) { workers_[worker].Clear(); }});
+        .rest = [this](uint32_t worker) { workers_[worker].Clear(); },
+        .sharing = {.task_nanos = kTaskNanos},
+        .long_task_nanos = kLongTaskNanos});
     tuning_ = std::make_unique<ThreadTuning>(
         ThreadTuning::Options{.workers = options.adapt_threads,
                               .readers = options.adapt_read_threads,
@@ -116,16 +159,13 @@ class EngineImpl final : public Engine {
 
   const DatasetCatalog& catalog() const override { return catalog_; }
 
+  std::string decoder_digest() const override { return decoder_digest_; }
+
   absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) override {
-    if (spec.ByteSizeLong() > kMaxSpecBytes) {
-      return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
-                                 "a pipeline spec of ", spec.ByteSizeLong(),
-                                 " bytes: at most ", kMaxSpecBytes)),
-                             MakeErrorDetail("plan"));
-    }
+    MR_RETURN_IF_ERROR(CheckSpecBytes(spec));
     const std::string asked = spec.SerializeAsString();
-    if (auto found = cache_.Find(asked)) return found;
+    if (auto found = cache_.Find(asked)) return Served(std::move(found));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {
@@ -146,6 +186,7 @@ class EngineImpl final : public Engine {
     }
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
+      MR_ASSIGN_OR_RETURN(std::shared_ptr<const void> room, TakeRoom(resolved));
       std::vector<BuiltPipeline::Dataset> datasets;
       for (const Source& source : resolved.sources()) {
         const std::string& name = source.dataset();
@@ -156,16 +197,70 @@ class EngineImpl final : public Engine {
         }
       }
       auto built = BuiltPipeline::Build(resolved, std::move(datasets), limit_,
-                                        make_stage_);
+                                        make_stage_, decoder_digest_);
       if (!built.ok()) {
         ErrorDetail detail = MakeErrorDetail("plan");
         detail.set_dataset(resolved.sources(0).dataset());
         return WithErrorDetail(built.status(), detail);
       }
-      pipeline = cache_.Insert(key, *std::move(built));
+      const BuiltPipeline* const made = built->get();
+      pipeline = cache_.Insert(
+          key, std::shared_ptr<const BuiltPipeline>(
+                   made, [built = *std::move(built),
+                          room = std::move(room)](const BuiltPipeline*) {}));
     }
     if (asked != key) cache_.AddSpelling(key, asked);
-    return pipeline;
+    return Served(std::move(pipeline));
+  }
+
+  void OpenAsync(const PipelineSpec& spec, const Caller& caller,
+                 std::function<bool()> wanted, Opened opened) override {
+    if (absl::Status checked = CheckSpecBytes(spec); !checked.ok()) {
+      opened(std::move(checked));
+      return;
+    }
+    if (auto found = cache_.Find(spec.SerializeAsString())) {
+      opened(Served(std::move(found)));
+      return;
+    }
+    const uint64_t bytes = spec.SpaceUsedLong();
+    if (opening_bytes_.fetch_add(bytes) + bytes > kMaxOpeningBytes) {
+      opening_bytes_.fetch_sub(bytes);
+      opened(AskAgain(absl::StrCat(
+          "pipeline specs of ", kMaxOpeningBytes,
+          " bytes wait to be built already: ask again, or ask another "
+          "server")));
+      return;
+    }
+    // All that are being built share one plan's part.
+    auto sharer = std::make_shared<Sharer>();
+    sharer->plan = "opening";
+    sharer->dataset = kOpening;
+    sharer->client = caller.client;
+    sharer->peer = caller.peer;
+    parts_.scheduler->PostShared(
+        std::move(sharer), [this, spec, bytes, wanted = std::move(wanted),
+                            opened = std::move(opened)] {
+          opening_bytes_.fetch_sub(bytes);
+          if (wanted != nullptr && !wanted()) {
+            opened(absl::CancelledError("the client ended the call"));
+          } else {
+            opened(Open(spec));
+          }
+        });
+  }
+
+  std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
+                                         const Caller& caller) const override {
+    const OpenResponse& plan = pipeline.description();
+    auto sharer = std::make_shared<Sharer>();
+    sharer->plan = plan.plan_hash();
+    sharer->dataset = plan.resolved_spec().sources(0).dataset();
+    const auto weight = weights_.find(sharer->dataset);
+    if (weight != weights_.end()) sharer->weight = weight->second;
+    sharer->client = caller.client;
+    sharer->peer = caller.peer;
+    return sharer;
   }
 
   absl::StatusOr<std::unique_ptr<Run>> Start(
@@ -184,8 +279,10 @@ class EngineImpl final : public Engine {
                               built->plan().steps().MaxRows(range.world_size),
                               *parts_.budget, parts_.ready_share, parts_.pool));
     }
+    StepRange of_sharer = range;
+    if (range.sharer == nullptr) of_sharer.sharer = SharerOf(*built, {});
     auto run =
-        std::make_shared<StepRun>(&parts_, std::move(built), range,
+        std::make_shared<StepRun>(&parts_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
     run->Start();
     return std::make_unique<Handle>(std::move(run));
@@ -194,6 +291,8 @@ class EngineImpl final : public Engine {
   uint64_t batch_budget_bytes() const override { return limit_.bytes; }
 
   const Operators* operators() const override { return loaded_; }
+
+  void ReleaseIdleMemory() override { parts_.pool->ReleaseIdle(); }
 
   Stats stats() const override {
     Stats stats;
@@ -209,7 +308,23 @@ class EngineImpl final : public Engine {
     stats.refused_admissions =
         parts_.refused_admissions.load(std::memory_order_relaxed);
     stats.cached_pipelines = cache_.size();
+    stats.pipeline_bytes = cache_.used_bytes();
+    for (FairQueue::Share& share : parts_.scheduler->Shares(2 * kSharesShown)) {
+      if (stats.clients.size() == kSharesShown) break;
+      if (share.dataset == kOpening &&
+          share.recent_share < kLeastOpeningShare) {
+        continue;
+      }
+      ClientShare& client = stats.clients.emplace_back();
+      client.set_client(std::move(share.client));
+      client.set_peer(std::move(share.peer));
+      client.set_dataset(std::move(share.dataset));
+      client.set_worker_seconds(share.seconds);
+      client.set_recent_share(share.recent_share);
+      client.set_active_streams(share.calls);
+    }
     stats.stages = parts_.clock.Read();
+    stats.unused_bytes = UnusedBytes();
     stats.idle_thread_seconds = parts_.scheduler->IdleThreadSeconds();
     return stats;
   }
@@ -226,6 +341,58 @@ class EngineImpl final : public Engine {
    private:
     const std::shared_ptr<StepRun> run_;
   };
+
+  // A thread's scratch counts as used once the thread may have decoded.
+  uint64_t UnusedBytes() const {
+    uint64_t used = parts_.pool->idle_bytes();  // what is borrowed as well
+    if (parts_.ahead != nullptr) {
+      const SampleBuffers& buffers = parts_.ahead->buffers();
+      used += buffers.held_bytes() + buffers.idle_bytes();
+    }
+    for (const StageTime& stage : parts_.clock.Read()) {
+      if (stage.stage() != "decode" || stage.samples() == 0) continue;
+      used += parts_.scheduler->threads() * limit_.scratch;
+    }
+    return held_.bytes() - std::min(used, held_.bytes());
+  }
+
+  static absl::Status CheckSpecBytes(const PipelineSpec& spec) {
+    if (spec.ByteSizeLong() <= kMaxSpecBytes) return absl::OkStatus();
+    return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
+                               "a pipeline spec of ", spec.ByteSizeLong(),
+                               " bytes: at most ", kMaxSpecBytes)),
+                           MakeErrorDetail("plan"));
+  }
+
+  // Held by the pipeline that is built.
+  absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
+      const PipelineSpec& resolved) {
+    const uint64_t bytes = PipelineBytes(resolved);
+    if (bytes > cache_.max_bytes()) {
+      return WithErrorDetail(
+          absl::FailedPreconditionError(absl::StrCat(
+              "a pipeline of ", resolved.sources_size(), " sources, ",
+              resolved.transforms_size(), " transforms and ",
+              resolved.outputs_size(), " outputs takes about ", bytes,
+              " bytes, and this server has ", cache_.max_bytes(),
+              " for pipelines: take fewer sources or transforms, or give the "
+              "server a larger --memory_budget")),
+          MakeErrorDetail("plan"));
+    }
+    std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
+    if (room != nullptr) return room;
+    return AskAgain(absl::StrCat(
+        "the pipelines in use take ", cache_.used_bytes(), " of ",
+        cache_.max_bytes(), " bytes for pipelines, and this one about ", bytes,
+        ": ask again, or ask another server"));
+  }
+
+  // Another server may have files that are whole.
+  static absl::StatusOr<std::shared_ptr<const Pipeline>> Served(
+      std::shared_ptr<const BuiltPipeline> pipeline) {
+    MR_RETURN_IF_ERROR(pipeline->CheckFiles());
+    return pipeline;
+  }
 
   // Owned by the pipelines that are built of it.
   absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
@@ -271,12 +438,15 @@ class EngineImpl final : public Engine {
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
   const ByteBudget::Reservation held_;  // scratch and idle buffers
+  const std::string decoder_digest_;
   const bool refuse_synthetic_;
   const Operators* const loaded_;
   const std::unique_ptr<const OperatorCatalog> operators_;
+  const std::map<std::string, double> weights_;
 
   // Self-synchronised.
   PipelineCache cache_;
+  std::atomic<uint64_t> opening_bytes_{0};  // of specs that wait to be built
   // Each belongs to its thread.
   std::vector<WorkerState> workers_;
   EngineParts parts_;
@@ -300,6 +470,13 @@ absl::Status Engine::Options::Validate() const {
   }
   if (admission_timeout < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("a negative admission timeout");
+  }
+  for (const auto& [dataset, weight] : dataset_weights) {
+    if (!(weight > 0) || !std::isfinite(weight)) {
+      return absl::InvalidArgumentError(absl::StrCat("dataset ", dataset,
+                                                     " has the weight ", weight,
+                                                     ": it must be above 0"));
+    }
   }
   if (max_cached_pipelines == 0) {
     return absl::InvalidArgumentError(

@@ -11,9 +11,11 @@
 #include "common/byte_budget.h"
 #include "common/deadline_timer.h"
 #include "server/batch/buffer_pool.h"
+#include "server/decode/large_image_gate.h"
 #include "server/pipeline/bad_sample_list.h"
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
+#include "server/pipeline/fair_queue.h"
 #include "server/pipeline/read_ahead.h"
 #include "server/pipeline/ready_batches.h"
 #include "server/pipeline/scheduler.h"
@@ -30,9 +32,12 @@ struct EngineParts {
   // Null: samples are read by the threads that work on them.
   std::unique_ptr<ReadAhead> ahead;
   StageClock clock;
+  // That worker threads waited for storage in reads of their own.
+  std::atomic<uint64_t> storage_wait_nanos{0};
   std::atomic<uint64_t> bad_samples{0};
   BadSampleList bad_list;
   std::shared_ptr<ReadyShare> ready_share;
+  std::unique_ptr<LargeImageGate> large_images;
   std::atomic<uint64_t> refused_admissions{0};
   // Last: their threads use what is above.
   std::unique_ptr<DeadlineTimer> timer;

@@ -277,7 +277,8 @@ absl::Status BuiltPipeline::ExplainRows(
       }
     }
   }
-  return absl::OkStatus();
+  // Before anybody sees the rows.
+  return CheckFiles();
 }
 
 }  // namespace millrace

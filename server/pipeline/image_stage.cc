@@ -24,9 +24,9 @@ constexpr size_t kKeptBytes = 4 << 20;
 // libjpeg's own rows.
 constexpr uint64_t kTypicalScratchBytes = 16 << 20;
 
-// Images that need more than a worker is counted for, of all stages and
-// datasets: together they take no more than one of the largest may.
-LargeImageGate& LargeImages() {
+// Of threads that belong to no engine: together such images take no more than
+// one of the largest may.
+LargeImageGate& GateOfProcess() {
   static LargeImageGate& gate = *new LargeImageGate(kMaxDecodedBytes);
   return gate;
 }
@@ -85,9 +85,7 @@ class BuiltImageStage : public ImageStage {
     return Size{header.width, header.height};
   }
 
-  bool leaves_size() const override {
-    return program_.role != FieldRole::MASK;
-  }
+  bool leaves_size() const override { return program_.role != FieldRole::MASK; }
 
   absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
                    Scratch& scratch, absl::Span<uint8_t> out) const override {
@@ -160,16 +158,17 @@ class BuiltImageStage : public ImageStage {
           " pixels (height x width), its image ", s.image_size.height, " x ",
           s.image_size.width, "; both must have one size"));
     }
-    if (absl::Status status = PlanGeometry(stored_size, sample_key, s);
-        !status.ok()) {
+    absl::Status status = PlanGeometry(stored_size, sample_key, s);
+    if (!status.ok()) {
       decoding += Clock::now() - start;
       return status;
     }
     if (const int64_t bytes = ScratchBytes(header, s.plans);
         bytes > static_cast<int64_t>(kTypicalScratchBytes)) {
-      large.Enter(LargeImages(), bytes);
+      status = Admit(bytes, s, large);
     }
     decoding += Clock::now() - start;
+    MR_RETURN_IF_ERROR(status);
 
     Size size = stored_size;
     Pixels pixels;
@@ -212,7 +211,7 @@ class BuiltImageStage : public ImageStage {
           how.divisor = DivisorFor(segment, header);
           how.channels = channels;
           how.index = program_.index;
-          absl::Status status = s.painter.Decode(segment, size, how, &pixels);
+          status = s.painter.Decode(segment, size, how, &pixels);
           decoding += Clock::now() - begin;
           MR_RETURN_IF_ERROR(status);
         } else {
@@ -233,6 +232,21 @@ class BuiltImageStage : public ImageStage {
       }
     }
     return absl::OkStatus();
+  }
+
+  static absl::Status Admit(int64_t bytes, StageScratch& s,
+                            LargeImageGate::Admission& large) {
+    if (s.large == nullptr) {
+      GateOfProcess().Enter(bytes, &large);
+      return absl::OkStatus();
+    }
+    if (bytes <= s.large->admission.bytes() ||
+        s.large->gate->TryEnter(bytes, &large)) {
+      return absl::OkStatus();
+    }
+    s.large->wanted = bytes;
+    return absl::UnavailableError(
+        "the memory for large images is in use by others");
   }
 
   absl::Status PlanGeometry(Size size, uint64_t sample_key,

@@ -20,6 +20,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 #include "server/augment/pixel_op.h"
+#include "server/decode/large_image_gate.h"
 
 namespace millrace {
 
@@ -68,9 +69,8 @@ class ImageStage {
   virtual const std::vector<int64_t>& output_shape() const = 0;
 
   // Upper bound of what Scratch holds for a typical large image, for the
-  // memory arithmetic. Larger ones wait for each other: those of the whole
-  // process take about kMaxDecodedBytes together, and images that need more
-  // than that are refused as bad samples.
+  // memory arithmetic. Larger ones pass a gate (Scratch::large), and images
+  // that need more than kMaxDecodedBytes are refused as bad samples.
   virtual uint64_t max_scratch_bytes() const = 0;
 
   // What Run() keeps in the scratch beside that, whatever the sample: tensors
@@ -93,10 +93,22 @@ class ImageStage {
   // Fills `out` (the product of output_shape() bytes). `sample_key` fixes every
   // random choice. DataLoss: the bytes are no image, damaged, of a kind that is
   // not supported or absurdly large, a mask that is not as large as its image;
-  // says why. `out` is then unspecified.
+  // says why. Unavailable, where the scratch has `large`: there is no memory
+  // for so large an image now (LargeImages::wanted). `out` is then unspecified.
   virtual absl::Status Run(absl::Span<const uint8_t> stored,
                            uint64_t sample_key, Scratch& scratch,
                            absl::Span<uint8_t> out) const = 0;
+};
+
+// Memory for images that are larger than a thread's scratch is counted for, of
+// a thread that does not wait for it but gives the sample up.
+struct LargeImages {
+  LargeImageGate* gate = nullptr;
+  // What the thread holds: images within it pass without the gate.
+  LargeImageGate::Admission admission;
+  // Set by a stage that found no room: run the sample again with an admission
+  // to so many bytes.
+  int64_t wanted = 0;
 };
 
 class ImageStage::Scratch {
@@ -112,6 +124,10 @@ class ImageStage::Scratch {
   // Where stages write what they have drawn for a sample. Not owned; null on
   // the way of training.
   ParameterLog* log = nullptr;
+
+  // Not owned. Null: Run() waits at a gate that the process has for all of
+  // those.
+  LargeImages* large = nullptr;
 
   // What ReadSize() says of an image: a stage that leaves_size() leaves it
   // here, that of a mask or boxes which belong to the image finds it here.

@@ -11,6 +11,9 @@ namespace {
 // the budget that it is at most.
 constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
 constexpr uint64_t kIdleShare = 16;
+// Built pipelines, likewise.
+constexpr uint64_t kMaxPipelineBytes = 32 << 20;
+constexpr uint64_t kPipelineShare = 64;
 // Where the number of threads adapts: the part of the budget that those at
 // first are at most, and those that may come.
 constexpr uint64_t kFirstScratchShare = 2;
@@ -35,7 +38,8 @@ std::string MemoryUse::Sentence() const {
                         : absl::StrCat(more_scratch, " for up to ",
                                        more_threads, " more threads, "),
       read_buffers, " for samples read ahead, ", recycled,
-      " for recycled batches and ", elsewhere, " for caches leaves ");
+      " for recycled batches, ", pipelines, " for pipelines and ", elsewhere,
+      " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, batches);
   return text;
 }
@@ -65,6 +69,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
       needs.read_threads * (needs.reads_wait ? kReadBytes : kFewReadBytes),
       budget / (needs.reads_wait ? kReadShare : kFewReadShare));
   use.recycled = std::min(kMaxIdleBatchBytes, budget / kIdleShare);
+  use.pipelines = std::min(kMaxPipelineBytes, budget / kPipelineShare);
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
   if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;

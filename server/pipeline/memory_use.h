@@ -50,13 +50,14 @@ struct MemoryUse {
   uint64_t read_threads = 0;
   uint64_t read_buffers = 0;  // samples that were read ahead
   uint64_t recycled = 0;      // memory of batches that is kept for the next
+  uint64_t pipelines = 0;     // built pipelines, cached and in use
   uint64_t elsewhere = 0;     // caches of row groups
   uint64_t batches = 0;       // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
   // Without `elsewhere`: what the engine holds itself.
   uint64_t held() const {
-    return scratch() + more_scratch + read_buffers + recycled;
+    return scratch() + more_scratch + read_buffers + recycled + pipelines;
   }
 
   // "the memory budget of ... bytes less ... leaves ..."; without the number

@@ -4,8 +4,9 @@
 // started when storage first makes somebody wait (server/pipeline/read_pace.h)
 // and sleep when it does not.
 //
-// Thread-safe. Owns threads, their readers and the samples' memory. Runs take
-// turns; within a run samples are read in the order of their rows.
+// Thread-safe. Owns threads, their readers and the samples' memory. Plans and
+// their clients share the threads' time, and where there are several plans none
+// has all threads; within a run samples are read in the order of their rows.
 //
 //   ReadAhead ahead({.threads = 32, .buffer_bytes = 64 << 20,
 //                    .read = [](const Task& task, WorkerState& reader) {...}});
@@ -64,7 +65,9 @@ class ReadAhead {
             .run = [this](uint32_t thread,
                           const Task& task) { read_(task, readers_[thread]); },
             .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
-            .name = "mr-reader"});
+            .name = "mr-reader",
+            // A slow storage must not have all of them.
+            .sharing = {.leaves_room = true}});
       }
       threads = threads_.get();
     }

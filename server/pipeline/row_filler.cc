@@ -46,7 +46,9 @@ absl::Status RowFiller::UseSource(uint32_t source) {
   auto reader = worker_.ReaderOf(pipeline_.shared_source(source));
   if (!reader.ok()) return Located(reader.status(), "storage", nullptr, -1);
   reader_ = *reader;
-  return absl::OkStatus();
+  absl::Status used = reader_->UseFields(pipeline_.used_fields(source));
+  if (used.ok()) return used;
+  return Located(std::move(used), "storage", nullptr, -1);
 }
 
 absl::Status RowFiller::Begin() {
@@ -64,6 +66,18 @@ absl::Status RowFiller::Begin() {
 }
 
 absl::Status RowFiller::Fill(uint64_t unit) {
+  const uint64_t bad_samples = bad_samples_;
+  const uint64_t emptied_rows = emptied_rows_;
+  absl::Status status = FillUnit(unit);
+  if (worker_.large_images().wanted > 0) {
+    // They are met again.
+    bad_samples_ = bad_samples;
+    emptied_rows_ = emptied_rows;
+  }
+  return status;
+}
+
+absl::Status RowFiller::FillUnit(uint64_t unit) {
   const RowUnits& units = slice_.units;
   const uint64_t begin = units.begin(unit);
   if (!units.pairs) {
@@ -120,7 +134,7 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       if (place.own) ++emptied_rows_;
       return false;
     case BadSamplePolicy::SUBSTITUTE:
-      for (uint64_t attempt = 1; attempt <= kMaxSubstitutes; ++attempt) {
+      for (uint64_t attempt = 1; attempt <= Plan::kMaxSubstitutes; ++attempt) {
         const absl::Status tried =
             LoadFrom(epoch_.Substitute(ref, attempt), place, nullptr);
         if (tried.ok()) return true;
@@ -129,8 +143,13 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       }
       return WithErrorDetail(
           absl::DataLossError(absl::StrCat(
-              status.message(), " (and the ", kMaxSubstitutes,
-              " samples that could take its place are damaged, too)")),
+              status.message(), " (and the ", Plan::kMaxSubstitutes,
+              " samples that could take its place are damaged, too: ",
+              Plan::kNeighbours, " behind it and ",
+              Plan::kMaxSubstitutes - Plan::kNeighbours,
+              " from all over the dataset, which has hardly a sound sample: "
+              "run "
+              "`millrace-data verify` and restore its files)")),
           GetErrorDetail(status));
     default:
       return status;

@@ -50,8 +50,6 @@ class SamplesAhead {
 
 class RowFiller {
  public:
-  // Neighbours that SUBSTITUTE tries before it gives up.
-  static constexpr uint64_t kMaxSubstitutes = 16;
   // What a worker's staging keeps from task to task.
   static constexpr uint64_t kKeptStagingBytes = 1 << 20;
 
@@ -74,7 +72,8 @@ class RowFiller {
 
   // The rows of a unit. DataLoss: a damaged sample under the policy FAIL, or
   // with SUBSTITUTE one without a sound neighbour. ErrorDetail names stage,
-  // dataset, shard, row and sample.
+  // dataset, shard, row and sample. Unavailable: an image wants memory that
+  // others have (WorkerState::large_images); the unit is to be filled again.
   absl::Status Fill(uint64_t unit);
 
   // Since Begin().
@@ -90,6 +89,7 @@ class RowFiller {
     uint64_t row = 0;
   };
 
+  absl::Status FillUnit(uint64_t unit);
   // Reads the sample at `position`. False: there is none, and an own row is
   // finished as an empty one.
   absl::StatusOr<bool> Load(const Place& place, uint64_t position);

@@ -16,6 +16,12 @@ uint64_t Aligned(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+uint64_t BytesOf(const EncodedSample& sample) {
+  uint64_t bytes = 0;
+  for (const auto& field : sample.fields) bytes += Aligned(field.size());
+  return bytes;
+}
+
 }  // namespace
 
 SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
@@ -25,6 +31,7 @@ SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
 }
 
 SampleBuffers::Turn::~Turn() {
+  buffers_.Give(reserved_);
   MutexLock lock(buffers_.mu_);
   std::erase(buffers_.turns_, number_);
   buffers_.WakeFirst();  // it may now be the first of all
@@ -36,9 +43,31 @@ void SampleBuffers::WakeFirst() {
 }
 
 FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
-  uint64_t bytes = 0;
-  for (const auto& field : sample.fields) bytes += Aligned(field.size());
-  FetchedSample* const copy = buffers_.Take(*this, bytes);
+  const uint64_t bytes = BytesOf(sample);
+  return Fill(buffers_.Take(*this, bytes), sample, bytes);
+}
+
+FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
+  const uint64_t bytes = BytesOf(sample);
+  FetchedSample* copy = nullptr;
+  if (reserved_ != nullptr && bytes <= wanted_) {
+    copy = std::exchange(reserved_, nullptr);
+  } else {
+    copy = buffers_.Take(*this, bytes, /*wait=*/false);
+  }
+  wanted_ = copy == nullptr ? bytes : 0;
+  return copy == nullptr ? nullptr : Fill(copy, sample, bytes);
+}
+
+bool SampleBuffers::Turn::AwaitRoom() {
+  if (wanted_ == 0 || reserved_ != nullptr) return false;
+  reserved_ = buffers_.Take(*this, wanted_);
+  return true;
+}
+
+FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
+                                         const EncodedSample& sample,
+                                         uint64_t bytes) {
   uint8_t* at = copy->bytes_.Reserve(bytes);
   if (at == nullptr) {
     buffers_.Give(copy);
@@ -61,7 +90,7 @@ FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
   return sample;
 }
 
-FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
+FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   std::unique_ptr<FetchedSample> sample;
   MutexLock lock(mu_);
   const auto is_full = [&]() MR_REQUIRES(mu_) {
@@ -69,6 +98,7 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes) {
            (ready_ > 0 || turns_.front() != turn.number_);
   };
   if (is_full()) {
+    if (!wait) return nullptr;
     const auto start = std::chrono::steady_clock::now();
     waiting_.Add(1);
     waiters_.emplace(turn.number_, &turn);

@@ -78,6 +78,11 @@ class SampleBuffers {
 
     // Null: the system has no memory.
     FetchedSample* Copy(const EncodedSample& sample);
+    // The same, but null also where it would have to wait for room.
+    FetchedSample* TryCopy(const EncodedSample& sample);
+    // Waits for the room that TryCopy() has not found; now it finds it. False:
+    // that was not what it lacked.
+    bool AwaitRoom();
     // The sample whose reading has failed.
     FetchedSample* Fail(absl::Status status);
 
@@ -86,8 +91,13 @@ class SampleBuffers {
 
    private:
     friend class SampleBuffers;
+    // Of a sample that is taken.
+    FetchedSample* Fill(FetchedSample* copy, const EncodedSample& sample,
+                        uint64_t bytes);
     SampleBuffers& buffers_;
     uint64_t number_;
+    uint64_t wanted_ = 0;                // that TryCopy() has not found
+    FetchedSample* reserved_ = nullptr;  // with room for them
     CondVar room_;
     std::chrono::nanoseconds waited_{0};
   };
@@ -107,7 +117,8 @@ class SampleBuffers {
   uint64_t idle_bytes() const;
 
  private:
-  FetchedSample* Take(Turn& turn, uint64_t bytes);
+  // Null: there is no room, and `wait` is false.
+  FetchedSample* Take(Turn& turn, uint64_t bytes, bool wait = true);
   // Of those who wait for room one after the other looks whether there is any:
   // who gets it wakes the next. All at once would cost more than their reads.
   void WakeFirst() MR_REQUIRES(mu_);

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "proto/error_detail.h"
 #include "server/pipeline/batch_reads.h"
 #include "server/pipeline/row_filler.h"
@@ -120,9 +122,23 @@ class StepRun::Job final : public Scheduler::Job {
   std::atomic<uint64_t> units_left;
   std::atomic<uint64_t> emptied_rows{0};
   Times times;
-  uint64_t units_per_task = 1;
+  uint64_t units_per_task = 1;  // at most
   // Absent: who fills the rows reads.
   std::optional<BatchReads> reads;
+
+  // Memory for the large images of a unit that was parked until it came.
+  void Bring(uint64_t unit, LargeImageGate::Admission admission) {
+    MutexLock lock(mu);
+    admissions[unit] = std::move(admission);
+    some_are_parked.store(true, std::memory_order_release);
+  }
+  LargeImageGate::Admission Take(uint64_t unit) {
+    if (!some_are_parked.load(std::memory_order_acquire)) return {};
+    MutexLock lock(mu);
+    auto found = admissions.extract(unit);
+    return found.empty() ? LargeImageGate::Admission()
+                         : std::move(found.mapped());
+  }
 
   // A thread begins with a row.
   void NoteBegin(std::chrono::steady_clock::time_point now) {
@@ -132,15 +148,14 @@ class StepRun::Job final : public Scheduler::Job {
     }
     Times::Add(times.wait_thread, now - times.granted);
     began_at_ = now;
-    idle_before_ = run->parts_->scheduler->IdleThreadSeconds();
+    idle_before_ = IdleThreadSeconds();
   }
   // By the thread that finishes the batch.
   void FillMakeTimes(StageMicros* stages) const {
     if (!begun_.load(std::memory_order_relaxed)) return;
-    Scheduler& scheduler = *run->parts_->scheduler;
     const double make = Seconds(SteadyTime::clock::now() - began_at_);
-    const double idle =
-        (scheduler.IdleThreadSeconds() - idle_before_) / scheduler.threads();
+    const double idle = (IdleThreadSeconds() - idle_before_) /
+                        run->parts_->scheduler->threads();
     // At least 1: 0 stands for "not measured".
     stages->set_make(static_cast<uint64_t>(1e6 * make) + 1);
     stages->set_idle(std::min(static_cast<uint64_t>(1e6 * std::max(0.0, idle)),
@@ -148,22 +163,36 @@ class StepRun::Job final : public Scheduler::Job {
   }
 
  private:
+  // Of all worker threads: without work, or in a read that waits.
+  double IdleThreadSeconds() const {
+    return run->parts_->scheduler->IdleThreadSeconds() +
+           1e-9 * static_cast<double>(run->parts_->storage_wait_nanos.load(
+                      std::memory_order_relaxed));
+  }
+
   void PlanReads() {
     const BuiltPipeline& pipeline = *run->pipeline_;
     ReadAhead* const ahead = run->parts_->ahead.get();
     const bool may_wait =
         ahead != nullptr && run->ready_ == nullptr && slice.units.count() > 0;
-    uint64_t rows_per_task = pipeline.rows_per_task();
+    const uint64_t rows_of_unit = slice.units.pairs ? 2 : 1;
+    units_per_task = units();
     if (may_wait && pipeline.pace().wait() == ReadWait::kRead) {
-      rows_per_task = std::min(rows_per_task, kMaxWaitingRowsPerTask);
+      units_per_task = kMaxWaitingRowsPerTask / rows_of_unit;
     }
-    units_per_task =
-        std::max<uint64_t>(1, rows_per_task / (slice.units.pairs ? 2 : 1));
     if (may_wait && pipeline.pace().ahead()) {
-      reads.emplace(pipeline, run->epoch_, slice, units_per_task,
+      const uint64_t ready_together = std::max<uint64_t>(
+          1, std::min(pipeline.rows_per_task(), kMaxWaitingRowsPerTask) /
+                 rows_of_unit);
+      reads.emplace(pipeline, run->epoch_, slice, ready_together,
                     ahead->buffers());
     }
   }
+
+  // Set with the first admission.
+  std::atomic<bool> some_are_parked{false};
+  Mutex mu;
+  std::map<uint64_t, LargeImageGate::Admission> admissions MR_GUARDED_BY(mu);
 
   std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point began_at_;
@@ -181,8 +210,8 @@ StepRun::StepRun(EngineParts* parts,
       end_step_(range.first_step + range.step_count),
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
       callbacks_(std::move(callbacks)),
-      lane_(std::make_shared<Scheduler::Lane>()),
-      read_lane_(std::make_shared<Scheduler::Lane>()),
+      lane_(std::make_shared<Scheduler::Lane>(range.sharer)),
+      read_lane_(std::make_shared<Scheduler::Lane>(range.sharer)),
       next_step_(range.first_step) {}
 
 uint64_t StepRun::MostOpen() const {
@@ -268,6 +297,7 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
     MutexLock lock(mu_);
     waiting_ = false;
     wait_memory = now - due_;
+    if (step == range_.first_step) wait_memory += range_.waited;
     ticket_ = 0;
     timer = std::exchange(timer_, 0);
     drop = ended_;
@@ -368,6 +398,7 @@ void StepRun::Stop(absl::Status status) {
   for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
     Job& job = static_cast<Job&>(*task.job);
     // Now: the batch may live on in the hands of who waits for this room.
+    job.Take(task.begin).Leave();
     if (job.reads) job.reads->Release(task.begin, task.end);
     Complete(job, task.end - task.begin);
   }
@@ -387,6 +418,9 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   }
   const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
+  uint64_t parked = 0;
+  LargeImages& large = worker.large_images();
+  large.admission = job.Take(task.begin);  // its only unit's
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const SteadyTime start = SteadyTime::clock::now();
     job.NoteBegin(start);
@@ -397,10 +431,12 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
                                    pipeline.pace().wait() != ReadWait::kNever
                                ? &pipeline.pace()
                                : nullptr;
+    const bool reads_itself =
+        !job.reads && pipeline.pace().wait() != ReadWait::kNever;
     const bool watches_switches =
-        pace != nullptr && !job.reads && pace->wait() == ReadWait::kRead;
-    const uint64_t switches =
-        watches_switches ? ThreadWaits::Now().switches : 0;
+        pace != nullptr && reads_itself && pace->wait() == ReadWait::kRead;
+    const ThreadWaits before =
+        reads_itself ? ThreadWaits::Now() : ThreadWaits();
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
                      run.parts_->bad_list, job.reads ? &*job.reads : nullptr);
     absl::Status status = filler.Begin();
@@ -408,6 +444,14 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
       if (run.stopped_.load(std::memory_order_relaxed)) break;
       status = filler.Fill(unit);
+      if (const int64_t bytes = std::exchange(large.wanted, 0); bytes > 0) {
+        // This thread does not wait for the memory.
+        status = absl::OkStatus();
+        large.admission.Leave();
+        ++parked;
+        run.Park(task.job, unit, bytes);
+        continue;
+      }
       rows += units.end(unit) - units.begin(unit);
     }
     if (filler.emptied_rows() > 0) {
@@ -435,10 +479,21 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
       Times::Add(job.times.decode, decode);
       Times::Add(job.times.augment, augment);
     }
+    bool waited = false;
+    if (reads_itself) {
+      const ThreadWaits after = ThreadWaits::Now();
+      waited = after.switches != before.switches;
+      if (waited || after.page_reads != before.page_reads) {
+        const int64_t without_cpu =
+            took.count() - (after.cpu_nanos - before.cpu_nanos);
+        run.parts_->storage_wait_nanos.fetch_add(
+            std::clamp<int64_t>(without_cpu, 0, read.count()),
+            std::memory_order_relaxed);
+      }
+    }
     if (pace != nullptr) {
       pace->NoteWork(rows, took.count());
       if (watches_switches) {
-        const bool waited = ThreadWaits::Now().switches != switches;
         pace->NoteWait(rows, waited ? read.count() : 0);
       } else if (!job.reads) {
         WatchPages(worker.page_watch(), rows, now, *pace);
@@ -446,22 +501,50 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     }
     if (!status.ok()) run.Stop(std::move(status));
   }
+  large.admission.Leave();
+  // Also those of parked units, which are read again: others may wait for the
+  // room.
   if (job.reads) job.reads->Release(task.begin, end);
-  run.Complete(job, task.end - task.begin);
+  run.Complete(job, task.end - task.begin - parked);
+}
+
+void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
+                   int64_t bytes) {
+  parts_->large_images->EnterAsync(
+      bytes, [this, job, unit](LargeImageGate::Admission admission) {
+        Job& parked = static_cast<Job&>(*job);
+        parked.Bring(unit, std::move(admission));
+        parts_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
+      });
 }
 
 void StepRun::Complete(Job& job, uint64_t units) {
+  if (units == 0) return;
   // The last one sees what the others have written.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }
-  if (!stopped_.load(std::memory_order_relaxed)) Deliver(job);
+  if (!stopped_.load(std::memory_order_relaxed)) {
+    // After the last read of a file and before anybody sees the batch.
+    if (absl::Status files = CheckFiles(job); files.ok()) {
+      Deliver(job);
+    } else {
+      Stop(std::move(files));
+    }
+  }
   job.payload.reset();  // when it was not delivered: memory for others
   {
     MutexLock lock(mu_);
     --open_;
   }
   Admit();  // and finishes the run when there is nothing left
+}
+
+absl::Status StepRun::CheckFiles(const Job& job) const {
+  if (ready_ != nullptr) return absl::OkStatus();  // made without a file
+  return pipeline_->CheckFilesOf(
+      job.placed, job.payload->data(),
+      job.slice.units.pairs && range_.world_size > 1);
 }
 
 void StepRun::Deliver(Job& job) {

@@ -68,11 +68,16 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
   void TimedOut(uint64_t step, uint64_t bytes);
+  // Gives the unit to the scheduler again when there is memory for its images.
+  void Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
+            int64_t bytes);
   // Samples of a task of Read() have been read or given up.
   void ReadDone(const Scheduler::Task& task);
   // `units` more units of the job's rows are done or given up.
   void Complete(Job& job, uint64_t units);
   void Deliver(Job& job);
+  // Unavailable: a file changed while the batch was read of it.
+  absl::Status CheckFiles(const Job& job) const;
   static void Describe(const Times& times, StageMicros& micros);
   // Posts on_done when nothing is left.
   void FinishIfDone();

@@ -17,12 +17,18 @@ struct ThreadWaits {
   uint64_t switches = 0;
   // Pages of files that it touched and that had to be read first.
   uint64_t page_reads = 0;
+  // Time that it had a CPU.
+  int64_t cpu_nanos = 0;
 
+  static int64_t Nanos(const timeval& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1000;
+  }
   static ThreadWaits Now() {
     rusage usage = {};
     getrusage(RUSAGE_THREAD, &usage);
     return {static_cast<uint64_t>(usage.ru_nvcsw),
-            static_cast<uint64_t>(usage.ru_majflt)};
+            static_cast<uint64_t>(usage.ru_majflt),
+            Nanos(usage.ru_utime) + Nanos(usage.ru_stime)};
   }
 };
 

@@ -44,6 +44,7 @@ class WorkerState {
     if (scratch_ == nullptr) {
       scratch_ = stage.NewScratch();
       scratch_->log = log_;
+      if (large_.gate != nullptr) scratch_->large = &large_;
     }
     return *scratch_;
   }
@@ -60,6 +61,11 @@ class WorkerState {
   // Set before the first sample. Not owned.
   void set_log(ParameterLog* log) { log_ = log; }
   ParameterLog* log() const { return log_; }
+
+  // Images that need much memory do not wait for it but are given up for now:
+  // see LargeImages. Set before the first sample; not owned.
+  void set_large_images(LargeImageGate* gate) { large_.gate = gate; }
+  LargeImages& large_images() { return large_; }
 
   // Samples that do not come about in their place on the wire.
   AlignedBuffer& staging() { return staging_; }
@@ -83,6 +89,7 @@ class WorkerState {
   AlignedBuffer staging_;
   PageWatch page_watch_;
   ParameterLog* log_ = nullptr;
+  LargeImages large_;
 };
 
 }  // namespace millrace

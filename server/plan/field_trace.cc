@@ -72,9 +72,13 @@ class Tracer {
     switch (field_.kind()) {
       case FIELD_KIND_ENCODED_IMAGE:
         trace_.dtype = DTYPE_UINT8;
-        trace_.why_not_fixed =
-            "holds encoded images: add decode_image and a transform that "
-            "fixes their size, such as random_resized_crop or center_crop";
+        trace_.why_not_fixed = absl::StrCat(
+            "holds encoded images: add decode_image",
+            field_.name() == "image"
+                ? ""
+                : absl::StrCat(" { field: \"", field_.name(), "\" }"),
+            " and a transform that fixes their size, such as "
+            "random_resized_crop or center_crop");
         return absl::OkStatus();
       case FIELD_KIND_TENSOR:
         if (!ShapeIsSane(field_.dtype(), field_.shape())) {
@@ -92,9 +96,15 @@ class Tracer {
         return absl::OkStatus();
       default:
         trace_.dtype = field_.dtype();
-        trace_.why_not_fixed =
-            "has another length in every sample, and ragged tensors are not "
-            "built yet";
+        // Strings are lists of uint8 here.
+        trace_.why_not_fixed = absl::StrCat(
+            field_.dtype() == DTYPE_UINT8
+                ? "holds strings, bytes or lists of variable length"
+                : "is a list of variable length, even where all of its lists "
+                  "are equally long",
+            ", and ragged tensors are not built yet: a column of fixed-size "
+            "lists, in pyarrow pa.list_(pa.",
+            DTypeName(field_.dtype()), "(), N), is served as a tensor");
         return absl::OkStatus();
     }
   }

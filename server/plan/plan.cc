@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/plan/content_revision.h"
+#include "server/plan/keys.h"
 #include "server/plan/plan_hash.h"
 #include "server/plan/spec_limits.h"
 
@@ -25,7 +26,8 @@ uint64_t WholeBatches(const PipelineSpec& spec, uint64_t samples) {
 }  // namespace
 
 absl::StatusOr<Plan> Plan::Create(const PipelineSpec& resolved,
-                                  absl::Span<const DatasetInfo* const> infos) {
+                                  absl::Span<const DatasetInfo* const> infos,
+                                  absl::string_view decoder_digest) {
   const int sources = resolved.sources_size();
   MR_CHECK(sources >= 1 && static_cast<size_t>(sources) == infos.size() &&
            resolved.preset().empty())
@@ -73,7 +75,11 @@ absl::StatusOr<Plan> Plan::Create(const PipelineSpec& resolved,
   plan.starts_ = std::move(starts);
   plan.schedule_ = std::move(schedule);
   plan.fingerprint_ = JoinFingerprints(fingerprints);
-  plan.hash_ = PlanHash(resolved, plan.fingerprint_, kContentRevision);
+  if (DecodesImages(resolved)) {
+    plan.decoder_digest_ = std::string(decoder_digest);
+  }
+  plan.hash_ = PlanHash(resolved, plan.fingerprint_, kContentRevision,
+                        plan.decoder_digest_);
   return plan;
 }
 
@@ -150,7 +156,14 @@ SampleRef Plan::Epoch::Substitute(const SampleRef& bad,
   SampleRef ref = bad;
   const SubsetCut& cut = plan_.cuts_[bad.source];
   const uint64_t place = cut.PlaceOf(bad.index);
-  ref.index = static_cast<int64_t>(cut.IndexOf((place + attempt) % cut.size()));
+  const uint64_t n = cut.size();
+  uint64_t further = attempt;
+  if (attempt > kNeighbours) {
+    const uint64_t turn = (attempt - kNeighbours) * kGolden64;  // of 2^64
+    further =
+        static_cast<uint64_t>(static_cast<unsigned __int128>(turn) * n >> 64);
+  }
+  ref.index = static_cast<int64_t>(cut.IndexOf((place + further) % n));
   ref.key = KeyOf(ref);
   return ref;
 }

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
@@ -54,18 +55,23 @@ class Plan {
  public:
   // `resolved` comes from ResolveSpec over the same `infos`, one a source.
   // InvalidArgument: an empty subset, fewer samples than a batch with DROP, a
-  // source with too small a share, too many samples.
-  static absl::StatusOr<Plan> Create(
-      const PipelineSpec& resolved, absl::Span<const DatasetInfo* const> infos);
+  // source with too small a share, too many samples. `decoder_digest` says what
+  // the image decoders make of images; empty: unknown.
   static absl::StatusOr<Plan> Create(const PipelineSpec& resolved,
-                                     const DatasetInfo& info) {
-    return Create(resolved, {&info});
+                                     absl::Span<const DatasetInfo* const> infos,
+                                     absl::string_view decoder_digest = "");
+  static absl::StatusOr<Plan> Create(const PipelineSpec& resolved,
+                                     const DatasetInfo& info,
+                                     absl::string_view decoder_digest = "") {
+    return Create(resolved, {&info}, decoder_digest);
   }
 
   const PipelineSpec& spec() const { return spec_; }
   const StepTable& steps() const { return steps_; }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::string& hash() const { return hash_; }
+  // Of a plan that decodes images; otherwise empty.
+  const std::string& decoder_digest() const { return decoder_digest_; }
 
   int sources() const { return static_cast<int>(cuts_.size()); }
   // Samples of a source after its subset.
@@ -78,6 +84,9 @@ class Plan {
   // Of a weighted mixture, or a source with epochs of another length.
   const std::optional<SourceSchedule>& schedule() const { return schedule_; }
 
+  static constexpr uint64_t kNeighbours = 16;
+  static constexpr uint64_t kMaxSubstitutes = 256;
+
   // The order of one epoch. Cheap to make, but not for every row. Must not
   // outlive the plan.
   class Epoch {
@@ -85,8 +94,11 @@ class Plan {
     SampleRef At(uint64_t position) const;
 
     // What stands in for the damaged sample `bad` at the `attempt`-th try (from
-    // 1): the sample that lies `attempt` places further in the cut of its
-    // source, wrapping round. The same for every epoch and position.
+    // 1 to kMaxSubstitutes): the first kNeighbours are the samples that lie so
+    // many places further in the cut of its source, wrapping round. The others
+    // leave a long run of damage: the k-th of them lies the fractional part of
+    // k / golden ratio of the cut further, which spreads evenly over all of it.
+    // The same for every epoch and position.
     SampleRef Substitute(const SampleRef& bad, uint64_t attempt) const;
 
    private:
@@ -129,6 +141,7 @@ class Plan {
   std::vector<uint64_t> starts_;
   std::optional<SourceSchedule> schedule_;
   std::string fingerprint_;
+  std::string decoder_digest_;
   std::string hash_;
 };
 

@@ -147,13 +147,23 @@ std::string CanonicalEncoding(const PipelineSpec& resolved) {
   return encoding;
 }
 
+bool DecodesImages(const PipelineSpec& resolved) {
+  return std::any_of(
+      resolved.transforms().begin(), resolved.transforms().end(),
+      [](const Transform& transform) { return transform.has_decode_image(); });
+}
+
 std::string PlanHash(const PipelineSpec& resolved,
-                     absl::string_view fingerprint, uint32_t content_revision) {
+                     absl::string_view fingerprint, uint32_t content_revision,
+                     absl::string_view decoder_digest) {
   std::string text;
   AppendBytes("millrace plan", text);
   AppendFixed64(content_revision, text);
   AppendBytes(fingerprint, text);
   AppendBytes(CanonicalEncoding(resolved), text);
+  if (!decoder_digest.empty() && DecodesImages(resolved)) {
+    AppendBytes(decoder_digest, text);
+  }
   return Hash128(text);
 }
 

@@ -1,8 +1,9 @@
 // The plan hash: 16 bytes that two servers share when, and only when, they
-// give the same batches: resolved spec, content fingerprint and content
-// revision. Opaque to clients. The encoding that is hashed is our own and
-// leaves default values out, so that a field which a later version adds does
-// not change the hash of specs that do not use it; docs/protocol.md has it.
+// give the same batches: resolved spec, content fingerprint, content revision
+// and, of a plan that decodes images, what the decoders make of images. Opaque
+// to clients. The encoding that is hashed is our own and leaves default values
+// out, so that a field which a later version adds does not change the hash of
+// specs that do not use it; docs/protocol.md has it.
 //
 // Pure functions, safe from any thread.
 
@@ -26,9 +27,14 @@ std::string CanonicalEncoding(const PipelineSpec& resolved);
 // digits of XXH3-128 over all of them in their order.
 std::string JoinFingerprints(absl::Span<const std::string> fingerprints);
 
-// XXH3-128 (canonical big-endian form) of revision, fingerprint and encoding.
+// Whether the batches depend on the image decoders.
+bool DecodesImages(const PipelineSpec& resolved);
+
+// XXH3-128 (canonical big-endian form) of revision, fingerprint, encoding and,
+// where DecodesImages() and it is not empty, `decoder_digest`.
 std::string PlanHash(const PipelineSpec& resolved,
-                     absl::string_view fingerprint, uint32_t content_revision);
+                     absl::string_view fingerprint, uint32_t content_revision,
+                     absl::string_view decoder_digest = "");
 
 }  // namespace millrace
 

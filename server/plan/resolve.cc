@@ -15,6 +15,7 @@
 #include "server/plan/same_tensors.h"
 #include "server/plan/spec_check.h"
 #include "server/plan/spec_limits.h"
+#include "server/plan/subset.h"
 #include "server/plan/transform_defaults.h"
 #include "server/plan/transform_kinds.h"
 
@@ -107,9 +108,34 @@ DType DefaultWireType(const Field& field, const FieldTrace& trace) {
              : trace.dtype;
 }
 
+// Names every field that no tensor can be made of, and says how to make one or
+// how to do without. A field is never left out without a word.
+absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
+                                  const PipelineSpec& spec,
+                                  const std::vector<std::string>& missing) {
+  const std::string reasons = absl::StrJoin(missing, "; ");
+  if (spec.outputs_size() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "outputs: dataset ", info.name(),
+        " has no field that makes a tensor of fixed shape; ", reasons));
+  }
+  std::vector<absl::string_view> rest;
+  for (const Output& output : spec.outputs()) rest.push_back(output.field());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "outputs: ", missing.size(), missing.size() == 1 ? " field" : " fields",
+      " of dataset ", info.name(), " would be missing from the batch: ",
+      reasons, ". To do without, list the outputs: ",
+      absl::StrJoin(rest, " ",
+                    [](std::string* out, absl::string_view field) {
+                      absl::StrAppend(out, "outputs { field: \"", field,
+                                      "\" }");
+                    }),
+      " (as a flag: --outputs=", absl::StrJoin(rest, ","), ")"));
+}
+
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   const bool listed = spec.outputs_size() > 0;
-  std::string left_out;
+  std::vector<std::string> missing;
   for (const Field& field : info.schema().fields()) {
     // Traced even when it is no output: its transforms must fit.
     MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(spec, field));
@@ -131,8 +157,8 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
       output = spec.add_outputs();
       output->set_field(field.name());
     } else {
-      absl::StrAppend(&left_out, "; field ", field.name(), " ",
-                      trace.why_not_fixed);
+      missing.push_back(
+          absl::StrCat("field ", field.name(), " ", trace.why_not_fixed));
     }
     if (output == nullptr) continue;
     if (output->name().empty()) output->set_name(field.name());
@@ -140,10 +166,8 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
                           ? DefaultWireType(field, trace)
                           : trace.dtype);
   }
-  if (spec.outputs_size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "outputs: dataset ", info.name(),
-        " has no field that makes a tensor of fixed shape", left_out));
+  if (!missing.empty() || spec.outputs_size() == 0) {
+    return FieldsWouldBeMissing(info, spec, missing);
   }
   // A default output may collide with the tensors of every batch.
   return CheckSpec(spec);
@@ -181,9 +205,10 @@ void WriteSourceDefaults(PipelineSpec& spec) {
   }
   for (Source& source : *spec.mutable_sources()) {
     if (source.weight() == 0 && !spec.concatenate()) source.set_weight(1);
-    if (source.has_subset() && source.subset().unit() == 1) {
-      source.mutable_subset()->clear_unit();
-    }
+    if (!source.has_subset()) continue;
+    Subset& subset = *source.mutable_subset();
+    subset.set_to(SubsetEnd(subset));
+    if (subset.unit() == 1) subset.clear_unit();
   }
 }
 

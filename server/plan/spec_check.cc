@@ -14,6 +14,7 @@
 #include "server/plan/content_revision.h"
 #include "server/plan/field_rules.h"
 #include "server/plan/presets.h"
+#include "server/plan/subset.h"
 #include "server/plan/transform_check.h"
 #include "server/plan/transform_kinds.h"
 
@@ -156,10 +157,10 @@ class Checker {
     if (!spec.preset().empty()) {
       In(spec, "preset", -1, [&] {
         if (absl::Status s = CheckPresetName(spec.preset()); !s.ok()) Add(s);
-        if (spec.transforms_size() > 0 || spec.outputs_size() > 0) {
+        if (spec.transforms_size() > 0) {
           Invalid(
-              "a preset stands for transforms and outputs: leave these empty, "
-              "or leave the preset out and write them all");
+              "a preset stands for transforms: leave these empty, or leave the "
+              "preset out and write them all");
         }
       });
     }
@@ -204,13 +205,9 @@ class Checker {
                                " is negative: weights are shares above 0"));
         }
         if (source.has_subset()) {
-          const Subset& subset = source.subset();
-          if (!(subset.from() >= 0 && subset.from() < subset.to() &&
-                subset.to() <= 1)) {
-            Invalid(source, "subset",
-                    absl::StrCat("a subset from ", subset.from(), " to ",
-                                 subset.to(),
-                                 ": write bounds with 0 <= from < to <= 1"));
+          if (const std::string why = WhySubsetIsWrong(source.subset());
+              !why.empty()) {
+            Invalid(source, "subset", why);
           }
           CheckSubsetUnit(spec, source);
         }

@@ -6,7 +6,9 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "server/plan/field_trace.h"
 #include "server/plan/spec_check.h"
+#include "server/plan/transform_kinds.h"
 
 namespace millrace {
 namespace {
@@ -37,6 +39,35 @@ SpecMistake Locate(const std::vector<SpecPathStep>& path,
   return mistake;
 }
 
+// What decode_image decodes are encoded images, so their way through the
+// transforms is known without the dataset.
+std::vector<SpecProblem> FindUnsizedImages(const PipelineSpec& spec) {
+  std::vector<SpecProblem> problems;
+  for (int i = 0; i < spec.transforms_size(); ++i) {
+    if (!spec.transforms(i).has_decode_image()) continue;
+    Field field;
+    field.set_name(TransformFields(spec.transforms(i)).front());
+    field.set_kind(FIELD_KIND_ENCODED_IMAGE);
+    const bool is_output =
+        spec.outputs_size() == 0 ||
+        std::any_of(spec.outputs().begin(), spec.outputs().end(),
+                    [&field](const Output& output) {
+                      return output.field() == field.name();
+                    });
+    const absl::StatusOr<FieldTrace> trace = TraceField(spec, field);
+    if (!is_output || !trace.ok() || trace->shape) continue;
+    const auto* transforms = PipelineSpec::descriptor()->FindFieldByNumber(
+        PipelineSpec::kTransformsFieldNumber);
+    const auto* decode = Transform::descriptor()->FindFieldByNumber(
+        Transform::kDecodeImageFieldNumber);
+    problems.push_back({{{transforms, i}, {decode}},
+                        absl::InvalidArgumentError(absl::StrCat(
+                            "field ", field.name(), " ", trace->why_not_fixed,
+                            ", or list outputs without it"))});
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<SpecMistake> CheckSpecText(absl::string_view text) {
@@ -53,7 +84,9 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text) {
   const auto* batch_size = PipelineSpec::descriptor()->FindFieldByNumber(
       PipelineSpec::kBatchSizeFieldNumber);
   if (locations.GetLocation(batch_size, -1).line < 0) spec.set_batch_size(1);
-  for (const SpecProblem& problem : FindSpecProblems(spec)) {
+  std::vector<SpecProblem> problems = FindSpecProblems(spec);
+  if (problems.empty()) problems = FindUnsizedImages(spec);
+  for (const SpecProblem& problem : problems) {
     SpecMistake mistake = Locate(problem.path, locations);
     const std::string path = FormatSpecPath(problem.path);
     mistake.message =

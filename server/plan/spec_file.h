@@ -15,8 +15,10 @@
 
 namespace millrace {
 
-// What is wrong with the text: its form (the parser stops at the first such
-// mistake), else all that can be said of its meaning without a dataset. A
+// What is wrong with the text: its form (see ParseSpecTextWithMistakes()), else
+// all that can be said of its meaning without a dataset, undecided sizes of
+// images included: a field that decode_image decodes, that no transform gives
+// one size and that would therefore be refused as an output. A
 // mistake by omission carries the line of the message it belongs to. A file
 // may leave out the dataset, for which programs have a flag.
 std::vector<SpecMistake> CheckSpecText(absl::string_view text);

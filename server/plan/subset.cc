@@ -27,24 +27,37 @@ uint64_t SubsetBound(double fraction, uint64_t n) {
   return static_cast<uint64_t>((product + half) >> shift);
 }
 
+double SubsetEnd(const Subset& subset) {
+  return subset.to() == 0 && subset.from() > 0 ? 1 : subset.to();
+}
+
+std::string WhySubsetIsWrong(const Subset& subset) {
+  const double to = SubsetEnd(subset);
+  // Written so that NaN fails too.
+  if (subset.from() >= 0 && subset.from() < to && to <= 1) return "";
+  if (subset.from() == 0 && to == 0) {
+    return "a subset without bounds: write from, to or both, with 0 <= from < "
+           "to <= 1, or leave the subset out";
+  }
+  return absl::StrCat("a subset from ", subset.from(), " to ", to,
+                      ": write bounds with 0 <= from < to <= 1");
+}
+
 absl::StatusOr<SubsetCut> SubsetCut::Create(const Source& source, uint64_t n) {
   if (!source.has_subset()) return SubsetCut(0, n);
   const Subset& subset = source.subset();
-  // Written so that NaN fails too.
-  if (!(subset.from() >= 0 && subset.from() < subset.to() &&
-        subset.to() <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the subset of ", source.dataset(), " runs from ", subset.from(),
-        " to ", subset.to(), ": write bounds with 0 <= from < to <= 1"));
+  if (const std::string why = WhySubsetIsWrong(subset); !why.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dataset ", source.dataset(), ": ", why));
   }
+  const double to = SubsetEnd(subset);
   const uint64_t unit = std::max<uint64_t>(1, subset.unit());
   const uint64_t runs = (n - 1) / unit + 1;
-  SubsetCut cut(SubsetBound(subset.from(), runs),
-                SubsetBound(subset.to(), runs));
+  SubsetCut cut(SubsetBound(subset.from(), runs), SubsetBound(to, runs));
   if (cut.count_ == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the subset of ", source.dataset(), " from ", subset.from(), " to ",
-        subset.to(), " holds none of its ", n, " samples",
+        "the subset of ", source.dataset(), " from ", subset.from(), " to ", to,
+        " holds none of its ", n, " samples",
         unit == 1 ? "" : absl::StrCat(" in ", runs, " runs of ", unit),
         ": take wider bounds"));
   }

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "proto/names.h"
@@ -30,6 +31,14 @@ namespace millrace {
 
 // floor(fraction * n + 1/2), exactly; `fraction` is 0 .. 1, n <= 2^62.
 uint64_t SubsetBound(double fraction, uint64_t n);
+
+// The upper bound that `subset` stands for: 1 where `to` is left out beside a
+// `from` above 0, else `to`. (Where neither is given, a program may have
+// computed a share of 0: that is refused and not taken for the whole dataset.)
+double SubsetEnd(const Subset& subset);
+
+// Empty, or what is wrong with the bounds and what to write.
+std::string WhySubsetIsWrong(const Subset& subset);
 
 class SubsetCut {
  public:

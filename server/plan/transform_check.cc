@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "proto/dtype.h"
 #include "server/plan/sample_shape.h"
@@ -407,14 +408,36 @@ class ParameterCheck {
                                " means and ", normalize.stddev_size(),
                                " stddevs: write one of each a channel"));
     }
+    for (int i = 0; i < normalize.mean_size(); ++i) {
+      if (normalize.mean(i) > 1) Scale("mean", normalize.mean(i), 1, i);
+    }
     for (int i = 0; i < normalize.stddev_size(); ++i) {
       if (!(normalize.stddev(i) > 0)) {
         Invalid("stddev",
                 absl::StrCat("stddev ", normalize.stddev(i),
                              ": it must be above 0"),
                 i);
+      } else if (normalize.stddev(i) > kMaxStddev) {
+        Scale("stddev", normalize.stddev(i), kMaxStddev, i);
       }
     }
+  }
+
+  // Statistics of pixels of 0 .. 255, as other programs print them. A stddev
+  // somewhat above 1 is a scale of one's own.
+  static constexpr int kMaxStddev = 5;
+  void Scale(const char* name, double value, int most, int i) {
+    Invalid(
+        name,
+        absl::StrCat(name, " ", value, " lies above ", most,
+                     ": normalize divides pixels by 255 "
+                     "first, so mean and stddev are on the scale of 0 .. 1",
+                     value <= 255
+                         ? absl::StrCat("; for statistics of 0 .. 255 "
+                                        "divide them by 255, here ",
+                                        absl::StrFormat("%.4g", value / 255))
+                         : ""),
+        i);
   }
 
   void Check(const ToDtype& to) {

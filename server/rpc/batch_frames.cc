@@ -61,7 +61,7 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
   payload_ = WholePayload(std::move(batch.payload), std::move(live));
 }
 
-grpc::ByteBuffer BatchFrames::Next() {
+grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   uint64_t bytes = payload_bytes_ - offset_;
   uint64_t data_bytes = bytes;
   FramePacking packing;
@@ -72,9 +72,9 @@ grpc::ByteBuffer BatchFrames::Next() {
     if (part.packed) {
       packing = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
     }
-  } else if (bytes > kFrameDataBytes + kFrameDataBytes / 4) {
+  } else if (bytes > most_bytes + most_bytes / 4) {
     // A rest that is a little larger than a frame goes with the last one.
-    bytes = data_bytes = kFrameDataBytes;
+    bytes = data_bytes = most_bytes;
   }
 
   grpc::Slice slices[2];

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "proto/wire/version.h"
 #include "server/batch/filled_batch.h"
 #include "server/rpc/live_payloads.h"
 #include "server/rpc/pack_batch.h"
@@ -30,8 +31,9 @@ class BatchFrames {
   BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
               BatchPacking packing = {});
 
-  // The next Frame message. A batch has at least one, also without payload.
-  grpc::ByteBuffer Next();
+  // The next Frame message, with about so much of the payload where it is not
+  // packed. A batch has at least one, also without payload.
+  grpc::ByteBuffer Next(uint64_t most_bytes = kFrameDataBytes);
 
   bool done() const { return started_ && offset_ == payload_bytes_; }
   const BatchHeader& header() const { return header_; }

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <list>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,8 @@
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 #include "server/rpc/batch_frames.h"
+#include "server/rpc/client_shares.h"
+#include "server/rpc/frame_size.h"
 #include "server/rpc/pack_batch.h"
 #include "server/rpc/stream_registry.h"
 
@@ -23,8 +28,6 @@ namespace {
 
 // Upper bound for one Engine::Start, so that its cost stays small.
 constexpr uint64_t kMaxStepsPerRun = 1024;
-// One batch is written while the next one is built.
-constexpr uint64_t kMinWindowSteps = 2;
 
 // gRPC's status for a call cannot be set from outside of its reactions while a
 // write is blocked; this ends it with the code that makes a client ask again.
@@ -45,6 +48,7 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 struct BatchStream::Outgoing {
   FilledBatch batch;
   BatchPacking packing;
+  SteadyTime made;
 };
 
 // What is decided under the lock and done after it: gRPC and the engine may
@@ -59,6 +63,9 @@ struct BatchStream::Action {
   std::deque<Outgoing> batches;
   std::optional<BatchFrames> frames;
   grpc::ByteBuffer frame;
+  // Gives its room in the client's share to others.
+  std::unique_ptr<ClientShares::Member> share;
+  std::vector<std::function<void()>> wake;  // calls that have room now
 };
 
 struct BatchStream::State {
@@ -68,26 +75,53 @@ struct BatchStream::State {
   };
 
   State(const StreamEnvironment& environment,
-        grpc::CallbackServerContext* context,
-        std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
-        uint64_t max_payload_bytes)
-      : environment(environment),
-        pipeline(std::move(pipeline)),
-        range(range),
-        end_step(range.first_step + range.step_count),
-        max_payload_bytes(max_payload_bytes),
-        packs(this->pipeline->description().resolved_spec().compression() ==
-              COMPRESSION_ZSTD),
-        context(context),
-        next_step(range.first_step) {}
+        grpc::CallbackServerContext* context)
+      : environment(environment), context(context) {}
 
-  // Steps that may be asked for and unwritten: an equal part of what the budget
-  // has for batches for every stream and for one that may still come.
-  uint64_t WindowSteps() const {
-    const uint64_t share = environment.engine->batch_budget_bytes() /
-                           (environment.counters->active_streams.load() + 1);
-    return std::max(kMinWindowSteps,
-                    share / std::max<uint64_t>(1, max_payload_bytes));
+  // Before anything is asked for.
+  void Set(Steps steps, std::unique_ptr<ClientShares::Member> its_share)
+      MR_REQUIRES(mu) {
+    pipeline = std::move(steps.pipeline);
+    range = std::move(steps.range);
+    end_step = range.first_step + range.step_count;
+    next_step = range.first_step;
+    packs = pipeline->description().resolved_spec().compression() ==
+            COMPRESSION_ZSTD;
+    share = std::move(its_share);
+  }
+
+  bool HasMoreSteps() const MR_REQUIRES(mu) {
+    return next_step < end_step || !again.empty();
+  }
+
+  // No batch is made, waits to be sent or is being sent.
+  bool HasNothing() const MR_REQUIRES(mu) {
+    return runs_under_way == 0 && ready.empty() && !current.has_value();
+  }
+
+  // The next steps that follow each other: first those that were taken back.
+  StepRange NextSteps() const MR_REQUIRES(mu) {
+    StepRange part = range;
+    if (again.empty()) {
+      part.first_step = next_step;
+      part.step_count = std::min(end_step - next_step, kMaxStepsPerRun);
+      return part;
+    }
+    part.first_step = *again.begin();
+    part.step_count = 0;
+    for (const uint64_t step : again) {
+      if (step != part.first_step + part.step_count) break;
+      ++part.step_count;
+    }
+    return part;
+  }
+
+  void Asked(const StepRange& part) MR_REQUIRES(mu) {
+    if (again.empty()) {
+      next_step += part.step_count;
+    } else {
+      again.erase(again.begin(), std::next(again.begin(), part.step_count));
+    }
   }
 
   // Prepares the next frame, or finds that the call is over.
@@ -98,10 +132,11 @@ struct BatchStream::State {
         Outgoing& next = ready.front();
         current.emplace(std::move(next.batch), environment.live_payloads,
                         std::move(next.packing));
+        current_made = next.made;
         ready.pop_front();
       }
       if (current.has_value()) {
-        frame = current->Next();
+        frame = current->Next(frame_size.bytes());
         writing = true;
         write_started = std::chrono::steady_clock::now();
         // More is ready: gRPC may wait for it and fill its packets.
@@ -111,7 +146,7 @@ struct BatchStream::State {
         action->write = true;
         return;
       }
-      const bool more = next_step < end_step && status.ok();
+      const bool more = HasMoreSteps() && status.ok();
       if (more || runs_under_way > 0) return;
     }
     finished = true;
@@ -140,11 +175,11 @@ struct BatchStream::State {
   }
 
   const StreamEnvironment environment;
-  const std::shared_ptr<const Pipeline> pipeline;
-  const StepRange range;
-  const uint64_t end_step;
-  const uint64_t max_payload_bytes;
-  const bool packs;
+  // Constant once they are set.
+  std::shared_ptr<const Pipeline> pipeline;
+  StepRange range;
+  uint64_t end_step = 0;
+  bool packs = false;
 
   Mutex mu;
   // Null after OnDone.
@@ -152,27 +187,33 @@ struct BatchStream::State {
   grpc::CallbackServerContext* context MR_GUARDED_BY(mu);
   std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
+  SteadyTime current_made MR_GUARDED_BY(mu);
   grpc::ByteBuffer frame;  // gRPC's while `writing`, else guarded by mu
   bool writing MR_GUARDED_BY(mu) = false;
   SteadyTime write_started MR_GUARDED_BY(mu);
+  FrameSize frame_size MR_GUARDED_BY(mu);
   bool abandoned MR_GUARDED_BY(mu) = false;  // nothing more is written
   bool finished MR_GUARDED_BY(mu) = false;   // Finish is called or about to be
   bool asking MR_GUARDED_BY(mu) = false;     // a thread is in AskMore
   absl::Status status MR_GUARDED_BY(mu);     // of the call: the first error
   std::list<RunSlot> runs MR_GUARDED_BY(mu);
   uint64_t runs_under_way MR_GUARDED_BY(mu) = 0;
-  uint64_t next_step MR_GUARDED_BY(mu);      // to ask the engine for
-  uint64_t unwritten MR_GUARDED_BY(mu) = 0;  // steps asked for, not written
+  uint64_t next_step MR_GUARDED_BY(mu) = 0;    // to ask the engine for
+  std::set<uint64_t> again MR_GUARDED_BY(mu);  // steps that were taken back
+  // Since when a call that has nothing waits for its client's share; the
+  // clock's maximum: it does not.
+  SteadyTime waits_since MR_GUARDED_BY(mu) = SteadyTime::max();
+  // Has the steps that were asked for and are not written. Null before the
+  // pipeline is found and after OnDone.
+  std::unique_ptr<ClientShares::Member> share MR_GUARDED_BY(mu);
 };
 
 BatchStream::BatchStream(const StreamEnvironment& environment,
-                         grpc::CallbackServerContext* context,
-                         std::shared_ptr<const Pipeline> pipeline,
-                         const StepRange& range, uint64_t max_payload_bytes)
+                         grpc::CallbackServerContext* context, Caller caller)
     : environment_(environment),
       peer_(context->peer()),
-      state_(std::make_shared<State>(environment, context, std::move(pipeline),
-                                     range, max_payload_bytes)) {
+      caller_(std::move(caller)),
+      state_(std::make_shared<State>(environment, context)) {
   {
     MutexLock lock(state_->mu);
     state_->stream = this;
@@ -183,12 +224,55 @@ BatchStream::BatchStream(const StreamEnvironment& environment,
 
 BatchStream::~BatchStream() = default;
 
-void BatchStream::Start() { AskMore(); }
+std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
+  return [state = state_, caller = caller_](absl::StatusOr<Steps> steps) {
+    // Outside the lock: a share that comes or goes may wake other calls.
+    std::unique_ptr<ClientShares::Member> share;
+    if (steps.ok()) {
+      share = state->environment.shares->Join(
+          {.host = caller.peer,
+           .client = caller.client,
+           .step_bytes = steps->batch_bytes,
+           .on_room = [weak = std::weak_ptr<State>(state)] {
+             if (const auto state = weak.lock()) AskMore(state);
+           }});
+    }
+    Action action;
+    BatchStream* stream = nullptr;
+    {
+      MutexLock lock(state->mu);
+      if (state->stream == nullptr || state->abandoned || state->finished) {
+        action.share = std::move(share);
+      } else if (steps.ok()) {
+        stream = state->stream;
+        state->Set(*std::move(steps), std::move(share));
+      } else {
+        stream = state->stream;
+        state->Abandon(steps.status(), &action);
+        state->Proceed(&action);
+      }
+    }
+    if (stream == nullptr) return;
+    if (action.finish) {
+      // Refused, and told so already.
+      stream->Finish(ToGrpcStatus(action.status));
+    } else {
+      AskMore(state);
+    }
+  };
+}
 
-void BatchStream::AskMore() {
-  State& state = *state_;
+std::function<bool()> BatchStream::IsWanted() {
+  return [state = state_] {
+    MutexLock lock(state->mu);
+    return !state->abandoned && !state->finished;
+  };
+}
+
+void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
+  State& state = *shared;
   while (true) {
-    StepRange part = state.range;
+    StepRange part;
     State::RunSlot* slot = nullptr;
     std::list<State::RunSlot> over;  // destroyed outside the lock
     {
@@ -199,25 +283,34 @@ void BatchStream::AskMore() {
           over.splice(over.end(), state.runs, at);
         }
       }
-      if (state.asking || state.abandoned || state.finished ||
-          !state.status.ok() || state.next_step == state.end_step) {
+      // A thread that asks looks again afterwards.
+      if (state.stream == nullptr || state.asking || state.abandoned ||
+          state.finished || !state.status.ok() || !state.HasMoreSteps()) {
         return;
       }
-      const uint64_t window = state.WindowSteps();
-      if (state.unwritten > window / 2) return;
-      part.first_step = state.next_step;
-      part.step_count = std::min({state.end_step - state.next_step,
-                                  window - state.unwritten, kMaxStepsPerRun});
-      state.next_step += part.step_count;
-      state.unwritten += part.step_count;
+      part = state.NextSteps();
+      part.step_count = state.share->Take(part.step_count);
+      const SteadyTime now = std::chrono::steady_clock::now();
+      if (part.step_count == 0) {
+        if (state.HasNothing()) {
+          state.waits_since = std::min(state.waits_since, now);
+        }
+        return;
+      }
+      if (state.waits_since != SteadyTime::max()) {
+        part.waited = now - state.waits_since;
+        state.waits_since = SteadyTime::max();
+      }
+      state.Asked(part);
       ++state.runs_under_way;
       state.asking = true;
       slot = &state.runs.emplace_back();
     }
     Engine::Callbacks callbacks;
-    callbacks.on_batch = [state = state_](FilledBatch batch) {
+    callbacks.on_batch = [state = shared](FilledBatch batch) {
       Outgoing outgoing;
       outgoing.batch = std::move(batch);
+      outgoing.made = std::chrono::steady_clock::now();
       // Here, on a worker, where several batches are packed at a time.
       if (state->packs) outgoing.packing = PackBatch(outgoing.batch);
       Action action;
@@ -234,7 +327,7 @@ void BatchStream::AskMore() {
       }
       Perform(stream, std::move(action));
     };
-    callbacks.on_done = [state = state_, slot](absl::Status status) {
+    callbacks.on_done = [state = shared, slot](absl::Status status) {
       Action action;
       BatchStream* stream = nullptr;
       {
@@ -251,22 +344,25 @@ void BatchStream::AskMore() {
       Perform(stream, std::move(action));
     };
     absl::StatusOr<std::unique_ptr<Engine::Run>> run =
-        environment_.engine->Start(state.pipeline, part, std::move(callbacks));
+        state.environment.engine->Start(state.pipeline, part,
+                                        std::move(callbacks));
     Action action;
+    BatchStream* stream = nullptr;
     {
       MutexLock lock(state.mu);
       state.asking = false;
+      stream = state.stream;
       if (!run.ok()) {
         --state.runs_under_way;
         if (state.status.ok()) state.status = run.status();
         state.Proceed(&action);
-      } else if (state.abandoned) {
-        action.runs.push_back(*std::move(run));
+      } else if (stream == nullptr || state.abandoned) {
+        action.runs.push_back(*std::move(run));  // the slot may be gone, too
       } else {
         slot->run = *std::move(run);
       }
     }
-    Perform(this, std::move(action));
+    Perform(stream, std::move(action));
   }
 }
 
@@ -276,6 +372,8 @@ void BatchStream::OnWriteDone(bool ok) {
   {
     MutexLock lock(state.mu);
     state.writing = false;
+    state.frame_size.Note(std::chrono::steady_clock::now() -
+                          state.write_started);
     action.frame.Swap(&state.frame);
     if (!ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
@@ -288,14 +386,14 @@ void BatchStream::OnWriteDone(bool ok) {
       counters.bytes_sent.fetch_add(header.payload_bytes(),
                                     std::memory_order_relaxed);
       action.frames.swap(state.current);
-      --state.unwritten;
+      action.wake = state.share->Return(1);
     }
     state.Proceed(&action);
   }
   const bool over = action.finish;
   Perform(this, std::move(action));
   // gRPC keeps the stream until this reaction returns.
-  if (!over) AskMore();
+  if (!over) AskMore(state_);
 }
 
 void BatchStream::OnCancel() {
@@ -342,9 +440,59 @@ bool BatchStream::IsBlockedFor(absl::Duration timeout) const {
   return state_->BlockedFor(SteadyTime::min()) >= timeout;
 }
 
+SteadyTime BatchStream::WaitsSince(SteadyTime since) const {
+  MutexLock lock(state_->mu);
+  if (state_->current.has_value()) {
+    return std::max(since, state_->current_made);
+  }
+  if (!state_->ready.empty()) {
+    return std::max(since, state_->ready.front().made);
+  }
+  return SteadyTime::max();
+}
+
+BatchStream::Deferred BatchStream::TakeBack(uint64_t max,
+                                            const absl::Status& end,
+                                            uint64_t* taken) {
+  auto action = std::make_shared<Action>();
+  Deferred cancel;
+  {
+    State& state = *state_;
+    MutexLock lock(state.mu);
+    if (state.stream == nullptr || state.abandoned || state.finished) {
+      return nullptr;
+    }
+    // Without a share nothing was asked for yet.
+    max = state.share == nullptr ? 0 : std::min(max, state.share->Excess());
+    uint64_t count = 0;
+    for (; count < max && !state.ready.empty(); ++count) {
+      state.again.insert(state.ready.back().batch.header.step());
+      action->batches.push_back(std::move(state.ready.back()));
+      state.ready.pop_back();
+    }
+    if (count > 0) {
+      action->wake = state.share->Return(count);
+    } else if (max > 0 && !end.ok() && state.writing) {
+      // gRPC gives back what it was given at the end of the call only.
+      cancel = CancelCall(state.context, end);
+      state.Abandon(end, action.get());
+      state.Proceed(action.get());
+      // Now, so that no other call ends for the same memory.
+      action->wake = state.share->ReturnAll();
+      count = 1;
+    }
+    if (count == 0) return nullptr;
+    *taken += count;
+  }
+  return [this, state = state_, action, cancel = std::move(cancel)] {
+    if (cancel != nullptr) cancel();
+    // As in StopIfBlockedFor().
+    Perform(this, std::move(*action));
+    AskMore(state);
+  };
+}
+
 void BatchStream::OnDone() {
-  // First: the registry must not find a stream that goes.
-  environment_.registry->Remove(this);
   Action action;
   {
     MutexLock lock(state_->mu);
@@ -355,8 +503,11 @@ void BatchStream::OnDone() {
     state_->runs.clear();
     state_->stream = nullptr;
     state_->context = nullptr;
+    action.share = std::move(state_->share);
   }
+  // Other calls may ask the engine now, which outlives the registry's streams.
   Perform(nullptr, std::move(action));
+  environment_.registry->Remove(this);
   environment_.counters->active_streams.fetch_sub(1);
   delete this;
 }
@@ -366,6 +517,7 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
   action.batches.clear();
   action.frames.reset();
   action.frame.Clear();
+  action.share.reset();
   if (action.write) {
     stream->StartWrite(&stream->state_->frame, action.options);
   } else if (action.finish) {
@@ -376,6 +528,8 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
     }
     stream->Finish(ToGrpcStatus(action.status));
   }
+  // The stream may be gone.
+  for (const auto& wake : action.wake) wake();
 }
 
 }  // namespace millrace

@@ -2,15 +2,18 @@
 // a bounded part at a time, and writes the batches as they become ready, one
 // frame after the other.
 //
-// Bounded: what it has asked for and not yet written stays within the stream's
-// share of the budget's bytes for batches (two are always allowed), so a client
-// that reads slowly cannot hold the memory that other clients need.
+// Bounded: what it has asked for and not yet written stays within its client's
+// share of the budget's bytes for batches (client_shares.h), so a client that
+// reads slowly cannot hold the memory that other clients need. As shares become
+// smaller, batches above them can be taken back: the call makes them again.
 //
 // Lives from the call's start to gRPC's OnDone, which deletes it. Callbacks of
 // the engine may come later: they hold its state, not the stream.
 //
-//   auto* stream = new BatchStream(env, context, pipeline, range, max_bytes);
-//   stream->Start();
+//   auto* stream = new BatchStream(env, context, caller);
+//   engine->OpenAsync(spec, ..., [begin = stream->Begin()](auto pipeline) {
+//     begin(...);  // now or later, on any thread; with an error it ends
+//   });
 //   return stream;  // to gRPC
 
 #ifndef MILLRACE_SERVER_RPC_BATCH_STREAM_H_
@@ -26,6 +29,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "server/pipeline/engine.h"
@@ -34,6 +38,7 @@
 
 namespace millrace {
 
+class ClientShares;
 class LocalServer;
 class StreamRegistry;
 
@@ -41,8 +46,10 @@ class StreamRegistry;
 struct StreamEnvironment {
   Engine* engine = nullptr;
   const ByteBudget* budget = nullptr;
+  const ByteBudget* caches = nullptr;  // null: there are none
   uint64_t max_streams = 0;
   StreamRegistry* registry = nullptr;
+  ClientShares* shares = nullptr;
   std::shared_ptr<RpcCounters> counters;
   std::shared_ptr<LivePayloads> live_payloads;
   LocalServer* local = nullptr;  // null: no memory is shared
@@ -53,15 +60,23 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // To be called without locks held; may be empty.
   using Deferred = std::function<void()>;
 
-  // `max_payload_bytes`: of one batch of this rank.
+  // What is streamed, known when the pipeline is built.
+  struct Steps {
+    std::shared_ptr<const Pipeline> pipeline;
+    StepRange range;
+    // What one batch of this rank takes of the budget, at most.
+    uint64_t batch_bytes = 0;
+  };
+
   BatchStream(const StreamEnvironment& environment,
-              grpc::CallbackServerContext* context,
-              std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
-              uint64_t max_payload_bytes);
+              grpc::CallbackServerContext* context, Caller caller);
   ~BatchStream() override;
 
-  // Asks for the first steps. Called once, before gRPC gets the reactor.
-  void Start();
+  // A function to be called once: asks for the first steps, or ends the call
+  // with the error. The stream may be gone by then.
+  std::function<void(absl::StatusOr<Steps>)> Begin();
+  // False: the call is over. The stream may be gone.
+  std::function<bool()> IsWanted();
 
   // Drops what is not written; the returned function ends the call with
   // `status`.
@@ -76,6 +91,17 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // A write has been under way for so long.
   bool IsBlockedFor(absl::Duration timeout) const;
 
+  // Since when the oldest batch that was made waits to be sent whole, not
+  // counting the time before `since`. The clock's maximum: none waits.
+  SteadyTime WaitsSince(SteadyTime since) const;
+
+  // Takes back up to `max` batches that were made and not sent, as far as the
+  // client has more than its share: those that would be sent last. They are
+  // made again when there is room. With an error for `end` also the one that is
+  // being written when there is no other: the call ends with that. Adds to
+  // `taken` how many these were; null when there were none.
+  Deferred TakeBack(uint64_t max, const absl::Status& end, uint64_t* taken);
+
   const std::string& peer() const { return peer_; }
 
  private:
@@ -87,13 +113,15 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnCancel() override;
   void OnDone() override;
 
-  void AskMore();
+  // Asks the engine for the next steps that there is room for. Any thread's.
+  static void AskMore(const std::shared_ptr<State>& state);
   // Does what was decided under the lock. Touches the stream only when there
   // is a write or an end to perform: it lives at least until that is done.
   static void Perform(BatchStream* stream, Action action);
 
   const StreamEnvironment environment_;
   const std::string peer_;
+  const Caller caller_;
   const std::shared_ptr<State> state_;
 };
 

@@ -14,6 +14,8 @@ struct RpcCounters {
   std::atomic<uint64_t> samples_sent{0};  // their valid rows
   std::atomic<uint64_t> bytes_sent{0};    // payload
   std::atomic<uint64_t> cancelled_sends{0};
+  std::atomic<uint64_t> refused_connections{0};
+  std::atomic<uint64_t> revoked_batches{0};
 };
 
 }  // namespace millrace

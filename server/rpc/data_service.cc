@@ -9,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/freed_memory.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
@@ -18,6 +20,7 @@
 #include "proto/wire/version.h"
 #include "server/local/local_server.h"
 #include "server/operators/operators.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/request_check.h"
 #include "server/rpc/stream_registry.h"
 
@@ -48,6 +51,10 @@ void FillSummaries(
     summary->set_format(source->info().format());
     summary->set_samples(source->info().samples());
     summary->set_fingerprint(source->info().fingerprint());
+    // Names files, whose names are any bytes; proto strings are not.
+    std::string fault(source->CheckFiles().message());
+    if (!IsUtf8(fault)) fault = "a file was changed; the server's log names it";
+    summary->set_fault(std::move(fault));
   }
 }
 
@@ -84,7 +91,22 @@ grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
 grpc::ServerUnaryReactor* DataServiceImpl::Open(
     grpc::CallbackServerContext* context, const OpenRequest* request,
     OpenResponse* response) {
-  return Answer(context, "Open", OpenPlan(*request, response));
+  absl::Status refused = CheckRunning();
+  if (refused.ok()) refused = CheckProtocolVersion(request->protocol_version());
+  const auto caller = CallerOf(context->peer(), request->client_id());
+  if (refused.ok()) refused = caller.status();
+  if (!refused.ok()) return Answer(context, "Open", refused);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  // gRPC keeps context, request and response until Answer().
+  environment_.engine->OpenAsync(
+      request->spec(), *caller, [context] { return !context->IsCancelled(); },
+      [this, reactor, context, request,
+       response](absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
+        absl::Status status = pipeline.status();
+        if (status.ok()) status = DescribePlan(*request, **pipeline, response);
+        Answer(reactor, context, "Open", status);
+      });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
@@ -96,6 +118,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_version(kMillraceVersion);
   response->set_protocol_version(kProtocolVersion);
   response->set_content_revision(content_revision_);
+  response->set_decoder_digest(environment_.engine->decoder_digest());
   response->set_uptime_seconds(absl::ToDoubleSeconds(
       absl::FromChrono(std::chrono::steady_clock::now() - started_)));
   response->set_threads(stats.threads);
@@ -108,6 +131,12 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_memory_budget_bytes(budget.capacity());
   response->set_memory_used_bytes(budget.used());
   response->set_memory_peak_bytes(budget.peak());
+  response->set_memory_resident_bytes(ResidentBytes());
+  response->set_memory_reserved_bytes(
+      stats.unused_bytes +
+      (environment_.caches == nullptr
+           ? 0
+           : environment_.caches->capacity() - environment_.caches->used()));
   response->set_waiting_for_memory(budget.waiting());
   response->set_active_streams(counters.active_streams);
   response->set_batches_sent(counters.batches_sent);
@@ -118,8 +147,14 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
     *response->add_recent_bad_samples() = bad;
   }
   response->set_cancelled_sends(counters.cancelled_sends);
+  response->set_refused_connections(counters.refused_connections);
+  response->set_revoked_batches(counters.revoked_batches);
   response->set_refused_admissions(stats.refused_admissions);
   response->set_cached_pipelines(stats.cached_pipelines);
+  response->set_cached_pipeline_bytes(stats.pipeline_bytes);
+  for (const ClientShare& client : stats.clients) {
+    *response->add_clients() = client;
+  }
   for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
   response->set_idle_thread_seconds(stats.idle_thread_seconds);
   response->set_blocked_sends(environment_.registry->Blocked(kBlockedAfter));
@@ -145,74 +180,79 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
 grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
     grpc::CallbackServerContext* context, const ExplainBatchRequest* request,
     ExplainBatchResponse* response) {
-  StepRange range;
-  absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline =
-      PipelineFor(request->batch(), &range);
   absl::Status refused = CheckRunning();
-  if (refused.ok()) refused = pipeline.status();
-  if (refused.ok() && range.step_count != 1) {
-    refused = absl::InvalidArgumentError(
-        absl::StrCat("step_count is ", range.step_count,
+  const auto caller = CallerOf(context->peer(), request->batch().client_id());
+  if (refused.ok()) refused = caller.status();
+  if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FindPipeline(
+      *caller, request->batch(), [context] { return !context->IsCancelled(); },
+      [this, reactor, context, request,
+       response](absl::StatusOr<BatchStream::Steps> found) {
+        const absl::Status refused = StartExplaining(
+            reactor, context, *request, response, std::move(found));
+        if (!refused.ok()) Answer(reactor, context, "ExplainBatch", refused);
+      });
+  return reactor;
+}
+
+absl::Status DataServiceImpl::StartExplaining(
+    grpc::ServerUnaryReactor* reactor, grpc::CallbackServerContext* context,
+    const ExplainBatchRequest& request, ExplainBatchResponse* response,
+    absl::StatusOr<BatchStream::Steps> found) {
+  MR_RETURN_IF_ERROR(found.status());
+  if (found->range.step_count != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step_count is ", found->range.step_count,
                      "; one batch is explained at once"));
   }
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_retry_delay_ms(kRetryDelayMs);
   MutexLock lock(explain_mu_);
-  if (refused.ok() && explaining_) {
-    ErrorDetail detail = MakeErrorDetail("rpc");
-    detail.set_retry_delay_ms(kRetryDelayMs);
-    refused =
-        WithErrorDetail(absl::ResourceExhaustedError(
-                            "the server explains another batch; ask again"),
-                        detail);
+  if (explaining_) {
+    return WithErrorDetail(absl::ResourceExhaustedError(
+                               "the server explains another batch; ask again"),
+                           detail);
   }
-  if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  auto explain =
-      [this, context, reactor, range, response, pipeline = *std::move(pipeline),
-       first_row = request->first_row(), row_count = request->row_count()] {
-        // Storage may be slow: neither a client that is gone nor the server's
-        // end waits for all rows.
-        const auto stop = [this, context] {
-          return context->IsCancelled()
-                     ? absl::CancelledError("the client ended the call")
-                     : CheckRunning();
-        };
-        const absl::Status status =
-            pipeline->ExplainRows(range, first_row, row_count, response, stop);
-        const grpc::Status answer =
-            status.ok()
-                ? grpc::Status::OK
-                : ToGrpcStatus(Refused(context, "ExplainBatch", status));
-        {
-          MutexLock done(explain_mu_);
-          explaining_ = false;
-        }
-        reactor->Finish(answer);
-      };
+  auto explain = [this, reactor, context, response, found = *std::move(found),
+                  first_row = request.first_row(),
+                  row_count = request.row_count()] {
+    // Storage may be slow: neither a client that is gone nor the server's
+    // end waits for all rows.
+    const auto stop = [this, context] {
+      return context->IsCancelled()
+                 ? absl::CancelledError("the client ended the call")
+                 : CheckRunning();
+    };
+    const absl::Status status = found.pipeline->ExplainRows(
+        found.range, first_row, row_count, response, stop);
+    {
+      MutexLock done(explain_mu_);
+      explaining_ = false;
+    }
+    Answer(reactor, context, "ExplainBatch", status);
+  };
   try {
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
-    ErrorDetail detail = MakeErrorDetail("rpc");
-    detail.set_retry_delay_ms(kRetryDelayMs);
-    reactor->Finish(ToGrpcStatus(Refused(
-        context, "ExplainBatch",
-        WithErrorDetail(absl::ResourceExhaustedError(absl::StrCat(
-                            "the system gives no thread to explain a batch (",
-                            error.what(), "); ask again")),
-                        detail))));
-    return reactor;
+    return WithErrorDetail(
+        absl::ResourceExhaustedError(
+            absl::StrCat("the system gives no thread to explain a batch (",
+                         error.what(), "); ask again")),
+        detail);
   }
   explaining_ = true;
-  return reactor;
+  return absl::OkStatus();
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* DataServiceImpl::GetBatches(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   absl::StatusOr<BatchStream*> stream = OpenStream(context, *request);
   if (!stream.ok()) {
-    return new RefusedStream(Refused(context, "GetBatches", stream.status()));
+    return new RefusedStream(
+        Refused(context->peer(), "GetBatches", stream.status()));
   }
-  (*stream)->Start();
   return *stream;
 }
 
@@ -253,41 +293,59 @@ absl::Status DataServiceImpl::Describe(
   return absl::OkStatus();
 }
 
-absl::Status DataServiceImpl::OpenPlan(const OpenRequest& request,
-                                       OpenResponse* response) {
-  MR_RETURN_IF_ERROR(CheckRunning());
-  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
-                      environment_.engine->Open(request.spec()));
+absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
+                                           const Pipeline& pipeline,
+                                           OpenResponse* response) {
   const uint32_t world = request.world_size() == 0 ? 1 : request.world_size();
   MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
-                      pipeline->MaxPayloadBytes(world));
-  if (const auto memory = pipeline->batch_memory(world); memory.ok()) {
+                      pipeline.MaxPayloadBytes(world));
+  if (const auto memory = pipeline.batch_memory(world); memory.ok()) {
     // Every rank of a job opens the same.
     MR_LOG_EVERY(INFO, absl::Seconds(1))
         << "a job opens "
-        << pipeline->description().resolved_spec().sources(0).dataset()
+        << pipeline.description().resolved_spec().sources(0).dataset()
         << " for world size " << world << ": " << memory->Sentence();
   }
-  *response = pipeline->description();
+  *response = pipeline.description();
   response->set_protocol_version(kProtocolVersion);
   response->set_max_payload_bytes(max_payload_bytes);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const Pipeline>> DataServiceImpl::PipelineFor(
-    const GetBatchesRequest& request, StepRange* range) const {
-  MR_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const Pipeline> pipeline,
-                      environment_.engine->Open(request.resolved_spec()));
-  MR_RETURN_IF_ERROR(CheckPlan(request, pipeline->description()));
-  range->epoch = request.epoch();
-  range->first_step = request.first_step();
-  range->step_count = request.step_count();
-  range->rank = request.rank();
-  range->world_size = request.world_size();
-  range->with_payload_digest = request.with_payload_digest();
-  return pipeline;
+void DataServiceImpl::FindPipeline(const Caller& caller,
+                                   const GetBatchesRequest& request,
+                                   std::function<bool()> wanted,
+                                   Found found) const {
+  if (absl::Status checked = CheckProtocolVersion(request.protocol_version());
+      !checked.ok()) {
+    found(std::move(checked));
+    return;
+  }
+  environment_.engine->OpenAsync(
+      request.resolved_spec(), caller, std::move(wanted),
+      [this, caller, request, found = std::move(found)](
+          absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
+        if (!pipeline.ok()) {
+          found(pipeline.status());
+          return;
+        }
+        if (absl::Status checked =
+                CheckPlan(request, (*pipeline)->description());
+            !checked.ok()) {
+          found(std::move(checked));
+          return;
+        }
+        BatchStream::Steps steps;
+        steps.range.epoch = request.epoch();
+        steps.range.first_step = request.first_step();
+        steps.range.step_count = request.step_count();
+        steps.range.rank = request.rank();
+        steps.range.world_size = request.world_size();
+        steps.range.with_payload_digest = request.with_payload_digest();
+        steps.range.sharer = environment_.engine->SharerOf(**pipeline, caller);
+        steps.pipeline = *std::move(pipeline);
+        found(std::move(steps));
+      });
 }
 
 absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
@@ -306,44 +364,64 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     return absl::InvalidArgumentError(
         "the request is no GetBatchesRequest; see proto/data_service.proto");
   }
-  StepRange range;
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const Pipeline> pipeline,
-                      PipelineFor(request, &range));
-  MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
-                      pipeline->MaxPayloadBytes(request.world_size()));
+  MR_ASSIGN_OR_RETURN(const Caller caller,
+                      CallerOf(context->peer(), request.client_id()));
+  std::shared_ptr<PayloadMemory> memory;
   if (request.has_same_host() && environment_.local != nullptr) {
-    range.memory = environment_.local->BeginCall(request.same_host());
-    if (range.memory == nullptr) {
+    memory = environment_.local->BeginCall(request.same_host());
+    if (memory == nullptr) {
       context->AddInitialMetadata(
           kSameHostOfferKey, environment_.local->offer().SerializeAsString());
     }
   }
-  return new BatchStream(environment_, context, std::move(pipeline), range,
-                         max_payload_bytes);
+  auto* const stream = new BatchStream(environment_, context, caller);
+  // Before the pipeline is found the stream may be over, and context gone.
+  FindPipeline(
+      caller, request, stream->IsWanted(),
+      [this, peer = stream->peer(), begin = stream->Begin(),
+       world_size = request.world_size(),
+       memory = std::move(memory)](absl::StatusOr<BatchStream::Steps> found) {
+        if (found.ok()) {
+          found->range.memory = memory;
+          const auto payload = found->pipeline->MaxPayloadBytes(world_size);
+          // Beside its payload a batch takes what it needs on its way.
+          const auto memory_of_batch =
+              found->pipeline->batch_memory(world_size);
+          if (payload.ok()) {
+            found->batch_bytes =
+                memory_of_batch.ok() ? memory_of_batch->reserved() : *payload;
+          } else {
+            found = payload.status();
+          }
+        }
+        if (!found.ok()) {
+          found = Refused(peer, "GetBatches", found.status());
+        }
+        begin(std::move(found));
+      });
+  return stream;
 }
 
-grpc::ServerUnaryReactor* DataServiceImpl::Answer(
-    grpc::CallbackServerContext* context, absl::string_view method,
-    const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status.ok() ? grpc::Status::OK
-                              : ToGrpcStatus(Refused(context, method, status)));
-  return reactor;
+void DataServiceImpl::Answer(grpc::ServerUnaryReactor* reactor,
+                             grpc::CallbackServerContext* context,
+                             absl::string_view method,
+                             const absl::Status& status) {
+  reactor->Finish(status.ok()
+                      ? grpc::Status::OK
+                      : ToGrpcStatus(Refused(context->peer(), method, status)));
 }
 
-absl::Status DataServiceImpl::Refused(grpc::CallbackServerContext* context,
+absl::Status DataServiceImpl::Refused(absl::string_view peer,
                                       absl::string_view method,
-                                      const absl::Status& status) {
+                                      const absl::Status& status) const {
   // Nothing was refused when the client itself went away.
   if (absl::IsCancelled(status)) return status;
   static internal_logging::EveryGate gate;
   if (gate.Pass(absl::Seconds(1))) {
     const uint64_t more = refusals_not_logged_.exchange(0);
-    MR_LOG(WARNING) << method << " of " << context->peer()
-                    << " refused: " << FormatError(status)
-                    << (more == 0 ? ""
-                                  : absl::StrCat(" (and ", more,
-                                                 " refusals before)"));
+    MR_LOG(WARNING)
+        << method << " of " << peer << " refused: " << FormatError(status)
+        << (more == 0 ? "" : absl::StrCat(" (and ", more, " refusals before)"));
   } else {
     refusals_not_logged_.fetch_add(1);
   }

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -69,26 +70,44 @@ class DataServiceImpl final
  private:
   absl::Status Describe(const DescribeDatasetRequest& request,
                         DescribeDatasetResponse* response) const;
-  absl::Status OpenPlan(const OpenRequest& request, OpenResponse* response);
+  static absl::Status DescribePlan(const OpenRequest& request,
+                                   const Pipeline& pipeline,
+                                   OpenResponse* response);
   absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer& request);
-  // The pipeline of a request that has passed all checks, and its range.
-  absl::StatusOr<std::shared_ptr<const Pipeline>> PipelineFor(
-      const GetBatchesRequest& request, StepRange* range) const;
+  using Found = std::function<void(absl::StatusOr<BatchStream::Steps>)>;
+  // Gives the pipeline of a request that has passed all checks, and its range:
+  // now or, when the pipeline is to be built, later on a worker thread.
+  void FindPipeline(const Caller& caller, const GetBatchesRequest& request,
+                    std::function<bool()> wanted, Found found) const;
+  // Explains on a thread of its own, which ends the call.
+  absl::Status StartExplaining(grpc::ServerUnaryReactor* reactor,
+                               grpc::CallbackServerContext* context,
+                               const ExplainBatchRequest& request,
+                               ExplainBatchResponse* response,
+                               absl::StatusOr<BatchStream::Steps> found);
   absl::Status CheckRunning() const;
   absl::Status CheckRoomForStream() const;
-  // Ends a unary call; a refusal is logged.
+  // Ends a unary call; a refusal is logged. DefaultReactor() makes a new
+  // reactor every time: who answers later keeps the first.
+  void Answer(grpc::ServerUnaryReactor* reactor,
+              grpc::CallbackServerContext* context, absl::string_view method,
+              const absl::Status& status);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    absl::string_view method,
-                                   const absl::Status& status);
-  absl::Status Refused(grpc::CallbackServerContext* context,
-                       absl::string_view method, const absl::Status& status);
+                                   const absl::Status& status) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    Answer(reactor, context, method, status);
+    return reactor;
+  }
+  absl::Status Refused(absl::string_view peer, absl::string_view method,
+                       const absl::Status& status) const;
 
   const StreamEnvironment environment_;
   const uint32_t content_revision_;
   const SteadyTime started_;
   std::atomic<bool> shutting_down_{false};
-  std::atomic<uint64_t> refusals_not_logged_{0};
+  mutable std::atomic<uint64_t> refusals_not_logged_{0};
 
   // Explains one batch at a time, apart from gRPC's threads: it takes as long
   // as making the rows.

@@ -40,6 +40,17 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
         " under that name; serve the same data on every server, or start the "
         "job anew"));
   }
+  if (!request.decoder_digest().empty() && !plan.decoder_digest().empty() &&
+      request.decoder_digest() != plan.decoder_digest()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the image decoders differ: the job was opened with decoders of "
+        "digest ",
+        request.decoder_digest(), ", this server's have ",
+        plan.decoder_digest(),
+        " (its libjpeg, libpng or libwebp makes other pixels of the same "
+        "image); install the same versions of these libraries on every server, "
+        "or start the job anew"));
+  }
   if (request.plan_hash() != plan.plan_hash()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the plan differs: the job has plan ",

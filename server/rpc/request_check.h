@@ -18,7 +18,8 @@ absl::Status CheckProtocolVersion(uint32_t client_version);
 
 // Whether `request` asks for the plan that this server has built as `plan`.
 // InvalidArgument: plan hash or fingerprint is missing, no step is asked for,
-// or the rank is none of the world. FailedPrecondition: they differ; says which and what it means.
+// or the rank is none of the world. FailedPrecondition: they, or the image
+// decoders, differ; says which and what it means.
 // OutOfRange: a step past the end of the epoch.
 absl::Status CheckPlan(const GetBatchesRequest& request,
                        const OpenResponse& plan);

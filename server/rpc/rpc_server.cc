@@ -3,18 +3,31 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <sys/resource.h>
 
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/freed_memory.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/local/local_server.h"
+#include "server/rpc/client_shares.h"
+#include "server/rpc/connection_acceptor.h"
 #include "server/rpc/data_service.h"
 #include "server/rpc/listen_address.h"
+#include "server/rpc/listen_sockets.h"
+#include "server/rpc/memory_tender.h"
+#include "server/rpc/open_connections.h"
+#include "server/rpc/server_probe.h"
 #include "server/rpc/stream_registry.h"
+#include "server/rpc/watchdog.h"
 
 namespace millrace {
 namespace {
@@ -24,8 +37,26 @@ constexpr absl::Duration kCloseTime = absl::Seconds(1);
 // Requests carry a spec of at most 64 KiB; nothing that clients send is larger.
 // What is parsed may take many times its bytes.
 constexpr int kMaxRequestBytes = 256 << 10;
+// What gRPC may take for connections and requests (not for batches, which the
+// budget counts): above it, it refuses calls and closes idle connections.
+constexpr uint64_t kGrpcBytes = 128 << 20;
+constexpr int kMaxMetadataBytes = 16 << 10;
+// Memory of the process beside the budget: code, libraries, and the above.
+constexpr uint64_t kOutsideBudget = 200 << 20;
 // Calls of one connection at a time; a client lets further ones wait.
 constexpr int kMaxCallsPerConnection = 1024;
+
+uint64_t DescriptorLimit() {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+uint64_t OpenDescriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator files("/proc/self/fd", error);
+  if (error) return 0;
+  return std::distance(files, std::filesystem::directory_iterator());
+}
 
 class RpcServerImpl final : public RpcServer {
  public:
@@ -36,11 +67,29 @@ class RpcServerImpl final : public RpcServer {
         local_(std::move(local)),
         counters_(std::make_shared<RpcCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
-        registry_(options.send_timeout, counters_),
+        shares_(options.engine->batch_budget_bytes()),
+        memory_({.expected_bytes = options.budget->capacity() + kOutsideBudget,
+                 .resident = &ResidentBytes,
+                 .release =
+                     [this](bool idle) {
+                       if (idle) options_.engine->ReleaseIdleMemory();
+                       ReturnFreedMemory();
+                     }}),
+        registry_({.send_timeout = options.send_timeout,
+                   .batch_timeout = options.batch_timeout,
+                   .budget = options.budget,
+                   .shares = &shares_,
+                   .tend_memory =
+                       [this](bool idle) {
+                         memory_.Look(idle, std::chrono::steady_clock::now());
+                       }},
+                  counters_),
         service_({.engine = options.engine,
                   .budget = options.budget,
+                  .caches = options.caches,
                   .max_streams = options.max_streams,
                   .registry = &registry_,
+                  .shares = &shares_,
                   .counters = counters_,
                   .live_payloads = live_payloads_,
                   .local = local_.get()},
@@ -56,6 +105,7 @@ class RpcServerImpl final : public RpcServer {
   }
 
   absl::Status Listen() {
+    MR_ASSIGN_OR_RETURN(ListenSockets sockets, ListenOn(address_));
     // Both are process-wide switches of gRPC.
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -66,8 +116,9 @@ class RpcServerImpl final : public RpcServer {
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                kMaxCallsPerConnection);
-    // Two servers on one port would share its connections without a word.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+    builder.SetResourceQuota(
+        grpc::ResourceQuota("millrace-server").Resize(kGrpcBytes));
     // A host that is gone is noticed after 10 s + 5 s.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
@@ -81,14 +132,15 @@ class RpcServerImpl final : public RpcServer {
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
-    builder.AddListeningPort(address_.Text(), grpc::InsecureServerCredentials(),
-                             &port_);
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
+    if (server_ == nullptr) {
       return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", address_.Text(),
-                       ": gRPC did not start; its own lines above say why"));
+          "gRPC did not start; its own lines above say why");
     }
+    MR_RETURN_IF_ERROR(Accept(std::move(sockets)));
     if (grpc::HealthCheckServiceInterface* health =
             server_->GetHealthCheckService()) {
       health->SetServingStatus(v1::DataService::service_full_name(), true);
@@ -96,16 +148,17 @@ class RpcServerImpl final : public RpcServer {
     return absl::OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return acceptor_->port(); }
 
   std::string address() const override {
     ListenAddress chosen = address_;
-    chosen.port = port_;
+    chosen.port = port();
     return chosen.Text();
   }
 
   void Shutdown() override {
     if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
+    watchdog_.reset();
     service_.RefuseNewWork();
     if (grpc::HealthCheckServiceInterface* health =
             server_->GetHealthCheckService()) {
@@ -115,21 +168,56 @@ class RpcServerImpl final : public RpcServer {
     registry_.StopAll(absl::UnavailableError(
         "the server is shutting down; ask another one for the rest"));
     registry_.AwaitEmpty(kCloseTime);
+    // gRPC would keep, unclosed, a connection that it gets after its end.
+    if (acceptor_ != nullptr) acceptor_->Stop();
     server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
     server_->Wait();
     if (local_ != nullptr) local_->Stop();
   }
 
  private:
+  absl::Status Accept(ListenSockets sockets) {
+    ConnectionAcceptor::Options options;
+    options.limits = DefaultConnectionLimits(
+        DescriptorLimit(), OpenDescriptors(),
+        {.total = options_.max_connections,
+         .per_peer = options_.max_connections_per_peer});
+    options.refused = &counters_->refused_connections;
+    options.take = [this](int listener, UniqueFd connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+          parameters;
+      parameters.listener_fd = listener;
+      parameters.fd = connection.Release();
+      connections_->HandleNewConnection(&parameters);
+    };
+    MR_ASSIGN_OR_RETURN(acceptor_, ConnectionAcceptor::Start(
+                                       std::move(sockets), std::move(options)));
+    if (options_.on_unreachable == nullptr) return absl::OkStatus();
+    watchdog_ = std::make_unique<WatchdogThread>(
+        Watchdog::Options(),
+        [this] {
+          const ListenSockets& sockets = acceptor_->sockets();
+          return NewServerProbe(
+              sockets.own_address, sockets.own_address_bytes,
+              [this](const sockaddr_storage& own) { acceptor_->LetIn(own); });
+        },
+        options_.on_unreachable);
+    return absl::OkStatus();
+  }
+
   const Options options_;
   const ListenAddress address_;
   const std::unique_ptr<LocalServer> local_;  // may be null
   const std::shared_ptr<RpcCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
+  ClientShares shares_;
+  MemoryTender memory_;  // of the registry's thread
   StreamRegistry registry_;
   DataServiceImpl service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
+  std::unique_ptr<WatchdogThread> watchdog_;  // null: there is none
   bool is_shut_down_ = false;
 };
 
@@ -162,6 +250,9 @@ absl::Status RpcServer::Options::Validate() const {
   if (send_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("send_timeout must be above 0");
   }
+  if (batch_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("batch_timeout must be above 0");
+  }
   if (shutdown_grace < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("shutdown_grace must not be negative");
   }
@@ -173,7 +264,6 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));
-  MR_RETURN_IF_ERROR(CheckPortIsFree(address));
   MR_ASSIGN_OR_RETURN(std::unique_ptr<LocalServer> local,
                       StartLocalServer(options));
   auto server = std::make_unique<RpcServerImpl>(options, std::move(address),

@@ -1,11 +1,12 @@
 // RpcServer listens on an address and serves an Engine by gRPC, with the
 // standard health and reflection services.
 //
-// Thread-safe. Owns gRPC's server, its threads and one of its own; engine and
-// budget are not owned and outlive it. Stopping is graceful: health turns
-// NOT_SERVING, new work is refused as UNAVAILABLE, streams under way may end
-// within `shutdown_grace`, the rest is ended as UNAVAILABLE, so that clients
-// ask elsewhere.
+// Thread-safe. Owns gRPC's server, its threads and a few of its own; engine and
+// budget are not owned and outlive it. Connections are accepted by a loop of
+// its own (connection_acceptor.h), which gRPC gets them from. Stopping is
+// graceful: health turns NOT_SERVING, new work is refused as UNAVAILABLE,
+// streams under way may end within `shutdown_grace`, the rest is ended as
+// UNAVAILABLE, so that clients ask elsewhere.
 //
 //   RpcServer::Options options{.listen = "0.0.0.0:7001", .engine = engine,
 //                              .budget = &budget};
@@ -17,6 +18,7 @@
 #define MILLRACE_SERVER_RPC_RPC_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,14 +39,29 @@ class RpcServer {
     Engine* engine = nullptr;
     // The engine's, for its numbers.
     ByteBudget* budget = nullptr;
+    // The part of the budget that caches have, for its numbers. Null: none.
+    const ByteBudget* caches = nullptr;
     // A write that is blocked for so long cancels its call. Above 0.
     absl::Duration send_timeout = absl::Seconds(10);
+    // While others wait for memory, batches above the share of a client whose
+    // oldest one waits to be sent for so long are taken back
+    // (client_shares.h). Above 0.
+    absl::Duration batch_timeout = absl::Seconds(2);
     // How long Shutdown lets streams finish. 0: ends them at once.
     absl::Duration shutdown_grace = absl::Seconds(10);
     // GetBatches calls at a time, of all clients together; further ones are
     // refused as RESOURCE_EXHAUSTED with a delay. Calls that arrive at the same
     // moment may exceed it by the number of gRPC's threads. Above 0.
     uint64_t max_streams = 4096;
+    // Connections at a time, of all clients and of one address; further ones
+    // are closed at once. 0: by the limit of open files
+    // (open_connections.h).
+    uint64_t max_connections = 0;
+    uint64_t max_connections_per_peer = 0;
+    // Called once when the server does not answer new connections any more
+    // (watchdog.h), on a thread of the server: to end the process. Null: no
+    // watchdog.
+    std::function<void(absl::Status)> on_unreachable;
     // Shown by GetStatus.
     uint32_t content_revision = 0;
     // Where clients of this machine come for shared memory: a path, or empty
@@ -55,7 +72,7 @@ class RpcServer {
   };
 
   // InvalidArgument: no such address. AlreadyExists: the port is taken, or the
-  // path of the local socket.
+  // path of the local socket. ResourceExhausted: no descriptors are left.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const Options& options);
 

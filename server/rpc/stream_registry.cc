@@ -9,13 +9,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "server/rpc/batch_stream.h"
+#include "server/rpc/client_shares.h"
 #include "server/rpc/running_since.h"
 
 namespace millrace {
+namespace {
 
-StreamRegistry::StreamRegistry(absl::Duration send_timeout,
+constexpr std::chrono::seconds kTendInterval{1};
+
+}  // namespace
+
+StreamRegistry::StreamRegistry(Options options,
                                std::shared_ptr<RpcCounters> counters)
-    : send_timeout_(send_timeout),
+    : options_(std::move(options)),
       counters_(std::move(counters)),
       watcher_([this] { Watch(); }) {}
 
@@ -32,6 +38,7 @@ StreamRegistry::~StreamRegistry() {
 void StreamRegistry::Add(BatchStream* stream) {
   MutexLock lock(mu_);
   streams_.insert(stream);
+  had_streams_ = true;
 }
 
 void StreamRegistry::Remove(BatchStream* stream) {
@@ -62,11 +69,14 @@ void StreamRegistry::StopAll(const absl::Status& status) {
 }
 
 void StreamRegistry::Watch() {
-  // A blocked write is noticed at most an eighth of the timeout late.
-  const absl::Duration tick =
-      std::clamp(send_timeout_ / 8, absl::Milliseconds(10), absl::Seconds(1));
-  RunningSince running(absl::ToChronoNanoseconds(tick),
-                       std::chrono::steady_clock::now());
+  // A blocked write is noticed at most an eighth of its timeout late, a slow
+  // reader a quarter.
+  const absl::Duration tick = std::clamp(
+      std::min(options_.send_timeout / 8, options_.batch_timeout / 4),
+      absl::Milliseconds(10), absl::Seconds(1));
+  SteadyTime now = std::chrono::steady_clock::now();
+  RunningSince running(absl::ToChronoNanoseconds(tick), now);
+  SteadyTime tended = now;
   while (true) {
     {
       MutexLock lock(mu_);
@@ -75,8 +85,60 @@ void StreamRegistry::Watch() {
       }
       if (closing_) return;
     }
-    CancelBlocked(running.Look(std::chrono::steady_clock::now()));
+    now = std::chrono::steady_clock::now();
+    const SteadyTime since = running.Look(now);
+    CancelBlocked(since);
+    TakeBackExcess(now, since);
+    if (now - tended < kTendInterval) continue;
+    tended = now;
+    bool idle;
+    {
+      MutexLock lock(mu_);
+      idle = !had_streams_;
+      had_streams_ = !streams_.empty();
+    }
+    if (options_.tend_memory != nullptr) options_.tend_memory(idle);
   }
+}
+
+void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
+  const uint64_t waiting =
+      options_.budget->waiting() + options_.shares->starving();
+  if (waiting == 0) return;
+  const absl::Status status = absl::UnavailableError(
+      "the client reads slowly while others wait for the server's memory; the "
+      "server took its batch back, ask for it again");
+  const SteadyTime slow =
+      now - absl::ToChronoNanoseconds(options_.batch_timeout);
+  std::vector<BatchStream::Deferred> ends;
+  uint64_t taken = 0;
+  std::string peer;  // the slowest
+  {
+    MutexLock lock(mu_);
+    std::vector<std::pair<SteadyTime, BatchStream*>> readers;
+    for (BatchStream* stream : streams_) {
+      const SteadyTime waits = stream->WaitsSince(since);
+      if (waits <= slow) readers.emplace_back(waits, stream);
+    }
+    std::sort(readers.begin(), readers.end());
+    for (const absl::Status& end : {absl::OkStatus(), status}) {
+      for (const auto& [waits, stream] : readers) {
+        if (taken >= waiting) break;
+        if (auto free = stream->TakeBack(waiting - taken, end, &taken)) {
+          if (peer.empty()) peer = stream->peer();
+          ends.push_back(std::move(free));
+        }
+      }
+    }
+  }
+  for (const BatchStream::Deferred& end : ends) end();
+  if (taken == 0) return;
+  counters_->revoked_batches.fetch_add(taken);
+  MR_LOG_EVERY(INFO, absl::Seconds(10))
+      << taken << " batches taken back from " << ends.size()
+      << " calls of slow readers, the slowest " << peer << ", because "
+      << waiting << " others wait for memory ("
+      << counters_->revoked_batches.load() << " since the start)";
 }
 
 uint64_t StreamRegistry::Blocked(absl::Duration timeout) {
@@ -89,14 +151,16 @@ uint64_t StreamRegistry::Blocked(absl::Duration timeout) {
 }
 
 void StreamRegistry::CancelBlocked(SteadyTime since) {
-  const absl::Status status = absl::UnavailableError(absl::StrCat(
-      "the client has taken nothing for ", absl::FormatDuration(send_timeout_),
-      "; the server dropped its batches, ask for them again"));
+  const absl::Status status = absl::UnavailableError(
+      absl::StrCat("the client has taken nothing for ",
+                   absl::FormatDuration(options_.send_timeout),
+                   "; the server dropped its batches, ask for them again"));
   std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
   {
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
-      if (auto end = stream->StopIfBlockedFor(send_timeout_, since, status)) {
+      if (auto end =
+              stream->StopIfBlockedFor(options_.send_timeout, since, status)) {
         blocked.emplace_back(std::move(end), stream->peer());
       }
     }
@@ -104,7 +168,7 @@ void StreamRegistry::CancelBlocked(SteadyTime since) {
   for (const auto& [end, peer] : blocked) {
     counters_->cancelled_sends.fetch_add(1);
     MR_LOG(WARNING) << "client " << peer << " has taken nothing for "
-                    << send_timeout_ << ": its call is cancelled";
+                    << options_.send_timeout << ": its call is cancelled";
     end();
   }
 }

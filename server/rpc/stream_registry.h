@@ -1,6 +1,8 @@
 // StreamRegistry knows the GetBatches calls under way. Its thread cancels those
 // whose client does not take what is sent, so that memory does not stay with a
-// client that is stuck; at shutdown it waits for streams or ends them.
+// client that is stuck, takes batches back from slow readers while others wait
+// for memory, and has memory given back to the system when there is no call; at
+// shutdown it waits for streams or ends them.
 //
 // Thread-safe. Owns one thread; streams own themselves.
 
@@ -8,25 +10,40 @@
 #define MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <unordered_set>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/byte_budget.h"
 #include "common/mutex.h"
 #include "server/rpc/counters.h"
 
 namespace millrace {
 
 class BatchStream;
+class ClientShares;
 
 class StreamRegistry {
  public:
-  // A write that is blocked for `send_timeout` cancels its call; a pause of the
-  // whole process does not count.
-  StreamRegistry(absl::Duration send_timeout,
-                 std::shared_ptr<RpcCounters> counters);
+  struct Options {
+    // A write that is blocked for so long cancels its call; a pause of the
+    // whole process does not count. Above 0.
+    absl::Duration send_timeout;
+    // A client whose oldest batch waits to be sent for so long is a slow
+    // reader. Above 0.
+    absl::Duration batch_timeout;
+    // Whether somebody waits for memory. Not owned.
+    const ByteBudget* budget = nullptr;
+    const ClientShares* shares = nullptr;
+    // Called on the registry's thread about every second, with whether there
+    // has been no call since the last time.
+    std::function<void(bool idle)> tend_memory;
+  };
+
+  StreamRegistry(Options options, std::shared_ptr<RpcCounters> counters);
   // Every stream must be gone.
   ~StreamRegistry();
 
@@ -46,14 +63,18 @@ class StreamRegistry {
   void Watch();
   // Time before `since` does not count.
   void CancelBlocked(SteadyTime since);
+  // What clients have above their shares, slowest first, as far as others wait
+  // for memory.
+  void TakeBackExcess(SteadyTime now, SteadyTime since);
 
-  const absl::Duration send_timeout_;
+  const Options options_;
   const std::shared_ptr<RpcCounters> counters_;
 
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
   std::unordered_set<BatchStream*> streams_ MR_GUARDED_BY(mu_);
+  bool had_streams_ MR_GUARDED_BY(mu_) = false;  // since the last look
   std::thread watcher_;
 };
 

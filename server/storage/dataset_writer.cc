@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,66 @@ std::string TemporaryPath(const std::string& path) {
 
 bool IsTemporaryName(absl::string_view name) {
   return absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp");
+}
+
+bool IsPackedShardName(absl::string_view name) {
+  NumberedName numbered;
+  return (ParseNumberedName(name, ".lmdb", &numbered) ||
+          ParseNumberedName(name, ".parquet", &numbered)) &&
+         numbered.prefix == "part";
+}
+
+// In the order of the directory, without "." and "..".
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
+                                                   closedir);
+  if (folder == nullptr) return FileError(errno, "read folder", path);
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  return names;
+}
+
+// Removes a folder with the shards and temporary files of packings in it.
+// False: something else is in it, which stays.
+bool RemoveShardFolder(const std::string& path) {
+  const auto names = NamesIn(path);
+  if (!names.ok()) return false;
+  for (const std::string& name : *names) {
+    if (IsPackedShardName(name) || IsTemporaryName(name)) {
+      (void)unlink(Join(path, name).c_str());
+    }
+  }
+  return rmdir(path.c_str()) == 0;
+}
+
+bool ExchangeNames(const std::string& a, const std::string& b) {
+  return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) ==
+         0;
+}
+
+// Whether folders within `folder` can change names in one step.
+bool CanExchangeIn(const std::string& folder) {
+  const std::string a = Join(folder, "a"), b = Join(folder, "b");
+  const bool can = mkdir(a.c_str(), 0700) == 0 && mkdir(b.c_str(), 0700) == 0 &&
+                   ExchangeNames(a, b);
+  (void)rmdir(a.c_str());
+  (void)rmdir(b.c_str());
+  return can;
+}
+
+bool IsMountPoint(const std::string& folder) {
+  struct statx info;
+  return statx(AT_FDCWD, folder.c_str(), 0, 0, &info) == 0 &&
+         (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+absl::Status NotInOneStep(const std::string& folder, absl::string_view why) {
+  return absl::UnimplementedError(absl::StrCat(
+      "cannot replace the shards in ", folder, " in one step: ", why,
+      "; pack into another folder, then remove the old one and take its name"));
 }
 
 std::string RandomSetId() {
@@ -80,17 +141,36 @@ absl::Status Rename(const std::string& from, const std::string& to,
   return FileError(errno, "write", to);
 }
 
+absl::StatusOr<DatasetUri> ParseOutput(absl::string_view uri) {
+  MR_ASSIGN_OR_RETURN(DatasetUri parsed, ParseDatasetUri(uri));
+  if (parsed.path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the output path is empty; write ", parsed.scheme, ":PATH"));
+  }
+  return parsed;
+}
+
+// Tells of hidden files and folders that an interrupted packing has left.
+void WarnOfLeftOvers(const std::string& folder) {
+  const auto names = NamesIn(folder);
+  if (!names.ok()) return;
+  const auto left = std::count_if(
+      names->begin(), names->end(),
+      [](const std::string& name) { return IsTemporaryName(name); });
+  if (left > 0) {
+    MR_LOG(WARNING) << "folder " << folder << " holds " << left
+                    << " hidden .tmp files of another packing; remove them if "
+                       "it is not running any more";
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     absl::string_view uri, const DatasetInfo& description,
     const Options& options) {
-  MR_ASSIGN_OR_RETURN(const DatasetUri parsed, ParseDatasetUri(uri));
+  MR_ASSIGN_OR_RETURN(const DatasetUri parsed, ParseOutput(uri));
   MR_ASSIGN_OR_RETURN(const ShardFormat* format, FindFormat(parsed.scheme));
-  if (parsed.path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the output path is empty; write ", parsed.scheme, ":PATH"));
-  }
   if (description.samples() < 1) {
     return absl::InvalidArgumentError(
         "there are no samples to pack; a dataset has at least one");
@@ -116,15 +196,20 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
 }
 
 absl::Status DatasetWriter::PlanFiles(const std::string& path) {
-  MR_RETURN_IF_ERROR(CheckTarget(path));
+  MR_ASSIGN_OR_RETURN(target_, FindTarget(path, options_));
+  if (target_.in_folder) WarnOfLeftOvers(target_.folder);
+  if (target_.replaces) MR_RETURN_IF_ERROR(MakeStaging());
   const int count = static_cast<int>(options_.shards);
   const std::string set_id = RandomSetId();
   for (int i = 0; i < count; ++i) {
     Shard shard;
     shard.final_path =
-        in_folder_ ? Join(folder_, ShardName(i, count, format_.suffix()))
-                   : path;
-    shard.temporary_path = TemporaryPath(shard.final_path);
+        target_.in_folder
+            ? Join(target_.folder, ShardName(i, count, format_.suffix()))
+            : path;
+    shard.temporary_path = target_.replaces
+                               ? Join(staging_, FileName(shard.final_path))
+                               : TemporaryPath(shard.final_path);
     ShardMetadata& metadata = shard.metadata;
     metadata.set_format_version(kStorageFormatVersion);
     metadata.set_set_id(set_id);
@@ -143,11 +228,11 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
     metadata.set_eval_preset(info_.eval_preset());
     shards_.push_back(std::move(shard));
   }
-  if (in_folder_) {
-    if (mkdir(folder_.c_str(), 0777) == 0) {
+  if (target_.in_folder && !target_.replaces) {
+    if (mkdir(target_.folder.c_str(), 0777) == 0) {
       made_folder_ = true;
     } else if (errno != EEXIST) {
-      return FileError(errno, "create folder", folder_);
+      return FileError(errno, "create folder", target_.folder);
     }
   }
   // The first shard is made at once: an output that cannot be written is told
@@ -158,74 +243,118 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status DatasetWriter::CheckTarget(const std::string& path) {
-  struct stat target;
-  const bool exists = lstat(path.c_str(), &target) == 0;
+absl::Status DatasetWriter::CheckOutput(absl::string_view uri,
+                                        const Options& options) {
+  MR_ASSIGN_OR_RETURN(const DatasetUri parsed, ParseOutput(uri));
+  MR_RETURN_IF_ERROR(FindFormat(parsed.scheme).status());
+  MR_ASSIGN_OR_RETURN(const Target target, FindTarget(parsed.path, options));
+  // A folder that is not there yet is made in its parent.
+  const bool there = access(target.folder.c_str(), F_OK) == 0;
+  const std::string folder = there ? target.folder : FolderOf(target.folder);
+  if (access(folder.c_str(), W_OK) != 0) {
+    return FileError(errno, "write into folder", folder);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
+    const std::string& path, const Options& options) {
+  Target target;
+  struct stat info;
+  const bool exists = lstat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) return FileError(errno, "write", path);
   // What a link leads to counts; one that leads nowhere is taken for a file.
   const bool is_folder =
-      exists && stat(path.c_str(), &target) == 0 && S_ISDIR(target.st_mode);
-  in_folder_ = options_.shards > 1 || is_folder || absl::EndsWith(path, "/");
-  folder_ = in_folder_ ? path : FolderOf(path);
+      exists && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  target.in_folder =
+      options.shards > 1 || is_folder || absl::EndsWith(path, "/");
+  target.folder = target.in_folder ? path : FolderOf(path);
 
-  const std::string parent = in_folder_ && is_folder ? path : FolderOf(path);
+  const std::string parent =
+      target.in_folder && is_folder ? path : FolderOf(path);
   struct stat parent_info;
   if (stat(parent.c_str(), &parent_info) != 0) {
     return FileError(errno, "write into folder", parent);
   }
-  if (!exists) return absl::OkStatus();
-  if (is_folder) return CheckFolderIsDataset();
-  if (in_folder_) {
+  if (!exists) return target;
+  if (is_folder) {
+    MR_ASSIGN_OR_RETURN(target.replaces, HoldsDataset(target.folder, options));
+    if (target.replaces && IsMountPoint(target.folder)) {
+      return NotInOneStep(target.folder, "the folder is a mount point");
+    }
+    return target;
+  }
+  if (target.in_folder) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " is a file, but ", options_.shards,
+        absl::StrCat(path, " is a file, but ", options.shards,
                      " shards need a folder; remove it or name another"));
   }
-  if (!options_.overwrite) {
+  if (!options.overwrite) {
     return absl::AlreadyExistsError(
         absl::StrCat(path, " exists already; ", kOverwriteHint));
   }
-  if (!S_ISREG(target.st_mode) || !BeginsLikeShard(path)) {
+  if (!S_ISREG(info.st_mode) || !BeginsLikeShard(path)) {
     return absl::AlreadyExistsError(absl::StrCat(
         path,
         " is not a dataset, so --overwrite does not replace it; remove "
         "it yourself or name another output"));
   }
-  return absl::OkStatus();
+  return target;
 }
 
-absl::Status DatasetWriter::CheckFolderIsDataset() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(folder_.c_str()),
-                                                   closedir);
-  if (folder == nullptr) return FileError(errno, "read folder", folder_);
-  int left_over = 0;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    if (IsTemporaryName(name)) {
-      ++left_over;
-      continue;
-    }
-    NumberedName numbered;
-    const bool is_shard = (ParseNumberedName(name, ".lmdb", &numbered) ||
-                           ParseNumberedName(name, ".parquet", &numbered)) &&
-                          numbered.prefix == "part";
-    if (!options_.overwrite) {
+// False: nothing but what an interrupted packing has left.
+absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
+                                                 const Options& options) {
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  bool holds = false;
+  for (const std::string& name : names) {
+    if (IsTemporaryName(name)) continue;
+    const bool is_shard = IsPackedShardName(name);
+    if (!options.overwrite) {
       return absl::AlreadyExistsError(
-          absl::StrCat("folder ", folder_, " is not empty (", name, "); ",
+          absl::StrCat("folder ", folder, " is not empty (", name, "); ",
                        is_shard ? kOverwriteHint : "name another output"));
     }
     if (!is_shard) {
       return absl::AlreadyExistsError(absl::StrCat(
-          "folder ", folder_, " holds ", name,
+          "folder ", folder, " holds ", name,
           ", which is no shard, so --overwrite does not replace it; remove it "
           "yourself or name another output"));
     }
-    replaced_.push_back(Join(folder_, name));
+    holds = true;
   }
-  if (left_over > 0) {
-    MR_LOG(WARNING) << "folder " << folder_ << " holds " << left_over
-                    << " hidden .tmp files of another packing; remove them if "
-                       "it is not running any more";
+  return holds;
+}
+
+// The folder for the new shards, beside the one that is replaced. What would
+// keep the two from being exchanged is told before the work, not after it.
+absl::Status DatasetWriter::MakeStaging() {
+  const std::unique_ptr<char, decltype(&free)> real(
+      realpath(target_.folder.c_str(), nullptr), &free);
+  if (real == nullptr) return FileError(errno, "find", target_.folder);
+  real_folder_ = real.get();
+  const std::string parent = FolderOf(real_folder_);
+  const std::string hidden = absl::StrCat(".", FileName(real_folder_), ".");
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(parent));
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, hidden) && IsTemporaryName(name)) {
+      MR_LOG(WARNING) << Join(parent, name)
+                      << " is what an interrupted --overwrite of "
+                      << target_.folder
+                      << " left; remove it if no packing is running";
+    }
+  }
+  const std::string staging =
+      Join(parent, absl::StrCat(hidden, getpid(), ".tmp"));
+  (void)RemoveShardFolder(staging);  // of an earlier process of that number
+  if (mkdir(staging.c_str(), 0777) != 0) {
+    return FileError(errno, "create folder", staging);
+  }
+  staging_ = staging;
+  if (!CanExchangeIn(staging_)) {
+    return NotInOneStep(
+        target_.folder,
+        "its file system cannot exchange two folders (RENAME_EXCHANGE)");
   }
   return absl::OkStatus();
 }
@@ -290,31 +419,47 @@ absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
   return info;
 }
 
-// Not one step: whoever opens the folder in between, or after a crash in
-// between, finds shards missing or shards of two packings, and is told so.
 absl::Status DatasetWriter::Publish() {
+  if (target_.replaces) return Exchange();
+  // Not one step where there are several: whoever opens the new folder in
+  // between, or after a crash in between, is told that shards are missing.
   for (size_t i = 0; i < shards_.size(); ++i) {
     absl::Status status = Rename(shards_[i].temporary_path,
                                  shards_[i].final_path, options_.overwrite);
     if (status.ok()) continue;
-    // What was there before --overwrite is gone already; without it, nothing
-    // was, and nothing is left.
-    for (size_t j = 0; j < i && !options_.overwrite; ++j) {
+    // Nothing was there before, and nothing is left.
+    for (size_t j = 0; j < i; ++j) {
       (void)unlink(shards_[j].final_path.c_str());
     }
     return status;
   }
   finished_ = true;
-  for (const std::string& old : replaced_) {
-    const bool written_over = std::any_of(
-        shards_.begin(), shards_.end(),
-        [&old](const Shard& shard) { return shard.final_path == old; });
-    if (!written_over && unlink(old.c_str()) != 0) {
-      return FileError(errno, "remove", old);
-    }
+  MR_RETURN_IF_ERROR(SyncToDisk(target_.folder));
+  return made_folder_ ? SyncToDisk(FolderOf(target_.folder)) : absl::OkStatus();
+}
+
+absl::Status DatasetWriter::Exchange() {
+  struct stat old;
+  if (stat(real_folder_.c_str(), &old) == 0) {
+    // As far as this user may.
+    (void)!chown(staging_.c_str(), old.st_uid, old.st_gid);
+    (void)chmod(staging_.c_str(), old.st_mode & 07777);
   }
-  MR_RETURN_IF_ERROR(SyncToDisk(folder_));
-  return made_folder_ ? SyncToDisk(FolderOf(folder_)) : absl::OkStatus();
+  MR_RETURN_IF_ERROR(SyncToDisk(staging_));
+  if (!ExchangeNames(staging_, real_folder_)) {
+    return FileError(errno, "replace the dataset (which is unchanged) in",
+                     target_.folder);
+  }
+  finished_ = true;
+  MR_RETURN_IF_ERROR(SyncToDisk(FolderOf(real_folder_)));
+  // The old shards lie under the other name now.
+  if (!RemoveShardFolder(staging_)) {
+    MR_LOG(WARNING) << "the old content of " << target_.folder << " is in "
+                    << staging_
+                    << " and cannot be removed whole: look what else came into "
+                       "the folder while it was packed, and remove it";
+  }
+  return absl::OkStatus();
 }
 
 DatasetWriter::~DatasetWriter() {
@@ -323,8 +468,9 @@ DatasetWriter::~DatasetWriter() {
   for (const Shard& shard : shards_) {
     (void)unlink(shard.temporary_path.c_str());
   }
+  if (!staging_.empty()) (void)rmdir(staging_.c_str());
   // Only when it is empty, of course.
-  if (made_folder_) (void)rmdir(folder_.c_str());
+  if (made_folder_) (void)rmdir(target_.folder.c_str());
 }
 
 }  // namespace millrace

@@ -2,6 +2,11 @@
 // computes the content hash, and publishes the files under their names only
 // when all of them are whole and on the disk.
 //
+// A dataset that is there (Options::overwrite) is replaced in one step: a file
+// by rename, the shards of a folder by exchanging the folder with one beside it
+// that holds the new ones. Whoever opens the dataset at any moment, or after a
+// crash at any moment, finds the old one or the new one.
+//
 // It does not know where samples come from. Belongs to one thread at a time.
 // Destroying it before Finish() removes what it has written.
 //
@@ -40,14 +45,21 @@ class DatasetWriter {
     // the folder of the one shard); more: PATH is the folder.
     int64_t shards = 1;
     // Replace a dataset that is there. Anything else that is there is kept
-    // and refused.
+    // and refused. Room for both is needed until the new one is whole.
     bool overwrite = false;
   };
+
+  // What Create() would say of the output, for callers that have much to do
+  // before they know the samples. Makes nothing.
+  static absl::Status CheckOutput(absl::string_view uri,
+                                  const Options& options);
 
   // `description` gives samples, schema and presets. InvalidArgument: no
   // samples, a shard count out of range, a wrong schema. AlreadyExists:
   // something is there. Unimplemented: the format is not built in or cannot
-  // hold a field. PermissionDenied and so on: the folder cannot be written.
+  // hold a field, or the shards of a folder are to be replaced where that is
+  // not possible in one step (a mount point, a file system without
+  // RENAME_EXCHANGE). PermissionDenied and so on: the folder cannot be written.
   static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(
       absl::string_view uri, const DatasetInfo& description,
       const Options& options);
@@ -67,6 +79,17 @@ class DatasetWriter {
   absl::StatusOr<DatasetInfo> Finish();
 
  private:
+  // What PATH stands for.
+  struct Target {
+    std::string folder;      // that the shards lie in
+    bool in_folder = false;  // PATH is a folder
+    bool replaces = false;   // shards that are in it
+  };
+  static absl::StatusOr<Target> FindTarget(const std::string& path,
+                                           const Options& options);
+  static absl::StatusOr<bool> HoldsDataset(const std::string& folder,
+                                           const Options& options);
+
   struct Shard {
     std::string final_path;
     std::string temporary_path;
@@ -76,19 +99,21 @@ class DatasetWriter {
   DatasetWriter(const ShardFormat& format, SampleCheck check)
       : format_(format), check_(std::move(check)) {}
   absl::Status PlanFiles(const std::string& path);
-  absl::Status CheckTarget(const std::string& path);
-  absl::Status CheckFolderIsDataset();
+  absl::Status MakeStaging();
   absl::Status FinishShard();
   absl::Status Publish();
+  absl::Status Exchange();
 
   const ShardFormat& format_;
   const SampleCheck check_;
   Options options_;
   DatasetInfo info_;
-  std::string folder_;                 // that the shards lie in
-  bool in_folder_ = false;             // PATH is a folder
-  bool made_folder_ = false;           // that was not there before
-  std::vector<std::string> replaced_;  // files that go when it is published
+  Target target_;
+  bool made_folder_ = false;  // that was not there before
+  // Of shards that replace those of a folder: the folder that holds them until
+  // Publish(), and the folder itself without links. Empty: none.
+  std::string staging_;
+  std::string real_folder_;
   std::vector<Shard> shards_;
   size_t shard_ = 0;  // being written
   std::unique_ptr<ShardWriter> writer_;

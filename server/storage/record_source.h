@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -52,10 +53,19 @@ class RecordReader {
 
   // Calls `visit` once with sample `index` and returns what it returns.
   // OutOfRange: no such sample. DataLoss: the stored bytes are damaged; the
-  // error names the shard and the row (proto/error_detail.h).
+  // error names the shard and the row (proto/error_detail.h). Unavailable: as
+  // RecordSource::CheckFiles().
   virtual absl::Status Read(
       int64_t index,
       absl::FunctionRef<absl::Status(const EncodedSample&)> visit) = 0;
+
+  // Which fields of the samples to come are wanted, a flag for each of the
+  // schema; the others may come empty and unchecked. Without it all are. Cheap
+  // where nothing changes. As RecordSource::CheckFields().
+  virtual absl::Status UseFields(const std::vector<bool>& used) {
+    static_cast<void>(used);
+    return absl::OkStatus();
+  }
 
   // kPages: waits until the pages of sample `index` lie in memory, as far as it
   // can. Whatever goes wrong is for Read() to say.
@@ -75,9 +85,32 @@ class RecordSource {
 
   virtual absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const = 0;
 
+  // Whether readers have the memory to read these fields together.
+  // FailedPrecondition: they have not, but those of another server may; gives
+  // the arithmetic.
+  virtual absl::Status CheckFields(const std::vector<bool>& used) const {
+    static_cast<void>(used);
+    return absl::OkStatus();
+  }
+
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
 
-  // Readers that may read ahead at the same time; 0: any number.
+  // Whether its files are those that were opened. Unavailable: one of them has
+  // changed, or a part of it could not be read; names file and cause. That is
+  // final, and what was read before may not be handed out. Looks at every file
+  // (a system call each); OK where files are not kept open.
+  virtual absl::Status CheckFiles() const { return absl::OkStatus(); }
+
+  // CheckFiles() of those that hold `samples`, and of others where that is
+  // cheaper. What is no sample is left out.
+  virtual absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const {
+    static_cast<void>(samples);
+    return CheckFiles();
+  }
+
+  // Readers that may read ahead at the same time; 0: any number. Readers of a
+  // source with a number wait for each other's memory in Read(): a visit must
+  // not wait for another thread that may read.
   virtual uint32_t max_concurrent_reads() const { return 0; }
 };
 

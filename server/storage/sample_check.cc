@@ -77,24 +77,35 @@ absl::StatusOr<SampleCheck> SampleCheck::Create(const Schema& schema) {
   return check;
 }
 
+bool SampleCheck::IsGood(const FieldRule& rule,
+                         absl::Span<const uint8_t> field) {
+  const int64_t size = static_cast<int64_t>(field.size());
+  if (rule.bytes >= 0) {
+    if (size != rule.bytes) return false;
+  } else if (rule.multiple > 1) {
+    if (size % rule.multiple != 0) return false;
+  }
+  // One unsigned comparison refuses negative numbers too.
+  return rule.num_classes <= 0 || static_cast<uint64_t>(ReadInt64(field)) <
+                                      static_cast<uint64_t>(rule.num_classes);
+}
+
 absl::Status SampleCheck::Check(
     absl::Span<const absl::Span<const uint8_t>> fields) const {
   bool good = fields.size() == fields_.size();
   for (size_t i = 0; good && i < fields.size(); ++i) {
-    const FieldRule& rule = fields_[i];
-    const int64_t size = static_cast<int64_t>(fields[i].size());
-    if (rule.bytes >= 0) {
-      good = size == rule.bytes;
-    } else if (rule.multiple > 1) {
-      good = size % rule.multiple == 0;
-    }
-    if (good && rule.num_classes > 0) {
-      // One unsigned comparison refuses negative numbers too.
-      good = static_cast<uint64_t>(ReadInt64(fields[i])) <
-             static_cast<uint64_t>(rule.num_classes);
-    }
+    good = IsGood(fields_[i], fields[i]);
   }
   return good ? absl::OkStatus() : Explain(fields);
+}
+
+absl::Status SampleCheck::Check(
+    absl::Span<const absl::Span<const uint8_t>> fields,
+    absl::Span<const int> which) const {
+  for (const int i : which) {
+    if (!IsGood(fields_[i], fields[i])) return ExplainField(i, fields[i]);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SampleCheck::Explain(
@@ -105,28 +116,31 @@ absl::Status SampleCheck::Explain(
                                             fields_.size()));
   }
   for (size_t i = 0; i < fields.size(); ++i) {
-    const FieldRule& rule = fields_[i];
-    const int64_t size = static_cast<int64_t>(fields[i].size());
-    if (rule.bytes >= 0 && size != rule.bytes) {
-      return absl::DataLossError(absl::StrCat("field '", rule.name, "' has ",
-                                              size, " bytes instead of ",
-                                              rule.bytes));
-    }
-    if (rule.bytes < 0 && size % rule.multiple != 0) {
-      return absl::DataLossError(absl::StrCat(
-          "field '", rule.name, "' has ", size,
-          " bytes, not a multiple of its element's ", rule.multiple));
-    }
-    if (rule.num_classes > 0) {
-      const int64_t value = ReadInt64(fields[i]);
-      if (value < 0 || value >= rule.num_classes) {
-        return absl::DataLossError(absl::StrCat(
-            "field '", rule.name, "' is class ", value, ", but there are only ",
-            rule.num_classes, " classes (0 to ", rule.num_classes - 1, ")"));
-      }
+    if (!IsGood(fields_[i], fields[i])) {
+      return ExplainField(static_cast<int>(i), fields[i]);
     }
   }
   return absl::InternalError("a sample was refused without a reason");
+}
+
+absl::Status SampleCheck::ExplainField(int i,
+                                       absl::Span<const uint8_t> field) const {
+  const FieldRule& rule = fields_[i];
+  const int64_t size = static_cast<int64_t>(field.size());
+  if (rule.bytes >= 0 && size != rule.bytes) {
+    return absl::DataLossError(absl::StrCat("field '", rule.name, "' has ",
+                                            size, " bytes instead of ",
+                                            rule.bytes));
+  }
+  if (rule.bytes < 0 && size % rule.multiple != 0) {
+    return absl::DataLossError(absl::StrCat(
+        "field '", rule.name, "' has ", size,
+        " bytes, not a multiple of its element's ", rule.multiple));
+  }
+  return absl::DataLossError(
+      absl::StrCat("field '", rule.name, "' is class ", ReadInt64(field),
+                   ", but there are only ", rule.num_classes, " classes (0 to ",
+                   rule.num_classes - 1, ")"));
 }
 
 }  // namespace millrace

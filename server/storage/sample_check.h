@@ -36,6 +36,9 @@ class SampleCheck {
   // DataLoss: names the field and what is wrong with it. The caller knows
   // shard and row.
   absl::Status Check(absl::Span<const absl::Span<const uint8_t>> fields) const;
+  // The same of the fields `which` alone.
+  absl::Status Check(absl::Span<const absl::Span<const uint8_t>> fields,
+                     absl::Span<const int> which) const;
 
  private:
   struct FieldRule {
@@ -44,8 +47,10 @@ class SampleCheck {
     int64_t multiple = 1;     // RAGGED: bytes of an element
     int64_t num_classes = 0;  // 0: no class index
   };
+  static bool IsGood(const FieldRule& rule, absl::Span<const uint8_t> field);
   absl::Status Explain(
       absl::Span<const absl::Span<const uint8_t>> fields) const;
+  absl::Status ExplainField(int i, absl::Span<const uint8_t> field) const;
 
   std::vector<FieldRule> fields_;
 };

@@ -1,6 +1,7 @@
 #include "server/storage/shard_paths.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,30 +20,121 @@
 namespace millrace {
 namespace {
 
-bool IsRegularFile(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
+// Levels of sub-folders in which shards are looked for, to refuse them: enough
+// for year=/month=/day=.
+constexpr int kNestedLevels = 4;
 
-absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
+struct Entry {
+  std::string name;
+  bool folder = false;
+  bool link = false;
+};
+
+// In bytewise order of the names.
+absl::StatusOr<std::vector<Entry>> ListFolder(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
                                                    closedir);
   if (folder == nullptr) return FileError(errno, "read folder", path);
-  std::vector<std::string> names;
+  std::vector<Entry> entries;
   errno = 0;
   while (const dirent* entry = readdir(folder.get())) {
-    names.emplace_back(entry->d_name);
+    struct stat info;
+    // Some file systems do not tell the kind of an entry.
+    const bool asked = entry->d_type == DT_UNKNOWN &&
+                       fstatat(dirfd(folder.get()), entry->d_name, &info,
+                               AT_SYMLINK_NOFOLLOW) == 0;
+    entries.push_back(
+        {.name = entry->d_name,
+         .folder = asked ? S_ISDIR(info.st_mode) : entry->d_type == DT_DIR,
+         .link = asked ? S_ISLNK(info.st_mode) : entry->d_type == DT_LNK});
     errno = 0;
   }
   if (errno != 0) return FileError(errno, "read folder", path);
-  std::sort(names.begin(), names.end());
-  return names;
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return entries;
+}
+
+std::string Join(absl::string_view folder, absl::string_view name) {
+  return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
+}
+
+bool IsHidden(absl::string_view name) { return absl::StartsWith(name, "."); }
+
+// By other spellings of the suffix as well.
+bool IsNamedLikeShard(absl::string_view name, absl::string_view suffix) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  if (absl::EndsWith(lower, suffix)) return true;
+  return suffix == ".parquet" &&
+         (absl::EndsWith(lower, ".parq") || absl::EndsWith(lower, ".pq"));
+}
+
+// The first file below `path` that is named like a shard; empty: there is none,
+// or `path` is no folder that can be listed. Follows no link below `path`.
+std::string FirstShardBelow(const std::string& path, absl::string_view suffix,
+                            int levels) {
+  const absl::StatusOr<std::vector<Entry>> entries = ListFolder(path);
+  if (!entries.ok()) return "";
+  for (const Entry& entry : *entries) {
+    if (!IsHidden(entry.name) && IsNamedLikeShard(entry.name, suffix)) {
+      return Join(path, entry.name);
+    }
+  }
+  for (const Entry& entry : *entries) {
+    if (levels <= 1 || !entry.folder || IsHidden(entry.name)) continue;
+    std::string found =
+        FirstShardBelow(Join(path, entry.name), suffix, levels - 1);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+// A sub-folder that holds shards: they would be missing from the dataset.
+absl::Status CheckNested(const std::string& nested, absl::string_view suffix) {
+  const std::string shard = FirstShardBelow(nested, suffix, kNestedLevels);
+  if (shard.empty()) return absl::OkStatus();
+  const std::string folder = FolderOf(nested);
+  return absl::InvalidArgumentError(absl::StrCat(
+      shard, " lies in a folder below ", folder,
+      ", and folders below a dataset's folder are not read: open ",
+      FolderOf(shard), " by itself, or name the shards by a glob (",
+      Join(folder, "*"), suffix, " leaves it out, ", Join(FolderOf(shard), "*"),
+      suffix, " takes its folder)"));
+}
+
+// Adds a path that is named like a shard, or that a glob names.
+absl::Status AddShard(const std::string& path,
+                      std::vector<std::string>* files) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (error != ENOENT && error != ELOOP) {
+      return FileError(error, "open", path);
+    }
+    // Somebody has removed it since the folder was listed.
+    if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     " is a link to a file that does not exist: restore the "
+                     "file or remove the link"));
+  }
+  if (S_ISREG(info.st_mode)) {
+    files->push_back(path);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path,
+      S_ISDIR(info.st_mode)
+          ? " is a folder, not a shard: open it by itself"
+          : " is no regular file (but a FIFO, a socket or a device): remove it",
+      ", move it elsewhere, or name the shards by a glob that leaves it out"));
 }
 
 // What somebody who named this folder most likely meant.
-std::string WhatFolderHolds(const std::vector<std::string>& names,
+std::string WhatFolderHolds(const std::vector<Entry>& entries,
                             absl::string_view suffix) {
-  for (const std::string& name : names) {
+  for (const Entry& entry : entries) {
+    const std::string& name = entry.name;
     if (name == "data.mdb") {
       return "it is an LMDB environment that `millrace-data pack` did not "
              "write: its layout is not known; pack the original data";
@@ -62,37 +155,58 @@ std::string WhatFolderHolds(const std::vector<std::string>& names,
 
 absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
                                         absl::string_view suffix) {
-  MR_ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(path));
+  MR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListFolder(path));
   ShardPaths found;
-  for (const std::string& name : names) {
-    if (absl::StartsWith(name, ".") || !absl::EndsWith(name, suffix)) continue;
-    const std::string file =
-        absl::StrCat(path, absl::EndsWith(path, "/") ? "" : "/", name);
-    if (IsRegularFile(file)) found.files.push_back(file);
+  for (const Entry& entry : entries) {
+    if (IsHidden(entry.name)) continue;
+    const std::string file = Join(path, entry.name);
+    if (absl::EndsWith(entry.name, suffix)) {
+      MR_RETURN_IF_ERROR(AddShard(file, &found.files));
+    } else if (IsNamedLikeShard(entry.name, suffix)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file, " is named like a shard, but shards in a folder end in ",
+          suffix, ": rename it, or name the shards by a glob (",
+          Join(path, "*"), suffix, " leaves it out)"));
+    } else if (entry.folder || entry.link) {
+      MR_RETURN_IF_ERROR(CheckNested(file, suffix));
+    }
   }
   if (found.files.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no *", suffix, " file in folder ", path, ": ",
-                     WhatFolderHolds(names, suffix)));
+                     WhatFolderHolds(entries, suffix)));
   }
   return found;
 }
 
-absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern) {
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
+                                      absl::string_view suffix) {
   glob_t matches{};
   const int rc = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
-  ShardPaths found;
+  std::vector<std::string> paths;
   for (size_t i = 0; rc == 0 && i < matches.gl_pathc; ++i) {
-    if (IsRegularFile(matches.gl_pathv[i])) {
-      found.files.emplace_back(matches.gl_pathv[i]);
-    }
+    paths.emplace_back(matches.gl_pathv[i]);
   }
   globfree(&matches);
+  std::sort(paths.begin(), paths.end());
+  ShardPaths found;
+  for (const std::string& path : paths) {
+    // DIR/* matches folders that have nothing to do with the dataset as well.
+    if (!IsNamedLikeShard(path, suffix) && IsFolder(path)) {
+      MR_RETURN_IF_ERROR(CheckNested(path, suffix));
+    } else {
+      MR_RETURN_IF_ERROR(AddShard(path, &found.files));
+    }
+  }
   if (found.files.empty()) {
     return absl::NotFoundError(
         absl::StrCat("no file matches ", pattern, "; check the pattern"));
   }
-  std::sort(found.files.begin(), found.files.end());
   return found;
 }
 
@@ -108,7 +222,7 @@ absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT && path.find_first_of("*?[") != path.npos) {
-      return FindByGlob(path);
+      return FindByGlob(path, suffix);
     }
     if (errno == ENOENT) {
       return absl::NotFoundError(absl::StrCat(

@@ -20,9 +20,12 @@ struct ShardPaths {
   bool one_file = false;           // PATH itself is the file
 };
 
-// `suffix` (".lmdb") picks the shards in a folder. NotFound: there is nothing
-// at `path`. InvalidArgument: a folder without shards, or neither file nor
-// folder; says what lies there instead.
+// `suffix` (".lmdb") picks the shards in a folder; hidden files are left out.
+// NotFound: there is nothing at `path`. InvalidArgument: a folder without
+// shards, or neither file nor folder; says what lies there instead. Also what
+// would be missing from the dataset: something that is named like a shard and
+// is no regular file, or is named by another spelling of the suffix (.PARQUET,
+// .pq), and folders with shards below the folder.
 absl::StatusOr<ShardPaths> FindShards(absl::string_view path,
                                       absl::string_view suffix);
 

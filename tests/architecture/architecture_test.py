@@ -33,6 +33,9 @@ class SourceTree(unittest.TestCase):
     def test_rooms_that_move_tensors_do_not_know_field_names(self):
         self.assertEqual(scan.field_word_mistakes(_workspace()), [])
 
+    def test_no_type_is_defined_twice(self):
+        self.assertEqual(scan.type_mistakes(_workspace()), [])
+
 
 class BadTree(unittest.TestCase):
     """Each rule is broken once in a tiny tree: each must be noticed."""
@@ -107,6 +110,31 @@ class BadTree(unittest.TestCase):
     def test_a_field_name_in_a_blind_room_is_noticed(self):
         self.write("server/batch/broken.cc", 'auto t = batch.tensor("label");  // "image"\n')
         self.assertEqual(len(scan.field_word_mistakes(self.root)), 1)
+
+    def test_a_type_that_two_files_define_is_noticed(self):
+        self.write("client/a.h", "namespace millrace {\nstruct Range {\n  int first;\n};\n}\n")
+        self.write("trainer/b.cc", "// class Range {\nnamespace millrace {\n"
+                                   "class Range final : public Base {};\n}\n")
+        self.assertEqual(len(scan.type_mistakes(self.root)), 1)
+        self.assertIn("millrace::Range is defined at client/a.h:2 and at trainer/b.cc:3",
+                      scan.type_mistakes(self.root)[0])
+
+    def test_every_way_to_define_a_type_is_seen(self):
+        text = ("namespace a::b {\ntemplate <typename T, class U = V<T>> class One {};\n"
+                "enum class Two : int { kA };\nunion [[nodiscard]] Three {};\n"
+                "struct alignas(8) Aligned {};\nextern \"C\" int f();\n"
+                "inline namespace c { struct Four {}; }\n}\nstruct Five { struct Inner {}; };\n")
+        self.assertEqual([name for name, _ in scan.types(text)],
+                         ["a::b::One", "a::b::Two", "a::b::Three", "a::b::Aligned",
+                          "a::b::c::Four", "Five"])
+
+    def test_what_other_files_cannot_see_may_have_any_name(self):
+        text = ("namespace millrace {\nnamespace {\nstruct Hidden {};\n}\n"
+                "struct Outer::State {};\ntemplate <> struct Traits<int> {};\n"
+                "class Declared;\nvoid f() { struct Local {}; }\n"
+                "auto text = R\"(struct Quoted {)\";  // struct Commented {\n"
+                "#define X struct Macro {\n}\n")
+        self.assertEqual(scan.types(text), [])
 
 
 if __name__ == "__main__":

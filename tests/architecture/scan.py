@@ -11,6 +11,12 @@ from rules import FIELD_BLIND, FIELD_WORDS, GATES, HEADERS, INCLUDES
 _SOURCE_ROOTS = ["client", "common", "docs", "proto", "server", "tests", "trainer"]
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 _LINE_COMMENT = re.compile(r"//[^\n]*")
+# Comments, literals and preprocessor lines are matched so that nothing inside
+# them counts.
+_TOKEN = re.compile(
+    r'''(?P<skip>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:\\\n|[^\n])*
+        |R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')
+       |[A-Za-z_]\w*|::|[{};<>:\[\]]''', re.DOTALL | re.MULTILINE | re.VERBOSE)
 
 
 def sources(root):
@@ -94,6 +100,68 @@ def field_word_mistakes(root):
     return mistakes
 
 
+def _without_template(head):
+    """`template <...>` cut off the tokens of a declaration."""
+    depth = 0
+    for i, token in enumerate(head):
+        depth += (token == "<") - (token == ">")
+        if token == ">" and depth == 0:
+            return head[i + 1:]
+    return []
+
+
+def _type_name(head):
+    """The type that a declaration defines whose tokens up to its brace are `head`."""
+    if head[:1] == ["template"]:
+        head = _without_template(head)
+    if not head or head[0] not in ("class", "struct", "union", "enum"):
+        return None
+    head = head[2:] if head[1:2] in (["class"], ["struct"]) else head[1:]
+    while head[:1] == ["["]:  # attributes
+        head = head[head.index("]") + 1:]
+        head = head[1:] if head[:1] == ["]"] else head
+    if head[:1] == ["alignas"]:
+        head = head[1:]
+    # Not a specialisation (a <), not a member of another type (a ::).
+    named = head and head[0].isidentifier() and head[1:2] in ([], [":"], ["final"])
+    return head[0] if named else None
+
+
+def types(text):
+    """[(name with its namespaces, line)] of the types that a C++ file defines where
+    other files can see them: in namespaces, not in anonymous ones nor in other types."""
+    tokens = [(m.group(0), m.start()) for m in _TOKEN.finditer(text) if not m.group("skip")]
+    found, open_braces, start = [], [], 0
+    for i, (token, place) in enumerate(tokens):
+        if token == "{":
+            head = [t for t, _ in tokens[start:i]]
+            if "namespace" in head[:2]:
+                names = [t for t in head[head.index("namespace") + 1:] if t.isidentifier()]
+                open_braces.append(names)
+            else:
+                name = _type_name(head)
+                if name and all(open_braces):  # [] is anonymous, None no namespace
+                    spaces = [part for names in open_braces for part in names]
+                    found.append(("::".join(spaces + [name]), text.count("\n", 0, place) + 1))
+                open_braces.append(None)
+        elif token == "}" and open_braces:
+            open_braces.pop()
+        if token in "{};":
+            start = i + 1
+    return found
+
+
+def type_mistakes(root):
+    """Types of one name in one namespace that two files define. The linker takes one
+    definition of each of their functions, for both, without a word."""
+    places = {}
+    for path in sources(root):
+        for name, line in types(_text(root, path)):
+            places.setdefault(name, []).append(f"{path}:{line}")
+    return [f"{name} is defined at {' and at '.join(at)}: rename one, or put it into an "
+            "anonymous namespace" for name, at in sorted(places.items()) if len(at) > 1]
+
+
 def all_mistakes(root):
     return (include_mistakes(root) + header_mistakes(root) + gate_mistakes(root) +
-            field_word_mistakes(root))
+            field_word_mistakes(root) + type_mistakes(root))

@@ -15,6 +15,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/loader_internal.h"
+#include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/fake_host_loader.h"
 
 namespace millrace {
@@ -103,6 +104,40 @@ TEST(DataLoader, CastsAsLibtorchWould) {
                                reference->tensor("image").to(type)));
     }
   }
+}
+
+TEST(DataLoader, KeepsASlotForTheStreamsThatABatchIsUsedOn) {
+  for (const bool told : {false, true}) {
+    auto device = std::make_shared<FakeDevice>(14);
+    auto loader = internal::NewDataLoader(
+        std::make_unique<FakeHostLoader>(
+            FakeHostLoader::Options{.rows = 4, .steps = 8, .window = 8}),
+        device, {.device_prefetch = 1});
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    Batch kept;  // a batch alone keeps no slot: its tensors do
+    {
+      auto batch = (*loader)->Next();
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      if (told) {
+        batch->RecordStream(c10::Stream::unpack3(
+            FakeDevice::kOther.id, /*device_index=*/0, c10::DeviceType::CPU));
+      }
+      kept = *batch;
+      kept.tensors.clear();
+    }
+    for (int i = 0; i < 5; ++i) {
+      auto batch = (*loader)->Next();
+      ASSERT_TRUE(batch.ok()) << batch.status();
+    }
+    EXPECT_EQ(device->CopiesWaitForOther(), told);
+    kept.RecordStream(c10::Stream(c10::Stream::DEFAULT, torch::kCPU));
+    (*loader)->Close();
+  }
+  // On the CPU there is nothing to record.
+  auto plain = Open({.rows = 4});
+  auto batch = plain->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  batch->RecordStream(c10::Stream(c10::Stream::DEFAULT, torch::kCPU));
 }
 
 TEST(DataLoader, KeepsTensorsThatOutliveTheBatchAndTheLoader) {

@@ -123,5 +123,39 @@ TEST(ByteBudget, HoldsUnderManyThreads) {
   EXPECT_LE(budget.peak(), kCapacity);
 }
 
+TEST(ByteBudget, WhatIsBorrowedIsThereForWhoNeedsIt) {
+  ByteBudget budget(100);
+  uint64_t reclaimed = 0;
+  budget.SetReclaim([&](uint64_t bytes) {
+    reclaimed += bytes;
+    budget.Repay(bytes);
+  });
+  ByteBudget::Reservation a, b, c;
+  ASSERT_TRUE(budget.TryReserve(40, &a));
+  EXPECT_TRUE(budget.Borrow(50));
+  EXPECT_FALSE(budget.Borrow(11));
+  EXPECT_EQ(budget.used(), 40u);
+  EXPECT_TRUE(budget.TryReserve(10, &b));
+  EXPECT_EQ(reclaimed, 0u);
+  EXPECT_TRUE(budget.TryReserve(30, &c));
+  EXPECT_EQ(reclaimed, 30u);
+  // In line, too.
+  uint64_t when_granted = 0;
+  ByteBudget::Reservation d;
+  EXPECT_NE(budget.ReserveAsync(50,
+                                [&](ByteBudget::Reservation granted) {
+                                  when_granted = reclaimed;
+                                  d = std::move(granted);
+                                }),
+            0u);
+  EXPECT_FALSE(budget.Borrow(1));
+  a.Release();
+  EXPECT_EQ(when_granted, 40u);
+  EXPECT_EQ(budget.used(), 90u);
+  budget.Repay(10);
+  EXPECT_TRUE(budget.Borrow(10));
+  EXPECT_FALSE(budget.Borrow(1));
+}
+
 }  // namespace
 }  // namespace millrace

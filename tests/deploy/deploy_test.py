@@ -135,6 +135,27 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(int(port), _one("Service", host)["spec"]["ports"][0]["port"])
         self.assertEqual(int(arguments["batch_size"]) % job["completions"], 0)
 
+    def test_a_restarted_job_goes_on_from_its_checkpoint(self):
+        job = _one("Job", "millrace-train")["spec"]
+        pod = job["template"]["spec"]
+        container = pod["containers"][0]
+        arguments = dict(a[2:].split("=", 1) for a in container["args"])
+        self.assertEqual(arguments["resume"], "auto")
+        self.assertGreater(int(arguments["checkpoint_every"]), 0)
+        # On a volume that outlives the pod and may be written.
+        folder = os.path.dirname(arguments["checkpoint"])
+        mount = next(m for m in container["volumeMounts"] if m["mountPath"] == folder)
+        self.assertFalse(mount.get("readOnly", False))
+        volume = next(v for v in pod["volumes"] if v["name"] == mount["name"])
+        self.assertFalse(volume["persistentVolumeClaim"].get("readOnly", False))
+        # Each failure of one rank ends the pods of all.
+        self.assertGreaterEqual(job["backoffLimit"], 5 * job["completions"])
+        # What the trainer's exit code says no restart mends.
+        rule = next(r for r in job["podFailurePolicy"]["rules"] if r["action"] == "FailJob")
+        self.assertEqual(rule["onExitCodes"],
+                         {"containerName": container["name"], "operator": "In", "values": [2]})
+        self.assertEqual(pod["restartPolicy"], "Never")
+
     def test_nothing_is_killed_before_its_grace_is_over(self):
         config = _one("ConfigMap", "millrace-server")["data"]["server.textproto"]
         pod = _one("Deployment", "millrace-server")["spec"]["template"]["spec"]

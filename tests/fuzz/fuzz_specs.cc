@@ -86,7 +86,11 @@ std::vector<std::string> FuzzSpecTexts() {
     if (preset.find("cifar") != std::string::npos) dataset = "cifar";
     if (preset.find("segment") != std::string::npos) dataset = "segments";
     texts.push_back("sources { dataset: \"" + dataset +
-                    "\" } batch_size: 64 preset: \"" + preset + "\"");
+                    "\" } batch_size: 64 preset: \"" + preset + "\"" +
+                    (dataset == "segments"
+                         ? " outputs { field: 'image' } outputs { field: "
+                           "'mask' } outputs { field: 'label' }"
+                         : ""));
   }
   const std::string photos =
       "# a comment\nsources { dataset: 'photos' }\nbatch_size: 32\n"

@@ -262,8 +262,9 @@ TEST_F(AuditTest, StatusShowsServersAndFailsWhenOneIsSilent) {
   ProgramResult result =
       Millrace({"status", "--endpoint=" + One() + "," + Eight()});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr(One()), HasSubstr(Eight()),
-                                HasSubstr("digits_parquet4")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr(One()), HasSubstr(Eight()),
+                    HasSubstr("digits_parquet4"), HasSubstr("SET ASIDE")));
   result = Millrace({"status", "--endpoint=" + One() + ",127.0.0.1:1",
                      "--timeout=1s", "--json"});
   EXPECT_EQ(result.exit_code, 1);

@@ -7,13 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <regex>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/run_judge.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
@@ -60,20 +57,16 @@ class DoctorIntegrationTest : public ::testing::Test {
     return answer;
   }
 
-  // What is held up by one thing alone may look unclear on a busy machine, but
-  // it never looks like another thing.
+  // By the first run.
   void ExpectNamed(const std::string& part, const std::string& advice,
                    const std::string& endpoint, const std::string& pipeline,
                    const std::vector<std::string>& flags) const {
-    std::string found = "data";
-    for (int look = 0; look < 5 && found == "data"; ++look) {
-      Train("run.json", endpoint, pipeline, flags);
-      if (HasFatalFailure()) return;
-      found = Doctor({"--run=" + Path("run.json")})
-                  .fields()
-                  .at("bottleneck")
-                  .string_value();
-    }
+    Train("run.json", endpoint, pipeline, flags);
+    if (HasFatalFailure()) return;
+    const std::string found = Doctor({"--run=" + Path("run.json")})
+                                  .fields()
+                                  .at("bottleneck")
+                                  .string_value();
     EXPECT_EQ(found, part) << ReadFile(Path("run.json"));
     const ProgramResult doctor =
         Millrace({"doctor", "--run=" + Path("run.json")});
@@ -179,49 +172,6 @@ TEST_F(DoctorIntegrationTest, AChangeThatHelpedIsSeen) {
                                        "--compare=" + Path("fast.json")});
   EXPECT_THAT(text.out, HasSubstr("the change hurt: "));
   EXPECT_THAT(text.out, HasSubstr("--window=8"));
-}
-
-// Every flag that the doctor names is one of the programs'.
-TEST_F(DoctorIntegrationTest, NamesOnlyFlagsThatThereAre) {
-  const std::string help = absl::StrCat(
-      RunProgram({ProgramPath("trainer/millrace-train"), "--help"}).out,
-      RunProgram({ProgramPath("server/millrace-server"), "--help"}).out,
-      Millrace({"status", "--help"}).out);
-  int named = 0;
-  for (const char* device : {"cpu", "cuda:0"}) {
-    for (const char* cause :
-         {"reading", "decoding", "augmenting", "work", "link", "memory",
-          "window", "preparing", "unclear", "consumer"}) {
-      RunReport run;
-      run.device = device;
-      run.world_size = 2;
-      run.times.seconds = 10;
-      run.times.steps = 10;
-      run.times.data = 2;
-      run.times.wait_cause = cause;
-      run.times.allreduce = 2;
-      run.times.compute = 6;
-      run.times.copy = 5;
-      run.times.device_copy = 9;
-      run.times.cpu = 100;
-      run.times.cpus = 10;
-      for (const double overhead : {0., 4.}) {
-        run.times.compute = 6 - overhead;
-        for (const Finding& finding : JudgeRun(run)) {
-          for (const std::string& advice : finding.advice) {
-            const std::regex flag("--([a-z_]+)");
-            for (std::sregex_iterator it(advice.begin(), advice.end(), flag);
-                 it != std::sregex_iterator(); ++it) {
-              ++named;
-              EXPECT_THAT(help, HasSubstr(absl::StrCat("--", (*it)[1].str())))
-                  << advice;
-            }
-          }
-        }
-      }
-    }
-  }
-  EXPECT_GT(named, 50);
 }
 
 TEST_F(DoctorIntegrationTest, SaysWhatItNeeds) {

@@ -321,6 +321,33 @@ TEST_F(InsightTest, AuditOfFilesNamesMistakes) {
       2);
 }
 
+// It measured a batch of labels and reported the rate as one of photographs.
+TEST_F(InsightTest, ProgramsRefuseABatchThatWouldLackAField) {
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  WriteFile(pipeline, "seed: 1\n");
+  for (const char* command : {"bench", "audit"}) {
+    const auto run = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> all = {
+          command, "--endpoint=" + server_->address(), "--dataset=photos",
+          "--pipeline=" + pipeline, "--batch_size=8"};
+      all.push_back(std::string(command) == "bench" ? "--batches=5"
+                                                    : "--epoch=0");
+      all.insert(all.end(), more.begin(), more.end());
+      return Millrace(all);
+    };
+    const ProgramResult refused = run({});
+    EXPECT_NE(refused.exit_code, 0) << command;
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("field image holds encoded images: add "
+                                "decode_image"),
+                      HasSubstr("--outputs=label")))
+        << command;
+    const ProgramResult chosen = run({"--outputs=label"});
+    EXPECT_EQ(chosen.exit_code, 0) << command << chosen.err;
+    EXPECT_EQ(run({"--outputs=label,label"}).exit_code, 2) << command;
+  }
+}
+
 TEST_F(InsightTest, BenchSaysWhereTheTimeWent) {
   const ProgramResult result =
       Millrace({"bench", "--endpoint=" + server_->address(), "--dataset=photos",

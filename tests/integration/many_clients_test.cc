@@ -27,16 +27,18 @@ using ::millrace::testing::StatusOf;
 
 constexpr int kClients = 200;
 constexpr uint64_t kBatch = 1024;
-constexpr uint64_t kSteps = 12;
+constexpr uint64_t kSteps = 36;
 constexpr uint32_t kWindow = 4;
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kBudget = 512 * kMiB;
 // Code, connections, gRPC's buffers: what is no batch.
 constexpr uint64_t kBesideBudget = 200 * kMiB;
-// When the first client is through, each other has come at least so far. With
-// turns taken in order all would be done at the same time; measured on two busy
-// cores, the last of the 200 was at 8 to 13 steps when the first had done 20.
-constexpr uint64_t kLeastSteps = 2;
+// When the first client is through, each other has come at least so far. Many
+// steps, because those that come first are given a whole window at once: of 12
+// some had none when the first had all. With turns taken in order all would be
+// done at the same time; measured on two busy cores, the last of the 200 was at
+// 9 to 11 steps, the median at 23, when the first had done 36.
+constexpr uint64_t kLeastSteps = 6;
 
 struct Client {
   std::unique_ptr<HostLoader> loader;
@@ -130,8 +132,9 @@ TEST(ManyClientsTest, AllFinishNoneStarvesAndTheServerKeepsItsBudget) {
       static_cast<int>(crowd.most_memory / kMiB));
 }
 
-// With so little patience nearly every batch is refused first.
-TEST(ManyClientsTest, WhoIsRefusedMemoryAsksAgainAndFinishes) {
+// Clients of one host wait for their share of the memory, not for memory: none
+// is refused, however short the time.
+TEST(ManyClientsTest, NoneIsRefusedMemoryWhereSharesAreSmall) {
   const DigitsService service(
       kBatch * kSteps,
       {"--threads=2", "--memory_budget=64MiB", "--admission_timeout=1ms"});
@@ -139,11 +142,8 @@ TEST(ManyClientsTest, WhoIsRefusedMemoryAsksAgainAndFinishes) {
   Crowd crowd(50);
   crowd.Run(Options(service, *server), server->process().pid());
   crowd.ExpectAllHaveTheEpoch(kSteps);
-  const uint64_t refused = StatusOf(*server).refused_admissions();
-  EXPECT_GT(refused, 0);
+  EXPECT_EQ(StatusOf(*server).refused_admissions(), 0);
   EXPECT_LE(crowd.most_memory, 64 * kMiB + kBesideBudget);
-  std::printf("%d times there was no memory in time\n",
-              static_cast<int>(refused));
 }
 
 }  // namespace

@@ -79,10 +79,10 @@ TEST_F(ServerStartTest, MistakesOnTheCommandLine) {
 }
 
 TEST_F(ServerStartTest, MistakesInTheConfiguration) {
-  Fails(1, {"--config=" + folder_ + "/none"}, {folder_ + "/none", "No such"});
+  Fails(2, {"--config=" + folder_ + "/none"}, {folder_ + "/none", "No such"});
   const std::string file = folder_ + "/s.textproto";
   testing::WriteFile(file, "listen: \"127.0.0.1:0\"\nthreds: 3\n");
-  Fails(1, {"--config=" + file}, {file + ":2:7: ", "threds"});
+  Fails(2, {"--config=" + file}, {file + ":2:7: ", "threds"});
 }
 
 TEST_F(ServerStartTest, DatasetsThatCannotBeServed) {

@@ -5,7 +5,9 @@
 //
 // The recording was written by this test, with MILLRACE_WRITE_PROTOCOL naming
 // the folder. It is not written anew: that old peers are understood is the
-// point. A later protocol version gets files of its own beside it.
+// point. A later protocol version gets files of its own beside it. When the
+// content revision is raised, the plan's hash and revision in the files are
+// replaced, and nothing else.
 
 #include <gmock/gmock.h>
 #include <google/protobuf/unknown_field_set.h>
@@ -24,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/prefetch/host_loader.h"
+#include "proto/error_detail.h"
 #include "proto/wire/version.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/recorded_server.h"
@@ -181,6 +184,23 @@ TEST_F(UpgradeTest, TheServerAnswersAnEarlierClientAsItsOwnServerDid) {
   }
 }
 
+TEST_F(UpgradeTest, ABusyServerIsAskedToOpenAgainAfterTheDelayThatItNames) {
+  ErrorDetail detail = MakeErrorDetail("plan");
+  detail.set_retry_delay_ms(50);
+  const absl::Status busy = WithErrorDetail(
+      absl::ResourceExhaustedError("no room for pipelines"), detail);
+  RecordedServer server(*recording_);
+  server.RefuseOpens(2, busy);
+  auto loader = OpenHostLoader(Options({server.address()}));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  ExpectTheRecordedEpoch(**loader);
+  // Without a delay the refusal is final.
+  RecordedServer full(*recording_);
+  full.RefuseOpens(1, absl::ResourceExhaustedError("never"));
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      OpenHostLoader(Options({full.address()})).status()));
+}
+
 TEST_F(UpgradeTest, AnEarlierServerThatGoesIsFollowedByThisOne) {
   auto old = std::make_unique<RecordedServer>(*recording_);
   const std::unique_ptr<ServerProcess> server = Serve();
@@ -278,8 +298,8 @@ TEST_F(UpgradeTest, AServerOfAnotherContentRevisionIsLeftOutWithOneLine) {
 TEST_F(UpgradeTest, AServerThatRefusesThePlanIsLeftOutWithOneLine) {
   RecordedServer other(
       *recording_,
-      grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
-                   "the plan differs: (content revision 3) of the same spec"));
+      absl::FailedPreconditionError(
+          "the plan differs: (content revision 77) of the same spec"));
   RecordedServer good(*recording_);
   ::testing::internal::CaptureStderr();
   {
@@ -290,7 +310,7 @@ TEST_F(UpgradeTest, AServerThatRefusesThePlanIsLeftOutWithOneLine) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_GT(other.calls(), 0);
   EXPECT_EQ(other.batches_sent(), 0);
-  EXPECT_EQ(LinesWith(log, "content revision 3").size(), 1) << log;
+  EXPECT_EQ(LinesWith(log, "content revision 77").size(), 1) << log;
 }
 
 TEST_F(UpgradeTest, OnlyServersOfAnotherRevisionThanTheCheckpointsAreRefused) {

@@ -25,8 +25,10 @@ TEST(CommandLineTest, ReadsEveryFlag) {
       {"--dataset=a=lmdb:/data/a", "--dataset", "b=parquet:/data/b/*.parquet",
        "--listen=127.0.0.1:0", "--threads=4", "--memory_budget=2GiB",
        "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
-       "--local_socket=/run/m.sock", "--config=s.textproto",
-       "--port_file=/tmp/p", "--check_config", "--parse_config"});
+       "--batch_timeout=1.5s", "--max_connections=500",
+       "--max_connections_per_peer=40", "--local_socket=/run/m.sock",
+       "--config=s.textproto", "--port_file=/tmp/p", "--check_config",
+       "--parse_config"});
   ASSERT_TRUE(line.ok()) << line.status();
   ASSERT_EQ(line->flags.datasets_size(), 2);
   EXPECT_EQ(line->flags.datasets(0).name(), "a");
@@ -38,6 +40,9 @@ TEST(CommandLineTest, ReadsEveryFlag) {
   EXPECT_EQ(line->flags.send_timeout_ms(), 1500);
   EXPECT_EQ(line->flags.admission_timeout_ms(), 250);
   EXPECT_EQ(line->flags.shutdown_grace_ms(), 3000);
+  EXPECT_EQ(line->flags.batch_timeout_ms(), 1500);
+  EXPECT_EQ(line->flags.max_connections(), 500);
+  EXPECT_EQ(line->flags.max_connections_per_peer(), 40);
   EXPECT_EQ(line->flags.local_socket(), "/run/m.sock");
   EXPECT_EQ(line->config_file, "s.textproto");
   EXPECT_EQ(line->port_file, "/tmp/p");
@@ -56,7 +61,33 @@ TEST(CommandLineTest, DatasetsMayBeSeparatedByCommas) {
   EXPECT_EQ(line->flags.datasets(2).name(), "c");
 }
 
+TEST(CommandLineTest, WeightsMayStandBeforeAndWithoutTheDataset) {
+  const auto line = ParseCommandLine({"--dataset_weight=b=2.5",
+                                      "--dataset=a=lmdb:/a,b=lmdb:/b",
+                                      "--dataset_weight=c=3"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ServerConfig file;
+  file.add_datasets()->set_name("c");
+  file.mutable_datasets(0)->set_uri("lmdb:/c");
+  file.add_datasets()->set_name("b");
+  file.mutable_datasets(1)->set_uri("lmdb:/other");
+  const ServerConfig merged = MergeConfig(file, line->flags);
+  ASSERT_EQ(merged.datasets_size(), 3);
+  EXPECT_EQ(merged.datasets(0).uri(), "lmdb:/c");
+  EXPECT_EQ(merged.datasets(0).weight(), 3);
+  EXPECT_EQ(merged.datasets(1).uri(), "lmdb:/b");
+  EXPECT_EQ(merged.datasets(1).weight(), 2.5);
+  EXPECT_EQ(merged.datasets(2).name(), "a");
+  EXPECT_EQ(merged.datasets(2).weight(), 0) << "the default";
+}
+
 TEST(CommandLineTest, NamesMistakes) {
+  EXPECT_THAT(Mistake({"--check_pipeline=p.textproto"}),
+              HasSubstr("needs --check_config"));
+  EXPECT_THAT(Mistake({"--dataset_weight=a"}), HasSubstr("NAME=WEIGHT"));
+  EXPECT_THAT(Mistake({"--dataset_weight=a=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--dataset_weight=a=1", "--dataset_weight=a=2"}),
+              HasSubstr("given twice"));
   EXPECT_THAT(Mistake({"--thread=4"}), HasSubstr("did you mean --threads?"));
   EXPECT_THAT(Mistake({"--colour"}), HasSubstr("unknown flag --colour"));
   EXPECT_THAT(Mistake({"serve"}), HasSubstr("`serve` is no flag"));
@@ -75,6 +106,9 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--memory_budget=lots"}), HasSubstr("512MiB"));
   EXPECT_THAT(Mistake({"--memory_budget=0"}), HasSubstr("above 0"));
   EXPECT_THAT(Mistake({"--send_timeout=soon"}), HasSubstr("10s"));
+  EXPECT_THAT(Mistake({"--max_connections=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--max_connections_per_peer=many"}),
+              HasSubstr("--max_connections_per_peer=many"));
   EXPECT_THAT(Mistake({"--shutdown_grace=25h"}), HasSubstr("24h"));
   EXPECT_THAT(Mistake({"--shutdown_grace=-1s"}), HasSubstr("between"));
   EXPECT_THAT(Mistake({"--help=yes"}), HasSubstr("takes no value"));

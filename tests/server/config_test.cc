@@ -90,6 +90,8 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   EXPECT_EQ(settings->send_timeout, absl::Seconds(10));
   EXPECT_EQ(settings->admission_timeout, absl::Seconds(5));
   EXPECT_EQ(settings->shutdown_grace, absl::Seconds(10));
+  EXPECT_EQ(settings->batch_timeout, absl::Seconds(2));
+  EXPECT_EQ(settings->max_connections, 0);
   const std::string table = DescribeSettings(*settings, kMachine);
   EXPECT_THAT(table, HasSubstr("4 GiB"));
   EXPECT_THAT(table, Not(HasSubstr("WARNING")));
@@ -121,7 +123,8 @@ TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   const auto config = ParseServerConfig(
       "listen: '127.0.0.1:0' threads: 3 read_threads: 0 memory_budget_bytes: "
       "1000000000 "
-      "row_group_cache_percent: 40 send_timeout_ms: 1 "
+      "row_group_cache_percent: 40 send_timeout_ms: 1 batch_timeout_ms: 7 "
+      "max_connections: 500 max_connections_per_peer: 40 "
       "datasets { name: 'a' uri: 'parquet:/a' } "
       "datasets { name: 'b' uri: 'parquet:/b' } "
       "datasets { name: 'c' uri: 'lmdb:/c' }",
@@ -139,6 +142,9 @@ TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   EXPECT_EQ(settings->row_group_cache_bytes, 400000000);
   EXPECT_EQ(settings->row_group_cache_bytes_each, 200000000);
   EXPECT_EQ(settings->send_timeout, absl::Milliseconds(1));
+  EXPECT_EQ(settings->batch_timeout, absl::Milliseconds(7));
+  EXPECT_EQ(settings->max_connections, 500);
+  EXPECT_EQ(settings->max_connections_per_peer, 40);
 }
 
 TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {

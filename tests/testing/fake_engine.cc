@@ -20,6 +20,7 @@ class FakePipeline final : public Pipeline {
     description_.set_steps_per_epoch(config.steps_per_epoch);
     description_.set_samples_per_epoch(config.steps_per_epoch);
     description_.set_content_revision(1);
+    description_.set_decoder_digest(config.decoder_digest);
     TensorSpec* tensor = description_.add_tensors();
     tensor->set_name("bytes");
     tensor->set_dtype(DTYPE_UINT8);
@@ -103,6 +104,17 @@ FakeEngine::~FakeEngine() {
     changed_.NotifyAll();
   }
   thread_.join();
+}
+
+void FakeEngine::OpenAsync(const PipelineSpec& spec, const Caller&,
+                           std::function<bool()> wanted, Opened opened) {
+  Post([this, spec, wanted = std::move(wanted), opened = std::move(opened)] {
+    if (wanted != nullptr && !wanted()) {
+      opened(absl::CancelledError("the client ended the call"));
+    } else {
+      opened(Open(spec));
+    }
+  });
 }
 
 void FakeEngine::Post(std::function<void()> task) {

@@ -39,6 +39,7 @@ class FakeEngine final : public Engine {
     uint64_t steps_per_epoch = 1'000'000;
     std::string fingerprint = "fingerprint-a";
     std::string plan_hash = "plan-a";
+    std::string decoder_digest = "decoders-a";
     DatasetCatalog catalog;
     // Off: payloads keep what memory holds (for benchmarks).
     bool fill = true;
@@ -64,10 +65,14 @@ class FakeEngine final : public Engine {
   const DatasetCatalog& catalog() const override { return config_.catalog; }
   absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) override;
+  // On the engine's thread, as the real one does what is not cached.
+  void OpenAsync(const PipelineSpec& spec, const Caller& caller,
+                 std::function<bool()> wanted, Opened opened) override;
   absl::StatusOr<std::unique_ptr<Run>> Start(
       std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
       Callbacks callbacks) override;
   Stats stats() const override;
+  std::string decoder_digest() const override { return config_.decoder_digest; }
   uint64_t batch_budget_bytes() const override {
     return config_.batch_budget_bytes != 0 ? config_.batch_budget_bytes
                                            : config_.budget->capacity();

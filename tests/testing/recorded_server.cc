@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/grpc_status.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -69,7 +70,7 @@ void WriteRecording(const Recording& recording, const std::string& folder) {
   WriteFile(folder + "/v1_frames.bin", bytes);
 }
 
-RecordedServer::RecordedServer(Recording recording, grpc::Status refusal)
+RecordedServer::RecordedServer(Recording recording, absl::Status refusal)
     : recording_(std::move(recording)), refusal_(std::move(refusal)) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
@@ -86,9 +87,18 @@ std::string RecordedServer::address() const {
   return absl::StrCat("127.0.0.1:", port_);
 }
 
+void RecordedServer::RefuseOpens(int count, absl::Status refusal) {
+  open_refusal_ = std::move(refusal);
+  opens_to_refuse_ = count;
+}
+
 grpc::Status RecordedServer::Open(grpc::ServerContext* context,
                                   const OpenRequest* request,
                                   OpenResponse* response) {
+  if (opens_to_refuse_ > 0) {
+    --opens_to_refuse_;
+    return ToGrpcStatus(open_refusal_);
+  }
   *response = recording_.open;
   return grpc::Status::OK;
 }
@@ -97,11 +107,11 @@ grpc::Status RecordedServer::GetBatches(grpc::ServerContext* context,
                                         const GetBatchesRequest* request,
                                         grpc::ServerWriter<Frame>* writer) {
   ++calls_;
-  if (!refusal_.ok()) return refusal_;
+  if (!refusal_.ok()) return ToGrpcStatus(refusal_);
   if (request->plan_hash() != recording_.open.plan_hash()) {
-    return {grpc::StatusCode::FAILED_PRECONDITION,
-            absl::StrCat("the plan differs (content revision ",
-                         recording_.open.content_revision(), ")")};
+    return ToGrpcStatus(absl::FailedPreconditionError(
+        absl::StrCat("the plan differs (content revision ",
+                     recording_.open.content_revision(), ")")));
   }
   for (uint64_t i = 0; i < request->step_count(); ++i) {
     const uint64_t step = request->first_step() + i;

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/data_service.grpc.pb.h"
 #include "proto/names.h"
 
@@ -40,10 +41,12 @@ class RecordedServer final : private v1::DataService::Service {
   // A call of GetBatches ends with `refusal` when that is not OK, and as
   // FailedPrecondition when it is for another plan.
   explicit RecordedServer(Recording recording,
-                          grpc::Status refusal = grpc::Status::OK);
+                          absl::Status refusal = absl::OkStatus());
   ~RecordedServer() override;
 
   std::string address() const;
+  // The next `count` calls of Open end with `refusal`. Before the first call.
+  void RefuseOpens(int count, absl::Status refusal);
   uint64_t batches_sent() const { return batches_sent_; }
   uint64_t calls() const { return calls_; }
 
@@ -55,7 +58,9 @@ class RecordedServer final : private v1::DataService::Service {
                           grpc::ServerWriter<Frame>* writer) override;
 
   const Recording recording_;
-  const grpc::Status refusal_;
+  const absl::Status refusal_;
+  absl::Status open_refusal_;  // constant once calls come
+  std::atomic<int> opens_to_refuse_{0};
   std::atomic<uint64_t> batches_sent_{0};
   std::atomic<uint64_t> calls_{0};
   int port_ = 0;

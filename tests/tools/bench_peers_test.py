@@ -1,5 +1,6 @@
 """tools/bench-peers compares what it says that it compares."""
 
+import json
 import os
 import select
 import sys
@@ -79,6 +80,9 @@ class Report(unittest.TestCase):
             self.assertTrue(text.startswith("before\n") and text.endswith("\nafter\n"))
             self.assertNotIn("old", text)
             self.assertEqual(text.count("| ours | 20.00"), 1)
+            self.assertEqual(report.between(text)[1], report.shown(found, False))
+            with open(os.path.join(folder, report.RESULTS), encoding="utf-8") as file:
+                self.assertEqual(json.load(file), found)
             with open(page, "w", encoding="utf-8") as file:
                 file.write("no marks")
             with self.assertRaises(SystemExit):

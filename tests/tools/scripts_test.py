@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "test", "quickstart", "articles", "bench-adapt", "bench-link",
-            "bench-peers", "bench-two-servers", "chaos", "fuzz"]
+_SCRIPTS = ["setup", "build", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
+            "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz"]
 
 
 def _run(script, *arguments, **environment):

@@ -34,7 +34,7 @@ TensorSpec* Add(OpenResponse& plan, const std::string& name, DType dtype,
 BatchReader Make(const OpenResponse& plan,
                  LossKind loss = LossKind::kCrossEntropy,
                  const std::string& target = "") {
-  auto reader = BatchReader::Make(plan, "", target, loss);
+  auto reader = BatchReader::Make(plan, {.target = target, .loss = loss});
   EXPECT_TRUE(reader.ok()) << reader.status();
   return *std::move(reader);
 }
@@ -69,9 +69,7 @@ TEST(BatchReader, RefusesOtherTargets) {
     OpenResponse plan;
     Add(plan, "x", DTYPE_UINT8, {4, 5, 3});
     Add(plan, "y", dtype, shape, 10);
-    return std::string(BatchReader::Make(plan, "", "", LossKind::kCrossEntropy)
-                           .status()
-                           .message());
+    return std::string(BatchReader::Make(plan, {}).status().message());
   };
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {}), HasSubstr("neither a class index"));
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {9}), HasSubstr("neither a class index"));
@@ -189,7 +187,7 @@ TEST(TargetForm, IsWhatTheLossLearns) {
                        int64_t classes) {
     OpenResponse plan;
     Add(plan, "y", dtype, shape, classes);
-    return FormOf(plan.tensors(0), loss);
+    return FormOf(plan.tensors(0), {.loss = loss});
   };
   const auto one_hot = form(LossKind::kBceWithLogits, DTYPE_INT64, {}, 7);
   ASSERT_TRUE(one_hot.ok()) << one_hot.status();
@@ -238,7 +236,7 @@ TEST(BatchReader, GivesTargetsInTheFormOfTheLoss) {
       Make(plan, LossKind::kBceWithLogits).Target(batch),
       torch::tensor({0, 0, 1, 0, 1, 0, 0, 0}, torch::kFloat).view({2, 4})));
   EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "z").Target(batch),
-                           at::arange(8, torch::kFloat).view({2, 4})));
+                           at::arange(8, torch::kFloat).view({2, 1, 2, 2})));
   EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "w").Target(batch),
                            torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
   batch.tensors[0].tensor = torch::tensor({-100, 2}, torch::kLong);

@@ -7,7 +7,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize/archive.h>
 
+#include <cstdint>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "tests/testing/subprocess.h"
@@ -165,6 +167,27 @@ TEST_F(Checkpoint, KeepsTheOldFileWhenSomethingIsNoNumber) {
     tensor.copy_(before);
   }
   EXPECT_TRUE(Write(training).ok());
+}
+
+// Largest size of this process so far, and a new beginning of the count.
+uint64_t PeakBytes() {
+  std::istringstream lines(testing::ReadFile("/proc/self/status"));
+  for (std::string word; lines >> word;) {
+    uint64_t kib = 0;
+    if (word == "VmHWM:" && lines >> kib) return kib << 10;
+  }
+  return 0;
+}
+
+TEST_F(Checkpoint, IsWrittenWithoutACopyOfTheWeights) {
+  constexpr uint64_t kBytes = 64 << 20;
+  torch::nn::Linear large(4096, 4096);
+  testing::WriteFile("/proc/self/clear_refs", "5");
+  const uint64_t before = PeakBytes();
+  ASSERT_GT(before, kBytes);
+  ASSERT_TRUE(WriteCheckpoint(path_, Info(), *large, {}).ok());
+  EXPECT_LT(PeakBytes() - before, kBytes / 4);
+  EXPECT_GT(testing::ReadFile(path_).size(), kBytes);
 }
 
 TEST_F(Checkpoint, RefusesWhatIsDamagedOrOfAnotherVersion) {

@@ -179,7 +179,8 @@ std::string FitOf(const std::string& file, ImageShape shape, int64_t outputs) {
   std::vector<torch::Tensor> copies;
   for (const torch::Tensor& buffer : before) copies.push_back(buffer.clone());
   const absl::Status fit = CheckFit(
-      *model, **loss, shape,
+      *model, **loss,
+      {{shape.channels, shape.height, shape.width}, torch::kFloat},
       {.kind = TargetForm::kClasses, .outputs = outputs, .classes = outputs},
       LossKind::kCrossEntropy, file, torch::kCPU);
   for (size_t i = 0; i < before.size(); ++i) {

@@ -54,14 +54,38 @@ TEST(Specs, TakeWhatTheDatasetsRecommend) {
   EXPECT_EQ(specs->eval->shuffle().mode(), Shuffle::SEQUENTIAL);
 }
 
-TEST(Specs, AskForAPresetWhenTheDatasetRecommendsNone) {
+TEST(Specs, OutputsAreThoseOfBothUnlessAFileSaysTheEvaluations) {
+  TrainerConfig config = Config();
+  config.eval_dataset = "photos";
+  config.outputs = "image,label";
+  auto specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  ASSERT_EQ(specs->train.outputs_size(), 2);
+  EXPECT_EQ(specs->train.outputs(1).field(), "label");
+  EXPECT_EQ(specs->eval->outputs_size(), 2);
+  config.eval_pipeline = WriteFile("outputs { field: 'mask' }");
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->train.outputs_size(), 2);
+  ASSERT_EQ(specs->eval->outputs_size(), 1);
+  EXPECT_EQ(specs->eval->outputs(0).field(), "mask");
+}
+
+// As `millrace bench` does: vectors and tokens need no transform.
+TEST(Specs, TakeSamplesAsTheyAreWhenTheDatasetRecommendsNothing) {
   TrainerConfig config = Config();
   config.dataset = "plain";
+  config.eval_dataset = "plain";
   auto specs = MakeSpecs(config, Describe);
-  EXPECT_THAT(std::string(specs.status().message()), HasSubstr("--preset"));
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->train.sources(0).dataset(), "plain");
+  EXPECT_EQ(specs->train.preset(), "");
+  EXPECT_TRUE(specs->train.transforms().empty());
+  EXPECT_EQ(specs->eval->preset(), "");
   config.preset = "mnist";
-  EXPECT_TRUE(MakeSpecs(config, Describe).ok());
+  EXPECT_EQ(MakeSpecs(config, Describe)->train.preset(), "mnist");
   config.preset = "";
+  config.eval_dataset = "";
   config.dataset = "gone";
   EXPECT_TRUE(absl::IsNotFound(MakeSpecs(config, Describe).status()));
 }
@@ -148,6 +172,9 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
       {"--loss_scale is of", [](TrainerConfig& c) { c.loss_scale = 2; }},
       {"--loss_scale is 0",
        [](TrainerConfig& c) { c.precision = "float16", c.loss_scale = 0; }},
+      {"--classes is 1", [](TrainerConfig& c) { c.classes = 1; }},
+      {"--classes is 100000000",
+       [](TrainerConfig& c) { c.classes = 100000000; }},
       {"--timeout", [](TrainerConfig& c) { c.timeout = absl::Seconds(0); }},
       {"--hedge_share is 1.5; give a share",
        [](TrainerConfig& c) { c.hedge_share = 1.5; }},

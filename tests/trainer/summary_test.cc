@@ -3,17 +3,37 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 #include "trainer/progress.h"
 
+// In the order of the calls; the C library's function is replaced for all of
+// the program.
+static std::vector<std::string> synchronised;
+
+extern "C" int fsync(int fd) {
+  struct stat info;
+  if (fstat(fd, &info) == 0) {
+    synchronised.push_back(S_ISDIR(info.st_mode) ? "folder" : "file");
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
 namespace millrace {
 namespace {
+
+using ::testing::ElementsAre;
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -115,6 +135,64 @@ TEST_F(Files, AreReplacedAsAWhole) {
   ASSERT_TRUE(WriteFileAtomically(path, "second").ok());
   EXPECT_EQ(*ReadFile(path, 100), "second");
   EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(path, 3).status()));
+}
+
+// A link to a disk with more room, say; it may lead to nothing yet.
+TEST_F(Files, AreWrittenWhereTheirLinksLead) {
+  ASSERT_TRUE(MakeFolders(folder_ + "/large/disk").ok());
+  const std::string link = folder_ + "/run.ckpt";
+  ASSERT_EQ(symlink("large/second", link.c_str()), 0);
+  ASSERT_EQ(symlink("disk/file", (folder_ + "/large/second").c_str()), 0);
+  const std::string target = folder_ + "/large/disk/file";
+  for (const char* content : {"first", "second"}) {
+    ASSERT_TRUE(CheckWritable(link).ok());
+    ASSERT_TRUE(WriteFileAtomically(link, content).ok());
+    EXPECT_EQ(*ReadFile(target, 100), content);
+    struct stat info;
+    ASSERT_EQ(lstat(link.c_str(), &info), 0);
+    EXPECT_TRUE(S_ISLNK(info.st_mode)) << "the link stays";
+  }
+  ASSERT_EQ(symlink("loop", (folder_ + "/loop").c_str()), 0);
+  EXPECT_FALSE(WriteFileAtomically(folder_ + "/loop", "x").ok());
+}
+
+TEST_F(Files, ThatKilledProcessesLeftAreRemoved) {
+  const std::string path = folder_ + "/run.ckpt";
+  // A process that has ended and was waited for: its number is free.
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  const std::string leftover = absl::StrCat(path, ".tmp.", ended);
+  const std::vector<std::string> kept = {
+      absl::StrCat(path, ".tmp.", getppid()), path + ".tmp.x",
+      absl::StrCat(folder_, "/other.tmp.", ended)};
+  for (const std::string& file : kept) std::ofstream(file) << "half";
+  std::ofstream(leftover) << "half";
+  std::ofstream(absl::StrCat(path, ".tmp.", getpid())) << "of an earlier one";
+  ASSERT_TRUE(CheckWritable(path).ok());
+  EXPECT_NE(access(leftover.c_str(), F_OK), 0);
+  EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
+  for (const std::string& file : kept) {
+    EXPECT_EQ(access(file.c_str(), F_OK), 0) << file;
+  }
+}
+
+// After a loss of power a rename that was not synchronised may be undone.
+TEST_F(Files, AreSynchronisedAndThenTheirFolder) {
+  synchronised.clear();
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/file", "x").ok());
+  EXPECT_THAT(synchronised, ElementsAre("file", "folder"));
+}
+
+TEST_F(Files, ThatAreNotCommittedLeaveNothing) {
+  const std::string path = folder_ + "/file";
+  {
+    auto file = AtomicFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Write("half").ok());
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
 }
 
 TEST_F(Files, FoldersAreMadeWithThoseAboveThem) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <memory>
@@ -112,6 +113,106 @@ TEST_F(Train, LeavesAnOlderCheckpointWhenItHasLearntNothing) {
   EXPECT_TRUE(ReadFile(checkpoint) == good);
 }
 
+// The ninth step changes one weight and fails at the other: what the model has
+// then is neither the eighth step's nor the ninth's.
+TEST_F(Train, KeepsTheCheckpointBeforeAStepThatFailedInTheMiddle) {
+  const std::string checkpoint = Path("torn.ckpt");
+  const std::vector<std::string> flags = {
+      "--model=torchscript:tests/testdata/trainer/models/torn.pt",
+      "--optimizer=sgd", "--weight_decay=0.1", "--epochs=2"};
+  std::vector<std::string> six = flags;
+  six.insert(six.end(), {"--max_steps=6", "--checkpoint=" + Path("six.ckpt")});
+  ASSERT_EQ(Run(six).exit_code, 0);
+  std::vector<std::string> all = flags;
+  all.insert(all.end(), {"--checkpoint=" + checkpoint,
+                         "--step_losses=" + Path("torn.losses")});
+  const ProgramResult run = Run(all);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("training at epoch 2, step 3"),
+                    HasSubstr("the step at epoch 2, step 3 failed while it "
+                              "changed the weights"),
+                    HasSubstr("no checkpoint of them is written")));
+  EXPECT_TRUE(ReadFile(checkpoint) == ReadFile(Path("six.ckpt")));
+  // The steps that were taken.
+  EXPECT_EQ(Losses("torn.losses").size(), 8u);
+}
+
+TEST_F(Train, WritesLossesAsItGoesAndGoesOnWithThemAfterBeingKilled) {
+  for (const size_t world : {1, 2}) {
+    const auto environments = TorchrunEnvironments();
+    const auto start = [&](const std::string& name) {
+      std::vector<std::unique_ptr<Subprocess>> ranks;
+      for (size_t rank = 0; rank < world; ++rank) {
+        ranks.push_back(std::make_unique<Subprocess>(
+            Command({"--epochs=40", "--checkpoint_every=4", "--resume=auto",
+                     "--checkpoint=" + Path(name + ".ckpt"),
+                     "--step_losses=" + Path(name)}),
+            world == 1 ? std::vector<std::string>() : environments[rank]));
+      }
+      return ranks;
+    };
+    const std::string whole = absl::StrCat("whole", world);
+    const std::string killed = absl::StrCat("killed", world);
+    for (auto& rank : start(whole)) EXPECT_EQ(rank->Wait(), 0);
+    EXPECT_EQ(Losses(whole).size(), 240u);
+    {
+      const auto ranks = start(killed);
+      WaitForOutput(*ranks[0], "checkpoint before epoch 9, step 5");
+      EXPECT_GE(Losses(killed).size(), 52u) << "those before the checkpoint";
+      ranks[0]->Signal(SIGKILL);
+      EXPECT_EQ(ranks[0]->Wait(), 128 + SIGKILL) << "it was over before";
+      if (world > 1) ranks[1]->Wait();
+    }
+    for (auto& rank : start(killed)) EXPECT_EQ(rank->Wait(), 0);
+    EXPECT_EQ(ReadFile(Path(killed)), ReadFile(Path(whole)));
+  }
+}
+
+// Rank 0 alone knows of the file; a stop comes in the middle of an epoch.
+TEST_F(Train, HasTheLossesOfAllStepsWhenRanksAreStopped) {
+  TwoRanks ranks({"--epochs=100000", "--step_losses=" + Path("stopped"),
+                  "--checkpoint=" + Path("stopped.ckpt")},
+                 {"--epochs=100000"});
+  WaitForOutput(ranks.zero, "epoch 3/");
+  ranks.one.Signal(SIGTERM);
+  EXPECT_EQ(ranks.zero.Wait(), 1);
+  EXPECT_EQ(ranks.one.Wait(), 1);
+  // The place of the checkpoint says how many steps of 6 an epoch there were.
+  std::smatch match;
+  const std::string out = ranks.zero.Stdout();
+  const size_t last = out.rfind("checkpoint before epoch ");
+  ASSERT_NE(last, std::string::npos) << out;
+  const std::string line = out.substr(last);
+  ASSERT_TRUE(std::regex_search(line, match,
+                                std::regex("epoch ([0-9]+), step ([0-9]+)")));
+  EXPECT_EQ(Losses("stopped").size(),
+            6 * (std::stoul(match[1]) - 1) + std::stoul(match[2]) - 1);
+}
+
+// The folder of the link is another disk, perhaps; the killed process had not
+// finished writing.
+TEST_F(Train, FollowsALinkAndRemovesWhatAKilledRunLeft) {
+  ASSERT_EQ(mkdir(Path("disk").c_str(), 0755), 0);
+  ASSERT_EQ(symlink("disk/real.ckpt", Path("link.ckpt").c_str()), 0);
+  const std::string checkpoint = "--checkpoint=" + Path("link.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", checkpoint}).exit_code, 0);
+  Subprocess ended({"/bin/true"});
+  const std::string leftover =
+      absl::StrCat(Path("disk/real.ckpt.tmp."), ended.pid());
+  ended.Wait();
+  WriteFile(leftover, "half");
+  const ProgramResult run = Run({"--max_steps=1", "--resume=auto", checkpoint,
+                                 "--audit_dir=" + Path("made/by/the/run")});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("removed " + leftover));
+  EXPECT_NE(access(leftover.c_str(), F_OK), 0);
+  struct stat info;
+  ASSERT_EQ(lstat(Path("link.ckpt").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  EXPECT_GT(ReadFile(Path("made/by/the/run/rank-00000.mraudit")).size(), 0u);
+}
+
 // As on a disk that is full. The weights and Adam's state take 1.3 MB.
 TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
   const std::string checkpoint = Path("full.ckpt");
@@ -212,9 +313,8 @@ TEST_F(Train, CutsOneDatasetForTrainingAndEvaluation) {
 }
 
 TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
-  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+  const std::pair<std::vector<std::string>, std::string> kUsage[] = {
       {{"--eval_subset=0.5"}, "--eval_subset=0.5: expected FROM:TO"},
-      {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
       {{"--subset_unit=8"}, "--subset_unit cuts no subset"},
       {{"--checkpoint_every=5"}, "--checkpoint_every needs --checkpoint"},
       {{"--resume=auto"}, "--resume is auto, which needs --checkpoint"},
@@ -224,6 +324,14 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--nproc=3", "--nnodes=2", "--master_addr=x"}, "multiple of 6"},
       {{"--nproc=2", "--nnodes=2", "--master_addr=x", "--master_port=70000"},
        "--master_port is 70000"},
+  };
+  for (const auto& [flags, expected] : kUsage) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 2) << flags[0];
+    EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
+  }
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
       // Shapes, classes and types that do not fit.
       {{"--input=label"}, "has 0 dimensions; models"},
       {{"--target=sample_index"}, "neither a class index"},

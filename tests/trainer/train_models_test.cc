@@ -124,27 +124,32 @@ TEST_F(Train, BeginsWithWeightsThatItSaved) {
 }
 
 TEST_F(Train, SaysWhatDoesNotFitBeforeItTrains) {
-  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
-      {{"--model=vgg"}, "--model is \"vgg\""},
+  struct Mistake {
+    std::vector<std::string> flags;
+    std::string expected;
+    int exit_code = 1;
+  };
+  const Mistake kMistakes[] = {
+      {{"--model=vgg"}, "--model is \"vgg\"", 2},
       {{"--model=torchscript:/no/such.pt"}, "/no/such.pt"},
       {{"--model=" + ModelFile("double.pt")}, "not float32"},
       {{"--model=" + ModelFile("of_all_rows.pt")}, "gave [10]"},
       {{"--model=" + ModelFile("small_cnn.pt"), "--dataset=five"},
        "must give [2, 5]"},
-      {{"--loss=hinge"}, "--loss is \"hinge\""},
+      {{"--loss=hinge"}, "--loss is \"hinge\"", 2},
       {{"--loss=mse"}, "is a class index"},
       {{"--loss=cross_entropy", "--target=image", "--input=image"},
        "--loss=bce_with_logits"},
       {{"--loss=" + ModelFile("huber_mean.pt")}, "the loss, given"},
       {{"--loss=" + ModelFile("weighted_loss.pt")}, "weights of its own"},
-      {{"--save_weights=" + Path("w.bin")}, "--save_weights"},
+      {{"--save_weights=" + Path("w.bin")}, "--save_weights", 2},
       {{"--init_weights=/no/such.pt"}, "/no/such.pt"},
-      {{"--init_weights_without=fc"}, "--init_weights is not given"},
-      {{"--init_weights=a.pt", "--resume=b"}, "exclude each other"},
+      {{"--init_weights_without=fc"}, "--init_weights is not given", 2},
+      {{"--init_weights=a.pt", "--resume=b"}, "exclude each other", 2},
   };
-  for (const auto& [flags, expected] : kMistakes) {
+  for (const auto& [flags, expected, exit_code] : kMistakes) {
     const ProgramResult run = Run(flags);
-    EXPECT_EQ(run.exit_code, 1) << flags[0];
+    EXPECT_EQ(run.exit_code, exit_code) << flags[0];
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
 }

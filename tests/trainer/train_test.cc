@@ -294,6 +294,35 @@ TEST_F(Train, RepeatsItsFirstBatchesAndSaysSo) {
                                     HasSubstr("\"steps\": 18")));
 }
 
+// As the other programs: a supervisor that starts a run again after 1 must not
+// do so for ever.
+TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"--nproc=3"}, "multiple"},
+      {{"--step_timeout=0"}, "--step_timeout is not above 0"},
+      {{"--data_timeout=inf"}, "at most a year"},
+      {{"--rank_timeout=nan"}, "at most a year"},
+      {{"--epochs=many"}, "epochs"},
+      {{"--no_such_flag=1"}, "no_such_flag"},
+      {{"--preset=a", "--pipeline=b"}, "exclude each other"},
+      {{"stray"}, "stray"},
+  };
+  for (const auto& [flags, expected] : kMistakes) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 2) << flags[0];
+    EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
+  }
+  for (const char* flag : {"--help", "-help", "--helpfull", "--version"}) {
+    const ProgramResult help =
+        RunProgram({ProgramPath("trainer/millrace-train"), flag});
+    EXPECT_EQ(help.exit_code, 0) << flag;
+    EXPECT_THAT(help.out, HasSubstr(std::string(flag) == "--version"
+                                        ? "millrace-train"
+                                        : "--checkpoint_every"))
+        << flag;
+  }
+}
+
 TEST_F(Train, AnswersMistakesWithASentence) {
   const std::string garbage = Path("garbage");
   WriteFile(garbage, "no checkpoint");
@@ -302,19 +331,13 @@ TEST_F(Train, AnswersMistakesWithASentence) {
       {{"--dataset=nothing"}, "nothing"},
       {{"--preset=nothing"}, "nothing"},
       {{"--json=/no/such/folder/x.json"}, "/no/such/folder/x.json"},
-      {{"--nproc=3"}, "multiple"},
       {{"--batch_size=1000"}, "1000"},
       {{"--eval_dataset=five"}, "5"},
       {{"--resume=" + garbage}, garbage},
       {{"--resume=/no/such/file"}, "/no/such/file"},
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
       {{"--input=nothing"}, "image"},
-      {{"--step_timeout=0"}, "--step_timeout is not above 0"},
-      {{"--data_timeout=inf"}, "at most a year"},
-      {{"--rank_timeout=nan"}, "at most a year"},
       {{"--replay_batches=6"}, "none would be repeated"},
-      {{"--no_such_flag=1"}, "no_such_flag"},
-      {{"stray"}, "stray"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);

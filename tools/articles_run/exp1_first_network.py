@@ -38,20 +38,22 @@ def _digit_words(context, seed, *words):
             f"--epochs={sizes(context.quick)['epochs']}", f"--batch_size={BATCH}", *words)
 
 
-def _dataloader(workers, pin, log=""):
+def _dataloader(workers, pin, log="", fused=False):
     def measure(context, number, seed):
         if pin and not context.cuda:
             raise NotAvailable("no CUDA device here: torch pins nothing without one")
-        words = [f"--workers={workers}"] + (["--pin"] if pin else [])
+        words = [f"--workers={workers}"] + ["--pin"] * pin + ["--fused"] * fused
         if log:
             words.append(f"--tensorboard={context.log_folder(NUMBER, log, number)}")
         return context.peer(*_digit_words(context, seed, *words))
     return measure
 
 
-def _python_memory(context, number, seed):
-    del number
-    return context.peer(*_digit_words(context, seed, "--loader=memory"))
+def _python_memory(*words):
+    def measure(context, number, seed):
+        del number
+        return context.peer(*_digit_words(context, seed, "--loader=memory", *words))
+    return measure
 
 
 def _cpp_memory(context, number, seed):
@@ -95,7 +97,11 @@ def rows(context):
                         _dataloader(0, True)),
         experiments.one("dataloader_2_pin", "torch DataLoader, 2 workers, pinned",
                         _dataloader(2, True)),
-        experiments.one("python_memory", "Python, tensors in memory", _python_memory),
+        experiments.one("dataloader_2_fused", "torch DataLoader, 2 workers, Adam(fused=True)",
+                        _dataloader(2, False, fused=True)),
+        experiments.one("python_memory", "Python, tensors in memory", _python_memory()),
+        experiments.one("python_memory_fused", "Python, tensors in memory, Adam(fused=True)",
+                        _python_memory("--fused")),
         experiments.one(REFERENCE, "C++, tensors in memory", _cpp_memory, ours=True),
         experiments.one("millrace", "Millrace", _millrace(log="optimized"), ours=True),
         experiments.one("millrace_same_host", "Millrace, --same_host",

@@ -17,6 +17,9 @@ ROUNDS = 5
 FLAGS = ("tensorboard",)
 MOST = 0.55
 BATCH = 64
+EPOCHS = 4
+# Batches that the client may have asked for and not handed out.
+WINDOW = 4
 
 
 def data(context):
@@ -74,19 +77,27 @@ def _millrace(context, number, seed):
     with servers.Server(context, [f"--dataset=train={digits['train']}", "--threads=1",
                                   f"--operators={busy_library(context)}"]) as server:
         def train(busy_us, log=""):
-            run = context.train(server, "--model=cnn", "--lr=0.001", f"--batch_size={BATCH}",
-                                epochs=4, seed=seed, log=log,
-                                specs=[("pipeline", spec(digits, steps, busy_us))])
-            return 1000 * stats.epoch_time(run) / (run["samples"] / BATCH)
+            return context.train(server, "--model=cnn", "--lr=0.001", f"--batch_size={BATCH}",
+                                 f"--window={WINDOW}", epochs=EPOCHS, seed=seed, log=log,
+                                 specs=[("pipeline", spec(digits, steps, busy_us))])
 
-        found = {"seed": seed, "step_ms": train(0)}
+        found = {"seed": seed, "step_ms": 1000 * stats.epoch_time(train(0)) / steps}
         busy_us = max(1, round(1000 * found["step_ms"] / BATCH))
         said = context.bench(server.endpoint, spec(digits, steps, busy_us),
                              f"--batch_size={BATCH}", f"--batches={steps}")
         found["load_ms"] = 1000 * BATCH / said["images_per_second"]
         found["serial_ms"] = found["step_ms"] + found["load_ms"]
-        found["overlapped_ms"] = train(busy_us, context.log_folder(NUMBER, "optimized", number))
+        found["overlapped_ms"] = overlapped_ms(
+            train(busy_us, context.log_folder(NUMBER, "optimized", number)), steps)
     return found
+
+
+def overlapped_ms(run, steps):
+    """Milliseconds of a step of all epochs, the first one too. The client prefetches over an epoch's
+    border, so a counted epoch alone could begin with batches that were made in one that is not
+    counted, and beat half the time. Of all epochs together only the batches before the first step
+    are made outside: at most WINDOW, which are taken off."""
+    return 1000 * sum(run["epoch_seconds"]) / (EPOCHS * steps - WINDOW)
 
 
 def rows(context):

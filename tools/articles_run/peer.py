@@ -58,12 +58,12 @@ def autocast(device, mixed):
 
 
 def train_epochs(batches, model, device, epochs, mixed=False, evaluate=None, log=None,
-                 optimizer=None):
+                 optimizer=None, fused=None):
     """Trains with cross entropy and Adam (1e-3) or another optimizer. `batches(epoch)` is an iterable
-    of (images, labels); `evaluate()` gives an accuracy and does not count. Gives a run: see
-    stats.py."""
+    of (images, labels); `evaluate()` gives an accuracy and does not count; `fused` is Adam's (None:
+    torch's default, which on the CPU is not fused). Gives a run: see stats.py."""
     import torch
-    optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3)
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3, fused=fused)
     scaler = torch.amp.GradScaler("cuda", enabled=mixed and device.type == "cuda")
     run = {"epoch_seconds": [], "loss": [], "accuracy": [], "stall": [], "device": str(device)}
     cpu, samples = [], []

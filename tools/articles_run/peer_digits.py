@@ -3,7 +3,7 @@ tensors in memory, and prints a run (stats.py) as JSON.
 
     peer_digits.py FOLDER --mean=M --stddev=S [--model=mlp|cnn] [--loader=workers|memory]
                    [--workers=N] [--pin] [--epochs=5] [--batch_size=64] [--seed=1] [--mixed]
-                   [--compile] [--split=0.8] [--save=FILE] [--load=FILE] [--tensorboard=DIR]
+                   [--fused] [--compile] [--split=0.8] [--save=FILE] [--load=FILE] [--tensorboard=DIR]
 
 FOLDER holds plain IDX files. --split trains on that share of the training pictures and evaluates on
 the rest of them; otherwise the test pictures are what is evaluated on.
@@ -108,6 +108,7 @@ def main():
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mixed", action="store_true")
+    parser.add_argument("--fused", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--split", type=float, default=0)
     parser.add_argument("--save", default="")
@@ -139,7 +140,8 @@ def main():
     log = peer.Log(options.tensorboard)
     # torch.compile: what Python has for a graph. The compiled one shares the weights.
     trained = torch.compile(model) if options.compile else model
-    run = peer.train_epochs(batches, trained, device, options.epochs, options.mixed, evaluate, log)
+    run = peer.train_epochs(batches, trained, device, options.epochs, options.mixed, evaluate, log,
+                            fused=options.fused or None)
     run["seed"] = options.seed
     if options.save:
         torch.save(model.state_dict(), options.save)

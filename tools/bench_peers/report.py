@@ -4,7 +4,8 @@
 
 Without options a table as text. --markdown prints the tables of docs/performance.md; --update puts
 them between the lines `<!-- bench-peers: begin -->` and `<!-- bench-peers: end -->` of a page, with
-the plot when it lies beside it as pictures/bench_peers.png. --plot needs matplotlib. A ratio is ours divided by the peer's, of the same round: median and, in
+the plot when it lies beside it as pictures/bench_peers.png, and keeps the results beside the page as
+bench_peers.json, so that a test sees that the whole part is of one run. --plot needs matplotlib. A ratio is ours divided by the peer's, of the same round: median and, in
 brackets, lowest and highest. CPU is processor time: of all processes for 1,000 images, or of the
 client alone for a GB.
 """
@@ -21,6 +22,7 @@ AFTER = {"stages": "where the time goes, and what each transform costs (`stage_b
          "faithfulness": "default against exact decoding, after RandomResizedCrop "
                          "(`image_faithfulness`)"}
 PICTURE = "pictures/bench_peers.png"  # beside the page
+RESULTS = "bench_peers.json"  # beside the page
 BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
 
 
@@ -172,18 +174,33 @@ def plot(found, path):
     figure.savefig(path, dpi=90, metadata={"Software": None})
 
 
+def shown(found, with_picture):
+    """What stands between the two lines of the page."""
+    picture = f"![the table as a picture]({PICTURE})\n\n" if with_picture else ""
+    return f"\n\n{picture}{markdown(found)}\n"
+
+
+def between(page):
+    """(before, between, after) of the two lines; None when the page lacks them."""
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        return None
+    head, rest = page.split(BEGIN)
+    middle, tail = rest.split(END)
+    return head, middle, tail
+
+
 def update(found, path):
     with open(path, encoding="utf-8") as file:
-        page = file.read()
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        parts = between(file.read())
+    if parts is None:
         sys.exit(f"{path} lacks the lines {BEGIN} and {END}")
-    head, rest = page.split(BEGIN)
-    tail = rest.split(END)[1]
-    picture = ""
-    if os.path.exists(os.path.join(os.path.dirname(path), PICTURE)):
-        picture = f"![the table as a picture]({PICTURE})\n\n"
+    folder = os.path.dirname(path)
+    with open(os.path.join(folder, RESULTS), "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
+    middle = shown(found, os.path.exists(os.path.join(folder, PICTURE)))
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{head}{BEGIN}\n\n{picture}{markdown(found)}\n{END}{tail}")
+        file.write(f"{parts[0]}{BEGIN}{middle}{END}{parts[2]}")
 
 
 def main():

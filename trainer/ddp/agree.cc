@@ -10,13 +10,15 @@
 namespace millrace {
 
 absl::Status Agree(absl::Status mine, Communicator& ranks,
-                   absl::string_view before) {
+                   absl::string_view before, bool* together) {
   const uint32_t world = ranks.world_size();
+  if (together != nullptr) *together = world == 1;
   if (world == 1) return mine;
   torch::Tensor left = at::zeros({world}, torch::kInt64);
   auto* of_rank = left.data_ptr<int64_t>();
   if (!mine.ok()) of_rank[ranks.rank()] = 1;
   const absl::Status summed = ranks.Sum(left);
+  if (together != nullptr) *together = summed.ok();
   if (!mine.ok()) return mine;
   MR_RETURN_IF_ERROR(summed);
   for (uint32_t rank = 0; rank < world; ++rank) {

@@ -14,9 +14,10 @@ namespace millrace {
 
 // OK when `mine` is on all ranks. Otherwise this rank's own error, or Cancelled
 // with the rank that could not go on `before` what. A collective call; with one
-// rank it is free.
+// rank it is free. `together`, unless null: all ranks came to the call, so
+// after an error they can still make others.
 absl::Status Agree(absl::Status mine, Communicator& ranks,
-                   absl::string_view before);
+                   absl::string_view before, bool* together = nullptr);
 
 }  // namespace millrace
 

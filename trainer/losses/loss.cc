@@ -35,34 +35,136 @@ class OfWholeRows : public Loss {
     return SumOf(outputs.index_select(0, rows), target.index_select(0, rows));
   }
 
- private:
+  // Every row counts.
   virtual torch::Tensor SumOf(const torch::Tensor& outputs,
                               const torch::Tensor& target) = 0;
 };
 
-// [rows, values]; broadcasting [rows] against [rows, 1] would go wrong
-// silently.
+// As float32 in the target's shape; broadcasting [rows] against [rows, 1] would
+// go wrong silently.
 torch::Tensor AsTarget(const torch::Tensor& outputs,
                        const torch::Tensor& target) {
-  TORCH_CHECK(outputs.numel() == target.numel(), "the model gave ",
-              outputs.sizes(), " for a target of ", target.sizes());
+  const bool fits = outputs.dim() == 4 && target.dim() == 4
+                        ? outputs.sizes() == target.sizes()
+                        : outputs.numel() == target.numel();
+  TORCH_CHECK(fits, "the model gave ", outputs.sizes(), " for a target of ",
+              target.sizes());
   return outputs.to(torch::kFloat).reshape(target.sizes());
 }
 
-class BceWithLogits final : public OfWholeRows {
+// Sum over the rows of the mean over what counts of each. `counts` is undefined
+// when everything does.
+torch::Tensor SumOfMeans(const torch::Tensor& losses,
+                         const torch::Tensor& counts) {
+  if (!counts.defined()) return losses.flatten(1).mean(1).sum();
+  return (losses.flatten(1) * counts.flatten(1))
+      .sum(1)
+      .div(counts.flatten(1).sum(1).clamp_min(1))
+      .sum();
+}
+
+// Losses of each value by itself.
+class OfValues : public OfWholeRows {
+ public:
+  explicit OfValues(std::optional<int64_t> ignore_value)
+      : ignore_value_(ignore_value) {}
+
   torch::Tensor SumOf(const torch::Tensor& outputs,
-                      const torch::Tensor& target) override {
-    return at::binary_cross_entropy_with_logits(
-               AsTarget(outputs, target), target, {}, {}, at::Reduction::None)
-        .mean(1)
-        .sum();
+                      const torch::Tensor& target) final {
+    if (!ignore_value_.has_value()) {
+      return SumOfMeans(Losses(AsTarget(outputs, target), target),
+                        torch::Tensor());
+    }
+    const torch::Tensor ignored = target.eq(*ignore_value_);
+    return SumOfMeans(
+        Losses(AsTarget(outputs, target), target.masked_fill(ignored, 0)),
+        ignored.logical_not());
   }
+
+ private:
+  virtual torch::Tensor Losses(const torch::Tensor& outputs,
+                               const torch::Tensor& target) = 0;
+
+  const std::optional<int64_t> ignore_value_;
 };
 
-class Mse final : public OfWholeRows {
+torch::Tensor BinaryCrossEntropy(const torch::Tensor& outputs,
+                                 const torch::Tensor& target) {
+  return at::binary_cross_entropy_with_logits(outputs, target, {}, {},
+                                              at::Reduction::None);
+}
+
+class BceOfValues final : public OfValues {
+ public:
+  using OfValues::OfValues;
+
+ private:
+  torch::Tensor Losses(const torch::Tensor& outputs,
+                       const torch::Tensor& target) override {
+    // On a device a look would stop it: there the first batch stands for all.
+    if (!seen_ || target.is_cpu()) {
+      const auto [least, most] = at::aminmax(target);
+      const double low = least.item<double>();
+      const double high = most.item<double>();
+      // A value that is no number is the loss's affair.
+      TORCH_CHECK_VALUE(!(low < 0) && !(high > 1), "the target has the value ",
+                        low < 0 ? low : high,
+                        ", and --loss=bce_with_logits learns values from 0 to "
+                        "1: for a mask of 0 and 255 end the pipeline with "
+                        "to_dtype { fields: \"NAME\" dtype: DTYPE_FLOAT32 "
+                        "scale: true }, for a mask of classes give --classes=N "
+                        "and, where a value is no class, --ignore_value");
+      seen_ = true;
+    }
+    return BinaryCrossEntropy(outputs, target);
+  }
+
+  bool seen_ = false;
+};
+
+class Bce final : public OfWholeRows {
+ public:
+  explicit Bce(std::optional<int64_t> ignore_value) : values_(ignore_value) {}
+
+ private:
   torch::Tensor SumOf(const torch::Tensor& outputs,
                       const torch::Tensor& target) override {
-    return (AsTarget(outputs, target) - target).square().mean(1).sum();
+    if (target.dim() != 3 || target.scalar_type() != torch::kLong) {
+      return values_.SumOf(outputs, target);
+    }
+    TORCH_CHECK(outputs.dim() == 4 && outputs.size(2) == target.size(1) &&
+                    outputs.size(3) == target.size(2),
+                "the model gave ", outputs.sizes(),
+                " for a class of each pixel of ", target.sizes());
+    // A yes or no for each class; pixels that do not count have none.
+    const torch::Tensor counts = target.ne(kIgnoredLabel).unsqueeze(1);
+    const torch::Tensor classes = target.unsqueeze(1).mul(counts);
+    if (target.is_cpu()) {  // on a device scatter_ looks
+      const auto [least, most] = at::aminmax(classes);
+      const int64_t wrong = least.item<int64_t>() < 0 ? least.item<int64_t>()
+                                                      : most.item<int64_t>();
+      TORCH_CHECK_INDEX(wrong >= 0 && wrong < outputs.size(1), "Target ", wrong,
+                        " is out of bounds.");
+    }
+    const torch::Tensor wanted =
+        at::zeros_like(outputs, torch::TensorOptions(torch::kFloat))
+            .scatter_(1, classes, counts.to(torch::kFloat));
+    return SumOfMeans(
+        BinaryCrossEntropy(outputs.to(torch::kFloat), wanted).mean(1),
+        counts.squeeze(1));
+  }
+
+  BceOfValues values_;
+};
+
+class Mse final : public OfValues {
+ public:
+  using OfValues::OfValues;
+
+ private:
+  torch::Tensor Losses(const torch::Tensor& outputs,
+                       const torch::Tensor& target) override {
+    return (outputs - target).square();
   }
 };
 
@@ -73,7 +175,10 @@ class ScriptLoss final : public OfWholeRows {
  private:
   torch::Tensor SumOf(const torch::Tensor& outputs,
                       const torch::Tensor& target) override {
-    const c10::IValue value = file_.Forward({outputs, target});
+    // An image's values in a row for outputs that are in a row.
+    const c10::IValue value = file_.Forward(
+        {outputs,
+         target.dim() == 4 && outputs.dim() != 4 ? target.flatten(1) : target});
     TORCH_CHECK(value.isTensor(), "the loss ", file_.path(),
                 " gave no tensor but a value of type ", value.tagKind());
     const torch::Tensor& loss = value.toTensor();
@@ -91,15 +196,16 @@ class ScriptLoss final : public OfWholeRows {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossName& name,
-                                               torch::Device device) {
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
+    const LossName& name, torch::Device device,
+    std::optional<int64_t> ignore_value) {
   switch (name.kind) {
     case LossKind::kCrossEntropy:
       return std::make_unique<CrossEntropy>();
     case LossKind::kBceWithLogits:
-      return std::make_unique<BceWithLogits>();
+      return std::make_unique<Bce>(ignore_value);
     case LossKind::kMse:
-      return std::make_unique<Mse>();
+      return std::make_unique<Mse>(ignore_value);
     case LossKind::kTorchScript:
       break;
   }

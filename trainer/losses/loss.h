@@ -3,8 +3,12 @@
 // fill the batch up add nothing, neither to the sum nor to a gradient.
 //
 // The loss of a sample is what Python's torch gives with its default
-// reduction="mean" for a batch of that sample alone: of several outputs the
-// mean. Summed losses of ranks and batches add up exactly.
+// reduction="mean" for a batch of that sample alone: of several outputs, and of
+// the pixels that count, the mean. Summed losses of ranks and batches add up
+// exactly.
+//
+// Outputs of four dimensions, [rows, channels, height, width], are compared
+// pixel by pixel; others are compared with the values of the sample in a row.
 //
 // A file of a user's own is a TorchScript module whose forward(outputs, target)
 // gives either the loss of each row, [rows], or their mean, without dimensions.
@@ -20,7 +24,9 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "client/loader.h"
@@ -42,8 +48,10 @@ class Loss {
 
 // Of kTorchScript the file is loaded onto the device. NotFound, DataLoss: no
 // such file, or none that libtorch reads. InvalidArgument: one with weights.
-absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossName& name,
-                                               torch::Device device);
+// `ignore_value`: values of a target of kValues that do not count.
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
+    const LossName& name, torch::Device device,
+    std::optional<int64_t> ignore_value = std::nullopt);
 
 }  // namespace millrace
 

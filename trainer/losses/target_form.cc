@@ -18,19 +18,74 @@ absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
 
+// What the trainer is given, after the device transform.
+DType GivenType(const TensorSpec& spec) {
+  return spec.has_device_transform() ? spec.device_transform().dtype()
+                                     : spec.dtype();
+}
+
+// Sides and channels of an image; nothing is set for other samples.
+void SetPixels(const TensorSpec& spec, bool planes, TargetForm& form) {
+  const auto& shape = spec.sample_shape();
+  if (shape.size() != 2 && shape.size() != 3) return;
+  const int first = shape.size() == 3 && planes ? 1 : 0;
+  form.height = shape[first];
+  form.width = shape[first + 1];
+  form.channels = shape.size() == 2 ? 1 : shape[planes ? 0 : 2];
+}
+
 }  // namespace
 
-absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec, LossKind loss) {
-  const int64_t classes = spec.num_classes();
+absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
+                                  const TargetOptions& options) {
+  const LossKind loss = options.loss;
+  if (spec.num_classes() > 0 && options.classes > 0 &&
+      spec.num_classes() != options.classes) {
+    return Refuse(absl::StrCat("has ", spec.num_classes(),
+                               " classes, not --classes=", options.classes,
+                               "; leave the flag out"));
+  }
+  const int64_t classes =
+      spec.num_classes() > 0 ? spec.num_classes() : options.classes;
   const bool index =
       classes > 0 && spec.sample_shape().empty() && IsInteger(spec.dtype());
   const bool shares = classes > 0 && spec.sample_shape_size() == 1 &&
                       spec.sample_shape(0) == classes && IsFloat(spec.dtype());
+  int64_t values = 1;
+  for (const int64_t dim : spec.sample_shape()) {
+    if (dim < 0) {
+      return Refuse("has no fixed shape; the losses of this trainer need one");
+    }
+    if (dim == 0) return Refuse("has no values to learn");
+    if (dim > kMostOutputs || values * dim > kMostOutputs) {
+      return Refuse(absl::StrCat("has more than ", kMostOutputs,
+                                 " values a sample; choose another --target"));
+    }
+    values *= dim;
+  }
+  TargetForm pixels = {.kind = TargetForm::kPixelClasses};
+  SetPixels(spec, options.planes, pixels);
+  if (pixels.channels == 1 && IsInteger(GivenType(spec)) &&
+      (loss == LossKind::kCrossEntropy ||
+       (loss == LossKind::kBceWithLogits && classes > 0) ||
+       (loss == LossKind::kTorchScript && options.mask))) {
+    if (classes < 2 && loss != LossKind::kTorchScript) {
+      return Refuse(
+          "holds a class for each pixel, and the data do not say how many "
+          "classes there are; give --classes=N (and --ignore_value=255 where "
+          "pixels of that value have no class), or --loss=bce_with_logits for "
+          "a mask of 0 and 1");
+    }
+    pixels.channels = pixels.classes = classes;
+    pixels.outputs = classes * values;
+    pixels.judges_classes = true;
+    return pixels;
+  }
   if (loss == LossKind::kCrossEntropy) {
     if (classes < 2 || (!index && !shares)) {
       return Refuse(
-          "is neither a class index of each sample nor its shares of the "
-          "classes, which --loss=cross_entropy learns; choose "
+          "is neither a class index of each sample or pixel nor a sample's "
+          "shares of the classes, which --loss=cross_entropy learns; choose "
           "--loss=bce_with_logits for several yes and no, mse for numbers, or "
           "another --target");
     }
@@ -54,20 +109,10 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec, LossKind loss) {
                       .classes = classes,
                       .judges_classes = true};
   }
-  int64_t values = 1;
-  for (const int64_t dim : spec.sample_shape()) {
-    if (dim < 0) {
-      return Refuse("has no fixed shape; the losses of this trainer need one");
-    }
-    if (dim == 0) return Refuse("has no values to learn");
-    if (dim > kMostOutputs || values * dim > kMostOutputs) {
-      return Refuse(absl::StrCat("has more than ", kMostOutputs,
-                                 " values a sample; choose another --target"));
-    }
-    values *= dim;
-  }
-  return TargetForm{
-      .kind = TargetForm::kValues, .outputs = values, .classes = classes};
+  TargetForm form = {.kind = TargetForm::kValues, .outputs = values};
+  form.classes = spec.num_classes();
+  SetPixels(spec, options.planes, form);
+  return form;
 }
 
 }  // namespace millrace

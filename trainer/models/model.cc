@@ -2,12 +2,15 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "trainer/models/cnn.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/model_name.h"
 #include "trainer/models/resnet.h"
 #include "trainer/models/script_model.h"
+#include "trainer/models/unet.h"
 
 namespace millrace {
 
@@ -50,6 +53,14 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
   if (shape.channels < 1 || shape.height < 1 || shape.width < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " takes images, but ", given));
+  }
+  if (name == "unet") {
+    if (std::min(shape.height, shape.width) < UNet::kLeastSide) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the unet takes images of 8x8 pixels or more, but ",
+                       given, "; choose another preset"));
+    }
+    return std::make_shared<UNet>(shape.channels, outputs);
   }
   const ResNetDepth depth = name == "resnet18"   ? ResNetDepth::k18
                             : name == "resnet34" ? ResNetDepth::k34

@@ -1,6 +1,7 @@
 // The trainer's models, by name. Each takes float32 images [rows, channels,
 // height, width] and gives float32 [rows, outputs]: a logit for each class, or
-// whatever numbers the loss wants.
+// whatever numbers the loss wants. The unet gives them for each pixel, [rows,
+// outputs, height, width]. A module of a user's file takes what InputForm says.
 //
 //   MR_ASSIGN_OR_RETURN(auto model, MakeModel("resnet50", {3, 224, 224},
 //   1000)); torch::Tensor logits = model->forward(images);
@@ -34,9 +35,18 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
+// What a model of a user's file is fed: a batch is [rows, sizes...].
+struct InputForm {
+  std::vector<int64_t> sizes;
+  torch::ScalarType type = torch::kFloat;
+
+  friend bool operator==(const InputForm&, const InputForm&) = default;
+};
+
 // "mlp": 784-128-64-outputs with ReLU, for samples of 784 values.
 // "cnn": two 3x3 convolutions (32, 64) with ReLU and pooling, then 128.
 // "resnet18", "resnet34", "resnet50": as torchvision defines them, any size.
+// "unet": an image-to-image network (unet.h), from 8 x 8 pixels on.
 // "torchscript:FILE": a module of the user's, on `device`; whether it takes
 // such images and gives so many outputs is found by running it (fit.h).
 // The weights of the others come from libtorch's global generator and lie on

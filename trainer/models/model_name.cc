@@ -15,8 +15,10 @@ namespace millrace {
 
 absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
   for (const absl::string_view name :
-       {"mlp", "cnn", "resnet18", "resnet34", "resnet50"}) {
-    if (text == name) return ModelName{.name = std::string(name)};
+       {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "unet"}) {
+    if (text == name) {
+      return ModelName{.name = std::string(name), .of_pixels = name == "unet"};
+    }
   }
   absl::string_view file = text;
   if (absl::ConsumePrefix(&file, "torchscript:") && !file.empty()) {
@@ -24,8 +26,8 @@ absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("is \"", text,
-                   "\"; choose mlp, cnn, resnet18, resnet34, resnet50 or "
-                   "torchscript:FILE"));
+                   "\"; choose mlp, cnn, resnet18, resnet34, resnet50, unet "
+                   "or torchscript:FILE"));
 }
 
 absl::StatusOr<std::string> IdentityOf(const ModelName& model) {

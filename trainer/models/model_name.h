@@ -1,5 +1,5 @@
 // The models by name, as --model says them: mlp, cnn, resnet18, resnet34,
-// resnet50 or torchscript:FILE. Knows no libtorch.
+// resnet50, unet or torchscript:FILE. Knows no libtorch.
 //
 // Pure, but that IdentityOf() reads the file.
 //
@@ -16,8 +16,9 @@
 namespace millrace {
 
 struct ModelName {
-  std::string name;  // "torchscript" for a file
-  std::string file;  // empty: one of the trainer's own
+  std::string name;        // "torchscript" for a file
+  std::string file;        // empty: one of the trainer's own
+  bool of_pixels = false;  // gives values for each pixel; of a file: unknown
 };
 
 // InvalidArgument says what there is.

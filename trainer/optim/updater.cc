@@ -38,9 +38,11 @@ void Updater::Step(uint64_t number, double factor) {
   if (options_.clip_grad_norm > 0) {
     ClipGradientNorm(gradients, options_.clip_grad_norm);
   }
+  interrupted_ = true;
   optimizer_.Step(LearningRate(number), found_inf);
   if (average_.has_value()) average_->Update(found_inf);
   if (scaler_.has_value()) scaler_->Update();
+  interrupted_ = false;
 }
 
 absl::Status Updater::CheckScale() const {

@@ -55,6 +55,10 @@ class Updater {
   // makes the gradients those of the mean.
   void Step(uint64_t number, double factor);
 
+  // A Step() has failed after it had begun to change the weights: weights and
+  // State() are neither those before the step nor those after it.
+  bool interrupted() const { return interrupted_; }
+
   // Of a step.
   double LearningRate(uint64_t number) const {
     return options_.schedule.LearningRate(number);
@@ -82,6 +86,7 @@ class Updater {
   Optimizer optimizer_;
   std::optional<GradScaler> scaler_;
   std::optional<AveragedWeights> average_;
+  bool interrupted_ = false;
 };
 
 // What the flags ask for. `config` is valid.

@@ -125,7 +125,8 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
   return tensors;
 }
 
-std::string ToSafetensors(const std::vector<StoredTensor>& tensors) {
+void WriteSafetensors(const std::vector<StoredTensor>& tensors,
+                      const ByteSink& sink) {
   // The widest elements first: then each begins at a multiple of its size.
   std::vector<const StoredTensor*> ordered;
   for (const StoredTensor& tensor : tensors) ordered.push_back(&tensor);
@@ -150,16 +151,13 @@ std::string ToSafetensors(const std::vector<StoredTensor>& tensors) {
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  std::string file;
-  file.reserve(kLengthBytes + header.size() + at);
+  std::string length;
   for (size_t i = 0; i < kLengthBytes; ++i) {
-    file.push_back(static_cast<char>(header.size() >> (8 * i)));
+    length.push_back(static_cast<char>(header.size() >> (8 * i)));
   }
-  file += header;
-  for (const StoredTensor* tensor : ordered) {
-    file.append(tensor->bytes.data(), tensor->bytes.size());
-  }
-  return file;
+  sink(length);
+  sink(header);
+  for (const StoredTensor* tensor : ordered) sink(tensor->bytes);
 }
 
 }  // namespace millrace

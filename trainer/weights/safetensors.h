@@ -9,7 +9,7 @@
 // (8-bit floats, uint32 and so on) are refused by name.
 //
 //   MR_ASSIGN_OR_RETURN(auto tensors, ParseSafetensors(bytes));  // views
-//   std::string file = ToSafetensors(tensors);
+//   WriteSafetensors(tensors, sink);
 
 #ifndef MILLRACE_TRAINER_WEIGHTS_SAFETENSORS_H_
 #define MILLRACE_TRAINER_WEIGHTS_SAFETENSORS_H_
@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainer/weights/byte_sink.h"
 #include "trainer/weights/stored_tensor.h"
 
 namespace millrace {
@@ -29,7 +30,8 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
     absl::string_view file);
 
 // `tensors` are row-major without gaps and have different names.
-std::string ToSafetensors(const std::vector<StoredTensor>& tensors);
+void WriteSafetensors(const std::vector<StoredTensor>& tensors,
+                      const ByteSink& sink);
 
 }  // namespace millrace
 

@@ -325,7 +325,8 @@ absl::StatusOr<std::vector<StoredTensor>> ParseTorchFile(
   return tensors;
 }
 
-std::string ToTorchFile(const std::vector<StoredTensor>& tensors) {
+void WriteTorchFile(const std::vector<StoredTensor>& tensors,
+                    const ByteSink& sink) {
   PickleWriter pickle;
   pickle.Code('}');
   pickle.Code('(');
@@ -366,7 +367,7 @@ std::string ToTorchFile(const std::vector<StoredTensor>& tensors) {
     members.push_back({absl::StrCat("archive/data/", i), tensors[i].bytes});
   }
   members.push_back({"archive/version", "3\n"});
-  return ToZip(members);
+  WriteZip(members, sink);
 }
 
 }  // namespace millrace

@@ -7,7 +7,7 @@
 // Pure functions over bytes. Nothing of the file is run or trusted.
 //
 //   MR_ASSIGN_OR_RETURN(auto tensors, ParseTorchFile(bytes));  // views
-//   std::string file = ToTorchFile(tensors);
+//   WriteTorchFile(tensors, sink);
 
 #ifndef MILLRACE_TRAINER_WEIGHTS_TORCH_FILE_H_
 #define MILLRACE_TRAINER_WEIGHTS_TORCH_FILE_H_
@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainer/weights/byte_sink.h"
 #include "trainer/weights/stored_tensor.h"
 
 namespace millrace {
@@ -28,7 +29,8 @@ absl::StatusOr<std::vector<StoredTensor>> ParseTorchFile(
     absl::string_view file);
 
 // `tensors` are row-major without gaps and have different names.
-std::string ToTorchFile(const std::vector<StoredTensor>& tensors);
+void WriteTorchFile(const std::vector<StoredTensor>& tensors,
+                    const ByteSink& sink);
 
 }  // namespace millrace
 

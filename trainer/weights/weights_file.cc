@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"
@@ -59,8 +61,17 @@ absl::Status CheckWeightsName(const std::string& path) {
 absl::Status WriteWeights(const std::string& path,
                           const std::vector<StoredTensor>& tensors) {
   MR_RETURN_IF_ERROR(CheckWeightsName(path));
-  return WriteFileAtomically(path, IsSafetensors(path) ? ToSafetensors(tensors)
-                                                       : ToTorchFile(tensors));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                      AtomicFile::Create(path));
+  const auto sink = [&file](absl::string_view bytes) {
+    file->Write(bytes).IgnoreError();  // Commit() says it
+  };
+  if (IsSafetensors(path)) {
+    WriteSafetensors(tensors, sink);
+  } else {
+    WriteTorchFile(tensors, sink);
+  }
+  return file->Commit();
 }
 
 }  // namespace millrace

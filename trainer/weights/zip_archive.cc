@@ -245,14 +245,21 @@ absl::StatusOr<std::vector<ZipMember>> ParseZip(absl::string_view file) {
 
 std::string ToZip(const std::vector<ZipMember>& members) {
   std::string file;
-  size_t total = kEndBytes;
-  for (const ZipMember& member : members) {
-    total += member.data.size() + 2 * member.name.size() + 256;
-  }
-  file.reserve(total);
+  WriteZip(members, [&](absl::string_view bytes) {
+    file.append(bytes.data(), bytes.size());
+  });
+  return file;
+}
+
+void WriteZip(const std::vector<ZipMember>& members, const ByteSink& sink) {
+  uint64_t at = 0;  // bytes that the sink has taken
+  const auto write = [&](absl::string_view bytes) {
+    sink(bytes);
+    at += bytes.size();
+  };
   std::string directory;
   for (const ZipMember& member : members) {
-    const uint64_t at = file.size();
+    const uint64_t begin_at = at;
     const uint64_t size = member.data.size();
     const uint32_t crc = Crc32(member.data);
     // 2.0, or 4.5 for sizes of 64 bits; no flags, stored, 1 January 1980.
@@ -276,24 +283,26 @@ std::string ToZip(const std::vector<ZipMember>& members) {
       Put(extra, size, 8);
     }
     const uint64_t bare =
-        at + kLocalHeaderBytes + member.name.size() + extra.size() + 4;
+        begin_at + kLocalHeaderBytes + member.name.size() + extra.size() + 4;
     const size_t padding = (kAlignment - bare % kAlignment) % kAlignment;
     Put(extra, kExtraPadding, 2);
     Put(extra, padding, 2);
     extra.append(padding, 'Z');
-    Put(file, kLocalHeader, 4);
-    begin(file, long_size);
-    Put(file, extra.size(), 2);
-    file += member.name;
-    file += extra;
-    file.append(member.data.data(), member.data.size());
+    std::string head;
+    Put(head, kLocalHeader, 4);
+    begin(head, long_size);
+    Put(head, extra.size(), 2);
+    head += member.name;
+    head += extra;
+    write(head);
+    write(member.data);
 
     std::string sizes;
     if (long_size) {
       Put(sizes, size, 8);
       Put(sizes, size, 8);
     }
-    if (at >= kFull32) Put(sizes, at, 8);
+    if (begin_at >= kFull32) Put(sizes, begin_at, 8);
     Put(directory, kDirectoryEntry, 4);
     Put(directory, 45, 2);
     begin(directory, !sizes.empty());
@@ -302,7 +311,7 @@ std::string ToZip(const std::vector<ZipMember>& members) {
     Put(directory, 0, 2);  // disk
     Put(directory, 0, 2);
     Put(directory, 0, 4);
-    Put(directory, Capped(at), 4);
+    Put(directory, Capped(begin_at), 4);
     directory += member.name;
     if (!sizes.empty()) {
       Put(directory, kExtraSizes64, 2);
@@ -310,35 +319,37 @@ std::string ToZip(const std::vector<ZipMember>& members) {
       directory += sizes;
     }
   }
-  const uint64_t at = file.size();
+  const uint64_t directory_at = at;
   const uint64_t entries = members.size();
-  file += directory;
-  if (at >= kFull32 || directory.size() >= kFull32 || entries >= kFull16) {
-    const uint64_t end64 = file.size();
-    Put(file, kEnd64, 4);
-    Put(file, kEnd64Bytes - 12, 8);
-    Put(file, 45, 2);
-    Put(file, 45, 2);
-    Put(file, 0, 4);
-    Put(file, 0, 4);
-    Put(file, entries, 8);
-    Put(file, entries, 8);
-    Put(file, directory.size(), 8);
-    Put(file, at, 8);
-    Put(file, kEnd64Locator, 4);
-    Put(file, 0, 4);
-    Put(file, end64, 8);
-    Put(file, 1, 4);
+  write(directory);
+  std::string end;  // the end of it
+  if (directory_at >= kFull32 || directory.size() >= kFull32 ||
+      entries >= kFull16) {
+    const uint64_t end64 = at;
+    Put(end, kEnd64, 4);
+    Put(end, kEnd64Bytes - 12, 8);
+    Put(end, 45, 2);
+    Put(end, 45, 2);
+    Put(end, 0, 4);
+    Put(end, 0, 4);
+    Put(end, entries, 8);
+    Put(end, entries, 8);
+    Put(end, directory.size(), 8);
+    Put(end, directory_at, 8);
+    Put(end, kEnd64Locator, 4);
+    Put(end, 0, 4);
+    Put(end, end64, 8);
+    Put(end, 1, 4);
   }
-  Put(file, kEnd, 4);
-  Put(file, 0, 2);
-  Put(file, 0, 2);
-  Put(file, std::min<uint64_t>(entries, kFull16), 2);
-  Put(file, std::min<uint64_t>(entries, kFull16), 2);
-  Put(file, Capped(directory.size()), 4);
-  Put(file, Capped(at), 4);
-  Put(file, 0, 2);
-  return file;
+  Put(end, kEnd, 4);
+  Put(end, 0, 2);
+  Put(end, 0, 2);
+  Put(end, std::min<uint64_t>(entries, kFull16), 2);
+  Put(end, std::min<uint64_t>(entries, kFull16), 2);
+  Put(end, Capped(directory.size()), 4);
+  Put(end, Capped(directory_at), 4);
+  Put(end, 0, 2);
+  write(end);
 }
 
 }  // namespace millrace

@@ -5,7 +5,7 @@
 // Pure functions over bytes. Nothing of the archive is trusted.
 //
 //   MR_ASSIGN_OR_RETURN(auto members, ParseZip(file));
-//   std::string file = ToZip({{"archive/version", "3\n"}});
+//   WriteZip({{"archive/version", "3\n"}}, sink);
 
 #ifndef MILLRACE_TRAINER_WEIGHTS_ZIP_ARCHIVE_H_
 #define MILLRACE_TRAINER_WEIGHTS_ZIP_ARCHIVE_H_
@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainer/weights/byte_sink.h"
 
 namespace millrace {
 
@@ -32,6 +33,8 @@ absl::StatusOr<std::vector<ZipMember>> ParseZip(absl::string_view file);
 
 // Each member's data begin at a multiple of 64 bytes, so that a file that is
 // mapped into memory can be used where it lies.
+void WriteZip(const std::vector<ZipMember>& members, const ByteSink& sink);
+// The same as a string, for small ones.
 std::string ToZip(const std::vector<ZipMember>& members);
 
 // Of ISO 3309, as ZIP uses it.

@@ -1,18 +1,14 @@
-// LmdbFile is a shard file opened for reading: LMDB's environment, its one
-// database and the bounds of its map.
+// LmdbFile is a shard file opened for reading: its map and its tree.
 //
-// Immutable, thread-safe, shared: LMDB allows one environment a file in a
-// process, so Open() gives everybody the same one while it lives. Each reader
-// makes its own transaction.
+// Immutable, thread-safe. The file may change under it: a look-up never ends
+// the process, and CheckUnchanged() says whether what was read may be used.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, LmdbFile::Open(path));
-//   MR_ASSIGN_OR_RETURN(auto cursor, LmdbCursor::Create(file));
-//   MR_ASSIGN_OR_RETURN(absl::Span<const uint8_t> value, cursor->Get(key));
+//   LmdbTree::Position position;
+//   MR_ASSIGN_OR_RETURN(auto value, file->Get(key, &position));
 
 #ifndef MILLRACE_SERVER_STORAGE_LMDB_LMDB_FILE_H_
 #define MILLRACE_SERVER_STORAGE_LMDB_LMDB_FILE_H_
-
-#include <lmdb.h>
 
 #include <cstdint>
 #include <memory>
@@ -24,72 +20,49 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/storage/lmdb/lmdb_header.h"
+#include "server/storage/lmdb/lmdb_tree.h"
+#include "server/storage/mapped_file.h"
 
 namespace millrace {
-
-// "cannot ACTION PATH: ..." for a return code of LMDB (an errno, or one of its
-// own).
-absl::Status LmdbError(int rc, absl::string_view action,
-                       absl::string_view path);
 
 class LmdbFile {
  public:
   // DataLoss: truncated, foreign or damaged, as far as the file's header
   // shows. Errors name the file.
-  static absl::StatusOr<std::shared_ptr<const LmdbFile>> Open(
+  static absl::StatusOr<std::unique_ptr<const LmdbFile>> Open(
       const std::string& path);
-  ~LmdbFile();
-  LmdbFile(const LmdbFile&) = delete;
-  LmdbFile& operator=(const LmdbFile&) = delete;
 
-  const std::string& path() const { return path_; }
-  uint64_t bytes() const { return bytes_; }
+  const std::string& path() const { return file_->path(); }
+  uint64_t bytes() const { return file_->data().size(); }
   uint64_t entries() const { return entries_; }  // rows and metadata record
 
- private:
-  friend class LmdbCursor;
-  LmdbFile() = default;
-  absl::Status LocateMap(const LmdbHeader& header);
+  // As MappedFile::CheckUnchanged().
+  absl::Status CheckUnchanged() const { return file_->CheckUnchanged(); }
 
-  std::string path_;
-  MDB_env* env_ = nullptr;
-  MDB_dbi dbi_ = 0;
-  uint64_t bytes_ = 0;
-  uint64_t entries_ = 0;
-  // Where the file's pages lie; null when that is not known.
-  const uint8_t* map_ = nullptr;
-  uint64_t map_bytes_ = 0;
-  uint64_t os_page_bytes_ = 4096;
-  bool random_access_ = false;
-};
+  // The value where it lies in the file; valid while the file is open.
+  // `position` is the reader's. NotFound: no such key. DataLoss: the tree is
+  // damaged. Unavailable: the file has changed.
+  absl::StatusOr<absl::Span<const uint8_t>> Get(
+      absl::string_view key, LmdbTree::Position* position) const;
 
-// One reader's way through a file. Belongs to one thread at a time.
-class LmdbCursor {
- public:
-  static absl::StatusOr<std::unique_ptr<LmdbCursor>> Create(
-      std::shared_ptr<const LmdbFile> file);
-  ~LmdbCursor();
-  LmdbCursor(const LmdbCursor&) = delete;
-  LmdbCursor& operator=(const LmdbCursor&) = delete;
-
-  // The value where it lies in the file; valid while the cursor lives.
-  // NotFound: no such key. DataLoss: the tree is damaged.
-  absl::StatusOr<absl::Span<const uint8_t>> Get(absl::string_view key);
-
-  // Get() without the cost of a StatusOr: an LMDB return code, MDB_CORRUPTED
-  // when the value lies outside the file.
-  int TryGet(absl::string_view key, absl::Span<const uint8_t>* value);
+  // Get() without the cost of a StatusOr.
+  LmdbTree::Result TryGet(absl::string_view key, LmdbTree::Position* position,
+                          absl::Span<const uint8_t>* value) const;
 
   // Waits until the pages of a value that Get() gave lie in memory.
   void Touch(absl::Span<const uint8_t> value) const;
 
- private:
-  explicit LmdbCursor(std::shared_ptr<const LmdbFile> file)
-      : file_(std::move(file)) {}
+  // That a page of the tree does not hold what belongs there.
+  absl::Status DamagedTree() const;
 
-  const std::shared_ptr<const LmdbFile> file_;
-  MDB_txn* txn_ = nullptr;
-  MDB_cursor* cursor_ = nullptr;
+ private:
+  LmdbFile(std::unique_ptr<const MappedFile> file, const LmdbHeader& header);
+
+  const std::unique_ptr<const MappedFile> file_;
+  const LmdbTree tree_;
+  const uint64_t entries_;
+  const uint64_t os_page_bytes_;
+  const bool random_access_;
 };
 
 }  // namespace millrace

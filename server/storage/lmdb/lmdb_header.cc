@@ -1,18 +1,13 @@
 #include "server/storage/lmdb/lmdb_header.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/file_error.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
@@ -20,7 +15,8 @@ namespace {
 // A meta page of LMDB's data format 1 on a 64-bit machine: 16 bytes of page
 // header, then magic u32, version u32, address u64, map size u64, two database
 // records of 48 bytes (the free list, the main one), last page u64, transaction
-// u64. The page size is the first number of the first record.
+// u64. The page size is the first number of the first record; of a record the
+// flags u16 come second.
 constexpr uint32_t kMagic = 0xBEEFC0DE;
 constexpr uint32_t kVersion = 1;
 constexpr uint16_t kMetaPageFlag = 0x08;
@@ -29,6 +25,7 @@ constexpr uint64_t kMagicAt = 16;
 constexpr uint64_t kVersionAt = 20;
 constexpr uint64_t kPageSizeAt = 40;
 constexpr uint64_t kMainAt = kPageSizeAt + 48;
+constexpr uint64_t kMainFlagsAt = kMainAt + 4;
 constexpr uint64_t kMainEntriesAt = kMainAt + 32;
 constexpr uint64_t kMainRootAt = kMainAt + 40;
 constexpr uint64_t kLastPageAt = kMainAt + 48;
@@ -44,6 +41,7 @@ T Load(const uint8_t* at) {
 
 struct Meta {
   uint32_t page_size;
+  uint16_t flags;
   uint64_t entries;
   uint64_t root;
   uint64_t last_page;
@@ -61,6 +59,7 @@ std::optional<Meta> ParseMeta(absl::Span<const uint8_t> start, uint64_t at) {
     return std::nullopt;
   }
   return Meta{.page_size = Load<uint32_t>(page + kPageSizeAt),
+              .flags = Load<uint16_t>(page + kMainFlagsAt),
               .entries = Load<uint64_t>(page + kMainEntriesAt),
               .root = Load<uint64_t>(page + kMainRootAt),
               .last_page = Load<uint64_t>(page + kLastPageAt),
@@ -100,6 +99,11 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
                      "page is number ",
                      meta.last_page, " of ", page_size, " bytes"));
   }
+  if (meta.flags != 0) {
+    return absl::DataLossError(
+        "the LMDB file orders its keys in another way or has several values a "
+        "key: its first pages are damaged, or another program wrote it");
+  }
   // UINT64_MAX is the root of an empty tree.
   if (meta.root != UINT64_MAX &&
       (meta.root > meta.last_page || meta.root < 2)) {
@@ -107,32 +111,22 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
   }
   return LmdbHeader{.page_size = first->page_size,
                     .pages = meta.last_page + 1,
-                    .entries = meta.entries};
+                    .entries = meta.entries,
+                    .root = meta.root};
 }
 
-absl::StatusOr<LmdbHeader> ReadLmdbHeader(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, "open", path);
-  struct stat info;
-  std::vector<uint8_t> start(kLmdbHeaderBytes);
-  size_t length = 0;
-  int error = fstat(fd, &info) == 0 ? 0 : errno;
-  while (error == 0 && length < start.size()) {
-    const ssize_t got =
-        pread(fd, start.data() + length, start.size() - length, length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error = errno;
-    if (got <= 0) break;
-    length += got;
-  }
-  close(fd);
-  if (error != 0) return FileError(error, "read", path);
-  absl::StatusOr<LmdbHeader> header =
-      ParseLmdbHeader(absl::MakeConstSpan(start).first(length), info.st_size);
+absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file) {
+  // A copy: the file may change between one look and the next.
+  std::vector<uint8_t> start(
+      std::min<uint64_t>(kLmdbHeaderBytes, file.data().size()));
+  MR_ASSIGN_OR_RETURN(const uint64_t length,
+                      file.Read(0, absl::MakeSpan(start)));
+  absl::StatusOr<LmdbHeader> header = ParseLmdbHeader(
+      absl::MakeConstSpan(start).first(length), file.data().size());
   if (!header.ok()) {
     return absl::Status(
         header.status().code(),
-        absl::StrCat(path, ": ", header.status().message(),
+        absl::StrCat(file.path(), ": ", header.status().message(),
                      "; copy the file again, or write it with `millrace-data "
                      "pack`"));
   }

@@ -1,7 +1,5 @@
-// Checks an LMDB file before LMDB maps it. LMDB trusts its files: it reads a
-// page that is missing at the end straight from the map and dies of SIGBUS.
-// This looks at the two meta pages as plain bytes and compares the file's
-// length with the last page that they name.
+// Checks an LMDB file before its tree is read: looks at the two meta pages and
+// compares the file's length with the last page that they name.
 //
 // Pure function over bytes; does not use the LMDB library.
 
@@ -9,10 +7,10 @@
 #define MILLRACE_SERVER_STORAGE_LMDB_LMDB_HEADER_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/storage/mapped_file.h"
 
 namespace millrace {
 
@@ -24,6 +22,7 @@ struct LmdbHeader {
   uint32_t page_size = 0;
   uint64_t pages = 0;    // last page + 1
   uint64_t entries = 0;  // of the main database
+  uint64_t root = 0;     // its first page; UINT64_MAX: the tree is empty
 };
 
 // `start` is the beginning of a file of `file_bytes` bytes: kLmdbHeaderBytes
@@ -33,7 +32,7 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
                                            uint64_t file_bytes);
 
 // The same for a file; errors name it.
-absl::StatusOr<LmdbHeader> ReadLmdbHeader(const std::string& path);
+absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file);
 
 }  // namespace millrace
 

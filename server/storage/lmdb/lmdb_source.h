@@ -1,7 +1,8 @@
 // A packed dataset in LMDB shards. Samples are handed out where they lie in
 // the file's pages: nothing is copied and nothing allocated per sample.
 //
-// Thread-safe as RecordSource says; one LMDB transaction a reader and shard.
+// Thread-safe as RecordSource says. Files that change while they are served end
+// as Unavailable, also where a damaged sample would be DataLoss.
 
 #ifndef MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_
 #define MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_

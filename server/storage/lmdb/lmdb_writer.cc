@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/storage/file_error.h"
-#include "server/storage/lmdb/lmdb_file.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/lmdb/sample_codec.h"
 #include "server/storage/sample_check.h"
@@ -33,6 +32,15 @@ constexpr uint64_t kTransactionBytes = 32 << 20;
 constexpr uint64_t kMapSlack = 16 << 20;
 
 constexpr uint64_t kMaxValueBytes = uint64_t{2} << 30;
+
+// "cannot ACTION PATH: ..." for a return code of LMDB: its own are negative,
+// the others are errnos.
+absl::Status LmdbError(int rc, absl::string_view action,
+                       absl::string_view path) {
+  if (rc > 0) return FileError(rc, action, path);
+  return absl::InternalError(
+      absl::StrCat("cannot ", action, " ", path, ": ", mdb_strerror(rc)));
+}
 
 class LmdbWriter final : public ShardWriter {
  public:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/storage/lmdb/page_load.h"
 
 namespace millrace {
 namespace {
@@ -61,9 +62,8 @@ absl::Status SampleCodec::Decode(
   }
   absl::Span<const uint8_t> rest = value.subspan(fixed_bytes_);
   for (const int i : variable_) {
-    Length length;
-    if (rest.size() < sizeof(length)) return WrongSize(value.size());
-    std::memcpy(&length, rest.data(), sizeof(length));
+    if (rest.size() < sizeof(Length)) return WrongSize(value.size());
+    const Length length = PageLoad<Length>(rest.data());
     rest.remove_prefix(sizeof(length));
     if (rest.size() < length) return WrongSize(value.size());
     views[i] = rest.first(length);

@@ -1,12 +1,9 @@
 #include "server/storage/parquet/parquet_file.h"
 
-#include <arrow/table.h>
 #include <arrow/util/key_value_metadata.h>
 #include <google/protobuf/util/json_util.h>
-#include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/exception.h>
-#include <parquet/file_reader.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,20 +15,13 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/storage/parquet/arrow_error.h"
+#include "server/storage/parquet/group_decoder.h"
 
 namespace millrace {
 namespace {
 
 constexpr absl::string_view kMagic = "PAR1";
 constexpr int64_t kTailBytes = 8;  // footer length, magic
-
-// No threads of Arrow's: the pipeline's workers are the parallelism. No
-// reading ahead: a column of a row group is read with one pread.
-parquet::ArrowReaderProperties ReaderProperties() {
-  parquet::ArrowReaderProperties properties(/*use_threads=*/false);
-  properties.set_pre_buffer(false);
-  return properties;
-}
 
 // Parquet's lower layer throws: exceptions end here.
 absl::Status Catch(const std::string& path, absl::string_view action,
@@ -121,7 +111,7 @@ absl::Status ParquetFile::ReadFooter() {
 absl::Status ParquetFile::ReadSchema() {
   MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
     return parquet::arrow::FromParquetSchema(
-        metadata_->schema(), ReaderProperties(),
+        metadata_->schema(), DecoderProperties(),
         metadata_->key_value_metadata(), &schema_);
   }));
   return Catch(path_, "read the footer of", [&] {
@@ -179,14 +169,14 @@ absl::Status ParquetFile::ReadOrigin() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int>> ParquetFile::Leaves(const std::string& column,
-                                                     ColumnForm form) const {
+absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
+                                      ColumnForm form) const {
   std::vector<int> leaves;
   MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
     parquet::arrow::SchemaManifest manifest;
     ARROW_RETURN_NOT_OK(parquet::arrow::SchemaManifest::Make(
         metadata_->schema(), metadata_->key_value_metadata(),
-        ReaderProperties(), &manifest));
+        DecoderProperties(), &manifest));
     for (const auto& field : manifest.schema_fields) {
       if (field.field->name() != column) continue;
       if (form != ColumnForm::kImageStruct) {
@@ -207,58 +197,95 @@ absl::StatusOr<std::vector<int>> ParquetFile::Leaves(const std::string& column,
     return absl::InvalidArgumentError(absl::StrCat(
         path_, " has no column '", column, "'; its columns are: ", names));
   }
-  return leaves;
+  // Every form has numbers or strings of one kind inside.
+  if (leaves.size() != 1) {
+    return Damaged(path_, absl::StrCat("has another type of column '", column,
+                                       "' in its metadata than in its schema"));
+  }
+  return leaves.front();
 }
 
-absl::StatusOr<uint64_t> ParquetFile::GroupBytes(
-    int row_group, const std::vector<ColumnPlan>& columns) const {
-  uint64_t bytes = 0;
+absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
+    const ColumnPlan& plan) const {
+  const std::shared_ptr<arrow::Field> column =
+      schema_->GetFieldByName(plan.name);
+  const uint64_t widened =
+      column == nullptr ? 0 : WidenedBytes(plan, *column->type());
+  const bool text = column != nullptr && MayBeDictionary(plan, *column->type());
+  std::vector<ChunkCost> costs;
   MR_RETURN_IF_ERROR(Catch(path_, "read the footer of", [&] {
-    const auto group = metadata_->RowGroup(row_group);
-    for (const ColumnPlan& column : columns) {
-      for (const int leaf : column.leaves) {
-        const int64_t size =
-            group->ColumnChunk(leaf)->total_uncompressed_size();
-        if (size < 0)
-          return arrow::Status::Invalid("a column's size is negative");
-        bytes += static_cast<uint64_t>(size);
-      }
+    const parquet::ColumnDescriptor& leaf =
+        *metadata_->schema()->Column(plan.leaf);
+    for (int i = 0; i < row_groups(); ++i) {
+      const auto group = metadata_->RowGroup(i);
+      costs.push_back(CostOf(*group->ColumnChunk(plan.leaf), leaf,
+                             group->num_rows(), widened, text));
     }
     return arrow::Status::OK();
   }));
-  return bytes;
+  return costs;
 }
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
-    int row_group, const std::vector<ColumnPlan>& columns) const {
-  std::vector<int> leaves;
-  for (const ColumnPlan& column : columns) {
-    leaves.insert(leaves.end(), column.leaves.begin(), column.leaves.end());
+    const Slice& slice, std::vector<Column> columns,
+    std::shared_ptr<BoundedPool> pool) const {
+  while (true) {
+    int failed = -1;
+    auto decoded = TryDecode(slice, columns, pool, &failed);
+    if (decoded.ok()) return decoded;
+    if (pool->refused_bytes() > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          path_, ": decoding rows ", slice.begin, " to ", slice.end,
+          " of row group ", slice.group,
+          failed < 0
+              ? ""
+              : absl::StrCat(", column '", columns[failed].plan->name, "',"),
+          " needs ", pool->refused_bytes(), " bytes of memory, but has ",
+          pool->limit()));
+    }
+    // A dictionary with equal values, which few writers make.
+    if (!absl::IsUnimplemented(decoded.status()) || failed < 0 ||
+        !columns[failed].cost.dictionary) {
+      return decoded;
+    }
+    columns[failed].cost.dictionary = false;
   }
-  std::sort(leaves.begin(), leaves.end());
-  std::shared_ptr<arrow::Table> table;
-  MR_RETURN_IF_ERROR(Catch(path_, "decode", [&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(
-        auto reader,
-        parquet::arrow::FileReader::Make(
-            arrow::default_memory_pool(),
-            parquet::ParquetFileReader::Open(
-                file_, parquet::default_reader_properties(), metadata_),
-            ReaderProperties()));
-    return reader->ReadRowGroup(row_group, leaves).Value(&table);
+}
+
+absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
+    const Slice& slice, const std::vector<Column>& columns,
+    const std::shared_ptr<BoundedPool>& pool, int* failed) const {
+  std::vector<GroupDecoder::Column> leaves;
+  for (const Column& column : columns) {
+    leaves.push_back({.leaf = column.plan->leaf,
+                      .dictionary = column.cost.dictionary,
+                      .stream = column.cost.stream});
+  }
+  std::unique_ptr<GroupDecoder> decoder;
+  MR_RETURN_IF_ERROR(Catch(path_, "decode", [&] {
+    return GroupDecoder::Make(file_, metadata_, slice.group, std::move(leaves),
+                              pool.get())
+        .Value(&decoder);
   }));
-  const int64_t rows = group_starts_[row_group + 1] - group_starts_[row_group];
-  if (table->num_rows() != rows) {
-    return Damaged(path_, absl::StrCat("has ", table->num_rows(),
-                                       " rows in a row group of ", rows));
+  const int64_t rows = slice.end - slice.begin;
+  auto decoded = std::make_shared<RowGroup>(rows, pool);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    *failed = static_cast<int>(i);
+    arrow::ArrayVector chunks;
+    MR_RETURN_IF_ERROR(Catch(path_, "decode", [&] {
+      return decoder
+          ->Read(static_cast<int>(i), slice.begin, slice.end,
+                 std::max<int64_t>(1, rows))
+          .Value(&chunks);
+    }));
+    const absl::Status added =
+        decoded->Add(columns[i].field, std::move(chunks), *columns[i].plan);
+    if (!added.ok()) {
+      return absl::Status(added.code(),
+                          absl::StrCat(path_, ": ", added.message()));
+    }
   }
-  absl::StatusOr<std::shared_ptr<RowGroup>> group =
-      RowGroup::Make(*table, columns);
-  if (!group.ok()) {
-    return absl::Status(group.status().code(),
-                        absl::StrCat(path_, ": ", group.status().message()));
-  }
-  return group;
+  return decoded;
 }
 
 }  // namespace millrace

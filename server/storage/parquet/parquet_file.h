@@ -1,11 +1,13 @@
 // ParquetFile is one shard file opened for reading: its footer, its schema and
-// what the footer says of its origin. It decodes row groups on request.
+// what the footer says of its origin. It decodes slices of row groups on
+// request.
 //
 // Immutable, thread-safe: every decoding makes a reader of its own over the
 // shared footer and reads with pread.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
-//   MR_ASSIGN_OR_RETURN(auto group, file->Decode(3, columns));
+//   MR_ASSIGN_OR_RETURN(auto slice, file->Decode({.group = 3, .end = 64},
+//                                                columns, pool));
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
@@ -24,6 +26,8 @@
 #include "absl/status/statusor.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
+#include "server/storage/parquet/bounded_pool.h"
+#include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/row_group.h"
 
@@ -57,26 +61,41 @@ class ParquetFile {
   int row_groups() const { return static_cast<int>(group_starts_.size()) - 1; }
   const std::vector<int64_t>& group_starts() const { return group_starts_; }
 
-  // The leaves of a column that are read for it. InvalidArgument: there is no
+  // The leaf of a column that is read for it. InvalidArgument: there is no
   // such column.
-  absl::StatusOr<std::vector<int>> Leaves(const std::string& column,
-                                          ColumnForm form) const;
+  absl::StatusOr<int> Leaf(const std::string& column, ColumnForm form) const;
 
-  // What decoding one row group will take at least, by the footer: a column
-  // that is stored as a dictionary takes more.
-  absl::StatusOr<uint64_t> GroupBytes(
-      int row_group, const std::vector<ColumnPlan>& columns) const;
+  // What decoding a column of each row group takes. DataLoss: the footer is
+  // damaged.
+  absl::StatusOr<std::vector<ChunkCost>> CostsOf(const ColumnPlan& plan) const;
 
-  // Reads and decodes the columns of one row group. Errors as
-  // of Open().
+  // Rows [begin, end) of a row group.
+  struct Slice {
+    int group = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  struct Column {
+    int field = 0;  // of the dataset
+    const ColumnPlan* plan = nullptr;
+    ChunkCost cost;
+  };
+
+  // Reads and decodes columns of a slice into memory of `pool`. Errors as of
+  // Open(); FailedPrecondition: the pool has refused more memory, with the
+  // arithmetic up to that.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
-      int row_group, const std::vector<ColumnPlan>& columns) const;
+      const Slice& slice, std::vector<Column> columns,
+      std::shared_ptr<BoundedPool> pool) const;
 
  private:
   ParquetFile() = default;
   absl::Status ReadFooter();
   absl::Status ReadSchema();
   absl::Status ReadOrigin();
+  absl::StatusOr<std::shared_ptr<RowGroup>> TryDecode(
+      const Slice& slice, const std::vector<Column>& columns,
+      const std::shared_ptr<BoundedPool>& pool, int* failed) const;
 
   std::string path_;
   std::shared_ptr<arrow::io::ReadableFile> file_;

@@ -1,20 +1,26 @@
 #include "server/storage/parquet/parquet_source.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/file_error.h"
 #include "server/storage/packed_set.h"
+#include "server/storage/parquet/bounded_pool.h"
+#include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group_cache.h"
+#include "server/storage/parquet/slice_plan.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 
@@ -23,30 +29,52 @@ namespace {
 
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
 
+// What to do where the cache has no room.
+constexpr char kMoreCache[] =
+    "raise --memory_budget or, in the configuration, row_group_cache_percent, "
+    "leave the column out of the pipeline's outputs, or write the file again "
+    "with smaller values or pages";
+
 struct Shard {
   std::shared_ptr<const ParquetFile> file;
   std::vector<ColumnPlan> columns;
+  std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
   int64_t first_sample = 0;
+};
+
+// Fields that are read together, and the slices in which that is done.
+struct Projection {
+  uint64_t id = 0;  // of this source
+  std::vector<bool> used;
+  std::vector<int> fields;
+  // Of each shard, for each row group: rows of a slice and what decoding one
+  // takes.
+  std::vector<std::vector<SlicePlan>> slices;
+  uint64_t most_bytes = 1;  // of these
 };
 
 class ParquetSource final : public RecordSource {
  public:
   ParquetSource(DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
-                uint64_t group_bytes, const OpenSourceOptions& options)
+                uint64_t cache_bytes, bool keep,
+                ByteBudget::Reservation reserved)
       : info_(std::move(info)),
         shards_(std::move(shards)),
         check_(std::move(check)),
-        group_bytes_(group_bytes),
-        cache_bytes_(options.cache_budget == nullptr ? 0 : options.cache_bytes),
-        cache_(options.cache_budget, options.cache_bytes) {}
+        reserved_(std::move(reserved)),
+        cache_(cache_bytes, keep) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kRead; }
-  // As many as the cache has room for: those are counted.
+  // As many as the cache has room for.
   uint32_t max_concurrent_reads() const override {
-    return static_cast<uint32_t>(std::clamp<uint64_t>(
-        cache_bytes_ / std::max<uint64_t>(1, group_bytes_), 1, 1024));
+    const uint64_t most = std::max<uint64_t>(1, most_slice_bytes_.load());
+    return static_cast<uint32_t>(
+        std::clamp<uint64_t>(cache_.max_bytes() / most, 1, 1024));
+  }
+  absl::Status CheckFields(const std::vector<bool>& used) const override {
+    return Project(used).status();
   }
 
   // The shard that holds sample `index`, which exists.
@@ -58,39 +86,148 @@ class ParquetSource final : public RecordSource {
   }
   const Shard& shard(int i) const { return shards_[i]; }
   const SampleCheck& check() const { return check_; }
+  RowGroupCache& cache() const { return cache_; }
 
-  absl::StatusOr<std::shared_ptr<const RowGroup>> Load(int shard,
-                                                       int group) const {
-    const Shard& s = shards_[shard];
-    MR_ASSIGN_OR_RETURN(
-        RowGroupCache::Value value,
-        cache_.Get({shard, group},
-                   [&]() -> absl::StatusOr<RowGroupCache::Value> {
-                     return s.file->Decode(group, s.columns);
-                   }));
-    return std::static_pointer_cast<const RowGroup>(std::move(value));
-  }
+  // FailedPrecondition: the cache has no room for a row of these fields; says
+  // which row group and the arithmetic.
+  absl::StatusOr<std::shared_ptr<const Projection>> Project(
+      const std::vector<bool>& used) const;
+
+  // Somebody reads these fields.
+  void NoteUse(const Projection& projection) const;
+
+  // The slice in which row `row` of a shard's row group lies; *begin and *end
+  // are its rows in the row group.
+  absl::StatusOr<RowGroupCache::Value> Load(const Projection& projection,
+                                            int shard, int group, int64_t row,
+                                            int64_t* begin, int64_t* end) const;
 
  private:
+  absl::StatusOr<RowGroupCache::Value> Decode(const Projection& projection,
+                                              int shard,
+                                              const ParquetFile::Slice& slice,
+                                              RowGroupCache::Room& room) const;
+
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
   const SampleCheck check_;
-  const uint64_t group_bytes_;  // of the largest row group
-  const uint64_t cache_bytes_;
+  const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
+  // The most that decoding a slice takes for any reader.
+  mutable std::atomic<uint64_t> most_slice_bytes_{1};
+  mutable Mutex mu_;
+  // Those that somebody uses. Few: one for each set of outputs.
+  mutable std::map<std::vector<bool>, std::weak_ptr<const Projection>>
+      projections_ MR_GUARDED_BY(mu_);
+  mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
 };
+
+absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
+    const std::vector<bool>& used) const {
+  MutexLock lock(mu_);
+  if (auto known = projections_[used].lock()) return known;
+  auto made = std::make_shared<Projection>();
+  made->id = next_projection_++;
+  made->used = used;
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) made->fields.push_back(static_cast<int>(i));
+  }
+  for (const Shard& shard : shards_) {
+    std::vector<SlicePlan>& slices = made->slices.emplace_back();
+    const std::vector<int64_t>& starts = shard.file->group_starts();
+    for (int group = 0; group < shard.file->row_groups(); ++group) {
+      std::vector<ChunkCost> costs;
+      for (const int field : made->fields) {
+        costs.push_back(shard.costs[field][group]);
+      }
+      slices.push_back(PlanSlices(starts[group + 1] - starts[group], costs,
+                                  cache_.max_bytes()));
+      made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
+      if (slices.back().bytes <= cache_.max_bytes()) continue;
+      std::string columns;
+      for (size_t i = 0; i < costs.size(); ++i) {
+        absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
+                        shard.columns[made->fields[i]].name, "' ",
+                        costs[i].Bytes(1));
+      }
+      std::erase_if(projections_,
+                    [](const auto& entry) { return entry.second.expired(); });
+      return absl::FailedPreconditionError(absl::StrCat(
+          shard.file->path(), ": decoding one row of row group ", group,
+          " takes ", slices.back().bytes, " bytes of memory (columns ", columns,
+          "), but the cache of decoded row groups has ", cache_.max_bytes(),
+          " for this dataset; ", kMoreCache));
+    }
+  }
+  std::erase_if(projections_,
+                [](const auto& entry) { return entry.second.expired(); });
+  projections_[used] = made;
+  return made;
+}
+
+void ParquetSource::NoteUse(const Projection& projection) const {
+  const uint64_t most = projection.most_bytes;
+  uint64_t before = most_slice_bytes_.load();
+  while (before < most &&
+         !most_slice_bytes_.compare_exchange_weak(before, most)) {
+  }
+}
+
+absl::StatusOr<RowGroupCache::Value> ParquetSource::Load(
+    const Projection& projection, int shard, int group, int64_t row,
+    int64_t* begin, int64_t* end) const {
+  const std::vector<int64_t>& starts = shards_[shard].file->group_starts();
+  const SlicePlan& plan = projection.slices[shard][group];
+  const int64_t number = row / plan.rows;
+  *begin = number * plan.rows;
+  *end = std::min(*begin + plan.rows, starts[group + 1] - starts[group]);
+  const RowGroupCache::Key key = {.shard = shard,
+                                  .group = group,
+                                  .slice = number,
+                                  .columns = projection.id};
+  return cache_.Get(key, plan.bytes, [&](RowGroupCache::Room& room) {
+    return Decode(projection, shard,
+                  {.group = group, .begin = *begin, .end = *end}, room);
+  });
+}
+
+absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
+    const Projection& projection, int shard, const ParquetFile::Slice& slice,
+    RowGroupCache::Room& room) const {
+  const Shard& in = shards_[shard];
+  std::vector<ParquetFile::Column> columns;
+  for (const int field : projection.fields) {
+    columns.push_back({.field = field,
+                       .plan = &in.columns[field],
+                       .cost = in.costs[field][slice.group]});
+  }
+  auto pool = std::make_shared<BoundedPool>(
+      room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
+  auto decoded = in.file->Decode(slice, std::move(columns), pool);
+  pool->Close();
+  if (decoded.ok()) return *std::move(decoded);
+  if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
+  return absl::FailedPreconditionError(absl::StrCat(
+      decoded.status().message(), " of the ", room.max_bytes(),
+      " of this dataset's cache of decoded row groups; ", kMoreCache));
+}
 
 class ParquetReader final : public RecordReader {
  public:
   explicit ParquetReader(const ParquetSource& source)
       : source_(source),
         samples_(source.info().samples()),
+        lease_(source.cache()),
         views_(source.check().fields()) {}
 
   absl::Status Read(
       int64_t index,
       absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
     if (index < 0 || index >= samples_) return NoSuchSample(index, samples_);
+    if (projection_ == nullptr) {
+      MR_RETURN_IF_ERROR(UseFields(std::vector<bool>(views_.size(), true)));
+    }
+    const RowGroupCache::Lease::Pin pin(lease_);
     EncodedSample sample;
     // The next sample mostly lies where the last one did.
     sample.shard = index >= shard_begin_ && index < shard_end_
@@ -106,22 +243,39 @@ class ParquetReader final : public RecordReader {
     return visit(sample);
   }
 
+  absl::Status UseFields(const std::vector<bool>& used) override {
+    if (projection_ != nullptr && used == projection_->used) {
+      return absl::OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(projection_, source_.Project(used));
+    source_.NoteUse(*projection_);
+    Release();
+    std::fill(views_.begin(), views_.end(), absl::Span<const uint8_t>());
+    return absl::OkStatus();
+  }
+
   void Release() override {
-    shard_ = -1;
-    shard_begin_ = shard_end_ = 0;
-    group_.reset();
+    const RowGroupCache::Lease::Pin pin(lease_);
+    Forget();
   }
 
  private:
+  void Forget() {
+    shard_ = -1;
+    shard_begin_ = shard_end_ = 0;
+    lease_.value = nullptr;
+  }
+
   // Points views_ at the sample's fields.
   absl::Status Find(const EncodedSample& sample) {
-    if (sample.shard != shard_ || sample.row < group_begin_ ||
-        sample.row >= group_end_) {
+    if (lease_.value == nullptr || sample.shard != shard_ ||
+        sample.row < slice_begin_ || sample.row >= slice_end_) {
       MR_RETURN_IF_ERROR(MoveTo(sample));
     }
     MR_RETURN_IF_ERROR(
-        group_->Row(sample.row - group_begin_, absl::MakeSpan(views_)));
-    return source_.check().Check(views_);
+        static_cast<const RowGroup&>(*lease_.value)
+            .Row(sample.row - slice_begin_, absl::MakeSpan(views_)));
+    return source_.check().Check(views_, projection_->fields);
   }
 
   absl::Status MoveTo(const EncodedSample& sample) {
@@ -132,27 +286,29 @@ class ParquetReader final : public RecordReader {
             std::upper_bound(starts.begin(), starts.end(), sample.row) -
             starts.begin()) -
         1;
-    // The old one first: at most one row group a reader that is not the
-    // cache's.
-    Release();
-    MR_ASSIGN_OR_RETURN(group_, source_.Load(sample.shard, group));
+    Forget();  // who waits for room holds none
+    int64_t begin = 0, end = 0;
+    MR_ASSIGN_OR_RETURN(lease_.value,
+                        source_.Load(*projection_, sample.shard, group,
+                                     sample.row - starts[group], &begin, &end));
     shard_ = sample.shard;
     shard_begin_ = shard.first_sample;
     shard_end_ = shard_begin_ + shard.file->rows();
-    group_begin_ = starts[group];
-    group_end_ = starts[group + 1];
+    slice_begin_ = starts[group] + begin;
+    slice_end_ = starts[group] + end;
     return absl::OkStatus();
   }
 
   const ParquetSource& source_;
   const int64_t samples_;
-  // The row group that group_ holds; shard -1: none.
+  std::shared_ptr<const Projection> projection_;  // null until it is needed
+  RowGroupCache::Lease lease_;
+  // The slice that lease_ holds or held; shard -1: none.
   int shard_ = -1;
   int64_t shard_begin_ = 0;  // logical indices
   int64_t shard_end_ = 0;
-  int64_t group_begin_ = 0;  // rows of the shard
-  int64_t group_end_ = 0;
-  std::shared_ptr<const RowGroup> group_;
+  int64_t slice_begin_ = 0;  // rows of the shard
+  int64_t slice_end_ = 0;
   std::vector<absl::Span<const uint8_t>> views_;
 };
 
@@ -160,28 +316,51 @@ absl::StatusOr<std::unique_ptr<RecordReader>> ParquetSource::NewReader() const {
   return std::make_unique<ParquetReader>(*this);
 }
 
-// A row group that the cache cannot hold would be memory that nobody counts,
-// once for every worker. The largest one's bytes.
-absl::StatusOr<uint64_t> CheckGroupsFit(const std::vector<Shard>& shards,
-                                        const OpenSourceOptions& options) {
-  uint64_t most = 0;
-  if (options.cache_budget == nullptr) return most;
-  for (const Shard& shard : shards) {
-    for (int i = 0; i < shard.file->row_groups(); ++i) {
-      MR_ASSIGN_OR_RETURN(const uint64_t bytes,
-                          shard.file->GroupBytes(i, shard.columns));
-      most = std::max(most, bytes);
-      if (bytes <= options.cache_bytes) continue;
-      return absl::ResourceExhaustedError(absl::StrCat(
-          shard.file->path(), ": row group ", i, " takes ", bytes,
-          " bytes of memory, but the cache of decoded row groups has ",
-          options.cache_bytes,
-          " for this dataset; pack the dataset again, which makes small row "
-          "groups, or raise --memory_budget or, in the configuration, "
-          "row_group_cache_percent"));
+// The source, if the cache has room for at least one of its fields.
+absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
+    DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
+    const OpenSourceOptions& options) {
+  for (Shard& shard : shards) {
+    for (const ColumnPlan& column : shard.columns) {
+      MR_ASSIGN_OR_RETURN(std::vector<ChunkCost> costs,
+                          shard.file->CostsOf(column));
+      shard.costs.push_back(std::move(costs));
     }
   }
-  return most;
+  uint64_t cache_bytes = options.cache_bytes;
+  ByteBudget::Reservation reserved;
+  if (options.cache_budget != nullptr) {
+    cache_bytes = std::min(cache_bytes, options.cache_budget->capacity());
+    if (cache_bytes > 0 &&
+        !options.cache_budget->TryReserve(cache_bytes, &reserved)) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          shards.front().file->path(), ": the cache of decoded row groups ",
+          "needs ", cache_bytes, " bytes, but the memory budget of ",
+          options.cache_budget->capacity(), " has ",
+          options.cache_budget->used(), " in use; raise --memory_budget"));
+    }
+  }
+  const std::vector<ColumnPlan> columns = shards.front().columns;
+  const std::string path = shards.front().file->path();
+  auto source = std::make_unique<ParquetSource>(
+      std::move(info), std::move(shards), std::move(check), cache_bytes,
+      options.cache_budget != nullptr, std::move(reserved));
+  bool any = false;
+  absl::Status refused;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    std::vector<bool> alone(columns.size());
+    alone[i] = true;
+    if (absl::Status status = source->CheckFields(alone); status.ok()) {
+      any = true;
+    } else {
+      refused.Update(status);
+    }
+  }
+  if (!any) return absl::ResourceExhaustedError(refused.message());
+  if (!refused.ok()) {
+    MR_LOG(WARNING) << "not every field can be served: " << refused.message();
+  }
+  return source;
 }
 
 absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
@@ -192,7 +371,7 @@ absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
     ColumnPlan plan{.name = field.name(),
                     .form = PackedForm(field),
                     .dtype = field.dtype()};
-    MR_ASSIGN_OR_RETURN(plan.leaves, shard.file->Leaves(plan.name, plan.form));
+    MR_ASSIGN_OR_RETURN(plan.leaf, shard.file->Leaf(plan.name, plan.form));
     shard.columns.push_back(std::move(plan));
   }
   return shard;
@@ -217,11 +396,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
                         PlanPackedShard(by_path[shard.path], info.schema()));
     shards.push_back(std::move(planned));
   }
-  MR_ASSIGN_OR_RETURN(const uint64_t group_bytes,
-                      CheckGroupsFit(shards, options));
-  return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
-                                         std::move(check), group_bytes,
-                                         options);
+  return MakeSource(std::move(info), std::move(shards), std::move(check),
+                    options);
 }
 
 // Fields and columns of a foreign file. `left_out` lists what has no place.
@@ -251,7 +427,7 @@ absl::StatusOr<Shard> PlanForeignShard(
       continue;
     }
     plan.dtype = field.dtype();
-    MR_ASSIGN_OR_RETURN(plan.leaves, file->Leaves(plan.name, plan.form));
+    MR_ASSIGN_OR_RETURN(plan.leaf, file->Leaf(plan.name, plan.form));
     shard.columns.push_back(std::move(plan));
     *schema->add_fields() = std::move(field);
   }
@@ -310,11 +486,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   info.set_fingerprint(HashToHex(HashBytes(
       {reinterpret_cast<const uint8_t*>(footers.data()), footers.size()})));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
-  MR_ASSIGN_OR_RETURN(const uint64_t group_bytes,
-                      CheckGroupsFit(shards, options));
-  return std::make_unique<ParquetSource>(std::move(info), std::move(shards),
-                                         std::move(check), group_bytes,
-                                         options);
+  return MakeSource(std::move(info), std::move(shards), std::move(check),
+                    options);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A dataset in Parquet shards, packed by millrace-data or written by another
-// program. A sample's row group is decoded as a whole; decoded row groups are
-// kept inside the budget.
+// program. The slice of its row group in which a sample lies is decoded, its
+// fields that are used alone; decoded slices are kept inside the budget
+// (slice_plan.h, row_group_cache.h).
 //
 // Thread-safe as RecordSource says.
 
@@ -18,7 +19,8 @@ namespace millrace {
 
 // DataLoss: a file is truncated, foreign or damaged, the set is not whole, or
 // the files' schemas differ. InvalidArgument: no row, or no column that can be
-// read. ResourceExhausted: a row group is larger than the cache.
+// read. ResourceExhausted: the budget has no room for the cache, or the cache
+// for a row of any column.
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
     const ShardPaths& shards, const OpenSourceOptions& options);
 

@@ -1,7 +1,6 @@
 #include "server/storage/parquet/row_group.h"
 
 #include <arrow/array/concatenate.h>
-#include <arrow/util/byte_size.h>
 
 #include <utility>
 
@@ -105,27 +104,29 @@ void WidenBits(const arrow::BooleanArray& array, std::vector<uint8_t>* out) {
   for (int64_t i = 0; i < array.length(); ++i) (*out)[i] = array.Value(i);
 }
 
+// Whether numbers need no widening.
+bool TypeMatches(arrow::Type::type id, DType to) {
+  switch (id) {
+    case arrow::Type::UINT8:
+      return to == DTYPE_UINT8;
+    case arrow::Type::INT32:
+      return to == DTYPE_INT32;
+    case arrow::Type::INT64:
+      return to == DTYPE_INT64;
+    case arrow::Type::HALF_FLOAT:
+      return to == DTYPE_FLOAT16;
+    case arrow::Type::FLOAT:
+      return to == DTYPE_FLOAT32;
+    case arrow::Type::DOUBLE:
+      return to == DTYPE_FLOAT64;
+    default:
+      return false;
+  }
+}
+
 // The bytes of numbers where they lie; null: they need widening.
 const uint8_t* NumbersInPlace(const arrow::Array& array, DType dtype) {
-  static constexpr auto kMatches = [](arrow::Type::type id, DType to) {
-    switch (id) {
-      case arrow::Type::UINT8:
-        return to == DTYPE_UINT8;
-      case arrow::Type::INT32:
-        return to == DTYPE_INT32;
-      case arrow::Type::INT64:
-        return to == DTYPE_INT64;
-      case arrow::Type::HALF_FLOAT:
-        return to == DTYPE_FLOAT16;
-      case arrow::Type::FLOAT:
-        return to == DTYPE_FLOAT32;
-      case arrow::Type::DOUBLE:
-        return to == DTYPE_FLOAT64;
-      default:
-        return false;
-    }
-  };
-  if (!kMatches(array.type_id(), dtype)) return nullptr;
+  if (!TypeMatches(array.type_id(), dtype)) return nullptr;
   const uint8_t* values = array.data()->GetValues<uint8_t>(1, 0);
   // An array without elements may have no memory at all.
   static constexpr uint8_t kNothing = 0;
@@ -135,38 +136,77 @@ const uint8_t* NumbersInPlace(const arrow::Array& array, DType dtype) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<RowGroup>> RowGroup::Make(
-    const arrow::Table& table, const std::vector<ColumnPlan>& plans) {
-  auto group = std::make_shared<RowGroup>();
-  group->rows_ = table.num_rows();
-  group->columns_.resize(plans.size());
-  for (size_t i = 0; i < plans.size(); ++i) {
-    const std::shared_ptr<arrow::ChunkedArray> chunks =
-        table.GetColumnByName(plans[i].name);
-    if (chunks == nullptr || chunks->length() != table.num_rows()) {
-      return absl::DataLossError(
-          absl::StrCat("column '", plans[i].name, "' is missing"));
-    }
-    std::shared_ptr<arrow::Array> array;
-    if (chunks->num_chunks() == 1) {
-      array = chunks->chunk(0);
-    } else {
-      auto joined = arrow::Concatenate(chunks->chunks());
-      if (!joined.ok()) {
-        return absl::UnimplementedError(absl::StrCat(
-            "a row group of column '", plans[i].name,
-            "' is too large to be read at once (", joined.status().message(),
-            "); write the file with smaller row groups"));
+uint64_t WidenedBytes(const ColumnPlan& plan, const arrow::DataType& type) {
+  const uint64_t width = ElementBytes(plan.dtype);
+  switch (plan.form) {
+    case ColumnForm::kScalar:
+      return TypeMatches(type.id(), plan.dtype) ? 0 : width;
+    case ColumnForm::kFixedList: {
+      uint64_t elements = 1;
+      const arrow::DataType* level = &type;
+      while (level->id() == arrow::Type::FIXED_SIZE_LIST) {
+        const auto& list = static_cast<const arrow::FixedSizeListType&>(*level);
+        elements *= list.list_size();
+        level = list.value_type().get();
       }
-      array = *std::move(joined);
+      return TypeMatches(level->id(), plan.dtype) ? 0 : elements * width;
     }
-    Column& column = group->columns_[i];
-    column.name = plans[i].name;
-    MR_RETURN_IF_ERROR(MakeColumn(std::move(array), plans[i], &column));
-    group->bytes_ +=
-        column.widened.size() + arrow::util::TotalBufferSize(*column.array);
+    default:
+      return 0;
   }
-  return group;
+}
+
+bool MayBeDictionary(const ColumnPlan& plan, const arrow::DataType& type) {
+  const arrow::DataType* strings = &type;
+  if (plan.form == ColumnForm::kImageStruct &&
+      type.id() == arrow::Type::STRUCT) {
+    const auto bytes =
+        static_cast<const arrow::StructType&>(type).GetFieldByName("bytes");
+    if (bytes == nullptr) return false;
+    strings = bytes->type().get();
+  } else if (plan.form != ColumnForm::kBinary) {
+    return false;
+  }
+  return strings->id() == arrow::Type::BINARY ||
+         strings->id() == arrow::Type::STRING;
+}
+
+absl::Status RowGroup::Add(int field, arrow::ArrayVector chunks,
+                           const ColumnPlan& plan) {
+  std::shared_ptr<arrow::Array> array;
+  if (chunks.size() == 1) {
+    array = std::move(chunks.front());
+  } else {
+    auto joined = arrow::Concatenate(chunks, pool_.get());
+    if (!joined.ok()) {
+      if (joined.status().IsOutOfMemory()) {
+        return absl::ResourceExhaustedError(joined.status().message());
+      }
+      return absl::UnimplementedError(absl::StrCat(
+          "a row group of column '", plan.name,
+          "' is too large to be read at once (", joined.status().message(),
+          "); write the file with smaller row groups"));
+    }
+    array = *std::move(joined);
+  }
+  if (array->length() != rows_) {
+    return absl::DataLossError(
+        absl::StrCat("column '", plan.name, "' has ", array->length(),
+                     " rows where its row group has ", rows_));
+  }
+  Column& column = columns_.emplace_back();
+  column.field = field;
+  column.name = plan.name;
+  return MakeColumn(std::move(array), plan, &column);
+}
+
+uint64_t RowGroup::bytes() const {
+  uint64_t bytes = pool_->bytes_allocated() + sizeof(RowGroup);
+  for (const Column& column : columns_) {
+    bytes += sizeof(Column) + column.widened.capacity() +
+             column.nulls.capacity() / 8;
+  }
+  return bytes;
 }
 
 absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
@@ -187,6 +227,27 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
     case ColumnForm::kBinary:
       column->stride = 1;
       FindNulls(*array, &column->nulls);
+      if (array->type_id() == arrow::Type::DICTIONARY) {
+        const auto& coded = static_cast<const arrow::DictionaryArray&>(*array);
+        if (coded.indices()->type_id() != arrow::Type::INT32) {
+          return WrongType(plan, *array);
+        }
+        const auto& indices =
+            static_cast<const arrow::Int32Array&>(*coded.indices());
+        const auto values = static_cast<uint32_t>(coded.dictionary()->length());
+        // They are the file's claim.
+        for (int64_t row = 0; row < indices.length(); ++row) {
+          if (indices.IsValid(row) &&
+              static_cast<uint32_t>(indices.Value(row)) >= values) {
+            return absl::DataLossError(
+                absl::StrCat("column '", plan.name, "' names value ",
+                             indices.Value(row), " of a dictionary of ", values,
+                             "; copy the file again, or write it again"));
+          }
+        }
+        column->indices = indices.raw_values();
+        array = coded.dictionary();
+      }
       switch (array->type_id()) {
         case arrow::Type::BINARY:
         case arrow::Type::STRING: {
@@ -262,8 +323,7 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
 
 absl::Status RowGroup::Row(int64_t row,
                            absl::Span<absl::Span<const uint8_t>> views) const {
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    const Column& column = columns_[i];
+  for (const Column& column : columns_) {
     if (!column.nulls.empty() && column.nulls[row]) {
       return absl::DataLossError(absl::StrCat(
           "column '", column.name,
@@ -272,19 +332,21 @@ absl::Status RowGroup::Row(int64_t row,
                        : "' has a null here; fill it in, or leave the row "
                          "out"));
     }
+    const int64_t value = column.indices == nullptr ? row : column.indices[row];
     uint64_t begin;
     uint64_t count;
     if (column.offsets32 != nullptr) {
-      begin = column.offsets32[row];
-      count = column.offsets32[row + 1] - begin;
+      begin = column.offsets32[value];
+      count = column.offsets32[value + 1] - begin;
     } else if (column.offsets64 != nullptr) {
-      begin = column.offsets64[row];
-      count = column.offsets64[row + 1] - begin;
+      begin = column.offsets64[value];
+      count = column.offsets64[value + 1] - begin;
     } else {
-      begin = row;
+      begin = value;
       count = 1;
     }
-    views[i] = {column.data + begin * column.stride, count * column.stride};
+    views[column.field] = {column.data + begin * column.stride,
+                           count * column.stride};
   }
   return absl::OkStatus();
 }

@@ -1,12 +1,65 @@
 #include "server/storage/parquet/row_group_cache.h"
 
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
 namespace millrace {
 
+CachedRowGroup::~CachedRowGroup() {
+  // The memory itself has gone with the members of the derived class.
+  if (cache_ != nullptr) cache_->GiveBack(charged_);
+}
+
+RowGroupCache::Lease::Lease(RowGroupCache& cache) : cache_(cache) {
+  MutexLock lock(cache_.mu_);
+  cache_.leases_.insert(this);
+}
+
+RowGroupCache::Lease::~Lease() {
+  {
+    const Pin pin(*this);
+    value = nullptr;
+  }
+  MutexLock lock(cache_.mu_);
+  cache_.leases_.erase(this);
+}
+
+void RowGroupCache::Lease::Begin() {
+  // Somebody takes the value away, which is a move.
+  while (busy_.exchange(true, std::memory_order_acquire)) {
+    std::this_thread::yield();
+  }
+}
+
+void RowGroupCache::Lease::End() {
+  // Who stands in line has counted itself before it looked at busy_: either it
+  // finds the lease idle, or it is seen here and woken.
+  busy_.store(false, std::memory_order_seq_cst);
+  if (cache_.waiting_.load(std::memory_order_seq_cst) > 0) cache_.Wake();
+}
+
+bool RowGroupCache::Room::Grow(uint64_t more) {
+  if (!cache_.TryReserve(more)) {
+    refused_ = true;
+    return false;
+  }
+  bytes_ += more;
+  return true;
+}
+
 absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
-    Key key, absl::FunctionRef<absl::StatusOr<Value>()> load) {
+    const Key& key, uint64_t bytes,
+    absl::FunctionRef<absl::StatusOr<Value>(Room& room)> load) {
   std::shared_ptr<Slot> slot;
   {
     MutexLock lock(mu_);
+    // The caller has let go of what it held: who is first in line may throw it
+    // out, and must not wait until the caller, who may have to wait as well,
+    // unpins its lease.
+    if (!line_.empty()) room_.NotifyAll();
     if (const auto found = entries_.find(key); found != entries_.end()) {
       Entry& entry = found->second;
       if (entry.kept) lru_.splice(lru_.end(), lru_, entry.place);
@@ -18,59 +71,112 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
     entries_[key].slot = slot;
   }
 
-  absl::StatusOr<Value> value = load();
+  absl::StatusOr<Value> value = Load(bytes, load);
 
-  const bool charged =
-      value.ok() && budget_ != nullptr && MakeRoomAndCharge(**value);
-  {
-    MutexLock lock(mu_);
-    slot->value = value;
-    slot->done = true;
-    if (charged) {
-      Entry& entry = entries_[key];
-      entry.place = lru_.insert(lru_.end(), key);
-      entry.kept = true;
-    } else {
-      entries_.erase(key);
-    }
-    loaded_.NotifyAll();
+  MutexLock lock(mu_);
+  slot->value = value;
+  slot->done = true;
+  if (value.ok() && keep_) {
+    Entry& entry = entries_[key];
+    entry.place = lru_.insert(lru_.end(), key);
+    entry.kept = true;
+  } else {
+    entries_.erase(key);
   }
+  loaded_.NotifyAll();
   return value;
 }
 
-bool RowGroupCache::MakeRoomAndCharge(CachedRowGroup& value) {
-  const uint64_t bytes = value.bytes();
-  if (bytes > max_bytes_) return false;
-  // Room in the cache may have to be made first, then room in the budget: what
-  // is thrown out goes to the batches that wait in line; if anything is left,
-  // it is ours.
-  for (int tries = 0;; ++tries) {
-    // Destroyed outside the lock: giving memory back may run other code.
+absl::StatusOr<RowGroupCache::Value> RowGroupCache::Load(
+    uint64_t bytes, absl::FunctionRef<absl::StatusOr<Value>(Room&)> load) {
+  if (bytes > max_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        bytes, " bytes of a row group are wanted at once, but the cache of ",
+        "decoded row groups has ", max_bytes_));
+  }
+  while (true) {
+    Reserve(bytes);
+    Room room(*this);
+    room.bytes_ = bytes;
+    absl::StatusOr<Value> value = load(room);
+    if (value.ok()) {
+      const uint64_t wanted = (*value)->bytes();
+      if (wanted <= room.bytes_ || room.Grow(wanted - room.bytes_)) {
+        (*value)->cache_ = this;
+        (*value)->charged_ = wanted;
+        room.bytes_ -= wanted;
+        return value;
+      }
+      value = absl::ResourceExhaustedError(
+          absl::StrCat("a row group takes ", wanted, " bytes"));
+    }
+    if (!room.refused_ || bytes == max_bytes_) return value;
+    bytes = max_bytes_;
+  }
+}
+
+void RowGroupCache::Reserve(uint64_t bytes) {
+  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  uint64_t ticket;
+  {
+    MutexLock lock(mu_);
+    ticket = next_ticket_++;
+    line_.push_back(ticket);
+  }
+  for (bool reserved = false; !reserved;) {
+    // Destroyed outside the lock: that gives bytes back.
     std::vector<Value> victims;
     MutexLock lock(mu_);
-    if (Charge(value)) return true;
-    if (tries == 2) return false;
-    const uint64_t charged = charged_->load();
-    const uint64_t room = charged < max_bytes_ ? max_bytes_ - charged : 0;
-    Evict(bytes > room ? bytes - room : bytes, &victims);
+    if (line_.front() != ticket) {
+      room_.Wait(lock);
+      continue;
+    }
+    if (Charge(bytes)) {
+      line_.pop_front();
+      room_.NotifyAll();
+      reserved = true;
+      continue;
+    }
+    MakeRoom(bytes, &victims);
+    if (victims.empty()) room_.Wait(lock);
+  }
+  waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+bool RowGroupCache::TryReserve(uint64_t bytes) {
+  while (true) {
+    std::vector<Value> victims;
+    MutexLock lock(mu_);
+    if (Charge(bytes)) return true;
+    if (bytes > max_bytes_) return false;
+    MakeRoom(bytes, &victims);
     if (victims.empty()) return false;
   }
 }
 
-bool RowGroupCache::Charge(CachedRowGroup& value) {
-  const uint64_t bytes = value.bytes();
-  if (charged_->load() + bytes > max_bytes_ ||
-      !budget_->TryReserve(bytes, &value.reservation_)) {
-    return false;
-  }
-  charged_->fetch_add(bytes);
-  value.charged_sum_ = charged_;
+bool RowGroupCache::Charge(uint64_t bytes) {
+  if (bytes > max_bytes_ - charged_) return false;
+  charged_ += bytes;
+  peak_ = std::max(peak_, charged_);
   return true;
 }
 
-void RowGroupCache::Evict(uint64_t bytes, std::vector<Value>* victims) {
+void RowGroupCache::GiveBack(uint64_t bytes) {
+  if (bytes == 0) return;
+  MutexLock lock(mu_);
+  charged_ -= bytes;
+  if (!line_.empty()) room_.NotifyAll();
+}
+
+void RowGroupCache::Wake() {
+  MutexLock lock(mu_);
+  room_.NotifyAll();
+}
+
+void RowGroupCache::MakeRoom(uint64_t bytes, std::vector<Value>* victims) {
+  const uint64_t missing = bytes - (max_bytes_ - charged_);
   uint64_t freed = 0;
-  for (auto at = lru_.begin(); freed < bytes && at != lru_.end();) {
+  for (auto at = lru_.begin(); freed < missing && at != lru_.end();) {
     const auto entry = entries_.find(*at);
     const std::shared_ptr<Slot>& slot = entry->second.slot;
     // Copies are made under mu_ alone, so a count of one stays. A thread that
@@ -79,19 +185,32 @@ void RowGroupCache::Evict(uint64_t bytes, std::vector<Value>* victims) {
       ++at;
       continue;
     }
-    freed += (*slot->value)->bytes();
+    freed += (*slot->value)->charged_;
     victims->push_back(*std::move(slot->value));
     entries_.erase(entry);
     at = lru_.erase(at);
   }
+  if (!victims->empty()) return;
+  for (Lease* const lease : leases_) {
+    if (freed >= missing) break;
+    if (lease->busy_.exchange(true, std::memory_order_seq_cst)) continue;
+    if (lease->value != nullptr) {
+      // What is kept as well is thrown out by the next call.
+      freed += lease->value->charged_;
+      victims->push_back(std::move(lease->value));
+    }
+    lease->busy_.store(false, std::memory_order_release);
+  }
 }
 
-CachedRowGroup::~CachedRowGroup() {
-  if (charged_sum_ == nullptr) return;
-  const uint64_t bytes = reservation_.bytes();
-  // First, so that the budget never holds more than the sum says.
-  reservation_.Release();
-  charged_sum_->fetch_sub(bytes);
+uint64_t RowGroupCache::charged_bytes() const {
+  MutexLock lock(mu_);
+  return charged_;
+}
+
+uint64_t RowGroupCache::peak_bytes() const {
+  MutexLock lock(mu_);
+  return peak_;
 }
 
 }  // namespace millrace

@@ -1,72 +1,148 @@
-// RowGroupCache keeps decoded row groups, least recently used first out, and
-// sees to it that readers who want the same one at the same time decode it
-// once. It knows nothing of Parquet: what it keeps is anything with a size.
+// RowGroupCache bounds the memory of decoded row groups, or slices of them, and
+// keeps those that were used last. Readers who want the same one at the same
+// time decode it once. It knows nothing of Parquet: what it keeps is anything
+// with a size.
 //
-// Bounded twice: by `max_bytes` of its own and by a budget, which the caches of
-// a server share. What counts is what is charged to the budget, and that is
-// every row group that it has kept, until its last holder lets go. When there is
-// no room a row group is handed out without being kept or charged. One that
-// somebody holds is not thrown out, for that would free nothing. Who waits in the
-// budget's line comes first: batches, which wait often, have another.
+// Everything is charged against `max_bytes`: what is being decoded, what is
+// held by a reader and what is kept for the next one. Who finds no room waits:
+// values that nobody holds are thrown out, least recently used first, then
+// those that readers hold between two samples are taken back (see Lease).
+// Nobody may wait for anything else while a lease of theirs is pinned: then
+// every wait for room ends.
 //
-// Thread-safe. Get() blocks while the row group is being loaded, by the caller
-// or by another thread. Memory goes back to the budget when the last holder
-// lets go.
+// Thread-safe. Get() blocks while there is no room and while the value is being
+// loaded, by the caller or by another thread. All values and leases must be
+// gone before the cache.
 //
-//   auto group = cache.Get({shard, 7}, [&] { return Decode(shard, 7); });
+//   RowGroupCache::Lease lease(cache);      // of a reader
+//   const RowGroupCache::Lease::Pin pin(lease);
+//   MR_ASSIGN_OR_RETURN(lease.value, cache.Get({shard, 7}, 5 << 20,
+//       [&](RowGroupCache::Room& room) { return Decode(shard, 7, room); }));
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_CACHE_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_CACHE_H_
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
-#include <utility>
+#include <set>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/byte_budget.h"
 #include "common/mutex.h"
 
 namespace millrace {
 
+class RowGroupCache;
+
 // What the cache keeps.
 class CachedRowGroup {
  public:
+  CachedRowGroup() = default;
+  CachedRowGroup(const CachedRowGroup&) = delete;
+  CachedRowGroup& operator=(const CachedRowGroup&) = delete;
   virtual ~CachedRowGroup();
   virtual uint64_t bytes() const = 0;
 
  private:
   friend class RowGroupCache;
-  ByteBudget::Reservation reservation_;
-  // The cache's sum of reservations, which may outlive the cache; null: this
-  // row group is not in it.
-  std::shared_ptr<std::atomic<uint64_t>> charged_sum_;
+  RowGroupCache* cache_ = nullptr;  // null: not charged
+  uint64_t charged_ = 0;
 };
 
 class RowGroupCache {
  public:
-  using Key = std::pair<int, int>;  // shard, row group
+  struct Key {
+    int shard = 0;
+    int group = 0;
+    int64_t slice = 0;
+    uint64_t columns = 0;  // the set of columns that are decoded
+    auto operator<=>(const Key&) const = default;
+  };
   using Value = std::shared_ptr<CachedRowGroup>;
 
-  // `budget` may be null: then nothing is kept. Not owned.
-  RowGroupCache(ByteBudget* budget, uint64_t max_bytes)
-      : budget_(budget), max_bytes_(max_bytes) {}
+  // The bytes that a load may take. Belongs to the thread that loads.
+  class Room {
+   public:
+    uint64_t bytes() const { return bytes_; }
+    uint64_t max_bytes() const { return cache_.max_bytes_; }
+    // Takes `more` bytes where they can be had without waiting. After a refusal
+    // the load is to fail; it is tried once more with all of the cache.
+    bool Grow(uint64_t more);
 
-  // The row group, loaded by `load` unless it is kept or another thread is
-  // loading it now. An error of `load` goes to all who waited for it and is
-  // not kept.
-  absl::StatusOr<Value> Get(Key key,
-                            absl::FunctionRef<absl::StatusOr<Value>()> load);
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
 
-  // Of row groups that are kept or were kept and are still held.
-  uint64_t charged_bytes() const { return charged_->load(); }
+   private:
+    friend class RowGroupCache;
+    explicit Room(RowGroupCache& cache) : cache_(cache) {}
+    ~Room() { cache_.GiveBack(bytes_); }
+    RowGroupCache& cache_;
+    uint64_t bytes_ = 0;
+    bool refused_ = false;
+  };
+
+  // What a reader holds between two samples. While it is pinned nobody takes
+  // it away; a pin must end without waiting for another thread that may wait
+  // for room. Belongs to one thread at a time.
+  class Lease {
+   public:
+    explicit Lease(RowGroupCache& cache);
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    class Pin {
+     public:
+      explicit Pin(Lease& lease) : lease_(lease) { lease_.Begin(); }
+      ~Pin() { lease_.End(); }
+      Pin(const Pin&) = delete;
+      Pin& operator=(const Pin&) = delete;
+
+     private:
+      Lease& lease_;
+    };
+
+    // To be touched while it is pinned. Null: nothing is held, or it was taken
+    // away.
+    Value value;
+
+   private:
+    friend class RowGroupCache;
+    void Begin();
+    void End();
+
+    RowGroupCache& cache_;
+    std::atomic<bool> busy_{false};
+  };
+
+  // `keep`: also what no reader holds.
+  RowGroupCache(uint64_t max_bytes, bool keep)
+      : max_bytes_(max_bytes), keep_(keep) {}
+
+  // The value of `key`, loaded by `load` unless it is kept or another thread is
+  // loading it now. `load` gets room for `bytes`, for which Get() waits. The
+  // caller holds no value, and is to hold this one in a lease. An error of
+  // `load` goes to all who waited for it and is not kept. ResourceExhausted:
+  // `bytes` are more than the cache has.
+  absl::StatusOr<Value> Get(
+      const Key& key, uint64_t bytes,
+      absl::FunctionRef<absl::StatusOr<Value>(Room& room)> load);
+
+  uint64_t max_bytes() const { return max_bytes_; }
+  // Now and at most so far.
+  uint64_t charged_bytes() const;
+  uint64_t peak_bytes() const;
 
  private:
+  friend class CachedRowGroup;
+
   struct Slot {
     bool done = false;
     absl::StatusOr<Value> value = absl::UnknownError("not loaded yet");
@@ -78,24 +154,33 @@ class RowGroupCache {
     bool kept = false;
   };
 
-  // Charges the value, at the expense of older ones; false when there is no
-  // room.
-  bool MakeRoomAndCharge(CachedRowGroup& value) MR_EXCLUDES(mu_);
-  // Takes the value's bytes from the budget; false when there is no room.
-  bool Charge(CachedRowGroup& value) MR_REQUIRES(mu_);
-  // Moves the oldest values that nobody holds, of `bytes` together, to
-  // `victims`: they are to be destroyed outside the lock.
-  void Evict(uint64_t bytes, std::vector<Value>* victims) MR_REQUIRES(mu_);
+  absl::StatusOr<Value> Load(
+      uint64_t bytes, absl::FunctionRef<absl::StatusOr<Value>(Room&)> load);
+  // Waits in line.
+  void Reserve(uint64_t bytes) MR_EXCLUDES(mu_);
+  bool TryReserve(uint64_t bytes) MR_EXCLUDES(mu_);
+  void GiveBack(uint64_t bytes) MR_EXCLUDES(mu_);
+  void Wake() MR_EXCLUDES(mu_);
+  bool Charge(uint64_t bytes) MR_REQUIRES(mu_);
+  // For `bytes` that cannot be charged now: moves values to `victims`, to be
+  // destroyed outside the lock: the oldest that nobody holds, otherwise what
+  // idle leases hold.
+  void MakeRoom(uint64_t bytes, std::vector<Value>* victims) MR_REQUIRES(mu_);
 
-  ByteBudget* const budget_;
   const uint64_t max_bytes_;
-  Mutex mu_;
+  const bool keep_;
+  // Who stands in line; read by leases without the lock.
+  std::atomic<uint32_t> waiting_{0};
+  mutable Mutex mu_;
   CondVar loaded_;
+  CondVar room_;
   std::map<Key, Entry> entries_ MR_GUARDED_BY(mu_);
   std::list<Key> lru_ MR_GUARDED_BY(mu_);  // the oldest first
-  // Grows under mu_ alone.
-  const std::shared_ptr<std::atomic<uint64_t>> charged_ =
-      std::make_shared<std::atomic<uint64_t>>(0);
+  std::set<Lease*> leases_ MR_GUARDED_BY(mu_);
+  std::deque<uint64_t> line_ MR_GUARDED_BY(mu_);  // tickets
+  uint64_t next_ticket_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t charged_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t peak_ MR_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace millrace

@@ -45,6 +45,20 @@ std::string Server() {
   return "--server=" + ProgramPath("server/millrace-server");
 }
 
+// Of the server since its start.
+uint64_t BatchesSentOf(const std::string& endpoint) {
+  const ProgramResult status = testing::RunProgram(
+      {ProgramPath("client/cli/millrace"), "status", endpoint, "--json"});
+  const std::string key = "\"batches_sent\": ";
+  const size_t at = status.out.find(key);
+  if (at == std::string::npos) return 0;
+  const size_t begin = at + key.size();
+  uint64_t batches = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(
+      status.out.substr(begin, status.out.find(',', begin) - begin), &batches));
+  return batches;
+}
+
 class BenchTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -59,20 +73,7 @@ class BenchTest : public ::testing::Test {
   }
   static std::string Endpoint() { return "--endpoint=" + server_->address(); }
 
-  // Of the server since its start.
-  static uint64_t BatchesSent() {
-    const ProgramResult status = testing::RunProgram(
-        {ProgramPath("client/cli/millrace"), "status", Endpoint(), "--json"});
-    const std::string key = "\"batches_sent\": ";
-    const size_t at = status.out.find(key);
-    if (at == std::string::npos) return 0;
-    const size_t begin = at + key.size();
-    uint64_t batches = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(
-        status.out.substr(begin, status.out.find(',', begin) - begin),
-        &batches));
-    return batches;
-  }
+  static uint64_t BatchesSent() { return BatchesSentOf(Endpoint()); }
 
   static ServerProcess* server_;
 };
@@ -227,6 +228,36 @@ TEST_F(BenchTest, InterruptedItShowsWhatItHas) {
   EXPECT_EQ(bench.Wait(), 0) << bench.Stderr();
   EXPECT_THAT(bench.Stdout(),
               AllOf(HasSubstr("images per second"), HasSubstr("interrupted")));
+}
+
+// Its figures were thrown away.
+TEST(OwnServerTest, WhenTheServerStopsTheFiguresUntilThenAreShown) {
+  for (const bool timed : {true, false}) {
+    SCOPED_TRACE(timed);
+    auto server = ServerProcess::Start(
+        {"--synthetic_only", "--threads=2", "--memory_budget=256MiB"});
+    ASSERT_TRUE(server.ok()) << server.status();
+    // Enough to be past the warm-up, and far from the end.
+    const std::string endpoint = "--endpoint=" + (*server)->address();
+    Subprocess bench({ProgramPath("client/cli/millrace"), "bench", endpoint,
+                      "--synthetic", "--shape=16,16", "--window=4", "--json",
+                      "--step_timeout=1s", "--timeout=1s",
+                      timed ? "--seconds=10m" : "--batches=1000000000"});
+    const absl::Time give_up = absl::Now() + absl::Minutes(1);
+    while (BatchesSentOf(endpoint) < 1000) {
+      ASSERT_TRUE(bench.Running()) << bench.Stderr();
+      ASSERT_LT(absl::Now(), give_up);
+    }
+    (*server)->process().Signal(SIGKILL);
+    EXPECT_EQ(bench.Wait(), 1) << bench.Stderr();
+    EXPECT_GT(NumberOf(bench.Stdout(), "batches"), 100) << bench.Stdout();
+    EXPECT_GT(NumberOf(bench.Stdout(), "images_per_second"), 0);
+    EXPECT_LT(NumberOf(bench.Stdout(), "wait_share"), 1);
+    EXPECT_THAT(bench.Stdout(),
+                AllOf(HasSubstr("\"interrupted\": false"),
+                      HasSubstr("\"ended_by\": \"no batch within ")));
+    EXPECT_THAT(bench.Stderr(), HasSubstr("no batch within "));
+  }
 }
 
 TEST_F(BenchTest, MistakesAreUsageErrors) {

@@ -30,6 +30,17 @@ TEST(ServerVerdictTest, BusyThreadsNameTheirStage) {
             "decode 80 %, read 10 %, augment 10 %");
 }
 
+TEST(ServerVerdictTest, ThreadsThatReadThemselvesWaitForStorage) {
+  GetStatusResponse status = Status(12);
+  status.mutable_stages(0)->set_seconds(900);
+  EXPECT_EQ(ServerVerdict({}, status),
+            "threads busy 97 %, most in read, and no thread reads ahead: start "
+            "it without --read_threads=0");
+  status.set_read_threads(32);
+  EXPECT_EQ(ServerVerdict({}, status),
+            "threads busy 97 %, most in read: add cores or servers");
+}
+
 TEST(ServerVerdictTest, LooksAtWhatHappenedInBetween) {
   GetStatusResponse later = Status(400);
   later.set_uptime_seconds(110);

@@ -22,6 +22,7 @@ using ::millrace::testing::FakeBatch;
 using ::millrace::testing::FakeTransport;
 using ::millrace::testing::MakeBatch;
 using ::millrace::testing::MakePlan;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -73,7 +74,7 @@ class PrefetchLoaderTest : public ::testing::Test {
   absl::Time time_ = absl::UnixEpoch() + absl::Hours(1);
   HostLoaderOptions options_;
   OpenResponse plan_;
-  FakeTransport *fake_ = nullptr;
+  FakeTransport* fake_ = nullptr;
   std::unique_ptr<HostLoader> loader_;
 };
 
@@ -112,7 +113,7 @@ TEST_F(PrefetchLoaderTest, AsksInRangesOfHalfTheWindowAndNeverBeyondIt) {
 TEST_F(PrefetchLoaderTest, SpreadsStepsOverServersInSmallerRanges) {
   Open(100, {{1, "a", true}, {2, "b", true}});
   ASSERT_THAT(fake_->history(), SizeIs(4));
-  for (const auto &[server, steps] : fake_->history()) {
+  for (const auto& [server, steps] : fake_->history()) {
     EXPECT_EQ(steps.step_count, 2);
   }
   EXPECT_THAT(fake_->CallsAt(1), SizeIs(2));
@@ -122,7 +123,7 @@ TEST_F(PrefetchLoaderTest, SpreadsStepsOverServersInSmallerRanges) {
 TEST_F(PrefetchLoaderTest, HandsOutInOrderWhatArrivesOutOfOrder) {
   Open(8, {{1, "a", true}, {2, "b", true}});
   std::vector<CallId> calls;
-  for (const auto &[id, call] : fake_->calls()) calls.insert(calls.begin(), id);
+  for (const auto& [id, call] : fake_->calls()) calls.insert(calls.begin(), id);
   for (const CallId id : calls) fake_->Complete(id);
   for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
 }
@@ -190,7 +191,7 @@ TEST_F(PrefetchLoaderTest, ASlotServesAgainOnlyWhenItsLastLeaseHasDied) {
   held[1] = HostBatch();
   fake_->Tick();
   EXPECT_TRUE(fake_->calls().empty());
-  const uint8_t *address = static_cast<uint8_t *>(copy.get());
+  const uint8_t* address = static_cast<uint8_t*>(copy.get());
   const int wakes = fake_->wakes();
   copy.reset();
   EXPECT_GT(fake_->wakes(), wakes) << "a free slot is worth a question";
@@ -222,7 +223,7 @@ TEST_F(PrefetchLoaderTest, AsksElsewhereWhatAFailedServerDidNotDeliver) {
   fake_->SendFrame(failing);      // step 0 whole
   fake_->SendFrame(failing, 10);  // step 1 in part
   fake_->End(failing, absl::UnavailableError("gone"));
-  const auto &[server, steps] = fake_->history().back();
+  const auto& [server, steps] = fake_->history().back();
   EXPECT_EQ(server, 2);
   EXPECT_EQ(steps.first_step, 1);
   EXPECT_EQ(steps.step_count, 1);
@@ -313,6 +314,132 @@ TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
     EXPECT_EQ(GetErrorDetail(status).shard(), "part-3");
   }
   EXPECT_TRUE(fake_->calls().empty()) << "calls go on after the error";
+}
+
+// A batch of `position` with a header that does not fit the plan.
+FakeBatch Damaged(const OpenResponse& plan, Position position) {
+  FakeBatch batch = MakeBatch(plan, position);
+  batch.header.mutable_tensors(0)->set_offset(1 << 20);
+  return batch;
+}
+
+TEST_F(PrefetchLoaderTest, ADamagedAnswerIsAskedOfAnotherServer) {
+  for (const bool by_transport : {false, true}) {
+    SCOPED_TRACE(by_transport);
+    Open(8, {{1, "data-1:7001", true}, {2, "b", true}});
+    const CallId call = fake_->CallsAt(1)[0];
+    ASSERT_EQ(fake_->calls().at(call).steps.first_step, 0);
+    fake_->SendFrame(call);  // step 0 is whole
+    ::testing::internal::CaptureStderr();
+    if (by_transport) {
+      fake_->End(call, absl::DataLossError("a frame that cannot be read"));
+    } else {
+      fake_->SendBatch(call, Damaged(plan_, {0, 1}));
+    }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("server data-1:7001: "),
+                      HasSubstr("another server is asked")));
+    const auto& [server, steps] = fake_->history().back();
+    EXPECT_EQ(server, 2);
+    EXPECT_EQ(steps.first_step, 1);
+    CompleteAll();
+    for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+    EXPECT_EQ(loader_->stats().retried_steps, 1);
+  }
+}
+
+TEST_F(PrefetchLoaderTest, ADigestThatDoesNotMatchIsAskedOfAnotherServer) {
+  options_.verify_payload = true;
+  Open(2, {{1, "data-1:7001", true}, {2, "b", true}});
+  FakeBatch damaged = MakeBatch(plan_, {0, 0});
+  damaged.payload[0] ^= 1;
+  ASSERT_EQ(fake_->calls().at(CallAt(1)).steps.first_step, 0);
+  fake_->SendBatch(CallAt(1), damaged);
+  ASSERT_EQ(fake_->history().back().first, 2);
+  ASSERT_EQ(fake_->history().back().second.first_step, 0);
+  CompleteAll();
+  ExpectNext({0, 0});
+  ExpectNext({0, 1});
+}
+
+TEST_F(PrefetchLoaderTest, AStepThatIsDamagedTwiceIsTheEnd) {
+  Open(8, {{1, "a", true}, {2, "data-2:7001", true}});
+  fake_->SendBatch(fake_->CallsAt(1)[0], Damaged(plan_, {0, 0}));
+  ASSERT_EQ(fake_->history().back().second.first_step, 0);
+  fake_->SendBatch(fake_->CallsAt(2).back(), Damaged(plan_, {0, 0}));
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("data-2:7001"));
+}
+
+TEST_F(PrefetchLoaderTest, ADamagedAnswerOfTheOnlyServerIsTheEnd) {
+  Open(8, {{1, "data-1:7001", true}});
+  fake_->SendBatch(fake_->CallsAt(1)[0], Damaged(plan_, {0, 0}));
+  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+}
+
+// A sample that cannot be read: every server has the same.
+TEST_F(PrefetchLoaderTest, ALossThatTheServerSpeaksOfIsNotAskedOfAnother) {
+  Open(8, {{1, "data-1:7001", true}, {2, "b", true}});
+  fake_->End(fake_->CallsAt(1)[0],
+             WithErrorDetail(absl::DataLossError("no image"),
+                             MakeErrorDetail("decode")));
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no image"));
+}
+
+TEST_F(PrefetchLoaderTest, AServerWhoseAnswersAreDamagedIsAskedEverMoreRarely) {
+  options_.verify_payload = true;
+  Open(1'000'000, {{1, "a", true}, {2, "b", true}});
+  const absl::Time start = time_;
+  ::testing::internal::CaptureStderr();
+  for (uint64_t step = 0; time_ < start + absl::Seconds(60); ++step) {
+    while (!fake_->calls().empty()) {
+      const auto& [id, call] = *fake_->calls().begin();
+      if (call.server == 2) {
+        fake_->Complete(id);
+        continue;
+      }
+      FakeBatch damaged = MakeBatch(plan_, {0, call.left.front()});
+      damaged.payload[0] ^= 1;
+      fake_->SendBatch(id, damaged);
+    }
+    ExpectNext({0, step});
+    fake_->Tick();
+  }
+  ::testing::internal::GetCapturedStderr();
+  uint64_t asked = 0;
+  for (const auto& [server, steps] : fake_->history()) asked += server == 1;
+  EXPECT_GE(asked, 10u) << "it may have been mended";
+  EXPECT_LE(asked, 100u);
+}
+
+TEST_F(PrefetchLoaderTest, AProxyThatLostTheRouteToTheOnlyServerIsAskedAgain) {
+  Open(4, {{1, "data-1:7001", true}});
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < 20; ++round) {
+    while (!fake_->calls().empty()) {
+      fake_->End(fake_->calls().begin()->first,
+                 absl::UnimplementedError("404"));
+    }
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("server data-1:7001: 404"));
+  EXPECT_THAT(log, HasSubstr("failed 16 times in a row")) << "said once only";
+  // Until the consumer's patience ends; what it hears names the reason.
+  while (!fake_->calls().empty()) {
+    fake_->End(fake_->calls().begin()->first, absl::UnimplementedError("404"));
+  }
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("404"));
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
 }
 
 TEST_F(PrefetchLoaderTest, NoErrorOfAServerIsTakenForTheEndOrForAPause) {
@@ -493,7 +620,7 @@ TEST_F(PrefetchLoaderTest, UsesAServerThatIsAdded) {
   }
   EXPECT_EQ(fake_->history().back().second.step_count, 2);
   bool used = false;
-  for (const auto &[server, steps] : fake_->history()) used |= server == 2;
+  for (const auto& [server, steps] : fake_->history()) used |= server == 2;
   EXPECT_TRUE(used);
 }
 
@@ -601,8 +728,8 @@ TEST_F(PrefetchLoaderTest, ComparesTheDigestOfAPayload) {
 TEST_F(PrefetchLoaderTest, SaysThatThereIsNoMemoryForASlot) {
   class NoMemory : public SlotAllocator {
    public:
-    uint8_t *Allocate(uint64_t) override { return nullptr; }
-    void Free(uint8_t *, uint64_t) override { FAIL(); }
+    uint8_t* Allocate(uint64_t) override { return nullptr; }
+    void Free(uint8_t*, uint64_t) override { FAIL(); }
   };
   options_.allocator = std::make_shared<NoMemory>();
   Open(4, {{1, "a", true}});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/prefetch/prefetch_loader.h"
+#include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
 namespace millrace {
@@ -137,7 +138,9 @@ TEST_F(SeekTest, AfterTheLastBatchTheLoaderMayGoBack) {
 
 TEST_F(SeekTest, AFinalErrorEndsWithTheSeek) {
   Open(20);
-  fake_->End(fake_->calls().begin()->first, absl::DataLossError("no image"));
+  fake_->End(fake_->calls().begin()->first,
+             WithErrorDetail(absl::DataLossError("no image"),
+                             MakeErrorDetail("decode")));
   EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
   EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
   Seek({0, 1});

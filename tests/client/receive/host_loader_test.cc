@@ -30,6 +30,8 @@
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
 #include "tests/testing/listener.h"
+#include "tests/testing/reset_server.h"
+#include "tests/testing/tcp_gate.h"
 
 namespace millrace {
 namespace {
@@ -62,9 +64,8 @@ class TestServer {
     server_ = *std::move(server);
   }
 
-  std::string address() const {
-    return absl::StrCat("127.0.0.1:", server_->port());
-  }
+  int port() const { return server_->port(); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port()); }
   FakeEngine& engine() { return *engine_; }
   ByteBudget& budget() { return budget_; }
   void Stop() { server_.reset(); }
@@ -75,9 +76,11 @@ class TestServer {
   std::unique_ptr<RpcServer> server_;
 };
 
-// Answers Open with bytes that are no message.
-class GarbageServer final : private v1::DataService::WithRawCallbackMethod_Open<
-                                v1::DataService::Service> {
+// Answers Open and ListDatasets with bytes that are no message.
+class GarbageServer final
+    : private v1::DataService::WithRawCallbackMethod_Open<
+          v1::DataService::WithRawCallbackMethod_ListDatasets<
+              v1::DataService::Service>> {
  public:
   GarbageServer() {
     grpc::ServerBuilder builder;
@@ -88,11 +91,22 @@ class GarbageServer final : private v1::DataService::WithRawCallbackMethod_Open<
     EXPECT_NE(server_, nullptr);
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int answers() const { return answers_; }
 
  private:
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer*,
                                  grpc::ByteBuffer* response) override {
+    return Answer(context, response);
+  }
+  grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer*,
+                                         grpc::ByteBuffer* response) override {
+    return Answer(context, response);
+  }
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   grpc::ByteBuffer* response) {
+    ++answers_;
     const grpc::Slice garbage("\xff\xff\xff");
     *response = grpc::ByteBuffer(&garbage, 1);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -100,6 +114,50 @@ class GarbageServer final : private v1::DataService::WithRawCallbackMethod_Open<
     return reactor;
   }
 
+  std::atomic<int> answers_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Ends every call as gRPC or a proxy does: without the ErrorDetail that a data
+// server's answers have. `open`, where it is set, is what it answers Open.
+class ProxyServer final : private grpc::CallbackGenericService {
+ public:
+  explicit ProxyServer(grpc::StatusCode code) : code_(code) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+    EXPECT_NE(server_, nullptr);
+  }
+  ~ProxyServer() override {
+    server_->Shutdown();
+    server_->Wait();
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int batch_calls() const { return batch_calls_; }
+  int calls() const { return calls_; }
+
+ private:
+  class Refusal final : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Refusal(const grpc::Status& status) { Finish(status); }
+    void OnDone() override { delete this; }
+  };
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    ++calls_;
+    if (context->method() == "/millrace.v1.DataService/GetBatches") {
+      ++batch_calls_;
+    }
+    return new Refusal(grpc::Status(code_, "the upstream is gone"));
+  }
+
+  const grpc::StatusCode code_;
+  std::atomic<int> calls_{0};
+  std::atomic<int> batch_calls_{0};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -232,6 +290,66 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
   EXPECT_THAT(alone.message(), HasSubstr(garbage.address()));
 }
 
+// Codes 1 and 2 of HTTP/2 are INTERNAL, 11 is RESOURCE_EXHAUSTED: the job ended
+// with them, although the other server was healthy.
+TEST(HostLoaderTest, AStreamThatAProxyResetsIsAskedOfAnotherServer) {
+  for (const uint32_t code : {0, 1, 2, 3, 7, 8, 11, 12}) {
+    SCOPED_TRACE(code);
+    TestServer server;
+    testing::ResetServer resetting(code);
+    auto loader =
+        OpenHostLoader(Options({resetting.address(), server.address()}));
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    const uint64_t opens = resetting.resets();
+    for (uint64_t step = 0; step < 50; ++step) ExpectBatch(**loader, {0, step});
+    EXPECT_GT(resetting.resets(), opens) << "it was asked for no batch";
+    EXPECT_GT((*loader)->stats().retried_steps, 0);
+  }
+}
+
+TEST(HostLoaderTest, AStatusThatIsNotTheServersIsAskedOfAnotherServer) {
+  for (int code = 1; code <= 16; ++code) {
+    SCOPED_TRACE(code);
+    TestServer server;
+    ProxyServer proxy(static_cast<grpc::StatusCode>(code));
+    auto loader = OpenHostLoader(Options({proxy.address(), server.address()}));
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    for (uint64_t step = 0; step < 50; ++step) ExpectBatch(**loader, {0, step});
+    EXPECT_GT(proxy.batch_calls(), 0) << "it was asked for no batch";
+    EXPECT_GT((*loader)->stats().retried_steps, 0);
+  }
+}
+
+TEST(HostLoaderTest, AProxyWithoutAServerIsAskedUntilTheTimeout) {
+  ProxyServer proxy(grpc::StatusCode::INTERNAL);
+  HostLoaderOptions options = Options({proxy.address()});
+  options.open_timeout = absl::Seconds(1);
+  const absl::Status status = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(proxy.address()),
+                                      HasSubstr("the upstream is gone")));
+  EXPECT_GT(proxy.calls(), 1);
+}
+
+TEST(HostLoaderTest, AServerOfAnotherKindIsSaidAtOnce) {
+  ProxyServer other(grpc::StatusCode::UNIMPLEMENTED);
+  const absl::Status status =
+      OpenHostLoader(Options({other.address()})).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(other.address()),
+                                      HasSubstr("no millrace-server")));
+  EXPECT_EQ(other.calls(), 1);
+}
+
+TEST(HostLoaderTest, ARequestThatIsTooLargeIsSaidAtOnce) {
+  TestServer server;
+  HostLoaderOptions options = Options({server.address()});
+  options.spec.mutable_sources(0)->set_dataset(std::string(300'000, 'd'));
+  const absl::Status status = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("too large for the server"));
+}
+
 TEST(HostLoaderTest, NamesEachServerThatDoesNotAnswerAndWhy) {
   const Listener mute;
   ASSERT_TRUE(mute.good());
@@ -307,6 +425,29 @@ TEST(HostLoaderTest, LeavesOutTheServerThatIsAlone) {
       Options({first.address(), odd.address(), second.address()}));
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 50; ++step) ExpectBatch(**loader, {0, step});
+  EXPECT_EQ(odd.engine().batches_made(), 0);
+}
+
+// Batches of two libjpegs are never mixed, and the log says why a server is
+// left out.
+TEST(HostLoaderTest, AServerWithOtherImageDecodersIsLeftOutByThatName) {
+  TestServer first;
+  TestServer second;
+  TestServer odd([](FakeEngine::Config& config) {
+    config.plan_hash = "plan-b";
+    config.decoder_digest = "decoders-b";
+  });
+  ::testing::internal::CaptureStderr();
+  {
+    auto loader = OpenHostLoader(
+        Options({odd.address(), first.address(), second.address()}));
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    for (uint64_t step = 0; step < 30; ++step) ExpectBatch(**loader, {0, step});
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("the image decoders differ"));
+  EXPECT_THAT(log, HasSubstr("decoders-a"));
+  EXPECT_THAT(log, HasSubstr("decoders-b"));
   EXPECT_EQ(odd.engine().batches_made(), 0);
 }
 
@@ -432,6 +573,23 @@ TEST(DescribeTest, StatusNamesEveryServerAlsoThoseThatAreSilent) {
   EXPECT_TRUE((*statuses)[0].status.ok());
   EXPECT_EQ((*statuses)[1].address, dead);
   EXPECT_TRUE(absl::IsUnavailable((*statuses)[1].status.status()));
+}
+
+TEST(DescribeTest, ADamagedAnswerIsAskedOfTheOthers) {
+  GarbageServer garbage;
+  TestServer server;
+  // The damaged answer comes first: the other one is cut off for a moment.
+  testing::TcpGate gate(server.port());
+  gate.Cut();
+  std::thread mend([&] {
+    while (garbage.answers() == 0) std::this_thread::yield();
+    gate.Mend();
+  });
+  auto datasets =
+      ListDatasets(absl::StrCat(garbage.address(), ",", gate.address()));
+  mend.join();
+  ASSERT_TRUE(datasets.ok()) << datasets.status();
+  EXPECT_TRUE(datasets->empty());
 }
 
 TEST(DescribeTest, AnUnknownDatasetIsNotFound) {

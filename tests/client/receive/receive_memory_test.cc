@@ -24,7 +24,7 @@ TEST(ReceiveMemoryTest, MemoryThatIsFreedIsUsedAgainWithoutPageFaults) {
   constexpr int kPieces = 32;
   constexpr int kRounds = 20;
   constexpr uint64_t kPages = kPieces * kPiece / 4096;
-  KeepFreedMemory();
+  AdaptMallocThresholds();
   std::vector<char*> pieces(kPieces);
   uint64_t before = 0;
   for (int round = 0; round <= kRounds; ++round) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <future>
 #include <string>
 #include <vector>
@@ -349,6 +350,79 @@ TEST(DeviceFeeder, NeverReusesASlotUnderWorkThatIsQueued) {
     EXPECT_EQ(read, 50);
     EXPECT_EQ(wrong, 0) << "seed " << seed;
   }
+}
+
+// Work on the other stream reads a batch that dies where the first stream is
+// current. The work stands at a gate until the batch's slot has been asked for
+// again, so a copy that does not wait for the work always comes first.
+void ExpectNoCopyUnderWorkOfTheOtherStream(
+    const std::function<DeviceBatch(FakeDevice&, DeviceFeeder&)>& next) {
+  auto device = std::make_shared<FakeDevice>(12);
+  // Three slots: the fourth batch takes that of the first.
+  auto feeder =
+      Start({.rows = 8, .steps = 8, .window = 8}, device, {.prefetch = 1});
+  std::promise<void> gate;
+  std::atomic<int> wrong = -1;
+  {
+    const DeviceBatch batch = next(*device, *feeder);
+    DeviceBatch plain = batch;
+    for (DeviceTensor& tensor : plain.tensors) tensor.hold = nullptr;
+    device->other().Queue([&, opened = gate.get_future().share(), plain] {
+      opened.wait();
+      wrong = CountWrong(plain);
+    });
+  }
+  for (int i = 0; i < 3; ++i) {
+    auto batch = feeder->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+  }
+  EXPECT_TRUE(device->CopiesWaitForOther());
+  if (!device->CopiesWaitForOther()) device->SynchronizeCopies();
+  gate.set_value();
+  device->SynchronizeOther();
+  EXPECT_EQ(wrong, 0);
+  feeder.reset();
+}
+
+TEST(DeviceFeeder, ReusesASlotAfterTheWorkOfTheStreamThatAskedForTheBatch) {
+  ExpectNoCopyUnderWorkOfTheOtherStream([](FakeDevice&, DeviceFeeder& feeder) {
+    const FakeDevice::OnOther on_other;
+    auto batch = feeder.Next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    return *std::move(batch);
+  });
+}
+
+TEST(DeviceFeeder, ReusesASlotAfterTheWorkOfAStreamThatItWasToldOf) {
+  ExpectNoCopyUnderWorkOfTheOtherStream(
+      [](FakeDevice& device, DeviceFeeder& feeder) {
+        auto batch = feeder.Next();
+        EXPECT_TRUE(batch.ok()) << batch.status();
+        batch->slot.lock()->UsedOn(FakeDevice::kOther);
+        const FakeDevice::OnOther on_other;
+        device.ConsumerWaits(
+            *device.RecordOn(DeviceStream()));  // of the first stream
+        return *std::move(batch);
+      });
+}
+
+TEST(SlotRing, HandsOutOneEventOfEachStreamThatASlotWasUsedOn) {
+  auto device = std::make_shared<FakeDevice>(13);
+  auto ring = SlotRing::Make(device, 1, 64);
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  {
+    auto lease = *(*ring)->Acquire(SteadyTime::min());
+    lease->TakeEvents();
+    lease->UsedOn(FakeDevice::kOther);
+    lease->UsedOn(FakeDevice::kOther);
+    const FakeDevice::OnOther on_other;
+    for (int i = 0; i < 5; ++i) SlotRing::Hold(lease);  // tensors that die
+  }
+  auto again = *(*ring)->Acquire(SteadyTime::min());
+  EXPECT_EQ(again->TakeEvents().size(), 1u);
+  for (int i = 0; i < 2; ++i) SlotRing::Hold(again);  // on the first stream
+  again.reset();
+  EXPECT_EQ((*(*ring)->Acquire(SteadyTime::min()))->TakeEvents().size(), 2u);
 }
 
 TEST(DeviceFeeder, FillsNewSlotsAfterTheWorkOfTheirLastOwner) {

@@ -1,5 +1,6 @@
-// A device that is late on purpose. Two streams, each a thread with a queue;
-// every piece of work waits a random number of microseconds before it runs.
+// A device that is late on purpose. Two streams of the program's and one for
+// copies, each a thread with a queue; every piece of work waits a random number
+// of microseconds before it runs.
 // Its memory is host memory that is poisoned when allocated, so what runs in
 // the wrong order reads wrong values, and ThreadSanitizer sees it too.
 
@@ -117,12 +118,15 @@ class FakeAwaits {
 
 class FakeEvent final : public DeviceEvent {
  public:
-  explicit FakeEvent(std::shared_ptr<FakeAwaits> awaits,
-                     absl::Status status = absl::OkStatus())
+  // `stream`: where it is recorded.
+  FakeEvent(std::shared_ptr<FakeAwaits> awaits, const FakeStream* stream,
+            absl::Status status = absl::OkStatus())
       : awaits_(std::move(awaits)),
+        stream_(stream),
         status_(std::move(status)),
         passed_(!status_.ok()) {}
   absl::Status status() const override { return status_; }
+  const FakeStream* stream() const { return stream_; }
   void Pass() {
     MutexLock lock(mu_);
     passed_ = true;
@@ -152,6 +156,7 @@ class FakeEvent final : public DeviceEvent {
   }
 
   const std::shared_ptr<FakeAwaits> awaits_;
+  const FakeStream* const stream_;
   const absl::Status status_;
   mutable Mutex mu_;
   CondVar changed_;
@@ -162,7 +167,9 @@ class FakeEvent final : public DeviceEvent {
 class FakeDevice final : public Device {
  public:
   explicit FakeDevice(uint32_t seed, int max_delay_us = 300)
-      : consumer_(seed, max_delay_us), copy_(seed + 1, max_delay_us) {}
+      : consumer_(seed, max_delay_us),
+        other_(seed + 2, max_delay_us),
+        copy_(seed + 1, max_delay_us) {}
 
   void EnterThread() override {
     MutexLock lock(mu_);
@@ -210,11 +217,17 @@ class FakeDevice final : public Device {
     return elements;  // to see that it is in nobody's way
   }
   std::shared_ptr<DeviceEvent> RecordCopy() override { return Record(copy_); }
-  std::shared_ptr<DeviceEvent> RecordConsumer() override {
-    return Record(consumer_);
+  DeviceStream CurrentStream() override { return {.id = on_other_ ? 1 : 0}; }
+  std::shared_ptr<DeviceEvent> RecordOn(const DeviceStream& stream) override {
+    return Record(stream.id == 0 ? consumer_ : other_);
   }
-  void CopyWaits(DeviceEvent& event) override { Wait(copy_, event); }
-  void ConsumerWaits(DeviceEvent& event) override { Wait(consumer_, event); }
+  void CopyWaits(DeviceEvent& event) override {
+    if (Fake(event)->stream() == &other_) copies_wait_for_other_ = true;
+    Wait(copy_, event);
+  }
+  void ConsumerWaits(DeviceEvent& event) override {
+    Wait(on_other_ ? other_ : consumer_, event);
+  }
 
   // Allocate() gives out memory that work of its last owner still writes, as
   // a caching allocator does.
@@ -225,6 +238,7 @@ class FakeDevice final : public Device {
   void Fail() {
     failed_ = true;
     consumer_.Fail();
+    other_.Fail();
     copy_.Fail();
   }
 
@@ -234,11 +248,22 @@ class FakeDevice final : public Device {
     return entered_.size();
   }
 
-  // The program's own work on the device.
+  // The program's own work on the device: on its first stream, which is the
+  // current one of every thread, and on its other one.
   FakeStream& consumer() { return consumer_; }
+  FakeStream& other() { return other_; }
+  static constexpr DeviceStream kOther = {.id = 1};
+  // The other stream is this thread's current one while it lives.
+  struct OnOther {
+    OnOther() { on_other_ = true; }
+    ~OnOther() { on_other_ = false; }
+  };
+  // A copy was queued behind what was queued on the other stream.
+  bool CopiesWaitForOther() const { return copies_wait_for_other_; }
   // To hold it up.
   FakeStream& copies() { return copy_; }
-  void Synchronize() { Fake(*RecordConsumer())->UntilPassed(); }
+  void Synchronize() { Fake(*Record(consumer_))->UntilPassed(); }
+  void SynchronizeOther() { Fake(*Record(other_))->UntilPassed(); }
   void SynchronizeCopies() { Fake(*RecordCopy())->UntilPassed(); }
   // Whether the host has waited for the device on this thread.
   bool HasAwaited(std::thread::id thread) { return awaits_->Has(thread); }
@@ -246,10 +271,10 @@ class FakeDevice final : public Device {
  private:
   std::shared_ptr<DeviceEvent> Record(FakeStream& stream) {
     if (failed_) {
-      return std::make_shared<FakeEvent>(awaits_,
+      return std::make_shared<FakeEvent>(awaits_, &stream,
                                          absl::InternalError("it failed"));
     }
-    auto event = std::make_shared<FakeEvent>(awaits_);
+    auto event = std::make_shared<FakeEvent>(awaits_, &stream);
     stream.QueueEvent([event] { event->Pass(); });
     return event;
   }
@@ -261,12 +286,16 @@ class FakeDevice final : public Device {
     stream.Queue([kept = Fake(event)] { kept->UntilPassed(); });
   }
 
+  static inline thread_local bool on_other_ = false;
+
   bool late_work_ = false;
+  std::atomic<bool> copies_wait_for_other_ = false;
   std::atomic<bool> failed_ = false;
   Mutex mu_;
   std::set<std::thread::id> entered_ MR_GUARDED_BY(mu_);
   const std::shared_ptr<FakeAwaits> awaits_ = std::make_shared<FakeAwaits>();
   FakeStream consumer_;
+  FakeStream other_;
   FakeStream copy_;
 };
 

@@ -1,11 +1,15 @@
 #include "server/batch/filled_batch.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <thread>
 #include <vector>
+
+#include "server/batch/payload_buffer.h"
 
 namespace millrace {
 namespace {
@@ -70,6 +74,82 @@ TEST(BufferPool, KeepsNoMoreThanItsBound) {
   uint8_t* huge = pool.Take(400'000, &capacity);
   pool.Give(huge, capacity);  // larger than all that may be idle
   EXPECT_LE(pool.idle_bytes(), 300'000u);
+}
+
+// While nobody needs that memory more is kept than the pool has for itself.
+TEST(BufferPool, KeepsMoreAsLongAsTheBudgetHasRoom) {
+  ByteBudget budget(1'000'000);
+  BufferPool pool(100'032, &budget);
+  budget.SetReclaim([&](uint64_t bytes) { pool.Reclaim(bytes); });
+  ByteBudget::Reservation own;
+  ASSERT_TRUE(budget.TryReserve(100'032, &own));
+  std::vector<std::pair<uint8_t*, uint64_t>> taken;
+  for (int i = 0; i < 6; ++i) {
+    uint64_t capacity = 0;
+    uint8_t* data = pool.Take(100'000, &capacity);
+    taken.emplace_back(data, capacity);
+  }
+  for (const auto& [data, capacity] : taken) pool.Give(data, capacity);
+  const uint64_t each = taken[0].second;
+  EXPECT_EQ(pool.idle_bytes(), BufferPool::kMostIdle * each);
+  EXPECT_EQ(budget.used(), own.bytes());
+  // Used again, it is not borrowed any more.
+  uint64_t capacity = 0;
+  uint8_t* again = pool.Take(100'000, &capacity);
+  ByteBudget::Reservation most;
+  ASSERT_TRUE(
+      budget.TryReserve(budget.capacity() - own.bytes() - 2 * each, &most));
+  EXPECT_EQ(pool.idle_bytes(), 3 * each);
+  // Who needs the memory has it.
+  ByteBudget::Reservation rest;
+  ASSERT_TRUE(budget.TryReserve(2 * each, &rest));
+  EXPECT_EQ(pool.idle_bytes(), each);
+  pool.Give(again, capacity);
+  EXPECT_EQ(pool.idle_bytes(), each);
+  rest.Release();
+  most.Release();
+  pool.ReleaseIdle();
+  EXPECT_TRUE(budget.Borrow(budget.capacity() - own.bytes()));
+}
+
+TEST(BufferPool, GivesWhatIsIdleBackToTheSystem) {
+  BufferPool pool(64 << 20);
+  for (const uint64_t bytes : {uint64_t{100'000}, uint64_t{5 << 20}}) {
+    uint64_t capacity = 0;
+    uint8_t* data = pool.Take(bytes, &capacity);
+    std::memset(data, 1, bytes);
+    pool.Give(data, capacity);
+  }
+  EXPECT_GT(pool.idle_bytes(), uint64_t{5 << 20});
+  pool.ReleaseIdle();
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+  uint64_t capacity = 0;
+  uint8_t* data = pool.Take(100'000, &capacity);
+  EXPECT_NE(data, nullptr);
+  pool.Give(data, capacity);
+}
+
+// A large buffer that is freed is gone, whatever was allocated after it.
+TEST(PayloadBuffer, ALargeOneGoesBackToTheSystem) {
+  constexpr uint64_t kBytes = 8 << 20;
+  uint64_t capacity = 0;
+  uint8_t* data = NewPayloadBuffer(kBytes, &capacity);
+  EXPECT_EQ(capacity, kBytes);
+  std::memset(data, 1, kBytes);
+  unsigned char in_core = 0;
+  void* const page = data + kBytes / 2;
+  ASSERT_EQ(mincore(page, 4096, &in_core), 0);
+  FreePayloadBuffer(data, capacity);
+  EXPECT_EQ(mincore(page, 4096, &in_core), -1);
+  EXPECT_EQ(errno, ENOMEM);  // no mapping
+}
+
+TEST(PayloadBuffer, CapacitiesAreOfWholeUnits) {
+  EXPECT_EQ(PayloadCapacity(0), 64u);
+  EXPECT_EQ(PayloadCapacity(65), 128u);
+  EXPECT_EQ(PayloadCapacity(kMappedPayloadBytes - 1), kMappedPayloadBytes);
+  EXPECT_EQ(PayloadCapacity(kMappedPayloadBytes + 1),
+            kMappedPayloadBytes + 4096);
 }
 
 TEST(BatchPayload, GivesMemoryAndBudgetBackAtTheEnd) {

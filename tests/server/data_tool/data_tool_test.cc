@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <filesystem>
@@ -90,8 +91,17 @@ std::string Pixels(int64_t count) {
   return pixels;
 }
 
-// A file that begins as a JPEG; the packer looks no further.
+// A small photograph, and what a program has left behind its end.
 std::string Jpeg(absl::string_view rest) {
+  JpegKind kind;
+  kind.width = 16;
+  kind.height = 8;
+  const std::vector<uint8_t> jpeg = WriteJpeg(kind, 1);
+  return absl::StrCat(std::string(jpeg.begin(), jpeg.end()), rest);
+}
+
+// A file that only begins as one.
+std::string JpegStart(absl::string_view rest) {
   return absl::StrCat("\xFF\xD8\xFF\xE0", rest);
 }
 
@@ -186,7 +196,7 @@ TEST_F(DataToolTest, WebpImagesArePackedAndOtherRiffFilesAreNot) {
   const std::string root = MakeImageFolder();
   const std::string webp("RIFF\x10\0\0\0WEBPVP8 ", 16);
   WriteFile(root + "/dog/c.webp", webp);
-  const Result packed = PackFolder({Out("lmdb", "webp")});
+  const Result packed = PackFolder({Out("lmdb", "webp"), "--no_decode"});
   ASSERT_EQ(packed.code, kExitOk) << packed.err;
   const Samples samples = ReadDataset(Uri("lmdb", "webp"));
   ASSERT_EQ(samples.size(), 6);
@@ -224,6 +234,185 @@ TEST_F(DataToolTest, OtherFilesAreLeftOutAndCounted) {
   const Result packed = PackFolder({Out("lmdb", "d")});
   EXPECT_EQ(packed.code, kExitOk);
   EXPECT_THAT(packed.err, HasSubstr("2 files left out"));
+  EXPECT_THAT(packed.err, HasSubstr("class folder: readme.txt, cat/notes.txt"));
+}
+
+// They went without a word.
+TEST_F(DataToolTest, HiddenFilesAndFoldersAreCounted) {
+  MakeImageFolder();
+  for (const char* folder : {".git", "cat/.thumbs", "cat/__MACOSX"}) {
+    std::filesystem::create_directory(folder_ /
+                                      absl::StrCat("images/", folder));
+  }
+  WriteFile(folder_ / "images/.git/1.jpg", Jpeg("git"));
+  WriteFile(folder_ / "images/cat/.thumbs/1.jpg", Jpeg("thumb"));
+  WriteFile(folder_ / "images/cat/__MACOSX/._1.jpg", "x");
+  WriteFile(folder_ / "images/dog/.hidden.jpg", Jpeg("hidden"));
+  const Result packed = PackFolder({Out("lmdb", "d")});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(packed.err,
+              HasSubstr("4 hidden files or folders left out (with a name that "
+                        "begins with a dot): .git, cat/.thumbs, "
+                        "cat/__MACOSX/._1.jpg, dog/.hidden.jpg"));
+}
+
+// Opening a FIFO waited for a writer: for ever.
+TEST_F(DataToolTest, WhatIsNoRegularFileIsABadFile) {
+  MakeImageFolder();
+  const std::string fifo = folder_ / "images/cat/fifo.jpg";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((folder_ / "images/cat/notes").c_str(), 0600), 0);
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              FailsWith(fifo + " is no regular file (but a folder, a FIFO, "));
+  const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(packed.err, HasSubstr("1 bad file left out: " + fifo));
+  EXPECT_THAT(packed.err, HasSubstr("in a class folder: cat/notes"));
+  // A link to an image is one.
+  std::filesystem::remove(fifo);
+  std::filesystem::create_symlink(folder_ / "images/cat/2.JPG", fifo);
+  const Result linked = PackFolder({Out("lmdb", "e")});
+  EXPECT_EQ(linked.code, kExitOk) << linked.err;
+}
+
+TEST_F(DataToolTest, ALongListOfFilesIsCutAndCounted) {
+  MakeImageFolder();
+  for (int i = 10; i < 30; ++i) {
+    WriteFile(folder_ / absl::StrCat("images/cat/note", i, ".txt"), "x");
+    WriteFile(folder_ / absl::StrCat("images/dog/bad", i, ".jpg"), "no image");
+  }
+  const Result refused = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(refused, FailsWith("20 files cannot be packed: "));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("dog/bad19.jpg"),
+                                 HasSubstr("; and 10 more; repair"),
+                                 Not(HasSubstr("bad20"))));
+  const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(
+      packed.err,
+      AllOf(HasSubstr("20 files left out"), HasSubstr("note19.txt"),
+            HasSubstr(", and 10 more"), Not(HasSubstr("note20")),
+            HasSubstr("20 bad files left out: "), HasSubstr("; and 10 more")));
+}
+
+// Images of formats that are not read went without a word.
+TEST_F(DataToolTest, AnImageOfAnotherFormatIsNoOtherFile) {
+  MakeImageFolder();
+  WriteFile(folder_ / "images/dog/scan.BMP", "BM....");
+  const Result refused = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(refused, FailsWith("dog/scan.BMP is named as an image of a kind "
+                                 "that pack does not take"));
+  const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(packed.err, HasSubstr("1 bad file left out: "));
+}
+
+TEST_F(DataToolTest, ClassesWithoutImagesAreNamed) {
+  MakeImageFolder();
+  for (const char* name : {"ant", "bee"}) {
+    std::filesystem::create_directory(folder_ / absl::StrCat("images/", name));
+  }
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              FailsWith(absl::StrCat(
+                  "2 class folders hold no image: ", folder_ / "images/ant",
+                  ", ", folder_ / "images/bee")));
+  const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(packed.err, AllOf(HasSubstr("2 classes have no sample: "),
+                                HasSubstr("images/bee")));
+}
+
+// A truncated photograph was packed, verified as whole, and failed when it was
+// served.
+TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
+  const std::string root = MakeImageFolder();
+  JpegKind kind;
+  for (int i = 0; i < 3; ++i) {
+    kind.progressive = i == 2;
+    const std::vector<uint8_t> jpeg = WriteJpeg(kind, i);
+    WriteFile(absl::StrCat(root, "/dog/cut", i, ".jpg"),
+              std::string(jpeg.begin(), jpeg.begin() + jpeg.size() * 2 / 3));
+  }
+  std::string png = ReadFile(root + "/cat/b/1.png");
+  WriteFile(root + "/cat/b/cut.png", png.substr(0, png.size() - 20));
+  const Result refused = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(refused, FailsWith("4 files cannot be packed: "));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("cat/b/cut.png does not decode: "),
+                                 HasSubstr("dog/cut2.jpg does not decode: "),
+                                 HasSubstr("--skip_bad")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "d"));
+
+  const Result skipped = PackFolder({Out("lmdb", "skipped"), "--skip_bad"});
+  EXPECT_EQ(skipped.code, kExitOk) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr("every image was decoded"));
+  EXPECT_THAT(skipped.err, HasSubstr("4 bad files left out"));
+  EXPECT_EQ(ReadDataset(Uri("lmdb", "skipped")).size(), 5);
+  EXPECT_THAT(Call({"verify", Uri("lmdb", "skipped")}).out,
+              HasSubstr("as they were packed, all 5 images decode"));
+
+  for (const std::string& scheme : Schemes()) {
+    const Result packed =
+        PackFolder({Out(scheme, scheme), "--no_decode", "--shards=2"});
+    EXPECT_EQ(packed.code, kExitOk) << packed.err;
+    EXPECT_THAT(packed.out, HasSubstr("the images were not decoded"));
+    const Result verified = Call({"verify", Uri(scheme, scheme)});
+    EXPECT_THAT(verified, FailsWith("4 of 9 images do not decode: "));
+    // In the order of the samples: cat/b/cut.png is the fourth.
+    EXPECT_THAT(verified.err,
+                AllOf(HasSubstr("row 3 (sample 3, field image): "),
+                      HasSubstr("part-00001-of-00002"),
+                      HasSubstr("(sample 8, field image): ")));
+    const Result quick = Call({"verify", "--no_decode", Uri(scheme, scheme)});
+    EXPECT_EQ(quick.code, kExitOk) << quick.err;
+    EXPECT_THAT(quick.out, HasSubstr("images not decoded (--no_decode)"));
+  }
+}
+
+// Labels in a table: every image was packed as one class, "images".
+TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
+  const std::string root = folder_ / "images";
+  std::filesystem::create_directories(root + "/pictures");
+  WriteFile(root + "/pictures/1.jpg", Jpeg("1"));
+  for (const char* table : {"labels.csv", "pictures/metadata.jsonl"}) {
+    WriteFile(absl::StrCat(root, "/", table), "1.jpg,cat");
+    const Result refused = PackFolder({Out("lmdb", "d")});
+    EXPECT_THAT(refused, FailsWith("would be of the one class \"pictures\""));
+    EXPECT_THAT(refused.err, AllOf(HasSubstr(table),
+                                   HasSubstr("one folder for each class")));
+    std::filesystem::remove(absl::StrCat(root, "/", table));
+  }
+  WriteFile(root + "/labels.csv", "1.jpg,cat");
+  const Result meant = PackFolder({Out("lmdb", "d"), "--labels_from_folders"});
+  EXPECT_EQ(meant.code, kExitOk) << meant.err;
+  // With several classes the folders say them; the table is named.
+  std::filesystem::create_directories(root + "/drawings");
+  WriteFile(root + "/drawings/1.jpg", Jpeg("1"));
+  const Result two = PackFolder({Out("lmdb", "two")});
+  EXPECT_EQ(two.code, kExitOk) << two.err;
+  EXPECT_THAT(two.err, HasSubstr("1 file left out"));
+  EXPECT_THAT(two.err, HasSubstr("labels.csv"));
+}
+
+TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
+  const std::string root = folder_ / "images";
+  const auto add = [&](const std::string& folder) {
+    std::filesystem::create_directories(root + "/" + folder + "/cat");
+    WriteFile(root + "/" + folder + "/cat/1.jpg", Jpeg("1"));
+  };
+  add("train");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              FailsWith("holds the folder train, which are named"));
+  // A vehicle among others.
+  add("bus");
+  EXPECT_EQ(PackFolder({Out("lmdb", "vehicles")}).code, kExitOk);
+  add("Val");
+  const Result refused = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(refused, FailsWith("holds the folders Val, train, which are"));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--split=Val"),
+                                 HasSubstr("--labels_from_folders")));
+  EXPECT_EQ(PackFolder({Out("lmdb", "split"), "--split=train"}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--labels_from_folders"}).code,
+            kExitOk);
 }
 
 TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
@@ -248,7 +437,11 @@ TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
 }
 
 TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
-  const std::string root = MakeImageFolder();  // 4 that only begin as a JPEG
+  const std::string root = MakeImageFolder();
+  for (const char* name : {"cat/2.JPG", "cat/10.jpeg", "dog/a.jpg"}) {
+    WriteFile(root + "/" + name, JpegStart(name));
+  }
+  WriteFile(root + "/dog/b.jpg", JpegStart("b"));
   JpegKind kind;
   kind.progressive = true;
   for (int i = 0; i < 6; ++i) {
@@ -256,13 +449,13 @@ TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
     WriteFile(absl::StrCat(root, "/dog/whole", i, ".jpg"),
               std::string(jpeg.begin(), jpeg.end()));
   }
-  ASSERT_EQ(PackFolder({Out("lmdb", "plain")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "plain"), "--no_decode"}).code, kExitOk);
   DatasetInfo plain_info;
   const Samples plain = ReadDataset(Uri("lmdb", "plain"), &plain_info);
   std::vector<std::string> fingerprints;
   for (const std::string& scheme : Schemes()) {
-    const Result packed =
-        PackFolder({Out(scheme, "seekable" + scheme), "--seekable"});
+    const Result packed = PackFolder(
+        {Out(scheme, "seekable" + scheme), "--seekable", "--no_decode"});
     ASSERT_EQ(packed.code, kExitOk) << packed.err;
     EXPECT_THAT(
         packed.out,
@@ -494,9 +687,10 @@ TEST_F(DataToolTest, VerifySeesAChangedImage) {
     std::string bytes = ReadFile(folder_ / scheme);
     // LMDB may hold a second copy in a page that is free again.
     int copies = 0;
-    for (size_t at = bytes.find(Jpeg("two")); at != bytes.npos;
-         at = bytes.find(Jpeg("two"), at)) {
-      bytes[at + 4] = 'T';
+    const std::string image = Jpeg("two");
+    for (size_t at = bytes.find(image); at != bytes.npos;
+         at = bytes.find(image, at)) {
+      bytes[at + image.size() - 3] = 'T';
       ++copies;
     }
     ASSERT_GT(copies, 0);
@@ -534,11 +728,40 @@ TEST_F(DataToolTest, CheckNamesEachMistakeWithItsLine) {
   WriteFile(folder_ / "good.textproto", "preset: \"mnist\"\nbatch_size: 64\n");
   const Result good = Call({"check", folder_ / "good.textproto"});
   EXPECT_EQ(good.code, kExitOk) << good.err;
-  WriteFile(folder_ / "bad.textproto", "batch_size: 64\nno_such_field: 3\n");
+  EXPECT_THAT(good.out, HasSubstr("fit to a dataset is not checked"));
+  WriteFile(folder_ / "bad.textproto",
+            "batch_size: 64\nno_such_field: 3\nshufle {}\n");
   const Result bad = Call({"check", folder_ / "bad.textproto"});
   EXPECT_THAT(bad, FailsWith("bad.textproto:2:"));
-  EXPECT_THAT(bad.err, HasSubstr("no_such_field"));
+  EXPECT_THAT(bad.err,
+              AllOf(HasSubstr("no_such_field"), HasSubstr("bad.textproto:3:"),
+                    HasSubstr("has 2 mistakes")));
+  WriteFile(folder_ / "empty.textproto", "");
+  EXPECT_THAT(Call({"check", folder_ / "empty.textproto"}),
+              FailsWith("the file is empty"));
   EXPECT_THAT(Call({"check", folder_ / "none"}), FailsWith("none"));
+}
+
+TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
+  MakeImageFolder();
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  const std::string dataset = "--dataset=" + Uri("lmdb", "d");
+  const auto check = [&](const std::string& text) {
+    WriteFile(folder_ / "p.textproto", text);
+    return Call({"check", dataset, folder_ / "p.textproto"});
+  };
+  const Result good = check("preset: 'imagenet_train'");
+  EXPECT_EQ(good.code, kExitOk) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("no mistakes, and it fits lmdb:"));
+  EXPECT_THAT(check("seed: 1"),
+              FailsWith("p.textproto: outputs: 1 field of dataset dataset "
+                        "would be missing from the batch: field image holds "
+                        "encoded images"));
+  EXPECT_THAT(check("preset: 'imagenet_train' outputs { field: 'mask' }"),
+              FailsWith("its fields are image, label"));
+  EXPECT_THAT(check("sources { dataset: 'a' } sources { dataset: 'b' } "
+                    "preset: 'imagenet_train'"),
+              FailsWith("names 2 datasets, and 1 were given"));
 }
 
 TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {

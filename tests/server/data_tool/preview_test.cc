@@ -77,8 +77,13 @@ class PreviewTest : public ::testing::Test {
                                       PreviewOptions options = {}) {
     auto source = OpenRecordSource(uri_, {});
     EXPECT_TRUE(source.ok()) << source.status();
-    const auto spec = ParseSpecText(text, "test");
+    auto spec = ParseSpecText(text, "test");
     EXPECT_TRUE(spec.ok()) << spec.status();
+    // A mask that a pipeline does not decode would be refused.
+    if (spec->outputs_size() == 0 && text.find("mask") == text.npos &&
+        text.find("segmentation") == text.npos) {
+      spec->add_outputs()->set_field("image");
+    }
     auto batch = PreviewBatch::Make({*std::move(source)}, *spec, options);
     EXPECT_TRUE(batch.ok()) << batch.status();
     return batch.ok() ? *std::move(batch) : nullptr;
@@ -117,7 +122,8 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
   const std::string sheet = File("sheet.png");
   const Result result =
       Call({"preview", "--dataset=" + uri_, "--preset=imagenet_train",
-            "--output=" + sheet, "--samples=4", "--cell=100", "--columns=2"});
+            "--outputs=image,label", "--output=" + sheet, "--samples=4",
+            "--cell=100", "--columns=2"});
   ASSERT_EQ(result.code, kExitOk) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, HasSubstr("4 of the 4 samples of step 0"));
@@ -205,6 +211,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({"--preset=mnist", "--explain"}, "--dataset=URI is missing");
   usage({dataset, "--explain"}, "one of --preset=NAME and --pipeline=FILE");
   usage({dataset, "--preset=mnist"}, "nothing to do");
+  usage({dataset, "--preset=mnist", "--outputs=image,"}, "an empty name");
   usage({dataset, "--preset=mnist", "--explain=xml"}, "neither text nor json");
   usage({dataset, "--preset=mnist", "--explain", "--samples=0"}, "1 .. 1000");
   usage({dataset, "--preset=mnist", "--explain", "--cell=5"}, "16 .. 1024");
@@ -218,14 +225,20 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
     EXPECT_THAT(result.err, HasSubstr(sentence));
   };
   fails({"--preset=imagnet", "--explain"}, "there is no preset");
-  fails({"--preset=mnist", "--explain", "--step=99"}, "99");
+  const std::string image = "--outputs=image";
+  fails({"--preset=mnist", "--explain", "--step=99", image}, "99");
+  // The mask of the charts is not decoded by this preset.
+  fails({"--preset=imagenet_eval", "--explain"},
+        "field mask holds encoded images");
+  fails({"--preset=imagenet_eval", "--explain"}, "--outputs=image,boxes,label");
   fails({"--pipeline=/nowhere", "--explain"}, "/nowhere");
   fails({Pipeline("transforms {"), "--explain"}, "pipeline.textproto:1:");
   fails({Pipeline("outputs { field: 'label' }"), "--output=" + File("x.png")},
         "no output of this pipeline is an image");
-  fails({"--preset=imagenet_eval", "--output=" + File("x.png"), "--field=cat"},
+  fails({"--preset=imagenet_eval", image, "--output=" + File("x.png"),
+         "--field=cat"},
         "--field=cat is no image among the outputs");
-  fails({"--preset=imagenet_eval", "--output=/nowhere/sheet.png"},
+  fails({"--preset=imagenet_eval", image, "--output=/nowhere/sheet.png"},
         "/nowhere/sheet.png");
 }
 

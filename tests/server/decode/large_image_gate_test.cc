@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace millrace {
@@ -19,7 +20,7 @@ TEST(LargeImageGate, WhatIsInsideFitsTogetherOrIsAlone) {
       for (int i = 0; i < 500; ++i) {
         const int64_t bytes = 30 * ((i + t) % 5 + 1);  // 30 to 150
         LargeImageGate::Admission admission;
-        admission.Enter(gate, bytes);
+        gate.Enter(bytes, &admission);
         const int64_t together = inside += bytes;
         EXPECT_TRUE(together <= 100 || together == bytes) << together;
         ++images;
@@ -35,8 +36,65 @@ TEST(LargeImageGate, TwoThatFitAreInsideTogether) {
   LargeImageGate gate(100);
   LargeImageGate::Admission first;
   LargeImageGate::Admission second;
-  first.Enter(gate, 50);
-  second.Enter(gate, 50);  // would hang
+  gate.Enter(50, &first);
+  gate.Enter(50, &second);  // would hang
+}
+
+TEST(LargeImageGate, WhoFindsNoRoomIsLetInLaterInOrder) {
+  LargeImageGate gate(100);
+  LargeImageGate::Admission first;
+  ASSERT_TRUE(gate.TryEnter(80, &first));
+  EXPECT_EQ(first.bytes(), 80);
+  std::vector<int> order;
+  std::vector<LargeImageGate::Admission> admitted;
+  const auto wait = [&](int64_t bytes, int number) {
+    gate.EnterAsync(bytes, [&, number](LargeImageGate::Admission admission) {
+      order.push_back(number);
+      admitted.push_back(std::move(admission));
+    });
+  };
+  wait(150, 1);
+  wait(10, 2);
+  LargeImageGate::Admission small;
+  EXPECT_FALSE(gate.TryEnter(10, &small)) << "the large one came first";
+  EXPECT_TRUE(order.empty());
+  first.Leave();
+  EXPECT_EQ(order, std::vector<int>({1}));
+  std::exchange(admitted, {}).clear();
+  EXPECT_EQ(order, std::vector<int>({1, 2}));
+  EXPECT_TRUE(gate.TryEnter(90, &small));
+}
+
+TEST(LargeImageGate, TheBudgetDecidesHowManyAreInside) {
+  ByteBudget budget(1000);
+  LargeImageGate gate(100, &budget);
+  std::vector<LargeImageGate::Admission> inside(12);
+  for (int i = 0; i < 11; ++i) {
+    EXPECT_TRUE(gate.TryEnter(100, &inside[i])) << i;
+  }
+  EXPECT_EQ(budget.used(), 1000u);
+  EXPECT_FALSE(gate.TryEnter(100, &inside[11]));
+  inside[3].Leave();  // one that is charged
+  EXPECT_TRUE(gate.TryEnter(100, &inside[11]));
+  inside.clear();
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+// A budget that others have whole still lets one in after the other.
+TEST(LargeImageGate, AFullBudgetHoldsUpNobodyForEver) {
+  ByteBudget budget(1000);
+  ByteBudget::Reservation all;
+  ASSERT_TRUE(budget.TryReserve(1000, &all));
+  LargeImageGate gate(100, &budget);
+  int let_in = 0;
+  LargeImageGate::Admission first;
+  ASSERT_TRUE(gate.TryEnter(500, &first));
+  for (int i = 0; i < 5; ++i) {
+    gate.EnterAsync(500, [&](LargeImageGate::Admission) { ++let_in; });
+  }
+  EXPECT_EQ(let_in, 0);
+  first.Leave();
+  EXPECT_EQ(let_in, 5);
 }
 
 }  // namespace

@@ -200,6 +200,16 @@ class Arrivals {
     return batch;
   }
 
+  // False: the run is done and its batches have been taken.
+  bool AwaitBatchOrDone(FilledBatch* batch) {
+    MutexLock lock(mu_);
+    while (batches_.empty() && !done_) changed_.Wait(lock);
+    if (batches_.empty()) return false;
+    *batch = std::move(batches_.front());
+    batches_.erase(batches_.begin());
+    return true;
+  }
+
   // After AwaitDone; by step.
   std::map<uint64_t, FilledBatch> TakeBatches() {
     std::vector<FilledBatch> batches;

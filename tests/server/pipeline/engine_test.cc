@@ -287,6 +287,40 @@ TEST_F(EngineTest, SubstitutePutsASoundNeighbourIntoTheRow) {
   EXPECT_EQ(listed, (std::map<int64_t, uint64_t>{{23, 1}, {24, 2}, {39, 1}}));
 }
 
+// It gave up after the 16 samples behind a damaged one: a damaged shard ended
+// the job.
+TEST_F(EngineTest, SubstituteLeavesALongRunOfBadSamples) {
+  std::vector<int64_t> bad;
+  for (int64_t i = 100; i < 250; ++i) bad.push_back(i);
+  const std::string text = std::string(
+                               "sources { dataset: 'images' } batch_size: 40 "
+                               "shuffle { mode: SEQUENTIAL } "
+                               "bad_samples { action: SUBSTITUTE } ") +
+                           kImageTransforms;
+  std::map<uint64_t, std::string> wanted;
+  for (const uint32_t threads : {1u, 4u}) {
+    auto engine = Make(threads, {{"images", Images(400, bad)}});
+    for (const auto& [step, batch] : RunAll(*engine, text)) {
+      EXPECT_EQ(batch.header.local_valid(), 40u);
+      const auto index = TensorValues<int64_t>(batch, "sample_index");
+      for (uint64_t row = 0; row < 40; ++row) {
+        const auto asked = static_cast<int64_t>(step * 40 + row);
+        EXPECT_TRUE(index[row] < 100 || index[row] >= 250) << index[row];
+        if (asked < 100 || asked >= 250) {
+          EXPECT_EQ(index[row], asked);
+        }
+        // As before where one of the 16 behind is sound.
+        if (asked >= 234 && asked < 250) {
+          EXPECT_EQ(index[row], 250);
+        }
+      }
+      const auto [it, first] = wanted.emplace(step, PayloadText(batch));
+      EXPECT_EQ(it->second, PayloadText(batch)) << "step " << step;
+    }
+  }
+  EXPECT_EQ(wanted.size(), 10u);
+}
+
 TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < 40; ++i) all.push_back(i);

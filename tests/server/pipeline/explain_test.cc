@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "proto/error_detail.h"
+#include "server/decode/decoder_digest.h"
 #include "server/plan/keys.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
@@ -93,6 +94,38 @@ class ExplainTest : public testing::Test {
   ByteBudget budget_{256 << 20};
   std::unique_ptr<Engine> engine_;
 };
+
+// What the decoders make is part of what Open answers where images are decoded.
+TEST_F(ExplainTest, TheEngineDecodesTheBuiltInImages) {
+  const auto digest = DecoderDigest();
+  ASSERT_TRUE(digest.ok()) << digest.status();
+  EXPECT_EQ(engine_->decoder_digest(), *digest);
+  EXPECT_EQ(Open("batch_size: 8")->description().decoder_digest(), "");
+  DatasetInfo info;
+  Field& image = *info.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  std::string hashes[2];
+  for (int i : {0, 1}) {
+    ByteBudget budget(256 << 20);
+    Engine::Options options;
+    options.threads = 1;
+    options.budget = &budget;
+    if (i == 1) options.decoder_digest = "of another libjpeg";
+    auto engine =
+        Engine::Create(options, {{"jpegs", NewMemorySource(info, {{"1"}})}});
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const auto pipeline =
+        (*engine)->Open(Spec("sources { dataset: 'jpegs' } batch_size: 1 "
+                             "transforms { decode_image {} } "
+                             "transforms { resize { height: 8 width: 8 } }"));
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    EXPECT_EQ((*pipeline)->description().decoder_digest(),
+              i == 1 ? "of another libjpeg" : *digest);
+    hashes[i] = (*pipeline)->description().plan_hash();
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
+}
 
 TEST_F(ExplainTest, TheBytesAreThoseOfTheEngine) {
   for (const char* text :

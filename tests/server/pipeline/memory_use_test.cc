@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace millrace {
 namespace {
 
@@ -27,8 +29,9 @@ TEST(MemoryUse, TheSumIsTheBudget) {
       EXPECT_EQ(use.scratch(), 192 * kMiB);
       if (use.batches == 0) continue;
       EXPECT_EQ(use.scratch() + use.read_buffers + use.recycled +
-                    use.elsewhere + use.batches,
+                    use.pipelines + use.elsewhere + use.batches,
                 budget);
+      EXPECT_EQ(use.pipelines, std::min(budget / 64, 32 * kMiB));
       EXPECT_LE(use.read_buffers, budget / 16);
       EXPECT_LE(use.recycled, 128 * kMiB);
     }

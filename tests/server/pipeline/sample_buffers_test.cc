@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +56,35 @@ TEST(SampleBuffers, KeepsWhatWasRead) {
   FetchedSample* c = Copy(buffers, {"c", "d"});
   EXPECT_EQ(Fields(c), (std::vector<std::string>{"c", "d"}));
   buffers.Give(c);
+}
+
+// Who holds memory of a source while it copies must not wait for room.
+TEST(SampleBuffers, RoomCanBeAwaitedBetweenTwoTries) {
+  SampleBuffers buffers(4096);  // half of it for samples that are held
+  const std::string large(1500, 'x');
+  FetchedSample* first = Copy(buffers, {large});
+  buffers.Ready({&first, 1});  // now others wait for its room
+  const absl::Span<const uint8_t> fields[] = {Bytes(large)};
+  const EncodedSample sample = {.fields = fields, .shard = 3};
+  FetchedSample* second = nullptr;
+  std::latch tried(1);
+  std::thread reader([&] {
+    SampleBuffers::Turn turn(buffers);
+    EXPECT_FALSE(turn.AwaitRoom());  // nothing was tried
+    EXPECT_EQ(turn.TryCopy(sample), nullptr);
+    tried.count_down();
+    EXPECT_TRUE(turn.AwaitRoom());
+    EXPECT_FALSE(turn.AwaitRoom());
+    second = turn.TryCopy(sample);
+    // Room that is reserved and not used goes back with the turn.
+  });
+  tried.wait();
+  buffers.Give(first);
+  reader.join();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(Fields(second), std::vector<std::string>{large});
+  buffers.Give(second);
+  EXPECT_EQ(buffers.held_bytes(), 0u);
 }
 
 TEST(SampleBuffers, AFailureIsThatOfTheRead) {

@@ -7,11 +7,12 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/mutex.h"
-#include "server/pipeline/run_times.h"
+#include "server/pipeline/thread_times.h"
 
 namespace millrace {
 namespace {
@@ -283,16 +284,159 @@ TEST(Scheduler, KnowsTheCpuTimeOfItsThreads) {
             before.cpu_seconds + before.delayed_seconds);
 }
 
-TEST(RunTimes, ReadsWhatTheSystemWrites) {
-  const auto times = RunTimes::Parse("2000000000 500000000 17\n");
+TEST(ThreadTimes, ReadsWhatTheSystemWrites) {
+  const auto times = ThreadTimes::Parse("2000000000 500000000 17\n");
   ASSERT_TRUE(times.has_value());
   EXPECT_DOUBLE_EQ(times->cpu_seconds, 2);
   EXPECT_DOUBLE_EQ(times->delayed_seconds, 0.5);
-  EXPECT_FALSE(RunTimes::Parse("0 0 0\n")) << "a kernel that does not count";
-  EXPECT_FALSE(RunTimes::Parse(""));
-  EXPECT_FALSE(RunTimes::Parse("1 2"));
-  EXPECT_FALSE(RunTimes::Parse("a b c"));
-  EXPECT_FALSE(RunTimes::Of(0));
+  EXPECT_FALSE(ThreadTimes::Parse("0 0 0\n")) << "a kernel that does not count";
+  EXPECT_FALSE(ThreadTimes::Parse(""));
+  EXPECT_FALSE(ThreadTimes::Parse("1 2"));
+  EXPECT_FALSE(ThreadTimes::Parse("a b c"));
+  EXPECT_FALSE(ThreadTimes::Of(0));
+}
+
+std::shared_ptr<const Sharer> Of(const std::string& plan) {
+  auto sharer = std::make_shared<Sharer>();
+  sharer->plan = plan;
+  sharer->client = "client";
+  sharer->peer = "peer";
+  return sharer;
+}
+
+// Tasks take the time that the test says: 25 ms a row of one job, 1 us of the
+// other. Both have more work than there is time.
+TEST(Scheduler, PlansShareTheTimeThatTheirRowsTake) {
+  std::atomic<int64_t> now{1};
+  std::atomic<bool> go{false}, started{false};
+  auto heavy = std::make_shared<CountingJob>(400);
+  auto light = std::make_shared<CountingJob>(10'000'000);
+  auto blocker = std::make_shared<CountingJob>(1);
+  int64_t heavy_nanos = 0, light_nanos = 0;
+  {
+    Scheduler scheduler({.threads = 1,
+                         .run =
+                             [&](uint32_t, const Scheduler::Task& task) {
+                               if (task.job == blocker) {
+                                 started = true;
+                                 started.notify_all();
+                                 go.wait(false);
+                                 return;
+                               }
+                               const bool is_heavy = task.job == heavy;
+                               // One has no work left: the rest is the other's.
+                               const bool both = now < 8'000'000'000;
+                               const int64_t cost = static_cast<int64_t>(
+                                   (task.end - task.begin) *
+                                   (is_heavy ? 25'000'000 : 1000));
+                               if (is_heavy) {
+                                 EXPECT_EQ(task.end, task.begin + 1);
+                               }
+                               if (both) {
+                                 (is_heavy ? heavy_nanos : light_nanos) += cost;
+                               }
+                               now += cost;
+                             },
+                         .sharing = {.task_nanos = 1'000'000},
+                         .clock = [&] { return now.load(); }});
+    scheduler.Add(std::make_shared<Scheduler::Lane>(Of("first")), blocker, 0, 1,
+                  1, 0);
+    started.wait(false);
+    scheduler.Add(std::make_shared<Scheduler::Lane>(Of("heavy")), heavy, 0,
+                  heavy->visits.size(), 1000, 0);
+    scheduler.Add(std::make_shared<Scheduler::Lane>(Of("light")), light, 0,
+                  light->visits.size(), 1'000'000, 0);
+    go = true;
+    go.notify_all();
+  }
+  EXPECT_NEAR(static_cast<double>(light_nanos) / heavy_nanos, 1, 0.02);
+}
+
+// The only thread is in a row that does not end before another plan's has.
+TEST(Scheduler, ALongRowHoldsUpNoOtherPlan) {
+  std::atomic<bool> light_done{false}, heavy_begun{false};
+  auto heavy = std::make_shared<CountingJob>(1);
+  auto light = std::make_shared<CountingJob>(5);
+  Scheduler scheduler({.threads = 1,
+                       .most_threads = 2,
+                       .run =
+                           [&](uint32_t, const Scheduler::Task& task) {
+                             if (task.job == heavy) {
+                               heavy_begun = true;
+                               heavy_begun.notify_all();
+                               light_done.wait(false);
+                             } else if (task.end == 5) {
+                               light_done = true;
+                               light_done.notify_all();
+                             }
+                           },
+                       .long_task_nanos = 1'000'000});
+  scheduler.Add(std::make_shared<Scheduler::Lane>(Of("heavy")), heavy, 0, 1, 1,
+                0);
+  heavy_begun.wait(false);
+  EXPECT_EQ(scheduler.threads(), 1u);
+  scheduler.Add(std::make_shared<Scheduler::Lane>(Of("light")), light, 0, 5, 1,
+                0);
+  light_done.wait(false);
+}
+
+TEST(Scheduler, SharedClosuresTakeTurnsWithTasks) {
+  std::atomic<bool> go{false}, started{false};
+  std::vector<std::string> order;
+  {
+    Scheduler scheduler(1, [&](uint32_t, const Scheduler::Task& task) {
+      if (static_cast<CountingJob&>(*task.job).visits.size() == 1) {
+        started = true;
+        started.notify_all();
+        go.wait(false);
+        return;
+      }
+      order.push_back("task");
+    });
+    scheduler.Add(std::make_shared<Scheduler::Lane>(Of("first")),
+                  std::make_shared<CountingJob>(1), 0, 1, 1, 0);
+    started.wait(false);
+    const auto opener = Of("open");
+    scheduler.Add(std::make_shared<Scheduler::Lane>(Of("plan")),
+                  std::make_shared<CountingJob>(3), 0, 3, 1, 0);
+    for (int i = 0; i < 3; ++i) {
+      scheduler.PostShared(opener, [&] { order.push_back("open"); });
+    }
+    go = true;
+    go.notify_all();
+  }
+  ASSERT_EQ(order.size(), 6u);
+  // Neither waits for all of the other's.
+  EXPECT_NE(order[0] + order[1] + order[2], "openopenopen");
+  EXPECT_NE(order[0] + order[1] + order[2], "tasktasktask");
+}
+
+// Where room is left, not all threads may take what there is: nothing is
+// forgotten all the same.
+TEST(Scheduler, NothingIsLostWhereRoomIsLeft) {
+  std::vector<std::shared_ptr<CountingJob>> jobs;
+  {
+    Scheduler scheduler(
+        {.threads = 6,
+         .run =
+             [](uint32_t, const Scheduler::Task& task) {
+               for (uint64_t row = task.begin; row < task.end; ++row) {
+                 static_cast<CountingJob&>(*task.job).visits[row].fetch_add(1);
+               }
+             },
+         .sharing = {.leaves_room = true}});
+    for (int plan = 0; plan < 5; ++plan) {
+      auto lane =
+          std::make_shared<Scheduler::Lane>(Of("plan" + std::to_string(plan)));
+      for (int i = 0; i < 200; ++i) {
+        jobs.push_back(std::make_shared<CountingJob>(1 + i % 5));
+        scheduler.Add(lane, jobs.back(), 0, 1 + i % 5, 1 + i % 2, 0);
+      }
+    }
+  }
+  for (const auto& job : jobs) {
+    for (const auto& count : job->visits) EXPECT_EQ(count.load(), 1);
+  }
 }
 
 }  // namespace

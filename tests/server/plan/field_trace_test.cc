@@ -14,6 +14,7 @@
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
 #include "server/plan/value_range.h"
+#include "tests/server/plan/list_outputs.h"
 
 namespace millrace {
 namespace {
@@ -72,6 +73,7 @@ class Trace : public testing::Test {
       ADD_FAILURE() << spec.status();
       return spec.status();
     }
+    ListOutputs(*datasets_[dataset], *spec);
     auto resolved = ResolveSpec(*spec, datasets_);
     if (resolved.ok()) {
       const auto again = ResolveSpec(*resolved, datasets_);
@@ -258,7 +260,8 @@ TEST_F(Trace, SizesAreFollowed) {
       *Of("image", "tiny", "transforms { resize { short_side: 7 } }").shape,
       ElementsAre(7, 7, 3));
   EXPECT_FALSE(Of("small", "tiny",
-                  "transforms { resize { fields: 'small' short_side: 7 } }")
+                  "transforms { resize { fields: 'small' short_side: 7 } } "
+                  "outputs { field: 'image' }")
                    .shape);
   EXPECT_THAT(*Of("image", "tiny",
                   "transforms { random_crop { height: 32 width: 30 padding: 4 "

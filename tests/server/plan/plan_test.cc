@@ -123,12 +123,59 @@ TEST(Plan, SubstitutesStayWithinTheSubset) {
   for (int p = 0; p < 30; ++p) {
     const SampleRef bad = epoch.At(p);
     std::set<int64_t> tried = {bad.index};
-    for (uint64_t attempt = 1; attempt < 30; ++attempt) {
+    for (uint64_t attempt = 1; attempt <= Plan::kMaxSubstitutes; ++attempt) {
       const SampleRef other = epoch.Substitute(bad, attempt);
       EXPECT_TRUE(members.count(other.index)) << other.index;
-      EXPECT_TRUE(tried.insert(other.index).second);
+      const bool is_new = tried.insert(other.index).second;
+      EXPECT_TRUE(is_new || attempt > Plan::kNeighbours) << attempt;
       EXPECT_EQ(other.position, bad.position);
       EXPECT_EQ(other.key, SampleKey(0, 1, 0, other.index, 0));
+    }
+    EXPECT_EQ(tried, members);  // one sound sample would be enough
+  }
+}
+
+// The numbers are part of what a batch is.
+TEST(Plan, SubstitutesAreTheseForEver) {
+  const DatasetInfo info = Info(1000);
+  auto spec =
+      ParseSpecText("batch_size: 2 sources { dataset: 'numbers' }", "test");
+  auto resolved = ResolveSpec(*spec, {{"numbers", &info}});
+  auto plan = Plan::Create(*resolved, info);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Plan::Epoch epoch = plan->ForEpoch(1);
+  SampleRef bad = epoch.At(0);
+  bad.index = 990;
+  std::vector<int64_t> indexes;
+  for (const uint64_t attempt : {1, 2, 16, 17, 18, 19, 256}) {
+    indexes.push_back(epoch.Substitute(bad, attempt).index);
+  }
+  EXPECT_EQ(indexes, (std::vector<int64_t>{991, 992, 6, 608, 226, 844, 318}));
+}
+
+// A run of damaged samples as long as a shard is left after a step or two.
+TEST(Plan, SubstitutesLeaveALongRun) {
+  for (const uint64_t n : {1000, 4096, 100'000, 99'991}) {
+    const DatasetInfo info = Info(n);
+    auto spec =
+        ParseSpecText("batch_size: 2 sources { dataset: 'numbers' }", "test");
+    auto resolved = ResolveSpec(*spec, {{"numbers", &info}});
+    auto plan = Plan::Create(*resolved, info);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Plan::Epoch epoch = plan->ForEpoch(0);
+    SampleRef bad = epoch.At(0);
+    for (const uint64_t run : {n / 4, n / 2, n - n / 50}) {
+      for (uint64_t place = 0; place < run; place += run / 37) {
+        bad.index = static_cast<int64_t>(place);
+        uint64_t attempt = 1;
+        while (attempt <= Plan::kMaxSubstitutes &&
+               epoch.Substitute(bad, attempt).index <
+                   static_cast<int64_t>(run)) {
+          ++attempt;
+        }
+        EXPECT_LE(attempt, Plan::kNeighbours + (run <= n / 2 ? 3 : 100))
+            << place << " of a run of " << run << " of " << n;
+      }
     }
   }
 }
@@ -141,6 +188,31 @@ TEST(PlanHash, IsTheSameForEver) {
   // A plan takes the revision of this program.
   EXPECT_EQ(MakePlan(info, "batch_size: 10").hash(),
             PlanHash(spec, "f00d", kContentRevision));
+}
+
+// Servers whose libjpeg makes other pixels make other batches of images, and
+// the same of everything else.
+TEST(PlanHash, HoldsTheImageDecodersOfAPlanThatDecodesImages) {
+  DatasetInfo info = Info(100);
+  const auto hash = [&](const std::string& text, const std::string& digest) {
+    const PipelineSpec spec = Resolved(info, text);
+    const auto plan = Plan::Create(spec, info, digest);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->decoder_digest(), DecodesImages(spec) ? digest : "");
+    EXPECT_EQ(plan->hash(),
+              PlanHash(spec, plan->fingerprint(), kContentRevision, digest));
+    return plan->hash();
+  };
+  const std::string stored = "batch_size: 10";
+  EXPECT_EQ(hash(stored, "a"), hash(stored, "b"));
+  info.mutable_schema()->clear_fields();
+  Field& image = *info.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  const std::string decoded = "batch_size: 10 preset: 'imagenet_eval'";
+  EXPECT_NE(hash(decoded, "a"), hash(decoded, "b"));
+  EXPECT_NE(hash(decoded, "a"), hash(decoded, ""));
+  EXPECT_EQ(hash(decoded, "a"), hash(decoded, "a"));
 }
 
 // What the first version resolved keeps its hash: transforms and fields that
@@ -192,7 +264,11 @@ TEST(PlanHash, OfEveryPresetIsTheSameForEver) {
   };
   for (const std::string& preset : PresetNames()) {
     const PipelineSpec spec =
-        Resolved(info, "batch_size: 10 preset: '" + preset + "'");
+        Resolved(info, "batch_size: 10 preset: '" + preset + "'" +
+                           (preset == "segmentation_train"
+                                ? ""
+                                : " outputs { field: 'image' } "
+                                  "outputs { field: 'label' }"));
     const std::string hash = absl::BytesToHexString(PlanHash(spec, "f00d", 2));
     // A preset that is added is added here, too.
     const auto known = hashes.find(preset);

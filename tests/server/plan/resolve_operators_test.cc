@@ -8,6 +8,7 @@
 #include "server/plan/plan_hash.h"
 #include "server/plan/resolve.h"
 #include "tests/server/plan/fake_operators.h"
+#include "tests/server/plan/list_outputs.h"
 
 namespace millrace {
 namespace {
@@ -45,7 +46,9 @@ class ResolveOperatorsTest : public ::testing::Test {
     auto spec = ParseSpecText(
         "sources { dataset: 'photos' } batch_size: 8 " + text, "test");
     EXPECT_TRUE(spec.ok()) << spec.status();
-    return spec.ok() ? *spec : PipelineSpec();
+    if (!spec.ok()) return {};
+    ListOutputs(photos_, *spec);
+    return *spec;
   }
 
   absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,

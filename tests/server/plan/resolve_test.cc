@@ -11,6 +11,7 @@
 #include "server/plan/content_revision.h"
 #include "server/plan/presets.h"
 #include "server/plan/spec_check.h"
+#include "server/plan/subset.h"
 
 namespace millrace {
 namespace {
@@ -58,11 +59,15 @@ class Resolve : public testing::Test {
     text.set_name("text");
     text.set_kind(FIELD_KIND_RAGGED);
     text.set_dtype(DTYPE_UINT8);
+    Field vector = text;
+    vector.set_name("vector");
+    vector.set_dtype(DTYPE_FLOAT32);
     infos_ = {
         Dataset("digits",
                 {TensorField("image", DTYPE_UINT8, {28, 28, 1}), Label(10)}),
         Dataset("photos", {EncodedImage(), Label(1000)}),
         Dataset("captions", {EncodedImage(), text, Label(0)}),
+        Dataset("vectors", {vector, Label(0)}),
         Dataset("table", {TensorField("x", DTYPE_FLOAT32, {16})}),
         Dataset("empty", {Label(2)}, 0),
         Dataset("rgb", {TensorField("image", DTYPE_UINT8, {64, 48, 3})}),
@@ -188,7 +193,7 @@ TEST_F(Resolve, PresetsFollowTheKindOfTheImage) {
 TEST_F(Resolve, EveryPresetResolvesOverEncodedAndRawImages) {
   EXPECT_EQ(PresetNames().size(), 10u);
   for (const std::string& name : PresetNames()) {
-    CheckPreset(name, "segments");
+    CheckPreset(name, name == "segmentation_train" ? "segments" : "photos");
     // Raw images of the size that the preset is made for.
     CheckPreset(name, name.find("mnist") != std::string::npos   ? "digits"
                       : name.find("cifar") != std::string::npos ? "cifar"
@@ -228,11 +233,74 @@ TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
                 "leave these empty");
 }
 
-TEST_F(Resolve, DefaultOutputsAreTheFieldsOfFixedShape) {
-  const auto text = Run("sources { dataset: 'captions' } batch_size: 2");
-  ASSERT_TRUE(text.ok()) << text.status();
-  ASSERT_EQ(text->outputs_size(), 1);
-  EXPECT_EQ(text->outputs(0).field(), "label");
+// `outputs` beside a preset choose among the fields.
+TEST_F(Resolve, APresetMayHaveOutputs) {
+  const std::string preset =
+      "sources { dataset: 'captions' } batch_size: 2 preset: 'imagenet_train' ";
+  ExpectInvalid(preset,
+                "field text holds strings, bytes or lists of variable length");
+  const auto resolved = Run(preset +
+                            "outputs { field: 'label' } "
+                            "outputs { field: 'image' layout: NHWC }");
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->preset(), "");
+  EXPECT_EQ(resolved->transforms_size(), 4);
+  ASSERT_EQ(resolved->outputs_size(), 2);
+  EXPECT_EQ(resolved->outputs(0).field(), "label");
+  EXPECT_EQ(resolved->outputs(1).layout(), Output::NHWC);
+  const auto twice = ResolveSpec(*resolved, datasets_);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  EXPECT_EQ(resolved->SerializeAsString(), twice->SerializeAsString());
+}
+
+// Photographs that nothing decodes, and strings, vanished from the batch: a
+// benchmark measured labels alone.
+TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
+  const std::string captions = "sources { dataset: 'captions' } batch_size: 2 ";
+  const absl::Status status = Run(captions).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            "outputs: 2 fields of dataset captions would be missing from the "
+            "batch: field image holds encoded images: add decode_image and a "
+            "transform that fixes their size, such as random_resized_crop or "
+            "center_crop; field text holds strings, bytes or lists of "
+            "variable length, and ragged tensors are not built yet: a column "
+            "of fixed-size lists, in pyarrow pa.list_(pa.uint8(), N), is "
+            "served as a tensor. To do without, list the "
+            "outputs: outputs { field: \"label\" } (as a flag: "
+            "--outputs=label)");
+  ExpectInvalid(std::string(kPhotos) + "transforms { decode_image {} }",
+                "1 field of dataset photos would be missing from the batch: "
+                "field image has images of different sizes: add a transform "
+                "that fixes them");
+  ExpectInvalid(std::string(kPhotos) +
+                    "transforms { decode_image {} } "
+                    "transforms { resize { short_side: 256 } }",
+                "has images of different shapes after resize");
+  // Lists that are all equally long were said to differ in length.
+  ExpectInvalid(
+      "sources { dataset: 'vectors' } batch_size: 2",
+      "field vector is a list of variable length, even where all of its lists "
+      "are equally long, and ragged tensors are not built yet: a column of "
+      "fixed-size lists, in pyarrow pa.list_(pa.float32(), N), is served as a "
+      "tensor. To do without");
+  // A mask that the preset does not know.
+  ExpectInvalid(
+      "sources { dataset: 'segments' } batch_size: 2 preset: 'imagenet_train'",
+      "field mask holds encoded images: add decode_image { field: \"mask\" } "
+      "and a transform that fixes their size");
+  ExpectInvalid(
+      "sources { dataset: 'segments' } batch_size: 2 preset: 'imagenet_train'",
+      "outputs { field: \"image\" } outputs { field: \"label\" } (as a flag: "
+      "--outputs=image,label)");
+  // Each source of a mixture, under its own name.
+  ExpectInvalid(
+      "sources { dataset: 'photos' } sources { dataset: 'captions' } "
+      "batch_size: 2 preset: 'imagenet_train'",
+      "dataset captions would be missing");
+  const auto listed = Run(captions + "outputs { field: 'label' }");
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  ASSERT_EQ(listed->outputs_size(), 1);
   ExpectUnimplemented(
       "sources { dataset: 'captions' } batch_size: 2 "
       "outputs { field: 'text' }",
@@ -299,10 +367,43 @@ TEST_F(Resolve, RangesAreChecked) {
       "sources { dataset: 'digits' subset { from: 0.5 to: 0.2 } } "
       "batch_size: 1",
       "sources[0].subset");
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { seed: 3 } } batch_size: 1",
+      "a subset without bounds");
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { from: 1 } } batch_size: 1",
+      "a subset from 1 to 1");
   ExpectInvalid("sources { dataset: 'digits' weight: -1 } batch_size: 1",
                 "negative");
   ExpectInvalid(std::string(kDigits) + "shuffle { block_size: 4 }",
                 "only means something with mode: BLOCK");
+}
+
+TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
+  const auto open =
+      Run("sources { dataset: 'digits' subset { from: 0.5 } } batch_size: 1");
+  ASSERT_TRUE(open.ok()) << open.status();
+  const auto closed = Run(
+      "sources { dataset: 'digits' subset { from: 0.5 to: 1 } } batch_size: 1");
+  ASSERT_TRUE(closed.ok()) << closed.status();
+  EXPECT_EQ(open->SerializeAsString(), closed->SerializeAsString());
+  const auto cut = SubsetCut::Create(
+      Parse("sources { dataset: 'd' subset { from: 0.9 } }").sources(0), 1000);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(cut->size(), 100u);
+}
+
+// Statistics of pixels of 0 .. 255 are a common mistake, and training on what
+// they make of the pixels does not fail.
+TEST_F(Resolve, NormalizeRefusesTheScaleOf255) {
+  const std::string start = std::string(kDigits) + "transforms { normalize { ";
+  ExpectInvalid(start + "mean: 123.7 stddev: 0.2 } }",
+                "mean 123.7 lies above 1: normalize divides pixels by 255 "
+                "first, so mean and stddev are on the scale of 0 .. 1; for "
+                "statistics of 0 .. 255 divide them by 255, here 0.4851");
+  ExpectInvalid(start + "mean: 0.5 stddev: 58.4 } }",
+                "stddev 58.4 lies above 5: normalize divides");
+  EXPECT_TRUE(Run(start + "mean: 1 stddev: 2 } }").ok());
 }
 
 TEST_F(Resolve, NormalizeMustFitTheChannels) {

@@ -55,6 +55,66 @@ TEST(SpecFile, MistakesOfFormCarryTheirLine) {
   EXPECT_THAT(no_utf8.at(0).message, HasSubstr("dataset is not UTF-8"));
 }
 
+TEST(SpecFile, EveryMistakeOfFormIsFound) {
+  const auto mistakes = CheckSpecText(R"(
+# The first mistake does not hide the others.
+batch_sise: 4
+sources { dataset: "a" subset { form: 0.5 } }
+last_batch: LAST_BATCH_MAYBE  # an enum is told behind its value
+seed: many
+transforms { horizontal_flop { p: 1 } }
+transforms {
+	random_resized_crop {
+    heigth: 224
+    width: 224 no_antialias: perhaps
+    scale_min: "half"
+  }
+}
+outputs { field: 'x'
+)");
+  EXPECT_EQ(Lines(mistakes), "3,4,5,6,7,10,11,12,16");
+  EXPECT_THAT(mistakes[2].message, HasSubstr("LAST_BATCH_MAYBE"));
+  EXPECT_EQ(mistakes[2].column, 1);
+  EXPECT_THAT(mistakes[5].message, HasSubstr("heigth"));
+  EXPECT_THAT(mistakes[6].message, HasSubstr("perhaps"));
+  EXPECT_EQ(mistakes[6].column, 16);
+  // A value that is missing does not take the next name for one.
+  EXPECT_EQ(Lines(CheckSpecText("seed:\nbatch_size: x\nbatch_sise: 3")),
+            "2,2,3");
+  // Stray characters, and a bound on what is listed.
+  EXPECT_EQ(Lines(CheckSpecText("seed: 1 }\n$ batch_sise: 3")), "1,2,2");
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "no_such: 1\n";
+  const auto bounded = CheckSpecText(many);
+  ASSERT_EQ(bounded.size(), kMaxFormMistakes + 1);
+  EXPECT_EQ(bounded[0].line, 1);
+  EXPECT_THAT(bounded.back().message, HasSubstr("there are more mistakes"));
+}
+
+TEST(SpecFile, AnEmptyFileIsAMistake) {
+  for (const char* text : {"", "\n  \n", "# nothing\n"}) {
+    const auto mistakes = CheckSpecText(text);
+    ASSERT_EQ(mistakes.size(), 1u) << text;
+    EXPECT_THAT(mistakes[0].message, HasSubstr("the file is empty"));
+    EXPECT_FALSE(ParseSpecText(text, "f").ok());
+  }
+  EXPECT_TRUE(CheckSpecText("seed: 0").empty());
+}
+
+// What would be refused by every server, whatever the dataset.
+TEST(SpecFile, ImagesWithoutASizeAreFoundWithoutADataset) {
+  const auto mistakes = CheckSpecText(
+      "seed: 1\ntransforms { decode_image { field: 'photo' } }\n");
+  ASSERT_EQ(Lines(mistakes), "2");
+  EXPECT_THAT(mistakes[0].message,
+              HasSubstr("transforms[0].decode_image: field photo has images of "
+                        "different sizes: add a transform that fixes them"));
+  EXPECT_EQ(
+      Lines(CheckSpecText("transforms { decode_image { field: 'photo' } }\n"
+                          "outputs { field: 'label' }")),
+      "");
+}
+
 TEST(SpecFile, AllMistakesOfMeaningCarryTheirLines) {
   const auto mistakes = CheckSpecText(R"(batch_size: 0
 transforms { decode_image { } }

@@ -18,6 +18,7 @@
 #include "proto/spec_text.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve.h"
+#include "tests/server/plan/list_outputs.h"
 
 namespace millrace {
 namespace {
@@ -84,11 +85,12 @@ DatasetInfo Charts() {
 }
 
 absl::Status Resolve(const std::string& pipeline) {
-  const auto spec = ParseSpecText(
+  auto spec = ParseSpecText(
       absl::StrCat("sources { dataset: 'charts' } batch_size: 4\n", pipeline),
       "docs/transforms.md");
   if (!spec.ok()) return spec.status();
   const DatasetInfo info = Charts();
+  ListOutputs(info, *spec);
   return ResolveSpec(*spec, {{"charts", &info}}).status();
 }
 

@@ -67,6 +67,23 @@ TEST_F(CheckPlanTest, OtherPlanOfTheSameData) {
   Refuses(absl::StatusCode::kFailedPrecondition, "the plan differs");
 }
 
+// The plan's hash differs then, too: the cause is said.
+TEST_F(CheckPlanTest, OtherImageDecodersAreNamedAsTheCause) {
+  plan_.set_decoder_digest("aaaa");
+  request_.set_decoder_digest("bbbb");
+  request_.set_plan_hash("other");
+  Refuses(absl::StatusCode::kFailedPrecondition, "the image decoders differ");
+  Refuses(absl::StatusCode::kFailedPrecondition, "digest bbbb");
+  Refuses(absl::StatusCode::kFailedPrecondition, "have aaaa");
+  // A client that does not send it.
+  request_.clear_decoder_digest();
+  Refuses(absl::StatusCode::kFailedPrecondition, "the plan differs");
+  request_.set_plan_hash("hash");
+  EXPECT_TRUE(CheckPlan(request_, plan_).ok());
+  request_.set_decoder_digest("aaaa");
+  EXPECT_TRUE(CheckPlan(request_, plan_).ok());
+}
+
 TEST_F(CheckPlanTest, MissingProofOfThePlan) {
   request_.clear_plan_hash();
   Refuses(absl::StatusCode::kInvalidArgument, "no plan_hash");

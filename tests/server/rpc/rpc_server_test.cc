@@ -148,6 +148,18 @@ TEST_F(RpcServerTest, ErrorsOfOpenComeThroughWithTheirDetail) {
   EXPECT_EQ(GetErrorDetail(status).dataset(), "photos");
 }
 
+// A client that takes little of a call which nobody reads: its windows do not
+// follow what the link carries.
+std::unique_ptr<v1::DataService::Stub> NarrowClient(
+    const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+  return v1::DataService::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+}
+
 class PayloadSizeTest : public RpcServerTest,
                         public ::testing::WithParamInterface<uint64_t> {};
 
@@ -338,6 +350,89 @@ TEST_F(RpcServerTest, SharesArePartsOfWhatTheBudgetHasForBatches) {
   EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
 }
 
+// Shares become smaller as clients come. What lies above them, and was made and
+// not sent, goes to those who wait; it is made again, and nothing is lost.
+TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
+  // More than gRPC takes of a call that nobody reads.
+  config_.payload_bytes = 4 * kMiB;
+  options_.batch_timeout = absl::Milliseconds(50);
+  options_.send_timeout = absl::Minutes(2);  // not to be saved by it
+  ByteBudget::Reservation held;
+  ASSERT_TRUE(budget_.TryReserve(8 * kMiB, &held));
+  config_.batch_budget_bytes = budget_.capacity();
+  StartServer();
+  const OpenResponse plan = Plan();
+  constexpr uint64_t kSteps = 5;
+  // Alone a client may have two batches, beside another one each has one. The
+  // first has taken all that there is, and reads nothing.
+  const std::unique_ptr<v1::DataService::Stub> clients[] = {
+      NarrowClient(server_->address()), NarrowClient(server_->address())};
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
+  for (int i = 0; i < 2; ++i) {
+    GetBatchesRequest request = RpcClient::Request(plan, 0, kSteps);
+    request.set_client_id(std::string(16, 'a' + i));
+    streams[i] = clients[i]->GetBatches(&contexts[i], request);
+    ASSERT_TRUE(Eventually(
+        [&] { return engine_->batches_made() == (i == 0 ? 2 : 3); }));
+  }
+  EXPECT_EQ(client_->GetStatus()->revoked_batches(), 1);
+  const auto receive = [&](int i) {
+    std::set<uint64_t> steps;
+    Frame frame;
+    while (streams[i]->Read(&frame)) {
+      if (frame.has_header()) steps.insert(frame.header().step());
+    }
+    EXPECT_TRUE(streams[i]->Finish().ok());
+    EXPECT_EQ(steps.size(), kSteps);
+  };
+  std::thread first([&] { receive(0); });
+  receive(1);
+  first.join();
+  EXPECT_GT(engine_->batches_made(), 2 * kSteps);
+  EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
+}
+
+// What gRPC has been given comes back at the end of the call only.
+TEST_F(RpcServerTest, ACallOfASlowReaderEndsWhereEachSendsItsOnlyBatch) {
+  config_.payload_bytes = 4 * kMiB;
+  options_.batch_timeout = absl::Milliseconds(50);
+  options_.send_timeout = absl::Minutes(2);
+  ByteBudget::Reservation held;
+  ASSERT_TRUE(budget_.TryReserve(8 * kMiB, &held));
+  config_.batch_budget_bytes = budget_.capacity();
+  StartServer();
+  const OpenResponse plan = Plan();
+  const auto slow = NarrowClient(server_->address());
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
+  for (int i = 0; i < 2; ++i) {
+    GetBatchesRequest request = RpcClient::Request(plan, i, 1);
+    request.set_client_id("slow");
+    streams[i] = slow->GetBatches(&contexts[i], request);
+    ASSERT_TRUE(Eventually([&] {
+      return engine_->batches_made() == static_cast<uint64_t>(i + 1);
+    }));
+  }
+  GetBatchesRequest request = RpcClient::Request(plan, 10, 1);
+  request.set_client_id("other");
+  std::vector<ReceivedBatch> batches;
+  RpcClient other(server_->address());
+  const absl::Status status = other.GetBatches(request, &batches);
+  EXPECT_TRUE(status.ok()) << status;
+  int ended = 0;
+  for (auto& stream : streams) {
+    Frame frame;
+    while (stream->Read(&frame)) {
+    }
+    const grpc::Status end = stream->Finish();
+    if (end.ok()) continue;
+    EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+    ++ended;
+  }
+  EXPECT_EQ(ended, 1);
+}
+
 TEST_F(RpcServerTest, TooManyStreamsAreRefusedWithADelay) {
   config_.payload_bytes = kMiB;
   options_.max_streams = 2;
@@ -372,6 +467,7 @@ TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
   Frame frame;
   uint64_t batches = 0;
   while (reader->Read(&frame)) {
+    if (!frame.has_header()) continue;
     if (++batches % 50 == 0) absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_TRUE(reader->Finish().ok());
@@ -447,6 +543,7 @@ TEST_F(RpcServerTest, StatusCounts) {
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(status->protocol_version(), kProtocolVersion);
   EXPECT_EQ(status->content_revision(), 7);
+  EXPECT_EQ(status->decoder_digest(), "decoders-a");
   EXPECT_EQ(status->batches_sent(), 10);
   EXPECT_EQ(status->samples_sent(), 10);
   EXPECT_EQ(status->bytes_sent(), 10 * config_.payload_bytes);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -10,6 +11,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -28,12 +30,83 @@ TEST(FindShardsTest, AFolderGivesItsShardsInBytewiseOrder) {
                            ".a.lmdb.1.tmp", ".hidden.lmdb"}) {
     WriteFile(folder / name, "x");
   }
-  std::filesystem::create_directory(folder / "d.lmdb");
+  std::filesystem::create_directory(folder / "papers");
+  WriteFile(folder / "papers/readme", "x");
+  std::filesystem::create_directory(folder / ".old");
+  WriteFile(folder / ".old/e.lmdb", "x");
+  std::filesystem::create_symlink(folder / "a.lmdb", folder / "l.lmdb");
+  std::filesystem::create_symlink(folder / "nothing", folder / "dead link");
   const auto found = FindShards(folder.path(), ".lmdb");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->one_file);
   EXPECT_THAT(found->files, ElementsAre(folder / "B.lmdb", folder / "a.lmdb",
-                                        folder / "b.lmdb"));
+                                        folder / "b.lmdb", folder / "l.lmdb"));
+}
+
+// Each of these was passed over, and its samples were missing.
+TEST(FindShardsTest, WhatIsNamedLikeAShardAndIsNoFileIsRefused) {
+  for (const bool by_glob : {false, true}) {
+    TempFolder folder;
+    WriteFile(folder / "b.parquet", "x");
+    const std::string bad = folder / "a.parquet";
+    const auto message = [&] {
+      const auto found =
+          FindShards(by_glob ? folder / "*" : folder.path(), ".parquet");
+      EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+      return std::string(found.status().message());
+    };
+    std::filesystem::create_symlink(folder / "nothing", bad);
+    EXPECT_THAT(message(), HasSubstr(bad + " is a link to a file that does"));
+    std::filesystem::remove(bad);
+    std::filesystem::create_symlink(bad, bad);
+    EXPECT_THAT(message(), HasSubstr(bad + " is a link to a file that does"));
+    std::filesystem::remove(bad);
+    ASSERT_EQ(mkfifo(bad.c_str(), 0600), 0);
+    EXPECT_THAT(message(), HasSubstr(bad + " is no regular file"));
+    std::filesystem::remove(bad);
+    std::filesystem::create_directory(bad);
+    EXPECT_THAT(message(), HasSubstr(bad + " is a folder, not a shard"));
+    std::filesystem::remove(bad);
+    EXPECT_TRUE(FindShards(folder.path(), ".parquet").ok());
+  }
+}
+
+TEST(FindShardsTest, OtherSpellingsOfTheSuffixAreRefused) {
+  for (const char* name : {"a.parq", "a.pq", "a.PARQUET", "a.Parquet"}) {
+    TempFolder folder;
+    WriteFile(folder / "b.parquet", "x");
+    WriteFile(folder / name, "x");
+    const auto found = FindShards(folder.path(), ".parquet");
+    EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+    EXPECT_THAT(std::string(found.status().message()),
+                AllOf(HasSubstr((folder / name) + " is named like a shard"),
+                      HasSubstr(folder / "*.parquet leaves it out")));
+    // A glob says which files are meant.
+    const auto some = FindShards(folder / "*.parquet", ".parquet");
+    ASSERT_TRUE(some.ok()) << some.status();
+    EXPECT_THAT(some->files, ElementsAre(folder / "b.parquet"));
+    const auto all = FindShards(folder / "*", ".parquet");
+    ASSERT_TRUE(all.ok()) << all.status();
+    EXPECT_EQ(all->files.size(), 2u);
+  }
+}
+
+TEST(FindShardsTest, ShardsInNestedFoldersAreRefused) {
+  TempFolder folder;
+  WriteFile(folder / "b.parquet", "x");
+  std::filesystem::create_directories(folder / "year=1/day=2");
+  for (const char* path : {"", "*"}) {
+    EXPECT_TRUE(FindShards(folder / path, ".parquet").ok());
+  }
+  WriteFile(folder / "year=1/day=2/c.parquet", "x");
+  for (const char* path : {"", "*"}) {
+    const auto found = FindShards(folder / path, ".parquet");
+    EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+    EXPECT_THAT(std::string(found.status().message()),
+                AllOf(HasSubstr("year=1/day=2/c.parquet lies in a folder"),
+                      HasSubstr("year=1/day=2/*.parquet takes its folder")));
+  }
+  EXPECT_TRUE(FindShards(folder / "*.parquet", ".parquet").ok());
 }
 
 TEST(FindShardsTest, AGlobGivesWhatItMatches) {

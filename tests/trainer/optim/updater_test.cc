@@ -273,6 +273,45 @@ TEST(Updater, SaysWhenNothingIsLeftOfTheLossScale) {
   EXPECT_TRUE(torch::equal(weights.b, Tensor("b", {3})));
 }
 
+// Whoever writes a checkpoint has to know.
+TEST(Updater, SaysThatAStepFailedAfterItHadChangedWeights) {
+  Weights weights;
+  TrainerConfig config;
+  config.ema = 0.9;
+  Updater updater(UpdaterOptions(config, BatchGroups(1, 1)), weights.all(),
+                  torch::kCPU);
+  weights.SetGradients(0);
+  updater.Step(0, 1);
+  EXPECT_FALSE(updater.interrupted());
+  // The average of a weight of another shape.
+  for (const auto& [part, tensors] : updater.State()) {
+    if (part == "average") {
+      torch::Tensor average = tensors.back().second;
+      average.set_data(at::zeros({7}));
+    }
+  }
+  const torch::Tensor before = weights.w.detach().clone();
+  weights.SetGradients(1);
+  EXPECT_ANY_THROW(updater.Step(1, 1));
+  EXPECT_FALSE(torch::equal(weights.w, before));
+  EXPECT_TRUE(updater.interrupted());
+}
+
+TEST(Updater, IsNotInterruptedByWhatFailsBeforeTheWeightsChange) {
+  Weights weights;
+  TrainerConfig config;
+  config.precision = "float16";
+  Updater updater(UpdaterOptions(config, BatchGroups(1, 1)), weights.all(),
+                  torch::kCPU);
+  weights.SetGradients(0);
+  // The scaler takes none that are sparse.
+  weights.w.mutable_grad() = weights.w.grad().to_sparse();
+  weights.b.mutable_grad() = weights.b.grad().to_sparse();
+  EXPECT_ANY_THROW(updater.Step(0, 1));
+  EXPECT_TRUE(torch::equal(weights.b, Tensor("b", {3})));
+  EXPECT_FALSE(updater.interrupted());
+}
+
 TEST(LabelSmoothing, IsPythons) {
   const torch::Tensor logits = Tensor("logits", {4, 5});
   const torch::Tensor target = torch::tensor({1, -100, 4, 0}, torch::kLong);

@@ -1,15 +1,16 @@
-// What is special to LMDB: foreign environments, damage inside the file, the
-// sharing of environments.
+// What is special to LMDB: foreign environments, damage inside the file, files
+// that change while they are open.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <lmdb.h>
+#include <unistd.h>
 
+#include <random>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
-#include "server/storage/lmdb/lmdb_file.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/open.h"
 #include "server/storage/packed_set.h"
@@ -127,14 +128,111 @@ TEST_F(LmdbSourceTest, ANewerVersionIsUnimplemented) {
   EXPECT_TRUE(absl::IsUnimplemented(source.status())) << source.status();
 }
 
-TEST_F(LmdbSourceTest, OneEnvironmentAFileInAProcess) {
+// A process may have read a file before another one takes its name.
+TEST_F(LmdbSourceTest, AFileThatWasReplacedIsOpenedAnew) {
   PackImages(5);
-  const auto first = LmdbFile::Open(folder_ / "d");
-  const auto second = LmdbFile::Open(
-      folder_.path() + "/../" +
-      folder_.path().substr(folder_.path().rfind('/') + 1) + "/d");
-  ASSERT_TRUE(first.ok() && second.ok()) << second.status();
-  EXPECT_EQ(first->get(), second->get());
+  const auto first = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(
+      Pack(Uri(), ImageDataset(9), ImageSamples(9), {.overwrite = true}).ok());
+  const auto second = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(*ReadAll(**first), ImageSamples(5));
+  EXPECT_EQ(*ReadAll(**second), ImageSamples(9));
+  EXPECT_TRUE((*first)->CheckFiles().ok());
+}
+
+// LMDB answered with MDB_MAP_RESIZED, for ever, in a process that had the file
+// open.
+TEST_F(LmdbSourceTest, AFileThatAnotherWriterGrewIsOpenedAnew) {
+  PackImages(20);
+  const auto before = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(before.ok()) << before.status();
+  Modify(folder_ / "d", [](MDB_txn* txn, MDB_dbi dbi) {
+    Put(txn, dbi, RowKey(7), std::string(2 << 20, 'x'));
+  });
+  const absl::Status changed = (*before)->CheckFiles();
+  EXPECT_TRUE(absl::IsUnavailable(changed)) << changed;
+  EXPECT_THAT(std::string(changed.message()), HasSubstr("grew from"));
+  EXPECT_EQ(GetErrorDetail(changed).shard(), "d");
+  const auto after = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE((*after)->CheckFiles().ok());
+  EXPECT_TRUE(ReadOne(6).ok());
+  EXPECT_TRUE(absl::IsDataLoss(ReadOne(7)));
+}
+
+// Not as a damaged sample, which a policy may replace.
+TEST_F(LmdbSourceTest, ReadingAFileThatHasChangedSaysSo) {
+  PackImages(300);
+  const auto source = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ(truncate((folder_ / "d").c_str(), 2 * 4096), 0);
+  const absl::Status status = ReadAll(**source).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr((folder_ / "d") + " was truncated from "));
+}
+
+// Of a set of many files those are asked that samples were read of.
+TEST_F(LmdbSourceTest, OnlyTheFilesOfTheSamplesMatter) {
+  ASSERT_TRUE(
+      Pack(Uri(), ImageDataset(60), ImageSamples(60), {.shards = 6}).ok());
+  const auto source = OpenRecordSource(Uri(), {});
+  ASSERT_TRUE(source.ok()) << source.status();
+  const std::string shard = (*source)->info().shards(3).name();
+  ASSERT_EQ(truncate((folder_ / ("d/" + shard)).c_str(), 4096), 0);
+  EXPECT_TRUE((*source)->CheckFilesOf({-1, 0, 5, 29, 40, 59}).ok());
+  const absl::Status status = (*source)->CheckFilesOf({0, 30});
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(GetErrorDetail(status).shard(), shard);
+  EXPECT_TRUE(absl::IsUnavailable((*source)->CheckFiles()));
+}
+
+// 3 of 60 such files ended the process.
+TEST_F(LmdbSourceTest, DamageAtRestIsAnErrorOrAnotherValue) {
+  PackImages(400);
+  const std::string whole = ReadFile(folder_ / "d");
+  int refused = 0, damaged = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    std::mt19937_64 random(seed);
+    std::string bytes = whole;
+    // Some pages, wholly or a few bytes of each.
+    for (int i = 0; i < 8; ++i) {
+      const size_t page = random() % (bytes.size() / 4096) * 4096;
+      const size_t count = seed % 2 == 0 ? 4096 : 40;
+      for (size_t at = 0; at < count; ++at) {
+        bytes[page + at] = static_cast<char>(random());
+      }
+    }
+    WriteFile(folder_ / "damaged", bytes);
+    const auto source =
+        OpenRecordSource(absl::StrCat("lmdb:", folder_ / "damaged"), {});
+    if (!source.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(source.status())) << source.status();
+      EXPECT_THAT(std::string(source.status().message()),
+                  HasSubstr(folder_ / "damaged"));
+      ++refused;
+      continue;
+    }
+    const auto reader = (*source)->NewReader();
+    for (int64_t index = 0; index < 400; ++index) {
+      uint64_t sum = 0;
+      const absl::Status status =
+          (*reader)->Read(index, [&sum](const EncodedSample& sample) {
+            for (const auto& field : sample.fields) {
+              for (const uint8_t byte : field) sum += byte;
+            }
+            return absl::OkStatus();
+          });
+      if (status.ok()) continue;
+      EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+      EXPECT_EQ(GetErrorDetail(status).shard(), "damaged");
+      ++damaged;
+    }
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(damaged, 0);
 }
 
 TEST_F(LmdbSourceTest, ReadersOnManyThreadsSeeTheSame) {

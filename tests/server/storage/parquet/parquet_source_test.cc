@@ -345,13 +345,13 @@ TEST_F(ParquetSourceTest, AListThatIsNullInsideOfAnotherIsAnErrorOfItsRow) {
 // Row `row` of `array`, as a row group hands it out.
 absl::StatusOr<std::string> RowOf(std::shared_ptr<arrow::Array> array,
                                   DType dtype, int64_t row) {
-  const auto table = arrow::Table::Make(
-      arrow::schema({arrow::field("x", array->type())}), {array});
-  const auto group = RowGroup::Make(
-      *table, {{.name = "x", .form = ColumnForm::kFixedList, .dtype = dtype}});
-  if (!group.ok()) return group.status();
+  RowGroup group(array->length(), std::make_shared<BoundedPool>(0, nullptr));
+  absl::Status status = group.Add(
+      /*field=*/0, {array},
+      {.name = "x", .form = ColumnForm::kFixedList, .dtype = dtype});
+  if (!status.ok()) return status;
   absl::Span<const uint8_t> view;
-  const absl::Status status = (*group)->Row(row, absl::MakeSpan(&view, 1));
+  status = group.Row(row, absl::MakeSpan(&view, 1));
   if (!status.ok()) return status;
   return std::string(view.begin(), view.end());
 }
@@ -609,8 +609,8 @@ TEST(ArrowReadError, OnlyWhatIsReadIsCalledDamaged) {
             absl::StatusCode::kDataLoss);
 }
 
-TEST_F(ParquetSourceTest, RowGroupsThatTheCacheCannotHoldAreRefused) {
-  const std::string large(5000, 'x');
+TEST_F(ParquetSourceTest, RowsThatTheCacheCannotHoldAreRefused) {
+  const std::string large(50'000, 'x');
   const char* const row = large.c_str();
   WriteParquet(folder_ / "d", {{"image", Images({"a", "b", row, "c"})}});
   ByteBudget budget(1 << 20);
@@ -619,15 +619,19 @@ TEST_F(ParquetSourceTest, RowGroupsThatTheCacheCannotHoldAreRefused) {
                Uri("d"), {.cache_budget = &budget, .cache_bytes = cache_bytes})
         .status();
   };
-  const absl::Status refused = open(4000);
+  const absl::Status refused = open(40'000);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   for (const std::string& part :
        {std::string(folder_ / "d"), std::string("row group 1"),
-        std::string("4000"), std::string("--memory_budget")}) {
+        std::string("40000"), std::string("--memory_budget")}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
   }
-  EXPECT_TRUE(open(12000).ok()) << open(12000);
-  EXPECT_TRUE(Open("d").ok());  // one reader without a budget
+  EXPECT_TRUE(open(500'000).ok()) << open(500'000);
+  EXPECT_TRUE(Open("d").ok());
+  // The cache's part of the budget is taken as a whole.
+  ByteBudget::Reservation others;
+  ASSERT_TRUE(budget.TryReserve(800'000, &others));
+  EXPECT_TRUE(absl::IsResourceExhausted(open(500'000))) << open(500'000);
 }
 
 TEST_F(ParquetSourceTest, EncryptedFilesAreUnimplemented) {
@@ -640,10 +644,10 @@ TEST_F(ParquetSourceTest, ReadersOnManyThreadsSeeTheSame) {
                    {.shards = 2})
                   .ok());
   const Samples expected = EveryKindSamples(500);
-  for (uint64_t bytes : {0, 20'000, 1 << 20}) {
+  for (uint64_t bytes : {500'000, 1 << 20, 4 << 20}) {
     ByteBudget budget(bytes);
     const auto source = OpenRecordSource(
-        Uri("d"), {.cache_budget = &budget, .cache_bytes = 1 << 20});
+        Uri("d"), {.cache_budget = &budget, .cache_bytes = 4 << 20});
     ASSERT_TRUE(source.ok()) << source.status();
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {

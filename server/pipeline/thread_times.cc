@@ -1,4 +1,4 @@
-#include "server/pipeline/run_times.h"
+#include "server/pipeline/thread_times.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-std::optional<RunTimes> RunTimes::Parse(std::string_view text) {
+std::optional<ThreadTimes> ThreadTimes::Parse(std::string_view text) {
   uint64_t numbers[3];
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -23,11 +23,11 @@ std::optional<RunTimes> RunTimes::Parse(std::string_view text) {
   // A kernel that does not count writes zeros; a thread that can be asked about
   // has been given a CPU before.
   if (numbers[2] == 0) return std::nullopt;
-  return RunTimes{static_cast<double>(numbers[0]) * 1e-9,
-                  static_cast<double>(numbers[1]) * 1e-9};
+  return ThreadTimes{static_cast<double>(numbers[0]) * 1e-9,
+                     static_cast<double>(numbers[1]) * 1e-9};
 }
 
-std::optional<RunTimes> RunTimes::Of(pid_t thread) {
+std::optional<ThreadTimes> ThreadTimes::Of(pid_t thread) {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat",
                 static_cast<int>(thread));

@@ -1,0 +1,36 @@
+// A list that a person reads: the first few of many, and how many more.
+//
+//   FirstOf({"a", "b"}, "; ", 7)  ->  "a; b; and 5 more"
+
+#ifndef MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_
+#define MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+// Entries of a list that are written out; who gathers one may stop there.
+inline constexpr size_t kMostListed = 10;
+
+// `first`: at least kMostListed of `count` entries, or all of them.
+inline std::string FirstOf(const std::vector<std::string>& first,
+                           absl::string_view separator, int64_t count) {
+  const size_t listed = first.size() < kMostListed ? first.size() : kMostListed;
+  std::string text =
+      absl::StrJoin(first.begin(), first.begin() + listed, separator);
+  if (count > static_cast<int64_t>(listed)) {
+    absl::StrAppend(&text, separator, "and ", count - listed, " more");
+  }
+  return text;
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_

@@ -1,0 +1,77 @@
+#include "server/data_tool/image_check.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "server/decode/limits.h"
+
+namespace millrace {
+namespace {
+
+// Buffers that a decoder may keep for the next image.
+constexpr size_t kKeptBytes = size_t{16} << 20;
+
+absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
+                         const Operators* operators, ImageDecoder& decoder) {
+  const Operators::Decoder* const own =
+      operators == nullptr ? nullptr : operators->SniffedBy(bytes);
+  MR_ASSIGN_OR_RETURN(
+      const ImageHeader header,
+      decoder.Open(bytes, /*exif_transpose=*/false,
+                   own == nullptr
+                       ? absl::Span<const Operators::Decoder* const>()
+                       : absl::MakeConstSpan(&own, 1)));
+  DecodeRegion region;
+  region.divisor = header.max_divisor;
+  region.width = (header.width + region.divisor - 1) / region.divisor;
+  region.height = (header.height + region.divisor - 1) / region.divisor;
+  // Of a very large image the server decodes a part or a smaller one.
+  if (region.width * region.height * region.channels > kMaxDecodedBytes) {
+    region.channels = 1;
+  }
+  return decoder.Decode(region).status();
+}
+
+}  // namespace
+
+ImageCheck::ImageCheck(uint32_t threads, const Operators* operators)
+    : operators_(operators), pool_("mr-check", threads, threads) {}
+
+void ImageCheck::Add(int64_t number, Fetch fetch) {
+  pool_.Submit(
+      [this, number, fetch = std::move(fetch)] { Check(number, fetch); });
+}
+
+void ImageCheck::Check(int64_t number, const Fetch& fetch) {
+  std::unique_ptr<ImageDecoder> decoder;
+  {
+    MutexLock lock(mu_);
+    if (!idle_.empty()) {
+      decoder = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (decoder == nullptr) decoder = std::make_unique<ImageDecoder>();
+  const absl::StatusOr<std::string> bytes = fetch();
+  absl::Status status = bytes.status();
+  if (status.ok()) {
+    status = DecodeWhole(
+        {reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()},
+        operators_, *decoder);
+    decoder->ReleaseAbove(kKeptBytes);
+  }
+  MutexLock lock(mu_);
+  idle_.push_back(std::move(decoder));
+  if (!status.ok()) bad_.push_back({number, std::move(status)});
+}
+
+std::vector<ImageCheck::Bad> ImageCheck::Finish() {
+  pool_.Close();
+  MutexLock lock(mu_);
+  std::sort(bad_.begin(), bad_.end(),
+            [](const Bad& a, const Bad& b) { return a.number < b.number; });
+  return std::move(bad_);
+}
+
+}  // namespace millrace

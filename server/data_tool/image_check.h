@@ -1,0 +1,65 @@
+// ImageCheck decodes images whole, on threads of its own, and lists those that
+// do not decode: a file that was cut short begins like any other, and would be
+// noticed only when it is served. Pixels are computed at the smallest size that
+// the decoder offers: that reads every byte of the picture all the same.
+//
+// Belongs to one thread; owns its others. A few images a thread are held in
+// memory.
+//
+//   ImageCheck check(AvailableCpus(), nullptr);
+//   for (...) check.Add(i, [path] { return Read(path); });
+//   for (const ImageCheck::Bad& bad : check.Finish()) Print(bad.status);
+
+#ifndef MILLRACE_SERVER_DATA_TOOL_IMAGE_CHECK_H_
+#define MILLRACE_SERVER_DATA_TOOL_IMAGE_CHECK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "common/thread_pool.h"
+#include "server/decode/image_decoder.h"
+#include "server/operators/operators.h"
+
+namespace millrace {
+
+class ImageCheck {
+ public:
+  // `threads` is at least 1. What a decoder of `operators` knows by its first
+  // bytes is decoded by it; null: there are none, else they outlive the check.
+  ImageCheck(uint32_t threads, const Operators* operators);
+  ImageCheck(const ImageCheck&) = delete;
+  ImageCheck& operator=(const ImageCheck&) = delete;
+
+  // The bytes of an image; called once, on any thread.
+  using Fetch = std::function<absl::StatusOr<std::string>()>;
+
+  // Checks an image that the caller calls `number`. Waits while all threads
+  // are busy and as many images wait.
+  void Add(int64_t number, Fetch fetch);
+
+  struct Bad {
+    int64_t number;
+    absl::Status status;  // of the fetch or the decoder; names no file
+  };
+  // Waits for all; those that do not decode, by number. Nothing comes after it.
+  std::vector<Bad> Finish();
+
+ private:
+  void Check(int64_t number, const Fetch& fetch);
+
+  const Operators* const operators_;
+  Mutex mu_;
+  std::vector<std::unique_ptr<ImageDecoder>> idle_ MR_GUARDED_BY(mu_);
+  std::vector<Bad> bad_ MR_GUARDED_BY(mu_);
+  ThreadPool pool_;  // last: its threads use the others
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DATA_TOOL_IMAGE_CHECK_H_

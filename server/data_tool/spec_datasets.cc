@@ -1,0 +1,27 @@
+#include "server/data_tool/spec_datasets.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+
+absl::StatusOr<NamedDatasets> NameDatasets(
+    const std::vector<std::shared_ptr<const RecordSource>>& datasets,
+    PipelineSpec& spec) {
+  if (spec.sources_size() == 0) spec.add_sources();
+  if (spec.sources(0).dataset().empty()) {
+    spec.mutable_sources(0)->set_dataset("dataset");
+  }
+  NamedDatasets named;
+  for (const Source& source : spec.sources()) {
+    const size_t next = named.size();
+    const auto [at, added] = named.emplace(source.dataset(), nullptr);
+    if (added && next < datasets.size()) at->second = datasets[next];
+  }
+  if (named.size() == datasets.size()) return named;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the pipeline names ", named.size(), " datasets, and ", datasets.size(),
+      " were given: give --dataset once for each, in their order"));
+}
+
+}  // namespace millrace

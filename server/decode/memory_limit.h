@@ -1,0 +1,54 @@
+// MemoryLimit counts what a library has taken for one image and says no beyond
+// a bound: lengths and sizes in a file are claims, and a library that believes
+// one must not get the memory. It allocates nothing itself.
+//
+// Not thread-safe: one per decoder.
+//
+//   MemoryLimit limit;
+//   limit.Start(256 << 10);                   // before the header is read
+//   if (!limit.Take(bytes)) return nullptr;   // in the library's malloc
+//   limit.Allow(256 << 10 + of_this_size);    // the size is known
+
+#ifndef MILLRACE_SERVER_DECODE_MEMORY_LIMIT_H_
+#define MILLRACE_SERVER_DECODE_MEMORY_LIMIT_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+class MemoryLimit {
+ public:
+  // Nothing is taken yet, and at most `bytes` may be.
+  void Start(int64_t bytes) {
+    limit_ = bytes;
+    used_ = 0;
+    exceeded_ = false;
+  }
+
+  // From now on at most `bytes`, what is taken already among them.
+  void Allow(int64_t bytes) { limit_ = bytes; }
+
+  // False: beyond the limit; nothing is taken.
+  bool Take(uint64_t bytes) {
+    if (used_ > limit_ || bytes > static_cast<uint64_t>(limit_ - used_)) {
+      exceeded_ = true;
+      return false;
+    }
+    used_ += static_cast<int64_t>(bytes);
+    return true;
+  }
+
+  void Give(uint64_t bytes) { used_ -= static_cast<int64_t>(bytes); }
+
+  // Whether anything was refused since Start().
+  bool exceeded() const { return exceeded_; }
+
+ private:
+  int64_t limit_ = 0;
+  int64_t used_ = 0;
+  bool exceeded_ = false;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DECODE_MEMORY_LIMIT_H_

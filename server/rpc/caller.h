@@ -1,0 +1,20 @@
+// Who makes a call, as far as a server can tell: the client's id, or else its
+// connection, and the address that it comes from. Pure.
+
+#ifndef MILLRACE_SERVER_RPC_CALLER_H_
+#define MILLRACE_SERVER_RPC_CALLER_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/pipeline/engine.h"
+
+namespace millrace {
+
+// `peer` as gRPC names it ("ipv4:10.0.0.1:4711"), `client_id` as the request
+// has it, maybe empty. InvalidArgument: an id of too many bytes.
+absl::StatusOr<Caller> CallerOf(absl::string_view peer,
+                                absl::string_view client_id);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_CALLER_H_

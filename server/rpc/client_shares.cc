@@ -1,0 +1,178 @@
+#include "server/rpc/client_shares.h"
+
+#include <algorithm>
+
+#include "common/logging.h"
+
+namespace millrace {
+
+std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
+  std::unique_ptr<Member> member(new Member(this, std::move(call)));
+  MutexLock lock(mu_);
+  member->host_ = &hosts_[member->host_name_];
+  member->client_ = &member->host_->clients[member->client_name_];
+  ++member->client_->calls;
+  return member;
+}
+
+uint64_t ClientShares::starving() const {
+  MutexLock lock(mu_);
+  return std::count_if(waiting_.begin(), waiting_.end(), [](const Member* m) {
+    return m->client_->outstanding_bytes == 0;
+  });
+}
+
+uint64_t ClientShares::HostShare() const {
+  return bytes_ / 4 * 3 / hosts_.size();
+}
+
+uint64_t ClientShares::ClientShare(const Host& host) const {
+  const uint64_t share = HostShare() / host.clients.size();
+  if (hosts_.size() > 1) return share;
+  // The only host leaves as much to a client of its own that may still come.
+  return std::min(share, bytes_ / (host.clients.size() + 1));
+}
+
+uint64_t ClientShares::Window(const Member& member) const {
+  const uint64_t bytes = ClientShare(*member.host_) / member.client_->calls;
+  return std::max<uint64_t>(1, bytes / member.step_bytes_);
+}
+
+bool ClientShares::HasRoom(const Member& member) const {
+  const Host& host = *member.host_;
+  const Client& client = *member.client_;
+  const uint64_t bytes = member.step_bytes_;
+  if (host.outstanding_bytes > 0 &&
+      host.outstanding_bytes + bytes > HostShare()) {
+    return false;
+  }
+  if (client.outstanding_bytes == 0) return true;
+  // Otherwise clients with small batches would keep one with large batches
+  // waiting for ever.
+  if (HasEmptyClient(host)) return false;
+  if (client.outstanding_bytes + bytes <= ClientShare(host)) return true;
+  // A client may read its calls in turns: none waits for another one's as long
+  // as there is plenty.
+  return member.outstanding_ == 0 &&
+         outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
+}
+
+bool ClientShares::HasEmptyClient(const Host& host) const {
+  return std::any_of(
+      waiting_.begin(), waiting_.end(), [&](const Member* other) {
+        return other->host_ == &host && other->client_->outstanding_bytes == 0;
+      });
+}
+
+void ClientShares::Count(Member* member, uint64_t steps) {
+  const uint64_t bytes = steps * member->step_bytes_;
+  member->outstanding_ += steps;
+  member->client_->outstanding_bytes += bytes;
+  member->host_->outstanding_bytes += bytes;
+  outstanding_bytes_ += bytes;
+}
+
+void ClientShares::Uncount(Member* member, uint64_t steps) {
+  MR_CHECK(steps <= member->outstanding_);
+  const uint64_t bytes = steps * member->step_bytes_;
+  member->outstanding_ -= steps;
+  member->client_->outstanding_bytes -= bytes;
+  member->host_->outstanding_bytes -= bytes;
+  outstanding_bytes_ -= bytes;
+}
+
+std::vector<std::function<void()>> ClientShares::Grant() {
+  std::vector<std::function<void()>> callbacks;
+  while (!waiting_.empty()) {
+    // The client that has least first, then the call that waits longest.
+    auto best = waiting_.end();
+    for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+      const uint64_t outstanding = (*at)->client_->outstanding_bytes;
+      if ((best == waiting_.end() ||
+           outstanding < (*best)->client_->outstanding_bytes) &&
+          HasRoom(**at)) {
+        best = at;
+        if (outstanding == 0) break;
+      }
+    }
+    if (best == waiting_.end()) break;
+    Member* const member = *best;
+    waiting_.erase(best);
+    member->waits_ = false;
+    ++member->granted_;
+    Count(member, 1);
+    callbacks.push_back(member->on_room_);
+  }
+  return callbacks;
+}
+
+ClientShares::Member::Member(ClientShares* shares, Call call)
+    : shares_(shares),
+      host_name_(std::move(call.host)),
+      client_name_(std::move(call.client)),
+      step_bytes_(std::max<uint64_t>(1, call.step_bytes)),
+      on_room_(std::move(call.on_room)) {}
+
+ClientShares::Member::~Member() {
+  std::vector<std::function<void()>> callbacks;
+  {
+    MutexLock lock(shares_->mu_);
+    if (waits_) shares_->waiting_.remove(this);
+    shares_->Uncount(this, outstanding_);
+    if (--client_->calls == 0) {
+      host_->clients.erase(client_name_);
+      if (host_->clients.empty()) shares_->hosts_.erase(host_name_);
+    }
+    callbacks = shares_->Grant();
+  }
+  for (const auto& on_room : callbacks) on_room();
+}
+
+uint64_t ClientShares::Member::Take(uint64_t most) {
+  MutexLock lock(shares_->mu_);
+  uint64_t taken = std::min(most, granted_);
+  granted_ -= taken;
+  const uint64_t window = shares_->Window(*this);
+  // Few large runs cost less than many small ones.
+  if (taken == 0 && outstanding_ > window / 2) return 0;
+  // No call that waits is overtaken: whoever makes room grants it to those at
+  // once, so what is left now is no use to them.
+  while (taken < most && outstanding_ < window && shares_->HasRoom(*this)) {
+    shares_->Count(this, 1);
+    ++taken;
+  }
+  const bool waits = taken == 0;
+  if (waits != waits_) {
+    waits_ = waits;
+    if (waits) {
+      shares_->waiting_.push_back(this);
+    } else {
+      shares_->waiting_.remove(this);
+    }
+  }
+  return taken;
+}
+
+std::vector<std::function<void()>> ClientShares::Member::Return(
+    uint64_t steps) {
+  MutexLock lock(shares_->mu_);
+  shares_->Uncount(this, steps);
+  return shares_->Grant();
+}
+
+std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
+  MutexLock lock(shares_->mu_);
+  granted_ = 0;
+  shares_->Uncount(this, outstanding_);
+  return shares_->Grant();
+}
+
+uint64_t ClientShares::Member::Excess() const {
+  MutexLock lock(shares_->mu_);
+  const uint64_t share = std::max(shares_->ClientShare(*host_), step_bytes_);
+  const uint64_t outstanding = client_->outstanding_bytes;
+  if (outstanding <= share) return 0;
+  return (outstanding - share + step_bytes_ - 1) / step_bytes_;
+}
+
+}  // namespace millrace

@@ -1,0 +1,128 @@
+// ClientShares divides the memory for batches among the clients that stream, so
+// that those which read slowly do not hold what the others need. It counts the
+// steps that each call has asked the engine for and not yet sent, and says when
+// a call may ask for more. It holds no memory itself.
+//
+// A client is what its id says, or else a connection; a host is an address. All
+// hosts have equal parts of three quarters of the memory: a quarter is left to
+// one that may still come. The clients of a host have equal parts of its part,
+// and those of an only host leave as much to another one. A client that has
+// nothing outstanding may always have one batch, within its host's part; a host
+// likewise. Within a client, calls take turns.
+//
+// Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
+// without locks of its own.
+//
+//   ClientShares shares(engine->batch_budget_bytes());
+//   auto member = shares.Join({host, id, bytes_of_a_step, [] { AskMore(); }});
+//   const uint64_t steps = member->Take(8);  // 0: on_room is called later
+//   ... one was sent: for (auto& on_room : member->Return(1)) on_room();
+
+#ifndef MILLRACE_SERVER_RPC_CLIENT_SHARES_H_
+#define MILLRACE_SERVER_RPC_CLIENT_SHARES_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace millrace {
+
+class ClientShares {
+ public:
+  struct Call {
+    std::string host;
+    std::string client;       // one of the host's
+    uint64_t step_bytes = 0;  // at most, of one batch
+    // A call that waits has been granted a step: it is to Take() again.
+    std::function<void()> on_room;
+  };
+
+  class Member;
+
+  explicit ClientShares(uint64_t bytes) : bytes_(bytes) {}
+
+  // A call begins. It ends when the member is destroyed, which must happen
+  // before `this` ends and without the locks that on_room takes.
+  std::unique_ptr<Member> Join(Call call);
+
+  // Calls that wait for on_room and whose clients have nothing outstanding.
+  uint64_t starving() const;
+
+ private:
+  struct Client {
+    uint64_t outstanding_bytes = 0;
+    uint64_t calls = 0;
+  };
+  struct Host {
+    uint64_t outstanding_bytes = 0;
+    std::map<std::string, Client> clients;
+  };
+
+  uint64_t HostShare() const MR_REQUIRES(mu_);
+  uint64_t ClientShare(const Host& host) const MR_REQUIRES(mu_);
+  uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
+  bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
+  // A call of the host waits whose client has nothing outstanding.
+  bool HasEmptyClient(const Host& host) const MR_REQUIRES(mu_);
+  void Count(Member* member, uint64_t steps) MR_REQUIRES(mu_);
+  void Uncount(Member* member, uint64_t steps) MR_REQUIRES(mu_);
+  // Grants steps to those that wait; the callbacks to run after the lock.
+  std::vector<std::function<void()>> Grant() MR_REQUIRES(mu_);
+
+  const uint64_t bytes_;
+  mutable Mutex mu_;
+  std::map<std::string, Host> hosts_ MR_GUARDED_BY(mu_);
+  uint64_t outstanding_bytes_ MR_GUARDED_BY(mu_) = 0;
+  std::list<Member*> waiting_ MR_GUARDED_BY(mu_);  // first come first
+};
+
+// One call's part. Thread-safe.
+class ClientShares::Member {
+ public:
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // Takes up to `most` steps (at least 1): what is missing to the call's
+  // window, that is its part, at least 1, once half of it is gone. 0: none now.
+  // Then the call's own Return() makes room, or on_room says that there is.
+  uint64_t Take(uint64_t most);
+
+  // So many steps were sent or given up. Returns the on_room of calls that have
+  // room now: to be called without locks.
+  [[nodiscard]] std::vector<std::function<void()>> Return(uint64_t steps);
+
+  // The call is given up: it has nothing outstanding any more.
+  [[nodiscard]] std::vector<std::function<void()>> ReturnAll();
+
+  // Steps that the client has outstanding above its part, which shrinks as
+  // clients come. One is never above it.
+  uint64_t Excess() const;
+
+ private:
+  friend class ClientShares;
+  Member(ClientShares* shares, Call call);
+
+  ClientShares* const shares_;
+  const std::string host_name_;
+  const std::string client_name_;
+  const uint64_t step_bytes_;
+  const std::function<void()> on_room_;
+  Host* host_ = nullptr;      // of the maps, constant
+  Client* client_ = nullptr;  // likewise
+  // Guarded by shares_->mu_.
+  uint64_t outstanding_ = 0;  // steps, those of granted_ among them
+  uint64_t granted_ = 0;      // and not taken yet
+  bool waits_ = false;        // is in waiting_
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_CLIENT_SHARES_H_

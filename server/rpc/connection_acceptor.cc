@@ -1,0 +1,199 @@
+#include "server/rpc/connection_acceptor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/logging.h"
+
+namespace millrace {
+namespace {
+
+// Connections of one listening socket before the next one has its turn.
+constexpr int kAcceptsPerTurn = 64;
+// How long the system is given when it is short of memory or descriptors.
+constexpr int kShortageMs = 100;
+constexpr absl::Duration kLogInterval = absl::Seconds(1);
+
+UniqueFd OpenSpare() {
+  return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+struct PeerName {
+  std::string host;
+  int port = 0;
+  std::string Text() const { return absl::StrCat(host, ":", port); }
+};
+
+// An IPv4 address that came over an IPv6 socket is an IPv4 address.
+PeerName NameOf(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "unknown";
+  PeerName name;
+  if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+      inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
+    } else {
+      inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+    }
+    name.port = ntohs(v6.sin6_port);
+  } else if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    name.port = ntohs(v4.sin_port);
+  }
+  name.host = text;
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Start(
+    ListenSockets sockets, Options options) {
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot accept connections: ", std::strerror(errno),
+                     "; raise the limit of open files (ulimit -n)"));
+  }
+  return std::unique_ptr<ConnectionAcceptor>(new ConnectionAcceptor(
+      std::move(sockets), std::move(options), std::move(wake)));
+}
+
+ConnectionAcceptor::ConnectionAcceptor(ListenSockets sockets, Options options,
+                                       UniqueFd wake)
+    : options_(std::move(options)),
+      sockets_(std::move(sockets)),
+      wake_(std::move(wake)),
+      spare_(OpenSpare()),
+      open_(options_.limits, &InodeOf),
+      thread_("mr-accept", [this] { Run(); }) {}
+
+ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
+
+void ConnectionAcceptor::LetIn(const sockaddr_storage& address) {
+  MutexLock lock(mu_);
+  let_in_ = NameOf(address).Text();
+}
+
+void ConnectionAcceptor::Stop() {
+  const uint64_t one = 1;
+  // An eventfd that was not read yet takes it, too.
+  MR_CHECK(write(wake_.get(), &one, sizeof(one)) == sizeof(one));
+  thread_.Join();
+  sockets_.fds.clear();
+}
+
+void ConnectionAcceptor::Run() {
+  std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
+  for (const UniqueFd& fd : sockets_.fds) {
+    polled.push_back({fd.get(), POLLIN, 0});
+  }
+  while (true) {
+    poll(polled.data(), polled.size(), -1);
+    if (polled[0].revents != 0) return;
+    bool shortage = false;
+    for (size_t i = 1; i < polled.size(); ++i) {
+      if (polled[i].revents != 0) shortage |= !AcceptFrom(polled[i].fd);
+    }
+    // The sockets stay ready: what waits is not forgotten.
+    if (shortage) poll(polled.data(), 1, kShortageMs);
+  }
+}
+
+bool ConnectionAcceptor::AcceptFrom(int listener) {
+  if (!spare_.ok()) spare_ = OpenSpare();
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    sockaddr_storage from = {};
+    socklen_t bytes = sizeof(from);
+    UniqueFd connection(accept4(listener, reinterpret_cast<sockaddr*>(&from),
+                                &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (connection.ok()) {
+      Take(listener, std::move(connection), from);
+      continue;
+    }
+    switch (const int reason = errno) {
+      case EAGAIN:
+        return true;
+      case EMFILE:
+      case ENFILE:
+        if (!RefuseWithSpare(listener, reason)) return false;
+        break;
+      case EINTR:
+      case ECONNABORTED:
+        break;
+      default:  // no memory, for one
+        MR_LOG_EVERY(WARNING, kLogInterval)
+            << "cannot accept connections now: " << std::strerror(reason);
+        return false;
+    }
+  }
+  return true;
+}
+
+bool ConnectionAcceptor::RefuseWithSpare(int listener, int reason) {
+  PeerName peer;
+  bool refused = false;
+  if (spare_.ok()) {
+    spare_.Reset();
+    sockaddr_storage from = {};
+    socklen_t bytes = sizeof(from);
+    const UniqueFd connection(accept4(
+        listener, reinterpret_cast<sockaddr*>(&from), &bytes, SOCK_CLOEXEC));
+    refused = connection.ok();
+    if (refused) {
+      peer = NameOf(from);
+      // Counted before it is closed: who sees it closed finds it counted.
+      options_.refused->fetch_add(1);
+    }
+  }
+  spare_ = OpenSpare();  // another thread may have taken its place
+  MR_LOG_EVERY(WARNING, kLogInterval)
+      << "connection " << (refused ? "of " + peer.Text() + " " : "")
+      << "refused: " << std::strerror(reason)
+      << "; raise the limit of open files (ulimit -n), or lower "
+         "--max_connections ("
+      << options_.limits.total << " now); " << options_.refused->load()
+      << " connections refused since the start";
+  return refused;
+}
+
+void ConnectionAcceptor::Take(int listener, UniqueFd connection,
+                              const sockaddr_storage& from) {
+  const PeerName peer = NameOf(from);
+  bool let_in = false;
+  {
+    MutexLock lock(mu_);
+    if (!let_in_.empty() && let_in_ == peer.Text()) {
+      let_in = true;
+      let_in_.clear();
+    }
+  }
+  if (!let_in) {
+    const std::string why =
+        open_.Refusal(peer.host, std::chrono::steady_clock::now());
+    if (!why.empty()) {
+      options_.refused->fetch_add(1);
+      MR_LOG_EVERY(WARNING, kLogInterval)
+          << "connection of " << peer.Text() << " refused: " << why << "; "
+          << options_.refused->load() << " connections refused since the start";
+      return;  // closed
+    }
+  }
+  open_.Add(connection.get(), peer.host);
+  options_.take(listener, std::move(connection));
+}
+
+}  // namespace millrace

@@ -1,0 +1,88 @@
+// ConnectionAcceptor accepts the connections of a server and hands them over.
+// It takes the place of gRPC's own accept loop, which never accepts again when
+// the process has run out of descriptors once (gRPC 1.51).
+//
+// Bounded: connections above the limits are accepted and closed at once, so
+// that the peer asks another server instead of waiting. A spare descriptor does
+// the same when the process has none left. Each kind of refusal is logged, at
+// most once a second.
+//
+// Thread-safe. Owns the sockets and one thread, on which `take` runs.
+//
+//   MR_ASSIGN_OR_RETURN(auto acceptor, ConnectionAcceptor::Start(
+//       std::move(sockets), {.take = [&](int listener, UniqueFd fd) {...}}));
+
+#ifndef MILLRACE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
+#define MILLRACE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "common/thread.h"
+#include "common/unique_fd.h"
+#include "server/rpc/listen_sockets.h"
+#include "server/rpc/open_connections.h"
+
+namespace millrace {
+
+class ConnectionAcceptor {
+ public:
+  struct Options {
+    ConnectionLimits limits;  // both above 0
+    // Gets every connection that is accepted, non-blocking.
+    std::function<void(int listener, UniqueFd connection)> take;
+    // Counts every connection that was closed because of a limit.
+    std::atomic<uint64_t>* refused = nullptr;
+  };
+
+  // ResourceExhausted: the process has no descriptors left.
+  static absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> Start(
+      ListenSockets sockets, Options options);
+
+  // Stops.
+  ~ConnectionAcceptor();
+
+  int port() const { return sockets_.port; }
+  const ListenSockets& sockets() const { return sockets_; }
+
+  // The connection from this address, which is about to come, is accepted
+  // whatever the limits. One at a time.
+  void LetIn(const sockaddr_storage& address);
+
+  // Closes the listening sockets. Idempotent; one caller at a time.
+  void Stop();
+
+ private:
+  ConnectionAcceptor(ListenSockets sockets, Options options, UniqueFd wake);
+
+  void Run();
+  // Accepts what waits, within reason. False: the system is short of something,
+  // and it is best to wait a little.
+  bool AcceptFrom(int listener);
+  // Accepts one connection with the spare descriptor and closes it. False: that
+  // did not help.
+  bool RefuseWithSpare(int listener, int reason);
+  void Take(int listener, UniqueFd connection, const sockaddr_storage& from);
+
+  const Options options_;
+  ListenSockets sockets_;  // of the thread, until it has ended
+  const UniqueFd wake_;    // an eventfd
+  UniqueFd spare_;
+  OpenConnections open_;
+
+  Mutex mu_;
+  std::string let_in_ MR_GUARDED_BY(mu_);  // "address:port"; empty: none
+
+  NamedThread thread_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_CONNECTION_ACCEPTOR_H_

@@ -1,0 +1,46 @@
+// FrameSize is how much of a batch a call puts into one frame: less while frames
+// take long, so that a slow link finishes one before the write counts as blocked;
+// more as they go through quickly.
+//
+// Not thread-safe: belongs to one stream.
+//
+//   FrameSize size;
+//   Write(frames.Next(size.bytes()));
+//   size.Note(how_long_that_took);
+
+#ifndef MILLRACE_SERVER_RPC_FRAME_SIZE_H_
+#define MILLRACE_SERVER_RPC_FRAME_SIZE_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "proto/wire/version.h"
+
+namespace millrace {
+
+class FrameSize {
+ public:
+  // A link of 7 kB/s finishes it within the default send_timeout.
+  static constexpr uint64_t kLeastBytes = 64 << 10;
+
+  uint64_t bytes() const { return bytes_; }
+
+  void Note(std::chrono::steady_clock::duration took) {
+    if (took < kQuick) {
+      bytes_ = std::min(2 * bytes_, kFrameDataBytes);
+    } else if (took > kSlow) {
+      bytes_ = std::max(bytes_ / 2, kLeastBytes);
+    }
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kQuick{250};
+  static constexpr std::chrono::milliseconds kSlow{1000};
+
+  uint64_t bytes_ = kFrameDataBytes;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_FRAME_SIZE_H_

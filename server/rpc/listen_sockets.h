@@ -1,0 +1,49 @@
+// ListenSockets are the sockets that a server accepts connections on: one for
+// each address that its host name stands for. The server opens them itself,
+// because gRPC only says that it did not start, and because its own accept loop
+// ends for ever when the process has run out of descriptors once.
+//
+// A wildcard host (0.0.0.0, [::]) is listened on for IPv6 and IPv4. Plain data,
+// movable; closed when destroyed.
+//
+//   MR_ASSIGN_OR_RETURN(ListenSockets sockets, ListenOn(address));
+//   ... sockets.port, sockets.fds ...
+
+#ifndef MILLRACE_SERVER_RPC_LISTEN_SOCKETS_H_
+#define MILLRACE_SERVER_RPC_LISTEN_SOCKETS_H_
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "server/rpc/listen_address.h"
+
+namespace millrace {
+
+struct ListenSockets {
+  // Non-blocking. Connections inherit TCP_NODELAY and TCP_USER_TIMEOUT.
+  std::vector<UniqueFd> fds;
+  int port = 0;  // of all of them
+
+  // An address of this machine where the first socket accepts connections: of a
+  // wildcard the loopback.
+  sockaddr_storage own_address = {};
+  socklen_t own_address_bytes = 0;
+};
+
+// Port 0 takes a free one, the same for every address. Of a name with several
+// addresses, one that this machine has is enough. AlreadyExists: the port is
+// taken on one of them. PermissionDenied: a low port. InvalidArgument: the host
+// is none of this machine's, or no name. ResourceExhausted: no descriptors.
+absl::StatusOr<ListenSockets> ListenOn(const ListenAddress& address);
+
+// The same for the addresses that the name stands for.
+absl::StatusOr<ListenSockets> ListenOnAddresses(const ListenAddress& address,
+                                                const addrinfo* found);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_LISTEN_SOCKETS_H_

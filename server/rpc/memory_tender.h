@@ -1,0 +1,73 @@
+// MemoryTender decides when a server gives memory that nobody uses back to the
+// system: when there has been no call for a few seconds, and while there are
+// calls when the process has grown above what it said it would take. malloc
+// keeps what is freed, and pools keep buffers for the next batch: both are
+// right while there is work, and neither ends by itself.
+//
+// Pure: one thread calls Look() about every second. `release` may take tens of
+// milliseconds.
+//
+//   MemoryTender tender({.resident = &ResidentBytes,
+//                        .release = [&](bool idle) {...}});
+//   tender.Look(idle, Now());
+
+#ifndef MILLRACE_SERVER_RPC_MEMORY_TENDER_H_
+#define MILLRACE_SERVER_RPC_MEMORY_TENDER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "common/mutex.h"
+
+namespace millrace {
+
+class MemoryTender {
+ public:
+  struct Options {
+    // Memory of the process above which it gives back also while it works.
+    uint64_t expected_bytes = 0;
+    // Memory of the process now.
+    std::function<uint64_t()> resident;
+    // Gives memory back; `idle`: also what the next batches would use.
+    std::function<void(bool idle)> release;
+    // Without a call before memory is given back.
+    std::chrono::seconds idle_time{3};
+    // Between two times while there is work.
+    std::chrono::seconds busy_interval{30};
+    // What an idle server may have grown without it being worth the effort.
+    uint64_t slack_bytes = 16 << 20;
+  };
+
+  explicit MemoryTender(Options options) : options_(std::move(options)) {}
+
+  // `idle`: there has been no call since the last look.
+  void Look(bool idle, SteadyTime now) {
+    if (!idle) {
+      idle_since_ = SteadyTime::max();
+      const uint64_t resident = options_.resident();
+      if (resident <= options_.expected_bytes || now < next_busy_) return;
+      next_busy_ = now + options_.busy_interval;
+      options_.release(/*idle=*/false);
+      return;
+    }
+    if (idle_since_ == SteadyTime::max()) idle_since_ = now;
+    if (now - idle_since_ < options_.idle_time) return;
+    // Also without calls it may grow again: by requests that are no streams,
+    // and by connections.
+    if (options_.resident() <= kept_bytes_ + options_.slack_bytes) return;
+    options_.release(/*idle=*/true);
+    kept_bytes_ = options_.resident();
+  }
+
+ private:
+  const Options options_;
+  SteadyTime idle_since_ = SteadyTime::max();  // max: it is not idle
+  SteadyTime next_busy_;
+  uint64_t kept_bytes_ = 0;  // after the last time that it was idle
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_MEMORY_TENDER_H_

@@ -1,0 +1,94 @@
+#include "server/rpc/open_connections.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+// For files of data sets, shared memory, gRPC and whatever libraries open.
+constexpr uint64_t kLeastOtherFiles = 64;
+constexpr uint64_t kOtherFilesShare = 8;
+constexpr uint64_t kLeastConnections = 8;
+// The system does not say how many files there may be.
+constexpr uint64_t kUnknownDescriptors = 65536;
+
+constexpr std::chrono::milliseconds kSweepInterval{100};
+
+}  // namespace
+
+ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
+                                         const ConnectionLimits& asked) {
+  if (descriptors == 0) descriptors = kUnknownDescriptors;
+  const uint64_t others =
+      open + std::max(kLeastOtherFiles, descriptors / kOtherFilesShare);
+  ConnectionLimits limits = asked;
+  if (limits.total == 0) {
+    limits.total = descriptors > others + kLeastConnections
+                       ? descriptors - others
+                       : kLeastConnections;
+  }
+  // One address leaves as much to all others.
+  if (limits.per_peer == 0) {
+    limits.per_peer = std::max<uint64_t>(1, limits.total / 2);
+  }
+  return limits;
+}
+
+uint64_t InodeOf(int fd) {
+  struct stat found = {};
+  if (fstat(fd, &found) != 0 || !S_ISSOCK(found.st_mode)) return 0;
+  return found.st_ino;
+}
+
+std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
+  const auto of_peer = [&] {
+    const auto at = by_peer_.find(peer);
+    return at == by_peer_.end() ? 0 : at->second;
+  };
+  if (by_fd_.size() >= limits_.total || of_peer() >= limits_.per_peer) {
+    Sweep(now);
+  }
+  if (of_peer() >= limits_.per_peer) {
+    return absl::StrCat(peer, " has ", of_peer(), " connections, at most ",
+                        limits_.per_peer,
+                        " of one address are accepted "
+                        "(--max_connections_per_peer)");
+  }
+  if (by_fd_.size() >= limits_.total) {
+    return absl::StrCat(by_fd_.size(), " connections are open, at most ",
+                        limits_.total, " are accepted (--max_connections)");
+  }
+  return "";
+}
+
+void OpenConnections::Add(int fd, const std::string& peer) {
+  // Descriptors are used again: the one before has ended.
+  if (const auto old = by_fd_.find(fd); old != by_fd_.end()) Forget(old);
+  by_fd_[fd] = {inode_of_(fd), peer};
+  ++by_peer_[peer];
+}
+
+void OpenConnections::Forget(std::unordered_map<int, Connection>::iterator at) {
+  const auto peer = by_peer_.find(at->second.peer);
+  if (--peer->second == 0) by_peer_.erase(peer);
+  by_fd_.erase(at);
+}
+
+void OpenConnections::Sweep(SteadyTime now) {
+  if (now < next_sweep_) return;
+  next_sweep_ = now + kSweepInterval;
+  for (auto at = by_fd_.begin(); at != by_fd_.end();) {
+    const auto next = std::next(at);
+    if (inode_of_(at->first) != at->second.inode) Forget(at);
+    at = next;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,76 @@
+// OpenConnections counts the connections that were accepted and handed to
+// gRPC, in all and of each peer, and says whether one more is within the
+// limits. gRPC owns a connection's socket and tells nobody when it closes it;
+// so what still lives is found by asking the system whether the descriptor is
+// still that socket.
+//
+// Not thread-safe: belongs to the thread that accepts. Owns no descriptor.
+//
+//   OpenConnections open({.total = 800, .per_peer = 400}, &InodeOf);
+//   if (open.Refusal("10.0.0.7", now).empty()) open.Add(fd, "10.0.0.7");
+
+#ifndef MILLRACE_SERVER_RPC_OPEN_CONNECTIONS_H_
+#define MILLRACE_SERVER_RPC_OPEN_CONNECTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "common/mutex.h"
+
+namespace millrace {
+
+struct ConnectionLimits {
+  uint64_t total = 0;
+  uint64_t per_peer = 0;  // of one address, whatever its ports
+};
+
+// Limits for a process that may open `descriptors` files and has `open` of
+// them: room is left for files, and for the process's own needs. Where a limit
+// of `asked` is above 0 it is taken as it is.
+ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
+                                         const ConnectionLimits& asked);
+
+// Names the socket behind a descriptor, different for every socket. 0: there is
+// none.
+uint64_t InodeOf(int fd);
+
+class OpenConnections {
+ public:
+  OpenConnections(const ConnectionLimits& limits,
+                  std::function<uint64_t(int)> inode_of)
+      : limits_(limits), inode_of_(std::move(inode_of)) {}
+
+  // Why the peer cannot have one more connection, naming the limit and its
+  // flag; empty: it can.
+  std::string Refusal(const std::string& peer, SteadyTime now);
+
+  // The descriptor is from now on a connection of `peer`.
+  void Add(int fd, const std::string& peer);
+
+  // As far as it is known: connections that have ended may still be counted.
+  uint64_t total() const { return by_fd_.size(); }
+
+ private:
+  struct Connection {
+    uint64_t inode = 0;
+    std::string peer;
+  };
+
+  void Forget(std::unordered_map<int, Connection>::iterator at);
+  // Forgets connections that have ended. A flood does not make it look at all
+  // connections every time.
+  void Sweep(SteadyTime now);
+
+  const ConnectionLimits limits_;
+  const std::function<uint64_t(int)> inode_of_;
+  std::unordered_map<int, Connection> by_fd_;
+  std::unordered_map<std::string, uint64_t> by_peer_;
+  SteadyTime next_sweep_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_OPEN_CONNECTIONS_H_

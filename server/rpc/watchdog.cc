@@ -1,0 +1,96 @@
+#include "server/rpc/watchdog.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+
+namespace millrace {
+
+absl::Status Watchdog::Look(SteadyTime now) {
+  const SteadyTime::duration time = running_.Look(now);
+  if (probe_ == nullptr) {
+    if (time < next_) return absl::OkStatus();
+    begun_ = time;
+    probe_ = new_probe_();
+  }
+  std::optional<absl::Status> result = probe_->Poll();
+  if (!result.has_value() && time - begun_ >= options_.timeout) {
+    result = absl::DeadlineExceededError(absl::StrCat(
+        "no answer within ", options_.timeout.count() / 1000, " s"));
+  }
+  if (!result.has_value()) return absl::OkStatus();
+  probe_ = nullptr;
+  next_ = begun_ + options_.interval;
+  Judge(*result);
+  if (failures_ < options_.failures) return absl::OkStatus();
+  failures_ = 0;
+  return absl::UnavailableError(absl::StrCat(
+      "the server does not answer new connections to its own port: ",
+      options_.failures,
+      " probes in a row failed, the last one: ", last_failure_.message()));
+}
+
+void Watchdog::Judge(const absl::Status& result) {
+  if (result.ok()) {
+    if (failures_ > 0) {
+      MR_LOG(INFO) << "the watchdog's probe is answered again";
+    }
+    armed_ = true;
+    failures_ = 0;
+    return;
+  }
+  if (absl::IsResourceExhausted(result)) {
+    MR_LOG_EVERY(WARNING, absl::Minutes(1))
+        << "the watchdog cannot probe the server: " << result.message();
+    return;
+  }
+  if (!armed_) {
+    MR_LOG_EVERY(WARNING, absl::Hours(24))
+        << "the server cannot reach its own port (" << result.message()
+        << "): the watchdog stays off until it can";
+    return;
+  }
+  last_failure_ = result;
+  ++failures_;
+  MR_LOG(WARNING) << "the watchdog's probe failed (" << failures_ << " of "
+                  << options_.failures << "): " << result.message();
+}
+
+WatchdogThread::WatchdogThread(const Watchdog::Options& options,
+                               NewProbe new_probe,
+                               std::function<void(absl::Status)> on_dead)
+    : watchdog_(options, std::move(new_probe),
+                std::chrono::steady_clock::now()),
+      on_dead_(std::move(on_dead)),
+      thread_("mr-watchdog", [this] { Run(); }) {}
+
+WatchdogThread::~WatchdogThread() {
+  {
+    MutexLock lock(mu_);
+    closing_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+void WatchdogThread::Run() {
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      const SteadyTime wake =
+          std::chrono::steady_clock::now() + Watchdog::kTick;
+      while (!closing_ && changed_.WaitUntil(lock, wake)) {
+      }
+      if (closing_) return;
+    }
+    absl::Status status = watchdog_.Look(std::chrono::steady_clock::now());
+    if (!status.ok()) {
+      on_dead_(std::move(status));
+      return;
+    }
+  }
+}
+
+}  // namespace millrace

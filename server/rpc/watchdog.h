@@ -1,0 +1,100 @@
+// Watchdog finds out that a server does not answer new connections any more,
+// although its process lives, and says so: its supervisor starts it again,
+// which costs nothing, because servers hold no state.
+//
+// A probe is a connection of its own to the server's port and a call over it.
+// Probes begin every `interval`; one that fails, or has no answer after
+// `timeout`, is a failure. `failures` in a row without a success between them
+// are the end. All times are running time (running_time.h). A server whose
+// first probe never succeeds (a firewall on the loopback) is not watched. A
+// probe that this process cannot make for want of descriptors says nothing.
+//
+// Watchdog itself is pure: one thread calls Look() about every kTick.
+// WatchdogThread is that thread.
+//
+//   WatchdogThread watchdog({}, [&] { return NewServerProbe(...); },
+//                           [](absl::Status why) { ... });
+
+#ifndef MILLRACE_SERVER_RPC_WATCHDOG_H_
+#define MILLRACE_SERVER_RPC_WATCHDOG_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "common/thread.h"
+#include "server/rpc/running_time.h"
+
+namespace millrace {
+
+class Probe {
+ public:
+  // Gives it up.
+  virtual ~Probe() = default;
+  // Goes on, without blocking. OK: the server has answered. ResourceExhausted:
+  // the probe could not be made, which says nothing. Empty: not over yet.
+  virtual std::optional<absl::Status> Poll() = 0;
+};
+
+using NewProbe = std::function<std::unique_ptr<Probe>()>;
+
+class Watchdog {
+ public:
+  static constexpr std::chrono::milliseconds kTick{250};
+
+  struct Options {
+    std::chrono::milliseconds interval{10'000};
+    std::chrono::milliseconds timeout{10'000};
+    uint32_t failures = 3;
+  };
+
+  Watchdog(const Options& options, NewProbe new_probe, SteadyTime now)
+      : options_(options),
+        new_probe_(std::move(new_probe)),
+        running_(kTick, now) {}
+
+  // Unavailable, with the last failure, when the server is to end.
+  absl::Status Look(SteadyTime now);
+
+  bool armed() const { return armed_; }  // a probe has succeeded
+
+ private:
+  void Judge(const absl::Status& result);
+
+  const Options options_;
+  const NewProbe new_probe_;
+  RunningTime running_;
+  std::unique_ptr<Probe> probe_;  // null: none is under way
+  SteadyTime::duration begun_{0};
+  SteadyTime::duration next_{0};
+  uint32_t failures_ = 0;  // in a row
+  bool armed_ = false;
+  absl::Status last_failure_;
+};
+
+class WatchdogThread {
+ public:
+  // `on_dead` is called at most once, on the thread.
+  WatchdogThread(const Watchdog::Options& options, NewProbe new_probe,
+                 std::function<void(absl::Status)> on_dead);
+  // Stops; does not wait for a probe.
+  ~WatchdogThread();
+
+ private:
+  void Run();
+
+  Watchdog watchdog_;  // of the thread
+  const std::function<void(absl::Status)> on_dead_;
+  Mutex mu_;
+  CondVar changed_;
+  bool closing_ MR_GUARDED_BY(mu_) = false;
+  NamedThread thread_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_WATCHDOG_H_

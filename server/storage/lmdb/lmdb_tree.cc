@@ -1,0 +1,174 @@
+#include "server/storage/lmdb/lmdb_tree.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "server/storage/lmdb/page_load.h"
+
+namespace millrace {
+namespace {
+
+// A page: its own number u64, 2 bytes of padding, flags u16, then the end of
+// the list of nodes u16 and the begin of the nodes u16, or, of an overflow
+// page, the number of pages u32. The list (u16 each, from the page's begin)
+// follows.
+constexpr uint32_t kFlagsAt = 10;
+constexpr uint32_t kListEndAt = 12;
+constexpr uint32_t kOverflowPagesAt = 12;
+constexpr uint32_t kPageHeaderBytes = 16;
+constexpr uint16_t kBranchPage = 0x01;
+constexpr uint16_t kLeafPage = 0x02;
+constexpr uint16_t kOverflowPage = 0x04;
+// The kinds of a page; other bits belong to the process that writes it.
+constexpr uint16_t kPageKinds = 0x6f;
+
+// A node: two halves u16 of a number, flags u16, length of the key u16, key,
+// data. The number is that of the child (with the flags as its top) in a
+// branch, the length of the value in a leaf.
+constexpr uint32_t kNodeHeaderBytes = 8;
+constexpr uint16_t kInOverflowPages = 0x01;
+
+// As many as LMDB follows; a tree of the smallest pages is not so deep.
+constexpr int kMaxDepth = 32;
+
+// Meta pages are never part of the tree.
+constexpr uint64_t kFirstPage = 2;
+constexpr uint64_t kNoRoot = UINT64_MAX;
+
+int Compare(absl::string_view a, absl::string_view b) {
+  const int order =
+      std::memcmp(a.data(), b.data(), std::min(a.size(), b.size()));
+  if (order != 0) return order;
+  return a.size() < b.size() ? -1 : a.size() > b.size();
+}
+
+}  // namespace
+
+bool LmdbTree::LoadPage(uint64_t number, Page* page) const {
+  if (number < kFirstPage || number >= header_.pages) return false;
+  const uint8_t* const start = file_ + number * header_.page_size;
+  if (PageLoad<uint64_t>(start) != number) return false;
+  const uint16_t kind = PageLoad<uint16_t>(start + kFlagsAt) & kPageKinds;
+  const uint32_t list_end = PageLoad<uint16_t>(start + kListEndAt);
+  if ((kind != kBranchPage && kind != kLeafPage) ||
+      list_end <= kPageHeaderBytes || list_end > header_.page_size) {
+    return false;
+  }
+  *page = {.start = start,
+           .nodes = (list_end - kPageHeaderBytes) / 2,
+           .is_leaf = kind == kLeafPage};
+  return page->nodes > 0;
+}
+
+bool LmdbTree::LoadNode(const Page& page, uint32_t index, Node* node) const {
+  const uint32_t at =
+      PageLoad<uint16_t>(page.start + kPageHeaderBytes + 2 * index);
+  if (at < kPageHeaderBytes + 2 * page.nodes ||
+      at + kNodeHeaderBytes > header_.page_size) {
+    return false;
+  }
+  const uint8_t* const start = page.start + at;
+  const uint32_t key_bytes = PageLoad<uint16_t>(start + 6);
+  const uint32_t data_at = at + kNodeHeaderBytes + key_bytes;
+  if (data_at > header_.page_size) return false;
+  node->key = {reinterpret_cast<const char*>(start + kNodeHeaderBytes),
+               key_bytes};
+  node->data = page.start + data_at;
+  node->room = header_.page_size - data_at;
+  node->low = PageLoad<uint16_t>(start);
+  node->high = PageLoad<uint16_t>(start + 2);
+  node->flags = PageLoad<uint16_t>(start + 4);
+  return true;
+}
+
+bool LmdbTree::FindChild(const Page& page, absl::string_view key,
+                         uint64_t* number) const {
+  // The last node whose key is not greater; the first one's key counts as the
+  // smallest there is.
+  Node node;
+  uint32_t low = 0, high = page.nodes;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (!LoadNode(page, middle, &node)) return false;
+    (Compare(node.key, key) <= 0 ? low : high) = middle;
+  }
+  if (!LoadNode(page, low, &node)) return false;
+  *number = node.low | uint64_t{node.high} << 16 | uint64_t{node.flags} << 32;
+  return true;
+}
+
+LmdbTree::Result LmdbTree::FindInLeaf(const Page& leaf, absl::string_view key,
+                                      absl::Span<const uint8_t>* value) const {
+  Node node;
+  uint32_t low = 0, high = leaf.nodes;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (!LoadNode(leaf, middle, &node)) return Result::kDamaged;
+    const int order = Compare(node.key, key);
+    if (order == 0) return LoadValue(node, value);
+    if (order < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return Result::kNotFound;
+}
+
+LmdbTree::Result LmdbTree::LoadValue(const Node& node,
+                                     absl::Span<const uint8_t>* value) const {
+  const uint64_t bytes = node.low | uint64_t{node.high} << 16;
+  if (node.flags == 0) {
+    if (bytes > node.room) return Result::kDamaged;
+    *value = {node.data, bytes};
+    return Result::kFound;
+  }
+  uint64_t number;
+  if (node.flags != kInOverflowPages || node.room < sizeof(number)) {
+    return Result::kDamaged;
+  }
+  number = PageLoad<uint64_t>(node.data);
+  if (number < kFirstPage || number >= header_.pages) return Result::kDamaged;
+  const uint8_t* const start = file_ + number * header_.page_size;
+  const uint64_t pages = PageLoad<uint32_t>(start + kOverflowPagesAt);
+  if (PageLoad<uint64_t>(start) != number ||
+      (PageLoad<uint16_t>(start + kFlagsAt) & kPageKinds) != kOverflowPage ||
+      pages > header_.pages - number ||
+      bytes + kPageHeaderBytes > pages * header_.page_size) {
+    return Result::kDamaged;
+  }
+  *value = {start + kPageHeaderBytes, bytes};
+  return Result::kFound;
+}
+
+LmdbTree::Result LmdbTree::FindAt(const Position& position,
+                                  absl::string_view key,
+                                  absl::Span<const uint8_t>* value) const {
+  Page leaf;
+  Node first, last;
+  if (position.leaf == 0 || !LoadPage(position.leaf, &leaf) || !leaf.is_leaf ||
+      !LoadNode(leaf, 0, &first) || !LoadNode(leaf, leaf.nodes - 1, &last) ||
+      Compare(key, first.key) < 0 || Compare(key, last.key) > 0) {
+    return Result::kNotFound;
+  }
+  return FindInLeaf(leaf, key, value);
+}
+
+LmdbTree::Result LmdbTree::Find(absl::string_view key, Position* position,
+                                absl::Span<const uint8_t>* value) const {
+  if (header_.root == kNoRoot) return Result::kNotFound;
+  if (FindAt(*position, key, value) == Result::kFound) return Result::kFound;
+  uint64_t number = header_.root;
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    Page page;
+    if (!LoadPage(number, &page)) return Result::kDamaged;
+    if (page.is_leaf) {
+      position->leaf = number;
+      return FindInLeaf(page, key, value);
+    }
+    if (!FindChild(page, key, &number)) return Result::kDamaged;
+  }
+  return Result::kDamaged;
+}
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// LmdbTree finds values in the B+ tree of an LMDB file without trusting a byte
+// of it: every page number, offset and length is compared with its bounds
+// before it is used. LMDB's own library believes its files; a damaged or
+// changing one ends the process in it, which is why it writes shards but does
+// not read them.
+//
+// It does not check that the tree is whole: a key that a damaged page hides is
+// not found. It reads what LMDB 0.9 writes as data format 1: one unnamed
+// database of plain keys in the order of their bytes.
+//
+// Immutable, thread-safe. Owns nothing; the bytes outlive it.
+//
+//   const LmdbTree tree(file->data(), header);
+//   LmdbTree::Position position;  // of one reader
+//   absl::Span<const uint8_t> value;
+//   if (tree.Find(key, &position, &value) == LmdbTree::Result::kFound) ...
+
+#ifndef MILLRACE_SERVER_STORAGE_LMDB_LMDB_TREE_H_
+#define MILLRACE_SERVER_STORAGE_LMDB_LMDB_TREE_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/storage/lmdb/lmdb_header.h"
+
+namespace millrace {
+
+class LmdbTree {
+ public:
+  enum class Result { kFound, kNotFound, kDamaged };
+
+  // Where a reader stands: its next look-up begins there, which makes
+  // neighbours cheap. Belongs to one thread at a time.
+  struct Position {
+    uint64_t leaf = 0;  // number of a page; 0: none
+  };
+
+  // `header` is that of the file and has been compared with its size.
+  LmdbTree(absl::Span<const uint8_t> file, const LmdbHeader& header)
+      : file_(file.data()), header_(header) {}
+
+  // The value where it lies in the file.
+  Result Find(absl::string_view key, Position* position,
+              absl::Span<const uint8_t>* value) const;
+
+ private:
+  struct Page {
+    const uint8_t* start = nullptr;
+    uint32_t nodes = 0;
+    bool is_leaf = false;
+  };
+  struct Node {
+    absl::string_view key;
+    const uint8_t* data = nullptr;  // behind the key
+    uint32_t room = 0;              // bytes from there to the end of the page
+    uint16_t low = 0, high = 0, flags = 0;
+  };
+
+  // False: damaged.
+  bool LoadPage(uint64_t number, Page* page) const;
+  bool LoadNode(const Page& page, uint32_t index, Node* node) const;
+  // The child that `key` lies under.
+  bool FindChild(const Page& page, absl::string_view key,
+                 uint64_t* number) const;
+  Result FindInLeaf(const Page& leaf, absl::string_view key,
+                    absl::Span<const uint8_t>* value) const;
+  // kNotFound: the leaf at `position` cannot tell.
+  Result FindAt(const Position& position, absl::string_view key,
+                absl::Span<const uint8_t>* value) const;
+  Result LoadValue(const Node& node, absl::Span<const uint8_t>* value) const;
+
+  const uint8_t* const file_;
+  const LmdbHeader header_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_TREE_H_

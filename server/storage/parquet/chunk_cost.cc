@@ -1,0 +1,106 @@
+#include "server/storage/parquet/chunk_cost.h"
+
+#include <parquet/exception.h>
+#include <parquet/size_statistics.h>
+#include <parquet/types.h>
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+// Pages are 1 MiB and some at most where writers keep to their defaults.
+constexpr uint64_t kPageBytes = 5 << 18;
+// A chunk of more bytes is read page by page.
+constexpr uint64_t kMaxChunkBytes = 4 << 20;
+constexpr uint64_t kStreamBytes = 32 << 10;
+constexpr uint64_t kReaderBytes = 16 << 10;
+
+bool AllPagesAreDictionary(const parquet::ColumnChunkMetaData& chunk) {
+  bool any = false;
+  for (const parquet::PageEncodingStats& stats : chunk.encoding_stats()) {
+    if (stats.page_type == parquet::PageType::DICTIONARY_PAGE) continue;
+    if (stats.encoding != parquet::Encoding::PLAIN_DICTIONARY &&
+        stats.encoding != parquet::Encoding::RLE_DICTIONARY) {
+      return false;
+    }
+    any = true;
+  }
+  return any && chunk.has_dictionary_page();
+}
+
+uint64_t NotNegative(int64_t number) {
+  if (number < 0) throw parquet::ParquetException("a size is negative");
+  return static_cast<uint64_t>(number);
+}
+
+// Bytes of a value once it is decoded.
+uint64_t WidthOf(const parquet::ColumnDescriptor& column) {
+  switch (column.physical_type()) {
+    case parquet::Type::BOOLEAN:
+      return 2;  // as a byte, then as a bit
+    case parquet::Type::INT32:
+    case parquet::Type::FLOAT:
+      return 4;
+    case parquet::Type::INT96:
+      return 12;
+    case parquet::Type::FIXED_LEN_BYTE_ARRAY:
+      return NotNegative(column.type_length());
+    default:
+      return 8;
+  }
+}
+
+}  // namespace
+
+ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
+                 const parquet::ColumnDescriptor& column, int64_t rows,
+                 uint64_t widened, bool text) {
+  const uint64_t stored = NotNegative(chunk.total_compressed_size());
+  const uint64_t encoded = NotNegative(chunk.total_uncompressed_size());
+  const double each_row = 1.0 / static_cast<double>(std::max<int64_t>(1, rows));
+  const uint64_t page = std::min(encoded, kPageBytes);
+  ChunkCost cost;
+  cost.stream = stored > kMaxChunkBytes;
+  cost.fixed = kReaderBytes;
+  cost.fixed +=
+      cost.stream ? kStreamBytes + std::min(stored, kPageBytes) : stored;
+  if (cost.stream ||
+      chunk.compression() != parquet::Compression::UNCOMPRESSED) {
+    cost.fixed += page;
+  }
+  const double values =
+      static_cast<double>(NotNegative(chunk.num_values())) * each_row;
+  if (column.physical_type() != parquet::Type::BYTE_ARRAY) {
+    const auto width = static_cast<double>(WidthOf(column));
+    if (chunk.has_dictionary_page()) cost.fixed += 2 * page;
+    // Values and levels grow by doubling, into new memory; Arrow's lists and
+    // what tells nulls lie beside them.
+    const bool repeated = column.max_repetition_level() > 0;
+    cost.per_row = values * (3 * width + (repeated ? 3 * 4 : 3 * 2) + 1) +
+                   static_cast<double>(widened) + (repeated ? 16 : 1);
+    return cost;
+  }
+  // Strings: what they take one by one, if anybody knows.
+  uint64_t plain = encoded;
+  bool known = false;
+  if (const auto sizes = chunk.size_statistics();
+      sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value()) {
+    plain = NotNegative(*sizes->unencoded_byte_array_data_bytes);
+    known = true;
+  }
+  cost.dictionary =
+      text && AllPagesAreDictionary(chunk) && (!known || plain > 2 * encoded);
+  if (cost.dictionary) {
+    // The dictionary: its page, the decoder's copy, a table of its values that
+    // grows by doubling, and the array's copy.
+    cost.fixed += 6 * encoded;
+    cost.per_row = 3 * (4 + 2 + 1);
+    return cost;
+  }
+  if (chunk.has_dictionary_page()) cost.fixed += 2 * page;
+  cost.per_row = 3 * static_cast<double>(plain) * each_row + 3 * (4 + 2 + 1);
+  return cost;
+}
+
+}  // namespace millrace

@@ -1,0 +1,46 @@
+// ChunkCost is what decoding rows of one column of a row group takes of memory,
+// reckoned from the footer: decoded sizes, not those that the footer calls
+// uncompressed, which are those of the encoding (a run of a million equal
+// numbers has a few bytes).
+//
+// Where the footer knows it (numbers, lists, strings whose sizes are in it,
+// strings that stay dictionaries) it is an upper bound; else an estimate that a
+// BoundedPool holds the decoding to.
+//
+// Plain numbers.
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_COST_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_COST_H_
+
+#include <parquet/metadata.h>
+#include <parquet/schema.h>
+
+#include <cstdint>
+
+namespace millrace {
+
+struct ChunkCost {
+  // While it is decoded: pages, dictionaries, levels and buffers that grow; and
+  // for each row.
+  uint64_t fixed = 0;
+  double per_row = 0;
+  // Strings are read as a dictionary and indices into it.
+  bool dictionary = false;
+  // The chunk is read page by page instead of at once.
+  bool stream = false;
+
+  uint64_t Bytes(int64_t rows) const {
+    return fixed + static_cast<uint64_t>(per_row * static_cast<double>(rows));
+  }
+};
+
+// Of a chunk with `rows` rows whose values become `widened` bytes each (0: they
+// stay as Arrow has decoded them). `text`: the column may be read as a
+// dictionary. Throws as Parquet does for a damaged footer.
+ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
+                 const parquet::ColumnDescriptor& column, int64_t rows,
+                 uint64_t widened, bool text);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_COST_H_

@@ -1,0 +1,303 @@
+#include "server/storage/parquet/group_decoder.h"
+
+#include <arrow/buffer.h>
+#include <arrow/record_batch.h>
+#include <parquet/column_page.h>
+#include <parquet/column_reader.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/storage/parquet/chunk_stream.h"
+
+namespace millrace {
+namespace {
+
+// Old writers leave the header of a dictionary page out of a chunk's size
+// (PARQUET-816).
+constexpr int64_t kForgottenBytes = 100;
+
+// Reads of the shared file into memory of the decoder's pool.
+class PooledFile final : public arrow::io::RandomAccessFile {
+ public:
+  PooledFile(std::shared_ptr<arrow::io::RandomAccessFile> file,
+             arrow::MemoryPool* pool)
+      : file_(std::move(file)), pool_(pool) {}
+
+  using RandomAccessFile::ReadAt;
+  arrow::Result<int64_t> ReadAt(int64_t position, int64_t nbytes,
+                                void* out) override {
+    return file_->ReadAt(position, nbytes, out);
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(
+      int64_t position, int64_t nbytes) override {
+    ARROW_ASSIGN_OR_RAISE(auto buffer,
+                          arrow::AllocateResizableBuffer(nbytes, pool_));
+    ARROW_ASSIGN_OR_RAISE(
+        const int64_t got,
+        file_->ReadAt(position, nbytes, buffer->mutable_data()));
+    if (got < nbytes) ARROW_RETURN_NOT_OK(buffer->Resize(got));
+    return std::shared_ptr<arrow::Buffer>(std::move(buffer));
+  }
+  arrow::Result<int64_t> GetSize() override { return file_->GetSize(); }
+
+  // The shared file stays open, and has no position of ours.
+  arrow::Status Close() override { return arrow::Status::OK(); }
+  bool closed() const override { return false; }
+  arrow::Result<int64_t> Tell() const override { return NoPosition(); }
+  arrow::Status Seek(int64_t) override { return NoPosition(); }
+  arrow::Result<int64_t> Read(int64_t, void*) override { return NoPosition(); }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t) override {
+    return NoPosition();
+  }
+
+ private:
+  static arrow::Status NoPosition() {
+    return arrow::Status::NotImplemented("the file is read by position alone");
+  }
+
+  const std::shared_ptr<arrow::io::RandomAccessFile> file_;
+  arrow::MemoryPool* const pool_;
+};
+
+}  // namespace
+
+// Of the column that is being read.
+struct GroupDecoder::Progress {
+  int64_t begin = 0;        // the first row that is wanted
+  int64_t first = 0;        // the first row of the pages that are handed out
+  bool passing = false;     // over pages
+  bool stream = false;      // read it page by page
+  int32_t dictionary = -1;  // values of the dictionary; -1: there is none
+
+  // Whether nothing of the page is wanted. The row before `begin` is: it is
+  // read first, and then it is known which one it was.
+  bool PassOver(const parquet::DataPageStats& page, bool repeated) {
+    if (!passing) return false;
+    const int64_t rows = page.num_rows.has_value() ? *page.num_rows
+                         : repeated                ? -1
+                                                   : page.num_values;
+    passing = rows >= 0 && first + rows < begin;
+    if (passing) first += rows;
+    return passing;
+  }
+};
+
+class GroupDecoder::Pages final : public parquet::PageReader {
+ public:
+  // `stream`: that the pages come from; null: it is not ours.
+  Pages(std::unique_ptr<parquet::PageReader> pages,
+        std::shared_ptr<Progress> progress, bool repeated,
+        std::shared_ptr<ChunkStream> stream)
+      : pages_(std::move(pages)), progress_(std::move(progress)) {
+    pages_->set_data_page_filter(
+        [repeated, stream = std::move(stream),
+         progress = progress_](const parquet::DataPageStats& page) {
+          const bool pass = progress->PassOver(page, repeated);
+          if (pass && stream != nullptr) stream->SkipNextRead();
+          return pass;
+        });
+  }
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    std::shared_ptr<parquet::Page> page = pages_->NextPage();
+    if (page != nullptr && page->type() == parquet::PageType::DICTIONARY_PAGE) {
+      progress_->dictionary =
+          static_cast<const parquet::DictionaryPage&>(*page).num_values();
+    }
+    return page;
+  }
+  void set_max_page_header_size(uint32_t size) override {
+    pages_->set_max_page_header_size(size);
+  }
+
+ private:
+  const std::unique_ptr<parquet::PageReader> pages_;
+  const std::shared_ptr<Progress> progress_;
+};
+
+class GroupDecoder::Group final : public parquet::RowGroupReader::Contents {
+ public:
+  Group(std::shared_ptr<parquet::RowGroupReader> group, const File& file)
+      : group_(std::move(group)), file_(file) {}
+
+  std::unique_ptr<parquet::PageReader> GetColumnPageReader(int i) override;
+  const parquet::RowGroupMetaData* metadata() const override {
+    return group_->metadata();
+  }
+  const parquet::ReaderProperties* properties() const override;
+
+ private:
+  const std::shared_ptr<parquet::RowGroupReader> group_;
+  const File& file_;  // outlives it
+};
+
+class GroupDecoder::File final : public parquet::ParquetFileReader::Contents {
+ public:
+  File(std::shared_ptr<arrow::io::RandomAccessFile> source,
+       const parquet::ReaderProperties& properties,
+       std::shared_ptr<parquet::FileMetaData> metadata,
+       std::shared_ptr<Progress> progress)
+      : source_(std::move(source)),
+        properties_(properties),
+        progress_(std::move(progress)),
+        file_(Contents::Open(source_, properties_, std::move(metadata))) {}
+
+  void Close() override { file_->Close(); }
+  std::shared_ptr<parquet::RowGroupReader> GetRowGroup(int i) override {
+    return std::make_shared<parquet::RowGroupReader>(
+        std::make_unique<Group>(file_->GetRowGroup(i), *this));
+  }
+  std::shared_ptr<parquet::FileMetaData> metadata() const override {
+    return file_->metadata();
+  }
+  std::shared_ptr<parquet::PageIndexReader> GetPageIndexReader() override {
+    return file_->GetPageIndexReader();
+  }
+  parquet::BloomFilterReader& GetBloomFilterReader() override {
+    return file_->GetBloomFilterReader();
+  }
+
+  const std::shared_ptr<arrow::io::RandomAccessFile>& source() const {
+    return source_;
+  }
+  const parquet::ReaderProperties& properties() const { return properties_; }
+  const std::shared_ptr<Progress>& progress() const { return progress_; }
+
+ private:
+  const std::shared_ptr<arrow::io::RandomAccessFile> source_;
+  const parquet::ReaderProperties properties_;
+  const std::shared_ptr<Progress> progress_;
+  const std::unique_ptr<Contents> file_;
+};
+
+const parquet::ReaderProperties* GroupDecoder::Group::properties() const {
+  return &file_.properties();
+}
+
+std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
+    int i) {
+  const parquet::ColumnDescriptor& column = *metadata()->schema()->Column(i);
+  std::unique_ptr<parquet::PageReader> pages;
+  std::shared_ptr<ChunkStream> stream;
+  if (file_.progress()->stream) {
+    const auto chunk = metadata()->ColumnChunk(i);
+    int64_t begin = chunk->data_page_offset();
+    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
+      begin = std::min(begin, chunk->dictionary_page_offset());
+    }
+    int64_t bytes = chunk->total_compressed_size();
+    if (begin < 0 || bytes < 0 || bytes > INT64_MAX - begin - kForgottenBytes) {
+      throw parquet::ParquetException("a column chunk has an impossible place");
+    }
+    const parquet::ApplicationVersion& writer =
+        file_.metadata()->writer_version();
+    if (writer.VersionLt(
+            parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
+      bytes += kForgottenBytes;
+    }
+    stream = std::make_shared<ChunkStream>(file_.source(), begin, bytes,
+                                           file_.properties().memory_pool());
+    pages = parquet::PageReader::Open(
+        stream, chunk->num_values(), chunk->compression(), file_.properties(),
+        column,
+        // Before that, pages did not say that they are compressed.
+        writer.VersionLt(
+            parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
+  } else {
+    pages = group_->GetColumnPageReader(i);
+  }
+  return std::make_unique<Pages>(std::move(pages), file_.progress(),
+                                 column.max_repetition_level() > 0,
+                                 std::move(stream));
+}
+
+parquet::ArrowReaderProperties DecoderProperties() {
+  parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+  properties.set_pre_buffer(false);
+  return properties;
+}
+
+GroupDecoder::GroupDecoder(int row_group, std::vector<Column> columns)
+    : row_group_(row_group),
+      columns_(std::move(columns)),
+      progress_(std::make_shared<Progress>()) {}
+
+GroupDecoder::~GroupDecoder() = default;
+
+arrow::Result<std::unique_ptr<GroupDecoder>> GroupDecoder::Make(
+    std::shared_ptr<arrow::io::RandomAccessFile> file,
+    std::shared_ptr<parquet::FileMetaData> metadata, int row_group,
+    std::vector<Column> columns, arrow::MemoryPool* pool) {
+  std::unique_ptr<GroupDecoder> decoder(
+      new GroupDecoder(row_group, std::move(columns)));
+  const parquet::ReaderProperties reading(pool);
+  parquet::ArrowReaderProperties decoding = DecoderProperties();
+  for (const Column& column : decoder->columns_) {
+    if (column.dictionary) decoding.set_read_dictionary(column.leaf, true);
+  }
+  auto parquet = std::make_unique<parquet::ParquetFileReader>();
+  parquet->Open(std::make_unique<File>(
+      std::make_shared<PooledFile>(std::move(file), pool), reading,
+      std::move(metadata), decoder->progress_));
+  ARROW_ASSIGN_OR_RAISE(
+      decoder->reader_,
+      parquet::arrow::FileReader::Make(pool, std::move(parquet), decoding));
+  return decoder;
+}
+
+arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
+                                                     int64_t end,
+                                                     int64_t step) {
+  const Column& asked = columns_[column];
+  *progress_ = {.begin = begin, .passing = begin > 0, .stream = asked.stream};
+  ARROW_ASSIGN_OR_RAISE(const auto batches, reader_->GetRecordBatchReader(
+                                                {row_group_}, {asked.leaf}));
+  std::shared_ptr<arrow::RecordBatch> batch;
+  // Of the rows that come, the next is row `at`, once one has come.
+  int64_t at = 0;
+  const auto next = [&](int64_t rows) -> arrow::Status {
+    reader_->set_batch_size(rows);
+    ARROW_RETURN_NOT_OK(batches->ReadNext(&batch));
+    if (batch == nullptr || batch->num_columns() != 1) {
+      return arrow::Status::Invalid("it has fewer rows than its row group");
+    }
+    at += batch->num_rows();
+    return arrow::Status::OK();
+  };
+  if (begin > 0) {
+    ARROW_RETURN_NOT_OK(next(1));
+    progress_->passing = false;
+    at = progress_->first + 1;
+  }
+  while (at < begin) {
+    ARROW_RETURN_NOT_OK(next(std::min(step, begin - at)));
+  }
+  arrow::ArrayVector arrays;
+  while (at < end) {
+    ARROW_RETURN_NOT_OK(next(end - at));
+    arrays.push_back(batch->column(0));
+  }
+  if (at != std::max(begin, end)) {
+    return arrow::Status::Invalid("it has more rows than its row group");
+  }
+  if (!asked.dictionary) return arrays;
+  for (const auto& array : arrays) {
+    // Indices follow the dictionary as it lies in the file only where Arrow has
+    // found no value in it twice.
+    const arrow::Array* strings = array.get();
+    if (strings->type_id() == arrow::Type::STRUCT) {
+      strings = static_cast<const arrow::StructArray&>(*array).field(0).get();
+    }
+    if (strings->type_id() != arrow::Type::DICTIONARY) continue;
+    const auto& values = static_cast<const arrow::DictionaryArray&>(*strings);
+    if (values.dictionary()->length() != progress_->dictionary) {
+      return arrow::Status::NotImplemented("a dictionary with equal values");
+    }
+  }
+  return arrays;
+}
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+#include "server/storage/parquet/slice_plan.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+// A slice takes at most this part of the cache, but a few MiB in any case:
+// cutting costs, since rows before a slice may have to be decoded for it.
+constexpr uint64_t kParts = 16;
+constexpr uint64_t kLeastSliceBytes = 16 << 20;
+// Beside its columns.
+constexpr uint64_t kSliceBytes = 4096;
+
+}  // namespace
+
+SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
+                     uint64_t cache_bytes) {
+  ChunkCost all = {.fixed = kSliceBytes};
+  for (const ChunkCost& column : columns) {
+    all.fixed += column.fixed;
+    all.per_row += column.per_row;
+  }
+  rows = std::max<int64_t>(1, rows);
+  // Slices repeat what is fixed: it is to be no more than half of them.
+  const uint64_t target = std::min(
+      cache_bytes,
+      std::max({cache_bytes / kParts, kLeastSliceBytes, 2 * all.fixed}));
+  if (all.Bytes(rows) <= target) return {rows, all.Bytes(rows)};
+  const double room =
+      target > all.fixed ? static_cast<double>(target - all.fixed) : 0;
+  const auto fit =
+      std::clamp<int64_t>(static_cast<int64_t>(room / all.per_row), 1, rows);
+  const int64_t slices = (rows + fit - 1) / fit;
+  const int64_t each = (rows + slices - 1) / slices;
+  return {each, all.Bytes(each)};
+}
+
+}  // namespace millrace

@@ -1,0 +1,59 @@
+// Which ends of a call are the server's word, and which are the way's.
+
+#include "client/receive/call_error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/error_detail.h"
+#include "proto/grpc_status.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A proxy's RST_STREAM ended jobs: it is INTERNAL, which was final.
+TEST(CallErrorTest, AStatusWithoutDetailIsTheWaysWhateverItsCode) {
+  for (int code = 1; code <= 16; ++code) {
+    SCOPED_TRACE(code);
+    if (code == grpc::StatusCode::UNIMPLEMENTED) continue;
+    const absl::Status error = CallError(grpc::Status(
+        static_cast<grpc::StatusCode>(code), "RST_STREAM with error code 2"));
+    EXPECT_TRUE(absl::IsUnavailable(error)) << error;
+    EXPECT_THAT(error.message(), HasSubstr("RST_STREAM with error code 2"));
+  }
+  EXPECT_THAT(
+      CallError(grpc::Status(grpc::StatusCode::INTERNAL, "reset")).message(),
+      AllOf(HasSubstr("a proxy on the way ended the call, not the server"),
+            HasSubstr("INTERNAL: reset")));
+}
+
+TEST(CallErrorTest, TheServersWordStands) {
+  for (int code = 2; code <= 16; ++code) {
+    const absl::Status said(static_cast<absl::StatusCode>(code), "so");
+    const absl::Status error = CallError(ToGrpcStatus(said));
+    EXPECT_EQ(error.code(), said.code());
+    EXPECT_EQ(error.message(), "so");
+    EXPECT_TRUE(HasErrorDetail(error));
+  }
+}
+
+TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {
+  const absl::Status unknown = CallError(
+      grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "unknown service"));
+  EXPECT_TRUE(absl::IsUnimplemented(unknown)) << unknown;
+  EXPECT_THAT(unknown.message(), AllOf(HasSubstr("no millrace-server answers"),
+                                       HasSubstr("unknown service")));
+  // gRPC's words.
+  const absl::Status large = CallError(
+      grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                   "Received message larger than max (300000 vs. 262144)"));
+  EXPECT_TRUE(absl::IsResourceExhausted(large)) << large;
+  EXPECT_THAT(large.message(), AllOf(HasSubstr("too large for the server"),
+                                     HasSubstr("300000 vs. 262144")));
+}
+
+}  // namespace
+}  // namespace millrace

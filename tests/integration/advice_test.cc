@@ -1,0 +1,285 @@
+// Every flag and value that a verdict or the doctor advises, given to the real
+// programs: `--threads=N, 0 takes all` was refused by the server, and
+// `--read_threads=0` turned reading ahead off.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/run_judge.h"
+#include "client/cli/server_verdict.h"
+#include "client/prefetch/verdict.h"
+#include "client/receive/describe.h"
+#include "tests/integration/audit_data.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What the doctor can say of a run.
+std::set<std::string> DoctorsAdvice() {
+  std::set<std::string> sentences;
+  for (const char* device : {"cpu", "cuda:0"}) {
+    for (const char* cause :
+         {"reading", "decoding", "augmenting", "work", "link", "memory",
+          "window", "preparing", "unclear", "consumer"}) {
+      for (const bool flags : {false, true}) {
+        for (const double overhead : {0., 4.}) {
+          for (const char* source : {"nvml", "step_times"}) {
+            RunReport run;
+            run.device = device;
+            run.endpoint = "localhost:1";
+            run.batch_size = 8;
+            run.times.seconds = 10;
+            run.times.steps = 10;
+            run.times.data = 2;
+            run.times.wait_cause = cause;
+            run.times.allreduce = 2;
+            run.times.compute = 6 - overhead;
+            run.times.copy = 5;
+            run.times.device_copy = 9;
+            run.times.device_busy_source = source;
+            run.times.cpu = 100;
+            run.times.cpus = 10;
+            if (flags) {
+              run.flags = {"--window=8", "--accumulate=2", "--prepare_ahead"};
+            }
+            for (const Finding& finding : JudgeRun(run)) {
+              sentences.insert(finding.advice.begin(), finding.advice.end());
+            }
+            run.rank_stall_shares = {0, 0.9};
+            for (const Finding& finding : JudgeRun(run)) {
+              sentences.insert(finding.advice.begin(), finding.advice.end());
+            }
+          }
+        }
+      }
+    }
+  }
+  return sentences;
+}
+
+// What the line "waited 11 %: ..." can say.
+std::set<std::string> Verdicts() {
+  ServerTimes work;
+  work.address = "a:1";
+  work.batches = work.timed_batches = 100;
+  work.decode_seconds = 300;
+  work.make_seconds = 100;
+  work.waited_seconds = 5;
+  ServerTimes augment = work;
+  std::swap(augment.decode_seconds, augment.augment_seconds);
+  ServerTimes both = work;
+  both.augment_seconds = 300;
+  ServerTimes window = work;
+  window.idle_seconds = 90;
+  ServerTimes reading = window;
+  reading.read_seconds = 3000;
+  ServerTimes memory = window;
+  memory.wait_memory_seconds = 400;
+  ServerTimes link = window;
+  link.send_seconds = 400;
+  std::set<std::string> sentences;
+  std::set<WaitCause> causes;
+  for (const ServerTimes& times :
+       {work, augment, both, window, reading, memory, link}) {
+    WaitReport report;
+    report.elapsed_seconds = 100;
+    report.wait_seconds = report.host_wait_seconds = 50;
+    report.servers = {times};
+    const Verdict verdict = Judge(report);
+    causes.insert(verdict.cause);
+    sentences.insert(verdict.text);
+  }
+  EXPECT_EQ(causes.size(), 7u);
+  EXPECT_EQ(causes.count(WaitCause::kUnclear), 0u);
+  return sentences;
+}
+
+// What `millrace status` can say of a server.
+std::set<std::string> ServerVerdicts() {
+  GetStatusResponse busy;
+  busy.set_uptime_seconds(100);
+  busy.set_threads(4);
+  busy.set_idle_thread_seconds(10);
+  busy.set_active_streams(2);
+  StageTime* const stage = busy.add_stages();
+  stage->set_stage("decode");
+  stage->set_seconds(300);
+  GetStatusResponse reads = busy;
+  reads.mutable_stages(0)->set_stage("read");
+  GetStatusResponse memory = busy;
+  memory.set_idle_thread_seconds(390);
+  memory.set_waiting_for_memory(3);
+  return {ServerVerdict({}, busy), ServerVerdict({}, reads),
+          ServerVerdict({}, memory)};
+}
+
+struct Advised {
+  std::string name;
+  std::string value;  // "" for a flag that is only named
+  std::string sentence;
+};
+
+std::vector<Advised> FlagsOf(const std::set<std::string>& sentences) {
+  std::vector<Advised> flags;
+  const std::regex flag("--([a-z_]+)(=([^\\s,;)`]+))?");
+  for (const std::string& sentence : sentences) {
+    for (std::sregex_iterator it(sentence.begin(), sentence.end(), flag);
+         it != std::sregex_iterator(); ++it) {
+      flags.push_back({(*it)[1], (*it)[3], sentence});
+    }
+  }
+  return flags;
+}
+
+constexpr char kDigits[] =
+    "sources { synthetic { samples: 64 "
+    "fields { name: 'image' dtype: DTYPE_UINT8 shape: [8, 8, 1] } "
+    "fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } } } "
+    "batch_size: 8 ";
+
+class AdviceTest : public ::testing::Test {
+ protected:
+  static std::set<std::string> Sentences() {
+    std::set<std::string> all = DoctorsAdvice();
+    all.merge(Verdicts());
+    all.merge(ServerVerdicts());
+    return all;
+  }
+  static std::string Help(const std::string& program) {
+    return RunProgram({ProgramPath(program), "--help"}).out;
+  }
+
+  const std::string server_help_ = Help("server/millrace-server");
+  const std::string trainer_help_ = Help("trainer/millrace-train");
+  const std::string client_help_ = absl::StrCat(
+      Millrace({"status", "--help"}).out, Millrace({"bench", "--help"}).out);
+};
+
+TEST_F(AdviceTest, NamesOnlyFlagsThatThereAre) {
+  const std::vector<Advised> flags = FlagsOf(Sentences());
+  EXPECT_GT(flags.size(), 20u);
+  for (const Advised& flag : flags) {
+    const std::string& help =
+        absl::StrContains(flag.sentence, "millrace-server") ? server_help_
+        : absl::StrContains(flag.sentence, "millrace status") ||
+                absl::StrContains(flag.sentence, "millrace bench")
+            ? client_help_
+            : absl::StrCat(trainer_help_, server_help_);
+    EXPECT_THAT(help, HasSubstr("--" + flag.name)) << flag.sentence;
+  }
+}
+
+TEST_F(AdviceTest, TheServerStartsWithEveryValue) {
+  std::map<std::string, std::string> tried;
+  for (const Advised& flag : FlagsOf(Sentences())) {
+    const bool of_server =
+        absl::StrContains(flag.sentence, "millrace-server") ||
+        (absl::StrContains(server_help_, "--" + flag.name) &&
+         !absl::StrContains(trainer_help_, "--" + flag.name));
+    if (!of_server || flag.value.empty()) continue;
+    tried[absl::StrCat("--", flag.name, "=", flag.value)] = flag.sentence;
+  }
+  EXPECT_GE(tried.size(), 2u);
+  for (const auto& [flag, sentence] : tried) {
+    const auto server = ServerProcess::Start({"--synthetic_only", flag});
+    EXPECT_TRUE(server.ok()) << sentence << "\n" << server.status();
+  }
+}
+
+// "without --read_threads" and "without --threads".
+TEST_F(AdviceTest, WithoutTheFlagsTheServersThreadsAdapt) {
+  const auto server = ServerProcess::Start({"--synthetic_only"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto status = GetServerStatus((*server)->address());
+  ASSERT_TRUE(status.ok() && status->at(0).status.ok());
+  EXPECT_GT(status->at(0).status->most_read_threads(), 0u);
+  EXPECT_GT(status->at(0).status->most_threads(), 0u);
+}
+
+TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
+  const auto server =
+      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  WriteFile(pipeline, kDigits);
+  // Flags without a value that are advised as they stand.
+  const std::set<std::string> switches = {"graph", "prepare_ahead",
+                                          "same_host"};
+  std::map<std::string, std::string> tried;
+  for (const Advised& flag : FlagsOf(Sentences())) {
+    // The endpoint is the run's own, with a place for one more server.
+    if (flag.name == "endpoint" ||
+        absl::StrContains(flag.sentence, "millrace-server") ||
+        absl::StrContains(flag.sentence, "millrace status") ||
+        absl::StrContains(flag.sentence, "millrace bench") ||
+        !absl::StrContains(trainer_help_, "--" + flag.name)) {
+      continue;
+    }
+    if (!flag.value.empty()) {
+      tried[absl::StrCat("--", flag.name, "=", flag.value)] = flag.sentence;
+    } else if (switches.count(flag.name) > 0) {
+      tried["--" + flag.name] = flag.sentence;
+    }
+  }
+  EXPECT_GE(tried.size(), 6u);
+  for (const auto& [flag, sentence] : tried) {
+    const ProgramResult run = RunProgram(
+        {ProgramPath("trainer/millrace-train"),
+         "--endpoint=" + (*server)->address(), "--pipeline=" + pipeline,
+         "--model=cnn", "--max_steps=2", flag});
+    // A machine without a GPU says so; the value is one that the flag takes.
+    if (flag == "--device=cuda" && run.exit_code != 0) {
+      EXPECT_THAT(run.err, ::testing::ContainsRegex("CUDA|GPU|NVIDIA"))
+          << sentence;
+      continue;
+    }
+    EXPECT_EQ(run.exit_code, 0) << sentence << "\n" << flag << "\n" << run.err;
+  }
+}
+
+// `placement: PLACEMENT_SERVER` and the like.
+TEST_F(AdviceTest, WhatGoesIntoAPipelineFileIsServed) {
+  const auto server =
+      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  std::set<std::string> tried;
+  const std::regex field("`([a-z_]+: [A-Z_]+)`");
+  for (const std::string& sentence : Sentences()) {
+    for (std::sregex_iterator it(sentence.begin(), sentence.end(), field);
+         it != std::sregex_iterator(); ++it) {
+      tried.insert((*it)[1]);
+    }
+  }
+  EXPECT_GE(tried.size(), 3u);
+  for (const std::string& line : tried) {
+    const bool of_transform = absl::StartsWith(line, "placement");
+    WriteFile(pipeline,
+              absl::StrCat(kDigits,
+                           of_transform
+                               ? absl::StrCat("transforms { normalize { mean: "
+                                              "0.5 stddev: 0.5 ",
+                                              line, " } }")
+                               : line));
+    const ProgramResult bench =
+        Millrace({"bench", "--endpoint=" + (*server)->address(),
+                  "--pipeline=" + pipeline, "--batches=4"});
+    EXPECT_EQ(bench.exit_code, 0) << line << "\n" << bench.err;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing

@@ -1,0 +1,37 @@
+"""Programs that receive batches all the time set malloc's thresholds first.
+
+They once linked two functions of one name, and the linker took the other one:
+nothing was set.
+"""
+
+import os
+import subprocess
+import tempfile
+import unittest
+
+_PRELOAD = "tests/testing/libmallopt_log.so"
+# malloc.h: M_TRIM_THRESHOLD is -1, M_MMAP_THRESHOLD is -3.
+_EXPECTED = ["-1 268435456", "-3 33554432"]
+
+
+class Malloc(unittest.TestCase):
+
+    def check(self, program):
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "calls")
+            subprocess.run([program, "--version"], check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, "LD_PRELOAD": os.path.abspath(_PRELOAD),
+                                "MALLOPT_LOG": log})
+            self.assertTrue(os.path.exists(log), f"{program} calls mallopt() never")
+            with open(log, encoding="utf-8") as file:
+                self.assertEqual(file.read().split("\n")[:2], _EXPECTED)
+
+    def test_command_line_client(self):
+        self.check("client/cli/millrace")
+
+    def test_trainer(self):
+        self.check("trainer/millrace-train")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,294 @@
+// How the engine's threads and its memory for pipelines are shared: large
+// images that wait hold no thread, pipelines are built in turn, and what they
+// take is bounded.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/error_detail.h"
+#include "server/pipeline/fair_queue.h"
+#include "server/pipeline/pipeline_bytes.h"
+#include "tests/server/pipeline/engine_fixture.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As FakeStage, but each image takes more memory than there is for two.
+class LargeStage final : public ImageStage {
+ public:
+  LargeStage(int64_t bytes, Gate* gate) : bytes_(bytes), gate_(gate) {}
+  const std::vector<int64_t>& output_shape() const override {
+    return base_.output_shape();
+  }
+  uint64_t max_scratch_bytes() const override { return 1024; }
+  std::unique_ptr<Scratch> NewScratch() const override {
+    return base_.NewScratch();
+  }
+  absl::Status Run(absl::Span<const uint8_t> stored, uint64_t key,
+                   Scratch& scratch, absl::Span<uint8_t> out) const override {
+    LargeImageGate::Admission admission;
+    if (scratch.large == nullptr) {
+      return absl::InternalError("a thread of the engine has a gate");
+    }
+    if (scratch.large->admission.bytes() < bytes_ &&
+        !scratch.large->gate->TryEnter(bytes_, &admission)) {
+      scratch.large->wanted = bytes_;
+      return absl::UnavailableError("not now");
+    }
+    gate_->Pass();
+    return base_.Run(stored, key, scratch, out);
+  }
+
+ private:
+  const FakeStage base_;
+  const int64_t bytes_;
+  Gate* const gate_;
+};
+
+class SharingEngineTest : public EngineFixture {
+ protected:
+  std::unique_ptr<Engine> Make(uint32_t threads, DatasetCatalog catalog,
+                               uint64_t budget_bytes = 64 << 20) {
+    Engine::Options options;
+    options.threads = threads;
+    options.admission_timeout = absl::Seconds(60);
+    return Create(options, std::move(catalog), budget_bytes);
+  }
+
+  std::unique_ptr<Engine> MakeLarge(uint32_t threads, DatasetCatalog catalog,
+                                    Gate* gate) {
+    Engine::Options options;
+    options.threads = threads;
+    budget_ = std::make_unique<ByteBudget>(64 << 20);
+    options.budget = budget_.get();
+    auto engine =
+        CreateEngine(options, std::move(catalog),
+                     [gate](const Field&, absl::Span<const PlacedTransform>,
+                            const ImageStageOptions&)
+                         -> absl::StatusOr<std::unique_ptr<ImageStage>> {
+                       return std::make_unique<LargeStage>(64 << 20, gate);
+                     });
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+};
+
+constexpr char kLarge[] =
+    "sources { dataset: 'images' } batch_size: 8 seed: 3 "
+    "bad_samples { action: ZERO } ";
+
+// One thread has the memory and stands still; the other finds none for the
+// images that come next, and serves other jobs.
+TEST_F(SharingEngineTest, ImagesThatWaitForMemoryHoldNoThread) {
+  std::map<uint64_t, std::string> wanted;
+  const std::string text = std::string(kLarge) + kImageTransforms;
+  const DatasetCatalog catalog = {{"images", Images(40, {3, 17})},
+                                  {"numbers", Numbers(1000)}};
+  {
+    Gate open;
+    open.Open();
+    auto engine = MakeLarge(1, catalog, &open);
+    for (const auto& [step, batch] : RunAll(*engine, text)) {
+      wanted[step] = PayloadText(batch);
+    }
+    ASSERT_EQ(wanted.size(), 5u);
+  }
+  Gate gate;
+  auto engine = MakeLarge(2, catalog, &gate);
+  const auto pipeline = Open(*engine, text);
+  Arrivals arrivals;
+  auto run =
+      engine->Start(pipeline, {0, 0, 5, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);
+  // With the second thread in the gate's line this would never end.
+  EXPECT_EQ(
+      RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10").size(),
+      100u);
+  gate.Open();
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+  uint64_t valid = 0;
+  for (const auto& [step, batch] : arrivals.TakeBatches()) {
+    EXPECT_EQ(PayloadText(batch), wanted[step]) << "step " << step;
+    valid += batch.header.local_valid();
+  }
+  EXPECT_EQ(valid, 38u);
+  EXPECT_EQ(engine->stats().bad_samples, 2u);
+}
+
+// Also while the engine is being destroyed.
+TEST_F(SharingEngineTest, ACancelledRunGivesUpItsPlaceInTheLine) {
+  Gate gate;
+  auto engine =
+      MakeLarge(2, {{"images", Images(40)}, {"numbers", Numbers(100)}}, &gate);
+  const auto pipeline = Open(*engine, std::string(kLarge) + kImageTransforms);
+  Arrivals arrivals;
+  auto run =
+      engine->Start(pipeline, {0, 0, 5, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);
+  RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10");
+  (*run)->Cancel();
+  gate.Open();
+  EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
+  run->reset();
+  engine.reset();
+  EXPECT_EQ(budget_->used(), 0u);
+}
+
+TEST_F(SharingEngineTest, SaysWhoWasGivenTime) {
+  auto engine = Make(2, {{"numbers", Numbers(1000)}});
+  const std::string text = "sources { dataset: 'numbers' } batch_size: 10";
+  const auto pipeline = Open(*engine, text);
+  StepRange range;
+  range.sharer = engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"});
+  RunAll(*engine, text, range);
+  const Engine::Stats stats = engine->stats();
+  ASSERT_EQ(stats.clients.size(), 1u);
+  EXPECT_EQ(stats.clients[0].client(), "0001");
+  EXPECT_EQ(stats.clients[0].peer(), "ipv4:10.0.0.1");
+  EXPECT_EQ(stats.clients[0].dataset(), "numbers");
+  EXPECT_GT(stats.clients[0].worker_seconds(), 0);
+  EXPECT_DOUBLE_EQ(stats.clients[0].recent_share(), 1);
+  EXPECT_EQ(stats.clients[0].active_streams(), 1u);
+}
+
+TEST_F(SharingEngineTest, PipelinesAreBuiltOnWorkersInTurn) {
+  Gate gate;
+  auto engine =
+      Make(1, {{"busy", Gated(Numbers(10), &gate)}, {"numbers", Numbers(100)}});
+  Arrivals arrivals;
+  auto run =
+      engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
+                    {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);  // the only worker
+  const PipelineSpec spec =
+      Spec("sources { dataset: 'numbers' } batch_size: 10");
+  std::atomic<int> opened{0};
+  const uint64_t cached = engine->stats().cached_pipelines;
+  engine->OpenAsync(spec, {"a", "h"}, nullptr, [&](const auto& pipeline) {
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    ++opened;
+    opened.notify_all();
+  });
+  PipelineSpec other = spec;
+  other.set_seed(5);
+  engine->OpenAsync(
+      other, {"b", "h"}, [] { return false; },
+      [&](const auto& pipeline) {
+        EXPECT_EQ(pipeline.status().code(), absl::StatusCode::kCancelled);
+        ++opened;
+        opened.notify_all();
+      });
+  EXPECT_EQ(opened.load(), 0) << "built where it was asked for";
+  gate.Open();
+  for (int now = opened; now < 2; now = opened) opened.wait(now);
+  EXPECT_EQ(engine->stats().cached_pipelines, cached + 1)
+      << "one was no longer wanted";
+  // Those that are there need no turn.
+  bool found = false;
+  engine->OpenAsync(spec, {"a", "h"}, nullptr,
+                    [&](const auto& pipeline) { found = pipeline.ok(); });
+  EXPECT_TRUE(found);
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+TEST_F(SharingEngineTest, TooManySpecsInLineAreRefusedWithADelay) {
+  Gate gate;
+  auto engine = Make(1, {{"busy", Gated(Numbers(10), &gate)}});
+  Arrivals arrivals;
+  auto run =
+      engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
+                    {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);
+  PipelineSpec spec = Spec("sources { dataset: 'busy' } batch_size: 10");
+  spec.add_outputs()->set_field(std::string(60'000, 'x'));
+  std::atomic<int> answers{0};
+  absl::Status refused;
+  for (int i = 0; i < 400; ++i) {
+    spec.set_seed(i);
+    engine->OpenAsync(spec, {"a", "h"}, nullptr, [&](const auto& pipeline) {
+      if (absl::IsResourceExhausted(pipeline.status())) {
+        refused = pipeline.status();  // on this thread
+      }
+      ++answers;
+      answers.notify_all();
+    });
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_GT(GetErrorDetail(refused).retry_delay_ms(), 0);
+  gate.Open();
+  for (int now = answers; now < 400; now = answers) answers.wait(now);
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+std::string ManyFlips(int seed) {
+  std::string text = "sources { dataset: 'images' } batch_size: 8 seed: " +
+                     std::to_string(seed) +
+                     " transforms { decode_image { color: GRAY } } "
+                     "transforms { random_resized_crop { height: 4 width: 4 } "
+                     "} ";
+  for (int i = 0; i < 60; ++i) text += "transforms { horizontal_flip {} } ";
+  return text;
+}
+
+// Each seed is another pipeline.
+TEST_F(SharingEngineTest, PipelinesTakeNoMoreThanTheirPartOfTheBudget) {
+  auto engine = Make(1, {{"images", Images(40)}}, 256 << 20);
+  constexpr uint64_t kPart = (256 << 20) / 64;
+  for (int seed = 0; seed < 200; ++seed) {
+    Open(*engine, ManyFlips(seed));
+    EXPECT_LE(engine->stats().pipeline_bytes, kPart);
+  }
+  EXPECT_LT(engine->stats().cached_pipelines, 60u);
+  EXPECT_GT(engine->stats().pipeline_bytes, kPart / 2);
+  EXPECT_EQ(budget_->used(), idle_use_) << "the part was set aside before";
+
+  // Those that are in use stay.
+  std::vector<std::shared_ptr<const Pipeline>> used;
+  absl::Status refused;
+  for (int seed = 1000; seed < 1200; ++seed) {
+    auto pipeline = engine->Open(Spec(ManyFlips(seed)));
+    if (!pipeline.ok()) {
+      refused = pipeline.status();
+      break;
+    }
+    used.push_back(*std::move(pipeline));
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("ask again"));
+  EXPECT_GT(GetErrorDetail(refused).retry_delay_ms(), 0);
+  used.pop_back();
+  EXPECT_TRUE(engine->Open(Spec(ManyFlips(1300))).ok());
+}
+
+TEST_F(SharingEngineTest, APipelineThatCanNeverFitIsRefused) {
+  auto engine = Make(1, {{"images", Images(40)}});
+  PipelineSpec spec = Spec(ManyFlips(1));
+  for (int i = 0; i < 100; ++i) {
+    Source& source = *spec.add_sources();
+    source.set_dataset("images");
+    source.set_weight(1);
+  }
+  spec.mutable_sources(0)->set_weight(1);
+  const auto refused = engine->Open(spec);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("a pipeline of 101 sources"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("--memory_budget"));
+}
+
+}  // namespace
+}  // namespace millrace

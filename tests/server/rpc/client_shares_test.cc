@@ -1,0 +1,226 @@
+// How clients share the memory for batches.
+
+#include "server/rpc/client_shares.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using Member = std::unique_ptr<ClientShares::Member>;
+
+// Memory for 100 batches of this size.
+constexpr uint64_t kStep = 1000;
+constexpr uint64_t kAll = 1000;  // steps: as many as there are
+
+class ClientSharesTest : public ::testing::Test {
+ protected:
+  Member Join(const std::string& host, const std::string& client,
+              uint64_t step_bytes = kStep) {
+    const size_t call = woken_.size();
+    woken_.push_back(0);
+    return shares_.Join({.host = host,
+                         .client = client,
+                         .step_bytes = step_bytes,
+                         .on_room = [this, call] { ++woken_[call]; }});
+  }
+
+  static void Return(const Member& member, uint64_t steps) {
+    for (const auto& on_room : member->Return(steps)) on_room();
+  }
+
+  ClientShares shares_{100 * kStep};
+  std::vector<int> woken_;  // of each call, in their order
+};
+
+TEST_F(ClientSharesTest, OneClientLeavesAsMuchToAnother) {
+  const Member a = Join("h1", "a");
+  EXPECT_EQ(a->Take(kAll), 50);
+  EXPECT_EQ(a->Take(kAll), 0);
+  // Not one by one.
+  Return(a, 24);
+  EXPECT_EQ(a->Take(kAll), 0);
+  Return(a, 1);
+  EXPECT_EQ(a->Take(kAll), 25);
+  // Its own steps made room: it did not wait.
+  EXPECT_EQ(woken_[0], 0);
+  EXPECT_EQ(shares_.starving(), 0);
+}
+
+TEST_F(ClientSharesTest, TwoClientsHaveAThirdEach) {
+  const Member a = Join("h1", "a");
+  const Member b = Join("h1", "b");
+  EXPECT_EQ(a->Take(kAll), 33);
+  EXPECT_EQ(b->Take(kAll), 33);
+}
+
+// What 50 calls of slow readers hold does not grow with their number.
+TEST_F(ClientSharesTest, CallsShareTheirClientsPart) {
+  std::vector<Member> slow;
+  uint64_t taken = 0;
+  for (int connection = 0; connection < 10; ++connection) {
+    for (int call = 0; call < 5; ++call) {
+      slow.push_back(Join("h1", "connection-" + std::to_string(connection)));
+    }
+  }
+  for (const Member& call : slow) taken += call->Take(kAll);
+  EXPECT_LE(taken, 75);
+  EXPECT_GE(taken, 50);
+  // A client that comes then has its part at once.
+  const Member good = Join("h1", "good");
+  EXPECT_GE(good->Take(kAll), 5);
+}
+
+// However many connections one address opens, other addresses find room.
+TEST_F(ClientSharesTest, AHostIsBounded) {
+  std::vector<Member> many;
+  uint64_t taken = 0;
+  for (int i = 0; i < 400; ++i) {
+    many.push_back(Join("bad", std::to_string(i)));
+    taken += many.back()->Take(kAll);
+  }
+  EXPECT_LE(taken, 75);
+  EXPECT_GT(shares_.starving(), 300);
+  const Member good = Join("good", "a");
+  EXPECT_EQ(good->Take(kAll), 37);
+}
+
+TEST_F(ClientSharesTest, EveryClientHasOneBatchHoweverLarge) {
+  const Member a = Join("h1", "a", 300 * kStep);
+  EXPECT_EQ(a->Take(kAll), 1);
+  const Member b = Join("h2", "b", 300 * kStep);
+  EXPECT_EQ(b->Take(kAll), 1);
+  // Of one host, one after the other.
+  const Member c = Join("h2", "c", 300 * kStep);
+  EXPECT_EQ(c->Take(kAll), 0);
+  Return(b, 1);
+  EXPECT_EQ(woken_[2], 1);
+  EXPECT_EQ(c->Take(kAll), 1);
+}
+
+TEST_F(ClientSharesTest, AClientWithNothingComesFirst) {
+  ClientShares shares(8 * kStep);  // 6 for the only host
+  std::vector<std::string> order;
+  const auto join = [&](const std::string& client, const std::string& name) {
+    return shares.Join({.host = "h",
+                        .client = client,
+                        .step_bytes = kStep,
+                        .on_room = [&order, name] { order.push_back(name); }});
+  };
+  std::vector<Member> held;
+  for (int i = 0; i < 6; ++i) {
+    held.push_back(join(std::to_string(i), ""));
+    ASSERT_EQ(held.back()->Take(1), 1);
+  }
+  const Member more = join("0", "another call of client 0");
+  EXPECT_EQ(more->Take(1), 0);
+  const Member fresh = join("fresh", "a client with nothing");
+  EXPECT_EQ(fresh->Take(1), 0);
+  Return(held[3], 1);
+  EXPECT_EQ(order, std::vector<std::string>{"a client with nothing"});
+  EXPECT_EQ(fresh->Take(kAll), 1);
+}
+
+// Small batches keep no large one waiting for ever.
+TEST_F(ClientSharesTest, ALargeBatchIsNotOvertakenForEver) {
+  const Member small = Join("h", "small");
+  EXPECT_EQ(small->Take(kAll), 50);
+  const Member large = Join("h", "large", 60 * kStep);
+  EXPECT_EQ(large->Take(1), 0);
+  int returned = 0;
+  while (woken_[1] == 0) {
+    Return(small, 1);
+    ++returned;
+    ASSERT_LE(returned, 50);
+    EXPECT_EQ(small->Take(1), 0) << returned;
+  }
+  EXPECT_EQ(large->Take(1), 1);
+}
+
+TEST_F(ClientSharesTest, WhatACallHeldIsFreeWhenItEnds) {
+  Member a = Join("h1", "a", 60 * kStep);
+  Member b = Join("h1", "b", 60 * kStep);
+  EXPECT_EQ(a->Take(1), 1);
+  EXPECT_EQ(b->Take(1), 0);
+  a.reset();
+  EXPECT_EQ(woken_[1], 1);
+  // Granted, and not taken: free again, too.
+  b.reset();
+  const Member c = Join("h1", "c");
+  EXPECT_EQ(c->Take(kAll), 50);
+}
+
+// Parts shrink as clients come: what is above them can be taken back, but never
+// the only batch.
+TEST_F(ClientSharesTest, ExcessIsWhatIsAboveThePart) {
+  const Member a = Join("h1", "a");
+  EXPECT_EQ(a->Take(kAll), 50);
+  EXPECT_EQ(a->Excess(), 0);
+  const Member b = Join("h2", "b");
+  EXPECT_EQ(a->Excess(), 50 - 37);
+  std::vector<Member> others;
+  for (int i = 0; i < 400; ++i) others.push_back(Join("h2", std::to_string(i)));
+  EXPECT_EQ(a->Excess(), 50 - 37);  // of another host
+  Return(a, 13);
+  EXPECT_EQ(a->Excess(), 0);
+  for (const auto& on_room : a->ReturnAll()) on_room();
+  EXPECT_EQ(a->Take(kAll), 37);
+  EXPECT_EQ(b->Excess(), 0);
+  const Member large = Join("h3", "large", 90 * kStep);
+  EXPECT_EQ(large->Take(1), 1);
+  EXPECT_EQ(large->Excess(), 0);
+}
+
+TEST_F(ClientSharesTest, CallsOfAClientThatAreReadInTurnsDoNotBlock) {
+  const Member first = Join("h1", "a");
+  EXPECT_EQ(first->Take(kAll), 50);
+  // Its part is gone, but there is plenty.
+  const Member second = Join("h1", "a");
+  EXPECT_GE(second->Take(kAll), 1);
+}
+
+// Every call gets all its steps, whoever makes room for it.
+TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
+  ClientShares shares(4 * kStep);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (int call = 0; call < 20; ++call) {
+        Mutex mu;
+        CondVar changed;
+        bool room = false;
+        const Member member = shares.Join({.host = t % 2 == 0 ? "even" : "odd",
+                                           .client = std::to_string(t),
+                                           .step_bytes = kStep,
+                                           .on_room = [&] {
+                                             MutexLock lock(mu);
+                                             room = true;
+                                             changed.NotifyAll();
+                                           }});
+        for (uint64_t left = 10; left > 0;) {
+          const uint64_t taken = member->Take(left);
+          if (taken == 0) {
+            MutexLock lock(mu);
+            while (!room) changed.Wait(lock);
+            room = false;
+            continue;
+          }
+          for (const auto& on_room : member->Return(taken)) on_room();
+          left -= taken;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shares.starving(), 0);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,105 @@
+// Limits of connections, over descriptors that are made up.
+
+#include "server/rpc/open_connections.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "common/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OpenConnectionsTest : public ::testing::Test {
+ protected:
+  void Add(int fd, const std::string& peer) {
+    inodes_[fd] = ++last_inode_;
+    open_.Add(fd, peer);
+  }
+  // Later than the next look at what has ended.
+  std::string Refusal(const std::string& peer) {
+    now_ += std::chrono::seconds(1);
+    return open_.Refusal(peer, now_);
+  }
+
+  std::map<int, uint64_t> inodes_;  // of what is open
+  uint64_t last_inode_ = 100;
+  SteadyTime now_{std::chrono::seconds(1000)};
+  OpenConnections open_{{.total = 4, .per_peer = 2}, [this](int fd) {
+                          const auto at = inodes_.find(fd);
+                          return at == inodes_.end() ? 0 : at->second;
+                        }};
+};
+
+TEST_F(OpenConnectionsTest, OnePeerLeavesRoomForOthers) {
+  Add(10, "10.0.0.1");
+  EXPECT_EQ(Refusal("10.0.0.1"), "");
+  Add(11, "10.0.0.1");
+  EXPECT_THAT(Refusal("10.0.0.1"), HasSubstr("--max_connections_per_peer"));
+  EXPECT_THAT(Refusal("10.0.0.1"), HasSubstr("10.0.0.1 has 2 connections"));
+  EXPECT_EQ(Refusal("10.0.0.2"), "");
+}
+
+TEST_F(OpenConnectionsTest, AllPeersTogetherAreBounded) {
+  for (int i = 0; i < 4; ++i) Add(10 + i, "10.0.0." + std::to_string(i));
+  EXPECT_THAT(Refusal("10.0.0.9"), HasSubstr("(--max_connections)"));
+}
+
+TEST_F(OpenConnectionsTest, WhatHasEndedDoesNotCount) {
+  Add(10, "10.0.0.1");
+  Add(11, "10.0.0.1");
+  EXPECT_NE(Refusal("10.0.0.1"), "");
+  inodes_.erase(10);
+  EXPECT_EQ(Refusal("10.0.0.1"), "");
+  EXPECT_EQ(open_.total(), 1);
+}
+
+// gRPC has closed the socket, and a file has its descriptor now.
+TEST_F(OpenConnectionsTest, ADescriptorThatIsUsedAgainIsNoConnection) {
+  Add(10, "10.0.0.1");
+  Add(11, "10.0.0.1");
+  inodes_[10] = ++last_inode_;
+  EXPECT_EQ(Refusal("10.0.0.1"), "");
+  // As a connection of another peer.
+  Add(11, "10.0.0.2");
+  EXPECT_EQ(open_.total(), 1);
+  Add(12, "10.0.0.1");
+  EXPECT_EQ(Refusal("10.0.0.1"), "");
+}
+
+TEST_F(OpenConnectionsTest, SocketsHaveNamesOfTheirOwn) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const int fd = pair[0];
+  const uint64_t inode = InodeOf(fd);
+  EXPECT_NE(inode, 0);
+  EXPECT_NE(inode, InodeOf(pair[1]));
+  close(pair[0]);
+  EXPECT_NE(InodeOf(fd), inode);
+  close(pair[1]);
+}
+
+TEST(ConnectionLimitsTest, LeaveRoomForFiles) {
+  const ConnectionLimits usual = DefaultConnectionLimits(65536, 36, {});
+  EXPECT_EQ(usual.total, 65536 - 36 - 8192);
+  EXPECT_EQ(usual.per_peer, usual.total / 2);
+  const ConnectionLimits small = DefaultConnectionLimits(1024, 30, {});
+  EXPECT_EQ(small.total, 1024 - 30 - 128);
+  // Never none.
+  EXPECT_GT(DefaultConnectionLimits(64, 50, {}).per_peer, 0);
+  const ConnectionLimits asked =
+      DefaultConnectionLimits(1024, 30, {.total = 5000, .per_peer = 0});
+  EXPECT_EQ(asked.total, 5000);
+  EXPECT_EQ(asked.per_peer, 2500);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,152 @@
+#include "trainer/atomic_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+// As the kernel's own limit.
+constexpr int kMostLinks = 40;
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string Beside(const std::string& target) {
+  return absl::StrCat(target, ".tmp.", getpid());
+}
+
+// A rename is lasting only when its folder is.
+absl::Status SynchroniseFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return FileError("open the folder", folder);
+  absl::Status status;
+  // Some file systems have nothing to do here, and say EINVAL.
+  if (fsync(fd) != 0 && errno != EINVAL) {
+    status = FileError("synchronise the folder", folder);
+  }
+  close(fd);
+  return status;
+}
+
+}  // namespace
+
+absl::Status FileError(absl::string_view verb, const std::string& path) {
+  const int error = errno;
+  const std::string text =
+      absl::StrCat("cannot ", verb, " ", path, ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(text)
+                         : absl::FailedPreconditionError(text);
+}
+
+absl::StatusOr<std::string> FollowLinks(const std::string& path) {
+  std::string target = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    char text[PATH_MAX];
+    const ssize_t size = readlink(target.c_str(), text, sizeof(text));
+    if (size < 0) return target;  // no link, or nothing yet
+    const std::string next(text, static_cast<size_t>(size));
+    target = next.rfind('/', 0) == 0
+                 ? next
+                 : absl::StrCat(FolderOf(target), "/", next);
+  }
+  errno = ELOOP;
+  return FileError("write", path);
+}
+
+void RemoveLeftovers(const std::string& target) {
+  const std::string folder = FolderOf(target);
+  const size_t slash = target.rfind('/');
+  const std::string prefix = absl::StrCat(
+      slash == std::string::npos ? target : target.substr(slash + 1), ".tmp.");
+  DIR* const entries = opendir(folder.c_str());
+  if (entries == nullptr) return;
+  std::vector<std::string> names;
+  while (const dirent* const entry = readdir(entries)) {
+    names.emplace_back(entry->d_name);
+  }
+  closedir(entries);
+  for (const std::string& name : names) {
+    absl::string_view rest = name;
+    pid_t process = 0;
+    if (!absl::ConsumePrefix(&rest, prefix) ||
+        !absl::SimpleAtoi(rest, &process) || process <= 0) {
+      continue;
+    }
+    if (kill(process, 0) == 0 || errno != ESRCH) continue;
+    const std::string leftover = absl::StrCat(folder, "/", name);
+    if (unlink(leftover.c_str()) == 0) {
+      MR_LOG(INFO) << "removed " << leftover << ", which process " << process
+                   << " left when it ended in the middle of writing";
+    }
+  }
+}
+
+AtomicFile::AtomicFile(std::string path, std::string target, int fd)
+    : path_(std::move(path)),
+      target_(std::move(target)),
+      fresh_(Beside(target_)),
+      fd_(fd) {}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
+    const std::string& path) {
+  MR_ASSIGN_OR_RETURN(std::string target, FollowLinks(path));
+  // What lies under our own name is of a process that has ended.
+  const std::string fresh = Beside(target);
+  unlink(fresh.c_str());
+  const int fd =
+      open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError("write", path);
+  // The constructor is private.
+  return std::unique_ptr<AtomicFile>(
+      new AtomicFile(path, std::move(target), fd));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) close(fd_);
+  if (!committed_) unlink(fresh_.c_str());
+}
+
+absl::Status AtomicFile::Write(absl::string_view bytes) {
+  while (status_.ok() && !bytes.empty()) {
+    const ssize_t n = write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      status_ = FileError("write", path_);
+    } else {
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  return status_;
+}
+
+absl::Status AtomicFile::Commit() {
+  if (status_.ok() && fsync(fd_) != 0) status_ = FileError("write", path_);
+  MR_RETURN_IF_ERROR(status_);
+  const int closed = close(std::exchange(fd_, -1));
+  if (closed != 0 || rename(fresh_.c_str(), target_.c_str()) != 0) {
+    return status_ = FileError("write", path_);
+  }
+  committed_ = true;
+  return status_ = SynchroniseFolder(FolderOf(target_));
+}
+
+}  // namespace millrace

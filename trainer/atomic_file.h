@@ -1,0 +1,66 @@
+// AtomicFile is a new file that takes the place of the one at its path as a
+// whole, or not at all: it is written beside it as PATH.tmp.PROCESS,
+// synchronised, renamed, and the folder is synchronised, so that the file is
+// there after a loss of power as well. A symbolic link stays one: the file that
+// it leads to is replaced.
+//
+// What it is not: no lock. Two processes that write one path replace each
+// other's file. One thread. It keeps nothing of what was written in memory.
+//
+//   MR_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(path));
+//   MR_RETURN_IF_ERROR(file->Write(bytes));   // as often as wanted
+//   MR_RETURN_IF_ERROR(file->Commit());       // without it nothing has
+//   happened
+
+#ifndef MILLRACE_TRAINER_ATOMIC_FILE_H_
+#define MILLRACE_TRAINER_ATOMIC_FILE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+class AtomicFile {
+ public:
+  // NotFound: the folder is missing. FailedPrecondition: it cannot be written.
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(
+      const std::string& path);
+  // Removes what was not committed.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // After an error every call returns that error.
+  absl::Status Write(absl::string_view bytes);
+  absl::Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string target, int fd);
+
+  const std::string path_;    // as errors name it
+  const std::string target_;  // where its links lead
+  const std::string fresh_;
+  int fd_;
+  absl::Status status_;
+  bool committed_ = false;
+};
+
+// Where a write to `path` ends: the end of its symbolic links, which need not
+// exist.
+absl::StatusOr<std::string> FollowLinks(const std::string& path);
+
+// Removes what processes that have ended in between left beside the file
+// `target`; says so in the log. Leaves what a process that runs on this machine
+// is writing.
+void RemoveLeftovers(const std::string& target);
+
+// What errno says of an attempt to `verb` the file; NotFound for ENOENT.
+absl::Status FileError(absl::string_view verb, const std::string& path);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_ATOMIC_FILE_H_

@@ -1,0 +1,85 @@
+#include "trainer/step_losses.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+#include "trainer/atomic_file.h"
+#include "trainer/files.h"
+
+namespace millrace {
+namespace {
+
+// The lines of `text` that are whole and of steps before `end`.
+std::string LinesBefore(absl::string_view text, Position end) {
+  std::string kept;
+  while (true) {
+    const size_t newline = text.find('\n');
+    if (newline == absl::string_view::npos) return kept;
+    const absl::string_view line = text.substr(0, newline + 1);
+    text.remove_prefix(newline + 1);
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line.substr(0, newline), ' ');
+    uint64_t epoch = 0;
+    uint64_t step = 0;
+    if (words.size() != 3 || !absl::SimpleAtoi(words[0], &epoch) ||
+        !absl::SimpleAtoi(words[1], &step)) {
+      continue;
+    }
+    if (epoch < end.epoch || (epoch == end.epoch && step < end.step)) {
+      kept.append(line.data(), line.size());
+    }
+  }
+}
+
+}  // namespace
+
+StepLosses::~StepLosses() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status StepLosses::Begin() {
+  std::string before;
+  if (resumed_at_.has_value()) {
+    const absl::StatusOr<std::string> text =
+        ReadFile(path_, std::numeric_limits<uint64_t>::max());
+    if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+    if (text.ok()) before = LinesBefore(*text, *resumed_at_);
+  }
+  MR_RETURN_IF_ERROR(WriteFileAtomically(path_, before));
+  fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  return fd_ >= 0 ? absl::OkStatus() : FileError("write", path_);
+}
+
+absl::Status StepLosses::Append(uint64_t epoch, uint64_t first_step,
+                                absl::Span<const double> losses) {
+  for (size_t i = 0; i < losses.size(); ++i) {
+    absl::StrAppendFormat(&pending_, "%d %d %.9g\n", epoch, first_step + i,
+                          losses[i]);
+  }
+  if (pending_.empty()) return absl::OkStatus();
+  if (fd_ < 0) MR_RETURN_IF_ERROR(Begin());
+  size_t written = 0;
+  absl::Status status;
+  while (written < pending_.size()) {
+    const ssize_t n =
+        write(fd_, pending_.data() + written, pending_.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      status = FileError("write", path_);
+      break;
+    }
+    written += static_cast<size_t>(n);
+  }
+  pending_.erase(0, written);
+  return status;
+}
+
+}  // namespace millrace
