@@ -64,8 +64,8 @@ DatasetInfo Info(const std::string& name, int64_t samples) {
 constexpr const char* kSpecs[] = {
     "sources { dataset: 'a' } ",
     "sources { dataset: 'a' subset { to: 0.9 } } ",
-    "sources { dataset: 'a' subset { to: 0.9 unit: 64 } } "
-    "shuffle { mode: BLOCK } ",
+    ("sources { dataset: 'a' subset { to: 0.9 unit: 64 } } "
+     "shuffle { mode: BLOCK } "),
     "sources { dataset: 'a' weight: 3 } sources { dataset: 'b' weight: 1 } ",
     "sources { dataset: 'a' } sources { dataset: 'b' } concatenate: true ",
 };
