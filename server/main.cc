@@ -24,6 +24,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "proto/library_logs.h"
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
 #include "server/command_line.h"
@@ -241,6 +242,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  RouteLibraryLogs();
   const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return FailUsage(line.status());
   if (line->help) {
