@@ -14,14 +14,6 @@ namespace {
 // Of a message of gRPC's own, which names each address that it tried, or of a
 // proxy's.
 constexpr size_t kMaxReceivedBytes = 4096;
-// Of a name in the detail: longer ones are no help.
-constexpr size_t kMaxNameBytes = 256;
-
-void CleanDetail(ErrorDetail* detail) {
-  detail->set_stage(CleanText(detail->stage(), kMaxNameBytes));
-  detail->set_dataset(CleanText(detail->dataset(), kMaxNameBytes));
-  detail->set_shard(CleanText(detail->shard(), kMaxNameBytes));
-}
 
 }  // namespace
 
@@ -31,9 +23,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   RpcStatus rpc;
   rpc.set_code(code);
   rpc.set_message(CleanText(status.message(), kMaxStatusMessageBytes));
-  ErrorDetail detail = GetErrorDetail(status);
-  CleanDetail(&detail);
-  rpc.add_details()->PackFrom(detail);
+  rpc.add_details()->PackFrom(GetErrorDetail(status));
   return grpc::Status(static_cast<grpc::StatusCode>(code), rpc.message(),
                       rpc.SerializeAsString());
 }
@@ -47,7 +37,6 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   for (const google::protobuf::Any& any : rpc.details()) {
     ErrorDetail detail;
     if (any.UnpackTo(&detail)) {
-      CleanDetail(&detail);
       return WithErrorDetail(std::move(result), detail);
     }
   }

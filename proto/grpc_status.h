@@ -23,8 +23,7 @@ namespace millrace {
 inline constexpr size_t kMaxStatusMessageBytes = 1200;
 
 // Codes are the same numbers on both sides. What peers and files have put into
-// a message or a name of its detail (file names are any bytes) is made
-// readable, and names are cut at 256 bytes (clean_text.h). An error always gets
+// a message is made readable (common/clean_text.h). An error always gets
 // an ErrorDetail, if need be an empty one: by it a client tells the server's
 // answer from one of gRPC or of a proxy.
 grpc::Status ToGrpcStatus(const absl::Status& status);

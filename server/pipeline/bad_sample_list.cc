@@ -10,13 +10,12 @@ namespace millrace {
 void BadSampleList::Add(const absl::Status& status) {
   const ErrorDetail detail = GetErrorDetail(status);
   BadSample sample;
-  // Files have any names, and decoders quote what they find; proto strings are
-  // UTF-8, and people read them.
-  sample.set_dataset(CleanText(detail.dataset(), kMaxReasonBytes));
-  sample.set_shard(CleanText(detail.shard(), kMaxReasonBytes));
+  sample.set_dataset(detail.dataset());
+  sample.set_shard(detail.shard());
   sample.set_row(detail.row());
   sample.set_sample(detail.sample());
   sample.set_stage(detail.stage());
+  // Messages may name files, whose names are any bytes; proto strings are not.
   sample.set_reason(CleanText(status.message(), kMaxReasonBytes));
   const Key key(sample.dataset(), detail.sample());
 

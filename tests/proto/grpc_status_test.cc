@@ -70,6 +70,20 @@ TEST(GrpcStatusTest, WhatPeersAndFilesSayCannotForgeLines) {
             8000);
 }
 
+// Files have any names. A detail with one that was no UTF-8 could not be read
+// back: dataset, row and all were lost.
+TEST(GrpcStatusTest, ANameThatIsNoUtf8LosesNothing) {
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_dataset("photos");
+  detail.set_shard("part-\xff\x1b");
+  detail.set_row(7);
+  const ErrorDetail kept =
+      GetErrorDetail(WithErrorDetail(absl::DataLossError("bad"), detail));
+  EXPECT_EQ(kept.dataset(), "photos");
+  EXPECT_EQ(kept.shard(), "part-\\377\\033");
+  EXPECT_EQ(kept.row(), 7);
+}
+
 // Anybody may answer at an address: the client looks, too.
 TEST(GrpcStatusTest, WhatIsReceivedIsMadeReadable) {
   const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE,

@@ -73,11 +73,6 @@ TEST(BadSampleList, ReasonsAreShortAndAlwaysText) {
   EXPECT_EQ(list.Newest()[0].reason().size(), BadSampleList::kMaxReasonBytes);
   list.Add(Bad("a", 1, "file \xff\xfe\n\xc3\xa9.jpg"));
   EXPECT_EQ(list.Newest()[0].reason(), "file \\377\\376\\n\xc3\xa9.jpg");
-  // Names of files, too: one answer for all must be a message.
-  ErrorDetail detail = MakeErrorDetail("decode");
-  detail.set_shard("part-\xff\x1b");
-  list.Add(WithErrorDetail(absl::DataLossError("bad"), detail));
-  EXPECT_EQ(list.Newest()[0].shard(), "part-\\377\\033");
   BadSample back;
   EXPECT_TRUE(back.ParseFromString(list.Newest()[0].SerializeAsString()));
 }
