@@ -4,11 +4,17 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/clean_text.h"
 
 namespace millrace {
 namespace {
 
 constexpr absl::string_view kPayloadUrl = "millrace.v1.ErrorDetail";
+
+// A detail with a string that is no UTF-8 could not be read back.
+std::string CleanName(absl::string_view name) {
+  return CleanText(name, kMaxDetailNameBytes);
+}
 
 }  // namespace
 
@@ -37,9 +43,11 @@ bool HasErrorDetail(const absl::Status& status) {
 absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail) {
   if (status.ok()) return status;
   ErrorDetail merged = GetErrorDetail(status);
-  if (merged.stage().empty()) merged.set_stage(detail.stage());
-  if (merged.dataset().empty()) merged.set_dataset(detail.dataset());
-  if (merged.shard().empty()) merged.set_shard(detail.shard());
+  if (merged.stage().empty()) merged.set_stage(CleanName(detail.stage()));
+  if (merged.dataset().empty()) {
+    merged.set_dataset(CleanName(detail.dataset()));
+  }
+  if (merged.shard().empty()) merged.set_shard(CleanName(detail.shard()));
   if (merged.row() < 0) merged.set_row(detail.row());
   if (merged.sample() < 0) merged.set_sample(detail.sample());
   if (merged.retry_delay_ms() == 0) {

@@ -4,6 +4,8 @@
 #ifndef MILLRACE_PROTO_ERROR_DETAIL_H_
 #define MILLRACE_PROTO_ERROR_DETAIL_H_
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "proto/names.h"
 #include "proto/types.pb.h"
@@ -20,8 +22,12 @@ ErrorDetail GetErrorDetail(const absl::Status& status);
 // does; a status without one was made by gRPC or by a proxy on the way.
 bool HasErrorDetail(const absl::Status& status);
 
+// Longer names are cut: they are no help, and details travel in HTTP/2 headers.
+inline constexpr size_t kMaxDetailNameBytes = 256;
+
 // `status` with the fields of `detail` that are known; those that an inner
-// stage has set already are kept. OK stays OK.
+// stage has set already are kept. Names of files are any bytes: those that are
+// not readable UTF-8 are escaped (common/clean_text.h). OK stays OK.
 absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail);
 
 // "decode error in dataset photos, shard part-00001.parquet, row 17: ..."

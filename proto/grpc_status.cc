@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
+#include "common/clean_text.h"
 #include "proto/error_detail.h"
 #include "proto/names.h"
 #include "proto/rpc_status.pb.h"
@@ -11,44 +11,9 @@
 namespace millrace {
 namespace {
 
-// Length of the UTF-8 character at the start of `text`, 0 when it is none.
-size_t Utf8Length(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  const size_t length = first < 0x80           ? 1
-                        : (first >> 5) == 0x06 ? 2
-                        : (first >> 4) == 0x0e ? 3
-                        : (first >> 3) == 0x1e ? 4
-                                               : 0;
-  if (length == 0 || length > text.size()) return 0;
-  uint32_t code = length == 1 ? first : first & (0x7f >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  static constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kLeast[length] || code > 0x10ffff || surrogate ? 0 : length;
-}
-
-std::string CleanMessage(absl::string_view message) {
-  std::string clean;
-  while (!message.empty()) {
-    const size_t length = Utf8Length(message);
-    if (clean.size() + length > kMaxStatusMessageBytes - 3) {
-      clean += "...";
-      break;
-    }
-    if (length == 0) {
-      clean += '?';
-      message.remove_prefix(1);
-    } else {
-      clean.append(message.data(), length);
-      message.remove_prefix(length);
-    }
-  }
-  return clean;
-}
+// Of a message of gRPC's own, which names each address that it tried, or of a
+// proxy's.
+constexpr size_t kMaxReceivedBytes = 4096;
 
 }  // namespace
 
@@ -57,11 +22,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   const int code = static_cast<int>(status.code());
   RpcStatus rpc;
   rpc.set_code(code);
-  rpc.set_message(CleanMessage(status.message()));
-  ErrorDetail detail = GetErrorDetail(status);
-  detail.set_shard(CleanMessage(detail.shard()));
-  detail.set_dataset(CleanMessage(detail.dataset()));
-  rpc.add_details()->PackFrom(detail);
+  rpc.set_message(CleanText(status.message(), kMaxStatusMessageBytes));
+  rpc.add_details()->PackFrom(GetErrorDetail(status));
   return grpc::Status(static_cast<grpc::StatusCode>(code), rpc.message(),
                       rpc.SerializeAsString());
 }
@@ -69,7 +31,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+                      CleanText(status.error_message(), kMaxReceivedBytes));
   RpcStatus rpc;
   if (!rpc.ParseFromString(status.error_details())) return result;
   for (const google::protobuf::Any& any : rpc.details()) {

@@ -22,12 +22,14 @@ namespace millrace {
 // details.
 inline constexpr size_t kMaxStatusMessageBytes = 1200;
 
-// Codes are the same numbers on both sides. Bytes that are no UTF-8 (file
-// names) become '?'. An error always gets an ErrorDetail, if need be an empty
-// one: by it a client tells the server's answer from one of gRPC or of a proxy.
+// Codes are the same numbers on both sides. What peers and files have put into
+// a message is made readable (common/clean_text.h). An error always gets
+// an ErrorDetail, if need be an empty one: by it a client tells the server's
+// answer from one of gRPC or of a proxy.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// Details that cannot be read are left out: the code and message stand.
+// Details that cannot be read are left out: the code and message stand, the
+// latter made readable likewise, since anybody may have answered.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 }  // namespace millrace

@@ -19,10 +19,12 @@
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
 #include "common/cgroup.h"
+#include "common/clean_text.h"
 #include "common/cpu_check.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "proto/library_logs.h"
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
 #include "server/command_line.h"
@@ -44,9 +46,17 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitUsage = 2;
 
-int Fail(int code, const absl::Status& status) {
+int FailUsage(const absl::Status& status) {
+  // A configuration has a line a mistake.
   absl::FPrintF(stderr, "millrace-server: %s\n", status.message());
-  return code;
+  return kExitUsage;
+}
+
+// What the datasets' files hold may stand in the message.
+int Fail(const absl::Status& status) {
+  absl::FPrintF(stderr, "millrace-server: %s\n",
+                CleanText(status.message(), kMaxLogBytes));
+  return kExitError;
 }
 
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
@@ -232,8 +242,9 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  RouteLibraryLogs();
   const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
-  if (!line.ok()) return Fail(kExitUsage, line.status());
+  if (!line.ok()) return FailUsage(line.status());
   if (line->help) {
     absl::PrintF("%s", HelpText());
     return 0;
@@ -249,7 +260,7 @@ int Main(const std::vector<std::string>& arguments) {
   ServerConfig config;
   if (!line->config_file.empty()) {
     absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);
-    if (!file.ok()) return Fail(kExitUsage, file.status());
+    if (!file.ok()) return FailUsage(file.status());
     config = *std::move(file);
   }
   config = MergeConfig(std::move(config), line->flags);
@@ -257,13 +268,13 @@ int Main(const std::vector<std::string>& arguments) {
                            .memory_bytes = AvailableMemoryBytes()};
   const absl::StatusOr<ServerSettings> settings =
       ResolveServerConfig(config, machine);
-  if (!settings.ok()) return Fail(kExitUsage, settings.status());
+  if (!settings.ok()) return FailUsage(settings.status());
   if (line->parse_config) {
     absl::PrintF("%s", DescribeSettings(*settings, machine));
     return 0;
   }
   const absl::Status status = Serve(*settings, machine, *line, signals);
-  return status.ok() ? 0 : Fail(kExitError, status);
+  return status.ok() ? 0 : Fail(status);
 }
 
 }  // namespace

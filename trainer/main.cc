@@ -26,6 +26,7 @@
 #include "common/cgroup.h"
 #include "common/malloc_tuning.h"
 #include "common/version.h"
+#include "proto/library_logs.h"
 #include "trainer/config.h"
 #include "trainer/launcher.h"
 #include "trainer/rank_env.h"
@@ -476,5 +477,6 @@ int main(int argc, char** argv) {
     // Without it training is slower, no more.
   }
   millrace::SetMallocThresholds();
+  millrace::RouteLibraryLogs();
   return millrace::Main(argc, argv);
 }

@@ -9,6 +9,7 @@
 #include "common/malloc_tuning.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
+#include "proto/library_logs.h"
 
 namespace {
 
@@ -29,6 +30,7 @@ constexpr char kHelp[] =
 
 int main(int argc, char** argv) {
   millrace::SetMallocThresholds();
+  millrace::RouteLibraryLogs();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
     std::fputs(kHelp, stderr);

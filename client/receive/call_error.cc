@@ -11,6 +11,17 @@
 namespace millrace {
 namespace {
 
+// In gRPC's sentences about a connection that was not made, of which the reason
+// follows: "failed to connect to all addresses; last error: UNAVAILABLE:
+// ipv4:...: Socket closed".
+constexpr absl::string_view kNotConnected =
+    "failed to connect to all addresses";
+constexpr absl::string_view kRemote = "Failed to connect to remote host: ";
+// The reason when the other side took the connection and closed it before it
+// said a word of HTTP/2. Which of them depends on what was on its way.
+constexpr absl::string_view kClosedAtOnce[] = {
+    "Socket closed", "Connection reset by peer", "Broken pipe"};
+
 // In gRPC's sentence about a message beyond its receiver's limit. A client of
 // ours has no limit, so that the message is the request.
 constexpr absl::string_view kTooLarge = "larger than max";
@@ -48,13 +59,20 @@ absl::Status CallError(const grpc::Status& status) {
   if (!absl::IsUnavailable(error)) {
     return HasErrorDetail(error) ? error : NotTheServers(error);
   }
-  // "failed to connect to all addresses; last error: UNKNOWN: ipv4:...:
-  // Failed to connect to remote host: Connection refused"
   absl::string_view message = error.message();
-  constexpr absl::string_view kRemote = "Failed to connect to remote host: ";
+  if (HasErrorDetail(error)) return error;
   if (const size_t at = message.rfind(kRemote); at != absl::string_view::npos) {
     message.remove_prefix(at + kRemote.size());
     return absl::UnavailableError(message);
+  }
+  if (!absl::StrContains(message, kNotConnected)) return error;
+  for (const absl::string_view reason : kClosedAtOnce) {
+    if (!absl::EndsWith(message, reason)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "the connection was closed before the server said a word (", reason,
+        "); a millrace-server does so above its --max_connections or "
+        "--max_connections_per_peer: its log names the limit, and "
+        "refused_connections of `millrace status` counts"));
   }
   return error;
 }

@@ -14,6 +14,10 @@ namespace millrace {
 // was given up by the server (it is stopping, or our side was blocked for too
 // long): that is Unavailable.
 //
+// An Unavailable one says why there is no connection, and what closes one that
+// was just made: a server above its limits of connections does, and says so in
+// its log alone.
+//
 // A status without ErrorDetail is not the server's. gRPC or a proxy on the way
 // made it, of a reset stream (HTTP/2's codes 1 and 2 become INTERNAL, 11
 // becomes RESOURCE_EXHAUSTED), of an HTTP answer that is no gRPC and the like:

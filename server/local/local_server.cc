@@ -165,8 +165,9 @@ void LocalServer::Loop() {
         }
         const absl::Status status = client.link->Tick(options_.send_timeout);
         if (status.ok()) continue;
-        MR_LOG(WARNING) << "a client of this machine loses its shared memory: "
-                        << status.message();
+        MR_LOG_EVERY(WARNING, absl::Seconds(1))
+            << "a client of this machine loses its shared memory: "
+            << status.message();
         EndLink(client.link);
         client = {};
       }

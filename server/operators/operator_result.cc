@@ -4,36 +4,18 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/utf8.h"
+#include "common/clean_text.h"
 
 namespace millrace {
 namespace {
 
-// Bytes of the UTF-8 character at the beginning of `text`, which is not empty;
-// 0 when there is none.
-size_t CharacterBytes(absl::string_view text) {
-  for (size_t bytes = 1; bytes <= 4 && bytes <= text.size(); ++bytes) {
-    if (IsUtf8(text.substr(0, bytes))) return bytes;
-  }
-  return 0;
-}
+// Of a text: a library may give one without an end in sight.
+constexpr size_t kMaxTextBytes = 4096;
 
 }  // namespace
 
 std::string Printable(absl::string_view text) {
-  std::string printable;
-  while (!text.empty()) {
-    const size_t bytes = CharacterBytes(text);
-    const bool plain =
-        bytes > 1 || (bytes == 1 && text[0] >= 0x20 && text[0] != 0x7f);
-    if (plain) {
-      printable.append(text.data(), bytes);
-    } else {
-      printable.push_back('?');
-    }
-    text.remove_prefix(bytes == 0 ? 1 : bytes);
-  }
-  return printable;
+  return CleanText(text, kMaxTextBytes);
 }
 
 absl::Status OperatorResult::Failed(absl::string_view who,

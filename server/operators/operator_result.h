@@ -45,7 +45,7 @@ class OperatorResult {
 };
 
 // A text of a library for messages: control characters and what is no UTF-8
-// become question marks.
+// are escaped, and it is cut at 4096 bytes (clean_text.h).
 std::string Printable(absl::string_view text);
 
 }  // namespace millrace

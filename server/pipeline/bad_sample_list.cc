@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/clean_text.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -14,13 +15,9 @@ void BadSampleList::Add(const absl::Status& status) {
   sample.set_row(detail.row());
   sample.set_sample(detail.sample());
   sample.set_stage(detail.stage());
-  std::string reason(status.message().substr(0, kMaxReasonBytes));
   // Messages may name files, whose names are any bytes; proto strings are not.
-  for (char& c : reason) {
-    if ((static_cast<unsigned char>(c) & 0x80) != 0) c = '?';
-  }
-  sample.set_reason(std::move(reason));
-  const Key key(detail.dataset(), detail.sample());
+  sample.set_reason(CleanText(status.message(), kMaxReasonBytes));
+  const Key key(sample.dataset(), detail.sample());
 
   MutexLock lock(mu_);
   const auto known = places_.find(key);

@@ -27,7 +27,8 @@ namespace millrace {
 class BadSampleList {
  public:
   static constexpr size_t kDefaultCapacity = 100;
-  // Of a reason; the rest is cut off.
+  // Of a reason, which is made readable (common/clean_text.h); the rest is cut
+  // off.
   static constexpr size_t kMaxReasonBytes = 300;
 
   explicit BadSampleList(size_t capacity = kDefaultCapacity)

@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/clean_text.h"
 #include "common/freed_memory.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "common/utf8.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
@@ -52,9 +52,8 @@ void FillSummaries(
     summary->set_samples(source->info().samples());
     summary->set_fingerprint(source->info().fingerprint());
     // Names files, whose names are any bytes; proto strings are not.
-    std::string fault(source->CheckFiles().message());
-    if (!IsUtf8(fault)) fault = "a file was changed; the server's log names it";
-    summary->set_fault(std::move(fault));
+    summary->set_fault(
+        CleanText(source->CheckFiles().message(), kMaxStatusMessageBytes));
   }
 }
 
@@ -419,9 +418,11 @@ absl::Status DataServiceImpl::Refused(absl::string_view peer,
   static internal_logging::EveryGate gate;
   if (gate.Pass(absl::Seconds(1))) {
     const uint64_t more = refusals_not_logged_.exchange(0);
-    MR_LOG(WARNING)
-        << method << " of " << peer << " refused: " << FormatError(status)
-        << (more == 0 ? "" : absl::StrCat(" (and ", more, " refusals before)"));
+    MR_LOG(WARNING) << method << " of " << peer << " refused: "
+                    << CleanText(FormatError(status), kMaxStatusMessageBytes)
+                    << (more == 0 ? ""
+                                  : absl::StrCat(" (and ", more,
+                                                 " refusals before)"));
   } else {
     refusals_not_logged_.fetch_add(1);
   }

@@ -17,6 +17,7 @@
 #include "common/freed_memory.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "proto/library_logs.h"
 #include "server/local/local_server.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/connection_acceptor.h"
@@ -79,9 +80,10 @@ class RpcServerImpl final : public RpcServer {
                    .batch_timeout = options.batch_timeout,
                    .budget = options.budget,
                    .shares = &shares_,
-                   .tend_memory =
+                   .tend =
                        [this](bool idle) {
                          memory_.Look(idle, std::chrono::steady_clock::now());
+                         SayLinesLeftOut();
                        }},
                   counters_),
         service_({.engine = options.engine,

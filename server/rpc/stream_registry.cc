@@ -97,7 +97,7 @@ void StreamRegistry::Watch() {
       idle = !had_streams_;
       had_streams_ = !streams_.empty();
     }
-    if (options_.tend_memory != nullptr) options_.tend_memory(idle);
+    if (options_.tend != nullptr) options_.tend(idle);
   }
 }
 
@@ -167,8 +167,10 @@ void StreamRegistry::CancelBlocked(SteadyTime since) {
   }
   for (const auto& [end, peer] : blocked) {
     counters_->cancelled_sends.fetch_add(1);
-    MR_LOG(WARNING) << "client " << peer << " has taken nothing for "
-                    << options_.send_timeout << ": its call is cancelled";
+    MR_LOG_EVERY(WARNING, absl::Seconds(1))
+        << "client " << peer << " has taken nothing for "
+        << options_.send_timeout << ": its call is cancelled ("
+        << counters_->cancelled_sends.load() << " since the start)";
     end();
   }
 }

@@ -40,7 +40,7 @@ class StreamRegistry {
     const ClientShares* shares = nullptr;
     // Called on the registry's thread about every second, with whether there
     // has been no call since the last time.
-    std::function<void(bool idle)> tend_memory;
+    std::function<void(bool idle)> tend;
   };
 
   StreamRegistry(Options options, std::shared_ptr<RpcCounters> counters);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/receive/describe.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +113,24 @@ TEST(ConnectionFloodTest, OneAddressHasItsLimit) {
   EXPECT_EQ((*server)->Stop(), 0);
   EXPECT_THAT((*server)->process().Stderr(),
               HasSubstr("--max_connections_per_peer"));
+}
+
+// All that a refused client saw was "Socket closed".
+TEST(ConnectionFloodTest, ARefusedClientLearnsOfTheLimits) {
+  auto server = ServerProcess::Start(
+      {"--synthetic_only", "--max_connections_per_peer=1"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const UniqueFd first = ConnectTo((*server)->port());
+  ASSERT_TRUE(IsServed(first));
+  for (int i = 0; i < 10; ++i) {
+    const auto status = GetServerStatus((*server)->address());
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_EQ(status->size(), 1);
+    const absl::Status refused = (*status)[0].status.status();
+    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("--max_connections_per_peer"));
+  }
 }
 
 }  // namespace

@@ -42,16 +42,55 @@ TEST(GrpcStatusTest, EveryCodeComesBack) {
 TEST(GrpcStatusTest, MessagesBecomeShortUtf8) {
   const std::string odd = "file \xff\xc3\x28 of \xc3\xa9t\xc3\xa9";
   EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(absl::NotFoundError(odd))).message(),
-            "file ?"
-            "?( of \xc3\xa9t\xc3\xa9");
+            "file \\377\\303( of \xc3\xa9t\xc3\xa9");
 
   std::string lengthy;
   while (lengthy.size() < 20000) lengthy += "\xc3\xa9";
   const grpc::Status cut = ToGrpcStatus(absl::NotFoundError(lengthy));
   EXPECT_LE(cut.error_message().size(), kMaxStatusMessageBytes);
-  EXPECT_THAT(cut.error_message(), ::testing::EndsWith("\xc3\xa9..."));
+  EXPECT_THAT(cut.error_message(), ::testing::EndsWith("\xc3\xa9 ... (cut)"));
   // What a receiver with gRPC's limit of 8 KiB must be able to take.
   EXPECT_LT(3 * cut.error_message().size() + cut.error_details().size(), 8000);
+}
+
+// A request may name a dataset of 60 KB with line breaks; the answer is read on
+// a terminal and logged by clients.
+TEST(GrpcStatusTest, WhatPeersAndFilesSayCannotForgeLines) {
+  ErrorDetail detail = MakeErrorDetail("plan");
+  detail.set_dataset("a\nE 2026 main.cc:1] forged");
+  detail.set_shard(std::string(5000, '\x1b'));
+  const absl::Status bad =
+      WithErrorDetail(absl::NotFoundError("no dataset `a\nb\x1b[2J`"), detail);
+  const grpc::Status sent = ToGrpcStatus(bad);
+  EXPECT_EQ(sent.error_message(), "no dataset `a\\nb\\033[2J`");
+  const ErrorDetail got = GetErrorDetail(FromGrpcStatus(sent));
+  EXPECT_EQ(got.dataset(), "a\\nE 2026 main.cc:1] forged");
+  EXPECT_LE(got.shard().size(), 256);
+  EXPECT_LT(3 * sent.error_message().size() + sent.error_details().size(),
+            8000);
+}
+
+// Files have any names. A detail with one that was no UTF-8 could not be read
+// back: dataset, row and all were lost.
+TEST(GrpcStatusTest, ANameThatIsNoUtf8LosesNothing) {
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_dataset("photos");
+  detail.set_shard("part-\xff\x1b");
+  detail.set_row(7);
+  const ErrorDetail kept =
+      GetErrorDetail(WithErrorDetail(absl::DataLossError("bad"), detail));
+  EXPECT_EQ(kept.dataset(), "photos");
+  EXPECT_EQ(kept.shard(), "part-\\377\\033");
+  EXPECT_EQ(kept.row(), 7);
+}
+
+// Anybody may answer at an address: the client looks, too.
+TEST(GrpcStatusTest, WhatIsReceivedIsMadeReadable) {
+  const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE,
+                             "no\n\x1b[2J" + std::string(100'000, 'x'));
+  const absl::Status got = FromGrpcStatus(foreign);
+  EXPECT_EQ(got.message().substr(0, 10), "no\\n\\033[2");
+  EXPECT_LT(got.message().size(), 5000);
 }
 
 TEST(GrpcStatusTest, ForeignDetailsAreLeftOut) {

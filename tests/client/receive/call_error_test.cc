@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 
@@ -38,6 +40,37 @@ TEST(CallErrorTest, TheServersWordStands) {
     EXPECT_EQ(error.message(), "so");
     EXPECT_TRUE(HasErrorDetail(error));
   }
+}
+
+grpc::Status NotConnected(const std::string& why) {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                      "failed to connect to all addresses; last error: " + why);
+}
+
+TEST(CallErrorTest, AConnectionThatIsNotMadeSaysWhy) {
+  const absl::Status error = CallError(
+      NotConnected("UNKNOWN: ipv4:127.0.0.1:7001: Failed to connect to remote "
+                   "host: Connection refused"));
+  EXPECT_TRUE(absl::IsUnavailable(error)) << error;
+  EXPECT_EQ(error.message(), "Connection refused");
+}
+
+// A server above its limits closes what it accepts. Clients saw "Socket
+// closed".
+TEST(CallErrorTest, AConnectionThatIsClosedAtOnceNamesTheLimits) {
+  for (const char* reason :
+       {"Socket closed", "recvmsg:Connection reset by peer",
+        "sendmsg: Broken pipe"}) {
+    const absl::Status error = CallError(NotConnected(
+        std::string("UNAVAILABLE: ipv4:127.0.0.1:7001: ") + reason));
+    EXPECT_TRUE(absl::IsUnavailable(error)) << error;
+    EXPECT_THAT(error.message(), AllOf(HasSubstr("--max_connections_per_peer"),
+                                       HasSubstr("closed before")));
+  }
+  // One that carried calls before had been let in.
+  const absl::Status later =
+      CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
+  EXPECT_EQ(later.message(), "Socket closed");
 }
 
 TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {

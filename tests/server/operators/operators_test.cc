@@ -180,11 +180,11 @@ TEST(OperatorResult, TakesSentencesThatAreTooLongOrUnended) {
   EXPECT_EQ(status.message(), "o: " + std::string(MILLRACE_ERROR_BYTES, 'x'));
 }
 
-TEST(Printable, KeepsTextsAndHidesTheRest) {
+TEST(Printable, KeepsTextsAndEscapesTheRest) {
   EXPECT_EQ(Printable("größer 漢字 😀"), "größer 漢字 😀");
-  EXPECT_EQ(Printable("a\nb\x1b[1m\x7f"), "a?b?[1m?");
-  EXPECT_EQ(Printable("cut \xe6\xbc"), "cut ??");
-  EXPECT_EQ(Printable("\xc0\xaf\xed\xa0\x80\xf5"), "??????");
+  EXPECT_EQ(Printable("a\nb\x1b[1m\x7f"), "a\\nb\\033[1m\\177");
+  EXPECT_EQ(Printable("cut \xe6\xbc"), "cut \\346\\274");
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\300\\257");
 }
 
 }  // namespace
