@@ -108,7 +108,6 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "what --server serves as --dataset");
   flags.Add("json", &json, "", "print one JSON object");
   flags.Needs("dataset_uri", {"server"});
-  flags.Needs("warmup", {"seconds"});
 }
 
 absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
@@ -184,6 +183,13 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
           absl::StrCat(first.first, " and ", second->first,
                        " contradict each other: give one"));
     }
+  }
+  const bool by_time = seconds > absl::ZeroDuration() ||
+                       (!sweep.empty() && !batches_given && epochs == 0);
+  if (warmup > absl::ZeroDuration() && !by_time) {
+    return absl::InvalidArgumentError(
+        "--warmup has no effect without --seconds: give it, or leave --warmup "
+        "out");
   }
   if (loaders == 0 || loaders > kMaxLoaders) {
     return absl::InvalidArgumentError(

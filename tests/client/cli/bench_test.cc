@@ -287,6 +287,8 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
        "--epochs and --seconds contradict"},
       {{"--synthetic", "--warmup=1s"},
        "--warmup has no effect without --seconds"},
+      {{"--synthetic", "--warmup=1s", "--batches=9", "--sweep=window=2,4"},
+       "--warmup has no effect without --seconds"},
       {{"--dataset=d", "--shape=8,8"},
        "--shape has no effect without --synthetic or --synthetic_latency_us: "
        "give one of them, or leave --shape out"},
