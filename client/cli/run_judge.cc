@@ -16,9 +16,11 @@ constexpr double kCoresBusy = 0.8;
 constexpr double kRanksWait = 0.1;
 constexpr double kComputes = 0.5;
 constexpr double kOverhead = 0.25;
-// Of the machine's cores, and in cores: what is worth a word.
+// Of the machine's cores: what other programs take when they are named. In
+// cores: what is worth a word.
 constexpr double kOthersTake = 0.25;
 constexpr double kOthersTold = 0.1;
+constexpr double kOthersStarve = 0.75;
 // A GPU that is busy less, while the host waits for nothing, gets work in
 // pieces that are too small.
 constexpr double kGpuIdles = 0.7;
@@ -309,7 +311,10 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
         {"end them, or run them on another machine, and train again: the "
          "figures above are those of a machine that is shared"});
     taken.most_gain = 1;
-    findings.push_back(std::move(taken));
+    const bool starved = run.on_cpu() && others >= kOthersStarve &&
+                         !findings.empty() && findings[0].part == "compute";
+    findings.insert(starved ? findings.begin() : findings.end(),
+                    std::move(taken));
   }
   return findings;
 }

@@ -22,7 +22,8 @@
 //   overhead    none of these: 25 % of the time or more lie between the parts
 //   other_programs  programs that are no rank of the run used a quarter of the
 //               cores of the trainer's machine or more. What they cost cannot
-//               be told, so they come last
+//               be told, so they come last; before a model that the CPU
+//               computes from three quarters on, which leave it next to none
 //
 // What the device waits for comes first, most time first; then what it does.
 // `most_gain` is Amdahl's bound: with the part's time gone altogether the run

@@ -145,6 +145,18 @@ TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
   EXPECT_EQ(GainText(last), "") << "what they cost is not known";
   EXPECT_THAT(last.text, HasSubstr("6.4 of its 16 cores, data servers there"));
   EXPECT_EQ(JudgeRun(run)[0].part, "compute") << "what the time went to";
+  // Where the CPU computes the model and has no time for it, that is first.
+  run.device = "cpu";
+  EXPECT_EQ(Parts(run)[0], "compute");
+  run.times.other_cpu = 1440;
+  EXPECT_EQ(Parts(run)[0], "other_programs");
+  EXPECT_EQ(Parts(run)[1], "compute");
+  run.times.data = 40;
+  run.times.compute = 55;
+  run.times.wait_cause = "decoding";
+  EXPECT_EQ(Parts(run)[0], "decoding");
+  run = Healthy();
+  run.times.cpus = run.times.machine_cpus = 16;
   // Told, and no finding.
   run.times.other_cpu = 300;
   EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("3.0 of its 16 cores"));
