@@ -449,7 +449,8 @@ std::string HelpText() {
       &text,
       "\nSIGTERM or SIGINT stops gracefully, a second one at once.\n"
       "Exit codes: 0 stopped as asked, 1 an error, 2 a mistake on "
-      "the command line.\n");
+      "the command line or\n"
+      "in a file that it names (configuration, operators, pipeline).\n");
   return text;
 }
 

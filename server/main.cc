@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +24,12 @@
 #include "common/cpu_check.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/library_logs.h"
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
+#include "server/budget_advice.h"
 #include "server/command_line.h"
 #include "server/config.h"
 #include "server/file_limit.h"
@@ -111,26 +114,32 @@ std::string DescribeOperators(const Operators& operators) {
   return text;
 }
 
+// The pipeline of --check_pipeline; none when the flag is not given.
+absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
+    const ServerCommandLine& line, const DatasetCatalog& catalog) {
+  if (line.check_pipeline.empty()) return std::nullopt;
+  MR_ASSIGN_OR_RETURN(
+      const std::string file,
+      UsageError(ReadTextFile(line.check_pipeline, "the pipeline")));
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec,
+                      UsageError(ParseSpecText(file, line.check_pipeline)));
+  // Files for programs with a flag for it name no dataset.
+  if (spec.sources().empty() && catalog.size() == 1) {
+    spec.add_sources()->set_dataset(catalog.begin()->first);
+  }
+  return spec;
+}
+
 // What the batches of the datasets' presets take, and those of the pipeline
 // that was named.
-absl::StatusOr<std::string> DescribeAllBatches(Engine& engine,
-                                               const ServerCommandLine& line,
-                                               const ServerSettings& settings,
-                                               const MemoryNeeds& needs) {
-  MR_ASSIGN_OR_RETURN(std::string text,
-                      DescribePresets(engine, settings, needs));
-  if (line.check_pipeline.empty()) return text;
-  MR_ASSIGN_OR_RETURN(const std::string file,
-                      ReadTextFile(line.check_pipeline, "the pipeline"));
-  MR_ASSIGN_OR_RETURN(PipelineSpec spec,
-                      ParseSpecText(file, line.check_pipeline));
-  // Files for programs with a flag for it name no dataset.
-  if (spec.sources().empty() && engine.catalog().size() == 1) {
-    spec.add_sources()->set_dataset(engine.catalog().begin()->first);
-  }
+absl::StatusOr<std::string> DescribeAllBatches(
+    Engine& engine, const ServerCommandLine& line,
+    const std::optional<PipelineSpec>& spec, const BudgetAdvice& advice) {
+  MR_ASSIGN_OR_RETURN(std::string text, DescribePresets(engine, advice));
+  if (!spec.has_value()) return text;
   MR_ASSIGN_OR_RETURN(
       const std::string named,
-      DescribePipeline(engine, spec, line.check_pipeline, settings, needs));
+      DescribePipeline(engine, *spec, line.check_pipeline, advice));
   return text + named;
 }
 
@@ -164,7 +173,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   ByteBudget::Reservation share;
   MR_CHECK(budget.TryReserve(caches.capacity(), &share));
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
-                      Operators::Load(settings.operators));
+                      UsageError(Operators::Load(settings.operators)));
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog,
                       OpenDatasets(settings, *operators, &caches));
   const std::string datasets = DescribeDatasets(catalog);
@@ -181,12 +190,16 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic};
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
-  MR_RETURN_IF_ERROR(CheckMemory(settings, needs));
+  MR_ASSIGN_OR_RETURN(const std::optional<PipelineSpec> pipeline,
+                      ReadCheckPipeline(line, catalog));
+  BudgetAdvice advice(settings, options, catalog, needs);
+  if (pipeline.has_value()) advice.Add(*pipeline);
+  MR_RETURN_IF_ERROR(CheckMemory(settings, needs, advice));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                      Engine::Create(options, std::move(catalog)));
+                      Engine::Create(options, catalog));
   if (line.check_config) {
     MR_ASSIGN_OR_RETURN(const std::string batches,
-                        DescribeAllBatches(*engine, line, settings, needs));
+                        DescribeAllBatches(*engine, line, pipeline, advice));
     absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, machine),
                  DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
                                            settings.row_group_cache_bytes)),
@@ -274,7 +287,8 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   const absl::Status status = Serve(*settings, machine, *line, signals);
-  return status.ok() ? 0 : Fail(status);
+  if (status.ok()) return 0;
+  return IsUsageError(status) ? FailUsage(status) : Fail(status);
 }
 
 }  // namespace

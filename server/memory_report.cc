@@ -1,8 +1,6 @@
 #include "server/memory_report.h"
 
-#include <algorithm>
-#include <set>
-#include <utility>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,17 +13,6 @@ namespace {
 void Line(std::string* out, const std::string& name, const std::string& value,
           const std::string& why) {
   absl::StrAppendFormat(out, "%-20s %-14s %s\n", name, value, why);
-}
-
-// Ends the sentence of a refusal.
-std::string SmallestText(const ServerSettings& settings,
-                         const MemoryNeeds& needs, uint64_t wanted) {
-  const uint64_t smallest = SmallestBudget(needs, wanted, [&](uint64_t budget) {
-    return RowGroupCacheBytes(settings, budget);
-  });
-  if (smallest == 0) return "no budget is large enough";
-  return absl::StrCat(
-      "the smallest that works is --memory_budget=", smallest >> 20, "MiB");
 }
 
 std::string DescribeFit(const std::string& name, const BatchMemory& batch,
@@ -46,15 +33,14 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
 }  // namespace
 
 absl::Status CheckMemory(const ServerSettings& settings,
-                         const MemoryNeeds& needs) {
+                         const MemoryNeeds& needs, const BudgetAdvice& advice) {
   const uint64_t budget = settings.memory_budget_bytes;
   const MemoryUse use =
       PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(use.Sentence(), "nothing for batches: ",
-                   SmallestText(settings, needs, kLeastBatchBytes + 1),
-                   ", or give fewer --threads"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      use.Sentence(), "nothing for batches: ",
+      advice.Sentence(kLeastBatchBytes + 1), ", or give fewer --threads"));
 }
 
 std::string DescribeMemory(const MemoryUse& use) {
@@ -88,61 +74,47 @@ std::string DescribeMemory(const MemoryUse& use) {
 absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,
-                                             const ServerSettings& settings,
-                                             const MemoryNeeds& needs) {
+                                             const BudgetAdvice& advice) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
                       engine.Open(spec));
   MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
   const uint64_t left = engine.batch_budget_bytes();
   if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
-    return absl::Status(
-        fits.code(),
-        absl::StrCat(name, ": ", fits.message(), "; ",
-                     SmallestText(settings, needs, batch.reserved())));
+    return absl::Status(fits.code(),
+                        absl::StrCat(name, ": ", fits.message(), "; ",
+                                     advice.Sentence(batch.reserved(), &spec)));
   }
   return DescribeFit(name, batch, left);
 }
 
 absl::StatusOr<std::string> DescribePresets(Engine& engine,
-                                            const ServerSettings& settings,
-                                            const MemoryNeeds& needs) {
+                                            const BudgetAdvice& advice) {
   std::string out;
-  for (const auto& [name, source] : engine.catalog()) {
-    const DatasetInfo& info = source->info();
-    std::set<std::string> presets = {info.train_preset(), info.eval_preset()};
-    presets.erase("");
-    if (presets.empty()) presets.insert("");  // the fields as they are
-    for (const std::string& preset : presets) {
-      PipelineSpec spec;
-      spec.add_sources()->set_dataset(name);
-      spec.set_preset(preset);
-      // Also where there are fewer samples.
-      spec.set_last_batch(LAST_BATCH_PAD);
-      spec.set_batch_size(kExampleRows);
-      const std::string what =
-          preset.empty() ? name : absl::StrCat(name, " ", preset);
-      auto opened = engine.Open(spec);
-      if (!opened.ok()) {
-        // Its images have as many sizes as they like, for one.
-        Line(&out, what, "", "depends on the pipeline: --check_pipeline=FILE");
-        continue;
-      }
-      MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
-      const uint64_t left = engine.batch_budget_bytes();
-      if (batch.reserved() <= left) {
-        absl::StrAppend(&out, DescribeFit(what, batch, left));
-        continue;
-      }
-      spec.set_batch_size(1);
-      MR_ASSIGN_OR_RETURN(
-          const std::string one,
-          DescribePipeline(engine, spec, what, settings, needs));
-      absl::StrAppend(&out, one);
-      Line(&out, "", "",
-           absl::StrCat(kExampleRows, " rows of one rank would take ",
-                        FormatByteSize(batch.reserved()), ": ",
-                        SmallestText(settings, needs, batch.reserved())));
+  for (PipelineSpec& spec : PresetSpecs(engine.catalog(), kExampleRows)) {
+    const std::string& name = spec.sources(0).dataset();
+    const std::string what =
+        spec.preset().empty() ? name : absl::StrCat(name, " ", spec.preset());
+    auto opened = engine.Open(spec);
+    if (!opened.ok()) {
+      // Its images have as many sizes as they like, for one.
+      Line(&out, what, "", "depends on the pipeline: --check_pipeline=FILE");
+      continue;
     }
+    MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
+    const uint64_t left = engine.batch_budget_bytes();
+    if (batch.reserved() <= left) {
+      absl::StrAppend(&out, DescribeFit(what, batch, left));
+      continue;
+    }
+    PipelineSpec row = spec;
+    row.set_batch_size(1);
+    MR_ASSIGN_OR_RETURN(const std::string one,
+                        DescribePipeline(engine, row, what, advice));
+    absl::StrAppend(&out, one);
+    Line(&out, "", "",
+         absl::StrCat(kExampleRows, " rows of one rank would take ",
+                      FormatByteSize(batch.reserved()), ": ",
+                      advice.Sentence(batch.reserved(), &spec)));
   }
   return out;
 }

@@ -2,7 +2,7 @@
 // scratch, what is read ahead, caches, and how many batches of which pipelines
 // fit into the rest.
 //
-//   MR_RETURN_IF_ERROR(CheckMemory(settings, needs));
+//   MR_RETURN_IF_ERROR(CheckMemory(settings, needs, advice));
 //   std::string text = DescribeMemory(use);
 //   MR_ASSIGN_OR_RETURN(std::string batches, DescribeBatches(engine, ...));
 
@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "server/budget_advice.h"
 #include "server/config.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/memory_use.h"
@@ -25,7 +26,7 @@ namespace millrace {
 // InvalidArgument when the budget leaves nothing for batches: says the
 // arithmetic and the smallest budget that works.
 absl::Status CheckMemory(const ServerSettings& settings,
-                         const MemoryNeeds& needs);
+                         const MemoryNeeds& needs, const BudgetAdvice& advice);
 
 // A table.
 std::string DescribeMemory(const MemoryUse& use);
@@ -35,16 +36,14 @@ std::string DescribeMemory(const MemoryUse& use);
 // says the smallest budget that works.
 inline constexpr uint64_t kExampleRows = 64;
 absl::StatusOr<std::string> DescribePresets(Engine& engine,
-                                            const ServerSettings& settings,
-                                            const MemoryNeeds& needs);
+                                            const BudgetAdvice& advice);
 
 // The same for the batches of `spec`, which `name` stands for in the text.
 // Errors of Engine::Open(); InvalidArgument: a batch does not fit.
 absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,
-                                             const ServerSettings& settings,
-                                             const MemoryNeeds& needs);
+                                             const BudgetAdvice& advice);
 
 }  // namespace millrace
 

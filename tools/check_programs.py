@@ -8,6 +8,7 @@ runs-anywhere   a copy of the folder, started from / with an empty environment
 thin            the libraries that each program loads are those of its side
 packages        Debian libraries belong to the packages that deploy/ names
 documented      flags and subcommands in the documents are in the programs' help
+flags           flags in the programs' help are named in the documents
 pipelines       the pipeline specs in the README have no mistake
 values          numbers, sizes and times that the documents give a server's flags are taken
 definitions     no two objects that a program is linked from define one symbol
@@ -187,6 +188,39 @@ def check_documented(bin_dir):
     return mistakes
 
 
+def flags_of(usage):
+    """Names of the flags that a program's help lists, each on a line of its own."""
+    return re.findall(r"^\s+--([a-z0-9_]+)\b", usage, re.MULTILINE)
+
+
+def subcommands_of(program, usage):
+    """Names of the subcommands that a program's help lists; [None] where there are none."""
+    found = re.findall(r"^  (?:" + re.escape(program) + r" )?([a-z]+)  +\S", usage, re.MULTILINE)
+    return found or [None]
+
+
+def check_flags(bin_dir):
+    text = ""
+    for path in documents():
+        with open(path, encoding="utf-8") as file:
+            text += file.read()
+    mistakes, looked_at = [], 0
+    for program in PROGRAMS:
+        path = os.path.join(bin_dir, program)
+        subcommands = [None]
+        if program in ("millrace", "millrace-data"):
+            subcommands = subcommands_of(program, help_of(path))
+        for subcommand in subcommands:
+            for flag in flags_of(help_of(path, subcommand)):
+                looked_at += 1
+                if flag != "help" and not re.search(rf"--{flag}(?![a-z0-9_])", text):
+                    mistakes.append(f"--{flag} of {program}{' ' + subcommand if subcommand else ''} "
+                                    "is named in no document")
+    if looked_at < 150:
+        mistakes.append(f"only {looked_at} flags were found in the help: the search is broken")
+    return mistakes
+
+
 def server_values(text):
     """{"--flag=value"} of plain numbers, sizes and times that a text gives millrace-server,
     in command lines and in words (`--threads=8`)."""
@@ -284,6 +318,7 @@ CHECKS = {
     "thin": check_thin,
     "packages": check_packages,
     "documented": check_documented,
+    "flags": check_flags,
     "values": check_values,
     "pipelines": check_pipelines,
     "definitions": check_definitions,

@@ -311,6 +311,7 @@ absl::Status TrainingRun::StartMonitor() {
                       ParseProfileSteps(config_.profile_steps));
   MR_ASSIGN_OR_RETURN(
       monitor_, RunMonitor::Make({.rank = env_.rank,
+                                  .ranks_here = env_.local_world_size,
                                   .device = device_,
                                   .tensorboard = config_.tensorboard,
                                   .log_every = config_.log_every,

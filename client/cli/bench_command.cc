@@ -1,8 +1,10 @@
 // `millrace bench`: how fast batches arrive at this machine, and which setting
 // makes them arrive fastest.
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -27,6 +29,7 @@
 #include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/verdict.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -59,13 +62,19 @@ struct BenchFlags {
 
   void AddTo(FlagSet& flags);
   // Also says where synthetic data are asked for.
-  absl::Status Finish();
+  absl::Status Finish(const FlagSet& flags);
+  // Flags that a sweep with these knobs would ignore.
+  absl::Status CheckSweep(const FlagSet& flags,
+                          const std::vector<SweepKnob>& knobs) const;
+
+  bool batches_given = false;
 };
 
 void BenchFlags::AddTo(FlagSet& flags) {
   spec.AddTo(flags);
   synthetic.AddTo(flags);
-  flags.Add("batches", &batches, "N", "batches to receive, at least 2");
+  flags.Add("batches", &batches, "N",
+            "batches to receive, at least 2 (default 200, of a sweep by time)");
   flags.Add("seconds", &seconds, "TIME",
             "instead of --batches: receive for so long (default of a sweep "
             "3s a setting and round)");
@@ -98,9 +107,45 @@ void BenchFlags::AddTo(FlagSet& flags) {
   flags.Add("dataset_uri", &dataset_uri, "URI",
             "what --server serves as --dataset");
   flags.Add("json", &json, "", "print one JSON object");
+  flags.Needs("dataset_uri", {"server"});
 }
 
-absl::Status BenchFlags::Finish() {
+absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
+                                    const std::vector<SweepKnob>& knobs) const {
+  for (const SweepKnob& knob : knobs) {
+    if (flags.Given(knob.name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", knob.name, " has no effect beside --sweep=", knob.name,
+          "=...: leave one of them out"));
+    }
+    if (knob.name == "window" && initial_window != 0 &&
+        std::find(knob.values.begin(), knob.values.end(), "auto") ==
+            knob.values.end()) {
+      return absl::InvalidArgumentError(
+          "--initial_window is where window=auto begins, and --sweep fixes the "
+          "window: add auto to its values, or leave --initial_window out");
+    }
+    if (IsServerKnob(knob.name) && server.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "flag --sweep: ", knob.name,
+          " is set when a server starts; give --server=PROGRAM on the server's "
+          "machine, so that the bench starts one for each setting"));
+    }
+  }
+  if (knobs.empty() && rounds <= 1 && !plot.empty()) {
+    return absl::InvalidArgumentError(
+        "--plot draws what a --sweep has found: give one");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BenchFlags::Finish(const FlagSet& flags) {
+  batches_given = flags.Given("batches");
+  if (flags.Given("synthetic_latency_us") && !synthetic.wanted()) {
+    return absl::InvalidArgumentError(
+        "flag --synthetic_latency_us=0: give a time above 0, or --synthetic "
+        "for reads that do not wait");
+  }
   if (synthetic.wanted()) {
     MR_ASSIGN_OR_RETURN(spec.base, synthetic.MakeSpec());
   }
@@ -114,10 +159,12 @@ absl::Status BenchFlags::Finish() {
           "--server needs something to serve: --dataset=NAME and "
           "--dataset_uri=lmdb:PATH, or --synthetic");
     }
-    spec.endpoint = "started for each setting";
-  } else if (!dataset_uri.empty()) {
-    return absl::InvalidArgumentError(
-        "--dataset_uri is for a server that the bench starts: give --server");
+    if (synthetic.wanted() && !dataset_uri.empty()) {
+      return absl::InvalidArgumentError(
+          "--dataset_uri and synthetic data contradict each other: leave one "
+          "of both out");
+    }
+    spec.endpoint = "127.0.0.1:1";  // until a setting's server is started
   }
   MR_RETURN_IF_ERROR(spec.Validate());
   if (batches < 2) {
@@ -125,13 +172,24 @@ absl::Status BenchFlags::Finish() {
         "flag --batches=", batches,
         ": a rate needs at least 2: the first batch does not count"));
   }
-  if (epochs > 0 && seconds > absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        "--epochs and --seconds contradict each other: give one");
+  const std::pair<const char*, bool> ends[] = {
+      {"--batches", batches_given},
+      {"--epochs", epochs > 0},
+      {"--seconds", seconds > absl::ZeroDuration()}};
+  for (const auto& first : ends) {
+    for (const auto* second = &first + 1; second != std::end(ends); ++second) {
+      if (!first.second || !second->second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(first.first, " and ", second->first,
+                       " contradict each other: give one"));
+    }
   }
-  if (warmup > absl::ZeroDuration() && seconds == absl::ZeroDuration()) {
+  const bool by_time = seconds > absl::ZeroDuration() ||
+                       (!sweep.empty() && !batches_given && epochs == 0);
+  if (warmup > absl::ZeroDuration() && !by_time) {
     return absl::InvalidArgumentError(
-        "--warmup goes before a time: give --seconds too");
+        "--warmup has no effect without --seconds: give it, or leave --warmup "
+        "out");
   }
   if (loaders == 0 || loaders > kMaxLoaders) {
     return absl::InvalidArgumentError(
@@ -148,9 +206,9 @@ absl::Status BenchFlags::Finish() {
         "--window=N is fixed and --initial_window is where --window=auto "
         "begins: give one");
   }
-  if (rounds > kMaxRounds) {
+  if (rounds > kMaxRounds || (rounds == 0 && flags.Given("rounds"))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("flag --rounds=", rounds, ": at most ", kMaxRounds));
+        absl::StrCat("flag --rounds=", rounds, ": 1 .. ", kMaxRounds));
   }
   if (!plot.empty() && !absl::EndsWith(plot, ".svg")) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -231,8 +289,9 @@ std::string WhatIsLoaded(const PipelineSpec& spec) {
   }
   const Synthetic& made = spec.sources(0).synthetic();
   return made.ready_batches() > 0
-             ? absl::StrCat("synthetic, ", made.ready_batches(),
-                            " ready batches")
+             ? absl::StrCat("synthetic, ",
+                            CountText(made.ready_batches(), "ready batch",
+                                      "ready batches"))
              : absl::StrCat("synthetic, read sample by sample, waiting ",
                             made.latency_us(), " us each");
 }
@@ -294,7 +353,7 @@ void AddWaits(const BenchWaits& waits, Report& report) {
                              : std::numeric_limits<double>::quiet_NaN());
   if (borders.count() > 0) {
     report.Add(
-        "", absl::StrCat("wait at ", borders.count(), " borders"),
+        "", absl::StrCat("wait at ", CountText(borders.count(), "border")),
         absl::StrFormat("median %.3g ms, longest %.3g ms", border, longest));
   }
   report.Add("borders", "", borders.count());
@@ -316,12 +375,13 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.Add("window", "", uint64_t{result.window});
   report.Add("first_window", "", uint64_t{result.first_window});
   report.Add("window_changes", "", result.window_changes);
-  report.Add("", "window",
-             result.window_changes == 0
-                 ? absl::StrCat(result.window)
-                 : absl::StrCat(result.first_window, " -> ", result.window,
-                                ", changed ", result.window_changes,
-                                " times; the last: ", result.window_reason));
+  report.Add(
+      "", "window",
+      result.window_changes == 0
+          ? absl::StrCat(result.window)
+          : absl::StrCat(result.first_window, " -> ", result.window,
+                         ", changed ", CountText(result.window_changes, "time"),
+                         "; the last: ", result.window_reason));
   if (flags.loaders > 1) {
     report.Add("", "clients side by side", uint64_t{flags.loaders});
   }
@@ -397,7 +457,7 @@ absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
                       Interrupt& interrupt) {
   if (flags.seconds == absl::ZeroDuration() && flags.epochs == 0 &&
-      !flags.sweep.empty()) {
+      !flags.batches_given && !flags.sweep.empty()) {
     flags.seconds = kSweepDuration;
   }
   if (flags.rounds == 0) flags.rounds = kSweepRounds;
@@ -469,25 +529,15 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
     std::fputs(set.Help().c_str(), stdout);
     return absl::OkStatus();
   }
-  MR_RETURN_IF_ERROR(UsageError(flags.Finish()));
+  MR_RETURN_IF_ERROR(UsageError(flags.Finish(set)));
   std::vector<SweepKnob> knobs;
   if (!flags.sweep.empty()) {
     absl::StatusOr<std::vector<SweepKnob>> parsed = ParseSweep(flags.sweep);
     if (!parsed.ok()) return UsageError(parsed.status());
     knobs = *std::move(parsed);
   }
-  for (const SweepKnob& knob : knobs) {
-    if (!IsServerKnob(knob.name) || !flags.server.empty()) continue;
-    return UsageError(absl::InvalidArgumentError(absl::StrCat(
-        "flag --sweep: ", knob.name,
-        " is set when a server starts; give --server=PROGRAM on the server's "
-        "machine, so that the bench starts one for each setting")));
-  }
+  MR_RETURN_IF_ERROR(UsageError(flags.CheckSweep(set, knobs)));
   const bool sweeps = !knobs.empty() || flags.rounds > 1;
-  if (!sweeps && !flags.plot.empty()) {
-    return UsageError(absl::InvalidArgumentError(
-        "--plot draws what a --sweep has found: give one"));
-  }
   // Before any thread of gRPC.
   Interrupt interrupt;
   if (!sweeps) return RunOnce(flags, interrupt);

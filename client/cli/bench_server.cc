@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/usage_error.h"
 
 namespace millrace {
 namespace {
@@ -40,9 +41,9 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
     const std::string& binary, const std::vector<std::string>& flags,
     const sigset_t& mask) {
   if (access(binary.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(
+    return UsageError(absl::NotFoundError(
         absl::StrCat("flag --server=", binary, ": ", std::strerror(errno),
-                     "; name the program millrace-server with its path"));
+                     "; name the program millrace-server with its path")));
   }
   const char* const temp = getenv("TMPDIR");
   std::string folder =

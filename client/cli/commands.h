@@ -1,8 +1,8 @@
 // The commands of `millrace`. Each reads its flags, does its work, prints the
 // result to standard output and returns an error or OK.
 //
-// InvalidArgument with the payload of UsageError() is a mistake on the command
-// line: the program ends with 2. Other errors end it with 1.
+// An error with the mark of UsageError() is a mistake on the command line: the
+// program ends with 2. Other errors end it with 1.
 
 #ifndef MILLRACE_CLIENT_CLI_COMMANDS_H_
 #define MILLRACE_CLIENT_CLI_COMMANDS_H_
@@ -11,12 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/usage_error.h"
 
 namespace millrace {
-
-// Marks `status` as a mistake on the command line. OK stays OK.
-absl::Status UsageError(absl::Status status);
-bool IsUsageError(const absl::Status& status);
 
 absl::Status RunStatus(absl::Span<const std::string> arguments);
 absl::Status RunBench(absl::Span<const std::string> arguments);

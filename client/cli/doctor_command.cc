@@ -16,6 +16,7 @@
 #include "client/cli/run_compare.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/run_report.h"
+#include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
 
@@ -64,10 +65,12 @@ std::string PartsText(const RunReport& run) {
 std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
   const PartTimes& t = run.times;
   std::string text = absl::StrFormat(
-      "%s: %s on %s, %s, %.0f rank%s, %.0f steps of %.0f, %.0f samples/s\n",
-      run.path, run.model, run.dataset.empty() ? "its pipeline" : run.dataset,
-      run.device, run.world_size, run.world_size == 1 ? "" : "s", t.steps,
-      run.batch_size, t.samples / t.seconds);
+      "%s: %s on %s, %s, %s, %s of %s, %.0f samples/s\n", run.path, run.model,
+      run.dataset.empty() ? "its pipeline" : run.dataset, run.device,
+      CountText(static_cast<uint64_t>(run.world_size), "rank"),
+      CountText(static_cast<uint64_t>(t.steps), "step"),
+      CountText(static_cast<uint64_t>(run.batch_size), "sample"),
+      t.samples / t.seconds);
   if (run.replay_batches > 0) {
     absl::StrAppendFormat(&text,
                           "its batches were repeats of the first %.0f: this is "
@@ -75,10 +78,14 @@ std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
                           run.replay_batches);
   }
   absl::StrAppendFormat(
-      &text, "\n%s\nCPU %.0f %% of %.0f cores, device busy %.0f %% (%s)\n\n",
-      PartsText(run), t.cpus > 0 ? 100 * t.share(t.cpu / t.cpus) : 0, t.cpus,
-      100 * t.device_busy,
+      &text, "\n%s\nCPU %.0f %% of %s, device busy %.0f %% (%s)\n",
+      PartsText(run), t.cpus > 0 ? 100 * t.share(t.cpu / t.cpus) : 0,
+      CountText(static_cast<uint64_t>(t.cpus), "core"), 100 * t.device_busy,
       t.device_busy_source == "nvml" ? "NVML" : "time of the steps' parts");
+  if (const std::string others = OtherProgramsText(t); !others.empty()) {
+    absl::StrAppend(&text, others, "\n");
+  }
+  text += '\n';
   if (findings.empty()) {
     absl::StrAppend(&text, "not clear: no part stands out\n");
   }
@@ -165,11 +172,12 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
         absl::InvalidArgumentError("flag --run=SUMMARY.json is missing; train "
                                    "with --json=SUMMARY.json to get one"));
   }
-  MR_ASSIGN_OR_RETURN(const RunReport run, ReadRunReport(run_path));
+  MR_ASSIGN_OR_RETURN(const RunReport run, UsageError(ReadRunReport(run_path)));
   const std::vector<Finding> findings = JudgeRun(run);
   Comparison comparison;
   if (!before_path.empty()) {
-    MR_ASSIGN_OR_RETURN(const RunReport before, ReadRunReport(before_path));
+    MR_ASSIGN_OR_RETURN(const RunReport before,
+                        UsageError(ReadRunReport(before_path)));
     comparison = CompareRuns(before, run);
   }
   if (json) {

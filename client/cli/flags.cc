@@ -19,7 +19,8 @@ std::string TargetText(const FlagSet::Target& target) {
         using T = std::decay_t<decltype(*value)>;
         if constexpr (std::is_same_v<T, absl::Duration>) {
           return absl::FormatDuration(*value);
-        } else if constexpr (std::is_same_v<T, bool>) {
+        } else if constexpr (std::is_same_v<T, bool> ||
+                             std::is_same_v<T, std::optional<uint64_t>>) {
           return "";
         } else {
           return absl::StrCat(*value);
@@ -45,9 +46,14 @@ absl::Status Assign(const FlagSet::Target& target, absl::string_view name,
         absl::StrCat("flag --", name, "=", text, ": expected ", expected));
   };
   if (auto* value = std::get_if<std::string*>(&target)) {
+    if (text.empty()) return bad("a value");
     **value = std::string(text);
   } else if (auto* value = std::get_if<uint64_t*>(&target)) {
     if (!absl::SimpleAtoi(text, *value)) return bad("a number from 0");
+  } else if (auto* value = std::get_if<std::optional<uint64_t>*>(&target)) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(text, &number)) return bad("a number from 0");
+    **value = number;
   } else if (auto* value = std::get_if<uint32_t*>(&target)) {
     if (!absl::SimpleAtoi(text, *value)) return bad("a number from 0");
   } else if (auto* value = std::get_if<double*>(&target)) {
@@ -71,6 +77,19 @@ void FlagSet::Add(std::string name, Target target, std::string value,
   std::string default_text = TargetText(target);
   flags_.push_back({std::move(name), target, std::move(value), std::move(help),
                     std::move(default_text)});
+}
+
+void FlagSet::Needs(std::string flag, std::vector<std::string> one_of) {
+  needs_.push_back({std::move(flag), std::move(one_of)});
+}
+
+bool FlagSet::Given(absl::string_view name) const {
+  const auto flag =
+      std::find_if(flags_.begin(), flags_.end(),
+                   [name](const Flag& f) { return f.name == name; });
+  if (flag == flags_.end() || !flag->seen) return false;
+  const auto* value = std::get_if<bool*>(&flag->target);
+  return value == nullptr || **value;
 }
 
 absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
@@ -99,6 +118,11 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
           absl::StrCat("unknown flag --", argument, "; `millrace ", command_,
                        " --help` lists the flags"));
     }
+    if (flag->seen) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --", argument, " is given twice"));
+    }
+    flag->seen = true;
     if (!text.has_value()) {
       if (bool** value = std::get_if<bool*>(&flag->target)) {
         **value = true;
@@ -112,7 +136,9 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
     }
     MR_RETURN_IF_ERROR(Assign(flag->target, argument, *text));
   }
-  return absl::OkStatus();
+  if (help_wanted_) return absl::OkStatus();
+  return CheckFlagNeeds(needs_,
+                        [this](absl::string_view name) { return Given(name); });
 }
 
 std::string FlagSet::Help() const {

@@ -28,6 +28,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "proto/spec_text.h"
@@ -176,7 +177,7 @@ absl::Status Replay(ReplayFlags& given) {
   HostLoaderOptions options;
   std::optional<RunFile> run;
   if (!given.run.empty()) {
-    MR_ASSIGN_OR_RETURN(run, ReadRunFile(given.run));
+    MR_ASSIGN_OR_RETURN(run, UsageError(ReadRunFile(given.run)));
     if (given.spec.endpoint.empty()) given.spec.endpoint = run->endpoint;
     if (given.spec.endpoint.empty()) {
       return UsageError(
@@ -185,7 +186,8 @@ absl::Status Replay(ReplayFlags& given) {
     if (given.spec.SaysWhatToLoad()) {
       return UsageError(absl::InvalidArgumentError(
           "--run says what to load: leave --dataset, --preset, --pipeline, "
-          "--batch_size, --seed, --last_batch and --compression away"));
+          "--outputs, --batch_size, --seed, --last_batch and --compression "
+          "away"));
     }
     if (given.world == kNotGiven) given.world = run->world_size;
     if (given.rank == kNotGiven) given.rank = run->rank;
@@ -265,12 +267,11 @@ absl::Status Replay(ReplayFlags& given) {
                      absl::StrCat(array.look.nans),
                      absl::StrCat(array.look.infinities), array.file});
   }
-  std::printf("epoch %llu step %llu, rank %u of %u: %llu rows, digest %s\n%s",
+  std::printf("epoch %llu step %llu, rank %u of %u: %s, digest %s\n%s",
               static_cast<unsigned long long>(position.epoch),
               static_cast<unsigned long long>(position.step), options.rank,
-              options.world_size,
-              static_cast<unsigned long long>(header.rows()), digest.c_str(),
-              Table(table).c_str());
+              options.world_size, CountText(header.rows(), "row").c_str(),
+              digest.c_str(), Table(table).c_str());
   for (const BatchArray& array : arrays) {
     if (array.look.first_bad < 0 || array.shape.empty() ||
         array.shape[0] <= 0 || array.look.elements == 0) {
@@ -323,7 +324,8 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
             "ranks of the job (default 1, or what --run says)");
   flags.Add("output", &given.output, "DIR", "is made when it is not there");
   flags.Add("explain", &given.explain, "",
-            "ask for what was drawn at random, too");
+            "also ask for what was drawn at random; --explain=false leaves "
+            "that out (default true)");
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

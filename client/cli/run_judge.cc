@@ -16,6 +16,11 @@ constexpr double kCoresBusy = 0.8;
 constexpr double kRanksWait = 0.1;
 constexpr double kComputes = 0.5;
 constexpr double kOverhead = 0.25;
+// Of the machine's cores: what other programs take when they are named. In
+// cores: what is worth a word.
+constexpr double kOthersTake = 0.25;
+constexpr double kOthersTold = 0.1;
+constexpr double kOthersStarve = 0.75;
 // A GPU that is busy less, while the host waits for nothing, gets work in
 // pieces that are too small.
 constexpr double kGpuIdles = 0.7;
@@ -231,6 +236,16 @@ std::string GainText(const Finding& finding) {
       finding.most_gain);
 }
 
+std::string OtherProgramsText(const PartTimes& times) {
+  if (times.machine_cpus < 1 || !(times.seconds > 0)) return "";
+  const double cores =
+      std::min(times.machine_cpus, times.other_cpu / times.seconds);
+  if (cores < kOthersTold) return "";
+  return absl::StrFormat(
+      "other programs on the trainer's machine use %.1f of its %.0f core%s",
+      cores, times.machine_cpus, times.machine_cpus == 1 ? "" : "s");
+}
+
 std::vector<Finding> JudgeRun(const RunReport& run) {
   const PartTimes& t = run.times;
   std::vector<Finding> findings;
@@ -286,6 +301,20 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
              {absl::StrFormat("a larger batch: --batch_size=%.0f",
                               2 * run.batch_size),
               "a look at fewer steps: a larger --log_every"}));
+  }
+  const double others =
+      t.machine_cpus >= 1 ? t.share(t.other_cpu / t.machine_cpus) : 0;
+  if (others >= kOthersTake) {
+    Finding taken = Make(
+        "other_programs", others,
+        absl::StrCat(OtherProgramsText(t), ", data servers there included"),
+        {"end them, or run them on another machine, and train again: the "
+         "figures above are those of a machine that is shared"});
+    taken.most_gain = 1;
+    const bool starved = run.on_cpu() && others >= kOthersStarve &&
+                         !findings.empty() && findings[0].part == "compute";
+    findings.insert(starved ? findings.begin() : findings.end(),
+                    std::move(taken));
   }
   return findings;
 }

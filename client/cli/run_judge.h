@@ -20,6 +20,10 @@
 //   ranks       another rank waited for data, this one for it
 //   compute     forward, backward and optimiser took half of the time or more
 //   overhead    none of these: 25 % of the time or more lie between the parts
+//   other_programs  programs that are no rank of the run used a quarter of the
+//               cores of the trainer's machine or more. What they cost cannot
+//               be told, so they come last; before a model that the CPU
+//               computes from three quarters on, which leave it next to none
 //
 // What the device waits for comes first, most time first; then what it does.
 // `most_gain` is Amdahl's bound: with the part's time gone altogether the run
@@ -44,7 +48,8 @@ namespace millrace {
 struct Finding {
   // "storage", "decoding", "augmenting", "servers", "network",
   // "server_memory", "window", "data" (waited, why is not clear), "copy",
-  // "trainer_cpu", "allreduce", "ranks", "compute", "overhead".
+  // "trainer_cpu", "allreduce", "ranks", "compute", "overhead",
+  // "other_programs" (share: of the cores).
   std::string part;
   double share = 0;  // of the time, 0 to 1
   // Times as fast, at most. 0: no bound is told; 1: what it costs is not known.
@@ -52,6 +57,10 @@ struct Finding {
   std::string text;  // one sentence with the figure
   std::vector<std::string> advice;
 };
+
+// "other programs on the trainer's machine use 1.3 of its 2 cores". Empty below
+// a tenth of a core, and where the run has not measured it.
+std::string OtherProgramsText(const PartTimes& times);
 
 // The first is the bottleneck. Empty: the figures name nothing.
 std::vector<Finding> JudgeRun(const RunReport& run);

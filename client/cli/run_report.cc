@@ -84,6 +84,8 @@ PartTimes Times(const Struct& object) {
   times.ranks = Number(object, "ranks_seconds");
   times.cpu = Number(object, "cpu_seconds");
   times.cpus = Number(object, "cpus");
+  times.other_cpu = Number(object, "other_cpu_seconds");
+  times.machine_cpus = Number(object, "machine_cpus");
   times.pinned_bytes = Number(object, "pinned_bytes");
   times.device_busy = std::min(1.0, Number(object, "device_busy"));
   times.device_busy_source = Word(object, "device_busy_source");

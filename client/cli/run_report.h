@@ -35,6 +35,8 @@ struct PartTimes {
   double ranks = 0;
   double cpu = 0;
   double cpus = 0;
+  double other_cpu = 0;
+  double machine_cpus = 0;  // 0: the run did not measure it
   double pinned_bytes = 0;
   double device_busy = 0;  // share
   std::string device_busy_source;

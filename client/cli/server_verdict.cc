@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -84,8 +85,10 @@ std::string ServerVerdict(const GetStatusResponse& before,
                         " streams wait for their client or the way to it");
   }
   if (after.waiting_for_memory() > 0) {
-    return absl::StrCat(share, "; ", after.waiting_for_memory(),
-                        " batches wait for memory: raise --memory_budget");
+    const uint64_t waiting = after.waiting_for_memory();
+    return absl::StrCat(share, "; ", CountText(waiting, "batch", "batches"),
+                        waiting == 1 ? " waits" : " wait",
+                        " for memory: raise --memory_budget");
   }
   return absl::StrCat(share, ": room for more");
 }

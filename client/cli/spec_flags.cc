@@ -10,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
+#include "client/receive/endpoint.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 
@@ -93,7 +95,9 @@ void SpecFlags::AddTo(FlagSet& flags) {
   flags.Add("batch_size", &batch_size, "N",
             "samples of a global batch (default 64, or what the pipeline "
             "says)");
-  flags.Add("seed", &seed, "N", "fixes the order and every random choice");
+  flags.Add("seed", &seed, "N",
+            "fixes the order and every random choice (default 0, or what the "
+            "pipeline says)");
   flags.Add("last_batch", &last_batch, "drop|pad|partial",
             "what becomes of the rest of an epoch (default drop, or what the "
             "pipeline says)");
@@ -135,6 +139,10 @@ absl::Status SpecFlags::Validate() const {
     return absl::InvalidArgumentError(
         "--preset and --pipeline contradict each other: give one");
   }
+  if (batch_size == uint64_t{0}) {
+    return absl::InvalidArgumentError(
+        "flag --batch_size=0: expected a number of samples from 1");
+  }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
   if (!last_batch.empty()) {
@@ -149,10 +157,18 @@ absl::Status SpecFlags::Validate() const {
 }
 
 absl::Status SpecFlags::ValidateHow() const {
+  if (!endpoint.empty()) {
+    MR_RETURN_IF_ERROR(ParseEndpoint(endpoint).status());
+  }
   if (!(hedge_share >= 0 && hedge_share <= 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --hedge_share=", hedge_share,
                      ": expected a share of the steps, 0 (never) to 1"));
+  }
+  if (hedge_share == 0 && hedge_floor != HostLoaderOptions().hedge_floor) {
+    return absl::InvalidArgumentError(
+        "--hedge_floor has no effect with --hedge_share=0: leave one of them "
+        "out");
   }
   return ParseChoice("same_host", same_host, SameHosts()).status();
 }
@@ -173,8 +189,8 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (base.has_value()) {
     spec = *base;
   } else if (!pipeline.empty()) {
-    MR_ASSIGN_OR_RETURN(const std::string text, ReadFile(pipeline));
-    MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
+    MR_ASSIGN_OR_RETURN(const std::string text, UsageError(ReadFile(pipeline)));
+    MR_ASSIGN_OR_RETURN(spec, UsageError(ParseSpecText(text, pipeline)));
   } else if (!preset.empty()) {
     spec.set_preset(preset);
   } else {
@@ -184,17 +200,17 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   }
   if (!dataset.empty()) {
     if (spec.sources_size() > 1) {
-      return absl::InvalidArgumentError(
+      return UsageError(absl::InvalidArgumentError(
           absl::StrCat("--dataset=", dataset, " cannot stand for the ",
-                       spec.sources_size(), " sources of ", pipeline));
+                       spec.sources_size(), " sources of ", pipeline)));
     }
     if (spec.sources().empty()) spec.add_sources();
     spec.mutable_sources(0)->set_dataset(dataset);
   }
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, spec));
-  if (batch_size != 0) spec.set_batch_size(batch_size);
+  if (batch_size.has_value()) spec.set_batch_size(*batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
-  if (seed != 0) spec.set_seed(seed);
+  if (seed.has_value()) spec.set_seed(*seed);
   if (!last_batch.empty()) {
     MR_ASSIGN_OR_RETURN(const LastBatch value,
                         ParseChoice("last_batch", last_batch, LastBatches()));

@@ -23,8 +23,8 @@ struct SpecFlags {
   std::string preset;
   std::string pipeline;
   std::string outputs;
-  uint64_t batch_size = 0;
-  uint64_t seed = 0;
+  std::optional<uint64_t> batch_size;
+  std::optional<uint64_t> seed;
   std::string last_batch;
   std::string compression;
   absl::Duration timeout = absl::Seconds(5);
@@ -48,7 +48,7 @@ struct SpecFlags {
   // Any of the flags that make the spec is given.
   bool SaysWhatToLoad() const {
     return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
-           !outputs.empty() || batch_size != 0 || seed != 0 ||
+           !outputs.empty() || batch_size.has_value() || seed.has_value() ||
            !last_batch.empty() || !compression.empty();
   }
 
@@ -58,7 +58,8 @@ struct SpecFlags {
 
   // Reads the pipeline's file; asks the endpoint for the dataset's own preset
   // when neither --preset nor --pipeline is given. What is given as a flag
-  // overrides what the file says.
+  // overrides what the file says. A file that cannot be read, or is no
+  // pipeline, is an error with the mark of UsageError().
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
 

@@ -16,6 +16,7 @@
 #include "client/cli/server_agreement.h"
 #include "client/cli/server_verdict.h"
 #include "client/receive/describe.h"
+#include "client/receive/endpoint.h"
 #include "common/byte_size.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
@@ -315,6 +316,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     return UsageError(
         absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
   }
+  MR_RETURN_IF_ERROR(UsageError(ParseEndpoint(endpoint).status()));
   std::vector<ServerStatus> earlier;
   if (interval > absl::ZeroDuration()) {
     MR_ASSIGN_OR_RETURN(earlier, GetServerStatus(endpoint, timeout));
@@ -325,6 +327,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   const std::vector<std::string> disagreements = Disagreements(servers);
   std::string silent;
   size_t answered = 0;
+  size_t refused = 0;  // that answered with an error
   std::vector<std::string> parts;
   for (const ServerStatus& server : servers) {
     parts.push_back(ServerJson(server, earlier));
@@ -332,8 +335,13 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
       ++answered;
       continue;
     }
+    const absl::Status& error = server.status.status();
+    if (HasErrorDetail(error) ||
+        (!absl::IsUnavailable(error) && !absl::IsDeadlineExceeded(error))) {
+      ++refused;
+    }
     absl::StrAppend(&silent, silent.empty() ? "" : "; ", server.address, ": ",
-                    server.status.status().message());
+                    error.message());
   }
   if (json) {
     std::vector<std::string> quoted;
@@ -360,12 +368,17 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     if (wrong.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrJoin(wrong, "; "));
   }
+  std::string wrong = absl::StrJoin(disagreements, "; ");
+  if (!wrong.empty()) wrong += "; ";
+  if (answered + refused == servers.size()) {
+    return absl::UnavailableError(
+        absl::StrCat(wrong, "a data server answers with an error at endpoint ",
+                     endpoint, " (", silent, ")"));
+  }
   return absl::UnavailableError(absl::StrCat(
-      disagreements.empty()
-          ? ""
-          : absl::StrCat(absl::StrJoin(disagreements, "; "), "; "),
-      answered == 0 ? "no data server answers"
-                    : "not every data server answers",
+      wrong,
+      answered + refused == 0 ? "no data server answers"
+                              : "not every data server answers",
       " at endpoint ", endpoint, " (", silent,
       "); check that millrace-server runs there and that its port can be "
       "reached"));

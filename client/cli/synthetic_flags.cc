@@ -28,6 +28,9 @@ void SyntheticFlags::AddTo(FlagSet& flags) {
   flags.Add("shape", &shape, "N,N,N", "of a synthetic sample");
   flags.Add("dtype", &dtype, "TYPE", "of a synthetic sample, as uint8");
   flags.Add("samples", &samples, "N", "of the synthetic dataset");
+  for (const char* name : {"ready_batches", "shape", "dtype", "samples"}) {
+    flags.Needs(name, {"synthetic", "synthetic_latency_us"});
+  }
 }
 
 absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {

@@ -152,17 +152,25 @@ std::vector<absl::StatusOr<std::string>> AskServers(
 absl::Status NoAnswerError(
     absl::string_view endpoint, absl::Span<const ServerChannel> servers,
     absl::Span<const absl::StatusOr<std::string>> answers) {
+  // Of a server that has answered with an error; one that another server may
+  // not have (Unavailable) only where there is no other.
   const absl::Status* first = nullptr;
+  const absl::Status* passing = nullptr;
   std::string reasons;
   for (size_t i = 0; i < servers.size(); ++i) {
     const absl::Status& status = answers[i].status();
     if (status.ok()) continue;
-    const bool reached =
+    const bool final =
         !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
-    if (reached && first == nullptr) first = &status;
+    if (final && first == nullptr) first = &status;
+    // What a server says itself has a detail, also of a dataset that failed.
+    if (!final && HasErrorDetail(status) && passing == nullptr) {
+      passing = &status;
+    }
     absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
                     servers[i].address.text, ": ", status.message());
   }
+  if (first == nullptr) first = passing;
   if (first != nullptr) {
     const absl::Status error(
         first->code(),

@@ -37,7 +37,9 @@ std::vector<absl::StatusOr<std::string>> AskServers(
     const std::string& request, const UnaryOptions& options);
 
 // One sentence for answers of which none is OK: names each server and why.
-// Its code is that of the first server that could be reached.
+// Its code is that of the first server that has answered, with an error that is
+// not Unavailable where there is one. Unavailable, "no data server answers":
+// none has.
 absl::Status NoAnswerError(
     absl::string_view endpoint, absl::Span<const ServerChannel> servers,
     absl::Span<const absl::StatusOr<std::string>> answers);

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
@@ -32,12 +34,15 @@ constexpr char kSummary[] =
     "it when a job opens.\n\n"
     "  millrace-data check --dataset=lmdb:/data/train my_pipeline.textproto";
 
-// What the server would say of the pipeline over these datasets.
+// What the server would say of the pipeline over these datasets. `batch_size`
+// as CheckSpecText() takes it.
 absl::Status CheckAgainst(const std::vector<std::string>& uris,
                           const std::vector<std::string>& libraries,
-                          const std::string& text, const std::string& path) {
+                          const std::string& text, const std::string& path,
+                          uint64_t batch_size) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ParseSpecText(text, path));
-  MR_ASSIGN_OR_RETURN(const auto operators, Operators::Load(libraries));
+  MR_ASSIGN_OR_RETURN(const auto operators,
+                      UsageError(Operators::Load(libraries)));
   std::vector<std::shared_ptr<const RecordSource>> datasets;
   for (const std::string& uri : uris) {
     MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
@@ -52,12 +57,19 @@ absl::Status CheckAgainst(const std::vector<std::string>& uris,
     info.set_name(name);
     by_name[name] = &info;
   }
-  if (spec.batch_size() == 0) spec.set_batch_size(1);  // a flag of programs
+  if (batch_size > 0) spec.set_batch_size(batch_size);
+  if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);
   const absl::StatusOr<PipelineSpec> resolved =
       ResolveSpec(spec, by_name, NewOperatorCatalog(operators.get()).get());
   if (resolved.ok()) return absl::OkStatus();
   return absl::Status(resolved.status().code(),
                       absl::StrCat(path, ": ", resolved.status().message()));
+}
+
+// Of a text without mistakes.
+bool SaysBatchSize(const std::string& text) {
+  const absl::StatusOr<PipelineSpec> spec = ParseSpecText(text, "");
+  return spec.ok() && spec->batch_size() != 0;
 }
 
 }  // namespace
@@ -75,14 +87,24 @@ int RunCheck(const Args& args, std::ostream& out) {
            "library of operators that the pipeline or the dataset needs; may "
            "be given several times",
            &libraries);
+  line.Needs("operators", {"dataset"});
+  int64_t batch_size = 0;
+  line.Add("batch_size", "N",
+           "samples of a global batch (default: what the file says, else 2)",
+           &batch_size);
   int exit_code;
   if (!ParseOrLeave(line, args, "check", out, &exit_code)) return exit_code;
+  if (line.Given("batch_size") && batch_size < 1) {
+    return Report("check", UsageError(absl::InvalidArgumentError(absl::StrCat(
+                               "--batch_size=", batch_size, ": 1 or more"))));
+  }
   const std::string& path = line.operands()[0];
   std::string text;
   if (const absl::Status status = ReadWholeFile(path, &text); !status.ok()) {
-    return Report("check", status);
+    return Report("check", UsageError(status));
   }
-  const std::vector<SpecMistake> mistakes = CheckSpecText(text);
+  const std::vector<SpecMistake> mistakes =
+      CheckSpecText(text, static_cast<uint64_t>(batch_size));
   for (const SpecMistake& mistake : mistakes) {
     std::cerr << path;
     if (mistake.line > 0) std::cerr << ":" << mistake.line;
@@ -92,10 +114,15 @@ int RunCheck(const Args& args, std::ostream& out) {
   }
   std::cerr.flush();
   if (!mistakes.empty()) {
-    return Report("check", absl::InvalidArgumentError(absl::StrCat(
-                               path, " has ", mistakes.size(),
-                               mistakes.size() == 1 ? " mistake" : " mistakes",
-                               "; correct them")));
+    return Report("check",
+                  absl::InvalidArgumentError(absl::StrCat(
+                      path, " has ", CountText(mistakes.size(), "mistake"),
+                      "; correct ", mistakes.size() == 1 ? "it" : "them")));
+  }
+  if (batch_size == 0 && !SaysBatchSize(text)) {
+    std::cerr << "millrace-data check: " << path
+              << " says no batch_size: checked with " << kAssumedBatchSize
+              << "; --batch_size=N checks another" << std::endl;
   }
   if (datasets.empty()) {
     out << path
@@ -103,7 +130,8 @@ int RunCheck(const Args& args, std::ostream& out) {
            "(--dataset=URI does)\n";
     return kExitOk;
   }
-  if (const absl::Status status = CheckAgainst(datasets, libraries, text, path);
+  if (const absl::Status status = CheckAgainst(
+          datasets, libraries, text, path, static_cast<uint64_t>(batch_size));
       !status.ok()) {
     return Report("check", status);
   }

@@ -72,6 +72,16 @@ void CommandLine::AddOptional(std::string name, std::string value_name,
                     .value_optional = true});
 }
 
+void CommandLine::Needs(std::string flag, std::vector<std::string> one_of) {
+  needs_.push_back({std::move(flag), std::move(one_of)});
+}
+
+bool CommandLine::Given(absl::string_view name) const {
+  return std::any_of(flags_.begin(), flags_.end(), [name](const Flag& flag) {
+    return flag.name == name && flag.seen;
+  });
+}
+
 absl::Status CommandLine::Wrong(absl::string_view what) const {
   return absl::InvalidArgumentError(absl::StrCat(
       what, "; `millrace-data ", command_, " --help` lists the flags"));
@@ -129,7 +139,8 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
                                     "' is one too many: one ", operand_name_,
                                     " is expected"));
   }
-  return absl::OkStatus();
+  return CheckFlagNeeds(needs_,
+                        [this](absl::string_view name) { return Given(name); });
 }
 
 std::string CommandLine::Help() const {

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/flag_needs.h"
 
 namespace millrace {
 
@@ -39,11 +40,17 @@ class CommandLine {
   void Add(std::string name, std::string value_name, std::string help,
            std::vector<std::string>* values);
 
+  // `flag` acts only beside one of the others: Parse() refuses it alone.
+  void Needs(std::string flag, std::vector<std::string> one_of);
+
   // Takes --name=value and --name value, for a switch --name. InvalidArgument:
   // an unknown flag, a flag twice (where it may not), a value that does not
-  // parse, more or fewer operands than one where one is wanted; says what is
-  // allowed.
+  // parse, a flag without effect, more or fewer operands than one where one is
+  // wanted; says what is allowed.
   absl::Status Parse(const std::vector<std::string>& args);
+
+  // Whether Parse() met the flag.
+  bool Given(absl::string_view name) const;
 
   const std::vector<std::string>& operands() const { return operands_; }
   bool help_wanted() const { return help_wanted_; }
@@ -65,6 +72,7 @@ class CommandLine {
   const std::string summary_;
   const std::string operand_name_;
   std::vector<Flag> flags_;
+  std::vector<FlagNeed> needs_;
   std::vector<std::string> operands_;
   bool help_wanted_ = false;
 };

@@ -1,6 +1,5 @@
 #include "server/data_tool/idx_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/data_tool/read_file.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
@@ -25,8 +25,7 @@ class GzipFile {
  public:
   static absl::StatusOr<std::unique_ptr<GzipFile>> Open(
       const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return FileError(errno, "open", path);
+    MR_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
     gzFile file = gzdopen(fd, "rb");
     if (file == nullptr) {
       close(fd);

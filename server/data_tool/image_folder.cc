@@ -21,6 +21,7 @@
 #include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
+#include "server/data_tool/split_name.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
@@ -60,16 +61,6 @@ bool HasForeignImageName(absl::string_view name) {
 // What may say the labels of images in its place.
 bool HasTableName(absl::string_view name) {
   return EndsWithAny(name, {".csv", ".tsv", ".json", ".jsonl"});
-}
-
-bool IsSplitName(absl::string_view name) {
-  const std::string lower = absl::AsciiStrToLower(name);
-  for (absl::string_view split :
-       {"train", "training", "val", "valid", "validation", "dev", "test",
-        "testing", "eval"}) {
-    if (lower == split) return true;
-  }
-  return false;
 }
 
 // Empty: an image. Else what is wrong with a file that begins so.

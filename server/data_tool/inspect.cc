@@ -3,11 +3,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/dataset_files.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
@@ -48,8 +51,8 @@ const Field* ClassField(const DatasetInfo& info) {
   return nullptr;
 }
 
-std::string NamesJson(
-    const google::protobuf::RepeatedPtrField<std::string>& names) {
+template <typename Names>
+std::string NamesJson(const Names& names) {
   return absl::StrCat(
       "[",
       absl::StrJoin(names, ", ",
@@ -60,7 +63,7 @@ std::string NamesJson(
 }
 
 void PrintJson(absl::string_view uri, const DatasetInfo& info,
-               std::ostream& out) {
+               const DatasetFiles& files, std::ostream& out) {
   out << "{\n"
       << "  \"uri\": " << JsonText(uri) << ",\n"
       << "  \"format\": " << JsonText(info.format()) << ",\n"
@@ -97,7 +100,9 @@ void PrintJson(absl::string_view uri, const DatasetInfo& info,
     out << "}";
     separator = ",\n";
   }
-  out << "\n  ],\n  \"shards\": [";
+  out << "\n  ],\n  \"folders\": " << NamesJson(files.folders)
+      << ",\n  \"warnings\": " << NamesJson(files.Warnings())
+      << ",\n  \"shards\": [";
   separator = "\n";
   for (const ShardInfo& shard : info.shards()) {
     out << separator << "    {\"name\": " << JsonText(shard.name())
@@ -111,7 +116,7 @@ void PrintJson(absl::string_view uri, const DatasetInfo& info,
 }
 
 void PrintText(absl::string_view uri, const DatasetInfo& info,
-               std::ostream& out) {
+               const DatasetFiles& files, std::ostream& out) {
   out << uri << "\n"
       << "format       " << info.format() << "\n"
       << "samples      " << info.samples() << "\n"
@@ -119,6 +124,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
                             static_cast<double>(TotalBytes(info)) / 1e6,
                             TotalBytes(info))
       << "fingerprint  " << info.fingerprint() << "\n";
+  if (!files.files.empty()) out << "files        " << files.Sentence() << "\n";
   if (info.has_reader()) {
     out << "reader       " << FormatOperator(info.reader()) << "\n";
   }
@@ -137,7 +143,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
     }
     if (field.num_classes() > 0) {
       constexpr int kMostListed = 20;
-      out << ", " << field.num_classes() << " classes";
+      out << ", " << CountText(field.num_classes(), "class", "classes");
       for (int i = 0; i < field.class_names_size() && i < kMostListed; ++i) {
         out << (i == 0 ? ": " : ", ") << field.class_names(i);
       }
@@ -166,15 +172,18 @@ int RunInspect(const Args& args, std::ostream& out) {
   int exit_code;
   if (!ParseOrLeave(line, args, "inspect", out, &exit_code)) return exit_code;
   const std::string& uri = line.operands()[0];
-  const auto operators = Operators::Load(libraries);
+  const auto operators = UsageError(Operators::Load(libraries));
   if (!operators.ok()) return Report("inspect", operators.status());
   const auto source = OpenRecordSource(uri, {.operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
+  const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(uri);
+  if (!files.ok()) return Report("inspect", files.status());
   if (json) {
-    PrintJson(uri, (*source)->info(), out);
+    PrintJson(uri, (*source)->info(), *files, out);
   } else {
-    PrintText(uri, (*source)->info(), out);
+    PrintText(uri, (*source)->info(), *files, out);
   }
+  Warn("inspect", files->Warnings());
   return kExitOk;
 }
 

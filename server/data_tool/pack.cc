@@ -1,6 +1,5 @@
 // millrace-data pack: original files -> a dataset.
 
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,7 +11,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/idx_dataset.h"
@@ -82,6 +83,12 @@ struct PackOptions {
                        " does not say its format; write --output=lmdb:PATH or "
                        "--output=parquet:PATH"));
     }
+    if (format == "idx" && !split.empty() && split != "train" &&
+        split != "test") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no split '", split,
+          "' of IDX files; --split is train or test for --format=idx"));
+    }
     if (skip_bad && format != "imagefolder") {
       return absl::InvalidArgumentError(
           "--skip_bad is for --format=imagefolder; an IDX file is whole or "
@@ -130,7 +137,7 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
 absl::Status Pack(const PackOptions& options, std::ostream& out) {
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
-                      Operators::Load(options.operators));
+                      UsageError(Operators::Load(options.operators)));
   const DatasetWriter::Options output = {.shards = options.shards,
                                          .overwrite = options.overwrite};
   // Before the input is looked at, which takes long.
@@ -153,9 +160,9 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
     SampleReader::Sample sample;
     for (int64_t i = 0; i < samples; ++i) {
       if (Interrupted()) {
-        return absl::CancelledError(
-            absl::StrCat("interrupted after ", i, " of ", samples,
-                         " samples; nothing is left of the output"));
+        return absl::CancelledError(absl::StrCat(
+            "interrupted after ", i, " of ", CountText(samples, "sample"),
+            "; nothing is left of the output"));
       }
       MR_RETURN_IF_ERROR(reader->Next(&sample));
       MR_RETURN_IF_ERROR(writer->Append(sample.fields, sample.origin));
@@ -164,13 +171,11 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
     }
   }
   MR_ASSIGN_OR_RETURN(const DatasetInfo info, writer->Finish());
-  for (const std::string& warning : reader->Warnings()) {
-    std::cerr << "millrace-data pack: warning: " << warning << std::endl;
-  }
+  Warn("pack", reader->Warnings());
   out << absl::StreamFormat(
-      "packed %d samples (%.1f MB) into %s: %d %s, fingerprint %s, %.1f s\n",
-      info.samples(), static_cast<double>(bytes) / 1e6, options.output,
-      info.shards_size(), info.shards_size() == 1 ? "shard" : "shards",
+      "packed %s (%.1f MB) into %s: %s, fingerprint %s, %.1f s\n",
+      CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
+      options.output, CountText(info.shards_size(), "shard"),
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
   if (options.format == "imagefolder") {
     out << (options.no_decode

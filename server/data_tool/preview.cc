@@ -11,11 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
@@ -25,6 +28,7 @@
 #include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
+#include "server/plan/presets.h"
 #include "server/plan/transform_kinds.h"
 #include "server/storage/file_error.h"
 #include "server/storage/open.h"
@@ -57,8 +61,8 @@ struct Flags {
   int64_t epoch = 0;
   int64_t step = 0;
   int64_t samples = 16;
-  int64_t seed = -1;
-  int64_t batch_size = 0;
+  std::string seed;        // a number; empty: the pipeline's
+  int64_t batch_size = 0;  // 0: the pipeline's, or --samples
   int64_t cell = 192;
   int64_t columns = 0;
 };
@@ -95,9 +99,16 @@ absl::Status CheckFlags(const Flags& flags) {
     return invalid("--cell=", flags.cell, ": it is ", kMinCell, " .. ",
                    kMaxCell, " pixels");
   }
-  if (flags.epoch < 0 || flags.step < 0 || flags.columns < 0 ||
-      flags.batch_size < 0) {
-    return invalid("--epoch, --step, --columns and --batch_size are 0 or more");
+  if (flags.epoch < 0 || flags.step < 0 || flags.columns < 0) {
+    return invalid("--epoch, --step and --columns are 0 or more");
+  }
+  if (flags.batch_size < 0) return invalid("--batch_size is 1 or more");
+  uint64_t number = 0;
+  if (!flags.seed.empty() && !absl::SimpleAtoi(flags.seed, &number)) {
+    return invalid("--seed=", flags.seed, ": it is a number from 0");
+  }
+  if (!flags.preset.empty()) {
+    MR_RETURN_IF_ERROR(CheckPresetName(flags.preset));
   }
   return absl::OkStatus();
 }
@@ -106,13 +117,14 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
   PipelineSpec spec;
   if (!flags.pipeline.empty()) {
     std::string text;
-    MR_RETURN_IF_ERROR(ReadWholeFile(flags.pipeline, &text));
-    MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, flags.pipeline));
+    MR_RETURN_IF_ERROR(UsageError(ReadWholeFile(flags.pipeline, &text)));
+    MR_ASSIGN_OR_RETURN(spec, UsageError(ParseSpecText(text, flags.pipeline)));
   } else {
     spec.set_preset(flags.preset);
   }
   MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, spec));
-  if (flags.seed >= 0) spec.set_seed(static_cast<uint64_t>(flags.seed));
+  uint64_t seed = 0;
+  if (absl::SimpleAtoi(flags.seed, &seed)) spec.set_seed(seed);
   if (flags.batch_size > 0) {
     spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
   }
@@ -282,7 +294,8 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const PipelineSpec spec, ReadSpec(flags));
   std::shared_ptr<const Operators> operators;
   if (!flags.operators.empty()) {
-    MR_ASSIGN_OR_RETURN(operators, Operators::Load(flags.operators));
+    MR_ASSIGN_OR_RETURN(operators,
+                        UsageError(Operators::Load(flags.operators)));
   }
   OpenSourceOptions open;
   open.operators = operators.get();
@@ -318,8 +331,9 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   MR_RETURN_IF_ERROR(WriteFile(flags.output, png));
   std::cerr << "millrace-data preview: wrote " << flags.output << ", "
             << sheet.width() << " x " << sheet.height() << " pixels, "
-            << pairs.size() << " of the " << batch->resolved_spec().batch_size()
-            << " samples of step " << flags.step << std::endl;
+            << pairs.size() << " of "
+            << CountText(batch->resolved_spec().batch_size(), "sample")
+            << " of step " << flags.step << std::endl;
   return absl::OkStatus();
 }
 
@@ -363,6 +377,9 @@ int RunPreview(const Args& args, std::ostream& out) {
            "library of operators that the pipeline or the dataset needs; may "
            "be given several times",
            &flags.operators);
+  for (const char* name : {"field", "cell", "columns"}) {
+    line.Needs(name, {"output"});
+  }
   int exit_code;
   if (!ParseOrLeave(line, args, "preview", out, &exit_code)) return exit_code;
   if (const absl::Status status = CheckFlags(flags); !status.ok()) {

@@ -20,21 +20,6 @@ absl::Status NoRegularFile(const std::string& path) {
                    "or a device)"));
 }
 
-// The caller closes the descriptor.
-absl::StatusOr<int> OpenRegularFile(const std::string& path) {
-  // Without O_NONBLOCK the open() of a FIFO waits for a writer. The flag
-  // changes nothing for regular files.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  // ENXIO: a socket, or a device without a driver.
-  if (fd < 0 && errno == ENXIO) return NoRegularFile(path);
-  if (fd < 0) return FileError(errno, "open", path);
-  struct stat info;
-  const int error = fstat(fd, &info) == 0 ? 0 : errno;
-  if (error == 0 && S_ISREG(info.st_mode)) return fd;
-  close(fd);
-  return error == 0 ? NoRegularFile(path) : FileError(error, "open", path);
-}
-
 // Closes `fd`.
 absl::Status ReadToEnd(int fd, const std::string& path, std::string* bytes) {
   struct stat info;
@@ -57,6 +42,20 @@ absl::Status ReadToEnd(int fd, const std::string& path, std::string* bytes) {
 }
 
 }  // namespace
+
+absl::StatusOr<int> OpenRegularFile(const std::string& path) {
+  // Without O_NONBLOCK the open() of a FIFO waits for a writer. The flag
+  // changes nothing for regular files.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  // ENXIO: a socket, or a device without a driver.
+  if (fd < 0 && errno == ENXIO) return NoRegularFile(path);
+  if (fd < 0) return FileError(errno, "open", path);
+  struct stat info;
+  const int error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(info.st_mode)) return fd;
+  close(fd);
+  return error == 0 ? NoRegularFile(path) : FileError(error, "open", path);
+}
 
 absl::Status ReadWholeFile(const std::string& path, std::string* bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

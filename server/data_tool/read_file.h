@@ -1,4 +1,4 @@
-// Reading files whole, or their beginning.
+// Opening files and reading them whole, or their beginning.
 //
 //   MR_RETURN_IF_ERROR(ReadRegularFile("photos/cat/1.jpg", &bytes));
 
@@ -17,13 +17,16 @@ namespace millrace {
 // Replaces `bytes`, whose memory is used again. Errors name the file.
 absl::Status ReadWholeFile(const std::string& path, std::string* bytes);
 
-// Of a file that was found in a folder: a regular file or a link to one.
-// InvalidArgument: a FIFO, which could block for ever, a folder, a socket or a
-// device. Otherwise as ReadWholeFile().
+// For reading, a file that was found in a folder: a regular file or a link to
+// one. The caller closes the descriptor. InvalidArgument: a FIFO, which could
+// block for ever, a folder, a socket or a device. Otherwise as ReadWholeFile().
+absl::StatusOr<int> OpenRegularFile(const std::string& path);
+
+// Errors as OpenRegularFile().
 absl::Status ReadRegularFile(const std::string& path, std::string* bytes);
 
 // The first `length` bytes of a regular file, fewer when the file is shorter.
-// Errors as ReadRegularFile().
+// Errors as OpenRegularFile().
 absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,
                                                  size_t length);
 

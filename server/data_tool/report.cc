@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "common/usage_error.h"
 #include "proto/error_detail.h"
 #include "server/data_tool/commands.h"
 
@@ -18,7 +19,15 @@ int Report(absl::string_view command, const absl::Status& status) {
   }
   std::cerr << "millrace-data " << command << ": " << where << status.message()
             << std::endl;
-  return kExitFailed;
+  return IsUsageError(status) ? kExitUsage : kExitFailed;
+}
+
+void Warn(absl::string_view command,
+          const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) {
+    std::cerr << "millrace-data " << command << ": warning: " << sentence
+              << std::endl;
+  }
 }
 
 bool ParseOrLeave(CommandLine& line, const std::vector<std::string>& args,

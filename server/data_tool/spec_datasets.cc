@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 
 namespace millrace {
 
@@ -10,7 +11,7 @@ absl::StatusOr<NamedDatasets> NameDatasets(
     PipelineSpec& spec) {
   if (spec.sources_size() == 0) spec.add_sources();
   if (spec.sources(0).dataset().empty()) {
-    spec.mutable_sources(0)->set_dataset("dataset");
+    spec.mutable_sources(0)->set_dataset("NAME");
   }
   NamedDatasets named;
   for (const Source& source : spec.sources()) {
@@ -20,8 +21,9 @@ absl::StatusOr<NamedDatasets> NameDatasets(
   }
   if (named.size() == datasets.size()) return named;
   return absl::InvalidArgumentError(absl::StrCat(
-      "the pipeline names ", named.size(), " datasets, and ", datasets.size(),
-      " were given: give --dataset once for each, in their order"));
+      "the pipeline names ", CountText(named.size(), "dataset"), ", and ",
+      datasets.size(), datasets.size() == 1 ? " was" : " were",
+      " given: give --dataset once for each, in their order"));
 }
 
 }  // namespace millrace

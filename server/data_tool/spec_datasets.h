@@ -23,7 +23,7 @@ namespace millrace {
 using NamedDatasets =
     std::map<std::string, std::shared_ptr<const RecordSource>>;
 
-// A spec without a source, or whose one source has no name, is given one.
+// A spec without a source, or whose one source has no name, is given "NAME".
 // InvalidArgument: the spec names more or fewer datasets than there are.
 absl::StatusOr<NamedDatasets> NameDatasets(
     const std::vector<std::shared_ptr<const RecordSource>>& datasets,

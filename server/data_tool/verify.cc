@@ -13,9 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/dataset_files.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/interrupt.h"
@@ -59,9 +62,11 @@ std::string Describe(const DatasetInfo& info, int64_t sample, int field,
 absl::Status Verify(const std::string& uri,
                     const std::vector<std::string>& libraries, bool decode,
                     Place* place, std::ostream& out) {
-  MR_ASSIGN_OR_RETURN(const auto operators, Operators::Load(libraries));
+  MR_ASSIGN_OR_RETURN(const auto operators,
+                      UsageError(Operators::Load(libraries)));
   MR_ASSIGN_OR_RETURN(auto source,
                       OpenRecordSource(uri, {.operators = operators.get()}));
+  MR_ASSIGN_OR_RETURN(const DatasetFiles files, FindDatasetFiles(uri));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
   std::vector<int> image_fields;
@@ -119,8 +124,9 @@ absl::Status Verify(const std::string& uri,
     }
     const auto count = static_cast<int64_t>(bad.size());
     return absl::DataLossError(absl::StrCat(
-        count, " of ", info.samples() * images,
-        " images do not decode: ", FirstOf(first, "; ", count),
+        count, " of ", CountText(info.samples() * images, "image"),
+        count == 1 ? " does" : " do",
+        " not decode: ", FirstOf(first, "; ", count),
         hashes_known ? "; they are as they were packed: repair the originals "
                        "and pack again, or train with another policy than FAIL "
                        "(docs/operations.md)"
@@ -128,18 +134,24 @@ absl::Status Verify(const std::string& uri,
                        "(docs/operations.md)"));
   }
   std::string what;
-  if (images > 0) {
-    what = decode ? absl::StrCat(", all ", info.samples() * images,
-                                 " images decode")
-                  : ", images not decoded (--no_decode)";
+  if (images > 0 && !decode) {
+    what = ", images not decoded (--no_decode)";
+  } else if (info.samples() * images == 1) {
+    what = ", its image decodes";
+  } else if (images > 0) {
+    what = absl::StrCat(", all ", info.samples() * images, " images decode");
   }
+  const bool one = info.samples() == 1;
   out << absl::StreamFormat(
-      "%s: %d samples (%.1f MB) in %d %s are whole%s%s, fingerprint %s\n", uri,
-      info.samples(), static_cast<double>(bytes) / 1e6, info.shards_size(),
-      info.shards_size() == 1 ? "shard" : "shards",
-      hashes_known ? " and as they were packed"
-                   : " (they carry no content hash to compare with)",
+      "%s: %s (%.1f MB) in %s %s whole%s%s, fingerprint %s\n", uri,
+      CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
+      CountText(info.shards_size(), "shard"), one ? "is" : "are",
+      !hashes_known ? " (there is no content hash to compare with)"
+      : one         ? " and as it was packed"
+                    : " and as they were packed",
       what, info.fingerprint());
+  if (files.files.size() > 1) out << "they are " << files.Sentence() << "\n";
+  Warn("verify", files.Warnings());
   return absl::OkStatus();
 }
 

@@ -70,7 +70,8 @@ std::vector<SpecProblem> FindUnsizedImages(const PipelineSpec& spec) {
 
 }  // namespace
 
-std::vector<SpecMistake> CheckSpecText(absl::string_view text) {
+std::vector<SpecMistake> CheckSpecText(absl::string_view text,
+                                       uint64_t batch_size) {
   PipelineSpec spec;
   TextFormat::ParseInfoTree locations;
   std::vector<SpecMistake> mistakes =
@@ -81,9 +82,12 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text) {
   if (spec.sources(0).dataset().empty() && !spec.sources(0).has_synthetic()) {
     spec.mutable_sources(0)->set_dataset("NAME");
   }
-  const auto* batch_size = PipelineSpec::descriptor()->FindFieldByNumber(
+  const auto* field = PipelineSpec::descriptor()->FindFieldByNumber(
       PipelineSpec::kBatchSizeFieldNumber);
-  if (locations.GetLocation(batch_size, -1).line < 0) spec.set_batch_size(1);
+  const bool says = locations.GetLocation(field, -1).line >= 0;
+  if (batch_size > 0 || !says) {
+    spec.set_batch_size(batch_size > 0 ? batch_size : kAssumedBatchSize);
+  }
   std::vector<SpecProblem> problems = FindSpecProblems(spec);
   if (problems.empty()) problems = FindUnsizedImages(spec);
   for (const SpecProblem& problem : problems) {

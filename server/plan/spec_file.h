@@ -7,6 +7,7 @@
 #ifndef MILLRACE_SERVER_PLAN_SPEC_FILE_H_
 #define MILLRACE_SERVER_PLAN_SPEC_FILE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -20,8 +21,15 @@ namespace millrace {
 // images included: a field that decode_image decodes, that no transform gives
 // one size and that would therefore be refused as an output. A
 // mistake by omission carries the line of the message it belongs to. A file
-// may leave out the dataset, for which programs have a flag.
-std::vector<SpecMistake> CheckSpecText(absl::string_view text);
+// may leave out the dataset and the batch size, for which programs have flags.
+//
+// `batch_size` stands for the file's own; 0: as the file says, or
+// kAssumedBatchSize where it says nothing.
+std::vector<SpecMistake> CheckSpecText(absl::string_view text,
+                                       uint64_t batch_size = 0);
+
+// The smallest size at which every transform can work.
+inline constexpr uint64_t kAssumedBatchSize = 2;
 
 }  // namespace millrace
 

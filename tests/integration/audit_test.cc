@@ -182,7 +182,7 @@ TEST_F(AuditTest, TakesAPipelineOfOnesOwn) {
   const ProgramResult result =
       Millrace({"audit", "--endpoint=" + Eight(), "--dataset=digits_lmdb1",
                 "--pipeline=" + path});
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("mine.textproto:2:"), HasSubstr("batchsize")));
 }
@@ -213,9 +213,9 @@ TEST_F(AuditTest, MistakesAreNamed) {
        1,
        "5000"},
       {{endpoint, "--dataset=digits_lmdb1", "--pipeline=/no/such/file"},
-       1,
+       2,
        "/no/such/file"},
-      {{"--endpoint=data-1", "--dataset=d", "--preset=mnist"}, 1, "no port"},
+      {{"--endpoint=data-1", "--dataset=d", "--preset=mnist"}, 2, "no port"},
       {{"--endpoint=127.0.0.1:1", "--dataset=d", "--preset=mnist",
         "--timeout=300ms"},
        1,

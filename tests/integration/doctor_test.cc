@@ -177,11 +177,11 @@ TEST_F(DoctorIntegrationTest, AChangeThatHelpedIsSeen) {
 TEST_F(DoctorIntegrationTest, SaysWhatItNeeds) {
   EXPECT_EQ(Millrace({"doctor"}).exit_code, 2);
   const ProgramResult none = Millrace({"doctor", "--run=/no/such/run.json"});
-  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("/no/such/run.json"));
   WriteFile(Path("old.json"), "{\"model\": \"mlp\"}");
   const ProgramResult old = Millrace({"doctor", "--run=" + Path("old.json")});
-  EXPECT_EQ(old.exit_code, 1);
+  EXPECT_EQ(old.exit_code, 2);
   EXPECT_THAT(old.err, HasSubstr("earlier version"));
 }
 

@@ -215,7 +215,7 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
         output},
        2,
        "rank 2"},
-      {{endpoint, "--run=/none", "--position=0:0", output}, 1, "/none"},
+      {{endpoint, "--run=/none", "--position=0:0", output}, 2, "/none"},
   };
   for (const Case& one : cases) {
     std::vector<std::string> arguments = one.flags;

@@ -352,7 +352,7 @@ TEST_F(OperatorsTest, LibrariesThatDoNotWorkStopTheStart) {
     const testing::ProgramResult result =
         testing::RunProgram({ProgramPath("server/millrace-server"), digits_,
                              flag, "--listen=127.0.0.1:0"});
-    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr(says));
   }
   // Of a configuration file, too.
@@ -360,7 +360,7 @@ TEST_F(OperatorsTest, LibrariesThatDoNotWorkStopTheStart) {
   const testing::ProgramResult result =
       testing::RunProgram({ProgramPath("server/millrace-server"), digits_,
                            "--config=" + folder_ + "/s.textproto"});
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("/none.so"));
 }
 

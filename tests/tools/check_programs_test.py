@@ -43,6 +43,46 @@ class Documented(unittest.TestCase):
         self.assertTrue(all("no --lisen" in m for m in mistakes), mistakes)
 
 
+class Flags(unittest.TestCase):
+
+    def test_flags_and_subcommands_are_found_in_help(self):
+        self.assertEqual(check_programs.flags_of(
+            "Flags:\n  --window=N  as --this one\n    --lr (Learning rate)\n--at_the_start\n"),
+            ["window", "lr"])
+        self.assertEqual(check_programs.subcommands_of(
+            "millrace", "  millrace status   what they say\n  millrace bench    how fast\n"),
+            ["status", "bench"])
+        self.assertEqual(check_programs.subcommands_of(
+            "millrace-data", "commands:\n  pack      pack files\n  check     check a file\n"),
+            ["pack", "check"])
+
+    def test_a_flag_that_no_document_names_is_noticed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for program in check_programs.PROGRAMS:
+                path = os.path.join(folder, program)
+                body = "".join(f"echo '  --known{i}=N  x'\n" for i in range(60))
+                if program == "millrace-server":
+                    body += "echo '  --send  x'\n"
+                if program == "millrace-data":
+                    body = ('case "$*" in "pack --help") echo "  --shards=N  x" ;; '
+                            '*) echo "  pack  pack files" ;; esac')
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\n{body}\n")
+                os.chmod(path, 0o755)
+            document = os.path.join(folder, "README.md")
+            with open(document, "w", encoding="utf-8") as file:
+                file.write("".join(f"`--known{i}=1`\n" for i in range(60)) + "--send_timeout\n")
+            real = check_programs.documents
+            check_programs.documents = lambda: [document]
+            try:
+                mistakes = check_programs.check_flags(folder)
+            finally:
+                check_programs.documents = real
+        self.assertEqual(sorted(mistakes), [
+            "--send of millrace-server is named in no document",
+            "--shards of millrace-data pack is named in no document"])
+
+
 class Values(unittest.TestCase):
 
     def test_plain_values_are_found_and_places_to_fill_in_are_not(self):

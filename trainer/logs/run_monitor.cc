@@ -61,6 +61,7 @@ RunMonitor::Snapshot RunMonitor::Take(bool finish) {
   now.time = Clock::now();
   now.counters = counters_();
   now.cpu_seconds = ProcessCpuSeconds();
+  now.host = ReadHostCpu();
   now.steps = steps_;
   now.samples = samples_;
   now.busy = busy_;
@@ -93,6 +94,9 @@ RunTimes RunMonitor::Between(const Snapshot& from, const Snapshot& to) const {
       to.counters.allreduce_seconds - from.counters.allreduce_seconds;
   times.cpu_seconds = to.cpu_seconds - from.cpu_seconds;
   times.cpus = cpus_;
+  times.other_cpu_seconds = OtherCpuSeconds(
+      from.host, to.host, times.cpu_seconds * options_.ranks_here);
+  times.machine_cpus = to.host.cpus;
   times.pinned_bytes = pinned_bytes_;
   if (to.busy_samples > from.busy_samples) {
     times.device_busy =
@@ -194,12 +198,15 @@ void RunMonitor::Look(const Point& point) {
 void RunMonitor::LeaveOut(const std::function<void()>& work) {
   const Clock::time_point begun = Clock::now();
   const double cpu_before = ProcessCpuSeconds();
+  const double host_before = ReadHostCpu().busy_seconds;
   work();
   const Clock::duration took = Clock::now() - begun;
   const double cpu_took = ProcessCpuSeconds() - cpu_before;
+  const double host_took = ReadHostCpu().busy_seconds - host_before;
   for (Snapshot* since : {&epoch_start_, &last_point_}) {
     since->time += took;
     since->cpu_seconds += cpu_took;
+    since->host.busy_seconds += host_took;
   }
 }
 

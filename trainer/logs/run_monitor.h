@@ -30,6 +30,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/loader.h"
+#include "common/host_cpu.h"
 #include "trainer/logs/device_load.h"
 #include "trainer/logs/event_file.h"
 #include "trainer/logs/run_times.h"
@@ -43,6 +44,9 @@ class RunMonitor {
  public:
   struct Options {
     uint32_t rank = 0;
+    // Of this run on this machine: as much CPU time as this one takes is
+    // reckoned for each of them.
+    uint32_t ranks_here = 1;
     c10::Device device = c10::kCPU;
     // Folder of TensorBoard's files; empty: none. Rank 0 alone writes.
     std::string tensorboard;
@@ -107,6 +111,7 @@ class RunMonitor {
     StepTimes parts;
     Counters counters;
     double cpu_seconds = 0;
+    HostCpu host;
     uint64_t steps = 0;  // batches of this run
     uint64_t samples = 0;
     double busy = 0;  // sum of samples of the device's load

@@ -42,6 +42,8 @@ void RunTimes::Add(const RunTimes& epoch) {
   ranks_seconds += epoch.ranks_seconds;
   cpu_seconds += epoch.cpu_seconds;
   cpus = std::max(cpus, epoch.cpus);
+  other_cpu_seconds += epoch.other_cpu_seconds;
+  machine_cpus = std::max(machine_cpus, epoch.machine_cpus);
   pinned_bytes = std::max(pinned_bytes, epoch.pinned_bytes);
 }
 
@@ -71,6 +73,8 @@ std::string ToJson(const RunTimes& t) {
   number("cpu_seconds", t.cpu_seconds);
   add("cpus", absl::StrCat(t.cpus));
   number("cpu_percent", 100 * t.share(t.cpu_seconds));
+  number("other_cpu_seconds", t.other_cpu_seconds);
+  add("machine_cpus", absl::StrCat(t.machine_cpus));
   add("pinned_bytes", absl::StrCat(t.pinned_bytes));
   number("device_busy", t.device_busy);
   add("device_busy_source", JsonText(t.device_busy_source));

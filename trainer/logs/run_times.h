@@ -38,8 +38,13 @@ struct RunTimes {
   double allreduce_seconds = 0;
   double ranks_seconds = 0;  // of these, the latter
 
-  double cpu_seconds = 0;     // of all threads of the process, user and system
-  uint32_t cpus = 0;          // that it may use
+  double cpu_seconds = 0;  // of all threads of the process, user and system
+  uint32_t cpus = 0;       // that it may use
+  // Of the machine: CPU time of programs that are no rank of this run, data
+  // servers included, and its CPUs, of which this process may use some. 0 CPUs:
+  // the system does not say.
+  double other_cpu_seconds = 0;
+  uint32_t machine_cpus = 0;
   uint64_t pinned_bytes = 0;  // page-locked host memory, the most at a look
   // Share of the time in which a kernel ran. `device_busy_source`: "nvml", the
   // mean of samples a second; "step_times", the share of compute_seconds, where

@@ -15,6 +15,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -127,6 +128,48 @@ TEST(Doctor, NamesThePartThatBatchesWaitedAt) {
     EXPECT_THAT(GainText(findings[0]), HasSubstr("at most 1.67 times as fast"));
     EXPECT_EQ(findings.back().part, "compute") << "what is left then";
   }
+}
+
+// A second program on the machine made every part slower, and the doctor spoke
+// of the model alone.
+TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
+  RunReport run = Healthy();
+  run.times.seconds = 100;
+  run.times.cpus = run.times.machine_cpus = 16;
+  run.times.other_cpu = 640;
+  EXPECT_EQ(OtherProgramsText(run.times),
+            "other programs on the trainer's machine use 6.4 of its 16 cores");
+  const Finding last = JudgeRun(run).back();
+  EXPECT_EQ(last.part, "other_programs");
+  EXPECT_DOUBLE_EQ(last.share, 0.4);
+  EXPECT_EQ(GainText(last), "") << "what they cost is not known";
+  EXPECT_THAT(last.text, HasSubstr("6.4 of its 16 cores, data servers there"));
+  EXPECT_EQ(JudgeRun(run)[0].part, "compute") << "what the time went to";
+  // Where the CPU computes the model and has no time for it, that is first.
+  run.device = "cpu";
+  EXPECT_EQ(Parts(run)[0], "compute");
+  run.times.other_cpu = 1440;
+  EXPECT_EQ(Parts(run)[0], "other_programs");
+  EXPECT_EQ(Parts(run)[1], "compute");
+  run.times.data = 40;
+  run.times.compute = 55;
+  run.times.wait_cause = "decoding";
+  EXPECT_EQ(Parts(run)[0], "decoding");
+  run = Healthy();
+  run.times.cpus = run.times.machine_cpus = 16;
+  // Told, and no finding.
+  run.times.other_cpu = 300;
+  EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("3.0 of its 16 cores"));
+  EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
+  // Not worth a word; nothing is known; more than there can be.
+  run.times.other_cpu = 5;
+  EXPECT_EQ(OtherProgramsText(run.times), "");
+  run.times.other_cpu = 640;
+  run.times.machine_cpus = 0;
+  EXPECT_EQ(OtherProgramsText(run.times), "");
+  EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
+  run.times.machine_cpus = 1;
+  EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("1.0 of its 1 core"));
 }
 
 // "at most 201.84 times as fast" was said of a run that waited nearly always.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FlagsTest : public ::testing::Test {
  protected:
@@ -19,8 +21,10 @@ class FlagsTest : public ::testing::Test {
     flags.Add("batches", &batches_, "N", "how many");
     flags.Add("world", &world_, "N", "ranks");
     flags.Add("share", &share_, "SHARE", "how much");
+    flags.Add("seed", &seed_, "N", "where it starts");
     flags.Add("json", &json_, "", "as JSON");
     flags.Add("timeout", &timeout_, "TIME", "how long");
+    flags.Needs("share", {"json", "world"});
     absl::Status status = flags.Parse(arguments);
     help_ = flags.Help();
     help_wanted_ = flags.help_wanted();
@@ -31,6 +35,7 @@ class FlagsTest : public ::testing::Test {
   uint64_t batches_ = 200;
   uint32_t world_ = 1;
   double share_ = 0.05;
+  std::optional<uint64_t> seed_;
   bool json_ = false;
   absl::Duration timeout_ = absl::Seconds(5);
   std::string help_;
@@ -43,9 +48,34 @@ TEST_F(FlagsTest, ReadsBothFormsAndKeepsDefaults) {
   EXPECT_EQ(world_, 4);
   EXPECT_TRUE(json_);
   EXPECT_EQ(batches_, 200);
-  ASSERT_TRUE(Parse({"--json=false", "--endpoint="}).ok());
+  ASSERT_TRUE(Parse({"--json=false"}).ok());
   EXPECT_FALSE(json_);
-  EXPECT_EQ(endpoint_, "");
+}
+
+// `--seed=0` was taken for no seed, and the pipeline's own went on.
+TEST_F(FlagsTest, AnOptionalNumberTellsZeroFromNone) {
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_FALSE(seed_.has_value());
+  ASSERT_TRUE(Parse({"--seed=0"}).ok());
+  EXPECT_EQ(seed_, uint64_t{0});
+  EXPECT_THAT(Parse({"--seed=-1"}).message(), HasSubstr("--seed=-1"));
+  EXPECT_THAT(help_, Not(HasSubstr("where it starts (default")));
+}
+
+// Each was taken without a word, and something else was done.
+TEST_F(FlagsTest, WhatWouldHaveNoEffectIsRefused) {
+  EXPECT_THAT(Parse({"--share=0.1"}).message(),
+              HasSubstr("--share has no effect without --json or --world: give "
+                        "one of them, or leave --share out"));
+  EXPECT_FALSE(Parse({"--share=0.1", "--json=false"}).ok());
+  EXPECT_TRUE(Parse({"--share=0.1", "--json"}).ok());
+  EXPECT_TRUE(Parse({"--share=0.1", "--world=2"}).ok());
+  EXPECT_TRUE(Parse({"--share=0.1", "--help"}).ok());
+  EXPECT_THAT(Parse({"--world=1", "--batches=2", "--world=2"}).message(),
+              HasSubstr("flag --world is given twice"));
+  EXPECT_THAT(Parse({"--endpoint="}).message(),
+              HasSubstr("flag --endpoint=: expected a value"));
+  EXPECT_THAT(Parse({"--endpoint", ""}).message(), HasSubstr("--endpoint="));
 }
 
 TEST_F(FlagsTest, ReadsTimes) {
@@ -61,10 +91,10 @@ TEST_F(FlagsTest, ReadsTimes) {
 }
 
 TEST_F(FlagsTest, ReadsShares) {
-  ASSERT_TRUE(Parse({"--share=0.25"}).ok());
+  ASSERT_TRUE(Parse({"--share=0.25", "--json"}).ok());
   EXPECT_EQ(share_, 0.25);
   EXPECT_THAT(help_, HasSubstr("how much (default 0.05)"));
-  ASSERT_TRUE(Parse({"--share", "0"}).ok());
+  ASSERT_TRUE(Parse({"--share", "0", "--json"}).ok());
   EXPECT_EQ(share_, 0);
   for (const char* bad : {"much", "nan", "inf", "", "1e999"}) {
     EXPECT_THAT(Parse({std::string("--share=") + bad}).message(),

@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/png_encoder.h"
@@ -273,6 +274,17 @@ TEST_F(DataToolTest, WhatIsNoRegularFileIsABadFile) {
   std::filesystem::create_symlink(folder_ / "images/cat/2.JPG", fifo);
   const Result linked = PackFolder({Out("lmdb", "e")});
   EXPECT_EQ(linked.code, kExitOk) << linked.err;
+}
+
+// The same of IDX files, which were opened before they were looked at.
+TEST_F(DataToolTest, AnIdxFileThatIsNoRegularFileIsRefused) {
+  MakeIdx(3);
+  const std::string images = folder_ / "idx/train-images-idx3-ubyte";
+  std::filesystem::remove(images);
+  ASSERT_EQ(mkfifo(images.c_str(), 0600), 0);
+  EXPECT_THAT(
+      PackIdx({Out("lmdb", "d")}),
+      FailsWith(images + " is no regular file (but a folder, a FIFO, "));
 }
 
 TEST_F(DataToolTest, ALongListOfFilesIsCutAndCounted) {
@@ -552,7 +564,7 @@ TEST_F(DataToolTest, BadIdxFilesAreNamed) {
   EXPECT_THAT(PackIdx({Out("lmdb", "d")}), FailsWith("there is no folder"));
   MakeIdx(4);
   EXPECT_THAT(PackIdx({Out("lmdb", "d"), "--split=dev"}),
-              FailsWith("--split is train or test"));
+              IsUsageError("--split is train or test"));
   const std::string images = folder_ / "idx/train-images-idx3-ubyte";
   const std::string labels = folder_ / "idx/train-labels-idx1-ubyte";
   const std::string good = ReadFile(images);
@@ -739,7 +751,7 @@ TEST_F(DataToolTest, CheckNamesEachMistakeWithItsLine) {
   WriteFile(folder_ / "empty.textproto", "");
   EXPECT_THAT(Call({"check", folder_ / "empty.textproto"}),
               FailsWith("the file is empty"));
-  EXPECT_THAT(Call({"check", folder_ / "none"}), FailsWith("none"));
+  EXPECT_THAT(Call({"check", folder_ / "none"}), IsUsageError("none"));
 }
 
 TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
@@ -752,16 +764,113 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
   };
   const Result good = check("preset: 'imagenet_train'");
   EXPECT_EQ(good.code, kExitOk) << good.err;
+  EXPECT_THAT(good.err, HasSubstr("says no batch_size: checked with 2"));
   EXPECT_THAT(good.out, HasSubstr("no mistakes, and it fits lmdb:"));
   EXPECT_THAT(check("seed: 1"),
-              FailsWith("p.textproto: outputs: 1 field of dataset dataset "
+              FailsWith("p.textproto: outputs: 1 field of dataset NAME "
                         "would be missing from the batch: field image holds "
                         "encoded images"));
   EXPECT_THAT(check("preset: 'imagenet_train' outputs { field: 'mask' }"),
               FailsWith("its fields are image, label"));
   EXPECT_THAT(check("sources { dataset: 'a' } sources { dataset: 'b' } "
                     "preset: 'imagenet_train'"),
-              FailsWith("names 2 datasets, and 1 were given"));
+              FailsWith("names 2 datasets, and 1 was given"));
+}
+
+// mix_up and cut_mix were refused "because batch_size is 1" in files that leave
+// the batch size to a flag.
+TEST_F(DataToolTest, CheckTakesTheBatchSizeAsAFlag) {
+  const std::string path = folder_ / "mix.textproto";
+  WriteFile(path,
+            "transforms { decode_image {} } "
+            "transforms { center_crop { height: 8 width: 8 } } "
+            "transforms { mix_up { alpha: 0.2 } }");
+  const Result assumed = Call({"check", path});
+  EXPECT_EQ(assumed.code, kExitOk) << assumed.err;
+  EXPECT_THAT(assumed.err, HasSubstr("says no batch_size: checked with 2; "
+                                     "--batch_size=N checks another"));
+  const Result given = Call({"check", "--batch_size=64", path});
+  EXPECT_EQ(given.code, kExitOk) << given.err;
+  EXPECT_EQ(given.err, "");
+  EXPECT_THAT(Call({"check", "--batch_size=1", path}),
+              FailsWith("batch_size is 1: take 2 or more"));
+  EXPECT_THAT(Call({"check", "--batch_size=0", path}),
+              IsUsageError("--batch_size=0: 1 or more"));
+  // The flag goes before the file.
+  WriteFile(path, "preset: 'mnist' batch_size: 99999999999");
+  EXPECT_THAT(Call({"check", path}), FailsWith("batch_size is 99999999999"));
+  EXPECT_EQ(Call({"check", "--batch_size=8", path}).code, kExitOk);
+}
+
+// Each was taken without a word and had no effect.
+TEST_F(DataToolTest, FlagsThatNeedAnotherAreRefusedAlone) {
+  WriteFile(folder_ / "p.textproto", "preset: 'mnist'");
+  EXPECT_THAT(Call({"check", "--operators=/none.so", folder_ / "p.textproto"}),
+              IsUsageError("--operators has no effect without --dataset: give "
+                           "it, or leave --operators out"));
+}
+
+// It ended with 1, and a supervisor would have tried again for ever.
+TEST_F(DataToolTest, AMissingLibraryIsAMistakeOfTheCommandLine) {
+  MakeImageFolder();
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  WriteFile(folder_ / "p.textproto", "preset: 'imagenet_train'");
+  const std::string flag = "--operators=" + folder_ / "none.so";
+  const std::string dataset = Uri("lmdb", "d");
+  EXPECT_THAT(PackFolder({Out("lmdb", "e"), flag}), IsUsageError("none.so"));
+  EXPECT_THAT(Call({"inspect", flag, dataset}), IsUsageError("none.so"));
+  EXPECT_THAT(Call({"verify", flag, dataset}), IsUsageError("none.so"));
+  EXPECT_THAT(
+      Call({"check", flag, "--dataset=" + dataset, folder_ / "p.textproto"}),
+      IsUsageError("none.so"));
+}
+
+// A glob over train/ and test/ made one dataset of both without a word.
+TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
+  MakeImageFolder();
+  for (const char* part : {"train", "test"}) {
+    std::filesystem::create_directories(folder_ / absl::StrCat("all/", part));
+    ASSERT_EQ(
+        PackFolder({Out("parquet", absl::StrCat("all/", part, "/a.parquet"))})
+            .code,
+        kExitOk);
+    // As a foreign file, without the metadata of pack: parts of two packings
+    // are refused.
+    const std::string file = folder_ / absl::StrCat("all/", part, "/a.parquet");
+    WriteFile(file,
+              absl::StrReplaceAll(ReadFile(file), {{"millrace", "xxxxxxxx"}}));
+  }
+  const std::string both = Uri("parquet", "all/*/*.parquet");
+  const Result inspected = Call({"inspect", both});
+  ASSERT_EQ(inspected.code, kExitOk) << inspected.err;
+  EXPECT_THAT(inspected.out, HasSubstr("files        2 files in 2 folders: "));
+  EXPECT_THAT(inspected.out, HasSubstr(folder_ / "all/train"));
+  const std::string warning =
+      "warning: the names of its files say that they are parts of a dataset "
+      "(test, train), and all of them are read as one";
+  EXPECT_THAT(inspected.err, HasSubstr(warning));
+  EXPECT_THAT(Call({"inspect", "--json", both}).out,
+              HasSubstr("\"warnings\": [\"the names of its files"));
+  const Result verified = Call({"verify", both});
+  EXPECT_EQ(verified.code, kExitOk) << verified.err;
+  EXPECT_THAT(verified.err, HasSubstr(warning));
+  const Result one = Call({"inspect", Uri("parquet", "all/train")});
+  EXPECT_THAT(one.out, HasSubstr("1 file in "));
+  EXPECT_EQ(one.err, "");
+}
+
+TEST_F(DataToolTest, OneOfAThingHasNoPlural) {
+  const std::string root = MakeImageFolder();
+  std::filesystem::remove_all(root + "/cat");
+  std::filesystem::remove(root + "/dog/b.jpg");
+  const Result packed = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(packed.out, HasSubstr("packed 1 sample ("));
+  EXPECT_THAT(packed.out, HasSubstr(": 1 shard, "));
+  EXPECT_THAT(Call({"verify", Uri("lmdb", "d")}).out,
+              AllOf(HasSubstr("1 sample ("), HasSubstr("in 1 shard is whole"),
+                    HasSubstr("its image decodes")));
+  EXPECT_THAT(Call({"inspect", Uri("lmdb", "d")}).out,
+              HasSubstr("1 class: dog"));
 }
 
 TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {

@@ -108,14 +108,14 @@ TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
   ASSERT_EQ(result.code, kExitOk) << result.err;
   EXPECT_THAT(result.out, HasSubstr("row 11: sample 11 of one, key"));
   EXPECT_THAT(result.out, HasSubstr("row 12: sample 0 of two, key"));
-  EXPECT_THAT(result.err, HasSubstr("17 of the 17 samples"));
+  EXPECT_THAT(result.err, HasSubstr("17 of 17 samples"));
   const Result json =
       Call({"preview", "--dataset=" + uri_, "--dataset=" + other, pipeline,
             "--samples=17", "--explain=json"});
   EXPECT_THAT(json.out, HasSubstr("\"row\": 16, \"source\": 1, \"sample\": 4"));
   const Result one =
       Call({"preview", "--dataset=" + uri_, pipeline, "--explain"});
-  EXPECT_THAT(one.err, HasSubstr("names 2 datasets, and 1 were given"));
+  EXPECT_THAT(one.err, HasSubstr("names 2 datasets, and 1 was given"));
 }
 
 TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
@@ -126,7 +126,7 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
             "--cell=100", "--columns=2"});
   ASSERT_EQ(result.code, kExitOk) << result.err;
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("4 of the 4 samples of step 0"));
+  EXPECT_THAT(result.err, HasSubstr("4 of 4 samples of step 0"));
   std::ifstream file(sheet, std::ios::binary);
   const std::string png{std::istreambuf_iterator<char>(file), {}};
   ImageDecoder decoder;
@@ -214,7 +214,18 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist", "--outputs=image,"}, "an empty name");
   usage({dataset, "--preset=mnist", "--explain=xml"}, "neither text nor json");
   usage({dataset, "--preset=mnist", "--explain", "--samples=0"}, "1 .. 1000");
-  usage({dataset, "--preset=mnist", "--explain", "--cell=5"}, "16 .. 1024");
+  usage({dataset, "--preset=mnist", "--output=s.png", "--cell=5"},
+        "16 .. 1024");
+  // Each was taken and had no effect.
+  for (const char* flag : {"--cell=64", "--columns=2", "--field=image"}) {
+    usage({dataset, "--preset=mnist", "--explain", flag},
+          "has no effect without --output");
+  }
+  usage({dataset, "--preset=mnist", "--explain", "--seed=-5"}, "from 0");
+  usage({dataset, "--preset=imagnet", "--explain"}, "there is no preset");
+  usage({dataset, "--pipeline=/nowhere", "--explain"}, "/nowhere");
+  usage({dataset, Pipeline("transforms {"), "--explain"},
+        "pipeline.textproto:1:");
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"}, "0 or more");
   const auto fails = [&](const std::vector<std::string>& args,
                          const std::string& sentence) {
@@ -224,15 +235,12 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
     EXPECT_EQ(result.code, kExitFailed) << result.err;
     EXPECT_THAT(result.err, HasSubstr(sentence));
   };
-  fails({"--preset=imagnet", "--explain"}, "there is no preset");
   const std::string image = "--outputs=image";
   fails({"--preset=mnist", "--explain", "--step=99", image}, "99");
   // The mask of the charts is not decoded by this preset.
   fails({"--preset=imagenet_eval", "--explain"},
         "field mask holds encoded images");
   fails({"--preset=imagenet_eval", "--explain"}, "--outputs=image,boxes,label");
-  fails({"--pipeline=/nowhere", "--explain"}, "/nowhere");
-  fails({Pipeline("transforms {"), "--explain"}, "pipeline.textproto:1:");
   fails({Pipeline("outputs { field: 'label' }"), "--output=" + File("x.png")},
         "no output of this pipeline is an image");
   fails({"--preset=imagenet_eval", image, "--output=" + File("x.png"),

@@ -69,6 +69,8 @@ TEST(RunTimes, AddUpOverEpochs) {
   one.ranks_seconds = 0.1;
   one.cpu_seconds = 3;
   one.cpus = 2;
+  one.other_cpu_seconds = 1.5;
+  one.machine_cpus = 4;
   one.pinned_bytes = 100;
   one.device_busy = 0.9;
   one.device_busy_source = "nvml";
@@ -92,6 +94,8 @@ TEST(RunTimes, AddUpOverEpochs) {
   const std::string json = ToJson(run);
   EXPECT_THAT(json, HasSubstr("\"data_share\": 0.075"));
   EXPECT_THAT(json, HasSubstr("\"cpu_percent\": 75"));
+  EXPECT_THAT(json, HasSubstr("\"other_cpu_seconds\": 3, "));
+  EXPECT_THAT(json, HasSubstr("\"machine_cpus\": 4"));
   EXPECT_THAT(json, HasSubstr("\"wait_cause\": \"decoding\""));
   EXPECT_THAT(json, HasSubstr("\"device_busy_source\": \"nvml\""));
   EXPECT_THAT(PartsText(run), HasSubstr("GPU busy 60 %"));

@@ -1,10 +1,11 @@
+#include "common/usage_error.h"
+
 #include "absl/strings/cord.h"
-#include "client/cli/commands.h"
 
 namespace millrace {
 namespace {
 
-constexpr char kPayloadUrl[] = "millrace.cli.UsageError";
+constexpr char kPayloadUrl[] = "millrace.UsageError";
 
 }  // namespace
 

@@ -1,0 +1,86 @@
+#include "server/budget_advice.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+// Candidates that are tried one by one: an engine takes milliseconds.
+constexpr int kOneByOne = 512;
+// No machine has so much.
+constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
+constexpr char kNone[] = "no budget is large enough";
+
+}  // namespace
+
+std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
+                                      uint64_t rows) {
+  std::vector<PipelineSpec> specs;
+  for (const auto& [name, source] : catalog) {
+    const DatasetInfo& info = source->info();
+    std::set<std::string> presets = {info.train_preset(), info.eval_preset()};
+    presets.erase("");
+    if (presets.empty()) presets.insert("");  // the fields as they are
+    for (const std::string& preset : presets) {
+      PipelineSpec& spec = specs.emplace_back();
+      spec.add_sources()->set_dataset(name);
+      spec.set_preset(preset);
+      spec.set_last_batch(LAST_BATCH_PAD);
+      spec.set_batch_size(rows);
+    }
+  }
+  return specs;
+}
+
+std::string BudgetAdvice::Sentence(uint64_t wanted,
+                                   const PipelineSpec* spec) const {
+  // The arithmetic gives a lower bound: it reckons with the threads that there
+  // are now.
+  uint64_t yes = SmallestBudget(needs_, wanted, [this](uint64_t bytes) {
+    return RowGroupCacheBytes(settings_, bytes);
+  });
+  if (yes == 0) return kNone;
+  uint64_t no = yes - kMiB;
+  // One after the other at first: where each thread needs much memory, a
+  // smaller budget with fewer threads may work while a larger one does not.
+  // Then the distance doubles, so that few engines are made.
+  for (int tried = 0; !Works(yes, spec); ++tried) {
+    if (yes > kMaxBudget) return kNone;
+    const uint64_t step = tried < kOneByOne ? kMiB : 2 * (yes - no);
+    no = yes;
+    yes += step;
+  }
+  while (yes - no > kMiB) {
+    const uint64_t middle = no + (yes - no) / 2 / kMiB * kMiB;
+    (Works(middle, spec) ? yes : no) = middle;
+  }
+  return absl::StrCat("the smallest that works is --memory_budget=", yes / kMiB,
+                      "MiB");
+}
+
+bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
+  ByteBudget bytes(budget);
+  Engine::Options options = options_;
+  options.budget = &bytes;
+  options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
+  options.decoder_digest = "not compared";  // spares decoding for it
+  const auto engine = Engine::Create(options, catalog_);
+  if (!engine.ok()) return false;
+  std::vector<PipelineSpec> all = PresetSpecs(catalog_, 1);
+  all.insert(all.end(), specs_.begin(), specs_.end());
+  if (spec != nullptr) all.push_back(*spec);
+  return std::all_of(all.begin(), all.end(), [&](const PipelineSpec& one) {
+    const auto pipeline = (*engine)->Open(one);
+    // Mistakes are told elsewhere, and no budget mends them: a preset whose
+    // images have as many sizes as they like, for one.
+    if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
+    return (*pipeline)->MaxPayloadBytes(1).ok();
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,68 @@
+// BudgetAdvice is the memory budget that a refusal names: the smallest with
+// which the server starts, a row of each dataset's presets fits, and the
+// batches of the pipelines that were asked about.
+//
+// What a batch takes depends on the budget itself: a larger one may have room
+// for more threads, and each thread needs memory for samples on their way into
+// the batch. So candidates are tried, each on an engine of its own, and what is
+// named has been seen to work.
+//
+// Not thread-safe. Owns no thread between calls; Sentence() makes engines and
+// may take seconds.
+//
+//   BudgetAdvice advice(settings, options, catalog, needs);
+//   return absl::InvalidArgumentError("...: " + advice.Sentence(bytes));
+
+#ifndef MILLRACE_SERVER_BUDGET_ADVICE_H_
+#define MILLRACE_SERVER_BUDGET_ADVICE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
+#include "server/config.h"
+#include "server/pipeline/engine.h"
+#include "server/pipeline/memory_use.h"
+
+namespace millrace {
+
+// Of the training and the evaluation preset of each dataset: the spec of a
+// batch of `rows`, also where there are fewer samples. A dataset without
+// presets has one spec with an empty preset.
+std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
+                                      uint64_t rows);
+
+class BudgetAdvice {
+ public:
+  // The server's own, which must outlive this. The budget of `options` is not
+  // used.
+  BudgetAdvice(const ServerSettings& settings, const Engine::Options& options,
+               const DatasetCatalog& catalog, const MemoryNeeds& needs)
+      : settings_(settings),
+        options_(options),
+        catalog_(catalog),
+        needs_(needs) {}
+
+  // Batches of `spec` must fit, too.
+  void Add(const PipelineSpec& spec) { specs_.push_back(spec); }
+
+  // "the smallest that works is --memory_budget=512MiB": leaves at least
+  // `wanted` bytes for batches; those of `spec` fit, unless it is null.
+  std::string Sentence(uint64_t wanted,
+                       const PipelineSpec* spec = nullptr) const;
+
+ private:
+  bool Works(uint64_t budget, const PipelineSpec* spec) const;
+
+  const ServerSettings& settings_;
+  const Engine::Options& options_;
+  const DatasetCatalog& catalog_;
+  const MemoryNeeds needs_;
+  std::vector<PipelineSpec> specs_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_BUDGET_ADVICE_H_

@@ -1,0 +1,112 @@
+#include "server/data_tool/dataset_files.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/count_text.h"
+#include "common/status_macros.h"
+#include "server/data_tool/first_of.h"
+#include "server/data_tool/split_name.h"
+#include "server/storage/file_error.h"
+#include "server/storage/shard_paths.h"
+
+namespace millrace {
+namespace {
+
+// "train" of train-00000-of-00002.parquet.
+absl::string_view FirstWord(absl::string_view name) {
+  return name.substr(0, name.find_first_of("-_."));
+}
+
+// Which part of a dataset the path says that it is; "" when it says none.
+std::string PartOf(absl::string_view path) {
+  std::vector<absl::string_view> names = absl::StrSplit(path, '/');
+  names.back() = FirstWord(names.back());
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    // split=train
+    const absl::string_view value = name->substr(name->rfind('=') + 1);
+    if (IsSplitName(value)) return absl::AsciiStrToLower(value);
+  }
+  return "";
+}
+
+// "year=2024/month=1": the folders named KEY=VALUE on the way to the file.
+std::string PartitionOf(absl::string_view path) {
+  std::vector<absl::string_view> names = absl::StrSplit(path, '/');
+  names.pop_back();
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](absl::string_view name) {
+                               const size_t equals = name.find('=');
+                               return equals == name.npos || equals == 0;
+                             }),
+              names.end());
+  return absl::StrJoin(names, "/");
+}
+
+}  // namespace
+
+std::string DatasetFiles::Sentence() const {
+  if (files.empty()) return "";
+  return absl::StrCat(
+      CountText(files.size(), "file"), " in ",
+      folders.size() == 1
+          ? ""
+          : absl::StrCat(CountText(folders.size(), "folder"), ": "),
+      FirstOf(folders, ", ", static_cast<int64_t>(folders.size())));
+}
+
+std::vector<std::string> DatasetFiles::Warnings() const {
+  std::vector<std::string> warnings;
+  std::set<std::string> parts;
+  std::set<std::string> partitions;
+  for (const std::string& file : files) {
+    parts.insert(PartOf(file));
+    partitions.insert(PartitionOf(file));
+  }
+  parts.erase("");
+  partitions.erase("");
+  if (parts.size() > 1) {
+    warnings.push_back(absl::StrCat(
+        "the names of its files say that they are parts of a dataset (",
+        absl::StrJoin(parts, ", "),
+        "), and all of them are read as one: name the files of one part"));
+  }
+  // A single one was chosen on purpose.
+  if (partitions.size() > 1) {
+    warnings.push_back(absl::StrCat(
+        "the values in the names of its folders (",
+        FirstOf({partitions.begin(), partitions.end()}, ", ",
+                static_cast<int64_t>(partitions.size())),
+        ") are no fields of the dataset: only the columns in the files are "
+        "read"));
+  }
+  return warnings;
+}
+
+DatasetFiles DescribeFiles(absl::Span<const std::string> paths) {
+  DatasetFiles found;
+  found.files.assign(paths.begin(), paths.end());
+  std::set<std::string> folders;
+  for (const std::string& path : paths) folders.insert(FolderOf(path));
+  found.folders.assign(folders.begin(), folders.end());
+  return found;
+}
+
+absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
+  for (const absl::string_view scheme : {"lmdb", "parquet"}) {
+    absl::string_view path = uri;
+    if (!absl::ConsumePrefix(&path, absl::StrCat(scheme, ":"))) continue;
+    MR_ASSIGN_OR_RETURN(const ShardPaths shards,
+                        FindShards(path, absl::StrCat(".", scheme)));
+    return DescribeFiles(shards.files);
+  }
+  return DatasetFiles();
+}
+
+}  // namespace millrace

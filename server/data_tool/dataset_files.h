@@ -1,0 +1,42 @@
+// The files that make up a dataset, by their names: how many, in which folders,
+// and whether the names say that parts were put together (train/ and test/) or
+// that they hold values which no field has (year=2024/). A glob takes all of
+// these without a word.
+//
+// Reads folders, never files. A dataset of an operator's source has none.
+//
+//   MR_ASSIGN_OR_RETURN(DatasetFiles files,
+//   FindDatasetFiles("parquet:/d/*/*")); std::string text = files.Sentence();
+//   // "4 files in 2 folders: /d/a, /d/b"
+
+#ifndef MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
+#define MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace millrace {
+
+struct DatasetFiles {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;  // each once, in bytewise order
+
+  // "" without a file.
+  std::string Sentence() const;
+  // What a person should know; empty: nothing.
+  std::vector<std::string> Warnings() const;
+};
+
+// Of paths as FindShards() gives them.
+DatasetFiles DescribeFiles(absl::Span<const std::string> paths);
+
+// `uri` as OpenRecordSource() takes it. Errors of FindShards().
+absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_

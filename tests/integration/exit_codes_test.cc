@@ -1,0 +1,178 @@
+// What docs/operations.md promises of exit codes: 2 for a mistake on the
+// command line or in a file that it names as configuration, so that a
+// supervisor need not try again; 1 for what may be mended elsewhere. The
+// trainer's are in tests/trainer.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/testing/digits.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Case {
+  std::vector<std::string> command;  // the program first
+  int exit_code;
+  std::string says;
+};
+
+class ExitCodesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::Status written = WriteDigits(digits_, 20);
+    ASSERT_TRUE(written.ok()) << written;
+    WriteFile(File("bad.textproto"), "preset: 'mnist'\nbatchsize: 5\n");
+    WriteFile(File("good.textproto"), "preset: 'mnist' batch_size: 5\n");
+    WriteFile(File("not.so"), "no library");
+    WriteFile(File("bad.json"), "{");
+  }
+
+  std::string File(const std::string& name) const {
+    return absl::StrCat(folder_, "/", name);
+  }
+
+  static void Expect(const std::vector<Case>& cases) {
+    for (Case one : cases) {
+      const std::string words = absl::StrJoin(one.command, " ");
+      one.command[0] = ProgramPath(one.command[0]);
+      const ProgramResult result = RunProgram(one.command);
+      EXPECT_EQ(result.exit_code, one.exit_code) << words << "\n" << result.err;
+      EXPECT_THAT(result.err, HasSubstr(one.says)) << words;
+      EXPECT_THAT(result.err, Not(HasSubstr("millrace.UsageError"))) << words;
+    }
+  }
+
+  const std::string folder_ = NewTempDir();
+  const std::string digits_ = "lmdb:" + folder_ + "/digits.lmdb";
+};
+
+TEST_F(ExitCodesTest, Server) {
+  const std::string server = "server/millrace-server";
+  const std::string dataset = "--dataset=a=" + digits_;
+  Expect({
+      {{server, "--colour=red"}, 2, "unknown flag --colour"},
+      {{server}, 2, "no dataset to serve"},
+      {{server, "--config=" + File("none")}, 2, "No such file"},
+      {{server, "--config=" + folder_}, 2, folder_},
+      {{server, "--config=" + File("bad.textproto")}, 2, "bad.textproto:"},
+      {{server, dataset, "--operators=" + File("none.so")}, 2, "none.so"},
+      {{server, dataset, "--operators=" + File("not.so")}, 2, "not.so"},
+      {{server, dataset, "--check_config", "--check_pipeline=" + File("none")},
+       2,
+       "No such file"},
+      {{server, dataset, "--check_config",
+        "--check_pipeline=" + File("bad.textproto")},
+       2,
+       "bad.textproto:2:"},
+      // What another machine, or another moment, may have.
+      {{server, "--dataset=a=lmdb:" + File("none")}, 1, "none"},
+      {{server, dataset, "--listen=192.0.2.1:7001"}, 1, "192.0.2.1"},
+      {{server, dataset, "--listen=127.0.0.1:0", "--port_file=/none/port"},
+       1,
+       "/none/port"},
+  });
+}
+
+TEST_F(ExitCodesTest, DataTool) {
+  const std::string tool = "server/data_tool/millrace-data";
+  const std::string library = "--operators=" + File("none.so");
+  const std::string dataset = "--dataset=" + digits_;
+  const std::string good = File("good.textproto");
+  Expect({
+      {{tool}, 2, "usage"},
+      {{tool, "unpack"}, 2, "no command 'unpack'"},
+      {{tool, "inspect", "--colour", digits_}, 2, "unknown flag --colour"},
+      {{tool, "inspect", library, digits_}, 2, "none.so"},
+      {{tool, "verify", library, digits_}, 2, "none.so"},
+      {{tool, "check", dataset, library, good}, 2, "none.so"},
+      {{tool, "check", File("none")}, 2, "No such file"},
+      {{tool, "check", folder_}, 2, folder_},
+      {{tool, "preview", dataset, "--pipeline=" + File("none"), "--explain"},
+       2,
+       "No such file"},
+      {{tool, "preview", dataset, "--pipeline=" + File("bad.textproto"),
+        "--explain"},
+       2,
+       "bad.textproto:2:"},
+      {{tool, "preview", dataset, "--preset=minst", "--explain"}, 2, "minst"},
+      {{tool, "pack", "--format=imagefolder", "--input=" + folder_, library,
+        "--output=lmdb:" + File("out.lmdb")},
+       2,
+       "none.so"},
+      {{tool, "pack", "--format=idx", "--split=dev", "--input=" + folder_,
+        "--output=lmdb:" + File("out.lmdb")},
+       2,
+       "--split is train or test"},
+      // The result of a look at data, or at a file, is no mistake of its use.
+      {{tool, "check", File("bad.textproto")}, 1, "bad.textproto:2:"},
+      {{tool, "inspect", "lmdb:" + File("none")}, 1, "none"},
+      {{tool, "pack", "--format=imagefolder", "--input=" + File("none"),
+        "--output=lmdb:" + File("out.lmdb")},
+       1,
+       "none"},
+  });
+}
+
+TEST_F(ExitCodesTest, Client) {
+  const std::string millrace = "client/cli/millrace";
+  const std::string closed = "--endpoint=127.0.0.1:1";
+  const std::string soon = "--timeout=300ms";
+  std::vector<Case> cases = {
+      {{millrace}, 2, "millrace status"},
+      {{millrace, "state"}, 2, "unknown command `state`"},
+      {{millrace, "status"}, 2, "--endpoint=HOST:PORT is missing"},
+      {{millrace, "status", "--endpoint=data-1"}, 2, "no port"},
+      {{millrace, "status", closed, soon}, 1, "no data server answers"},
+      {{millrace, "doctor"}, 2, "--run=SUMMARY.json is missing"},
+      {{millrace, "doctor", "--run=" + File("none")}, 2, "No such file"},
+      {{millrace, "doctor", "--run=" + File("bad.json")}, 2, "no summary"},
+      {{millrace, "doctor", "--run=" + File("bad.json"), "--compare="},
+       2,
+       "flag --compare=: expected a value"},
+      {{millrace, "doctor", "--compare", "", File("bad.json")},
+       2,
+       "flag --compare=: expected a value"},
+      {{millrace, "bench", "--server=/none", "--synthetic"}, 2, "/none"},
+      {{millrace, "replay", closed, "--run=" + File("none"), "--position=0:0",
+        "--output=" + File("batch")},
+       2,
+       "No such file"},
+      {{millrace, "replay", closed, "--run=" + File("bad.json"),
+        "--position=0:0", "--output=" + File("batch")},
+       2,
+       "bad.json"},
+  };
+  for (const char* command : {"bench", "audit", "replay"}) {
+    const std::vector<std::string> more =
+        command == std::string("replay")
+            ? std::vector<std::string>{"--position=0:0",
+                                       "--output=" + File("batch")}
+            : std::vector<std::string>{};
+    const auto add = [&](std::vector<std::string> flags, int exit_code,
+                         std::string says) {
+      flags.insert(flags.begin(), {millrace, command});
+      flags.insert(flags.end(), more.begin(), more.end());
+      cases.push_back({std::move(flags), exit_code, std::move(says)});
+    };
+    add({closed}, 2, "--dataset=NAME is missing");
+    add({closed, "--dataset=a", "--dataset=b"}, 2, "--dataset is given twice");
+    add({closed, "--pipeline=" + File("none")}, 2, "No such file");
+    add({closed, "--pipeline=" + File("bad.textproto")}, 2, "bad.textproto:2:");
+    add({"--endpoint=data-1", "--dataset=a", "--preset=mnist"}, 2, "no port");
+    add({closed, "--dataset=a", "--preset=mnist", soon}, 1, "refused");
+  }
+  Expect(cases);
+}
+
+}  // namespace
+}  // namespace millrace::testing

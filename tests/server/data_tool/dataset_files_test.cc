@@ -1,0 +1,54 @@
+// What the names of a dataset's files say of it.
+
+#include "server/data_tool/dataset_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(DatasetFilesTest, SaysHowManyFilesAndWhichFolders) {
+  EXPECT_EQ(DescribeFiles({"/d/a.parquet"}).Sentence(), "1 file in /d");
+  const DatasetFiles files =
+      DescribeFiles({"/d/b/1.parquet", "/d/a/1.parquet", "/d/a/2.parquet"});
+  EXPECT_EQ(files.Sentence(), "3 files in 2 folders: /d/a, /d/b");
+  EXPECT_THAT(files.Warnings(), IsEmpty());
+  EXPECT_EQ(DescribeFiles({}).Sentence(), "");
+}
+
+TEST(DatasetFilesTest, PartsThatWerePutTogetherAreNamed) {
+  for (const auto& [first, second] :
+       {std::pair("/d/train/a.parquet", "/d/test/a.parquet"),
+        std::pair("/d/Train.parquet", "/d/test.parquet"),
+        std::pair("/d/train-00000-of-00001.parquet", "/d/test_1.parquet"),
+        std::pair("/d/split=train/a.parquet", "/d/split=test/a.parquet"),
+        std::pair("/train/d/a.parquet", "/train/d/test.parquet")}) {
+    EXPECT_THAT(DescribeFiles({first, second}).Warnings(),
+                Contains(HasSubstr("(test, train)")))
+        << first;
+  }
+  EXPECT_THAT(
+      DescribeFiles({"/d/train/a.parquet", "/d/train/b.parquet"}).Warnings(),
+      IsEmpty());
+  EXPECT_THAT(
+      DescribeFiles({"/d/trains.parquet", "/d/test.parquet"}).Warnings(),
+      IsEmpty());
+}
+
+TEST(DatasetFilesTest, ValuesInFoldersAreNoFields) {
+  EXPECT_THAT(DescribeFiles({"/d/year=2024/month=1/a.parquet",
+                             "/d/year=2024/month=2/a.parquet"})
+                  .Warnings(),
+              ElementsAre(HasSubstr("(year=2024/month=1, year=2024/month=2) "
+                                    "are no fields of the dataset")));
+  EXPECT_THAT(DescribeFiles({"/d/year=2024/a.parquet"}).Warnings(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace millrace
