@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "server/storage/parquet/slice_plan.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
+#include "server/storage/shard_files.h"
 
 namespace millrace {
 namespace {
@@ -39,7 +41,6 @@ struct Shard {
   std::shared_ptr<const ParquetFile> file;
   std::vector<ColumnPlan> columns;
   std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
-  int64_t first_sample = 0;
 };
 
 // Fields that are read together, and the slices in which that is done.
@@ -51,6 +52,8 @@ struct Projection {
   // takes.
   std::vector<std::vector<SlicePlan>> slices;
   uint64_t most_bytes = 1;  // of these
+  // What to say of a field whose rows before a slice have to be decoded.
+  std::map<int, std::string> warnings;
 };
 
 class ParquetSource final : public RecordSource {
@@ -60,6 +63,10 @@ class ParquetSource final : public RecordSource {
                 ByteBudget::Reservation reserved)
       : info_(std::move(info)),
         shards_(std::move(shards)),
+        files_(info_,
+               [this](int shard) {
+                 return shards_[shard].file->CheckUnchanged();
+               }),
         check_(std::move(check)),
         reserved_(std::move(reserved)),
         cache_(cache_bytes, keep) {}
@@ -73,18 +80,15 @@ class ParquetSource final : public RecordSource {
     return static_cast<uint32_t>(
         std::clamp<uint64_t>(cache_.max_bytes() / most, 1, 1024));
   }
-  absl::Status CheckFields(const std::vector<bool>& used) const override {
-    return Project(used).status();
+  // Logs what is slow of these fields, once.
+  absl::Status CheckFields(const std::vector<bool>& used) const override;
+  absl::Status CheckFiles() const override { return files_.CheckAll(); }
+  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
+    return files_.CheckThoseOf(samples);
   }
 
-  // The shard that holds sample `index`, which exists.
-  int ShardOf(int64_t index) const {
-    const auto after = std::upper_bound(
-        shards_.begin(), shards_.end(), index,
-        [](int64_t i, const Shard& shard) { return i < shard.first_sample; });
-    return static_cast<int>(after - shards_.begin()) - 1;
-  }
   const Shard& shard(int i) const { return shards_[i]; }
+  const ShardFiles& files() const { return files_; }
   const SampleCheck& check() const { return check_; }
   RowGroupCache& cache() const { return cache_; }
 
@@ -110,6 +114,7 @@ class ParquetSource final : public RecordSource {
 
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
+  const ShardFiles files_;  // of shards_
   const SampleCheck check_;
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
@@ -120,7 +125,39 @@ class ParquetSource final : public RecordSource {
   mutable std::map<std::vector<bool>, std::weak_ptr<const Projection>>
       projections_ MR_GUARDED_BY(mu_);
   mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
+  mutable std::set<int> warned_fields_ MR_GUARDED_BY(mu_);
 };
+
+// Of the last row group that was planned.
+void NoteHiddenRows(const Shard& shard, int group, Projection& projection) {
+  const std::vector<int64_t>& starts = shard.file->group_starts();
+  const int64_t rows = starts[group + 1] - starts[group];
+  const int64_t slice = projection.slices.back().back().rows;
+  if (slice >= rows) return;
+  for (const int field : projection.fields) {
+    if (!shard.costs[field][group].rows_hidden) continue;
+    std::string& warning = projection.warnings[field];
+    if (!warning.empty()) continue;
+    warning = absl::StrCat(
+        shard.file->path(), ": random reads of column '",
+        shard.columns[field].name, "' are slow: row group ", group, " (", rows,
+        " rows) is decoded in slices of ", slice,
+        " rows, and each slice decodes the rows before it, too, since data ",
+        "pages of version 1 do not say how many lists they hold; write the ",
+        "file again with pages of version 2 (pyarrow: ",
+        "data_page_version='2.0') or with row groups of at most ", slice,
+        " rows (row_group_size)");
+  }
+}
+
+absl::Status ParquetSource::CheckFields(const std::vector<bool>& used) const {
+  MR_ASSIGN_OR_RETURN(const auto projection, Project(used));
+  MutexLock lock(mu_);
+  for (const auto& [field, warning] : projection->warnings) {
+    if (warned_fields_.insert(field).second) MR_LOG(WARNING) << warning;
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
     const std::vector<bool>& used) const {
@@ -143,7 +180,10 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       slices.push_back(PlanSlices(starts[group + 1] - starts[group], costs,
                                   cache_.max_bytes()));
       made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
-      if (slices.back().bytes <= cache_.max_bytes()) continue;
+      if (slices.back().bytes <= cache_.max_bytes()) {
+        NoteHiddenRows(shard, group, *made);
+        continue;
+      }
       std::string columns;
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
@@ -205,6 +245,8 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
       room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
   auto decoded = in.file->Decode(slice, std::move(columns), pool);
   pool->Close();
+  // What is kept is what the file held when it was opened.
+  MR_RETURN_IF_ERROR(files_.Check(shard));
   if (decoded.ok()) return *std::move(decoded);
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -232,9 +274,11 @@ class ParquetReader final : public RecordReader {
     // The next sample mostly lies where the last one did.
     sample.shard = index >= shard_begin_ && index < shard_end_
                        ? shard_
-                       : source_.ShardOf(index);
-    sample.row = index - source_.shard(sample.shard).first_sample;
+                       : source_.files().ShardOf(index);
+    sample.row = index - source_.files().first_sample(sample.shard);
     if (absl::Status status = Find(sample); !status.ok()) {
+      // The sample is not to blame when the file has changed under it.
+      MR_RETURN_IF_ERROR(source_.files().Check(sample.shard));
       return AtSample(std::move(status),
                       source_.info().shards(sample.shard).name(), sample.row,
                       index);
@@ -292,7 +336,7 @@ class ParquetReader final : public RecordReader {
                         source_.Load(*projection_, sample.shard, group,
                                      sample.row - starts[group], &begin, &end));
     shard_ = sample.shard;
-    shard_begin_ = shard.first_sample;
+    shard_begin_ = source_.files().first_sample(shard_);
     shard_end_ = shard_begin_ + shard.file->rows();
     slice_begin_ = starts[group] + begin;
     slice_end_ = starts[group] + end;
@@ -350,7 +394,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   for (size_t i = 0; i < columns.size(); ++i) {
     std::vector<bool> alone(columns.size());
     alone[i] = true;
-    if (absl::Status status = source->CheckFields(alone); status.ok()) {
+    if (absl::Status status = source->Project(alone).status(); status.ok()) {
       any = true;
     } else {
       refused.Update(status);
@@ -366,7 +410,6 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
 absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
                                       const Schema& schema) {
   Shard shard{.file = std::move(file)};
-  shard.first_sample = shard.file->packed()->first_sample();
   for (const Field& field : schema.fields()) {
     ColumnPlan plan{.name = field.name(),
                     .form = PackedForm(field),
@@ -467,7 +510,6 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
           "; the shards of a dataset must have the same columns, types and "
           "classes"));
     }
-    shard.first_sample = info.samples();
     ShardInfo* entry = info.add_shards();
     entry->set_name(FileName(file->path()));
     entry->set_first_sample(info.samples());
