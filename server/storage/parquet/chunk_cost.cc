@@ -29,17 +29,6 @@ bool AllPagesAreDictionary(const parquet::ColumnChunkMetaData& chunk) {
   return any && chunk.has_dictionary_page();
 }
 
-// Pages of version 1 give the number of their values, which is that of their
-// rows only where there are no lists.
-bool HidesRows(const parquet::ColumnChunkMetaData& chunk,
-               const parquet::ColumnDescriptor& column) {
-  if (column.max_repetition_level() == 0) return false;
-  const auto& stats = chunk.encoding_stats();
-  return std::any_of(stats.begin(), stats.end(), [](const auto& pages) {
-    return pages.page_type == parquet::PageType::DATA_PAGE;
-  });
-}
-
 uint64_t NotNegative(int64_t number) {
   if (number < 0) throw parquet::ParquetException("a size is negative");
   return static_cast<uint64_t>(number);
@@ -73,7 +62,6 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
   const uint64_t page = std::min(encoded, kPageBytes);
   ChunkCost cost;
   cost.stream = stored > kMaxChunkBytes;
-  cost.rows_hidden = HidesRows(chunk, column);
   cost.fixed = kReaderBytes;
   cost.fixed +=
       cost.stream ? kStreamBytes + std::min(stored, kPageBytes) : stored;
@@ -89,6 +77,10 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
     // Values and levels grow by doubling, into new memory; Arrow's lists and
     // what tells nulls lie beside them.
     const bool repeated = column.max_repetition_level() > 0;
+    if (const auto index = chunk.GetOffsetIndexLocation();
+        repeated && index.has_value()) {
+      cost.fixed += 8 * NotNegative(index->length);  // parsed
+    }
     cost.per_row = values * (3 * width + (repeated ? 3 * 4 : 3 * 2) + 1) +
                    static_cast<double>(widened) + (repeated ? 16 : 1);
     return cost;

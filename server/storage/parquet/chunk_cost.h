@@ -28,10 +28,6 @@ struct ChunkCost {
   bool dictionary = false;
   // The chunk is read page by page instead of at once.
   bool stream = false;
-  // Pages of lists that do not say how many rows they have: those before a row
-  // that is wanted have to be decoded (GroupDecoder). False where the footer
-  // does not tell.
-  bool rows_hidden = false;
 
   uint64_t Bytes(int64_t rows) const {
     return fixed + static_cast<uint64_t>(per_row * static_cast<double>(rows));

@@ -236,10 +236,10 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     const Slice& slice, std::vector<Column> columns,
-    std::shared_ptr<BoundedPool> pool) const {
+    std::shared_ptr<BoundedPool> pool, Waste* waste) const {
   while (true) {
     int failed = -1;
-    auto decoded = TryDecode(slice, columns, pool, &failed);
+    auto decoded = TryDecode(slice, columns, pool, waste, &failed);
     if (decoded.ok()) return decoded;
     if (pool->refused_bytes() > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -262,7 +262,7 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
     const Slice& slice, const std::vector<Column>& columns,
-    const std::shared_ptr<BoundedPool>& pool, int* failed) const {
+    const std::shared_ptr<BoundedPool>& pool, Waste* waste, int* failed) const {
   std::vector<GroupDecoder::Column> leaves;
   for (const Column& column : columns) {
     leaves.push_back({.leaf = column.plan->leaf,
@@ -286,6 +286,15 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
                  std::max<int64_t>(1, rows))
           .Value(&chunks);
     }));
+    const int64_t dropped = decoder->dropped_rows();
+    const auto bytes = static_cast<uint64_t>(columns[i].cost.per_row *
+                                             static_cast<double>(dropped));
+    if (bytes > waste->bytes) {
+      *waste = {.field = columns[i].field,
+                .rows = dropped,
+                .bytes = bytes,
+                .hidden = decoder->rows_hidden()};
+    }
     const absl::Status added =
         decoded->Add(columns[i].field, std::move(chunks), *columns[i].plan);
     if (!added.ok()) {

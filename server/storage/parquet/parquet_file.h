@@ -8,7 +8,7 @@
 //
 //   MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
 //   MR_ASSIGN_OR_RETURN(auto slice, file->Decode({.group = 3, .end = 64},
-//                                                columns, pool));
+//                                                columns, pool, &waste));
 //   MR_RETURN_IF_ERROR(file->CheckUnchanged());  // it may be used
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
@@ -85,13 +85,23 @@ class ParquetFile {
     ChunkCost cost;
   };
 
+  // Of the column for which decoding rows before a slice took most; they were
+  // dropped.
+  struct Waste {
+    int field = -1;
+    int64_t rows = 0;
+    uint64_t bytes = 0;
+    // Nothing says how many lists a page holds.
+    bool hidden = false;
+  };
+
   // Reads and decodes columns of a slice into memory of `pool`. Errors as of
   // Open(); FailedPrecondition: the pool has refused more memory, with the
   // arithmetic up to that. Whatever comes back counts only when the file is
   // CheckUnchanged() afterwards.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       const Slice& slice, std::vector<Column> columns,
-      std::shared_ptr<BoundedPool> pool) const;
+      std::shared_ptr<BoundedPool> pool, Waste* waste) const;
 
   // As FileWatch::CheckUnchanged(), since before the footer was read.
   absl::Status CheckUnchanged() const { return watch_->CheckUnchanged(); }
@@ -104,7 +114,8 @@ class ParquetFile {
   absl::Status ReadOrigin();
   absl::StatusOr<std::shared_ptr<RowGroup>> TryDecode(
       const Slice& slice, const std::vector<Column>& columns,
-      const std::shared_ptr<BoundedPool>& pool, int* failed) const;
+      const std::shared_ptr<BoundedPool>& pool, Waste* waste,
+      int* failed) const;
 
   const std::string path_;
   std::shared_ptr<arrow::io::ReadableFile> file_;

@@ -52,8 +52,6 @@ struct Projection {
   // takes.
   std::vector<std::vector<SlicePlan>> slices;
   uint64_t most_bytes = 1;  // of these
-  // What to say of a field whose rows before a slice have to be decoded.
-  std::map<int, std::string> warnings;
 };
 
 class ParquetSource final : public RecordSource {
@@ -80,8 +78,9 @@ class ParquetSource final : public RecordSource {
     return static_cast<uint32_t>(
         std::clamp<uint64_t>(cache_.max_bytes() / most, 1, 1024));
   }
-  // Logs what is slow of these fields, once.
-  absl::Status CheckFields(const std::vector<bool>& used) const override;
+  absl::Status CheckFields(const std::vector<bool>& used) const override {
+    return Project(used).status();
+  }
   absl::Status CheckFiles() const override { return files_.CheckAll(); }
   absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
     return files_.CheckThoseOf(samples);
@@ -111,6 +110,10 @@ class ParquetSource final : public RecordSource {
                                               int shard,
                                               const ParquetFile::Slice& slice,
                                               RowGroupCache::Room& room) const;
+  // Logs it, once for a field.
+  void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
+                       const ParquetFile::Waste& waste,
+                       int64_t slice_rows) const;
 
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
@@ -127,37 +130,6 @@ class ParquetSource final : public RecordSource {
   mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
   mutable std::set<int> warned_fields_ MR_GUARDED_BY(mu_);
 };
-
-// Of the last row group that was planned.
-void NoteHiddenRows(const Shard& shard, int group, Projection& projection) {
-  const std::vector<int64_t>& starts = shard.file->group_starts();
-  const int64_t rows = starts[group + 1] - starts[group];
-  const int64_t slice = projection.slices.back().back().rows;
-  if (slice >= rows) return;
-  for (const int field : projection.fields) {
-    if (!shard.costs[field][group].rows_hidden) continue;
-    std::string& warning = projection.warnings[field];
-    if (!warning.empty()) continue;
-    warning = absl::StrCat(
-        shard.file->path(), ": random reads of column '",
-        shard.columns[field].name, "' are slow: row group ", group, " (", rows,
-        " rows) is decoded in slices of ", slice,
-        " rows, and each slice decodes the rows before it, too, since data ",
-        "pages of version 1 do not say how many lists they hold; write the ",
-        "file again with pages of version 2 (pyarrow: ",
-        "data_page_version='2.0') or with row groups of at most ", slice,
-        " rows (row_group_size)");
-  }
-}
-
-absl::Status ParquetSource::CheckFields(const std::vector<bool>& used) const {
-  MR_ASSIGN_OR_RETURN(const auto projection, Project(used));
-  MutexLock lock(mu_);
-  for (const auto& [field, warning] : projection->warnings) {
-    if (warned_fields_.insert(field).second) MR_LOG(WARNING) << warning;
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
     const std::vector<bool>& used) const {
@@ -180,10 +152,7 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       slices.push_back(PlanSlices(starts[group + 1] - starts[group], costs,
                                   cache_.max_bytes()));
       made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
-      if (slices.back().bytes <= cache_.max_bytes()) {
-        NoteHiddenRows(shard, group, *made);
-        continue;
-      }
+      if (slices.back().bytes <= cache_.max_bytes()) continue;
       std::string columns;
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
@@ -243,15 +212,48 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   }
   auto pool = std::make_shared<BoundedPool>(
       room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
-  auto decoded = in.file->Decode(slice, std::move(columns), pool);
+  ParquetFile::Waste waste;
+  auto decoded = in.file->Decode(slice, std::move(columns), pool, &waste);
   pool->Close();
   // What is kept is what the file held when it was opened.
   MR_RETURN_IF_ERROR(files_.Check(shard));
-  if (decoded.ok()) return *std::move(decoded);
+  if (decoded.ok()) {
+    const SlicePlan& plan = projection.slices[shard][slice.group];
+    if (waste.bytes > plan.bytes) {
+      WarnOfSlowReads(shard, slice, waste, plan.rows);
+    }
+    return *std::move(decoded);
+  }
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
   return absl::FailedPreconditionError(absl::StrCat(
       decoded.status().message(), " of the ", room.max_bytes(),
       " of this dataset's cache of decoded row groups; ", kMoreCache));
+}
+
+void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
+                                    const ParquetFile::Waste& waste,
+                                    int64_t slice_rows) const {
+  {
+    MutexLock lock(mu_);
+    if (!warned_fields_.insert(waste.field).second) return;
+  }
+  const ParquetFile& file = *shards_[shard].file;
+  const std::vector<int64_t>& starts = file.group_starts();
+  MR_LOG(WARNING)
+      << file.path() << ": random reads of column '"
+      << shards_[shard].columns[waste.field].name << "' are slow: for rows "
+      << slice.begin << " to " << slice.end << " of row group " << slice.group
+      << " (" << starts[slice.group + 1] - starts[slice.group] << " rows), "
+      << waste.rows << " rows before them were decoded, too, since "
+      << (waste.hidden ? "nothing says how many lists its pages hold"
+                       : "its pages hold many rows")
+      << "; write the file again with row groups of at most " << slice_rows
+      << " rows (pyarrow: row_group_size=" << slice_rows << ")"
+      << (waste.hidden ? ", or with pages of fewer rows than that in version 2 "
+                         "(data_page_version='2.0') or with a page index "
+                         "(write_page_index=True)"
+                       : " or with pages of fewer rows than that "
+                         "(max_rows_per_page)");
 }
 
 class ParquetReader final : public RecordReader {
@@ -394,7 +396,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   for (size_t i = 0; i < columns.size(); ++i) {
     std::vector<bool> alone(columns.size());
     alone[i] = true;
-    if (absl::Status status = source->Project(alone).status(); status.ok()) {
+    if (absl::Status status = source->CheckFields(alone); status.ok()) {
       any = true;
     } else {
       refused.Update(status);
