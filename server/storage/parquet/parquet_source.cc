@@ -239,21 +239,22 @@ void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
   }
   const ParquetFile& file = *shards_[shard].file;
   const std::vector<int64_t>& starts = file.group_starts();
-  MR_LOG(WARNING)
-      << file.path() << ": random reads of column '"
-      << shards_[shard].columns[waste.field].name << "' are slow: for rows "
-      << slice.begin << " to " << slice.end << " of row group " << slice.group
-      << " (" << starts[slice.group + 1] - starts[slice.group] << " rows), "
-      << waste.rows << " rows before them were decoded, too, since "
-      << (waste.hidden ? "nothing says how many lists its pages hold"
-                       : "its pages hold many rows")
-      << "; write the file again with row groups of at most " << slice_rows
-      << " rows (pyarrow: row_group_size=" << slice_rows << ")"
-      << (waste.hidden ? ", or with pages of fewer rows than that in version 2 "
-                         "(data_page_version='2.0') or with a page index "
-                         "(write_page_index=True)"
-                       : " or with pages of fewer rows than that "
-                         "(max_rows_per_page)");
+  MR_LOG(WARNING) << file.path() << ": random reads of column '"
+                  << shards_[shard].columns[waste.field].name
+                  << "' are slow: for rows " << slice.begin << " to "
+                  << slice.end << " of row group " << slice.group << " ("
+                  << starts[slice.group + 1] - starts[slice.group] << " rows), "
+                  << waste.rows << " rows before them were decoded, too, since "
+                  << (waste.hidden
+                          ? "nothing says how many lists its pages hold"
+                          : "its pages hold many rows")
+                  << "; write the file again with row groups of at most "
+                  << slice_rows
+                  << " rows (pyarrow: row_group_size=" << slice_rows
+                  << "), or with pages of fewer rows (max_rows_per_page)"
+                  << (waste.hidden ? " and either data_page_version='2.0' or "
+                                     "write_page_index=True"
+                                   : "");
 }
 
 class ParquetReader final : public RecordReader {
