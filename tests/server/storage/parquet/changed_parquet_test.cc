@@ -86,9 +86,9 @@ void Truncate(const std::string& path, size_t bytes) {
 
 struct Way {
   std::string name;
-  // `path` is read, `whole` are its bytes, those of `spare` another packing of
-  // the same layout.
-  std::function<void(const std::string& path, const std::string& whole,
+  // `path` is read and has `bytes` bytes; `spare` is another packing of the
+  // same layout.
+  std::function<void(const std::string& path, size_t bytes,
                      const std::string& spare)>
       change;
   // A regular expression. A file that shrinks and grows may be looked at in
@@ -99,42 +99,42 @@ struct Way {
 std::vector<Way> Ways() {
   using Text = const std::string&;
   return {
-      {"TruncatedToNothing", [](Text path, Text, Text) { Truncate(path, 0); },
+      {"TruncatedToNothing", [](Text path, size_t, Text) { Truncate(path, 0); },
        "was truncated from"},
       {"TruncatedToHalf",
-       [](Text path, Text whole, Text) { Truncate(path, whole.size() / 2); },
+       [](Text path, size_t bytes, Text) { Truncate(path, bytes / 2); },
        "was truncated from"},
       {"ShrunkAndGrown",
-       [](Text path, Text whole, Text) {
+       [](Text path, size_t bytes, Text) {
          Truncate(path, 0);
-         Truncate(path, whole.size());
+         Truncate(path, bytes);
        },
        "was (truncated|overwritten)"},
       {"OverwrittenInPlaceWithTheSameLayout",
-       [](Text path, Text whole, Text spare) {
+       [](Text path, size_t bytes, Text spare) {
          const std::string other = ReadFile(spare);
-         ASSERT_EQ(other.size(), whole.size());
+         ASSERT_EQ(other.size(), bytes);
          WriteAt(path, 0, other);
        },
        "was overwritten"},
       {"OverwrittenWithZeros",
-       [](Text path, Text whole, Text) {
-         WriteAt(path, 0, std::string(whole.size(), '\0'));
+       [](Text path, size_t bytes, Text) {
+         WriteAt(path, 0, std::string(bytes, '\0'));
        },
        "was overwritten"},
       {"AnotherCopiedOver",
-       [](Text path, Text, Text spare) {
+       [](Text path, size_t, Text spare) {
          Truncate(path, 0);
          WriteAt(path, 0, ReadFile(spare));
        },
        "was (truncated|overwritten)"},
       {"Appended",
-       [](Text path, Text whole, Text) {
-         WriteAt(path, whole.size(), std::string(1000, 'x'));
+       [](Text path, size_t bytes, Text) {
+         WriteAt(path, bytes, std::string(1000, 'x'));
        },
        "grew from"},
       {"WrittenWithItsTimeSetBack",
-       [](Text path, Text, Text spare) {
+       [](Text path, size_t, Text spare) {
          struct stat info;
          ASSERT_EQ(stat(path.c_str(), &info), 0);
          WriteAt(path, 0, ReadFile(spare));
@@ -143,11 +143,12 @@ std::vector<Way> Ways() {
        },
        "was overwritten"},
       {"ModeChanged",
-       [](Text path, Text, Text) { ASSERT_EQ(chmod(path.c_str(), 0), 0); }, ""},
-      {"Deleted", [](Text path, Text, Text) { std::filesystem::remove(path); },
+       [](Text path, size_t, Text) { ASSERT_EQ(chmod(path.c_str(), 0), 0); },
        ""},
+      {"Deleted",
+       [](Text path, size_t, Text) { std::filesystem::remove(path); }, ""},
       {"AnotherRenamedOver",
-       [](Text path, Text, Text spare) {
+       [](Text path, size_t, Text spare) {
          std::filesystem::rename(spare, path);
        },
        ""},
@@ -232,7 +233,7 @@ class ChangedParquetTest : public ::testing::TestWithParam<Way> {
       std::filesystem::copy_file(*written_ / name, folder_ / name);
       SetTimeBack(folder_ / name);
     }
-    whole_ = ReadFile(path_);
+    bytes_ = std::filesystem::file_size(path_);
   }
 
   // With room for a part of the row groups.
@@ -244,7 +245,7 @@ class ChangedParquetTest : public ::testing::TestWithParam<Way> {
     return *std::move(source);
   }
 
-  void Change() { GetParam().change(path_, whole_, folder_ / "spare"); }
+  void Change() { GetParam().change(path_, bytes_, folder_ / "spare"); }
 
   void ExpectCause(const absl::Status& status) {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
@@ -258,7 +259,7 @@ class ChangedParquetTest : public ::testing::TestWithParam<Way> {
   ByteBudget budget_{64 << 20};
   TempFolder folder_;
   const std::string path_ = folder_ / "d";
-  std::string whole_;
+  size_t bytes_ = 0;
 };
 
 // Expects a sample's bytes to be those of packing 1.
