@@ -1,6 +1,5 @@
 #include "server/storage/lmdb/lmdb_source.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -8,56 +7,46 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/error_detail.h"
 #include "server/storage/lmdb/lmdb_file.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/lmdb/sample_codec.h"
 #include "server/storage/packed_set.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
+#include "server/storage/shard_files.h"
 
 namespace millrace {
 namespace {
 
-// So few files are all checked for a batch, whichever it has read of.
-constexpr size_t kFewShards = 4;
-
-struct Shard {
-  std::unique_ptr<const LmdbFile> file;
-  int64_t first_sample = 0;
-};
+using Files = std::vector<std::unique_ptr<const LmdbFile>>;
 
 class LmdbSource final : public RecordSource {
  public:
-  LmdbSource(DatasetInfo info, std::vector<Shard> shards, SampleCheck check)
+  LmdbSource(DatasetInfo info, Files files, SampleCheck check)
       : info_(std::move(info)),
-        shards_(std::move(shards)),
+        files_(std::move(files)),
+        shards_(info_,
+                [this](int shard) { return files_[shard]->CheckUnchanged(); }),
         check_(std::move(check)),
         codec_(check_) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kPages; }
-  absl::Status CheckFiles() const override;
-  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override;
-
-  // The shard that holds sample `index`, which exists.
-  int ShardOf(int64_t index) const {
-    if (shards_.size() == 1) return 0;
-    const auto after = std::upper_bound(
-        shards_.begin(), shards_.end(), index,
-        [](int64_t i, const Shard& shard) { return i < shard.first_sample; });
-    return static_cast<int>(after - shards_.begin()) - 1;
+  absl::Status CheckFiles() const override { return shards_.CheckAll(); }
+  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
+    return shards_.CheckThoseOf(samples);
   }
-  const std::vector<Shard>& shards() const { return shards_; }
+
+  const Files& files() const { return files_; }
+  const ShardFiles& shards() const { return shards_; }
   const SampleCheck& check() const { return check_; }
   const SampleCodec& codec() const { return codec_; }
-  // Unavailable, with the shard in its detail.
-  absl::Status CheckShard(int shard) const;
 
  private:
   const DatasetInfo info_;
-  const std::vector<Shard> shards_;
+  const Files files_;
+  const ShardFiles shards_;  // files_
   const SampleCheck check_;
   const SampleCodec codec_;
 };
@@ -67,7 +56,7 @@ class LmdbReader final : public RecordReader {
   explicit LmdbReader(const LmdbSource& source)
       : source_(source),
         samples_(source.info().samples()),
-        positions_(source.shards().size()),
+        positions_(source.files().size()),
         views_(source.codec().fields()) {}
 
   absl::Status Read(
@@ -75,10 +64,8 @@ class LmdbReader final : public RecordReader {
       absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
     if (index < 0 || index >= samples_) return NoSuchSample(index, samples_);
     EncodedSample sample;
-    sample.shard = source_.ShardOf(index);
-    const Shard& shard = source_.shards()[sample.shard];
-    sample.row = index - shard.first_sample;
-    absl::Status status = Load(shard, sample);
+    const LmdbFile& file = Place(index, &sample);
+    absl::Status status = Load(file, sample);
     const bool loaded = status.ok();
     if (loaded) {
       sample.fields = views_;
@@ -86,7 +73,7 @@ class LmdbReader final : public RecordReader {
       if (status.ok()) return status;
     }
     // The sample is not to blame when the file has changed under it.
-    MR_RETURN_IF_ERROR(source_.CheckShard(sample.shard));
+    MR_RETURN_IF_ERROR(source_.shards().Check(sample.shard));
     if (loaded) return status;
     return AtSample(std::move(status),
                     source_.info().shards(sample.shard).name(), sample.row,
@@ -96,34 +83,38 @@ class LmdbReader final : public RecordReader {
   void Prefetch(int64_t index) override {
     if (index < 0 || index >= samples_) return;
     EncodedSample sample;
-    sample.shard = source_.ShardOf(index);
-    const Shard& shard = source_.shards()[sample.shard];
-    sample.row = index - shard.first_sample;
+    const LmdbFile& file = Place(index, &sample);
     absl::Span<const uint8_t> value;
-    if (Find(shard, sample, &value) == LmdbTree::Result::kFound) {
-      shard.file->Touch(value);
+    if (Find(file, sample, &value) == LmdbTree::Result::kFound) {
+      file.Touch(value);
     }
   }
 
  private:
-  LmdbTree::Result Find(const Shard& shard, const EncodedSample& sample,
+  // Fills in shard and row of the sample; gives the shard's file.
+  const LmdbFile& Place(int64_t index, EncodedSample* sample) const {
+    sample->shard = source_.shards().ShardOf(index);
+    sample->row = index - source_.shards().first_sample(sample->shard);
+    return *source_.files()[sample->shard];
+  }
+
+  LmdbTree::Result Find(const LmdbFile& file, const EncodedSample& sample,
                         absl::Span<const uint8_t>* value) {
     static_assert(std::endian::native == std::endian::little);
     const uint64_t key = __builtin_bswap64(static_cast<uint64_t>(sample.row));
-    return shard.file->TryGet(
-        {reinterpret_cast<const char*>(&key), sizeof(key)},
-        &positions_[sample.shard], value);
+    return file.TryGet({reinterpret_cast<const char*>(&key), sizeof(key)},
+                       &positions_[sample.shard], value);
   }
 
   // Points views_ at the sample's fields.
-  absl::Status Load(const Shard& shard, const EncodedSample& sample) {
+  absl::Status Load(const LmdbFile& file, const EncodedSample& sample) {
     absl::Span<const uint8_t> value;
-    switch (Find(shard, sample, &value)) {
+    switch (Find(file, sample, &value)) {
       case LmdbTree::Result::kNotFound:
         return absl::DataLossError(
             "the file has lost this sample; copy it again, or pack it again");
       case LmdbTree::Result::kDamaged:
-        return shard.file->DamagedTree();
+        return file.DamagedTree();
       case LmdbTree::Result::kFound:
         break;
     }
@@ -136,34 +127,6 @@ class LmdbReader final : public RecordReader {
   std::vector<LmdbTree::Position> positions_;
   std::vector<absl::Span<const uint8_t>> views_;
 };
-
-absl::Status LmdbSource::CheckShard(int shard) const {
-  absl::Status status = shards_[shard].file->CheckUnchanged();
-  if (status.ok()) return status;
-  ErrorDetail detail = MakeErrorDetail("storage");
-  detail.set_shard(info_.shards(shard).name());
-  return WithErrorDetail(std::move(status), detail);
-}
-
-absl::Status LmdbSource::CheckFiles() const {
-  for (int i = 0; i < static_cast<int>(shards_.size()); ++i) {
-    MR_RETURN_IF_ERROR(CheckShard(i));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LmdbSource::CheckFilesOf(absl::Span<const int64_t> samples) const {
-  if (shards_.size() <= kFewShards) return CheckFiles();
-  std::vector<bool> checked(shards_.size());
-  for (const int64_t index : samples) {
-    if (index < 0 || index >= info_.samples()) continue;
-    const int shard = ShardOf(index);
-    if (checked[shard]) continue;
-    checked[shard] = true;
-    MR_RETURN_IF_ERROR(CheckShard(shard));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<RecordReader>> LmdbSource::NewReader() const {
   return std::make_unique<LmdbReader>(*this);
@@ -215,12 +178,11 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenLmdbSource(
   }
   MR_ASSIGN_OR_RETURN(DatasetInfo info, JoinShards("lmdb", ".lmdb", packed));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
-  std::vector<Shard> shards;
+  Files in_order;
   for (const PackedShard& shard : packed) {
-    shards.push_back({.file = std::move(open_files[shard.path]),
-                      .first_sample = shard.metadata.first_sample()});
+    in_order.push_back(std::move(open_files[shard.path]));
   }
-  return std::make_unique<LmdbSource>(std::move(info), std::move(shards),
+  return std::make_unique<LmdbSource>(std::move(info), std::move(in_order),
                                       std::move(check));
 }
 

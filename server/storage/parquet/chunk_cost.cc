@@ -77,6 +77,10 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
     // Values and levels grow by doubling, into new memory; Arrow's lists and
     // what tells nulls lie beside them.
     const bool repeated = column.max_repetition_level() > 0;
+    if (const auto index = chunk.GetOffsetIndexLocation();
+        repeated && index.has_value()) {
+      cost.fixed += 8 * NotNegative(index->length);  // parsed
+    }
     cost.per_row = values * (3 * width + (repeated ? 3 * 4 : 3 * 2) + 1) +
                    static_cast<double>(widened) + (repeated ? 16 : 1);
     return cost;

@@ -6,6 +6,7 @@
 #include <parquet/column_reader.h>
 #include <parquet/exception.h>
 #include <parquet/file_reader.h>
+#include <parquet/page_index.h>
 
 #include <algorithm>
 #include <utility>
@@ -62,6 +63,28 @@ class PooledFile final : public arrow::io::RandomAccessFile {
   arrow::MemoryPool* const pool_;
 };
 
+// The first row of each data page of a chunk and, last, the end; empty: the
+// file has no page index, or a wrong one.
+std::vector<int64_t> PageBounds(const parquet::ColumnChunkMetaData& chunk,
+                                int64_t rows, arrow::io::RandomAccessFile& file,
+                                const parquet::ReaderProperties& properties) {
+  const auto place = chunk.GetOffsetIndexLocation();
+  if (!place.has_value() || place->length <= 0) return {};
+  PARQUET_ASSIGN_OR_THROW(const std::shared_ptr<arrow::Buffer> stored,
+                          file.ReadAt(place->offset, place->length));
+  const auto index =
+      parquet::OffsetIndex::Make(stored->data(), stored->size(), properties);
+  std::vector<int64_t> bounds;
+  for (const parquet::PageLocation& page : index->page_locations()) {
+    bounds.push_back(page.first_row_index);
+  }
+  bounds.push_back(rows);
+  if (bounds.front() != 0 || !std::is_sorted(bounds.begin(), bounds.end())) {
+    return {};
+  }
+  return bounds;
+}
+
 }  // namespace
 
 // Of the column that is being read.
@@ -71,16 +94,27 @@ struct GroupDecoder::Progress {
   bool passing = false;     // over pages
   bool stream = false;      // read it page by page
   int32_t dictionary = -1;  // values of the dictionary; -1: there is none
+  // As PageBounds(), of a column of lists, and the data pages passed over.
+  std::vector<int64_t> bounds;
+  size_t pages = 0;
+  bool hidden = false;  // nothing says how many rows a page has
 
   // Whether nothing of the page is wanted. The row before `begin` is: it is
   // read first, and then it is known which one it was.
   bool PassOver(const parquet::DataPageStats& page, bool repeated) {
     if (!passing) return false;
-    const int64_t rows = page.num_rows.has_value() ? *page.num_rows
-                         : repeated                ? -1
-                                                   : page.num_values;
-    passing = rows >= 0 && first + rows < begin;
+    int64_t rows = -1;
+    if (page.num_rows.has_value()) {
+      rows = *page.num_rows;
+    } else if (!repeated) {
+      rows = page.num_values;
+    } else if (pages + 1 < bounds.size()) {
+      rows = bounds[pages + 1] - bounds[pages];
+    }
+    hidden = rows < 0;
+    passing = !hidden && first + rows < begin;
     if (passing) first += rows;
+    ++pages;
     return passing;
   }
 };
@@ -180,10 +214,15 @@ const parquet::ReaderProperties* GroupDecoder::Group::properties() const {
 std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
     int i) {
   const parquet::ColumnDescriptor& column = *metadata()->schema()->Column(i);
+  const bool repeated = column.max_repetition_level() > 0;
+  const auto chunk = metadata()->ColumnChunk(i);
+  if (repeated && file_.progress()->passing) {
+    file_.progress()->bounds = PageBounds(*chunk, metadata()->num_rows(),
+                                          *file_.source(), file_.properties());
+  }
   std::unique_ptr<parquet::PageReader> pages;
   std::shared_ptr<ChunkStream> stream;
   if (file_.progress()->stream) {
-    const auto chunk = metadata()->ColumnChunk(i);
     int64_t begin = chunk->data_page_offset();
     if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
       begin = std::min(begin, chunk->dictionary_page_offset());
@@ -209,8 +248,7 @@ std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
   } else {
     pages = group_->GetColumnPageReader(i);
   }
-  return std::make_unique<Pages>(std::move(pages), file_.progress(),
-                                 column.max_repetition_level() > 0,
+  return std::make_unique<Pages>(std::move(pages), file_.progress(), repeated,
                                  std::move(stream));
 }
 
@@ -248,6 +286,8 @@ arrow::Result<std::unique_ptr<GroupDecoder>> GroupDecoder::Make(
   return decoder;
 }
 
+bool GroupDecoder::rows_hidden() const { return progress_->hidden; }
+
 arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
                                                      int64_t end,
                                                      int64_t step) {
@@ -275,6 +315,7 @@ arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
   while (at < begin) {
     ARROW_RETURN_NOT_OK(next(std::min(step, begin - at)));
   }
+  dropped_rows_ = begin - progress_->first;
   arrow::ArrayVector arrays;
   while (at < end) {
     ARROW_RETURN_NOT_OK(next(end - at));

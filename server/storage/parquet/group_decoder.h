@@ -1,7 +1,8 @@
 // GroupDecoder decodes a slice of the rows of one row group, column by column.
 // Pages that end before the first row that is wanted are passed over where
-// their headers say how many rows they have; other rows before it are decoded a
-// few at a time and dropped. What lies behind the last row is not read.
+// their headers or the file's page index say how many rows they have; other
+// rows before it are decoded a few at a time and dropped. What lies behind the
+// last row is not read.
 //
 // Belongs to one thread. Everything that Arrow allocates comes from the pool,
 // which must outlive the arrays. Throws as Parquet does.
@@ -53,6 +54,11 @@ class GroupDecoder {
   arrow::Result<arrow::ArrayVector> Read(int column, int64_t begin, int64_t end,
                                          int64_t step);
 
+  // Of the last Read(): rows before `begin` that were decoded, and whether that
+  // is because nothing says how many lists the pages hold.
+  int64_t dropped_rows() const { return dropped_rows_; }
+  bool rows_hidden() const;
+
  private:
   struct Progress;
   class Pages;
@@ -65,6 +71,7 @@ class GroupDecoder {
   const std::vector<Column> columns_;
   const std::shared_ptr<Progress> progress_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
+  int64_t dropped_rows_ = 0;
 };
 
 }  // namespace millrace

@@ -55,21 +55,29 @@ void AddLeaves(const parquet::arrow::SchemaField& field,
 
 absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
     const std::string& path) {
-  std::shared_ptr<ParquetFile> file(new ParquetFile);
-  file->path_ = path;
-  MR_RETURN_IF_ERROR(file->ReadFooter());
-  MR_RETURN_IF_ERROR(file->ReadSchema());
-  MR_RETURN_IF_ERROR(file->ReadOrigin());
+  std::shared_ptr<ParquetFile> file(new ParquetFile(path));
+  MR_RETURN_IF_ERROR(file->OpenFile());
+  absl::Status status = file->ReadFooter();
+  if (status.ok()) status = file->ReadSchema();
+  if (status.ok()) status = file->ReadOrigin();
+  // Damage in a file that has changed is no damage of the file.
+  MR_RETURN_IF_ERROR(file->CheckUnchanged());
+  MR_RETURN_IF_ERROR(status);
   return file;
 }
 
-absl::Status ParquetFile::ReadFooter() {
+absl::Status ParquetFile::OpenFile() {
   auto opened = arrow::io::ReadableFile::Open(path_);
   if (!opened.ok()) return ArrowWriteError(opened.status(), "open", path_);
   file_ = *std::move(opened);
-  MR_RETURN_IF_ERROR(
-      Catch(path_, "read", [&] { return file_->GetSize().Value(&bytes_); }));
-  if (bytes_ == 0) return Damaged(path_, "is empty");
+  MR_ASSIGN_OR_RETURN(watch_,
+                      FileWatch::Begin(path_, file_->file_descriptor()));
+  return absl::OkStatus();
+}
+
+absl::Status ParquetFile::ReadFooter() {
+  const int64_t bytes = this->bytes();
+  if (bytes == 0) return Damaged(path_, "is empty");
   const auto read_at = [&](int64_t at, int64_t count, std::string* out) {
     return Catch(path_, "read", [&]() -> arrow::Status {
       out->resize(count);
@@ -87,8 +95,8 @@ absl::Status ParquetFile::ReadFooter() {
   }
   if (head != kMagic) return Damaged(path_, "is not a Parquet file");
   std::string tail;
-  if (bytes_ >= static_cast<int64_t>(kMagic.size()) + kTailBytes) {
-    MR_RETURN_IF_ERROR(read_at(bytes_ - kTailBytes, kTailBytes, &tail));
+  if (bytes >= static_cast<int64_t>(kMagic.size()) + kTailBytes) {
+    MR_RETURN_IF_ERROR(read_at(bytes - kTailBytes, kTailBytes, &tail));
   }
   if (tail.size() != kTailBytes ||
       absl::string_view(tail).substr(4) != kMagic) {
@@ -97,10 +105,10 @@ absl::Status ParquetFile::ReadFooter() {
   uint32_t length;
   std::memcpy(&length, tail.data(), sizeof(length));
   if (length == 0 ||
-      length > bytes_ - kTailBytes - static_cast<int64_t>(kMagic.size())) {
+      length > bytes - kTailBytes - static_cast<int64_t>(kMagic.size())) {
     return Damaged(path_, "has a damaged footer");
   }
-  MR_RETURN_IF_ERROR(read_at(bytes_ - kTailBytes - length, length, &footer_));
+  MR_RETURN_IF_ERROR(read_at(bytes - kTailBytes - length, length, &footer_));
   if (footer_.size() != length) return Damaged(path_, "has lost its footer");
   return Catch(path_, "read the footer of", [&] {
     metadata_ = parquet::FileMetaData::Make(footer_.data(), int64_t{length});
@@ -228,10 +236,10 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     const Slice& slice, std::vector<Column> columns,
-    std::shared_ptr<BoundedPool> pool) const {
+    std::shared_ptr<BoundedPool> pool, Waste* waste) const {
   while (true) {
     int failed = -1;
-    auto decoded = TryDecode(slice, columns, pool, &failed);
+    auto decoded = TryDecode(slice, columns, pool, waste, &failed);
     if (decoded.ok()) return decoded;
     if (pool->refused_bytes() > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -254,7 +262,7 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
     const Slice& slice, const std::vector<Column>& columns,
-    const std::shared_ptr<BoundedPool>& pool, int* failed) const {
+    const std::shared_ptr<BoundedPool>& pool, Waste* waste, int* failed) const {
   std::vector<GroupDecoder::Column> leaves;
   for (const Column& column : columns) {
     leaves.push_back({.leaf = column.plan->leaf,
@@ -278,6 +286,15 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
                  std::max<int64_t>(1, rows))
           .Value(&chunks);
     }));
+    const int64_t dropped = decoder->dropped_rows();
+    const auto bytes = static_cast<uint64_t>(columns[i].cost.per_row *
+                                             static_cast<double>(dropped));
+    if (bytes > waste->bytes) {
+      *waste = {.field = columns[i].field,
+                .rows = dropped,
+                .bytes = bytes,
+                .hidden = decoder->rows_hidden()};
+    }
     const absl::Status added =
         decoded->Add(columns[i].field, std::move(chunks), *columns[i].plan);
     if (!added.ok()) {

@@ -1,13 +1,15 @@
 // ParquetFile is one shard file opened for reading: its footer, its schema and
 // what the footer says of its origin. It decodes slices of row groups on
-// request.
+// request. Others may change the file meanwhile: CheckUnchanged() says whether
+// what was read is what the file held when it was opened.
 //
 // Immutable, thread-safe: every decoding makes a reader of its own over the
 // shared footer and reads with pread.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
 //   MR_ASSIGN_OR_RETURN(auto slice, file->Decode({.group = 3, .end = 64},
-//                                                columns, pool));
+//                                                columns, pool, &waste));
+//   MR_RETURN_IF_ERROR(file->CheckUnchanged());  // it may be used
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
@@ -20,12 +22,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
+#include "server/storage/file_watch.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
@@ -42,12 +46,12 @@ inline constexpr char kFeaturesKey[] = "huggingface";
 class ParquetFile {
  public:
   // DataLoss: truncated, foreign or damaged; Unavailable: the system has failed
-  // to read it. Names the file.
+  // to read it, or it has changed meanwhile. Names the file.
   static absl::StatusOr<std::shared_ptr<const ParquetFile>> Open(
       const std::string& path);
 
   const std::string& path() const { return path_; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return static_cast<int64_t>(watch_->bytes()); }
   int64_t rows() const { return rows_; }
   // The footer as it lies in the file.
   const std::string& footer() const { return footer_; }
@@ -81,25 +85,41 @@ class ParquetFile {
     ChunkCost cost;
   };
 
+  // Of the column for which decoding rows before a slice took most; they were
+  // dropped.
+  struct Waste {
+    int field = -1;
+    int64_t rows = 0;
+    uint64_t bytes = 0;
+    // Nothing says how many lists a page holds.
+    bool hidden = false;
+  };
+
   // Reads and decodes columns of a slice into memory of `pool`. Errors as of
   // Open(); FailedPrecondition: the pool has refused more memory, with the
-  // arithmetic up to that.
+  // arithmetic up to that. Whatever comes back counts only when the file is
+  // CheckUnchanged() afterwards.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       const Slice& slice, std::vector<Column> columns,
-      std::shared_ptr<BoundedPool> pool) const;
+      std::shared_ptr<BoundedPool> pool, Waste* waste) const;
+
+  // As FileWatch::CheckUnchanged(), since before the footer was read.
+  absl::Status CheckUnchanged() const { return watch_->CheckUnchanged(); }
 
  private:
-  ParquetFile() = default;
+  explicit ParquetFile(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenFile();
   absl::Status ReadFooter();
   absl::Status ReadSchema();
   absl::Status ReadOrigin();
   absl::StatusOr<std::shared_ptr<RowGroup>> TryDecode(
       const Slice& slice, const std::vector<Column>& columns,
-      const std::shared_ptr<BoundedPool>& pool, int* failed) const;
+      const std::shared_ptr<BoundedPool>& pool, Waste* waste,
+      int* failed) const;
 
-  std::string path_;
+  const std::string path_;
   std::shared_ptr<arrow::io::ReadableFile> file_;
-  int64_t bytes_ = 0;
+  std::unique_ptr<const FileWatch> watch_;  // file_
   int64_t rows_ = 0;
   std::string footer_;
   std::shared_ptr<parquet::FileMetaData> metadata_;

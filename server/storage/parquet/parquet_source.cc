@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "server/storage/parquet/slice_plan.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
+#include "server/storage/shard_files.h"
 
 namespace millrace {
 namespace {
@@ -39,7 +41,6 @@ struct Shard {
   std::shared_ptr<const ParquetFile> file;
   std::vector<ColumnPlan> columns;
   std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
-  int64_t first_sample = 0;
 };
 
 // Fields that are read together, and the slices in which that is done.
@@ -60,6 +61,10 @@ class ParquetSource final : public RecordSource {
                 ByteBudget::Reservation reserved)
       : info_(std::move(info)),
         shards_(std::move(shards)),
+        files_(info_,
+               [this](int shard) {
+                 return shards_[shard].file->CheckUnchanged();
+               }),
         check_(std::move(check)),
         reserved_(std::move(reserved)),
         cache_(cache_bytes, keep) {}
@@ -76,15 +81,13 @@ class ParquetSource final : public RecordSource {
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return Project(used).status();
   }
-
-  // The shard that holds sample `index`, which exists.
-  int ShardOf(int64_t index) const {
-    const auto after = std::upper_bound(
-        shards_.begin(), shards_.end(), index,
-        [](int64_t i, const Shard& shard) { return i < shard.first_sample; });
-    return static_cast<int>(after - shards_.begin()) - 1;
+  absl::Status CheckFiles() const override { return files_.CheckAll(); }
+  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
+    return files_.CheckThoseOf(samples);
   }
+
   const Shard& shard(int i) const { return shards_[i]; }
+  const ShardFiles& files() const { return files_; }
   const SampleCheck& check() const { return check_; }
   RowGroupCache& cache() const { return cache_; }
 
@@ -107,9 +110,14 @@ class ParquetSource final : public RecordSource {
                                               int shard,
                                               const ParquetFile::Slice& slice,
                                               RowGroupCache::Room& room) const;
+  // Logs it, once for a field.
+  void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
+                       const ParquetFile::Waste& waste,
+                       int64_t slice_rows) const;
 
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
+  const ShardFiles files_;  // of shards_
   const SampleCheck check_;
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
@@ -120,6 +128,7 @@ class ParquetSource final : public RecordSource {
   mutable std::map<std::vector<bool>, std::weak_ptr<const Projection>>
       projections_ MR_GUARDED_BY(mu_);
   mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
+  mutable std::set<int> warned_fields_ MR_GUARDED_BY(mu_);
 };
 
 absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
@@ -203,13 +212,49 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   }
   auto pool = std::make_shared<BoundedPool>(
       room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
-  auto decoded = in.file->Decode(slice, std::move(columns), pool);
+  ParquetFile::Waste waste;
+  auto decoded = in.file->Decode(slice, std::move(columns), pool, &waste);
   pool->Close();
-  if (decoded.ok()) return *std::move(decoded);
+  // What is kept is what the file held when it was opened.
+  MR_RETURN_IF_ERROR(files_.Check(shard));
+  if (decoded.ok()) {
+    const SlicePlan& plan = projection.slices[shard][slice.group];
+    if (waste.bytes > plan.bytes) {
+      WarnOfSlowReads(shard, slice, waste, plan.rows);
+    }
+    return *std::move(decoded);
+  }
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
   return absl::FailedPreconditionError(absl::StrCat(
       decoded.status().message(), " of the ", room.max_bytes(),
       " of this dataset's cache of decoded row groups; ", kMoreCache));
+}
+
+void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
+                                    const ParquetFile::Waste& waste,
+                                    int64_t slice_rows) const {
+  {
+    MutexLock lock(mu_);
+    if (!warned_fields_.insert(waste.field).second) return;
+  }
+  const ParquetFile& file = *shards_[shard].file;
+  const std::vector<int64_t>& starts = file.group_starts();
+  MR_LOG(WARNING) << file.path() << ": random reads of column '"
+                  << shards_[shard].columns[waste.field].name
+                  << "' are slow: for rows " << slice.begin << " to "
+                  << slice.end << " of row group " << slice.group << " ("
+                  << starts[slice.group + 1] - starts[slice.group] << " rows), "
+                  << waste.rows << " rows before them were decoded, too, since "
+                  << (waste.hidden
+                          ? "nothing says how many lists its pages hold"
+                          : "its pages hold many rows")
+                  << "; write the file again with row groups of at most "
+                  << slice_rows
+                  << " rows (pyarrow: row_group_size=" << slice_rows
+                  << "), or with pages of fewer rows (max_rows_per_page)"
+                  << (waste.hidden ? " and either data_page_version='2.0' or "
+                                     "write_page_index=True"
+                                   : "");
 }
 
 class ParquetReader final : public RecordReader {
@@ -232,9 +277,11 @@ class ParquetReader final : public RecordReader {
     // The next sample mostly lies where the last one did.
     sample.shard = index >= shard_begin_ && index < shard_end_
                        ? shard_
-                       : source_.ShardOf(index);
-    sample.row = index - source_.shard(sample.shard).first_sample;
+                       : source_.files().ShardOf(index);
+    sample.row = index - source_.files().first_sample(sample.shard);
     if (absl::Status status = Find(sample); !status.ok()) {
+      // The sample is not to blame when the file has changed under it.
+      MR_RETURN_IF_ERROR(source_.files().Check(sample.shard));
       return AtSample(std::move(status),
                       source_.info().shards(sample.shard).name(), sample.row,
                       index);
@@ -292,7 +339,7 @@ class ParquetReader final : public RecordReader {
                         source_.Load(*projection_, sample.shard, group,
                                      sample.row - starts[group], &begin, &end));
     shard_ = sample.shard;
-    shard_begin_ = shard.first_sample;
+    shard_begin_ = source_.files().first_sample(shard_);
     shard_end_ = shard_begin_ + shard.file->rows();
     slice_begin_ = starts[group] + begin;
     slice_end_ = starts[group] + end;
@@ -366,7 +413,6 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
 absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
                                       const Schema& schema) {
   Shard shard{.file = std::move(file)};
-  shard.first_sample = shard.file->packed()->first_sample();
   for (const Field& field : schema.fields()) {
     ColumnPlan plan{.name = field.name(),
                     .form = PackedForm(field),
@@ -467,7 +513,6 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
           "; the shards of a dataset must have the same columns, types and "
           "classes"));
     }
-    shard.first_sample = info.samples();
     ShardInfo* entry = info.add_shards();
     entry->set_name(FileName(file->path()));
     entry->set_first_sample(info.samples());

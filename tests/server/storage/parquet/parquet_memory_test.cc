@@ -26,6 +26,7 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 
@@ -81,8 +82,7 @@ class ParquetMemoryTest : public ::testing::Test {
   // What the pool has had at a time, in this test and those before it: tests
   // stand in the order of what they may take.
   void ExpectPeakWithin(uint64_t bytes) {
-    const auto peak =
-        static_cast<uint64_t>(BoundedPool::Base()->max_memory());
+    const auto peak = static_cast<uint64_t>(BoundedPool::Base()->max_memory());
     EXPECT_LE(peak, bytes);
     RecordProperty("peak_bytes", absl::StrCat(peak));
   }
@@ -303,18 +303,21 @@ TEST_F(ParquetMemoryTest, SlicesHoldTheRowsOfTheWhole) {
   for (const auto version : {parquet::ParquetDataPageVersion::V1,
                              parquet::ParquetDataPageVersion::V2}) {
     for (const bool dictionary : {false, true}) {
-      auto properties = Properties();
-      properties.data_page_version(version)->data_pagesize(500);
-      properties.write_batch_size(64);
-      if (!dictionary) properties.disable_dictionary();
-      Write(path_, fields, columns, 1400, properties);
-      const std::vector<std::string> whole = read(64 * kMiB, 1);
-      EXPECT_THAT(whole[0], HasSubstr("null"));
-      EXPECT_THAT(whole[1], HasSubstr("value 1"));
-      for (const uint64_t cache : {400u << 10, 600u << 10}) {
-        // Too long to be printed.
-        EXPECT_TRUE(read(cache, 1) == whole) << cache;
-        EXPECT_TRUE(read(cache, 1237) == whole) << cache;
+      for (const bool index : {false, true}) {
+        auto properties = Properties();
+        if (!index) properties.disable_write_page_index();
+        properties.data_page_version(version)->data_pagesize(500);
+        properties.write_batch_size(64);
+        if (!dictionary) properties.disable_dictionary();
+        Write(path_, fields, columns, 1400, properties);
+        const std::vector<std::string> whole = read(64 * kMiB, 1);
+        EXPECT_THAT(whole[0], HasSubstr("null"));
+        EXPECT_THAT(whole[1], HasSubstr("value 1"));
+        for (const uint64_t cache : {400u << 10, 600u << 10}) {
+          // Too long to be printed.
+          EXPECT_TRUE(read(cache, 1) == whole) << cache;
+          EXPECT_TRUE(read(cache, 1237) == whole) << cache;
+        }
       }
     }
   }
@@ -324,6 +327,100 @@ TEST_F(ParquetMemoryTest, SlicesHoldTheRowsOfTheWhole) {
 int64_t BytesRead() {
   const std::string text = ReadFile("/proc/self/io");
   return std::stoll(text.substr(text.find("rchar: ") + 7));
+}
+
+// Pages of lists in version 1 do not say where a row is: what that costs is
+// said, and how to write them otherwise, which is tried here.
+class ListPagesTest : public ParquetMemoryTest {
+ protected:
+  static constexpr int64_t kRows = 500;
+  static constexpr int64_t kValues = 5000;
+  static int32_t Value(int64_t row, int64_t i) {
+    return static_cast<int32_t>(row * kValues + i);
+  }
+  void WriteLists(parquet::WriterProperties::Builder properties,
+                  int64_t group_rows = kRows) {
+    arrow::Int32Builder values(arrow::system_memory_pool());
+    for (int64_t i = 0; i < kRows * kValues; ++i) {
+      ASSERT_TRUE(values.Append(Value(0, i)).ok());
+    }
+    const auto type = arrow::fixed_size_list(arrow::int32(), kValues);
+    const auto lists = std::make_shared<arrow::FixedSizeListArray>(
+        type, kRows, *values.Finish());
+    properties.disable_dictionary()->write_batch_size(kValues);
+    Write(path_, {arrow::field("tokens", type)}, {lists}, group_rows,
+          properties);
+  }
+  // Opens it, reads rows, and gives the bytes that the last row of all took to
+  // read and what was logged.
+  void ReadLists(int64_t* last_row_bytes, std::string* logged) {
+    ByteBudget budget(6 * kMiB);
+    const auto source = Open(budget);
+    ASSERT_TRUE(source.ok()) << source.status();
+    ::testing::internal::CaptureStderr();
+    const auto reader = (*source)->NewReader();
+    const int64_t before = BytesRead();
+    for (const int64_t row : {kRows - 1, int64_t{0}, int64_t{250}}) {
+      const auto bytes = ReadField(**reader, row, 0);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      if (row == kRows - 1) *last_row_bytes = BytesRead() - before;
+      ASSERT_EQ(bytes->size(), kValues * sizeof(int32_t));
+      const auto* values = reinterpret_cast<const int32_t*>(bytes->data());
+      for (int64_t i = 0; i < kValues; ++i) {
+        ASSERT_EQ(values[i], Value(row, i)) << row << " " << i;
+      }
+    }
+    *logged = ::testing::internal::GetCapturedStderr();
+  }
+};
+
+// Pages of version 2 do not help where a page has many times the rows.
+TEST_F(ListPagesTest, LargePagesAreNamed) {
+  auto properties = Properties();
+  properties.data_page_version(parquet::ParquetDataPageVersion::V2);
+  properties.data_pagesize(2'000'000);
+  WriteLists(properties);
+  int64_t bytes = 0;
+  std::string logged;
+  ReadLists(&bytes, &logged);
+  EXPECT_THAT(logged, HasSubstr("its pages hold many rows; write the file "
+                                "again with row groups of at most "));
+  EXPECT_THAT(logged, HasSubstr("max_rows_per_page"));
+  EXPECT_THAT(logged, Not(HasSubstr("data_page_version")));
+}
+
+TEST_F(ListPagesTest, WhatRandomReadsCostIsSaidWithAWayOut) {
+  int64_t bytes = 0;
+  std::string logged;
+  auto small_pages = Properties();
+  small_pages.data_pagesize(100'000)->disable_write_page_index();
+  WriteLists(small_pages);
+  ReadLists(&bytes, &logged);
+  EXPECT_GT(bytes, 9 << 20);
+  EXPECT_THAT(logged,
+              HasSubstr(absl::StrCat(
+                  path_, ": random reads of column 'tokens' are slow")));
+  EXPECT_THAT(logged, HasSubstr("row group 0 (500 rows)"));
+  // Once is enough.
+  EXPECT_EQ(logged.find("are slow"), logged.rfind("are slow"));
+  EXPECT_THAT(logged, HasSubstr("data_page_version='2.0'"));
+  EXPECT_THAT(logged, HasSubstr("write_page_index=True"));
+  const std::string groups = "row groups of at most ";
+  ASSERT_THAT(logged, HasSubstr(groups));
+  const int64_t rows =
+      std::stoll(logged.substr(logged.find(groups) + groups.size()));
+
+  auto version_2 = small_pages;
+  version_2.data_page_version(parquet::ParquetDataPageVersion::V2);
+  auto indexed = small_pages;
+  indexed.enable_write_page_index();
+  for (const auto& [properties, group_rows] :
+       {std::pair(version_2, kRows), {indexed, kRows}, {small_pages, rows}}) {
+    WriteLists(properties, group_rows);
+    ReadLists(&bytes, &logged);
+    EXPECT_LT(bytes, 3 << 20);
+    EXPECT_EQ(logged, "");
+  }
 }
 
 // A row of a large row group of images costs its pages, not the row group.

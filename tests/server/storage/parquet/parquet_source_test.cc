@@ -573,23 +573,23 @@ TEST_F(ParquetSourceTest, AReadThatTheSystemFailsIsNoDamage) {
     return (*reader)->Read(
         0, [](const EncodedSample&) { return absl::OkStatus(); });
   };
-  // A folder in the file's place: every read of it fails with EISDIR.
+  // The same file, open for writing alone: every read fails with EBADF.
   const int file = DescriptorOf(std::filesystem::canonical(folder_ / "d"));
   ASSERT_GE(file, 0);
   const int kept = dup(file);
-  const int folder = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int write_only = open((folder_ / "d").c_str(), O_WRONLY | O_CLOEXEC);
   ASSERT_GE(kept, 0);
-  ASSERT_GE(folder, 0);
-  ASSERT_EQ(dup2(folder, file), file);
+  ASSERT_GE(write_only, 0);
+  ASSERT_EQ(dup2(write_only, file), file);
   const absl::Status status = read();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Bad file descriptor"));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(std::string(folder_ / "d")));
   ASSERT_EQ(dup2(kept, file), file);
   EXPECT_TRUE(read().ok());
   close(kept);
-  close(folder);
+  close(write_only);
 }
 
 TEST(ArrowReadError, OnlyWhatIsReadIsCalledDamaged) {
