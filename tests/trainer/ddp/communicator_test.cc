@@ -10,6 +10,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -25,6 +26,10 @@ using ::testing::HasSubstr;
 // Calls `body` with each rank's communicator, and gives what it said.
 std::vector<absl::Status> OnAll(
     uint32_t world, const std::function<absl::Status(Communicator&)>& body) {
+  // c10d's flight recorder is one for the process, and libtorch 2.11 notes a
+  // group's first call in it without its lock: groups of several threads, which
+  // a program never has, break its map. 0 entries turn it off.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
