@@ -1,5 +1,6 @@
 #include "trainer/ddp/communicator.h"
 
+#include <signal.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
@@ -306,6 +307,16 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
       absl::StrCat("millrace/attempt_", env.restart), store);
 }
 
+// Gloo and c10d's store write to their sockets as a Python process lets them,
+// where this signal is ignored: by default a write to a rank that has ended
+// would end this process, too, without a word.
+void IgnoreBrokenPipes() {
+  struct sigaction now = {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    signal(SIGPIPE, SIG_IGN);
+  }
+}
+
 bool OnThisMachine(const std::string& address) {
   return address == "127.0.0.1" || address == "localhost" || address == "::1";
 }
@@ -385,6 +396,7 @@ absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     const RankEnv& env, const Options& options) {
   if (env.world_size == 1) return std::make_unique<Alone>();
+  IgnoreBrokenPipes();
   MakeNcclBackend* make_nccl = nullptr;
   if (options.device.is_cuda()) {
     MR_ASSIGN_OR_RETURN(make_nccl, LoadNccl(NcclPluginPaths()));

@@ -49,9 +49,10 @@ class Communicator {
     uint64_t bytes = 0;  // that were summed up over the ranks
   };
 
-  // Waits for all ranks. DeadlineExceeded: some did not come.
-  // FailedPrecondition or NotFound: several ranks on GPUs that cannot be
-  // joined, or some on GPUs and some on CPUs.
+  // Waits for all ranks. With more than one the process ignores SIGPIPE from
+  // now on, unless it handles that signal already. DeadlineExceeded: some did
+  // not come. FailedPrecondition or NotFound: several ranks on GPUs that cannot
+  // be joined, or some on GPUs and some on CPUs.
   static absl::StatusOr<std::unique_ptr<Communicator>> Join(
       const RankEnv& env, const Options& options);
 
