@@ -71,9 +71,20 @@ absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
   return (*loader)->Next();
 }
 
+BadSamplePolicy::Action PolicyOf(const AuditResult& result) {
+  return result.run.resolved_spec().bad_samples().action();
+}
+
+// What was compared with what the servers send now.
+struct Compared {
+  uint64_t steps = 0;
+  uint64_t payloads = 0;    // of these byte for byte
+  uint64_t empty_rows = 0;  // of damaged samples, in these steps
+};
+
 // Records spread evenly over all that count.
 absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
-                     uint64_t* compared, uint64_t* payloads) {
+                     Compared* compared) {
   uint64_t all = 0;
   for (const AuditPart& part : result->parts) all += part.count;
   const uint64_t wanted = std::min(options.compare, all);
@@ -105,8 +116,12 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
                           BatchAt(loader_options, position, &loader));
       MR_ASSIGN_OR_RETURN(const AuditRecord here,
                           RecordOf(batch.header, batch.payload));
-      ++*compared;
-      if (logged.payload_xxh3 != 0) ++*payloads;
+      ++compared->steps;
+      if (logged.payload_xxh3 != 0) ++compared->payloads;
+      // The record counts rows that name a sample, whether they hold it or not.
+      if (here.samples > batch.header.local_valid()) {
+        compared->empty_rows += here.samples - batch.header.local_valid();
+      }
       if (here == logged) continue;
       result->AddProblem(absl::StrCat(
           "different: rank ", run.rank(), " of ", run.world_size(),
@@ -158,12 +173,15 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
   return absl::OkStatus();
 }
 
-absl::string_view ProofText(const AuditEpoch& epoch) {
+absl::string_view ProofText(const AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
     case AuditEpoch::kProved:
-      return "every sample exactly once";
+      return zeros ? "every sample exactly once, damaged ones as empty rows"
+                   : "every sample exactly once";
     case AuditEpoch::kCounted:
-      return "every step once, as many samples as there are";
+      return zeros ? "every step once, as many samples as there are, damaged "
+                     "ones as empty rows"
+                   : "every step once, as many samples as there are";
     case AuditEpoch::kWrong:
       return "WRONG";
     case AuditEpoch::kIncomplete:
@@ -172,10 +190,10 @@ absl::string_view ProofText(const AuditEpoch& epoch) {
   return "";
 }
 
-absl::string_view ProofWord(const AuditEpoch& epoch) {
+absl::string_view ProofWord(const AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
     case AuditEpoch::kProved:
-      return "exactly_once";
+      return zeros ? "exactly_once_or_empty" : "exactly_once";
     case AuditEpoch::kCounted:
       return "every_step_once";
     case AuditEpoch::kWrong:
@@ -197,11 +215,23 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     files.push_back(std::move(file));
   }
   MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
-  uint64_t compared = 0;
-  uint64_t payloads = 0;
+  Compared compared;
   if (!options.loader.endpoint.empty()) {
     MR_RETURN_IF_ERROR(ProveDropped(options, &result));
-    MR_RETURN_IF_ERROR(Compare(options, &result, &compared, &payloads));
+    MR_RETURN_IF_ERROR(Compare(options, &result, &compared));
+  }
+  const bool zeros = PolicyOf(result) == BadSamplePolicy::ZERO;
+  if (zeros) {
+    result.notes.push_back(
+        "the policy ZERO sends a damaged sample as an empty row under its "
+        "index; the logs hold indices only, so they do not show which or how "
+        "many rows were empty. With --endpoint the compared steps are counted, "
+        "and `millrace status` names damaged samples");
+  } else if (PolicyOf(result) == BadSamplePolicy::SUBSTITUTE) {
+    result.notes.push_back(
+        "the policy SUBSTITUTE sends another sample in the place of a damaged "
+        "one; the logs hold the index of the one that was sent, so they do not "
+        "show which samples were replaced; `millrace status` names them");
   }
 
   uint64_t complete = 0;
@@ -216,12 +246,12 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     table.push_back(
         {absl::StrCat(epoch.epoch),
          absl::StrCat(epoch.steps, " of ", result.run.steps_per_epoch()),
-         absl::StrCat(epoch.samples), std::string(ProofText(epoch))});
+         absl::StrCat(epoch.samples), std::string(ProofText(epoch, zeros))});
     Report one;
     one.Add("epoch", "", epoch.epoch);
     one.Add("steps", "", epoch.steps);
     one.Add("samples", "", epoch.samples);
-    one.Add("result", "", ProofWord(epoch));
+    one.Add("result", "", ProofWord(epoch, zeros));
     epochs_json.push_back(one.Json());
   }
   if (complete < options.expect_epochs) {
@@ -249,8 +279,13 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   report.Add("fingerprint", "content",
              absl::string_view(result.run.fingerprint()));
   if (!options.loader.endpoint.empty()) {
-    report.Add("compared", "steps compared with the servers", compared);
-    report.Add("compared_payloads", "of these byte for byte", payloads);
+    report.Add("compared", "steps compared with the servers", compared.steps);
+    report.Add("compared_payloads", "of these byte for byte",
+               compared.payloads);
+    if (zeros) {
+      report.Add("compared_empty_rows", "empty rows in these steps (damaged)",
+                 compared.empty_rows);
+    }
   }
   report.AddJson("epochs",
                  absl::StrCat("[", absl::StrJoin(epochs_json, ", "), "]"));
