@@ -56,6 +56,25 @@ bool IsMask(const OpenResponse& plan, const TensorSpec& spec) {
   return false;
 }
 
+// What could be the input where no flag names it: neither a part of what the
+// plan says of rows nor what is there to be learnt.
+std::vector<const TensorSpec*> PossibleInputs(const OpenResponse& plan,
+                                              const TensorSpec* target) {
+  std::vector<const TensorSpec*> all, inputs, images;
+  for (const TensorSpec& spec : plan.tensors()) {
+    if (&spec == target || spec.name() == "sample_index" ||
+        spec.name() == "source_index" || spec.name() == "valid") {
+      continue;
+    }
+    all.push_back(&spec);
+    if (spec.num_classes() > 0 || IsMask(plan, spec)) continue;
+    inputs.push_back(&spec);
+    if (spec.sample_shape_size() == 3) images.push_back(&spec);
+  }
+  if (images.size() == 1) return images;
+  return inputs.empty() ? all : inputs;
+}
+
 // What a model of a user's file is given of tensors that are no images.
 torch::ScalarType StoredForm(DType dtype) {
   return IsInteger(dtype) || dtype == DTYPE_BOOL ? torch::kLong : torch::kFloat;
@@ -91,12 +110,13 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
     y = &spec;
   }
   if (y == nullptr) {
-    return bad(
-        target.empty()
-            ? std::string("the pipeline gives no tensor with classes and "
-                          "no mask to learn; name what to learn with "
-                          "--target")
-            : absl::StrCat("the pipeline gives no tensor ", target));
+    return bad(target.empty()
+                   ? std::string(
+                         "the pipeline gives no tensor with classes and "
+                         "no mask to learn; name what to learn with "
+                         "--target=NAME, and with --classes=N how many classes "
+                         "it has where it holds class indices")
+                   : absl::StrCat("the pipeline gives no tensor ", target));
   }
   const absl::StatusOr<TargetForm> form =
       FormOf(*y, {.loss = options.loss,
@@ -116,13 +136,22 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
         "trainer's learns; the target ",
         y->name(), " is none"));
   }
+  if (input.empty()) {
+    const std::vector<const TensorSpec*> inputs = PossibleInputs(plan, y);
+    if (inputs.size() > 1) {
+      return bad(absl::StrCat(
+          "the pipeline gives several tensors to learn from: ",
+          absl::StrJoin(inputs, ", ",
+                        [](std::string* out, const TensorSpec* spec) {
+                          out->append(spec->name());
+                        }),
+          "; name one with --input=NAME, or leave the others out with "
+          "--outputs"));
+    }
+    if (!inputs.empty()) x = inputs[0];
+  }
   for (const TensorSpec& spec : plan.tensors()) {
-    const bool is_input = input.empty()
-                              ? &spec != y && spec.name() != "sample_index" &&
-                                    spec.name() != "source_index" &&
-                                    spec.name() != "valid" && x == nullptr
-                              : spec.name() == input;
-    if (is_input) x = &spec;
+    if (!input.empty() && spec.name() == input) x = &spec;
   }
   if (x == nullptr) {
     return bad(input.empty()

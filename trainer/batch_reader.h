@@ -4,7 +4,8 @@
 // user's file are given vectors, tokens and whatever else is no image in the
 // shape that the data have.
 // It goes by the plan, not by names: the target is the tensor that has classes,
-// else the one that is a mask, the input the first of the others.
+// else the one that is a mask; the input the one tensor that is left, or the
+// one image among several. Where that leaves a choice it takes none.
 
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
@@ -44,10 +45,14 @@ class BatchReader {
     bool as_stored = false;
   };
 
-  // InvalidArgument, also where the loss cannot learn the target, lists the
-  // plan's tensors.
+  // InvalidArgument, also where the loss cannot learn the target or several
+  // tensors may be the input, lists the plan's tensors.
   static absl::StatusOr<BatchReader> Make(const OpenResponse& plan,
                                           const Options& options);
+
+  // Names of the tensors.
+  const std::string& input() const { return input_; }
+  const std::string& target() const { return target_; }
 
   torch::Tensor Input(const Batch& batch) const;
   torch::Tensor Target(const Batch& batch) const;

@@ -42,8 +42,7 @@ struct TrainerConfig {
   std::vector<std::string> init_weights_without;
   // Written after each epoch and at the end; empty: none.
   std::string save_weights;
-  // Tensors of a batch; empty: the target is the one with classes, the input
-  // the first of the others.
+  // Tensors of a batch; empty: trainer/batch_reader.h says which.
   std::string input;
   std::string target;
   // Of a target that does not say it: a mask, or whole numbers. 0: none given.

@@ -76,7 +76,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
   Options whole = options;
   whole.loader.expected_plan_hash = plan.plan_hash();
   whole.loader.expected_fingerprint = plan.fingerprint();
-  return std::unique_ptr<Evaluation>(new Evaluation(whole, std::move(reader)));
+  return std::unique_ptr<Evaluation>(
+      new Evaluation(whole, std::move(reader), plan.resolved_spec()));
 }
 
 // Servers may be away as long between epochs as within one.
@@ -169,8 +170,9 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   const auto* sum = sums.data_ptr<double>();
   const double expected =
       static_cast<double>(loader->plan().samples_per_epoch());
-  if (sum[2] != expected &&
-      options_.loader.spec.bad_samples().action() != BadSamplePolicy::ZERO) {
+  const bool leaves_empty =
+      pipeline_.bad_samples().action() == BadSamplePolicy::ZERO;
+  if (sum[2] > expected || (sum[2] != expected && !leaves_empty)) {
     return absl::InternalError(
         absl::StrCat("evaluated ", sum[2], " samples of ", expected, " in ",
                      options_.dataset, "; every one must come exactly once"));
@@ -188,6 +190,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   }
   result.loss = sum[1] / sum[2];
   result.samples = static_cast<uint64_t>(sum[2]);
+  result.empty_rows = static_cast<uint64_t>(expected - sum[2]);
   return result;
 }
 

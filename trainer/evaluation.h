@@ -23,6 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/loader.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
 #include "trainer/batch_reader.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/losses/loss.h"
@@ -51,6 +53,9 @@ class Evaluation {
     std::optional<double> top5;
     double loss = 0;  // mean
     uint64_t samples = 0;
+    // Damaged ones that bad_samples ZERO left empty: not judged, and not among
+    // `samples`.
+    uint64_t empty_rows = 0;
     double seconds = 0;
   };
   // What the run has to say in between.
@@ -74,15 +79,20 @@ class Evaluation {
                              torch::Device device, const Hooks& hooks);
 
   const BatchReader& reader() const { return reader_; }
+  // As the servers resolved it.
+  const PipelineSpec& pipeline() const { return pipeline_; }
 
  private:
-  Evaluation(const Options& options, BatchReader reader)
-      : options_(options), reader_(std::move(reader)) {}
+  Evaluation(const Options& options, BatchReader reader, PipelineSpec pipeline)
+      : options_(options),
+        reader_(std::move(reader)),
+        pipeline_(std::move(pipeline)) {}
   absl::StatusOr<std::unique_ptr<DataLoader>> Open(const Hooks& hooks);
 
   Options options_;
   // Tensors may have other types and layouts than those of training.
   BatchReader reader_;
+  PipelineSpec pipeline_;
 };
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "trainer/checkpoint.h"
 #include "trainer/fit.h"
 #include "trainer/losses/loss_kind.h"
 #include "trainer/models/graph_model.h"
@@ -62,9 +63,20 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   MR_ASSIGN_OR_RETURN(learner.loss,
                       MakeLoss(loss, device, training.ignore_value()));
   if (!config.init_weights.empty()) {
-    MR_RETURN_IF_ERROR(LoadWeights(config.init_weights,
-                                   config.init_weights_without,
-                                   WeightsOf(*learner.model)));
+    const absl::Status loaded =
+        LoadWeights(config.init_weights, config.init_weights_without,
+                    WeightsOf(*learner.model));
+    if (!loaded.ok() && ReadCheckpointInfo(config.init_weights).ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--init_weights=", config.init_weights,
+          " is a checkpoint of millrace-train, not a file of weights: go on "
+          "with its run by --resume=",
+          config.init_weights,
+          ". To get its weights, start its run again with --resume=auto and "
+          "--save_weights=NAME.safetensors beside its own flags, and give that "
+          "file to --init_weights"));
+    }
+    MR_RETURN_IF_ERROR(loaded);
   }
   // The trainer's own models and losses are known to fit what they were made
   // for, but not an evaluation of images of another size.

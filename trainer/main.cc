@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "common/malloc_tuning.h"
 #include "common/version.h"
 #include "trainer/config.h"
+#include "trainer/error_text.h"
 #include "trainer/launcher.h"
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
@@ -136,13 +138,14 @@ TRAINER_FLAG(std::string, save_weights,
              "Write the weights after each epoch and at the end to this file, "
              "NAME.safetensors or, for torch.load, NAME.pt.");
 TRAINER_FLAG(std::string, input,
-             "Tensor to learn from. Empty: the first that is not the target.");
+             "Tensor to learn from. Empty: the one beside the target, or the "
+             "one image where there are several.");
 TRAINER_FLAG(std::string, target,
              "Tensor to learn. Empty: the one that has classes, else the one "
              "that is a mask.");
 TRAINER_FLAG(uint64_t, classes,
              "Number of classes of a target that does not say it, such as a "
-             "mask. 0: what the data say.");
+             "mask or a whole number. 0: what the data say.");
 TRAINER_FLAG(std::optional<int64_t>, ignore_value,
              "Pixels of the target with this value do not count, often 255. "
              "Not given: all count.");
@@ -284,7 +287,7 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 int Fail(const absl::Status& status, int code = kFailed) {
-  absl::FPrintF(stderr, "millrace-train: %s\n", status.message());
+  absl::FPrintF(stderr, "millrace-train: %s\n", ErrorText(status));
   return code;
 }
 
@@ -450,6 +453,16 @@ int Main(int argc, char** argv) {
       absl::FPrintF(stdout, ", accuracy %.4f", *summary->eval_accuracy);
     }
     absl::FPrintF(stdout, "\n");
+    const BadSampleSummary& bad = summary->bad_samples;
+    const uint64_t empty = std::accumulate(bad.empty_rows.begin(),
+                                           bad.empty_rows.end(), uint64_t{0});
+    if (empty > 0 || !bad.damaged.empty()) {
+      absl::FPrintF(
+          stdout,
+          "bad samples (%s): the servers met %d damaged ones, %d rows "
+          "were left empty; --json lists them\n",
+          bad.policy, bad.damaged.size(), empty);
+    }
     if (summary->replay_batches > 0) {
       absl::FPrintF(stdout,
                     "headspace: the first %d batches were repeated; the speed "

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,17 +20,21 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/loader.h"
 #include "client/receive/describe.h"
 #include "common/cgroup.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "trainer/audit_complete.h"
+#include "trainer/bad_sample_watch.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
 #include "trainer/ddp/agree.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/ddp/replicas.h"
+#include "trainer/error_text.h"
 #include "trainer/evaluation.h"
 #include "trainer/failed_batch.h"
 #include "trainer/files.h"
@@ -39,6 +45,7 @@
 #include "trainer/optim/batch_groups.h"
 #include "trainer/optim/precision.h"
 #include "trainer/optim/updater.h"
+#include "trainer/pipeline_text.h"
 #include "trainer/position_text.h"
 #include "trainer/progress.h"
 #include "trainer/specs.h"
@@ -61,8 +68,48 @@ constexpr uint64_t kLossCheckSteps = 50;
 // The losses of --step_losses are summed over the ranks and written this often.
 constexpr uint64_t kLossWriteSteps = 50;
 
+// Damaged samples that are named when they are met; the summary has all.
+constexpr size_t kNamedAtOnce = 10;
+// And in a line.
+constexpr size_t kNamedInLine = 3;
+// For the servers to say which samples are damaged.
+constexpr absl::Duration kStatusTime = absl::Seconds(1);
+
 void LogError(const absl::Status& status) {
-  if (!status.ok()) MR_LOG(ERROR) << status.message();
+  if (!status.ok()) MR_LOG(ERROR) << ErrorText(status);
+}
+
+// What all servers of the endpoint say; nothing of those that do not answer.
+std::vector<BadSample> AskForBadSamples(const std::string& endpoint) {
+  std::vector<BadSample> samples;
+  const auto servers = GetServerStatus(endpoint, kStatusTime);
+  if (!servers.ok()) return samples;
+  for (const ServerStatus& server : *servers) {
+    if (!server.status.ok()) continue;
+    samples.insert(samples.end(), server.status->recent_bad_samples().begin(),
+                   server.status->recent_bad_samples().end());
+  }
+  return samples;
+}
+
+// What the policy does with a damaged sample, as the end of a sentence.
+absl::string_view FateOf(BadSamplePolicy::Action action) {
+  return action == BadSamplePolicy::ZERO
+             ? "bad_samples ZERO leaves its row empty, out of loss, gradient "
+               "and accuracy"
+             : "bad_samples SUBSTITUTE puts another sample in its place";
+}
+
+// "photos shard a.mdb row 17, ... and 4 more"
+std::string PlacesOf(const std::vector<BadSample>& samples) {
+  std::string places;
+  for (size_t i = 0; i < std::min(samples.size(), kNamedInLine); ++i) {
+    absl::StrAppend(&places, i > 0 ? ", " : "", PlaceOf(samples[i]));
+  }
+  if (samples.size() > kNamedInLine) {
+    absl::StrAppend(&places, " and ", samples.size() - kNamedInLine, " more");
+  }
+  return places;
 }
 
 absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
@@ -107,7 +154,8 @@ class TrainingRun {
   absl::Status KeepFailedBatch(const absl::Status& error) const;
   // Tells the other ranks, if they have joined.
   void Fail(const absl::Status& why) const {
-    if (ranks_ != nullptr) ranks_->Fail(why);
+    if (ranks_ == nullptr) return;
+    ranks_->Fail(absl::Status(why.code(), ErrorText(why)));
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
@@ -123,6 +171,16 @@ class TrainingRun {
   absl::Status StartAudit();
   absl::Status StartMonitor();
   absl::Status CheckEvaluation();
+  void WatchBadSamples();
+  // What becomes of damaged samples in training.
+  BadSamplePolicy::Action policy() const {
+    return loader_->plan().resolved_spec().bad_samples().action();
+  }
+  // Of the epoch that ends, of whose rows this rank had `local_valid` valid
+  // ones: counts those that ZERO left empty, and says a line. A collective call
+  // with that policy.
+  absl::Status ReportBadSamples(uint64_t samples, uint64_t local_valid);
+  void SayPipelines();
   absl::Status MakeModelAndOptimizer();
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
   BatchReader::Options ReaderOptions(LossKind loss) const;
@@ -158,6 +216,8 @@ class TrainingRun {
   RunSpecs specs_;
   torch::Device device_ = torch::kCPU;
   CheckpointInfo resumed_;
+  // Rank 0's, under another policy than FAIL.
+  std::unique_ptr<BadSampleWatch> bad_samples_;
   std::unique_ptr<DataLoader> loader_;
   std::unique_ptr<BatchReader> reader_;
   std::unique_ptr<Evaluation> evaluation_;  // null: none
@@ -168,6 +228,10 @@ class TrainingRun {
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<RunMonitor> monitor_;
+
+  std::string audit_file_;  // of this rank; empty: none
+  uint64_t audit_attempt_ = 0;
+  uint64_t batches_ = 0;  // that the loader has given
 
   bool done_ = false;                     // all epochs were trained before
   Position position_;                     // the next step to train
@@ -289,7 +353,9 @@ absl::Status TrainingRun::SetUp() {
   MR_RETURN_IF_ERROR(StartAudit());
   MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
-  return MakeModelAndOptimizer();
+  MR_RETURN_IF_ERROR(MakeModelAndOptimizer());
+  SayPipelines();
+  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::StartLosses() {
@@ -329,12 +395,12 @@ absl::Status TrainingRun::StartMonitor() {
 
 // The ranks of a start share a number: rank 0's clock.
 absl::Status TrainingRun::StartAudit() {
-  if (config_.audit_dir.empty() || done_) return absl::OkStatus();
+  if (audit_file_.empty()) return absl::OkStatus();
   torch::Tensor attempt = torch::zeros({1}, torch::kInt64);
   if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
   MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
-  return Agree(loader_->StartAudit(
-      static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0])));
+  audit_attempt_ = static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0]);
+  return Agree(loader_->StartAudit(audit_attempt_));
 }
 
 absl::Status TrainingRun::OpenData() {
@@ -342,6 +408,7 @@ absl::Status TrainingRun::OpenData() {
       specs_, MakeSpecs(config_, [this](const std::string& dataset) {
         return DescribeDataset(config_.endpoint, dataset, config_.timeout);
       }));
+  WatchBadSamples();
   DataLoader::Options options = LoaderOptions(specs_.train);
   // A job that is started again after its end, or in its last evaluation, is
   // judged, and is not an error.
@@ -357,8 +424,9 @@ absl::Status TrainingRun::OpenData() {
   options.expected_plan_hash = resumed_.plan_hash;
   options.expected_fingerprint = resumed_.fingerprint;
   if (!config_.audit_dir.empty() && !done_) {
-    options.audit_file =
+    audit_file_ =
         absl::StrFormat("%s/rank-%05d.mraudit", config_.audit_dir, env_.rank);
+    options.audit_file = audit_file_;
   }
   MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
   const OpenResponse& plan = loader_->plan();
@@ -385,6 +453,94 @@ absl::Status TrainingRun::CheckEvaluation() {
                                         .precision = precision()},
                                        config_.dataset, *reader_));
   return absl::OkStatus();
+}
+
+void TrainingRun::WatchBadSamples() {
+  // No preset has a policy.
+  const BadSamplePolicy::Action of_training =
+      specs_.train.bad_samples().action();
+  std::map<std::string, BadSamplePolicy::Action> policies;
+  const auto add = [&policies](const PipelineSpec& spec) {
+    if (spec.bad_samples().action() == BadSamplePolicy::FAIL) return;
+    for (const Source& source : spec.sources()) {
+      policies.emplace(source.dataset(), spec.bad_samples().action());
+    }
+  };
+  summary_.bad_samples.policy = BadSamplePolicy::Action_Name(of_training);
+  add(specs_.train);
+  if (specs_.eval.has_value()) add(*specs_.eval);
+  if (env_.rank != 0 || policies.empty()) return;
+  std::set<std::string> datasets;
+  for (const auto& [dataset, action] : policies) datasets.insert(dataset);
+  bad_samples_ = std::make_unique<BadSampleWatch>(BadSampleWatch::Options{
+      .datasets = std::move(datasets),
+      .ask = [this] { return AskForBadSamples(config_.endpoint); },
+      .say =
+          [policies, said = size_t{0}](const BadSample& bad) mutable {
+            if (++said > kNamedAtOnce + 1) return;
+            if (said > kNamedAtOnce) {
+              MR_LOG(WARNING) << "further damaged samples are not named here; "
+                                 "`millrace status` and --json list them";
+              return;
+            }
+            MR_LOG(WARNING)
+                << "a data server met a damaged sample: " << PlaceOf(bad)
+                << " (" << bad.reason() << "); "
+                << FateOf(policies.at(bad.dataset()));
+          }});
+}
+
+absl::Status TrainingRun::ReportBadSamples(uint64_t samples,
+                                           uint64_t local_valid) {
+  uint64_t empty = 0;
+  if (policy() == BadSamplePolicy::ZERO) {
+    torch::Tensor valid =
+        torch::full({1}, static_cast<int64_t>(local_valid), torch::kInt64);
+    MR_RETURN_IF_ERROR(ranks_->Sum(valid));
+    empty = samples - static_cast<uint64_t>(valid.data_ptr<int64_t>()[0]);
+    summary_.bad_samples.empty_rows.push_back(empty);
+  }
+  if (bad_samples_ == nullptr) return absl::OkStatus();
+  bad_samples_->Look();
+  const std::vector<BadSample> met = bad_samples_->found();
+  if (empty > 0) {
+    progress_.Line(absl::StrCat(
+        "  bad samples: ", empty, " of ", samples,
+        " rows of this epoch were left empty (bad_samples ZERO)",
+        met.empty() ? "" : absl::StrCat("; damaged: ", PlacesOf(met))));
+  } else if (policy() == BadSamplePolicy::SUBSTITUTE && !met.empty()) {
+    progress_.Line(absl::StrCat(
+        "  bad samples: the servers met ", met.size(),
+        met.size() == 1 ? " damaged sample" : " damaged samples",
+        " so far; others took their places (bad_samples SUBSTITUTE); damaged: ",
+        PlacesOf(met)));
+  }
+  return absl::OkStatus();
+}
+
+void TrainingRun::SayPipelines() {
+  const InputForm& input = reader_->form_of_input();
+  progress_.Line(
+      absl::StrCat("learns ", reader_->target(),
+                   reader_->classes() > 0
+                       ? absl::StrCat(" (", reader_->classes(), " classes)")
+                       : "",
+                   " from ", reader_->input(), ", ",
+                   input.type == torch::kLong ? "int64" : "float32", " [",
+                   absl::StrJoin(input.sizes, ", "), "] a sample"));
+  if (evaluation_ == nullptr) {
+    progress_.Line(absl::StrCat("pipeline: ", specs_.train_from));
+    return;
+  }
+  const std::string difference = DifferenceOfPipelines(
+      loader_->plan().resolved_spec(), evaluation_->pipeline());
+  progress_.Line(absl::StrCat(
+      "pipelines: training by ", specs_.train_from, ", evaluation by ",
+      specs_.eval_from, "; ",
+      difference.empty() ? "they make the same of a sample"
+                         : absl::StrCat("they differ in ", difference,
+                                        " (--eval_preset or --eval_pipeline "
+                                        "set the evaluation's)")));
 }
 
 absl::Status TrainingRun::MakeModelAndOptimizer() {
@@ -526,11 +682,13 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                         .first = first,
                         .steps = steps});
   uint64_t checked = first;
+  uint64_t local_valid = 0;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     monitor_->BeginStep();
     monitor_->timer().Enter(StepPart::kData);
     absl::StatusOr<Batch> batch = loader_->Next();
+    if (batch.ok()) ++batches_;
     monitor_->timer().Enter(StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
@@ -545,6 +703,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
     global_valid_[step] = batch->global_valid;
+    local_valid += batch->local_valid;
     MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
     monitor_->EndStep(batch->global_valid);
     trained_ = step + 1;
@@ -599,6 +758,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     progress_.Line(absl::StrFormat("  loss scale %g, %d steps skipped so far",
                                    scaler->scale(), scaler->skipped()));
   }
+  MR_RETURN_IF_ERROR(ReportBadSamples(times.samples, local_valid));
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
   progress_.Line(absl::StrCat("  ", PartsText(times)));
@@ -656,6 +816,7 @@ absl::Status TrainingRun::EvaluateModel() {
   summary_.eval_top5 = result.top5;
   summary_.eval_mean_iou = result.mean_iou;
   summary_.eval_loss.push_back(result.loss);
+  summary_.bad_samples.eval_empty_rows.push_back(result.empty_rows);
   std::vector<Scalar> scalars = {{"Loss/val", result.loss}};
   std::string judged;
   if (result.accuracy.has_value()) {
@@ -672,10 +833,15 @@ absl::Status TrainingRun::EvaluateModel() {
                           judged.empty() ? "" : ", ", *result.mean_iou);
   }
   monitor_->Report(steps_, scalars);
+  const std::string left_out =
+      result.empty_rows == 0
+          ? ""
+          : absl::StrCat(" (", result.empty_rows,
+                         " damaged ones left out by bad_samples ZERO)");
   progress_.Line(
-      absl::StrFormat("  evaluation on %s: %s%sloss %.4f, %d samples, %.2f s",
+      absl::StrFormat("  evaluation on %s: %s%sloss %.4f, %d samples%s, %.2f s",
                       specs_.eval_name, judged, judged.empty() ? "" : ", ",
-                      result.loss, result.samples, result.seconds));
+                      result.loss, result.samples, left_out, result.seconds));
   return absl::OkStatus();
 }
 
@@ -798,6 +964,16 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   summary_.rank_stall_shares.assign(share, share + world);
   summary_.rank_allreduce_shares.assign(share + world, share + 2 * world);
   if (step_losses_ != nullptr) kept.Update(step_losses_->Append(0, 0, {}));
+  if (!audit_file_.empty()) {
+    kept.Update(CheckAuditIsComplete(audit_file_, audit_attempt_, batches_));
+  }
+  if (bad_samples_ != nullptr) {
+    bad_samples_->Look();
+    for (const BadSample& bad : bad_samples_->found()) {
+      summary_.bad_samples.damaged.push_back(
+          {bad.dataset(), bad.shard(), bad.row(), bad.sample(), bad.reason()});
+    }
+  }
   if (env_.rank == 0 && !config_.json.empty()) {
     kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
   }

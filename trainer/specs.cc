@@ -13,23 +13,29 @@ namespace {
 constexpr uint64_t kLargestPipelineFile = 16 << 20;
 constexpr uint64_t kDefaultBatchSize = 64;
 
-absl::StatusOr<PipelineSpec> MakeSpec(const TrainerConfig& config,
-                                      const std::string& dataset,
-                                      const std::string& pipeline,
-                                      const std::string& preset,
-                                      uint64_t batch_size, bool train,
-                                      const DescribeFunction& describe) {
+absl::StatusOr<PipelineSpec> MakeSpec(
+    const TrainerConfig& config, const std::string& dataset,
+    const std::string& pipeline, const std::string& preset, uint64_t batch_size,
+    bool train, const DescribeFunction& describe, std::string* from) {
+  const absl::string_view flags = train ? "--" : "--eval_";
   PipelineSpec spec;
   if (!pipeline.empty()) {
+    *from = absl::StrCat(flags, "pipeline=", pipeline);
     MR_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(pipeline, kLargestPipelineFile));
     MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
   } else if (!preset.empty()) {
+    *from = absl::StrCat(flags, "preset=", preset);
     spec.set_preset(preset);
   } else {
     MR_ASSIGN_OR_RETURN(DatasetInfo info, describe(dataset));
     // One that recommends none is taken as it is stored: numbers, tokens.
     spec.set_preset(train ? info.train_preset() : info.eval_preset());
+    *from = spec.preset().empty()
+                ? absl::StrCat("no preset (the dataset ", dataset,
+                               " recommends none: samples as they are stored)")
+                : absl::StrCat("the preset ", spec.preset(),
+                               ", which the dataset ", dataset, " recommends");
   }
   // What the flags say replaces what a file says.
   if (train || pipeline.empty()) {
@@ -132,7 +138,7 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   MR_ASSIGN_OR_RETURN(specs.train,
                       MakeSpec(config, config.dataset, config.pipeline,
                                config.preset, config.batch_size,
-                               /*train=*/true, describe));
+                               /*train=*/true, describe, &specs.train_from));
   if (!config.last_batch.empty()) {
     specs.train.set_last_batch(config.last_batch == "pad" ? LAST_BATCH_PAD
                                                           : LAST_BATCH_DROP);
@@ -155,7 +161,7 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   MR_ASSIGN_OR_RETURN(specs.eval,
                       MakeSpec(config, dataset, config.eval_pipeline,
                                config.eval_preset, specs.train.batch_size(),
-                               /*train=*/false, describe));
+                               /*train=*/false, describe, &specs.eval_from));
   if (specs.eval->sources().empty()) {
     MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));
     specs.eval->add_sources()->set_dataset(dataset);

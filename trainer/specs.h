@@ -20,6 +20,10 @@ struct RunSpecs {
   PipelineSpec train;
   std::optional<PipelineSpec> eval;  // absent: no evaluation
   std::string eval_name;             // of its data, for people
+  // Where each comes from, for people: "--preset=mnist", "the preset
+  // imagenet_eval, which the dataset photos recommends".
+  std::string train_from;
+  std::string eval_from;
 };
 
 // What the servers say of a dataset.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/json_text.h"
 
 namespace millrace {
@@ -37,6 +38,25 @@ std::string Json(const std::vector<RunTimes>& epochs) {
     absl::StrAppend(&out, out.size() > 1 ? ",\n    " : "\n    ", ToJson(times));
   }
   return out + "]";
+}
+
+std::string Json(const std::vector<uint64_t>& values) {
+  return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
+}
+
+std::string Json(const BadSampleSummary& bad) {
+  std::string damaged;
+  for (const BadSampleSummary::Place& place : bad.damaged) {
+    absl::StrAppend(&damaged, damaged.empty() ? "\n     " : ",\n     ",
+                    "{\"dataset\": ", Json(place.dataset),
+                    ", \"shard\": ", Json(place.shard),
+                    ", \"row\": ", place.row, ", \"sample\": ", place.sample,
+                    ", \"reason\": ", Json(place.reason), "}");
+  }
+  return absl::StrCat("{\"policy\": ", Json(bad.policy),
+                      ", \"empty_rows\": ", Json(bad.empty_rows),
+                      ", \"eval_empty_rows\": ", Json(bad.eval_empty_rows),
+                      ",\n    \"damaged\": [", damaged, "]}");
 }
 
 }  // namespace
@@ -73,6 +93,7 @@ std::string ToJson(const TrainSummary& s) {
   add("eval_top5", s.eval_top5.has_value() ? Json(*s.eval_top5) : "null");
   add("eval_mean_iou",
       s.eval_mean_iou.has_value() ? Json(*s.eval_mean_iou) : "null");
+  add("bad_samples", Json(s.bad_samples));
   add("loss_scale", s.loss_scale.has_value() ? Json(*s.loss_scale) : "null");
   add("skipped_steps",
       s.skipped_steps.has_value() ? Json(*s.skipped_steps) : "null");

@@ -12,6 +12,25 @@
 
 namespace millrace {
 
+// What became of damaged samples.
+struct BadSampleSummary {
+  std::string policy = "FAIL";  // of the training's pipeline
+  // ZERO: rows of each epoch that were left empty, of all ranks.
+  std::vector<uint64_t> empty_rows;
+  // The same of each evaluation, by the policy of its own pipeline.
+  std::vector<uint64_t> eval_empty_rows;
+  // A damaged sample that a server met during the run.
+  struct Place {
+    std::string dataset;
+    std::string shard;   // empty: not known
+    int64_t row = -1;    // within the shard; -1: not known
+    int64_t sample = 0;  // logical index
+    std::string reason;
+  };
+  // Each once; of each server at most the hundred that it met last.
+  std::vector<Place> damaged;
+};
+
 struct TrainSummary {
   std::string model;
   std::string dataset;
@@ -44,6 +63,7 @@ struct TrainSummary {
   std::optional<double> eval_accuracy;
   std::optional<double> eval_top5;      // absent with up to five classes, too
   std::optional<double> eval_mean_iou;  // absent when no pixels were judged
+  BadSampleSummary bad_samples;
   // Of a gradient scaler, at the end; absent: there was none.
   std::optional<double> loss_scale;
   std::optional<uint64_t> skipped_steps;  // since the very start

@@ -76,6 +76,61 @@ TEST(BatchReader, RefusesOtherTargets) {
   EXPECT_THAT(refusal(DTYPE_INT64, {10}), HasSubstr("neither a class index"));
 }
 
+std::string InputOf(const OpenResponse& plan, const std::string& input = "") {
+  const auto reader = BatchReader::Make(plan, {.input = input});
+  return reader.ok() ? reader->input() : std::string(reader.status().message());
+}
+
+TEST(BatchReader, TakesTheOneTensorThatCanBeTheInput) {
+  OpenResponse rows;
+  Add(rows, "sample_index", DTYPE_INT64, {});
+  Add(rows, "valid", DTYPE_BOOL, {});
+  Add(rows, "x", DTYPE_FLOAT32, {4});
+  Add(rows, "y", DTYPE_INT8, {}, 10);
+  EXPECT_EQ(InputOf(rows), "x");
+  EXPECT_EQ(Make(rows).target(), "y");
+  // The one image, whatever else there is.
+  OpenResponse images = rows;
+  Add(images, "image", DTYPE_UINT8, {4, 5, 3});
+  EXPECT_EQ(InputOf(images), "image");
+  // What has classes is there to be learnt.
+  OpenResponse labels = rows;
+  Add(labels, "coarse", DTYPE_INT8, {}, 3);
+  const auto fine = BatchReader::Make(labels, {.target = "y"});
+  ASSERT_TRUE(fine.ok()) << fine.status();
+  EXPECT_EQ(fine->input(), "x");
+}
+
+TEST(BatchReader, RefusesToChooseAmongSeveralInputs) {
+  OpenResponse plan;
+  Add(plan, "a", DTYPE_FLOAT32, {4});
+  Add(plan, "b", DTYPE_FLOAT32, {6});
+  Add(plan, "y", DTYPE_INT8, {}, 10);
+  EXPECT_THAT(InputOf(plan),
+              HasSubstr("several tensors to learn from: a, b; name one with "
+                        "--input=NAME"));
+  EXPECT_EQ(InputOf(plan, "b"), "b");
+  OpenResponse images;
+  Add(images, "left", DTYPE_UINT8, {4, 5, 3});
+  Add(images, "right", DTYPE_UINT8, {4, 5, 3});
+  Add(images, "y", DTYPE_INT8, {}, 10);
+  EXPECT_THAT(InputOf(images), HasSubstr("left, right; name one"));
+}
+
+TEST(BatchReader, SaysHowAWholeNumberBecomesAClass) {
+  OpenResponse plan;
+  Add(plan, "x", DTYPE_FLOAT32, {4});
+  Add(plan, "y", DTYPE_INT64, {});
+  EXPECT_THAT(InputOf(plan), HasSubstr("with --classes=N how many classes"));
+  const auto named = BatchReader::Make(plan, {.target = "y"});
+  EXPECT_THAT(
+      std::string(named.status().message()),
+      HasSubstr("the target y holds a whole number for each sample, and "
+                "the data do not say how many classes there are; give "
+                "--classes=N"));
+  EXPECT_TRUE(BatchReader::Make(plan, {.target = "y", .classes = 10}).ok());
+}
+
 TEST(BatchReader, KnowsInWhichOrderImagesCome) {
   struct Case {
     TensorSpec::View view;

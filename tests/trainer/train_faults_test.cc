@@ -235,6 +235,26 @@ TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
   ExpectResumes(checkpoint);
 }
 
+// The loader goes on without its log; the run is not taken for one that can be
+// audited.
+TEST_F(Train, FailsWhenTheAuditLogHasNoRoom) {
+  std::vector<std::string> limited = {"/bin/sh", "-c",
+                                      "ulimit -f 8; exec \"$@\"", "sh"};
+  for (const std::string& word :
+       Command({"--epochs=5", "--batch_size=2", "--log_every=0",
+                "--audit_dir=" + Path("full")})) {
+    limited.push_back(word);
+  }
+  const ProgramResult run = RunProgram(limited);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, HasSubstr("epoch 5/5"));
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("cannot write to the audit log"),
+                    HasSubstr("millrace-train: the audit log " +
+                              Path("full/rank-00000.mraudit") + " has "),
+                    HasSubstr("of the 500 batches that this rank was given")));
+}
+
 // A job that is started again and again with the same command, as torchrun and
 // Kubernetes do, and killed at any moment.
 TEST_F(Train, EndsWithTheSameCheckpointHoweverOftenItIsKilled) {
@@ -334,7 +354,7 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
       // Shapes, classes and types that do not fit.
       {{"--input=label"}, "has 0 dimensions; models"},
-      {{"--target=sample_index"}, "neither a class index"},
+      {{"--target=sample_index"}, "give --classes=N"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);

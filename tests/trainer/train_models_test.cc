@@ -123,6 +123,25 @@ TEST_F(Train, BeginsWithWeightsThatItSaved) {
             0);
 }
 
+// The advice works: the weights of a run that is over are had of its
+// checkpoint.
+TEST_F(Train, SaysHowToGetWeightsOutOfACheckpoint) {
+  const std::string checkpoint = Path("run.ckpt");
+  ASSERT_EQ(Run({"--checkpoint=" + checkpoint}).exit_code, 0);
+  const ProgramResult wrong = Run({"--init_weights=" + checkpoint});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err,
+              AllOf(HasSubstr("is a checkpoint of millrace-train, not a file "
+                              "of weights"),
+                    HasSubstr("--resume"), HasSubstr("--save_weights=")));
+  const std::string weights = Path("of_run.safetensors");
+  const ProgramResult written =
+      Run({"--checkpoint=" + checkpoint, "--resume=auto",
+           "--save_weights=" + weights});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_EQ(Run({"--init_weights=" + weights, "--max_steps=1"}).exit_code, 0);
+}
+
 TEST_F(Train, SaysWhatDoesNotFitBeforeItTrains) {
   struct Mistake {
     std::vector<std::string> flags;

@@ -190,7 +190,11 @@ TEST_F(Pixels, SaysWhatDoesNotFit) {
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--dataset=shapes", Pipeline(), "--model=cnn", "--classes=3"},
        "choose --model=unet"},
-      {{"--dataset=rows", "--model=unet"}, "has none for each pixel"},
+      {{"--dataset=rows", "--model=unet", "--input=vector"},
+       "has none for each pixel"},
+      {{"--dataset=rows", "--model=mlp"},
+       "several tensors to learn from: vector, tokens; name one with "
+       "--input=NAME"},
       {{"--dataset=rows", "--model=mlp", "--ignore_value=255"},
        "--ignore_value=255 is of targets"},
       {{"--dataset=shapes", Pipeline(), "--model=unet",

@@ -82,6 +82,14 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
     return pixels;
   }
   if (loss == LossKind::kCrossEntropy) {
+    if (classes == 0 && spec.sample_shape().empty() &&
+        IsInteger(spec.dtype())) {
+      return Refuse(
+          "holds a whole number for each sample, and the data do not say how "
+          "many classes there are; give --classes=N where it is a class index "
+          "from 0 to N - 1, --loss=mse where it is an amount, or another "
+          "--target");
+    }
     if (classes < 2 || (!index && !shares)) {
       return Refuse(
           "is neither a class index of each sample or pixel nor a sample's "
