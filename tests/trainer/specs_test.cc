@@ -52,6 +52,16 @@ TEST(Specs, TakeWhatTheDatasetsRecommend) {
   EXPECT_EQ(specs->eval->preset(), "imagenet_eval");
   EXPECT_EQ(specs->eval->last_batch(), LAST_BATCH_PARTIAL);
   EXPECT_EQ(specs->eval->shuffle().mode(), Shuffle::SEQUENTIAL);
+  EXPECT_EQ(specs->train_from,
+            "the preset imagenet_train, which the dataset photos recommends");
+  EXPECT_EQ(specs->eval_from,
+            "the preset imagenet_eval, which the dataset photos recommends");
+  config.preset = "mnist";
+  config.eval_pipeline = WriteFile("transforms { decode_image {} }");
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->train_from, "--preset=mnist");
+  EXPECT_EQ(specs->eval_from, "--eval_pipeline=" + config.eval_pipeline);
 }
 
 TEST(Specs, OutputsAreThoseOfBothUnlessAFileSaysTheEvaluations) {
@@ -82,6 +92,9 @@ TEST(Specs, TakeSamplesAsTheyAreWhenTheDatasetRecommendsNothing) {
   EXPECT_EQ(specs->train.preset(), "");
   EXPECT_TRUE(specs->train.transforms().empty());
   EXPECT_EQ(specs->eval->preset(), "");
+  EXPECT_EQ(specs->train_from,
+            "no preset (the dataset plain recommends none: samples as they are "
+            "stored)");
   config.preset = "mnist";
   EXPECT_EQ(MakeSpecs(config, Describe)->train.preset(), "mnist");
   config.preset = "";
