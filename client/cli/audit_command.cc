@@ -63,17 +63,20 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
             "with --files: steps of a rank that are compared");
   flags.Add("expect_epochs", &files.expect_epochs, "N",
             "with --files: fail when fewer epochs are complete");
+  flags.Needs("compare", {"files"});
+  flags.Needs("expect_epochs", {"files"});
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();
   }
   if (!files.files.empty()) {
-    if (spec_flags.SaysWhatToLoad()) {
+    if (spec_flags.SaysWhatToLoad() || flags.Given("world") ||
+        flags.Given("epoch")) {
       return UsageError(absl::InvalidArgumentError(
           "--files says what was loaded: leave --dataset, --preset, "
-          "--pipeline, --batch_size, --seed, --last_batch and --compression "
-          "away"));
+          "--pipeline, --batch_size, --seed, --last_batch, --compression, "
+          "--world and --epoch away"));
     }
     MR_RETURN_IF_ERROR(UsageError(spec_flags.ValidateHow()));
     spec_flags.ApplyTo(files.loader);

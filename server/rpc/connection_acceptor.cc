@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -165,8 +166,9 @@ bool ConnectionAcceptor::RefuseWithSpare(int listener, int reason) {
       << "refused: " << std::strerror(reason)
       << "; raise the limit of open files (ulimit -n), or lower "
          "--max_connections ("
-      << options_.limits.total << " now); " << options_.refused->load()
-      << " connections refused since the start";
+      << options_.limits.total << " now); "
+      << CountText(options_.refused->load(), "connection")
+      << " refused since the start";
   return refused;
 }
 
@@ -188,7 +190,8 @@ void ConnectionAcceptor::Take(int listener, UniqueFd connection,
       options_.refused->fetch_add(1);
       MR_LOG_EVERY(WARNING, kLogInterval)
           << "connection of " << peer.Text() << " refused: " << why << "; "
-          << options_.refused->load() << " connections refused since the start";
+          << CountText(options_.refused->load(), "connection")
+          << " refused since the start";
       return;  // closed
     }
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -56,14 +57,15 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
     Sweep(now);
   }
   if (of_peer() >= limits_.per_peer) {
-    return absl::StrCat(peer, " has ", of_peer(), " connections, at most ",
-                        limits_.per_peer,
+    return absl::StrCat(peer, " has ", CountText(of_peer(), "connection"),
+                        ", at most ", limits_.per_peer,
                         " of one address are accepted "
                         "(--max_connections_per_peer)");
   }
   if (by_fd_.size() >= limits_.total) {
-    return absl::StrCat(by_fd_.size(), " connections are open, at most ",
-                        limits_.total, " are accepted (--max_connections)");
+    return absl::StrCat(
+        CountText(by_fd_.size(), "connection is", "connections are"),
+        " open, at most ", limits_.total, " are accepted (--max_connections)");
   }
   return "";
 }

@@ -7,16 +7,7 @@
 #include <atomic>
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MR_METER_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MR_METER_SANITIZER 1
-#endif
-#endif
-#ifndef MR_METER_SANITIZER
-#define MR_METER_SANITIZER 0
-#endif
+#include "tests/testing/sanitizer.h"
 
 namespace {
 
@@ -32,7 +23,7 @@ void Add(int64_t bytes) {
 
 }  // namespace
 
-#if MR_METER_SANITIZER
+#if MR_WITH_SANITIZER
 
 extern "C" {
 
@@ -120,7 +111,7 @@ void free(void* block) {
 
 }  // extern "C"
 
-#endif  // MR_METER_SANITIZER
+#endif  // MR_WITH_SANITIZER
 
 namespace millrace {
 

@@ -11,12 +11,13 @@
 
 #include "server/pipeline/engine.h"
 #include "tests/server/pipeline/engine_fixture.h"
+#include "tests/testing/sanitizer.h"
 
 namespace millrace {
 namespace {
 
 TEST(PipelineBytes, AreAnUpperEstimateOfWhatItTakes) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if MR_WITH_SANITIZER
   GTEST_SKIP() << "malloc is the sanitizer's";
 #endif
   ByteBudget budget(uint64_t{8} << 30);
