@@ -109,8 +109,12 @@ HWY_INLINE VBytes InTable(const uint8_t* table, VBytes x) {
 #pragma GCC unroll 16
   for (int k = 0; k < 16; ++k) {
     // 0x70 to 0x7F for the bytes of this part, above 0x7F for the others.
-    const VBytes index = hn::SaturatedAdd(
+    VBytes index = hn::SaturatedAdd(
         hn::Xor(x, hn::Set(d, static_cast<uint8_t>(16 * k))), bias);
+#if !HWY_ARCH_X86 || HWY_TARGET == HWY_EMU128
+    // x86's shuffle takes bits 0 to 3 and 7 alone, the others take all.
+    index = hn::And(index, hn::Set(d, 0x8F));
+#endif
     result = hn::Or(result, hn::TableLookupBytesOr0(
                                 hn::LoadDup128(d, table + 16 * k), index));
   }
