@@ -63,10 +63,13 @@ class DoctorIntegrationTest : public ::testing::Test {
                    const std::vector<std::string>& flags) const {
     Train("run.json", endpoint, pipeline, flags);
     if (HasFatalFailure()) return;
-    const std::string found = Doctor({"--run=" + Path("run.json")})
-                                  .fields()
-                                  .at("bottleneck")
-                                  .string_value();
+    const auto answer = Doctor({"--run=" + Path("run.json")});
+    std::string found = answer.fields().at("bottleneck").string_value();
+    // Other tests may keep the machine busy, which is said first.
+    const auto& findings = answer.fields().at("findings").list_value().values();
+    if (found == "other_programs" && findings.size() > 1) {
+      found = findings[1].struct_value().fields().at("part").string_value();
+    }
     EXPECT_EQ(found, part) << ReadFile(Path("run.json"));
     const ProgramResult doctor =
         Millrace({"doctor", "--run=" + Path("run.json")});
