@@ -37,15 +37,15 @@ std::string WriteIdxFolder(int samples) {
   return folder;
 }
 
-std::string WriteImageFolder(int images) {
+std::string WriteImageFolder(int images, int scale) {
   const std::string folder = NewTempDir();
   for (const char* name : {"asteroid", "planet", "ship"}) {
     mkdir((folder + "/" + name).c_str(), 0755);
   }
   for (int i = 0; i < images; ++i) {
     JpegKind kind;
-    kind.width = 230 + 37 * (i % 7);
-    kind.height = 230 + 53 * (i % 5);
+    kind.width = scale * (230 + 37 * (i % 7));
+    kind.height = scale * (230 + 53 * (i % 5));
     kind.progressive = i % 6 == 0;
     kind.components = i % 9 == 0 ? 1 : 3;
     const std::vector<uint8_t> jpeg = WriteJpeg(kind, i);

@@ -15,8 +15,8 @@ namespace millrace::testing {
 std::string WriteIdxFolder(int samples);
 
 // A folder of JPEGs of different sizes in three classes, for
-// --format=imagefolder.
-std::string WriteImageFolder(int images);
+// --format=imagefolder; `scale` times 230 to 460 pixels wide and high.
+std::string WriteImageFolder(int images, int scale = 1);
 
 // Packs, with `more` flags, and returns the dataset's flag:
 // "--dataset=NAME=URI". Aborts the program with the tool's message when it
