@@ -139,7 +139,8 @@ TEST_F(DoctorIntegrationTest, TheModelIsNamed) {
               {"--model=resnet18", "--max_steps=8"});
 }
 
-// A large tensor is made floats and normalised by the trainer, and not used.
+// A large tensor is made floats and normalised by the trainer, and not used. (The
+// first batches may come before the shared memory is there.)
 TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
   const auto server = Serve({"--synthetic_only", "--threads=4"});
   ExpectNamed("trainer_cpu", "PLACEMENT_SERVER", server->address(),
@@ -149,7 +150,7 @@ TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
                            "batch_size: 8 transforms { normalize { fields: "
                            "'more' mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
                            "0.5] } }"),
-              {"--input=image", "--max_steps=40", "--window=8", "--same_host"});
+              {"--input=image", "--max_steps=120", "--window=8", "--same_host"});
 }
 
 // Reads that wait, and reads that do not.
