@@ -9,18 +9,23 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/unique_fd.h"
 
 namespace millrace {
 namespace {
 
 constexpr char kMethod[] = "/grpc.health.v1.Health/Check";
+// What cancelling a call may take.
+constexpr int kCancelMs = 5000;
 
 bool IsShortage(int reason) {
   return reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
@@ -33,7 +38,8 @@ absl::Status Failure(absl::string_view what, int reason) {
                             : absl::UnavailableError(text);
 }
 
-// Kept by gRPC's callback as long as the call lasts.
+// Not destroyed in gRPC's callback: the last of its channels joins the thread
+// that calls back (CallbackAlternativeCQ of gRPC 1.51).
 struct Call {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<grpc::GenericStub> stub;
@@ -73,7 +79,14 @@ class ServerProbe final : public Probe {
   }
 
   ~ServerProbe() override {
-    if (call_ != nullptr) call_->context.TryCancel();
+    if (call_ == nullptr) return;
+    call_->context.TryCancel();
+    for (int i = 0; i < kCancelMs; ++i) {
+      if (call_->over.load(std::memory_order_acquire)) return;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    // gRPC is stuck; it may still write into it.
+    (void)call_.release();
   }
 
   std::optional<absl::Status> Poll() override {
@@ -108,7 +121,7 @@ class ServerProbe final : public Probe {
   }
 
   void Ask() {
-    call_ = std::make_shared<Call>();
+    call_ = std::make_unique<Call>();
     // gRPC takes the socket over.
     call_->channel =
         grpc::CreateInsecureChannelFromFd("watchdog", socket_.Release());
@@ -117,14 +130,14 @@ class ServerProbe final : public Probe {
     call_->request = grpc::ByteBuffer(&empty, 1);
     call_->stub->UnaryCall(&call_->context, kMethod, grpc::StubOptions(),
                            &call_->request, &call_->response,
-                           [call = call_](grpc::Status status) {
+                           [call = call_.get()](grpc::Status status) {
                              call->status = std::move(status);
                              call->over.store(true, std::memory_order_release);
                            });
   }
 
   UniqueFd socket_;
-  std::shared_ptr<Call> call_;  // null: it connects
+  std::unique_ptr<Call> call_;  // null: it connects
   absl::Status failed_;
 };
 
