@@ -7,15 +7,19 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/special_file.h"
 
 namespace millrace {
 
 absl::Status WritePortFile(const std::string& path, int port) {
   // In the same folder: a rename within one file system is atomic.
-  const std::string temporary = absl::StrCat(path, ".", getpid());
+  // A device or pipe is written in place: nothing is renamed over it.
+  const bool in_place = IsSpecialFile(path);
+  const std::string temporary =
+      in_place ? path : absl::StrCat(path, ".", getpid());
   const auto failed = [&](absl::string_view what) {
     const int reason = errno;
-    unlink(temporary.c_str());
+    if (!in_place) unlink(temporary.c_str());
     return absl::UnavailableError(absl::StrCat(
         "cannot ", what, " the port file ", path, ": ", std::strerror(reason)));
   };
@@ -23,7 +27,7 @@ absl::Status WritePortFile(const std::string& path, int port) {
   if (file == nullptr) return failed("create");
   const bool written = std::fprintf(file, "%d\n", port) > 0;
   if (std::fclose(file) != 0 || !written) return failed("write");
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!in_place && std::rename(temporary.c_str(), path.c_str()) != 0) {
     return failed("rename");
   }
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/logging.h"
+#include "common/special_file.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -100,14 +101,22 @@ void RemoveLeftovers(const std::string& target) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path, std::string target, int fd)
+AtomicFile::AtomicFile(std::string path, std::string target, bool in_place,
+                       int fd)
     : path_(std::move(path)),
       target_(std::move(target)),
       fresh_(Beside(target_)),
+      in_place_(in_place),
       fd_(fd) {}
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path) {
+  if (IsSpecialFile(path)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return FileError("write", path);
+    return std::unique_ptr<AtomicFile>(
+        new AtomicFile(path, path, /*in_place=*/true, fd));
+  }
   MR_ASSIGN_OR_RETURN(std::string target, FollowLinks(path));
   // What lies under our own name is of a process that has ended.
   const std::string fresh = Beside(target);
@@ -117,12 +126,12 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
   if (fd < 0) return FileError("write", path);
   // The constructor is private.
   return std::unique_ptr<AtomicFile>(
-      new AtomicFile(path, std::move(target), fd));
+      new AtomicFile(path, std::move(target), /*in_place=*/false, fd));
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) close(fd_);
-  if (!committed_) unlink(fresh_.c_str());
+  if (!committed_ && !in_place_) unlink(fresh_.c_str());
 }
 
 absl::Status AtomicFile::Write(absl::string_view bytes) {
@@ -139,13 +148,18 @@ absl::Status AtomicFile::Write(absl::string_view bytes) {
 }
 
 absl::Status AtomicFile::Commit() {
-  if (status_.ok() && fsync(fd_) != 0) status_ = FileError("write", path_);
+  // Pipes and most devices have nothing to synchronise, and say EINVAL.
+  if (status_.ok() && fsync(fd_) != 0 && !(in_place_ && errno == EINVAL)) {
+    status_ = FileError("write", path_);
+  }
   MR_RETURN_IF_ERROR(status_);
   const int closed = close(std::exchange(fd_, -1));
-  if (closed != 0 || rename(fresh_.c_str(), target_.c_str()) != 0) {
+  if (closed != 0 ||
+      (!in_place_ && rename(fresh_.c_str(), target_.c_str()) != 0)) {
     return status_ = FileError("write", path_);
   }
   committed_ = true;
+  if (in_place_) return status_;
   return status_ = SynchroniseFolder(FolderOf(target_));
 }
 

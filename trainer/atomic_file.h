@@ -2,7 +2,7 @@
 // whole, or not at all: it is written beside it as PATH.tmp.PROCESS,
 // synchronised, renamed, and the folder is synchronised, so that the file is
 // there after a loss of power as well. A symbolic link stays one: the file that
-// it leads to is replaced.
+// it leads to is replaced. A device or pipe (/dev/stdout) is written in place.
 //
 // What it is not: no lock. Two processes that write one path replace each
 // other's file. One thread. It keeps nothing of what was written in memory.
@@ -39,11 +39,12 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string target, int fd);
+  AtomicFile(std::string path, std::string target, bool in_place, int fd);
 
   const std::string path_;    // as errors name it
   const std::string target_;  // where its links lead
   const std::string fresh_;
+  const bool in_place_;  // a device or pipe: nothing is renamed over it
   int fd_;
   absl::Status status_;
   bool committed_ = false;

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/special_file.h"
 #include "common/status_macros.h"
 #include "trainer/atomic_file.h"
 
@@ -18,6 +19,11 @@ absl::Status CheckWritable(const std::string& path) {
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write ", path, ": it is a folder; name a file"));
+  }
+  if (IsSpecialFile(path)) {
+    // Not opened: closing a pipe again would end its reader.
+    return access(path.c_str(), W_OK) == 0 ? absl::OkStatus()
+                                           : FileError("write", path);
   }
   MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
   RemoveLeftovers(target);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/special_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/output_names.h"
@@ -133,7 +134,10 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
 
 // Writes beside the target first, so that a sheet is whole or not there.
 absl::Status WriteFile(const std::string& path, const std::string& bytes) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  // A device or pipe is written in place: nothing is renamed over it.
+  const bool in_place = IsSpecialFile(path);
+  const std::string temporary =
+      in_place ? path : absl::StrCat(path, ".", getpid(), ".tmp");
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     errno = 0;
@@ -141,11 +145,11 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
     file.close();
     if (!file) {
       const int error = errno;
-      std::remove(temporary.c_str());
+      if (!in_place) std::remove(temporary.c_str());
       return FileError(error == 0 ? EIO : error, "write", path);
     }
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!in_place && std::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     std::remove(temporary.c_str());
     return FileError(error, "write", path);

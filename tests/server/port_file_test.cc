@@ -3,6 +3,9 @@
 #include "server/port_file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -30,6 +33,24 @@ TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
   while (readdir(listing) != nullptr) ++entries;
   closedir(listing);
   EXPECT_EQ(entries, 3);  // ".", "..", "port"
+}
+
+// As root a rename to /dev/null would replace the device.
+TEST(PortFileTest, WritesADeviceOrPipeInPlace) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(WritePortFile(path, 7001).ok());
+  char got[8] = {};
+  EXPECT_EQ(read(reader, got, sizeof(got)), 5);
+  EXPECT_STREQ(got, "7001\n");
+  close(reader);
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
 }
 
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {

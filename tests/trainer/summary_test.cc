@@ -1,6 +1,7 @@
 #include "trainer/summary.h"
 
 #include <gmock/gmock.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -193,6 +194,24 @@ TEST_F(Files, ThatAreNotCommittedLeaveNothing) {
   }
   EXPECT_NE(access(path.c_str(), F_OK), 0);
   EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
+}
+
+// As root a rename to /dev/null would replace the device.
+TEST_F(Files, ThatAreDevicesOrPipesAreWrittenInPlace) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(CheckWritable(path).ok());
+  const absl::Status status = WriteFileAtomically(path, "bytes");
+  EXPECT_TRUE(status.ok()) << status;
+  char got[8] = {};
+  EXPECT_EQ(read(reader, got, sizeof(got)), 5);
+  EXPECT_STREQ(got, "bytes");
+  close(reader);
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
 }
 
 TEST_F(Files, FoldersAreMadeWithThoseAboveThem) {
