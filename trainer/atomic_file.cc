@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -16,14 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/logging.h"
-#include "common/special_file.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 
 namespace millrace {
 namespace {
-
-// As the kernel's own limit.
-constexpr int kMostLinks = 40;
 
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -56,21 +52,6 @@ absl::Status FileError(absl::string_view verb, const std::string& path) {
       absl::StrCat("cannot ", verb, " ", path, ": ", std::strerror(error));
   return error == ENOENT ? absl::NotFoundError(text)
                          : absl::FailedPreconditionError(text);
-}
-
-absl::StatusOr<std::string> FollowLinks(const std::string& path) {
-  std::string target = path;
-  for (int links = 0; links < kMostLinks; ++links) {
-    char text[PATH_MAX];
-    const ssize_t size = readlink(target.c_str(), text, sizeof(text));
-    if (size < 0) return target;  // no link, or nothing yet
-    const std::string next(text, static_cast<size_t>(size));
-    target = next.rfind('/', 0) == 0
-                 ? next
-                 : absl::StrCat(FolderOf(target), "/", next);
-  }
-  errno = ELOOP;
-  return FileError("write", path);
 }
 
 void RemoveLeftovers(const std::string& target) {

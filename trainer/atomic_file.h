@@ -50,10 +50,6 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// Where a write to `path` ends: the end of its symbolic links, which need not
-// exist.
-absl::StatusOr<std::string> FollowLinks(const std::string& path);
-
 // Removes what processes that have ended in between left beside the file
 // `target`; says so in the log. Leaves what a process that runs on this machine
 // is writing.

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "common/special_file.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 #include "trainer/atomic_file.h"
 
 namespace millrace {

@@ -17,9 +17,9 @@
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
-#include "common/special_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "common/write_target.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
@@ -136,8 +136,10 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
 absl::Status WriteFile(const std::string& path, const std::string& bytes) {
   // A device or pipe is written in place: nothing is renamed over it.
   const bool in_place = IsSpecialFile(path);
+  MR_ASSIGN_OR_RETURN(const std::string target,
+                      in_place ? path : FollowLinks(path));
   const std::string temporary =
-      in_place ? path : absl::StrCat(path, ".", getpid(), ".tmp");
+      in_place ? path : absl::StrCat(target, ".", getpid(), ".tmp");
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     errno = 0;
@@ -149,7 +151,7 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
       return FileError(error == 0 ? EIO : error, "write", path);
     }
   }
-  if (!in_place && std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!in_place && std::rename(temporary.c_str(), target.c_str()) != 0) {
     const int error = errno;
     std::remove(temporary.c_str());
     return FileError(error, "write", path);

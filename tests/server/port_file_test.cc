@@ -53,6 +53,21 @@ TEST(PortFileTest, WritesADeviceOrPipeInPlace) {
   EXPECT_TRUE(S_ISFIFO(info.st_mode));
 }
 
+TEST(PortFileTest, LeavesASymbolicLinkWhereItIs) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/link";
+  ASSERT_EQ(symlink("port", path.c_str()), 0);
+  ASSERT_TRUE(WritePortFile(path, 7001).ok());
+  struct stat info;
+  ASSERT_EQ(lstat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  std::ifstream file(folder + "/port");
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "7001");
+}
+
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
   const absl::Status status = WritePortFile("/no/such/folder/port", 1);
   EXPECT_FALSE(status.ok());

@@ -1,0 +1,32 @@
+// Where a write to a path that a user gave ends. Programs write a file beside its
+// target and rename it there, so that the file is whole or not there. Such a
+// rename must not replace a symbolic link, nor, as root, /dev/null itself:
+// follow the links first, and write a special file in place.
+//
+// What it is not: no protection against somebody who changes the path between
+// this call and the next.
+//
+//   if (IsSpecialFile(path)) ... open it and write
+//   MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+//   ... write target + ".tmp", rename it to target
+
+#ifndef MILLRACE_COMMON_WRITE_TARGET_H_
+#define MILLRACE_COMMON_WRITE_TARGET_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace millrace {
+
+// True when `path`, its symbolic links followed, is a character or block device,
+// a pipe or a socket. False when nothing is there.
+bool IsSpecialFile(const std::string& path);
+
+// The end of the symbolic links of `path`, which need not exist.
+// FailedPrecondition: the links lead in a circle.
+absl::StatusOr<std::string> FollowLinks(const std::string& path);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_WRITE_TARGET_H_
