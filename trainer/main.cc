@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -322,7 +321,6 @@ int exit_code_of_flags = -1;  // not reading flags
 
 void ExitWithTheCodeOfFlags() {
   if (exit_code_of_flags < 0) return;
-  std::cout.flush();
   const absl::Status printed = FlushStandardOutput();
   if (!printed.ok() && exit_code_of_flags == 0) {
     exit_code_of_flags = Fail(printed);
@@ -520,9 +518,10 @@ int Main(int argc, char** argv) {
                   cuda.message());
   }
   if (!cuda.ok() && config.device == "cuda") return Fail(cuda);
-  // The profiler's library warns of every machine without a GPU that it cannot
-  // count GPUs. Its errors (4) are kept; no thread reads the environment yet.
-  if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "4", 0);
+  // The profiler's library reports it as an error (level 4) when a machine has
+  // no GPU to count. A trace that is not written is reported by the trainer. No
+  // thread reads the environment yet.
+  if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "5", 0);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
   if (!env.ok()) return Fail(UsageError(env.status()));
   const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);

@@ -94,6 +94,22 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
   return device;
 }
 
+// `error` of opening `spec`. A dataset that is not found may be served
+// elsewhere or later; anything else that is not found, as a preset, is a
+// mistake in the pipeline.
+absl::Status OfPipeline(const absl::Status& error, const PipelineSpec& spec,
+                        const TrainerConfig& config) {
+  if (!absl::IsNotFound(error)) return error;
+  for (const Source& source : spec.sources()) {
+    if (source.dataset().empty()) continue;
+    if (!DescribeDataset(config.endpoint, source.dataset(), config.timeout)
+             .ok()) {
+      return error;
+    }
+  }
+  return UsageError(error);
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainerConfig& config, const RankEnv& env, StopSignal& stop)
@@ -346,7 +362,10 @@ absl::Status TrainingRun::OpenData() {
         absl::StrFormat("%s/rank-%05d.mraudit", config_.audit_dir, env_.rank);
     options.audit_file = audit_file_;
   }
-  MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
+  absl::StatusOr<std::unique_ptr<DataLoader>> opened =
+      DataLoader::Open(options);
+  if (!opened.ok()) return OfPipeline(opened.status(), specs_.train, config_);
+  loader_ = *std::move(opened);
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(BatchReader reader,
@@ -371,9 +390,10 @@ absl::Status TrainingRun::CheckEvaluation() {
                         .precision = precision()},
                        config_.dataset, *reader_);
   if (!made.ok()) {
+    const absl::Status error = OfPipeline(made.status(), *specs_.eval, config_);
     return WithWords(
-        made.status(), absl::StrCat("evaluation by ", specs_.eval_from, ": "),
-        absl::IsInvalidArgument(made.status())
+        error, absl::StrCat("evaluation by ", specs_.eval_from, ": "),
+        absl::IsInvalidArgument(error) || IsUsageError(error)
             ? "; --eval_preset=NAME or --eval_pipeline=FILE give the "
               "evaluation another pipeline, for --preset and --pipeline are of "
               "training alone"
