@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "proto/dtype.h"
 #include "trainer/class_loss.h"
 
@@ -168,6 +169,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   reader.target_ = y->name();
   reader.form_ = *form;
   reader.ignore_value_ = options.ignore_value;
+  reader.classes_given_ = options.classes > 0 && y->num_classes() == 0;
   reader.to_planes_ = !options.channels_last;
   reader.target_channels_last_ = y->sample_shape_size() == 3 &&
                                  !LiesInPlanes(plan, *y) &&
@@ -219,6 +221,26 @@ torch::Tensor BatchReader::Input(const Batch& batch) const {
   if (x.sizes() != at::IntArrayRef(sizes)) x = x.reshape(sizes);
   if (to_planes_) x = x.contiguous();
   return x;
+}
+
+absl::Status BatchReader::LabelError(const c10::IndexError& error,
+                                     absl::string_view what) const {
+  const std::string message = error.what_without_backtrace();
+  std::string help =
+      classes_given_
+          ? std::string("give --classes a number above the largest label")
+          : absl::StrCat("the dataset itself says ", classes(),
+                         " classes: mend its labels, or name another --target");
+  if (form_.of_pixels()) {
+    help = absl::StrCat(
+        "where that value marks pixels without a class, give it to "
+        "--ignore_value, else ",
+        help);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, ": the target ", target_, " has a label that is none of its ",
+      classes(), " classes, 0 to ", classes() - 1, " (",
+      absl::StripSuffix(message, "."), "); ", help));
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {

@@ -10,13 +10,16 @@
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
 
+#include <c10/util/Exception.h>
 #include <torch/types.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/loader.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
@@ -57,6 +60,11 @@ class BatchReader {
   torch::Tensor Input(const Batch& batch) const;
   torch::Tensor Target(const Batch& batch) const;
 
+  // `error` of Target(), or of a loss that was given it: a label is none of the
+  // classes. InvalidArgument: "<what>: ...", with the flag that helps.
+  absl::Status LabelError(const c10::IndexError& error,
+                          absl::string_view what) const;
+
   // As the trainer's own models see a sample.
   const ImageShape& shape() const { return shape_; }
   // As Input() gives it.
@@ -72,6 +80,7 @@ class BatchReader {
   std::string target_;
   TargetForm form_;
   std::optional<int64_t> ignore_value_;
+  bool classes_given_ = false;         // by Options, not by the data
   bool channels_last_ = false;         // given as [rows, H, W, C]
   bool target_channels_last_ = false;  // an image as a target, likewise
   bool to_planes_ = false;

@@ -1,12 +1,15 @@
 #include "trainer/config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/flag_needs.h"
 #include "common/status_macros.h"
 #include "proto/output_names.h"
 #include "trainer/losses/loss_kind.h"
@@ -148,6 +151,36 @@ absl::Status CheckStep(const TrainerConfig& c) {
   return absl::OkStatus();
 }
 
+// A flag that acts only beside another one is a mistake without it.
+absl::Status CheckNeeds(const TrainerConfig& c) {
+  static const auto* const needs = new std::vector<FlagNeed>{
+      {"eval_preset", {"eval_dataset", "eval_subset"}},
+      {"eval_pipeline", {"eval_dataset", "eval_subset"}},
+      {"subset_seed", {"train_subset", "eval_subset"}},
+      {"subset_unit", {"train_subset", "eval_subset"}},
+      {"init_weights_without", {"init_weights"}},
+      {"checkpoint_every", {"checkpoint"}},
+      {"profile_steps", {"profile"}}};
+  const std::pair<absl::string_view, bool> given[] = {
+      {"eval_dataset", !c.eval_dataset.empty()},
+      {"eval_subset", !c.eval_subset.empty()},
+      {"eval_preset", !c.eval_preset.empty()},
+      {"eval_pipeline", !c.eval_pipeline.empty()},
+      {"train_subset", !c.train_subset.empty()},
+      {"subset_seed", c.subset_seed != 0},
+      {"subset_unit", c.subset_unit != 0},
+      {"init_weights", !c.init_weights.empty()},
+      {"init_weights_without", !c.init_weights_without.empty()},
+      {"checkpoint", !c.checkpoint.empty()},
+      {"checkpoint_every", c.checkpoint_every > 0},
+      {"profile", !c.profile.empty()},
+      {"profile_steps", c.profile_steps.has_value()}};
+  return CheckFlagNeeds(*needs, [&given](absl::string_view name) {
+    return std::find(std::begin(given), std::end(given),
+                     std::pair(name, true)) != std::end(given);
+  });
+}
+
 }  // namespace
 
 absl::Status TrainerConfig::Validate() const {
@@ -163,26 +196,15 @@ absl::Status TrainerConfig::Validate() const {
   }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
-  if (eval_dataset.empty() && eval_subset.empty() &&
-      (!eval_preset.empty() || !eval_pipeline.empty())) {
-    return Bad("eval_dataset", "is missing, but how to evaluate is given");
-  }
+  MR_RETURN_IF_ERROR(CheckNeeds(*this));
   for (const auto& [flag, text] : {std::pair("train_subset", &train_subset),
                                    std::pair("eval_subset", &eval_subset)}) {
     if (!text->empty()) {
       MR_RETURN_IF_ERROR(ParseSubsetFlag(flag, *text).status());
     }
   }
-  if (train_subset.empty() && eval_subset.empty()) {
-    if (subset_seed != 0) return Bad("subset_seed", "cuts no subset");
-    if (subset_unit != 0) return Bad("subset_unit", "cuts no subset");
-  }
-  if (checkpoint.empty()) {
-    if (checkpoint_every > 0) {
-      return Bad("checkpoint_every", "needs --checkpoint=FILE");
-    }
-    if (resume == "auto")
-      return Bad("resume", "is auto, which needs --checkpoint=FILE");
+  if (checkpoint.empty() && resume == "auto") {
+    return Bad("resume", "is auto, which needs --checkpoint=FILE");
   }
   if (const auto name = ParseModelName(model); !name.ok()) {
     return Bad("model", name.status().message());
@@ -199,10 +221,6 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("init_weights",
                "and --resume exclude each other: a checkpoint has its weights");
   }
-  if (!init_weights_without.empty() && init_weights.empty()) {
-    return Bad("init_weights_without",
-               "names layers to leave out, but --init_weights is not given");
-  }
   if (!save_weights.empty()) {
     if (const auto good = CheckWeightsName(save_weights); !good.ok()) {
       return Bad("save_weights", good.message());
@@ -216,6 +234,11 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("device",
                absl::StrCat("is \"", device, "\"; choose auto, cpu or cuda"));
   }
+  if (device == "cuda" && prepare_ahead) {
+    return Bad("prepare_ahead",
+               "has no effect with --device=cuda, where batches are always "
+               "prepared ahead: leave it out");
+  }
   if (epochs < 1) return Bad("epochs", "is 0; give at least 1");
   MR_RETURN_IF_ERROR(CheckOptimizer(*this));
   MR_RETURN_IF_ERROR(CheckSchedule(*this));
@@ -224,7 +247,7 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("device_prefetch", "is 0; give at least 1");
   }
   if (timeout <= absl::ZeroDuration()) return Bad("timeout", "is not above 0");
-  if (rank_timeout <= absl::ZeroDuration()) {
+  if (rank_timeout.has_value() && *rank_timeout <= absl::ZeroDuration()) {
     return Bad("rank_timeout", "is not above 0");
   }
   if (data_timeout <= absl::ZeroDuration()) {
@@ -238,8 +261,14 @@ absl::Status TrainerConfig::Validate() const {
                absl::StrCat("is ", hedge_share,
                             "; give a share of the steps, 0 (never) to 1"));
   }
-  if (hedge_floor < absl::ZeroDuration()) {
-    return Bad("hedge_floor", "is negative");
+  if (hedge_floor.has_value()) {
+    if (*hedge_floor < absl::ZeroDuration()) {
+      return Bad("hedge_floor", "is negative");
+    }
+    if (hedge_share == 0) {
+      return Bad("hedge_floor",
+                 "has no effect with --hedge_share=0: leave one of them out");
+    }
   }
   if (replay_batches > 0) {
     // What would be taken for the result of training.
@@ -259,10 +288,10 @@ absl::Status TrainerConfig::Validate() const {
     if (!step_losses.empty()) return excluded("step_losses");
     if (!save_weights.empty()) return excluded("save_weights");
   }
-  if (profile.empty() && profile_steps != TrainerConfig().profile_steps) {
-    return Bad("profile_steps", "needs --profile=FOLDER to write to");
+  if (profile_steps.has_value()) {
+    MR_RETURN_IF_ERROR(ParseProfileSteps(*profile_steps).status());
   }
-  return ParseProfileSteps(profile_steps).status();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text) {

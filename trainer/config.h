@@ -52,8 +52,10 @@ struct TrainerConfig {
 
   uint64_t epochs = 1;
   uint64_t batch_size = 0;  // global; 0: what the pipeline says, else 64
-  uint64_t seed = 0;        // of the order, the augmentation and the weights
-  uint64_t max_steps = 0;   // optimiser steps of this run; 0: no limit
+  // Of the order, the augmentation and the weights. Absent: 0 for the weights,
+  // what the pipeline says for the rest.
+  std::optional<uint64_t> seed;
+  uint64_t max_steps = 0;  // optimiser steps of this run; 0: no limit
   // drop or pad; empty: what the pipeline says, else drop.
   std::string last_batch;
 
@@ -95,13 +97,13 @@ struct TrainerConfig {
   // Endpoints and ranks that do not answer. Ranks that have joined may be
   // waiting for data: they are given data_timeout and a little at least.
   absl::Duration timeout = absl::Seconds(5);
-  absl::Duration rank_timeout = absl::Minutes(2);
+  std::optional<absl::Duration> rank_timeout;  // several ranks; 2 minutes
   // A batch that does not come.
   absl::Duration data_timeout = absl::Minutes(5);
   // Steps that are late; see DataLoader::Options.
   absl::Duration step_timeout = HostLoaderOptions().step_timeout;
   double hedge_share = HostLoaderOptions().hedge_share;
-  absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
+  std::optional<absl::Duration> hedge_floor;  // hedge_share above 0; 20 ms
 
   // Folder for each rank's audit log (docs/operations.md); empty: none.
   std::string audit_dir;
@@ -123,8 +125,8 @@ struct TrainerConfig {
   uint64_t log_every = 100;
   std::string tensorboard;  // folder for event files; empty: none
   std::string profile;      // folder for a trace; empty: none
-  // Steps of this run that it shows, counted from 1.
-  std::string profile_steps = "5-9";
+  // Steps of this run that it shows, counted from 1; 5-9.
+  std::optional<std::string> profile_steps;
 
   // InvalidArgument names the flag.
   absl::Status Validate() const;
@@ -132,8 +134,8 @@ struct TrainerConfig {
 
 // "FROM-TO" or one number, from 1; InvalidArgument names --profile_steps.
 struct ProfiledSteps {
-  uint64_t first = 0;
-  uint64_t last = 0;
+  uint64_t first = 5;
+  uint64_t last = 9;
 };
 absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text);
 

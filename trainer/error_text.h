@@ -7,6 +7,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -16,6 +19,21 @@ namespace millrace {
 inline std::string ErrorText(const absl::Status& status) {
   return HasErrorDetail(status) ? FormatError(status)
                                 : std::string(status.message());
+}
+
+// `error` with more words around its message; its code and what it carries
+// stay. OK stays OK.
+inline absl::Status WithWords(const absl::Status& error,
+                              absl::string_view before,
+                              absl::string_view after) {
+  if (error.ok()) return error;
+  absl::Status longer(error.code(),
+                      absl::StrCat(before, error.message(), after));
+  error.ForEachPayload(
+      [&longer](absl::string_view url, const absl::Cord& payload) {
+        longer.SetPayload(url, payload);
+      });
+  return longer;
 }
 
 }  // namespace millrace

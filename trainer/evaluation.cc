@@ -159,6 +159,9 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
       sums[2] += static_cast<double>(batch->local_valid);
     }
     model.train();
+  } catch (const c10::IndexError& error) {
+    return reader_.LabelError(error,
+                              absl::StrCat("evaluating on ", options_.dataset));
   } catch (const std::exception& error) {
     return FromTorch(error, absl::StrCat("evaluating on ", options_.dataset));
   }

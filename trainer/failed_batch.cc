@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -29,8 +30,6 @@ std::string Wrong(const BatchArray& array) {
                       " infinite, the first in row ",
                       static_cast<uint64_t>(look.first_bad) / of_row);
 }
-
-}  // namespace
 
 absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
                                             const std::string& folder) {
@@ -82,6 +81,28 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
       json_path, " --position=", position.epoch, ":", position.step,
       " --rank=", options.rank, " --world=", options.world_size,
       " --output=", place, ".replay");
+}
+
+}  // namespace
+
+std::string KeepFailedBatch(const HostLoaderOptions& options,
+                            const TrainerConfig& config) {
+  std::string folder = config.failed_batch;
+  if (folder.empty() && !config.checkpoint.empty()) {
+    folder = config.checkpoint + ".failed_batch";
+  }
+  absl::StatusOr<std::string> kept =
+      absl::FailedPreconditionError("--failed_batch is not given");
+  if (!folder.empty()) kept = SaveFailedBatch(options, folder);
+  if (kept.ok()) return *kept;
+  return absl::StrCat(
+      "it is not kept (", kept.status().message(),
+      "); see it with: millrace replay --position=", options.start.epoch, ":",
+      options.start.step, " --rank=", options.rank,
+      " --world=", options.world_size, " --output=DIR",
+      config.train_subset.empty() && config.eval_subset.empty()
+          ? " and the flags of this run, or --run=ITS_AUDIT_LOG"
+          : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
 }
 
 }  // namespace millrace

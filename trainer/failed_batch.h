@@ -2,8 +2,7 @@
 // the servers gave for it, asked for once more (a batch is a function of its
 // position), on the CPU and the GPU alike.
 //
-//   MR_ASSIGN_OR_RETURN(std::string what,
-//                       SaveFailedBatch(options, folder));
+//   const std::string what = KeepFailedBatch(options, config);
 //   // "its batch lies in run.failed_batch/epoch-0-step-7-rank-0 (image: 3 NaN,
 //   // the first in row 5); ..."
 
@@ -12,18 +11,19 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
+#include "trainer/config.h"
 
 namespace millrace {
 
 // Writes FOLDER/epoch-E-step-S-rank-R/: batch.json and a .npy for each tensor,
 // as `millrace replay` does; what an earlier try has left there is replaced.
-// `options.start` is the position. Returns a clause for an error's sentence:
-// where it is, what is wrong with its numbers, and the command that gets it
+// FOLDER is --failed_batch, else beside --checkpoint. `options.start` is the
+// position. Returns a clause for an error's sentence: where it is and what is
+// wrong with its numbers, or why it is not kept, and the command that gets it
 // again. Waits for the servers at most as `options` say.
-absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
-                                            const std::string& folder);
+std::string KeepFailedBatch(const HostLoaderOptions& options,
+                            const TrainerConfig& config);
 
 }  // namespace millrace
 

@@ -18,6 +18,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 
 extern char** environ;
 
@@ -109,6 +110,11 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
   child->environment_pointers.push_back(nullptr);
 }
 
+// What all programs of this repository end with for a mistake of their flags.
+bool EndedByUsage(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == 2;
+}
+
 std::string HowItEnded(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
@@ -188,6 +194,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
 
   SteadyTime kill_at = SteadyTime::max();
   bool killed = false;
+  bool usage = false;  // of any rank: the one that ended first may end by it
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
     if (kill_at == SteadyTime::max()) kill_at = SteadyDeadline(options.grace);
@@ -211,6 +218,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
       child.running = false;
       --running;
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+      usage |= EndedByUsage(status);
       if (result.ok()) {
         stop(absl::InternalError(
             absl::StrCat("rank ", RankOf(options, rank), " of ",
@@ -233,7 +241,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
     }
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  return result;
+  return usage ? UsageError(std::move(result)) : result;
 }
 
 }  // namespace millrace

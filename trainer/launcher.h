@@ -35,7 +35,8 @@ struct LaunchOptions {
 };
 
 // Returns when all ranks have ended. Internal names the rank that failed
-// first; Cancelled: a signal ended the run.
+// first, and is a UsageError when a rank ended with 2; Cancelled: a signal
+// ended the run.
 absl::Status RunRanks(const LaunchOptions& options);
 
 }  // namespace millrace

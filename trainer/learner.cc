@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "trainer/checkpoint.h"
 #include "trainer/fit.h"
 #include "trainer/losses/loss_kind.h"
@@ -44,24 +45,27 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
     const ImageShape& image = reader->shape();
     const TargetForm& target = reader->form();
     if (target.height == image.height && target.width == image.width) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--model=", model.name, " gives a value for each of the ", image.height,
-        "x", image.width, " pixels of an image, but the target ", "has ",
-        target.height, "x", target.width,
-        "; let the pipeline make both equally large"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model=", model.name, " gives a value for each of the ",
+                     image.height, "x", image.width, " pixels of an image",
+                     reader == evaluation ? " of the evaluation" : "",
+                     ", but the target has ", target.height, "x", target.width,
+                     "; let the pipeline make both equally large"));
   }
   Learner learner;
   // The same weights on every rank, whatever else the generator was used for.
-  torch::manual_seed(config.seed);
+  torch::manual_seed(config.seed.value_or(0));
   MR_ASSIGN_OR_RETURN(
       learner.model,
-      MakeModel(config.model, training.shape(),
-                model.of_pixels ? form.channels : form.outputs, device));
+      UsageError(MakeModel(config.model, training.shape(),
+                           model.of_pixels ? form.channels : form.outputs,
+                           device)));
   learner.model->to(device);
   if (config.channels_last) UseChannelsLast(*learner.model);
   learner.model->train();
-  MR_ASSIGN_OR_RETURN(learner.loss,
-                      MakeLoss(loss, device, training.ignore_value()));
+  MR_ASSIGN_OR_RETURN(
+      learner.loss,
+      UsageError(MakeLoss(loss, device, training.ignore_value())));
   if (!config.init_weights.empty()) {
     const absl::Status loaded =
         LoadWeights(config.init_weights, config.init_weights_without,
@@ -76,7 +80,7 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
           "--save_weights=NAME.safetensors beside its own flags, and give that "
           "file to --init_weights"));
     }
-    MR_RETURN_IF_ERROR(loaded);
+    MR_RETURN_IF_ERROR(UsageError(loaded));
   }
   // The trainer's own models and losses are known to fit what they were made
   // for, but not an evaluation of images of another size.
@@ -88,7 +92,14 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   if (foreign) MR_RETURN_IF_ERROR(check(training));
   if (evaluation != nullptr &&
       (foreign || evaluation->form_of_input() != training.form_of_input())) {
-    MR_RETURN_IF_ERROR(check(*evaluation));
+    const absl::Status fits = check(*evaluation);
+    if (!fits.ok()) {
+      return absl::Status(
+          fits.code(),
+          absl::StrCat("the evaluation's samples do not fit: ", fits.message(),
+                       "; --eval_preset or --eval_pipeline give the evaluation "
+                       "another pipeline"));
+    }
   }
   if (config.graph) learner.model = GraphOf(std::move(learner.model));
   return learner;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -15,8 +14,10 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,7 +26,11 @@
 #include "absl/time/time.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
+#include "common/flag_needs.h"
 #include "common/malloc_tuning.h"
+#include "common/standard_output.h"
+#include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/library_logs.h"
 #include "trainer/config.h"
@@ -101,7 +106,9 @@ TRAINER_FLAG(
     std::string, eval_subset,
     "Evaluate on a part: of --eval_dataset, or without it of --dataset; "
     "training then takes the rest, or --train_subset.");
-TRAINER_FLAG(uint64_t, subset_seed, "Another cut for another number.");
+TRAINER_FLAG(uint64_t, subset_seed,
+             "Seed of the random order that --train_subset and --eval_subset "
+             "cut.");
 TRAINER_FLAG(
     uint64_t, subset_unit,
     "Neighbours of the dataset that are cut together, as frames of one "
@@ -117,8 +124,12 @@ TRAINER_FLAG(
     "Fields that become tensors of a batch, with commas: image,label. Empty: "
     "what the pipeline lists, else all. Of the evaluation as well, unless "
     "--eval_pipeline is given.");
-TRAINER_FLAG(std::string, eval_preset, "As --preset, for evaluation.");
-TRAINER_FLAG(std::string, eval_pipeline, "As --pipeline, for evaluation.");
+TRAINER_FLAG(std::string, eval_preset,
+             "Evaluation's pipeline by name. Empty: the preset that the "
+             "dataset recommends for evaluation, whatever --preset or "
+             "--pipeline say.");
+TRAINER_FLAG(std::string, eval_pipeline,
+             "Evaluation's own pipeline: a PipelineSpec as text in this file.");
 TRAINER_FLAG(std::string, model,
              "mlp, cnn, resnet18, resnet34, resnet50, unet (values for each "
              "pixel), or torchscript:FILE, a module that Python saved with "
@@ -159,18 +170,21 @@ TRAINER_FLAG(
     std::string, last_batch,
     "What becomes of the rest of an epoch: drop, or pad (learnt with its "
     "right weight). Empty: what the pipeline says, else drop.");
-TRAINER_FLAG(uint64_t, seed,
-             "Fixes the order, the augmentation and the first weights.");
+TRAINER_FLAG(std::optional<uint64_t>, seed,
+             "Seed of the order, the augmentation and the first weights "
+             "(default 0, and for order and augmentation what the pipeline "
+             "says).");
 TRAINER_FLAG(std::string, optimizer, "sgd, adam or adamw.");
-TRAINER_FLAG(double, lr, "Learning rate, the schedule's highest.");
-TRAINER_FLAG(std::optional<double>, momentum, "Of sgd; 0.9.");
+TRAINER_FLAG(double, lr, "Learning rate; with a schedule the highest one.");
+TRAINER_FLAG(std::optional<double>, momentum, "Momentum of sgd (default 0.9).");
 TRAINER_FLAG(bool, nesterov, "Of sgd: Nesterov's momentum.");
 TRAINER_FLAG(std::optional<double>, beta1,
-             "Of adam and adamw: decay of the gradients' mean; 0.9.");
+             "Of adam and adamw: decay of the gradients' mean (default 0.9).");
 TRAINER_FLAG(std::optional<double>, beta2,
-             "Of adam and adamw: decay of their squares' mean; 0.999.");
+             "Of adam and adamw: decay of the mean of the gradients' squares "
+             "(default 0.999).");
 TRAINER_FLAG(std::optional<double>, eps,
-             "Of adam and adamw: added to the divisor; 1e-8.");
+             "Of adam and adamw: added to the divisor (default 1e-8).");
 TRAINER_FLAG(double, weight_decay,
              "L2 penalty with sgd and adam; with adamw taken off the weights.");
 TRAINER_FLAG(bool, decay_all,
@@ -179,18 +193,21 @@ TRAINER_FLAG(std::string, schedule,
              "The learning rate over the run: constant, step or cosine.");
 TRAINER_FLAG(double, warmup_epochs,
              "Epochs, whole or not, in which the learning rate rises to --lr.");
-TRAINER_FLAG(std::optional<uint64_t>, step_epochs,
-             "Of --schedule=step: epochs between two falls; 30.");
+TRAINER_FLAG(
+    std::optional<uint64_t>, step_epochs,
+    "Of --schedule=step: epochs between two falls of the rate (default "
+    "30).");
 TRAINER_FLAG(std::optional<double>, step_gamma,
-             "Of --schedule=step: the factor of a fall; 0.1.");
-TRAINER_FLAG(std::optional<double>, min_lr,
-             "Of step and cosine: the lowest learning rate; 0.");
+             "Of --schedule=step: the factor of a fall (default 0.1).");
+TRAINER_FLAG(
+    std::optional<double>, min_lr,
+    "Of --schedule=step and cosine: the lowest learning rate (default 0).");
 TRAINER_FLAG(double, label_smoothing,
              "Share of a label that is spread over all classes.");
 TRAINER_FLAG(uint64_t, accumulate,
              "Batches whose gradients one optimiser step takes together.");
 TRAINER_FLAG(double, clip_grad_norm,
-             "Shorten longer gradients to this norm. 0: never.");
+             "Upper bound of the gradients' norm. 0: none.");
 TRAINER_FLAG(
     double, ema,
     "Decay of averaged weights, which are evaluated and kept beside the "
@@ -198,25 +215,26 @@ TRAINER_FLAG(
 TRAINER_FLAG(std::string, precision,
              "Of the forward pass: float32, bfloat16 or float16 (autocast).");
 TRAINER_FLAG(std::optional<double>, loss_scale,
-             "Of --precision=float16: the first loss scale; 65536.");
+             "Of --precision=float16: the first loss scale (default 65536).");
 TRAINER_FLAG(bool, channels_last,
              "Lay images and the weights of convolutions out channels-last.");
 ABSL_FLAG(uint32_t, nproc, 0,
-          "Start this many ranks on this machine, and on each of --nnodes. 0: "
-          "this process is a rank, "
-          "as torchrun's environment says, or the only one.");
+          "Ranks to start on this machine, and on each of --nnodes. 0: this "
+          "process is a rank, as torchrun's environment says, or the only "
+          "one.");
 ABSL_FLAG(uint32_t, nnodes, 1,
           "Machines of the job. Above 1: start this program on each of them "
           "with the same flags but for --node_rank.");
-ABSL_FLAG(uint32_t, node_rank, 0, "Which of --nnodes this is, from 0.");
-ABSL_FLAG(millrace::Time, stop_grace,
-          millrace::Time{millrace::LaunchOptions().grace},
-          "With --nproc: how long after a signal to end ranks that still run "
-          "are killed. Time for a checkpoint.");
+ABSL_FLAG(uint32_t, node_rank, 0,
+          "Number of this machine among --nnodes, from 0.");
+ABSL_FLAG(std::optional<millrace::Time>, stop_grace, std::nullopt,
+          "With --nproc: time from a signal to end until ranks that still run "
+          "are killed (default 20s). Time for a checkpoint.");
 ABSL_FLAG(std::string, master_addr, "",
           "Address of the machine with --node_rank=0, as the others reach it.");
-ABSL_FLAG(uint32_t, master_port, 29500,
-          "A free port there, at which the ranks meet.");
+ABSL_FLAG(std::optional<uint32_t>, master_port, std::nullopt,
+          "With --master_addr: a free port of that machine, at which the ranks "
+          "meet (default 29500).");
 TRAINER_FLAG(std::string, device, "auto, cpu or cuda.");
 TRAINER_FLAG(uint32_t, device_prefetch, "Batches kept ready on the device.");
 TRAINER_FLAG(bool, prepare_ahead,
@@ -226,25 +244,29 @@ TRAINER_FLAG(
     bool, same_host,
     "Take batches of servers on this machine in memory that they share.");
 TRAINER_FLAG(uint32_t, window,
-             "Batches asked for ahead. 0: chosen by their size.");
+             "Batches that are requested ahead. 0: chosen by their size.");
 TRAINER_FLAG(
     uint64_t, replay_batches,
-    "Repeat the first so many batches, from copies on the device, to see "
-    "what a perfect loader would gain. Trains nothing of use. 0: off.");
+    "Repeat the first N batches, from copies on the device, to measure what "
+    "a perfect loader would gain. Trains nothing of use. 0: off.");
 TRAINER_FLAG(millrace::Time, timeout,
-             "Give up on an endpoint that does not answer for so long.");
-TRAINER_FLAG(millrace::Time, rank_timeout,
-             "Give up on other ranks that do not answer for so long; once they "
-             "have joined, not before --data_timeout is over as well.");
+             "Time after which an endpoint that does not answer is given up.");
+TRAINER_FLAG(std::optional<millrace::Time>, rank_timeout,
+             "Of several ranks: time after which one that does not answer is "
+             "given up (default 2m); a collective call has --data_timeout and "
+             "30s at least.");
 TRAINER_FLAG(millrace::Time, data_timeout,
-             "Give up when no batch comes for so long.");
-TRAINER_FLAG(millrace::Time, step_timeout,
-             "Ask another server for a step without progress for so long.");
+             "Time without a batch after which the run ends.");
+TRAINER_FLAG(
+    millrace::Time, step_timeout,
+    "Time without progress after which a step is requested from another "
+    "server.");
 TRAINER_FLAG(
     double, hedge_share,
-    "Ask a second server for steps that are late, at most for this share "
-    "of them. 0: never.");
-TRAINER_FLAG(millrace::Time, hedge_floor, "No step is late before.");
+    "Upper bound of the share of steps that are requested from a second "
+    "server because they are late. 0: never.");
+TRAINER_FLAG(std::optional<millrace::Time>, hedge_floor,
+             "Minimum time before a step counts as late (default 20ms).");
 TRAINER_FLAG(std::string, audit_dir,
              "Write down in this folder which samples each rank was given: 32 "
              "bytes a step, for `millrace audit --files=DIR`.");
@@ -256,7 +278,8 @@ TRAINER_FLAG(
     "Write a checkpoint to this file after each epoch, at the end and on "
     "failure.");
 TRAINER_FLAG(uint64_t, checkpoint_every,
-             "Write --checkpoint after so many steps as well. 0: not.");
+             "Optimiser steps between two further writes of --checkpoint. 0: "
+             "after each epoch alone.");
 TRAINER_FLAG(std::string, failed_batch,
              "Keep the batch of a step whose loss is no finite number in this "
              "folder. Empty: beside --checkpoint.");
@@ -274,9 +297,9 @@ TRAINER_FLAG(
     std::string, profile,
     "Write a trace of some steps to this folder, for ui.perfetto.dev or "
     "TensorBoard, and print the operators that took longest.");
-TRAINER_FLAG(std::string, profile_steps,
+TRAINER_FLAG(std::optional<std::string>, profile_steps,
              "Steps that --profile records: FROM-TO, counted from 1 in this "
-             "run.");
+             "run (default 5-9).");
 
 #undef TRAINER_FLAG
 
@@ -287,9 +310,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-int Fail(const absl::Status& status, int code = kFailed) {
+int Fail(const absl::Status& status) {
   absl::FPrintF(stderr, "millrace-train: %s\n", ErrorText(status));
-  return code;
+  return IsUsageError(status) ? kUsage : kFailed;
 }
 
 // Abseil ends the program itself, with 1, after --help and after a flag that it
@@ -298,9 +321,34 @@ int exit_code_of_flags = -1;  // not reading flags
 
 void ExitWithTheCodeOfFlags() {
   if (exit_code_of_flags < 0) return;
-  std::cout.flush();
-  std::fflush(nullptr);
+  const absl::Status printed = FlushStandardOutput();
+  if (!printed.ok() && exit_code_of_flags == 0) {
+    exit_code_of_flags = Fail(printed);
+  }
+  std::fflush(stderr);
   _exit(exit_code_of_flags);
+}
+
+// Abseil takes whatever follows `--name` for its value, another flag as well.
+absl::Status CheckNoFlagIsAValue(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    absl::string_view name = argv[i];
+    if (name == "--" || !absl::ConsumePrefix(&name, "-")) break;
+    absl::ConsumePrefix(&name, "-");
+    if (absl::StrContains(name, '=')) continue;
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr || flag->IsOfType<bool>()) continue;
+    const absl::string_view value = argv[++i];
+    if (value.size() < 2 || value[0] != '-' ||
+        !(value[1] == '-' || absl::ascii_isalpha(value[1]))) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", name, " has no value: \"", value,
+        "\" follows, which looks like a flag; give --", name, "=VALUE, or --",
+        name, "=", value, " when that is the value"));
+  }
+  return absl::OkStatus();
 }
 
 // --help in one of Abseil's forms, or --version.
@@ -323,33 +371,64 @@ std::vector<char*> ParseFlags(int argc, char** argv) {
   return rest;
 }
 
+// A flag of ranks that this process does not start, or that have no others, is
+// a mistake.
+absl::Status CheckLaunchNeeds(const LaunchOptions& options, bool rank_timeout,
+                              bool environment) {
+  static const auto* const needs =
+      new std::vector<FlagNeed>{{"nnodes", {"nproc"}},
+                                {"node_rank", {"nproc"}},
+                                {"master_addr", {"nproc"}},
+                                {"master_port", {"nproc"}},
+                                {"master_port", {"master_addr"}},
+                                {"stop_grace", {"nproc"}}};
+  MR_RETURN_IF_ERROR(CheckFlagNeeds(*needs, [&](absl::string_view name) {
+    if (name == "nproc") return options.ranks > 0;
+    if (name == "nnodes") return options.nodes != 1;
+    if (name == "node_rank") return options.node_rank != 0;
+    if (name == "master_addr") return !options.master_address.empty();
+    if (name == "master_port") {
+      return absl::GetFlag(FLAGS_master_port).has_value();
+    }
+    return absl::GetFlag(FLAGS_stop_grace).has_value();
+  }));
+  // The same command may be one rank of torchrun's today and of four tomorrow.
+  if (rank_timeout && !environment &&
+      uint64_t{options.ranks} * options.nodes <= 1) {
+    return absl::InvalidArgumentError(
+        "--rank_timeout has no effect with one rank: start several with "
+        "--nproc, --nnodes or torchrun, or leave --rank_timeout out");
+  }
+  return absl::OkStatus();
+}
+
 // What --nproc and --nnodes say; `ranks` of them here.
 absl::StatusOr<LaunchOptions> ReadLaunchFlags(uint32_t ranks,
-                                              uint64_t batch_size) {
+                                              const TrainerConfig& config) {
   LaunchOptions options;
   options.ranks = ranks;
   options.nodes = absl::GetFlag(FLAGS_nnodes);
   options.node_rank = absl::GetFlag(FLAGS_node_rank);
   options.master_address = absl::GetFlag(FLAGS_master_addr);
-  const uint32_t port = absl::GetFlag(FLAGS_master_port);
+  const uint32_t port = absl::GetFlag(FLAGS_master_port).value_or(29500);
+  options.grace = absl::GetFlag(FLAGS_stop_grace).value_or(options.grace);
   auto bad = [](const auto&... words) {
     return absl::InvalidArgumentError(absl::StrCat(words...));
   };
-  if (ranks == 0) {
-    if (options.nodes != 1 || options.node_rank != 0 ||
-        !options.master_address.empty()) {
-      return bad(
-          "--nnodes, --node_rank and --master_addr start ranks; say with "
-          "--nproc how many on each machine");
-    }
-    return options;
-  }
-  if (std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr) {
+  const bool environment =
+      std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr;
+  MR_RETURN_IF_ERROR(
+      CheckLaunchNeeds(options, config.rank_timeout.has_value(), environment));
+  if (ranks == 0) return options;
+  if (environment) {
     return bad(
         "--nproc starts ranks, but RANK or WORLD_SIZE is set already; "
         "drop one of them");
   }
   if (options.nodes < 1) return bad("--nnodes is 0; give at least 1");
+  if (options.grace < absl::ZeroDuration()) {
+    return bad("--stop_grace is negative; give 0 (kill at once) or more");
+  }
   if (uint64_t{ranks} * options.nodes > 1'000'000) {
     return bad("--nproc=", ranks, " on --nnodes=", options.nodes,
                " machines are more ranks than any job has");
@@ -369,10 +448,10 @@ absl::StatusOr<LaunchOptions> ReadLaunchFlags(uint32_t ranks,
   }
   options.master_port = static_cast<uint16_t>(port);
   const uint32_t all = ranks * options.nodes;
-  if (batch_size % all != 0) {
+  if (config.batch_size % all != 0) {
     return bad(
-        "--batch_size=", batch_size, " cannot be shared by --nproc=", ranks,
-        " ranks",
+        "--batch_size=", config.batch_size,
+        " cannot be shared by --nproc=", ranks, " ranks",
         options.nodes == 1
             ? std::string()
             : absl::StrCat(" on each of --nnodes=", options.nodes, " machines"),
@@ -388,7 +467,6 @@ int Launch(LaunchOptions options, int argc, char** argv) {
       std::getenv("OMP_NUM_THREADS") != nullptr
           ? 0
           : std::max(1u, AvailableCpus() / options.ranks);
-  options.grace = absl::GetFlag(FLAGS_stop_grace);
   options.command = {"/proc/self/exe"};
   for (int i = 1; i < argc; ++i) options.command.push_back(argv[i]);
   const absl::Status status = RunRanks(options);
@@ -409,23 +487,25 @@ int Main(int argc, char** argv) {
     return absl::EndsWith(file, "trainer/main.cc");
   };
   absl::SetFlagsUsageConfig(usage);
+  if (absl::Status status = CheckNoFlagIsAValue(argc, argv); !status.ok()) {
+    return Fail(UsageError(status));
+  }
   const std::vector<char*> rest = ParseFlags(argc, argv);
   if (rest.size() > 1) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-                    "unexpected argument \"", rest[1], "\"; see --help")),
-                kUsage);
+    return Fail(UsageError(absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help"))));
   }
   TrainerConfig config = FlaggedConfig();
   config.flags.assign(argv + 1, argv + argc);
   if (absl::Status status = config.Validate(); !status.ok()) {
-    return Fail(status, kUsage);
+    return Fail(UsageError(status));
   }
 
   const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
   if (!launched) {
     const absl::StatusOr<LaunchOptions> launch =
-        ReadLaunchFlags(absl::GetFlag(FLAGS_nproc), config.batch_size);
-    if (!launch.ok()) return Fail(launch.status(), kUsage);
+        ReadLaunchFlags(absl::GetFlag(FLAGS_nproc), config);
+    if (!launch.ok()) return Fail(UsageError(launch.status()));
     if (absl::GetFlag(FLAGS_nproc) > 0) return Launch(*launch, argc, argv);
   }
 
@@ -438,8 +518,12 @@ int Main(int argc, char** argv) {
                   cuda.message());
   }
   if (!cuda.ok() && config.device == "cuda") return Fail(cuda);
+  // The profiler's library reports it as an error (level 4) when a machine has
+  // no GPU to count. A trace that is not written is reported by the trainer. No
+  // thread reads the environment yet.
+  if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "5", 0);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
-  if (!env.ok()) return Fail(env.status(), kUsage);
+  if (!env.ok()) return Fail(UsageError(env.status()));
   const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
@@ -466,9 +550,9 @@ int Main(int argc, char** argv) {
     }
     if (summary->replay_batches > 0) {
       absl::FPrintF(stdout,
-                    "headspace: the first %d batches were repeated; the speed "
-                    "is that of a perfect loader, loss and accuracy mean "
-                    "nothing\n",
+                    "repeated batches: the first %d batches were repeated; the "
+                    "rate is the upper bound that a perfect loader would give, "
+                    "loss and accuracy mean nothing\n",
                     summary->replay_batches);
     }
   }

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,15 +25,18 @@
 #include "common/cgroup.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "trainer/audit_complete.h"
-#include "trainer/bad_sample_watch.h"
+#include "trainer/bad_sample_report.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
 #include "trainer/ddp/agree.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/ddp/replicas.h"
+#include "trainer/epoch_losses.h"
 #include "trainer/error_text.h"
 #include "trainer/evaluation.h"
+#include "trainer/evaluation_report.h"
 #include "trainer/failed_batch.h"
 #include "trainer/files.h"
 #include "trainer/learner.h"
@@ -48,6 +49,7 @@
 #include "trainer/pipeline_text.h"
 #include "trainer/position_text.h"
 #include "trainer/progress.h"
+#include "trainer/resume.h"
 #include "trainer/specs.h"
 #include "trainer/step_losses.h"
 #include "trainer/torch_error.h"
@@ -67,49 +69,11 @@ constexpr double kWorthSaying = 0.05;
 constexpr uint64_t kLossCheckSteps = 50;
 // The losses of --step_losses are summed over the ranks and written this often.
 constexpr uint64_t kLossWriteSteps = 50;
-
-// Damaged samples that are named when they are met; the summary has all.
-constexpr size_t kNamedAtOnce = 10;
-// And in a line.
-constexpr size_t kNamedInLine = 3;
-// For the servers to say which samples are damaged.
-constexpr absl::Duration kStatusTime = absl::Seconds(1);
+// For ranks that do not answer, without --rank_timeout.
+constexpr absl::Duration kRankTimeout = absl::Minutes(2);
 
 void LogError(const absl::Status& status) {
   if (!status.ok()) MR_LOG(ERROR) << ErrorText(status);
-}
-
-// What all servers of the endpoint say; nothing of those that do not answer.
-std::vector<BadSample> AskForBadSamples(const std::string& endpoint) {
-  std::vector<BadSample> samples;
-  const auto servers = GetServerStatus(endpoint, kStatusTime);
-  if (!servers.ok()) return samples;
-  for (const ServerStatus& server : *servers) {
-    if (!server.status.ok()) continue;
-    samples.insert(samples.end(), server.status->recent_bad_samples().begin(),
-                   server.status->recent_bad_samples().end());
-  }
-  return samples;
-}
-
-// What the policy does with a damaged sample, as the end of a sentence.
-absl::string_view FateOf(BadSamplePolicy::Action action) {
-  return action == BadSamplePolicy::ZERO
-             ? "bad_samples ZERO leaves its row empty, out of loss, gradient "
-               "and accuracy"
-             : "bad_samples SUBSTITUTE puts another sample in its place";
-}
-
-// "photos shard a.mdb row 17, ... and 4 more"
-std::string PlacesOf(const std::vector<BadSample>& samples) {
-  std::string places;
-  for (size_t i = 0; i < std::min(samples.size(), kNamedInLine); ++i) {
-    absl::StrAppend(&places, i > 0 ? ", " : "", PlaceOf(samples[i]));
-  }
-  if (samples.size() > kNamedInLine) {
-    absl::StrAppend(&places, " and ", samples.size() - kNamedInLine, " more");
-  }
-  return places;
 }
 
 absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
@@ -130,9 +94,20 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
   return device;
 }
 
-bool Holds(const CheckpointInfo& info, absl::string_view part) {
-  return std::find(info.parts.begin(), info.parts.end(), part) !=
-         info.parts.end();
+// `error` of opening `spec`. A dataset that is not found may be served
+// elsewhere or later; anything else that is not found, as a preset, is a
+// mistake in the pipeline.
+absl::Status OfPipeline(const absl::Status& error, const PipelineSpec& spec,
+                        const TrainerConfig& config) {
+  if (!absl::IsNotFound(error)) return error;
+  for (const Source& source : spec.sources()) {
+    if (source.dataset().empty()) continue;
+    if (!DescribeDataset(config.endpoint, source.dataset(), config.timeout)
+             .ok()) {
+      return error;
+    }
+  }
+  return UsageError(error);
 }
 
 class TrainingRun {
@@ -171,15 +146,6 @@ class TrainingRun {
   absl::Status StartAudit();
   absl::Status StartMonitor();
   absl::Status CheckEvaluation();
-  void WatchBadSamples();
-  // What becomes of damaged samples in training.
-  BadSamplePolicy::Action policy() const {
-    return loader_->plan().resolved_spec().bad_samples().action();
-  }
-  // Of the epoch that ends, of whose rows this rank had `local_valid` valid
-  // ones: counts those that ZERO left empty, and says a line. A collective call
-  // with that policy.
-  absl::Status ReportBadSamples(uint64_t samples, uint64_t local_valid);
   void SayPipelines();
   absl::Status MakeModelAndOptimizer();
   DataLoader::Options LoaderOptions(const PipelineSpec& spec) const;
@@ -195,9 +161,6 @@ class TrainingRun {
   absl::Status Verify(absl::string_view when);
   // See ddp/agree.h; before the next step.
   absl::Status Agree(absl::Status mine, bool* together = nullptr);
-  // Sums the losses of the epoch's steps up to here that are not summed yet,
-  // and writes them where they are wanted. A collective call.
-  absl::Status GatherLosses();
   // Not OK: the model's weights are not those of position_, and why.
   absl::Status WeightsAreKnown() const;
   std::vector<torch::Tensor> Buffers() const;
@@ -212,12 +175,10 @@ class TrainingRun {
   StopSignal& stop_;
   Progress progress_;
 
-  std::string resume_;  // file, or empty
+  ResumePoint resume_;
   RunSpecs specs_;
   torch::Device device_ = torch::kCPU;
-  CheckpointInfo resumed_;
-  // Rank 0's, under another policy than FAIL.
-  std::unique_ptr<BadSampleWatch> bad_samples_;
+  std::unique_ptr<BadSampleReport> bad_samples_;
   std::unique_ptr<DataLoader> loader_;
   std::unique_ptr<BatchReader> reader_;
   std::unique_ptr<Evaluation> evaluation_;  // null: none
@@ -239,15 +200,9 @@ class TrainingRun {
   uint64_t run_steps_ = 0;                // of this process
   std::optional<uint64_t> checkpointed_;  // steps_ in the last file written
   std::string lost_weights_;  // why the weights are of no position; or empty
-  // Of the epoch that is trained.
-  uint64_t epoch_ = 0;
-  std::vector<uint64_t> global_valid_;  // of each step
-  uint64_t trained_ = 0;                // steps that were trained end here
-  uint64_t gathered_ = 0;  // and those whose losses are in total_loss_ here
-  double total_loss_ = 0;
+  std::unique_ptr<EpochLosses> losses_;  // of the epoch that is trained
   // All ranks agree on it: losses are gathered within an epoch, too.
   bool gathers_losses_ = false;
-  std::unique_ptr<StepLosses> step_losses_;  // null: not wanted, or not rank 0
   TrainSummary summary_;
 };
 
@@ -266,7 +221,7 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
   options.next_timeout = config_.data_timeout;
   options.step_timeout = config_.step_timeout;
   options.hedge_share = config_.hedge_share;
-  options.hedge_floor = config_.hedge_floor;
+  options.hedge_floor = config_.hedge_floor.value_or(options.hedge_floor);
   return options;
 }
 
@@ -308,48 +263,20 @@ absl::Status TrainingRun::SetUp() {
                        "--precision=bfloat16 has them";
   }
   MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config_.model));
-  MR_ASSIGN_OR_RETURN(model_identity_, IdentityOf(model));
-  resume_ = config_.resume;
-  if (resume_ == "auto") {
-    resume_ = config_.checkpoint;
-    if (absl::IsNotFound(CheckReadable(resume_))) resume_.clear();
-  }
-  if (!resume_.empty()) {
-    MR_ASSIGN_OR_RETURN(resumed_, ReadCheckpointInfo(resume_));
-    if (resumed_.model != model_identity_ ||
-        resumed_.optimizer != config_.optimizer) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          resume_, " holds --model=", resumed_.model,
-          " --optimizer=", resumed_.optimizer,
-          ", not --model=", model_identity_, " --optimizer=", config_.optimizer,
-          model.file.empty() ? ""
-                             : " (a TorchScript file goes by a hash of its "
-                               "content)"));
-    }
-    if (config_.ema == 0 && Holds(resumed_, "average")) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          resume_,
-          " holds averaged weights, which --ema would go on with; give --ema"));
-    }
-    if (resumed_.position.step % config_.accumulate != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          resume_, " was written after ", resumed_.position.step,
-          " batches of an epoch, which --accumulate=", config_.accumulate,
-          " does not divide; go on with --accumulate=", resumed_.accumulate));
-    }
-    position_ = resumed_.position;
-    steps_ = resumed_.steps;
-  }
+  MR_ASSIGN_OR_RETURN(model_identity_, UsageError(IdentityOf(model)));
+  MR_ASSIGN_OR_RETURN(resume_, FindResumePoint(config_, model_identity_));
+  position_ = resume_.info.position;
+  steps_ = resume_.info.steps;
   MR_RETURN_IF_ERROR(OpenData());
   MR_RETURN_IF_ERROR(CheckEvaluation());
+  const absl::Duration timeout = config_.rank_timeout.value_or(kRankTimeout);
   MR_ASSIGN_OR_RETURN(
-      ranks_,
-      Communicator::Join(env_, {.device = device_,
-                                .timeout = config_.rank_timeout,
-                                // A rank that waits for its data is not gone.
-                                .call_timeout = std::max(
-                                    config_.rank_timeout,
-                                    config_.data_timeout + kDataMargin)}));
+      ranks_, Communicator::Join(
+                  env_, {.device = device_,
+                         .timeout = timeout,
+                         // A rank that waits for its data is not gone.
+                         .call_timeout = std::max(
+                             timeout, config_.data_timeout + kDataMargin)}));
   MR_RETURN_IF_ERROR(StartAudit());
   MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
@@ -361,20 +288,24 @@ absl::Status TrainingRun::SetUp() {
 absl::Status TrainingRun::StartLosses() {
   // Rank 0 alone may have been given the flag; the others help to sum.
   torch::Tensor wanted = torch::zeros({1}, torch::kInt64);
+  std::unique_ptr<StepLosses> file;
   if (env_.rank == 0 && !config_.step_losses.empty()) {
-    step_losses_ = std::make_unique<StepLosses>(
+    file = std::make_unique<StepLosses>(
         config_.step_losses,
-        resume_.empty() ? std::nullopt : std::make_optional(position_));
+        resume_.file.empty() ? std::nullopt : std::make_optional(position_));
     wanted.fill_(1);
   }
+  losses_ = std::make_unique<EpochLosses>(std::move(file));
   MR_RETURN_IF_ERROR(ranks_->Sum(wanted));
   gathers_losses_ = wanted.data_ptr<int64_t>()[0] != 0;
   return absl::OkStatus();
 }
 
 absl::Status TrainingRun::StartMonitor() {
-  MR_ASSIGN_OR_RETURN(const ProfiledSteps profiled,
-                      ParseProfileSteps(config_.profile_steps));
+  ProfiledSteps profiled;
+  if (config_.profile_steps.has_value()) {
+    MR_ASSIGN_OR_RETURN(profiled, ParseProfileSteps(*config_.profile_steps));
+  }
   MR_ASSIGN_OR_RETURN(
       monitor_, RunMonitor::Make({.rank = env_.rank,
                                   .ranks_here = env_.local_world_size,
@@ -409,27 +340,32 @@ absl::Status TrainingRun::OpenData() {
       specs_, MakeSpecs(config_, [this](const std::string& dataset) {
         return DescribeDataset(config_.endpoint, dataset, config_.timeout);
       }));
-  WatchBadSamples();
+  bad_samples_ = std::make_unique<BadSampleReport>(
+      BadSampleReport::Options{.endpoint = config_.endpoint, .rank = env_.rank},
+      specs_);
   DataLoader::Options options = LoaderOptions(specs_.train);
   // A job that is started again after its end, or in its last evaluation, is
   // judged, and is not an error.
   done_ = position_.epoch >= config_.epochs;
   if (done_ && config_.resume != "auto") {
     return absl::InvalidArgumentError(
-        absl::StrCat(resume_, " has trained ", position_.epoch,
+        absl::StrCat(resume_.file, " has trained ", position_.epoch,
                      " epochs already; raise --epochs to train more"));
   }
   options.start = position_;
   options.epochs = done_ ? 1 : config_.epochs - position_.epoch;
   options.replay_batches = config_.replay_batches;
-  options.expected_plan_hash = resumed_.plan_hash;
-  options.expected_fingerprint = resumed_.fingerprint;
+  options.expected_plan_hash = resume_.info.plan_hash;
+  options.expected_fingerprint = resume_.info.fingerprint;
   if (!config_.audit_dir.empty() && !done_) {
     audit_file_ =
         absl::StrFormat("%s/rank-%05d.mraudit", config_.audit_dir, env_.rank);
     options.audit_file = audit_file_;
   }
-  MR_ASSIGN_OR_RETURN(loader_, DataLoader::Open(options));
+  absl::StatusOr<std::unique_ptr<DataLoader>> opened =
+      DataLoader::Open(options);
+  if (!opened.ok()) return OfPipeline(opened.status(), specs_.train, config_);
+  loader_ = *std::move(opened);
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(BatchReader reader,
@@ -447,75 +383,23 @@ absl::Status TrainingRun::OpenData() {
 absl::Status TrainingRun::CheckEvaluation() {
   if (!specs_.eval.has_value()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
-  MR_ASSIGN_OR_RETURN(evaluation_,
-                      Evaluation::Make({.dataset = specs_.eval_name,
-                                        .loader = LoaderOptions(*specs_.eval),
-                                        .reader = ReaderOptions(loss.kind),
-                                        .precision = precision()},
-                                       config_.dataset, *reader_));
-  return absl::OkStatus();
-}
-
-void TrainingRun::WatchBadSamples() {
-  // No preset has a policy.
-  const BadSamplePolicy::Action of_training =
-      specs_.train.bad_samples().action();
-  std::map<std::string, BadSamplePolicy::Action> policies;
-  const auto add = [&policies](const PipelineSpec& spec) {
-    if (spec.bad_samples().action() == BadSamplePolicy::FAIL) return;
-    for (const Source& source : spec.sources()) {
-      policies.emplace(source.dataset(), spec.bad_samples().action());
-    }
-  };
-  summary_.bad_samples.policy = BadSamplePolicy::Action_Name(of_training);
-  add(specs_.train);
-  if (specs_.eval.has_value()) add(*specs_.eval);
-  if (env_.rank != 0 || policies.empty()) return;
-  std::set<std::string> datasets;
-  for (const auto& [dataset, action] : policies) datasets.insert(dataset);
-  bad_samples_ = std::make_unique<BadSampleWatch>(BadSampleWatch::Options{
-      .datasets = std::move(datasets),
-      .ask = [this] { return AskForBadSamples(config_.endpoint); },
-      .say =
-          [policies, said = size_t{0}](const BadSample& bad) mutable {
-            if (++said > kNamedAtOnce + 1) return;
-            if (said > kNamedAtOnce) {
-              MR_LOG(WARNING) << "further damaged samples are not named here; "
-                                 "`millrace status` and --json list them";
-              return;
-            }
-            MR_LOG(WARNING)
-                << "a data server met a damaged sample: " << PlaceOf(bad)
-                << " (" << bad.reason() << "); "
-                << FateOf(policies.at(bad.dataset()));
-          }});
-}
-
-absl::Status TrainingRun::ReportBadSamples(uint64_t samples,
-                                           uint64_t local_valid) {
-  uint64_t empty = 0;
-  if (policy() == BadSamplePolicy::ZERO) {
-    torch::Tensor valid =
-        torch::full({1}, static_cast<int64_t>(local_valid), torch::kInt64);
-    MR_RETURN_IF_ERROR(ranks_->Sum(valid));
-    empty = samples - static_cast<uint64_t>(valid.data_ptr<int64_t>()[0]);
-    summary_.bad_samples.empty_rows.push_back(empty);
+  absl::StatusOr<std::unique_ptr<Evaluation>> made =
+      Evaluation::Make({.dataset = specs_.eval_name,
+                        .loader = LoaderOptions(*specs_.eval),
+                        .reader = ReaderOptions(loss.kind),
+                        .precision = precision()},
+                       config_.dataset, *reader_);
+  if (!made.ok()) {
+    const absl::Status error = OfPipeline(made.status(), *specs_.eval, config_);
+    return WithWords(
+        error, absl::StrCat("evaluation by ", specs_.eval_from, ": "),
+        absl::IsInvalidArgument(error) || IsUsageError(error)
+            ? "; --eval_preset=NAME or --eval_pipeline=FILE give the "
+              "evaluation another pipeline, for --preset and --pipeline are of "
+              "training alone"
+            : "");
   }
-  if (bad_samples_ == nullptr) return absl::OkStatus();
-  bad_samples_->Look();
-  const std::vector<BadSample> met = bad_samples_->found();
-  if (empty > 0) {
-    progress_.Line(absl::StrCat(
-        "  bad samples: ", empty, " of ", samples,
-        " rows of this epoch were left empty (bad_samples ZERO)",
-        met.empty() ? "" : absl::StrCat("; damaged: ", PlacesOf(met))));
-  } else if (policy() == BadSamplePolicy::SUBSTITUTE && !met.empty()) {
-    progress_.Line(absl::StrCat(
-        "  bad samples: the servers met ", met.size(),
-        met.size() == 1 ? " damaged sample" : " damaged samples",
-        " so far; others took their places (bad_samples SUBSTITUTE); damaged: ",
-        PlacesOf(met)));
-  }
+  evaluation_ = *std::move(made);
   return absl::OkStatus();
 }
 
@@ -558,13 +442,13 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
     const BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
     auto updater = std::make_unique<Updater>(UpdaterOptions(config_, groups),
                                              trained, device_);
-    if (!resume_.empty()) {
+    if (!resume_.file.empty()) {
       const NamedParts state = updater->State();
-      MR_RETURN_IF_ERROR(RestoreCheckpoint(resume_, *model_, state));
+      MR_RETURN_IF_ERROR(RestoreCheckpoint(resume_.file, *model_, state));
       for (const auto& [part, tensors] : state) {
-        if (Holds(resumed_, part)) continue;
+        if (resume_.Holds(part)) continue;
         progress_.Line(
-            absl::StrCat(resume_, " has no ", part, ": it starts anew"));
+            absl::StrCat(resume_.file, " has no ", part, ": it starts anew"));
       }
     }
     MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
@@ -583,7 +467,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
                               .batch_size = plan.resolved_spec().batch_size(),
                               .precision = precision(),
                               .label_smoothing = config_.label_smoothing,
-                              .seed = config_.seed});
+                              .seed = config_.seed.value_or(0)});
   } catch (const std::exception& error) {
     return FromTorch(error, "making the model");
   }
@@ -628,30 +512,12 @@ absl::Status TrainingRun::Agree(absl::Status mine, bool* together) {
   return millrace::Agree(std::move(mine), *ranks_, At(position_), together);
 }
 
-absl::Status TrainingRun::GatherLosses() {
-  if (gathered_ == trained_) return absl::OkStatus();  // on all ranks
-  MR_ASSIGN_OR_RETURN(const std::vector<double> sums,
-                      step_->SumLosses(gathered_, trained_));
-  std::vector<double> means;
-  for (uint64_t i = 0; i < sums.size(); ++i) {
-    total_loss_ += sums[i];
-    means.push_back(sums[i] /
-                    static_cast<double>(global_valid_[gathered_ + i]));
-  }
-  const uint64_t first = std::exchange(gathered_, trained_);
-  // What a full disk leaves is written later; at the end the error counts.
-  if (step_losses_ != nullptr) {
-    LogError(step_losses_->Append(epoch_, first, means));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status TrainingRun::KeepLosses() {
-  if (step_losses_ == nullptr || step_ == nullptr || env_.world_size > 1) {
+  if (!losses_->has_file() || step_ == nullptr || env_.world_size > 1) {
     return absl::OkStatus();
   }
   try {
-    return GatherLosses();
+    return losses_->Gather(*step_);
   } catch (const std::exception& error) {
     return FromTorch(error, "fetching the losses");
   }
@@ -674,10 +540,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const uint64_t steps = loader_->plan().steps_per_epoch();
   const uint64_t first = position_.step;
   step_->BeginEpoch(epoch, steps);
-  epoch_ = epoch;
-  global_valid_.assign(steps, 0);
-  trained_ = gathered_ = first;
-  total_loss_ = 0;
+  losses_->Begin(epoch, first, steps);
   monitor_->BeginEpoch({.epoch = epoch,
                         .epochs = config_.epochs,
                         .first = first,
@@ -693,21 +556,23 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     monitor_->timer().Enter(StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
-    if (can_go_on.ok()) can_go_on = batch.status();
+    if (can_go_on.ok()) {
+      can_go_on =
+          WithBadSampleAdvice(batch.status(), specs_.train, "--pipeline");
+    }
     bool together = false;
     can_go_on = Agree(std::move(can_go_on), &together);
     if (!can_go_on.ok()) {
       // All ranks end here, and can still sum.
-      if (together && gathers_losses_) LogError(GatherLosses());
+      if (together && gathers_losses_) LogError(losses_->Gather(*step_));
       return can_go_on;
     }
     MR_CHECK(batch->position == (Position{epoch, step}))
         << "a batch out of turn: " << At(batch->position);
-    global_valid_[step] = batch->global_valid;
     local_valid += batch->local_valid;
     MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
     monitor_->EndStep(batch->global_valid);
-    trained_ = step + 1;
+    losses_->Add(batch->global_valid);
     if (updated) {
       ++steps_;
       ++run_steps_;
@@ -726,8 +591,8 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                             steps_ % config_.checkpoint_every == 0;
     // Before a checkpoint: a run that goes on from there has all losses.
     if (gathers_losses_ &&
-        (checkpoint || trained_ - gathered_ >= kLossWriteSteps)) {
-      MR_RETURN_IF_ERROR(GatherLosses());
+        (checkpoint || losses_->pending() >= kLossWriteSteps)) {
+      MR_RETURN_IF_ERROR(losses_->Gather(*step_));
     }
     // Others than rank 0 do nothing there, and wait in the next step. That a
     // disk is full for a while need not end the run.
@@ -743,12 +608,12 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   const auto [times, where] = monitor_->EndEpoch();
   const double samples = static_cast<double>(times.samples);
 
-  MR_RETURN_IF_ERROR(GatherLosses());
+  MR_RETURN_IF_ERROR(losses_->Gather(*step_));
   summary_.samples += times.samples;
   summary_.epoch_seconds.push_back(times.seconds);
   summary_.times.Add(times);
   summary_.epoch_times.push_back(times);
-  summary_.loss.push_back(total_loss_ / samples);
+  summary_.loss.push_back(losses_->total() / samples);
   monitor_->Report(steps_, {{"Loss/train_epoch", summary_.loss.back()},
                             {"Train/epoch_seconds", times.seconds}});
   progress_.Line(absl::StrFormat(
@@ -759,7 +624,8 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     progress_.Line(absl::StrFormat("  loss scale %g, %d steps skipped so far",
                                    scaler->scale(), scaler->skipped()));
   }
-  MR_RETURN_IF_ERROR(ReportBadSamples(times.samples, local_valid));
+  MR_RETURN_IF_ERROR(
+      bad_samples_->EndEpoch(times.samples, local_valid, *ranks_, progress_));
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
   progress_.Line(absl::StrCat("  ", PartsText(times)));
@@ -798,58 +664,33 @@ absl::Status TrainingRun::Evaluate() {
 }
 
 absl::Status TrainingRun::EvaluateModel() {
-  MR_ASSIGN_OR_RETURN(
-      const Evaluation::Result result,
-      evaluation_->Run(*model_, *loss_, *ranks_, device_,
-                       {.stopped = [this] { return Stopped(); },
-                        .open_loader =
-                            [this](DataLoader* evaluation) {
-                              stop_.OnSignal(
-                                  [training = loader_.get(), evaluation] {
-                                    training->Close();
-                                    if (evaluation != nullptr)
-                                      evaluation->Close();
-                                  });
-                            },
-                        .place = At(position_)}));
-  summary_.eval_seconds.push_back(result.seconds);
-  summary_.eval_accuracy = result.accuracy;
-  summary_.eval_top5 = result.top5;
-  summary_.eval_mean_iou = result.mean_iou;
-  summary_.eval_loss.push_back(result.loss);
-  summary_.bad_samples.eval_empty_rows.push_back(result.empty_rows);
-  std::vector<Scalar> scalars = {{"Loss/val", result.loss}};
-  std::string judged;
-  if (result.accuracy.has_value()) {
-    scalars.push_back({"Accuracy/val", *result.accuracy});
-    judged = absl::StrFormat("accuracy %.4f", *result.accuracy);
+  const absl::StatusOr<Evaluation::Result> result = evaluation_->Run(
+      *model_, *loss_, *ranks_, device_,
+      {.stopped = [this] { return Stopped(); },
+       .open_loader =
+           [this](DataLoader* evaluation) {
+             stop_.OnSignal([training = loader_.get(), evaluation] {
+               training->Close();
+               if (evaluation != nullptr) evaluation->Close();
+             });
+           },
+       .place = At(position_)});
+  if (!result.ok()) {
+    return WithBadSampleAdvice(result.status(), *specs_.eval,
+                               "--eval_pipeline");
   }
-  if (result.top5.has_value()) {
-    scalars.push_back({"Accuracy/val_top5", *result.top5});
-    absl::StrAppendFormat(&judged, " (top-5 %.4f)", *result.top5);
-  }
-  if (result.mean_iou.has_value()) {
-    scalars.push_back({"MeanIoU/val", *result.mean_iou});
-    absl::StrAppendFormat(&judged, "%smean IoU %.4f",
-                          judged.empty() ? "" : ", ", *result.mean_iou);
-  }
-  monitor_->Report(steps_, scalars);
-  const std::string left_out =
-      result.empty_rows == 0
-          ? ""
-          : absl::StrCat(" (", result.empty_rows,
-                         " damaged ones left out by bad_samples ZERO)");
-  progress_.Line(
-      absl::StrFormat("  evaluation on %s: %s%sloss %.4f, %d samples%s, %.2f s",
-                      specs_.eval_name, judged, judged.empty() ? "" : ", ",
-                      result.loss, result.samples, left_out, result.seconds));
+  AddTo(summary_, *result);
+  bad_samples_->AddEvaluation(result->empty_rows);
+  monitor_->Report(steps_, EvaluationScalars(*result));
+  progress_.Line(EvaluationLine(*result, specs_.eval_name));
   return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Train() {
   model_->train();
   if (done_) {
-    progress_.Line(absl::StrCat(resume_, " has trained all ", position_.epoch,
+    progress_.Line(absl::StrCat(resume_.file, " has trained all ",
+                                position_.epoch,
                                 " epochs: nothing is left to train"));
     return evaluation_ == nullptr ? absl::OkStatus() : Evaluate();
   }
@@ -914,24 +755,9 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   options.next_timeout = std::min(config_.data_timeout, kKeepTime);
   options.expected_plan_hash = loader_->plan().plan_hash();
   options.expected_fingerprint = loader_->plan().fingerprint();
-  std::string folder = config_.failed_batch;
-  if (folder.empty() && !config_.checkpoint.empty()) {
-    folder = config_.checkpoint + ".failed_batch";
-  }
-  absl::StatusOr<std::string> kept =
-      absl::FailedPreconditionError("--failed_batch is not given");
-  if (!folder.empty()) kept = SaveFailedBatch(options, folder);
-  if (!kept.ok()) {
-    kept = absl::StrCat(
-        "it is not kept (", kept.status().message(),
-        "); see it with: millrace replay --position=", options.start.epoch, ":",
-        options.start.step, " --rank=", options.rank,
-        " --world=", options.world_size, " --output=DIR",
-        config_.train_subset.empty() && config_.eval_subset.empty()
-            ? " and the flags of this run, or --run=ITS_AUDIT_LOG"
-            : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
-  }
-  return absl::Status(error.code(), absl::StrCat(error.message(), "; ", *kept));
+  return WithWords(
+      error, "",
+      absl::StrCat("; ", millrace::KeepFailedBatch(options, config_)));
 }
 
 absl::Status TrainingRun::SaveWeightsHere() {
@@ -964,17 +790,11 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   const auto* share = shares.data_ptr<double>();
   summary_.rank_stall_shares.assign(share, share + world);
   summary_.rank_allreduce_shares.assign(share + world, share + 2 * world);
-  if (step_losses_ != nullptr) kept.Update(step_losses_->Append(0, 0, {}));
+  kept.Update(losses_->Finish());
   if (!audit_file_.empty()) {
     kept.Update(CheckAuditIsComplete(audit_file_, audit_attempt_, batches_));
   }
-  if (bad_samples_ != nullptr) {
-    bad_samples_->Look();
-    for (const BadSample& bad : bad_samples_->found()) {
-      summary_.bad_samples.damaged.push_back(
-          {bad.dataset(), bad.shard(), bad.row(), bad.sample(), bad.reason()});
-    }
-  }
+  summary_.bad_samples = bad_samples_->Finish();
   if (env_.rank == 0 && !config_.json.empty()) {
     kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
   }
@@ -992,7 +812,8 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {
     run.Fail(status);
-    return status;
+    // Flags, or files that they name, that do not fit together or the data.
+    return absl::IsInvalidArgument(status) ? UsageError(status) : status;
   }
   // What went wrong on a device is often known only where it is waited for.
   absl::Status status;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "trainer/files.h"
@@ -22,7 +23,7 @@ absl::StatusOr<PipelineSpec> MakeSpec(
   if (!pipeline.empty()) {
     *from = absl::StrCat(flags, "pipeline=", pipeline);
     MR_ASSIGN_OR_RETURN(const std::string text,
-                        ReadFile(pipeline, kLargestPipelineFile));
+                        UsageError(ReadFile(pipeline, kLargestPipelineFile)));
     MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
   } else if (!preset.empty()) {
     *from = absl::StrCat(flags, "preset=", preset);
@@ -52,7 +53,7 @@ absl::StatusOr<PipelineSpec> MakeSpec(
   }
   if (batch_size != 0) spec.set_batch_size(batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
-  if (config.seed != 0) spec.set_seed(config.seed);
+  if (config.seed.has_value()) spec.set_seed(*config.seed);
   return spec;
 }
 

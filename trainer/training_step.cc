@@ -130,15 +130,8 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     group_batches_ = 0;
     return true;
   } catch (const c10::IndexError& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("training at ", At(batch.position), ": ",
-                     error.what_without_backtrace(),
-                     "; a label of the data lies outside its ",
-                     parts_.reader.classes(), " classes",
-                     parts_.reader.form().of_pixels()
-                         ? "; where that value marks pixels without a class, "
-                           "give it to --ignore_value"
-                         : ""));
+    return parts_.reader.LabelError(
+        error, absl::StrCat("training at ", At(batch.position)));
   } catch (const c10::OutOfMemoryError& error) {
     return OutOfMemory(error, absl::StrCat("training at ", At(batch.position)),
                        parts_.device, batch.rows, parts_.ranks.world_size(),

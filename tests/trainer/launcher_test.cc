@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "common/usage_error.h"
+
 namespace millrace {
 namespace {
 
@@ -68,6 +70,17 @@ TEST_F(Launcher, EndsTheOthersWhenOneFailsAndNamesIt) {
               AllOf(HasSubstr("rank 1 of 3"), HasSubstr("exit code 7")));
   EXPECT_EQ(Read("ended.0"), "asked\n");
   EXPECT_EQ(Read("ended.2"), "asked\n");
+}
+
+// Else a supervisor would start a run with a wrong flag again and again.
+TEST_F(Launcher, PassesOnThatARankWasStartedWithAMistake) {
+  EXPECT_TRUE(IsUsageError(Run("exit 2")));
+  EXPECT_FALSE(IsUsageError(Run("exit 1")));
+  // Rank 0 ends first, by the rank that it misses.
+  EXPECT_TRUE(IsUsageError(
+      Run("if [ $RANK = 0 ]; then echo > ended; exit 1; fi; trap '' TERM; "
+          "while ! [ -e ended ]; do :; done; exit 2",
+          2)));
 }
 
 TEST_F(Launcher, NamesTheSignalThatKilledARank) {

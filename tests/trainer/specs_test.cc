@@ -110,7 +110,7 @@ TEST(Specs, FlagsReplaceWhatAPipelineFileSays) {
       "last_batch: LAST_BATCH_PAD");
   config.dataset = "";
   config.batch_size = 0;
-  config.seed = 0;
+  config.seed.reset();
   auto specs = MakeSpecs(config, Describe);
   ASSERT_TRUE(specs.ok()) << specs.status();
   EXPECT_EQ(specs->train.sources(0).dataset(), "other");
@@ -119,11 +119,13 @@ TEST(Specs, FlagsReplaceWhatAPipelineFileSays) {
   EXPECT_EQ(specs->train.last_batch(), LAST_BATCH_PAD);
   config.dataset = "photos";
   config.batch_size = 16;
+  config.seed = 0;
   config.last_batch = "drop";
   specs = MakeSpecs(config, Describe);
   ASSERT_TRUE(specs.ok()) << specs.status();
   EXPECT_EQ(specs->train.sources(0).dataset(), "photos");
   EXPECT_EQ(specs->train.batch_size(), 16u);
+  EXPECT_EQ(specs->train.seed(), 0u) << "0 is a seed";
   EXPECT_EQ(specs->train.last_batch(), LAST_BATCH_DROP);
 }
 
@@ -193,6 +195,19 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
        [](TrainerConfig& c) { c.hedge_share = 1.5; }},
       {"--hedge_floor is negative",
        [](TrainerConfig& c) { c.hedge_floor = absl::Seconds(-1); }},
+      // Given, if only as what it is without the flag: a mistake.
+      {"--hedge_floor has no effect with --hedge_share=0",
+       [](TrainerConfig& c) {
+         c.hedge_share = 0, c.hedge_floor = absl::Milliseconds(20);
+       }},
+      {"--profile_steps has no effect without --profile",
+       [](TrainerConfig& c) { c.profile_steps = "5-9"; }},
+      {"--checkpoint_every has no effect without --checkpoint",
+       [](TrainerConfig& c) { c.checkpoint_every = 5; }},
+      {"--prepare_ahead has no effect with --device=cuda",
+       [](TrainerConfig& c) { c.device = "cuda", c.prepare_ahead = true; }},
+      {"--rank_timeout is not above 0",
+       [](TrainerConfig& c) { c.rank_timeout = absl::Seconds(0); }},
       {"--checkpoint and --replay_batches=2",
        [](TrainerConfig& c) { c.replay_batches = 2, c.checkpoint = "x"; }},
       {"--audit_dir and --replay_batches",
@@ -208,7 +223,10 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
          c.replay_batches = 5, c.max_steps = 2, c.accumulate = 2;
        }},
       {"--preset", [](TrainerConfig& c) { c.preset = c.pipeline = "x"; }},
-      {"--eval_dataset", [](TrainerConfig& c) { c.eval_preset = "x"; }},
+      {"--eval_preset has no effect without --eval_dataset or --eval_subset",
+       [](TrainerConfig& c) { c.eval_preset = "x"; }},
+      {"--eval_pipeline has no effect without --eval_dataset or --eval_subset",
+       [](TrainerConfig& c) { c.eval_pipeline = "x"; }},
   };
   EXPECT_TRUE(Config().Validate().ok());
   for (const auto& [flag, change] : kMistakes) {
@@ -300,7 +318,8 @@ TEST(Specs, RefuseCutsThatDoNotFit) {
   config = Config();
   config.subset_seed = 3;
   EXPECT_THAT(std::string(config.Validate().message()),
-              HasSubstr("--subset_seed cuts no subset"));
+              HasSubstr("--subset_seed has no effect without --train_subset "
+                        "or --eval_subset"));
   config.eval_subset = "0.5:1.0";
   EXPECT_TRUE(config.Validate().ok());
   config.eval_subset = "0.5:x";

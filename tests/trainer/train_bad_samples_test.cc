@@ -91,7 +91,22 @@ TEST_F(BadSamples, EndTheRunByTheirPlace) {
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("millrace-train: DATA_LOSS: [decode error, "
                               "dataset photos, shard photos.lmdb, row "),
-                    HasSubstr("sample ")));
+                    HasSubstr("sample "),
+                    HasSubstr("`millrace-data verify` names all damaged "
+                              "samples of a dataset; to go on without them: "
+                              "bad_samples { action: SUBSTITUTE } (or ZERO) in "
+                              "the file of --pipeline")));
+}
+
+TEST_F(BadSamples, OfAnEvaluationAreMetByItsOwnPipeline) {
+  const ProgramResult run =
+      Run("ZERO", {"--eval_dataset=photos", "--eval_preset=imagenet_eval",
+                   "--model=resnet18", "--max_steps=1"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              HasSubstr("to go on without them: --eval_pipeline=FILE with the "
+                        "text `preset: \"imagenet_eval\" bad_samples { action: "
+                        "SUBSTITUTE }` (or ZERO)"));
 }
 
 TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {

@@ -335,10 +335,20 @@ TEST_F(Train, CutsOneDatasetForTrainingAndEvaluation) {
 TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
   const std::pair<std::vector<std::string>, std::string> kUsage[] = {
       {{"--eval_subset=0.5"}, "--eval_subset=0.5: expected FROM:TO"},
-      {{"--subset_unit=8"}, "--subset_unit cuts no subset"},
-      {{"--checkpoint_every=5"}, "--checkpoint_every needs --checkpoint"},
+      {{"--subset_unit=8"}, "--subset_unit has no effect without"},
+      {{"--checkpoint_every=5"},
+       "--checkpoint_every has no effect without --checkpoint"},
       {{"--resume=auto"}, "--resume is auto, which needs --checkpoint"},
-      {{"--nnodes=2"}, "--nproc"},
+      {{"--nnodes=2"}, "--nnodes has no effect without --nproc"},
+      // Also when the value is the one that holds without the flag.
+      {{"--master_port=29500"}, "--master_port has no effect without --nproc"},
+      {{"--nproc=2", "--master_port=29500"},
+       "--master_port has no effect without --master_addr"},
+      {{"--stop_grace=20s"}, "--stop_grace has no effect without --nproc"},
+      {{"--nproc=1", "--stop_grace=-1s"}, "--stop_grace is negative"},
+      {{"--rank_timeout=2m"}, "--rank_timeout has no effect with one rank"},
+      {{"--nproc=1", "--rank_timeout=2m"},
+       "--rank_timeout has no effect with one rank"},
       {{"--nproc=2", "--nnodes=2"}, "--master_addr"},
       {{"--nproc=2", "--nnodes=2", "--node_rank=2"}, "--node_rank=2"},
       {{"--nproc=3", "--nnodes=2", "--master_addr=x"}, "multiple of 6"},
@@ -350,17 +360,55 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
     EXPECT_EQ(run.exit_code, 2) << flags[0];
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
+  // What the data servers have to be asked for, too: nothing mends it.
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
+      {{"--train_subset=0:201"}, "ends behind the 200 samples of train"},
       // Shapes, classes and types that do not fit.
       {{"--input=label"}, "has 0 dimensions; models"},
       {{"--target=sample_index"}, "give --classes=N"},
+      {{"--target=image", "--input=image", "--loss=mse", "--classes=3"},
+       "--classes=3 has no effect"},
+      {{"--nproc=2", "--target=nothing"}, "gives no tensor nothing"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);
-    EXPECT_EQ(run.exit_code, 1) << flags[0];
+    EXPECT_EQ(run.exit_code, 2) << flags[0];
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
+  const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("the target sample_index has a label that is "
+                              "none of its 5 classes, 0 to 4 (Target "),
+                    HasSubstr("out of bounds); give --classes a number above "
+                              "the largest label")));
+}
+
+// A job that torchrun may give one rank or several has one command line.
+TEST_F(Train, TakesFlagsOfRanksFromALauncherThatGivesOneRank) {
+  Subprocess run(Command({"--rank_timeout=1m", "--max_steps=1"}),
+                 {"RANK=0", "WORLD_SIZE=1"});
+  EXPECT_EQ(run.Wait(), 0) << run.Stderr();
+}
+
+// Training's own pipeline says nothing of the evaluation's.
+TEST_F(Train, NamesTheEvaluationsPipelineWhenItDoesNotFit) {
+  WriteFile(Path("own.textproto"),
+            "transforms { decode_image {} } "
+            "outputs { field: 'image' } outputs { field: 'label' name: 'y' }");
+  const std::vector<std::string> flags = {"--pipeline=" + Path("own.textproto"),
+                                          "--target=y", "--eval_subset=150:200",
+                                          "--max_steps=1"};
+  const ProgramResult run = Run(flags);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("evaluation by "), HasSubstr("dataset train"),
+                    HasSubstr("gives no tensor y"),
+                    HasSubstr("--eval_preset=NAME or --eval_pipeline=FILE")));
+  std::vector<std::string> both = flags;
+  both.push_back("--eval_pipeline=" + Path("own.textproto"));
+  EXPECT_EQ(Run(both).exit_code, 0);
 }
 
 }  // namespace

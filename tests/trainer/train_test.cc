@@ -306,6 +306,21 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
       {{"--no_such_flag=1"}, "no_such_flag"},
       {{"--preset=a", "--pipeline=b"}, "exclude each other"},
       {{"stray"}, "stray"},
+      // Abseil would write the summary to a file of that name.
+      {{"--json", "--epochs=2"},
+       "--json has no value: \"--epochs=2\" follows, which looks like a flag; "
+       "give --json=VALUE, or --json=--epochs=2"},
+      {{"-json", "-epochs"}, "--json has no value: \"-epochs\" follows"},
+      {{"--json", "--help"}, "--json has no value"},
+      // Found when the data servers are asked, and no less a mistake.
+      {{"--preset=nothing"}, "nothing"},
+      {{"--nproc=2", "--preset=nothing"}, "nothing"},
+      {{"--pipeline=/no/such/file"}, "/no/such/file"},
+      {{"--batch_size=1000"}, "1000"},
+      {{"--eval_dataset=five"}, "5"},
+      {{"--resume=/no/such/file"}, "/no/such/file"},
+      {{"--input=nothing"}, "image"},
+      {{"--replay_batches=6"}, "none would be repeated"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);
@@ -320,7 +335,14 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
                                         ? "millrace-train"
                                         : "--checkpoint_every"))
         << flag;
+    const ProgramResult lost =
+        RunProgram({"/bin/sh", "-c", "\"$0\" \"$1\" > /dev/full",
+                    ProgramPath("trainer/millrace-train"), flag});
+    EXPECT_EQ(lost.exit_code, 1) << flag;
+    EXPECT_THAT(lost.err, HasSubstr("standard output")) << flag;
   }
+  // Alone with a number, and behind a name with its value, a dash is none.
+  EXPECT_THAT(Run({"--lr", "-1"}).err, HasSubstr("--lr is -1"));
 }
 
 TEST_F(Train, AnswersMistakesWithASentence) {
@@ -329,15 +351,9 @@ TEST_F(Train, AnswersMistakesWithASentence) {
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--endpoint=127.0.0.1:1"}, "127.0.0.1:1"},
       {{"--dataset=nothing"}, "nothing"},
-      {{"--preset=nothing"}, "nothing"},
       {{"--json=/no/such/folder/x.json"}, "/no/such/folder/x.json"},
-      {{"--batch_size=1000"}, "1000"},
-      {{"--eval_dataset=five"}, "5"},
       {{"--resume=" + garbage}, garbage},
-      {{"--resume=/no/such/file"}, "/no/such/file"},
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
-      {{"--input=nothing"}, "image"},
-      {{"--replay_batches=6"}, "none would be repeated"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);

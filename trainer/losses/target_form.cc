@@ -117,6 +117,12 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
                       .classes = classes,
                       .judges_classes = true};
   }
+  if (options.classes > 0 && spec.num_classes() == 0 && !shares) {
+    return Refuse(
+        absl::StrCat("holds values and no class indices, so that "
+                     "--classes=",
+                     options.classes, " has no effect; leave the flag out"));
+  }
   TargetForm form = {.kind = TargetForm::kValues, .outputs = values};
   form.classes = spec.num_classes();
   SetPixels(spec, options.planes, form);

@@ -222,7 +222,9 @@ TEST_F(TrainLogs, MistakesAreSaidBeforeTraining) {
     int exit_code;
   };
   const Mistake kMistakes[] = {
-      {{"--profile_steps=3-4"}, "--profile_steps needs --profile", 2},
+      {{"--profile_steps=3-4"},
+       "--profile_steps has no effect without --profile",
+       2},
       {{"--profile=" + folder_, "--profile_steps=4-3"}, "give FROM-TO", 2},
       {{"--profile=" + folder_, "--profile_steps=0"}, "give FROM-TO", 2},
       {{"--profile=" + folder_ + "/file"}, folder_ + "/file", 1},

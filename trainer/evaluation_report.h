@@ -1,0 +1,27 @@
+// What a run says of an evaluation: a line, TensorBoard's points, and the
+// numbers of the summary. Pure functions of the result.
+
+#ifndef MILLRACE_TRAINER_EVALUATION_REPORT_H_
+#define MILLRACE_TRAINER_EVALUATION_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "trainer/evaluation.h"
+#include "trainer/logs/event_file.h"
+#include "trainer/summary.h"
+
+namespace millrace {
+
+// "  evaluation on photos: accuracy 0.8710 (top-5 0.9950), loss 0.3, 77
+// samples, 0.10 s"
+std::string EvaluationLine(const Evaluation::Result& result,
+                           const std::string& dataset);
+
+std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result);
+
+void AddTo(TrainSummary& summary, const Evaluation::Result& result);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_EVALUATION_REPORT_H_
