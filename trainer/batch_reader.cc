@@ -167,6 +167,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   BatchReader reader;
   reader.input_ = x->name();
   reader.target_ = y->name();
+  reader.class_names_.assign(y->class_names().begin(), y->class_names().end());
   reader.form_ = *form;
   reader.ignore_value_ = options.ignore_value;
   reader.classes_given_ = options.classes > 0 && y->num_classes() == 0;

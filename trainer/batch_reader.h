@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -71,6 +72,8 @@ class BatchReader {
   const InputForm& form_of_input() const { return input_form_; }
   const TargetForm& form() const { return form_; }
   int64_t classes() const { return form_.classes; }
+  // Of the target's classes; empty: the dataset names none.
+  const std::vector<std::string>& class_names() const { return class_names_; }
   std::optional<int64_t> ignore_value() const { return ignore_value_; }
 
  private:
@@ -78,6 +81,7 @@ class BatchReader {
 
   std::string input_;
   std::string target_;
+  std::vector<std::string> class_names_;
   TargetForm form_;
   std::optional<int64_t> ignore_value_;
   bool classes_given_ = false;         // by Options, not by the data

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clean_text.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "trainer/class_loss.h"
@@ -27,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
 // Of top-5 accuracy.
 constexpr int64_t kTop = 5;
+// Of a class name in an error.
+constexpr size_t kMaxName = 200;
 
 // The rows of both that hold a sample.
 std::pair<torch::Tensor, torch::Tensor> OfValidRows(
@@ -37,6 +43,27 @@ std::pair<torch::Tensor, torch::Tensor> OfValidRows(
   }
   const torch::Tensor rows = batch.tensor("valid").nonzero().squeeze(1);
   return {outputs.index_select(0, rows), target.index_select(0, rows)};
+}
+
+// A label is a class's number: two datasets that were packed each with its own
+// list of classes may give one number to two classes.
+absl::Status SameClassNames(const std::string& training_dataset,
+                            const BatchReader& training,
+                            const std::string& dataset,
+                            const BatchReader& evaluation) {
+  const std::vector<std::string>& mine = training.class_names();
+  const std::vector<std::string>& yours = evaluation.class_names();
+  const size_t named = std::min(mine.size(), yours.size());
+  for (size_t i = 0; i < named; ++i) {
+    if (mine[i] == yours[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "class ", i, " is ", CleanText(mine[i], kMaxName), " in the dataset ",
+        training_dataset, ", but ", CleanText(yours[i], kMaxName), " in ",
+        dataset,
+        ": one label means two classes; pack both from the same class folders "
+        "(an empty folder for a class without images, and --skip_bad)"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -56,6 +83,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
         " classes, but ", options.dataset, " has ", reader.classes(),
         "; evaluate on data with the same classes"));
   }
+  MR_RETURN_IF_ERROR(
+      SameClassNames(training_dataset, training, options.dataset, reader));
   // A network over pixels may be judged on images of another size.
   const bool of_pixels =
       reader.form().of_pixels() && training.form().of_pixels();
