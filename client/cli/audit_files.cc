@@ -323,8 +323,8 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
              absl::string_view(result.run.fingerprint()));
   if (!options.loader.endpoint.empty()) {
     report.Add("compared", "steps compared with the servers", compared.steps);
-    report.Add("compared_different", "of these different", compared.different);
     report.Add("compared_payloads", "", compared.payloads);
+    report.Add("compared_different", "of these different", compared.different);
     report.Add("", "compared byte for byte",
                compared.payloads == compared.steps
                    ? absl::StrCat(compared.payloads)

@@ -49,11 +49,18 @@ int main(int argc, char** argv) {
   }
   const std::string command = arguments[0];
   arguments.erase(arguments.begin());
-  if (command == "--help" || command == "-h" || command == "help") {
-    return Show(kHelp);
-  }
-  if (command == "--version") {
-    return Show(absl::StrCat("millrace ", millrace::kMillraceVersion, "\n"));
+  const bool help = command == "--help" || command == "-h" || command == "help";
+  if (help || command == "--version") {
+    if (!arguments.empty()) {
+      std::fprintf(stderr,
+                   "millrace: unexpected argument `%s` after %s; `millrace "
+                   "COMMAND --help` lists the flags of a command\n",
+                   arguments[0].c_str(), command.c_str());
+      return 2;
+    }
+    return Show(
+        help ? kHelp
+             : absl::StrCat("millrace ", millrace::kMillraceVersion, "\n"));
   }
   absl::Status status;
   if (command == "status") {
