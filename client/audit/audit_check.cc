@@ -45,6 +45,9 @@ class Checker {
     Clip();
     MR_RETURN_IF_ERROR(AddUp());
     Judge();
+    const uint64_t end = covered_.empty() ? begin_ : covered_.front().second;
+    result_.begin = {begin_ / steps_, begin_ % steps_};
+    result_.end = {end / steps_, end % steps_};
     return std::move(result_);
   }
 
@@ -71,6 +74,7 @@ class Checker {
   uint64_t steps_ = 1;
   std::map<uint64_t, Attempt> attempts_;
   std::vector<Piece> counted_;
+  uint64_t begin_ = 0;  // of what counts
   // Steps that every rank was given, falling.
   std::vector<std::pair<uint64_t, uint64_t>> covered_;
 };
@@ -234,6 +238,7 @@ void Checker::Clip() {
     if (whole > start) covered_.emplace_back(start, whole);
     bound = start;
   }
+  begin_ = bound;
   if (bound > 0) {
     result_.notes.push_back(
         absl::StrCat("the logs begin at ", At(bound),

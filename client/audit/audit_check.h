@@ -58,6 +58,10 @@ struct AuditResult {
   uint64_t superseded = 0;
   std::vector<AuditEpoch> epochs;
   std::vector<AuditPart> parts;
+  // The logs begin with step `begin`; `end` follows the last step that every
+  // rank was given.
+  Position begin;
+  Position end;
   // What was lost or came twice, a sentence each; the first kMostProblems.
   std::vector<std::string> problems;
   uint64_t problem_count = 0;

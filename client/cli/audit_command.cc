@@ -15,6 +15,7 @@
 #include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/flag_needs.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -53,6 +54,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
                 "sample came exactly once; with --files: proves it of a job "
                 "that has run, from its audit logs");
   spec_flags.AddTo(flags);
+  spec_flags.AddHedgesTo(flags);
   flags.Add("world", &world, "N", "ranks of the job");
   flags.Add("epoch", &epoch, "N", "the epoch to receive");
   flags.Add("json", &json, "", "print one JSON object");
@@ -60,9 +62,11 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
             "audit logs of all ranks of a job, from all its starts; with "
             "--endpoint they are compared with what the servers send");
   flags.Add("compare", &files.compare, "N",
-            "with --files: steps of a rank that are compared");
+            "with --files and --endpoint: steps that are compared, each of one "
+            "rank, spread over the job");
   flags.Add("expect_epochs", &files.expect_epochs, "N",
-            "with --files: fail when fewer epochs are complete");
+            "with --files: fail when fewer epochs are complete (default 0: any "
+            "number will do)");
   flags.Needs("compare", {"files"});
   flags.Needs("expect_epochs", {"files"});
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
@@ -75,9 +79,23 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
         flags.Given("epoch")) {
       return UsageError(absl::InvalidArgumentError(
           "--files says what was loaded: leave --dataset, --preset, "
-          "--pipeline, --batch_size, --seed, --last_batch, --compression, "
-          "--world and --epoch away"));
+          "--pipeline, --outputs, --batch_size, --seed, --last_batch, "
+          "--compression, --world and --epoch out"));
     }
+    for (const char* hedge : {"hedge_share", "hedge_floor"}) {
+      if (!flags.Given(hedge)) continue;
+      return UsageError(absl::InvalidArgumentError(
+          absl::StrCat("--", hedge,
+                       " has no effect with --files: each step is compared on "
+                       "its own; leave --",
+                       hedge, " out")));
+    }
+    MR_RETURN_IF_ERROR(UsageError(CheckFlagNeeds(
+        {{"compare", {"endpoint"}},
+         {"timeout", {"endpoint"}},
+         {"step_timeout", {"endpoint"}},
+         {"same_host", {"endpoint"}}},
+        [&flags](absl::string_view name) { return flags.Given(name); })));
     MR_RETURN_IF_ERROR(UsageError(spec_flags.ValidateHow()));
     spec_flags.ApplyTo(files.loader);
     files.json = json;
@@ -98,6 +116,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   options.epochs = 1;
   options.verify_payload = true;
   MR_ASSIGN_OR_RETURN(options.spec, spec_flags.MakeSpec());
+  MR_RETURN_IF_ERROR(UsageError(CheckShares(options.spec, world)));
 
   std::vector<Rank> ranks(world);
   for (uint32_t i = 0; i < world; ++i) {
@@ -136,7 +155,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
              absl::string_view(DigestText(audit.order_digest())));
   report.Add("content_digest", "content digest",
              absl::string_view(DigestText(audit.content_digest())));
-  report.Add("", "steps asked again", retried);
+  report.Add("", "steps requested again", retried);
   if (json) {
     std::printf("%s\n", report.Json().c_str());
   } else {

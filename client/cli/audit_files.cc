@@ -17,13 +17,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "client/audit/audit_check.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/cli/report.h"
 #include "client/prefetch/host_loader.h"
+#include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 
 namespace millrace {
 namespace {
@@ -78,7 +81,8 @@ BadSamplePolicy::Action PolicyOf(const AuditResult& result) {
 // What was compared with what the servers send now.
 struct Compared {
   uint64_t steps = 0;
-  uint64_t payloads = 0;    // of these byte for byte
+  uint64_t different = 0;  // of these
+  uint64_t payloads = 0;   // whose bytes were compared, not their samples alone
   uint64_t empty_rows = 0;  // of damaged samples, in these steps
 };
 
@@ -123,6 +127,10 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
         compared->empty_rows += here.samples - batch.header.local_valid();
       }
       if (here == logged) continue;
+      ++compared->different;
+      for (AuditEpoch& epoch : result->epochs) {
+        if (epoch.epoch == position.epoch) epoch.proof = AuditEpoch::kWrong;
+      }
       result->AddProblem(absl::StrCat(
           "different: rank ", run.rank(), " of ", run.world_size(),
           " was given other ",
@@ -173,6 +181,25 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
   return absl::OkStatus();
 }
 
+// What is missing for so many complete epochs. Only where nothing was lost in
+// between.
+std::string UnfinishedText(const AuditResult& result, uint64_t complete,
+                           uint64_t expected) {
+  const uint64_t steps = result.run.steps_per_epoch();
+  const Position& end = result.end;
+  std::string text =
+      absl::StrCat("the job is not finished: ", complete, " of ", expected,
+                   " epochs ", complete == 1 ? "is" : "are", " complete");
+  if (result.begin != Position()) {
+    absl::StrAppend(&text, ", the logs begin at epoch ", result.begin.epoch,
+                    " step ", result.begin.step);
+  }
+  absl::StrAppend(&text, ", and the steps from epoch ", end.epoch, " step ",
+                  end.step, " to epoch ", end.epoch + expected - complete - 1,
+                  " step ", steps - 1, " are missing at the end");
+  return text;
+}
+
 absl::string_view ProofText(const AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
     case AuditEpoch::kProved:
@@ -208,10 +235,10 @@ absl::string_view ProofWord(const AuditEpoch& epoch, bool zeros) {
 
 absl::Status AuditFiles(const AuditFilesOptions& options) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                      FindLogs(options.files));
+                      UsageError(FindLogs(options.files)));
   std::vector<AuditFile> files;
   for (const std::string& path : paths) {
-    MR_ASSIGN_OR_RETURN(AuditFile file, ReadAuditFile(path));
+    MR_ASSIGN_OR_RETURN(AuditFile file, UsageError(ReadAuditFile(path)));
     files.push_back(std::move(file));
   }
   MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
@@ -254,10 +281,26 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     one.Add("result", "", ProofWord(epoch, zeros));
     epochs_json.push_back(one.Json());
   }
-  if (complete < options.expect_epochs) {
-    result.AddProblem(absl::StrCat("only ", complete, " of ",
-                                   options.expect_epochs,
-                                   " epochs are complete"));
+  absl::Status verdict;
+  if (compared.different > 0 && compared.different == result.problem_count) {
+    constexpr size_t kNamed = 3;
+    verdict = absl::DataLossError(absl::StrCat(
+        compared.different, " of ",
+        CountText(compared.steps, "compared step", "compared steps"),
+        compared.different == 1 ? " differs" : " differ",
+        " from what the servers send now, the first: ",
+        absl::StrJoin(absl::MakeConstSpan(result.problems)
+                          .subspan(0, std::min(kNamed, result.problems.size())),
+                      "; ")));
+  } else if (result.problem_count > 0) {
+    verdict = absl::DataLossError(
+        absl::StrCat("the job was not given every sample exactly once: ",
+                     CountText(result.problem_count, "problem"),
+                     ", the first: ", result.problems[0]));
+  } else if (complete < options.expect_epochs) {
+    verdict = absl::FailedPreconditionError(
+        UnfinishedText(result, complete, options.expect_epochs));
+    result.AddProblem(std::string(verdict.message()));
   }
   const auto strings = [](const std::vector<std::string>& list) {
     return absl::StrCat(
@@ -280,8 +323,14 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
              absl::string_view(result.run.fingerprint()));
   if (!options.loader.endpoint.empty()) {
     report.Add("compared", "steps compared with the servers", compared.steps);
-    report.Add("compared_payloads", "of these byte for byte",
-               compared.payloads);
+    report.Add("compared_payloads", "", compared.payloads);
+    report.Add("compared_different", "of these different", compared.different);
+    report.Add("", "compared byte for byte",
+               compared.payloads == compared.steps
+                   ? absl::StrCat(compared.payloads)
+                   : absl::StrCat(compared.payloads,
+                                  " (of the others the logs hold digests of "
+                                  "the samples, not of the bytes)"));
     if (zeros) {
       report.Add("compared_empty_rows", "empty rows in these steps (damaged)",
                  compared.empty_rows);
@@ -302,11 +351,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
       std::printf("%s\n", problem.c_str());
     }
   }
-  if (result.problem_count == 0) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "the job was not given every sample exactly once: ", result.problem_count,
-      " problem", result.problem_count == 1 ? "" : "s",
-      ", the first: ", result.problems[0]));
+  return verdict;
 }
 
 }  // namespace millrace

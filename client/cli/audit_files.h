@@ -16,14 +16,17 @@ struct AuditFilesOptions {
   // How to ask servers; what, the logs say. With an endpoint, steps are
   // compared with what the servers send now.
   HostLoaderOptions loader;
-  // Steps of a rank that are compared, spread over all of the job.
+  // Steps (each of one rank) that are compared, spread over all of the job.
   uint64_t compare = 32;
   // Complete epochs that there must be at least.
   uint64_t expect_epochs = 0;
   bool json = false;
 };
 
-// Prints the result. DataLoss: something was lost or came twice.
+// Prints the result. DataLoss: something was lost, came twice or differs from
+// what the servers send. FailedPrecondition: fewer complete epochs than
+// expected, and nothing else. With the mark of UsageError(): a file that cannot
+// be read, or is no audit log.
 absl::Status AuditFiles(const AuditFilesOptions& options);
 
 }  // namespace millrace

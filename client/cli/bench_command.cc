@@ -1,8 +1,12 @@
 // `millrace bench`: how fast batches arrive at this machine, and which setting
 // makes them arrive fastest.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -72,40 +76,44 @@ struct BenchFlags {
 
 void BenchFlags::AddTo(FlagSet& flags) {
   spec.AddTo(flags);
+  spec.AddHedgesTo(flags);
   synthetic.AddTo(flags);
   flags.Add("batches", &batches, "N",
-            "batches to receive, at least 2 (default 200, of a sweep by time)");
+            "batches to receive, at least 2 (default 200; a sweep receives by "
+            "time)");
   flags.Add("seconds", &seconds, "TIME",
-            "instead of --batches: receive for so long (default of a sweep "
-            "3s a setting and round)");
+            "instead of --batches: time to receive for (default of a sweep: 3s "
+            "for each setting and round)");
   flags.Add("warmup", &warmup, "TIME",
-            "with --seconds: receive for so long before it counts, until what "
-            "adapts has settled (default: about a window)");
+            "with --seconds: time to receive before anything counts, until "
+            "adaptive settings are stable (default: about one window of "
+            "batches)");
   flags.Add("epochs", &epochs, "N",
-            "instead of --batches: receive so many whole epochs (default 0: "
-            "not by epochs)");
-  flags.Add("world", &world, "N", "ranks of the job that this one stands for");
+            "instead of --batches: number of whole epochs to receive (default "
+            "0: not by epochs)");
+  flags.Add("world", &world, "N", "number of ranks of the job");
   flags.Add("rank", &rank, "N", "the rank to receive for");
   flags.Add("window", &window, "auto|N",
-            "batches asked for ahead; auto (or 0) follows what is measured, N "
-            "is fixed");
+            "max number of batches requested and not yet consumed; auto (or "
+            "0): adapts to what is measured; N: fixed");
   flags.Add("initial_window", &initial_window, "N",
-            "where --window=auto begins; 0: by the size of batches");
+            "window with which --window=auto begins; 0: by the size of the "
+            "batches");
   flags.Add("loaders", &loaders, "N",
-            "clients that receive side by side, each all batches");
+            "number of clients that receive in parallel, each all batches");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
             "run every combination and name the best: window, batch_size, "
             "loaders, same_host; with --server also threads, read_threads, "
             "memory_budget");
   flags.Add("rounds", &rounds, "N",
-            "how often each setting is run, in turns (default 1, of a sweep "
+            "number of runs of each setting, in turns (default 1, of a sweep "
             "3)");
-  flags.Add("plot", &plot, "FILE.svg", "draw what a sweep has found");
+  flags.Add("plot", &plot, "FILE.svg", "draw the results of a sweep");
   flags.Add("server", &server, "PROGRAM",
             "start this millrace-server here for each setting, instead of "
             "--endpoint");
   flags.Add("dataset_uri", &dataset_uri, "URI",
-            "what --server serves as --dataset");
+            "URI of the dataset that --server serves");
   flags.Add("json", &json, "", "print one JSON object");
   flags.Needs("dataset_uri", {"server"});
 }
@@ -122,8 +130,9 @@ absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
         std::find(knob.values.begin(), knob.values.end(), "auto") ==
             knob.values.end()) {
       return absl::InvalidArgumentError(
-          "--initial_window is where window=auto begins, and --sweep fixes the "
-          "window: add auto to its values, or leave --initial_window out");
+          "--initial_window is the first window of window=auto, and --sweep "
+          "fixes the window: add auto to its values, or leave --initial_window "
+          "out");
     }
     if (IsServerKnob(knob.name) && server.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -134,7 +143,7 @@ absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
   }
   if (knobs.empty() && rounds <= 1 && !plot.empty()) {
     return absl::InvalidArgumentError(
-        "--plot draws what a --sweep has found: give one");
+        "--plot draws the results of a --sweep: give one");
   }
   return absl::OkStatus();
 }
@@ -148,6 +157,12 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
   }
   if (synthetic.wanted()) {
     MR_ASSIGN_OR_RETURN(spec.base, synthetic.MakeSpec());
+    if (flags.Given("seed") &&
+        spec.base->sources(0).synthetic().ready_batches() > 0) {
+      return absl::InvalidArgumentError(
+          "--seed has no effect on ready batches, which are the same for every "
+          "seed: leave it out, or give --ready_batches=0");
+    }
   }
   if (!server.empty()) {
     if (!spec.endpoint.empty()) {
@@ -195,16 +210,17 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --loaders=", loaders, ": 1 .. ", kMaxLoaders));
   }
+  MR_RETURN_IF_ERROR(CheckRank(rank, world));
   uint32_t number = 0;
-  if (window != "auto" && !absl::SimpleAtoi(window, &number)) {
+  if (window != "auto" && (!absl::SimpleAtoi(window, &number) || number == 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --window=", window,
                      ": write auto, or a number of batches from 2"));
   }
   if (number != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(
-        "--window=N is fixed and --initial_window is where --window=auto "
-        "begins: give one");
+        "--window=N is fixed, and --initial_window is the first window of "
+        "--window=auto: give one");
   }
   if (rounds > kMaxRounds || (rounds == 0 && flags.Given("rounds"))) {
     return absl::InvalidArgumentError(
@@ -266,6 +282,7 @@ class Bench {
     host.epochs = 0;
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
     MR_ASSIGN_OR_RETURN(host.spec, flags.spec.MakeSpec());
+    MR_RETURN_IF_ERROR(UsageError(CheckShares(host.spec, flags.world)));
     return MeasureBatches(options, interrupt_);
   }
 
@@ -408,6 +425,10 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.Add("wait_seconds", "waited for data", result.wait_seconds, "s");
   report.Add("wait_share", "", result.figures.wait_share, "");
   AddWaits(result.waits, report);
+  report.AddJson("few_batches", result.few_batches.empty() ? "false" : "true");
+  if (!result.few_batches.empty()) {
+    report.Add("", "few batches", absl::string_view(result.few_batches));
+  }
   report.Add("retried_steps", "", result.retried_steps);
   report.Add("hedged_steps", "", result.hedged_steps);
   AddStages(result, report);
@@ -418,7 +439,9 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   waits.retried_steps = result.retried_steps;
   waits.servers = result.servers_times;
   waits.consumer = "this client";
-  const std::string verdict = Judge(waits).text;
+  // The error itself is no wait for data.
+  const std::string verdict = absl::StrCat(
+      result.ended.ok() ? "" : "before the error: ", Judge(waits).text);
   report.Add("verdict", "where the time went", absl::string_view(verdict));
   report.AddJson("interrupted", result.interrupted ? "true" : "false");
   if (result.interrupted) {
@@ -427,19 +450,37 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   if (!result.ended.ok()) {
     report.Add("ended_by", "", absl::string_view(result.ended.message()));
     report.Add("", "ended early",
-               absl::StrFormat("after %.1f s; the figures are of that time",
-                               result.seconds));
+               absl::StrFormat("after %.1f s, of which the figures are: %s",
+                               result.seconds, result.ended.message()));
   }
   return report;
 }
 
+absl::Status PlotError(const std::string& path, int reason) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write the plot to ", path, reason == 0 ? "" : ": ",
+                   reason == 0 ? "" : std::strerror(reason)));
+}
+
+// Whether the file could be written, before minutes are spent on what it is to
+// show. Leaves everything as it was.
+absl::Status CheckPlot(const std::string& path) {
+  const bool there = access(path.c_str(), F_OK) == 0;
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  if (!file) return PlotError(path, errno);
+  file.close();
+  if (!there) unlink(path.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WritePlot(const std::string& path, const std::string& svg) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary);
   file << svg;
   file.close();
   if (file) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot write the plot to ", path));
+  return PlotError(path, errno);
 }
 
 absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
@@ -461,6 +502,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     flags.seconds = kSweepDuration;
   }
   if (flags.rounds == 0) flags.rounds = kSweepRounds;
+  if (!flags.plot.empty()) MR_RETURN_IF_ERROR(CheckPlot(flags.plot));
   std::vector<BenchRow> rows;
   for (BenchSetting& setting : settings) {
     rows.emplace_back().setting = std::move(setting);
@@ -495,10 +537,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     if (!first_error.ok()) return first_error;
     return absl::CancelledError("interrupted before a round was over");
   }
-  if (!flags.plot.empty()) {
-    MR_RETURN_IF_ERROR(
-        WritePlot(flags.plot, BenchSvg(rows, "millrace bench: " + loaded)));
-  }
+  const std::string few = FewBatchesNote(rows);
   if (flags.json) {
     Report report;
     report.Add("dataset", "", absl::string_view(loaded));
@@ -507,13 +546,15 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     report.Add("best", "", absl::string_view(best));
     report.AddJson("interrupted", interrupt.happened() ? "true" : "false");
     std::printf("%s\n", report.Json().c_str());
-    return absl::OkStatus();
+  } else {
+    std::printf("%s\n%s\n%s%s", BenchTable(rows).c_str(), best.c_str(),
+                few.empty() ? "" : absl::StrCat(few, "\n").c_str(),
+                interrupt.happened()
+                    ? "\ninterrupted: the rounds that were over until then\n"
+                    : "\n");
   }
-  std::printf("%s\n%s\n%s", BenchTable(rows).c_str(), best.c_str(),
-              interrupt.happened()
-                  ? "\ninterrupted: the rounds that were over until then\n"
-                  : "\n");
-  return absl::OkStatus();
+  if (flags.plot.empty()) return absl::OkStatus();
+  return WritePlot(flags.plot, BenchSvg(rows, "millrace bench: " + loaded));
 }
 
 }  // namespace

@@ -204,6 +204,10 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   result.figures.wait_share =
       std::min(1.0, result.wait_seconds / (result.seconds * options.loaders));
   result.figures.first_batch_ms = 1e3 * first_batch;
+  result.figures.batches = result.batches / options.loaders;
+  result.few_batches = FewBatchesText(result.figures.batches,
+                                      timed ? 0 : uint64_t{result.window});
+  result.figures.few = !result.few_batches.empty();
   return result;
 }
 

@@ -63,6 +63,7 @@ struct BenchResult {
   BenchWaits waits;                        // of all loaders
   std::vector<ServerTimes> servers_times;  // of the first loader
   BenchFigures figures;
+  std::string few_batches;   // FewBatchesText()
   bool interrupted = false;  // cut short: what came until then
   // Not OK: an error ended it early, and the figures are of the time until the
   // last batch.

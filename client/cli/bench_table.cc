@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/report.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
 
 constexpr auto kImages = &BenchFigures::images_per_second;
+
+// Fewer are a matter of chance.
+constexpr uint64_t kFewBatches = 10;
 
 // With separators: 12,345.
 std::string Whole(double value) {
@@ -51,6 +56,24 @@ double RoundUp(double value) {
 }
 
 }  // namespace
+
+std::string FewBatchesText(uint64_t batches, uint64_t requested_ahead) {
+  const std::string rates =
+      absl::StrCat("the rates are of ", CountText(batches, "batch", "batches"));
+  constexpr char kMore[] =
+      ": measure more of them (--batches, --seconds or "
+      "--epochs)";
+  if (batches < kFewBatches) {
+    return absl::StrCat(rates, " only, too few to rely on", kMore);
+  }
+  if (batches <= requested_ahead) {
+    return absl::StrCat(rates,
+                        ", all of them requested before the measurement "
+                        "began (window ",
+                        requested_ahead, ")", kMore);
+  }
+  return "";
+}
 
 BenchSpread Spread(const BenchRow& row, double BenchFigures::*figure) {
   std::vector<double> values;
@@ -136,6 +159,25 @@ std::string BestSetting(const std::vector<BenchRow>& rows) {
   return text;
 }
 
+std::string FewBatchesNote(const std::vector<BenchRow>& rows) {
+  std::vector<std::string> few;
+  for (const BenchRow& row : rows) {
+    uint64_t least = std::numeric_limits<uint64_t>::max();
+    for (const BenchFigures& round : row.rounds) {
+      if (round.few) least = std::min(least, round.batches);
+    }
+    if (least == std::numeric_limits<uint64_t>::max()) continue;
+    few.push_back(absl::StrCat(row.setting.Name(), " (",
+                               CountText(least, "batch", "batches"),
+                               " in a round)"));
+  }
+  if (few.empty()) return "";
+  return absl::StrCat(
+      "rates of too few batches to rely on: ", absl::StrJoin(few, ", "),
+      "; measure more of them (--batches, --seconds or "
+      "--epochs)");
+}
+
 std::string BenchRowsJson(const std::vector<BenchRow>& rows) {
   std::vector<std::string> parts;
   for (const BenchRow& row : rows) {
@@ -162,6 +204,17 @@ std::string BenchRowsJson(const std::vector<BenchRow>& rows) {
         &BenchFigures::cpu_seconds_per_gigabyte);
     add("wait_share", &BenchFigures::wait_share);
     add("time_to_first_batch_ms", &BenchFigures::first_batch_ms);
+    if (!row.rounds.empty()) {
+      const auto fewest = std::min_element(
+          row.rounds.begin(), row.rounds.end(),
+          [](const auto& a, const auto& b) { return a.batches < b.batches; });
+      one.Add("batches_least", "", fewest->batches);
+      one.AddJson("few_batches",
+                  std::any_of(row.rounds.begin(), row.rounds.end(),
+                              [](const BenchFigures& f) { return f.few; })
+                      ? "true"
+                      : "false");
+    }
     parts.push_back(one.Json());
   }
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");

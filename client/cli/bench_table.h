@@ -10,6 +10,7 @@
 #ifndef MILLRACE_CLIENT_CLI_BENCH_TABLE_H_
 #define MILLRACE_CLIENT_CLI_BENCH_TABLE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,13 @@ struct BenchFigures {
   double cpu_seconds_per_gigabyte = 0;  // of the client
   double wait_share = 0;                // 0 to 1, of the consumers' time
   double first_batch_ms = 0;
+  uint64_t batches = 0;  // that the rates are of, of each loader
+  bool few = false;      // too few to rely on
 };
+
+// Why rates of so many batches say little; empty where they are enough.
+// `requested_ahead`: the window, where no warm-up has filled it before.
+std::string FewBatchesText(uint64_t batches, uint64_t requested_ahead);
 
 struct BenchRow {
   BenchSetting setting;
@@ -47,6 +54,9 @@ std::string BenchTable(const std::vector<BenchRow>& rows);
 // others the rounds do not tell apart from it: those whose best round reached
 // its worst. Empty without a row that has rounds.
 std::string BestSetting(const std::vector<BenchRow>& rows);
+
+// Names the settings whose rates are of few batches; empty: there are none.
+std::string FewBatchesNote(const std::vector<BenchRow>& rows);
 
 // The rows as a JSON array.
 std::string BenchRowsJson(const std::vector<BenchRow>& rows);

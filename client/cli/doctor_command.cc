@@ -23,14 +23,25 @@
 namespace millrace {
 namespace {
 
-// `--compare BEFORE AFTER` is `--compare=BEFORE --run=AFTER`.
-std::vector<std::string> WithRun(absl::Span<const std::string> arguments) {
+// `--compare BEFORE AFTER` is `--compare=BEFORE --run=AFTER`. InvalidArgument:
+// --run is given as well.
+absl::StatusOr<std::vector<std::string>> WithRun(
+    absl::Span<const std::string> arguments) {
+  const bool run_given = std::any_of(
+      arguments.begin(), arguments.end(), [](const std::string& argument) {
+        return argument == "--run" || absl::StartsWith(argument, "--run=");
+      });
   std::vector<std::string> out;
   for (size_t i = 0; i < arguments.size(); ++i) {
     out.push_back(arguments[i]);
     if (arguments[i] == "--compare" && i + 2 < arguments.size() &&
         !absl::StartsWith(arguments[i + 1], "-") &&
         !absl::StartsWith(arguments[i + 2], "-")) {
+      if (run_given) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--compare ", arguments[i + 1], " ", arguments[i + 2],
+                         " names both runs: leave --run out"));
+      }
       out.push_back(arguments[i + 1]);
       out.push_back(absl::StrCat("--run=", arguments[i + 2]));
       i += 2;
@@ -46,35 +57,44 @@ std::string PartsText(const RunReport& run) {
     rows.push_back({part, absl::StrFormat("%.2f", seconds),
                     absl::StrFormat("%.1f %%", 100 * t.share(seconds))});
   };
-  add("waiting for data", t.data);
+  // Each second once, so that the shares add up; what happens beside these
+  // parts, or within one, says so.
+  add("waiting for data", run.waited_for_servers());
+  if (run.copies_in_wait()) {
+    add("copying and transforming (host)", std::min(t.copy, t.data));
+  }
   add("forward and loss", t.forward);
   add("backward", t.backward);
   add("optimiser", t.optimizer);
   if (run.world_size > 1) {
-    add("of these, waiting for other ranks",
+    add("waiting for other ranks (within backward)",
         std::max(0.0, t.allreduce - t.ranks));
     add("agreeing with other ranks to go on", t.ranks);
   }
-  add(run.on_cpu() ? "copying and transforming (host)"
-                   : "copying and transforming (device, beside)",
-      run.on_cpu() ? t.copy : t.device_copy);
+  const double parts = t.data + t.forward + t.backward + t.optimizer + t.ranks;
+  if (parts < t.seconds) add("between the parts", t.seconds - parts);
   add("all of the training loop", t.seconds);
+  if (!run.copies_in_wait()) {
+    add(run.on_cpu() ? "copying and transforming (host, beside the parts)"
+                     : "copying and transforming (device, beside the parts)",
+        run.on_cpu() ? t.copy : t.device_copy);
+  }
   return Table(rows);
 }
 
 std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
   const PartTimes& t = run.times;
   std::string text = absl::StrFormat(
-      "%s: %s on %s, %s, %s, %s of %s, %.0f samples/s\n", run.path, run.model,
+      "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", run.path, run.model,
       run.dataset.empty() ? "its pipeline" : run.dataset, run.device,
       CountText(static_cast<uint64_t>(run.world_size), "rank"),
       CountText(static_cast<uint64_t>(t.steps), "step"),
       CountText(static_cast<uint64_t>(run.batch_size), "sample"),
-      t.samples / t.seconds);
+      RateText(t.samples / t.seconds));
   if (run.replay_batches > 0) {
     absl::StrAppendFormat(&text,
                           "its batches were repeats of the first %.0f: this is "
-                          "what a perfect loader would reach\n",
+                          "the rate with a perfect loader\n",
                           run.replay_batches);
   }
   absl::StrAppendFormat(
@@ -97,7 +117,7 @@ std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
     }
   }
   if (t.share(t.data) >= 0.05 && !run.where.empty()) {
-    absl::StrAppend(&text, "\nwhat the trainer said of its last epoch: ",
+    absl::StrAppend(&text, "\nthe trainer's line of its last epoch: ",
                     run.where.back(), "\n");
   }
   return text;
@@ -154,18 +174,26 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
   std::string before_path;
   bool json = false;
   FlagSet flags("doctor",
-                "what limits a training run, what to change and what that can "
-                "bring; with --compare also whether a change has helped");
+                "says what limits a training run, what to change and how much "
+                "faster that can make it; with --compare also whether a change "
+                "has helped");
   flags.Add("run", &run_path, "SUMMARY.json",
-            "what millrace-train --json has written");
+            "summary of the run that millrace-train --json wrote");
   flags.Add("compare", &before_path, "BEFORE.json",
             "the summary of a run before the change; `--compare BEFORE AFTER` "
             "names both");
   flags.Add("json", &json, "", "print one JSON object");
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(WithRun(arguments))));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> with_run,
+                      UsageError(WithRun(arguments)));
+  MR_RETURN_IF_ERROR(UsageError(flags.Parse(with_run)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();
+  }
+  if (!before_path.empty() && before_path == run_path) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat("--run and --compare both name ", run_path,
+                     ": give the summaries of two runs")));
   }
   if (run_path.empty()) {
     return UsageError(

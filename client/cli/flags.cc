@@ -133,6 +133,13 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
             absl::StrCat("flag --", argument, " needs a value"));
       }
       text = arguments[++i];
+      // `--dataset --json`: the value was forgotten.
+      if (text->substr(0, 2) == "--") {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "flag --", argument, " needs a value, and `", *text,
+            "` looks like another flag; if it is the value, write --", argument,
+            "=", *text));
+      }
     }
     MR_RETURN_IF_ERROR(Assign(flag->target, argument, *text));
   }

@@ -1,6 +1,7 @@
-// FlagSet reads the flags of one command: --name=value, --name value, and
-// --name alone for a bool. absl's flags are global to a program; a command
-// that refuses the flags of another needs its own.
+// FlagSet reads the flags of one command: --name=value, --name value (of a
+// value that does not begin with --), and --name alone for a bool. absl's flags
+// are global to a program; a command that refuses the flags of another needs
+// its own.
 //
 // Not thread-safe. Targets are not owned and hold the defaults.
 //

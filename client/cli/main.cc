@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "common/malloc_tuning.h"
+#include "common/standard_output.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/library_logs.h"
@@ -16,7 +18,7 @@ namespace {
 constexpr char kHelp[] =
     "millrace: the client's side of a Millrace data service\n"
     "\n"
-    "  millrace status   what the data servers say of themselves\n"
+    "  millrace status   the state of the data servers\n"
     "  millrace bench    how fast batches arrive here\n"
     "  millrace audit    prove that an epoch, or a whole job, is delivered "
     "exactly once\n"
@@ -25,6 +27,15 @@ constexpr char kHelp[] =
     "helped\n"
     "\n"
     "`millrace COMMAND --help` lists the flags of a command.\n";
+
+int Show(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  const absl::Status written = millrace::FlushStandardOutput();
+  if (written.ok()) return 0;
+  std::fprintf(stderr, "millrace: %s\n",
+               millrace::FormatError(written).c_str());
+  return 1;
+}
 
 }  // namespace
 
@@ -38,13 +49,18 @@ int main(int argc, char** argv) {
   }
   const std::string command = arguments[0];
   arguments.erase(arguments.begin());
-  if (command == "--help" || command == "-h" || command == "help") {
-    std::fputs(kHelp, stdout);
-    return 0;
-  }
-  if (command == "--version") {
-    std::printf("millrace %s\n", millrace::kMillraceVersion);
-    return 0;
+  const bool help = command == "--help" || command == "-h" || command == "help";
+  if (help || command == "--version") {
+    if (!arguments.empty()) {
+      std::fprintf(stderr,
+                   "millrace: unexpected argument `%s` after %s; `millrace "
+                   "COMMAND --help` lists the flags of a command\n",
+                   arguments[0].c_str(), command.c_str());
+      return 2;
+    }
+    return Show(
+        help ? kHelp
+             : absl::StrCat("millrace ", millrace::kMillraceVersion, "\n"));
   }
   absl::Status status;
   if (command == "status") {
@@ -62,9 +78,7 @@ int main(int argc, char** argv) {
                  command.c_str(), kHelp);
     return 2;
   }
-  if (status.ok() && std::fflush(stdout) != 0) {
-    status = absl::DataLossError("cannot write to standard output");
-  }
+  if (status.ok()) status = millrace::FlushStandardOutput();
   if (status.ok()) return 0;
   if (millrace::IsUsageError(status)) {
     std::fprintf(stderr, "millrace %s: %s\n", command.c_str(),

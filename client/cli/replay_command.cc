@@ -2,6 +2,7 @@
 // samples they are and what was drawn for them.
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -146,11 +147,13 @@ ExplainBatchResponse FromBatch(const HostBatch& batch,
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
   if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", path));
+  return absl::UnknownError(absl::StrCat(
+      "cannot write ", path, ": ", std::strerror(errno == 0 ? EIO : errno)));
 }
 
 struct ReplayFlags {
@@ -187,7 +190,7 @@ absl::Status Replay(ReplayFlags& given) {
       return UsageError(absl::InvalidArgumentError(
           "--run says what to load: leave --dataset, --preset, --pipeline, "
           "--outputs, --batch_size, --seed, --last_batch and --compression "
-          "away"));
+          "out"));
     }
     if (given.world == kNotGiven) given.world = run->world_size;
     if (given.rank == kNotGiven) given.rank = run->rank;
@@ -198,6 +201,8 @@ absl::Status Replay(ReplayFlags& given) {
   } else {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
+    const uint32_t world = given.world == kNotGiven ? 1 : given.world;
+    MR_RETURN_IF_ERROR(UsageError(CheckShares(options.spec, world)));
   }
   given.spec.ApplyTo(options);
   options.rank = given.rank == kNotGiven ? 0 : given.rank;
@@ -206,6 +211,7 @@ absl::Status Replay(ReplayFlags& given) {
   options.epochs = 1;
   options.window = 2;
   options.verify_payload = true;
+  MR_RETURN_IF_ERROR(UsageError(CheckRank(options.rank, options.world_size)));
   MR_RETURN_IF_ERROR(UsageError(options.Validate()));
 
   MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
@@ -218,7 +224,7 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
                       WriteBatchArrays(batch, given.output));
   absl::StatusOr<ExplainBatchResponse> explained =
-      absl::UnimplementedError("was not asked for");
+      absl::UnimplementedError("--explain=false");
   if (given.explain) explained = Explain(options, plan, header.rows());
   const std::string unexplained =
       explained.ok() ? "" : std::string(explained.status().message());
@@ -279,19 +285,27 @@ absl::Status Replay(ReplayFlags& given) {
     }
     const uint64_t of_row =
         std::max<uint64_t>(1, array.look.elements / array.shape[0]);
-    std::printf("%s: the first number that is none lies in row %llu\n",
+    std::printf("%s: the first NaN or infinite number is in row %llu\n",
                 array.name.c_str(),
                 static_cast<unsigned long long>(
                     static_cast<uint64_t>(array.look.first_bad) / of_row));
   }
   if (!unexplained.empty()) {
-    std::printf("what was drawn is not known: %s\n", unexplained.c_str());
+    std::printf("the random draws are not in batch.json: %s\n",
+                unexplained.c_str());
   }
-  if (!run.has_value()) return absl::OkStatus();
+  if (!run.has_value() || !run->is_log()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(
       const std::optional<AuditRecord> logged,
       run->RecordOf(position, options.rank, options.world_size));
-  if (!logged.has_value()) return absl::OkStatus();
+  if (!logged.has_value()) {
+    return absl::NotFoundError(absl::StrCat(
+        "the batch is written to ", given.output,
+        ", but nothing shows that it is what the job was given: the audit log ",
+        given.run, " has no record of epoch ", position.epoch, " step ",
+        position.step, " for rank ", options.rank, " of ", options.world_size,
+        "; it holds ", run->WhatTheLogHolds()));
+  }
   MR_ASSIGN_OR_RETURN(AuditRecord here, RecordOf(header, batch.payload));
   if (logged->payload_xxh3 == 0) here.payload_xxh3 = 0;
   if (here == *logged) {
@@ -318,14 +332,17 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
   flags.Add("run", &given.run, "FILE",
             "instead of --dataset and the like: the summary (--json) or an "
             "audit log of millrace-train, which say what was loaded");
-  flags.Add("position", &given.position, "EPOCH:STEP", "both counted from 0");
-  flags.Add("rank", &given.rank, "N", "(default 0, or that of the audit log)");
+  flags.Add("position", &given.position, "EPOCH:STEP",
+            "epoch and step of the batch, both counted from 0");
+  flags.Add("rank", &given.rank, "N",
+            "rank that the batch is for (default 0, or that of the audit log)");
   flags.Add("world", &given.world, "N",
             "ranks of the job (default 1, or what --run says)");
-  flags.Add("output", &given.output, "DIR", "is made when it is not there");
+  flags.Add("output", &given.output, "DIR",
+            "folder for the files; created when it is missing");
   flags.Add("explain", &given.explain, "",
-            "also ask for what was drawn at random; --explain=false leaves "
-            "that out (default true)");
+            "also fetch what was drawn at random for each sample; "
+            "--explain=false leaves that out (default true)");
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/run_judge.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +26,12 @@ std::vector<std::string> Missing(const std::vector<std::string>& from,
   return missing;
 }
 
+// "1.32", "0.0034": a small factor is not 0.
+std::string Times(double factor) {
+  return factor < 0.1 ? absl::StrFormat("%.2g", factor)
+                      : absl::StrFormat("%.2f", factor);
+}
+
 void Differs(const char* what, const std::string& before,
              const std::string& after, std::vector<std::string>* notes) {
   if (before == after) return;
@@ -34,7 +41,6 @@ void Differs(const char* what, const std::string& before,
 
 void AddNotes(const RunReport& before, const RunReport& after,
               std::vector<std::string>* notes) {
-  Differs("model", before.model, after.model, notes);
   Differs("dataset", before.dataset, after.dataset, notes);
   Differs("device", before.device, after.device, notes);
   Differs("number of ranks", absl::StrCat(before.world_size),
@@ -113,11 +119,17 @@ Comparison CompareRuns(const RunReport& before, const RunReport& after) {
   comparison.most = a.most / b.least;
   const bool alone = a.values < 2 || b.values < 2;
   const std::string figures = absl::StrFormat(
-      "%.2f times as fast (%.2f to %.2f over the epochs): %.0f samples/s "
-      "before, %.0f after",
-      comparison.times_as_fast, comparison.least, comparison.most, 1 / a.median,
-      1 / b.median);
-  if (alone) {
+      "%s times as fast (%s to %s over the epochs): %s samples/s before, %s "
+      "after",
+      Times(comparison.times_as_fast), Times(comparison.least),
+      Times(comparison.most), RateText(1 / a.median), RateText(1 / b.median));
+  if (before.model != after.model) {
+    comparison.text =
+        absl::StrCat("not compared: the models differ (", before.model,
+                     " before, ", after.model,
+                     " after), and samples/s of different models tell nothing "
+                     "of a change; compare runs of one model");
+  } else if (alone) {
     comparison.text =
         absl::StrCat("no difference that can be told: ", figures,
                      ", but from a single epoch the noise cannot be seen");

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/hex.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
@@ -96,6 +98,30 @@ absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
   run.world_size = last.world_size();
   run.rank = last.rank();
   return run;
+}
+
+std::string RunFile::WhatTheLogHolds() const {
+  constexpr size_t kNamed = 4;
+  std::vector<std::string> parts;
+  for (auto it = log.segments.rbegin(); it != log.segments.rend(); ++it) {
+    const AuditRun& run = it->run;
+    const uint64_t steps = run.steps_per_epoch();
+    if (it->records == 0 || steps == 0) continue;
+    if (parts.size() == kNamed) {
+      parts.push_back("and earlier ones");
+      break;
+    }
+    // Foreign numbers: only those that can be added are named.
+    const std::optional<uint64_t> from =
+        NumberOf(run.epoch(), run.step(), steps);
+    const uint64_t last = from.value_or(0) + it->records - 1;
+    if (!from.has_value() || last < *from) continue;
+    parts.push_back(absl::StrCat("rank ", run.rank(), " of ", run.world_size(),
+                                 ": epoch ", run.epoch(), " step ", run.step(),
+                                 " to epoch ", last / steps, " step ",
+                                 last % steps));
+  }
+  return parts.empty() ? "no step" : absl::StrJoin(parts, "; ");
 }
 
 absl::StatusOr<std::optional<AuditRecord>> RunFile::RecordOf(

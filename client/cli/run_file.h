@@ -27,10 +27,17 @@ struct RunFile {
   uint32_t rank = 0;
   AuditFile log;  // empty for a summary
 
+  // A summary says what was loaded, not which batches came.
+  bool is_log() const { return !log.segments.empty(); }
+
   // What the log holds of it last; nothing when it does not.
   absl::StatusOr<std::optional<AuditRecord>> RecordOf(Position position,
                                                       uint32_t rank_of,
                                                       uint32_t world_of) const;
+
+  // What the log holds instead: "rank 3 of 4: epoch 0 step 10 to epoch 1 step
+  // 20". The last segments, joined by "; ".
+  std::string WhatTheLogHolds() const;
 };
 
 // InvalidArgument, DataLoss: neither of the two, or one without a pipeline.

@@ -61,7 +61,8 @@ constexpr char kSmallOnWire[] =
 
 Finding DataFinding(const RunReport& run) {
   const PartTimes& t = run.times;
-  const double share = t.share(t.data);
+  const double share =
+      t.share(t.wait_cause == "preparing" ? t.data : run.waited_for_servers());
   const std::string waited = absl::StrCat("the trainer waited for data ",
                                           Percent(share), " of the time: ");
   const std::string more_servers = absl::StrCat(
@@ -98,6 +99,15 @@ Finding DataFinding(const RunReport& run) {
          "shared memory with servers on this machine: --same_host",
          "a faster link, or servers on several links"});
   }
+  if (cause == "shared_memory") {
+    return Make("shared_memory", share,
+                absl::StrCat(waited,
+                             "the servers' batches lie ready in shared memory, "
+                             "and this process takes them out too slowly"),
+                {kSmallOnWire,
+                 "fewer programs beside the trainer: it copies batches out of "
+                 "shared memory with a core of its own"});
+  }
   if (cause == "memory") {
     return Make("server_memory", share,
                 absl::StrCat(waited, "batches wait for memory at the servers"),
@@ -107,7 +117,7 @@ Finding DataFinding(const RunReport& run) {
   }
   if (cause == "window") {
     return Make("window", share,
-                absl::StrCat(waited, "too little is asked for at once"),
+                absl::StrCat(waited, "too few batches are requested at once"),
                 {run.has_flag("window")
                      ? "a larger --window, or none: without the flag it adapts"
                      : "a fixed window above what was chosen, as --window=64",
@@ -225,6 +235,11 @@ Finding ComputeFinding(const RunReport& run, double share) {
 
 }  // namespace
 
+std::string RateText(double rate) {
+  return rate < 100 ? absl::StrFormat("%.3g", rate)
+                    : absl::StrFormat("%.0f", rate);
+}
+
 std::string GainText(const Finding& finding) {
   if (finding.most_gain == 0) {
     return " (nearly all of the time: how fast the run becomes without it "
@@ -251,7 +266,15 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
   std::vector<Finding> findings;
 
   const double data = t.share(t.data);
-  if (data >= kWaits) findings.push_back(DataFinding(run));
+  const bool data_named =
+      t.share(t.wait_cause == "preparing" ? t.data
+                                          : run.waited_for_servers()) >= kWaits;
+  if (data_named) findings.push_back(DataFinding(run));
+  // Local servers are among the other programs.
+  const std::string servers_part =
+      data_named && run.servers_are_local() && t.wait_cause != "preparing"
+          ? findings[0].part
+          : "";
   AddCopies(run, &findings);
 
   const double allreduce = t.share(t.allreduce);
@@ -311,10 +334,14 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
         {"end them, or run them on another machine, and train again: the "
          "figures above are those of a machine that is shared"});
     taken.most_gain = 1;
-    const bool starved = run.on_cpu() && others >= kOthersStarve &&
-                         !findings.empty() && findings[0].part == "compute";
-    findings.insert(starved ? findings.begin() : findings.end(),
-                    std::move(taken));
+    const auto before = std::find_if(
+        findings.begin(), findings.end(), [&](const Finding& finding) {
+          if (finding.part == servers_part) return false;
+          return finding.share < others ||
+                 (finding.part == "compute" && run.on_cpu() &&
+                  others >= kOthersStarve);
+        });
+    findings.insert(before, std::move(taken));
   }
   return findings;
 }

@@ -22,10 +22,14 @@
 //   overhead    none of these: 25 % of the time or more lie between the parts
 //   other_programs  programs that are no rank of the run used a quarter of the
 //               cores of the trainer's machine or more. What they cost cannot
-//               be told, so they come last; before a model that the CPU
-//               computes from three quarters on, which leave it next to none
+//               be told. They come before parts with a smaller share; from
+//               three quarters on, which leave it next to nothing, also before
+//               a model that the CPU computes. Servers on that machine are
+//               among them: then never before the wait for these servers
 //
 // What the device waits for comes first, most time first; then what it does.
+// Shares are of disjoint parts of the time, but for copies that are made beside
+// the step, and for shares of cores.
 // `most_gain` is Amdahl's bound: with the part's time gone altogether the run
 // would be 1 / (1 - share) times as fast, never more. It is given for shares of
 // 75 % at most: beyond, the bound follows from the small rest, which is
@@ -47,7 +51,8 @@ namespace millrace {
 
 struct Finding {
   // "storage", "decoding", "augmenting", "servers", "network",
-  // "server_memory", "window", "data" (waited, why is not clear), "copy",
+  // "shared_memory", "server_memory", "window", "data" (waited, why is not
+  // clear), "copy",
   // "trainer_cpu", "allreduce", "ranks", "compute", "overhead",
   // "other_programs" (share: of the cores).
   std::string part;
@@ -64,6 +69,9 @@ std::string OtherProgramsText(const PartTimes& times);
 
 // The first is the bottleneck. Empty: the figures name nothing.
 std::vector<Finding> JudgeRun(const RunReport& run);
+
+// "1234"; of a rate below 100 three digits that count: "0.417".
+std::string RateText(double rate);
 
 // " (without it the run would be at most 1.75 times as fast)", or that no bound
 // can be told; empty where there is nothing to say.

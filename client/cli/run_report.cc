@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -108,6 +109,14 @@ bool RunReport::has_flag(absl::string_view name) const {
                 : flag.find_first_not_of('-'));
         return rest == name || absl::StartsWith(rest, absl::StrCat(name, "="));
       });
+}
+
+bool RunReport::servers_are_local() const {
+  const std::vector<absl::string_view> hosts = absl::StrSplit(endpoint, ',');
+  return std::all_of(hosts.begin(), hosts.end(), [](absl::string_view host) {
+    return absl::StartsWith(host, "127.") || absl::StartsWith(host, "[::1]") ||
+           absl::StartsWith(host, "localhost:");
+  });
 }
 
 absl::StatusOr<RunReport> ParseRunReport(const std::string& json,

@@ -9,6 +9,7 @@
 #ifndef MILLRACE_CLIENT_CLI_RUN_REPORT_H_
 #define MILLRACE_CLIENT_CLI_RUN_REPORT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -67,6 +68,16 @@ struct RunReport {
   std::optional<double> accuracy;  // of the last evaluation
 
   bool on_cpu() const { return device == "cpu"; }
+  // The trainer copied and transformed batches within its wait for data, not
+  // beside it.
+  bool copies_in_wait() const { return on_cpu() && !has_flag("prepare_ahead"); }
+  // Seconds that the trainer waited for servers.
+  double waited_for_servers() const {
+    return copies_in_wait() ? std::max(0.0, times.data - times.copy)
+                            : times.data;
+  }
+  // Its servers run on the trainer's machine, as far as the endpoint tells.
+  bool servers_are_local() const;
   // Whether its command line has the flag `name`, with whatever value.
   bool has_flag(absl::string_view name) const;
 };

@@ -60,7 +60,7 @@ std::string ServerVerdict(const GetStatusResponse& before,
   if (after.shutting_down()) return "stopping";
   if (after.active_streams() == 0 &&
       after.batches_sent() == before.batches_sent()) {
-    return "idle: nobody asks for batches";
+    return "idle: no client requests batches";
   }
   const double busy = BusyShare(before, after);
   if (busy < 0) return "not clear: the server does not say how busy it is";

@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
+#include "common/clean_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "common/utf8.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 
@@ -83,12 +85,12 @@ absl::StatusOr<T> ParseChoice(absl::string_view flag, absl::string_view text,
 void SpecFlags::AddTo(FlagSet& flags) {
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
             "the data servers; one DNS name may stand for several");
-  flags.Add("dataset", &dataset, "NAME", "as registered at the server");
+  flags.Add("dataset", &dataset, "NAME", "name of the dataset at the servers");
   flags.Add("preset", &preset, "NAME",
-            "a named pipeline; neither this nor --pipeline: the dataset's own "
-            "for training");
+            "a named pipeline (default: the dataset's own for training, unless "
+            "--pipeline is given)");
   flags.Add("pipeline", &pipeline, "FILE",
-            "a pipeline of one's own, as protobuf text");
+            "file with a pipeline, as protobuf text");
   flags.Add("outputs", &outputs, "FIELD,...",
             "fields of the dataset that become tensors of a batch (default: "
             "what the pipeline lists, else all)");
@@ -99,22 +101,29 @@ void SpecFlags::AddTo(FlagSet& flags) {
             "fixes the order and every random choice (default 0, or what the "
             "pipeline says)");
   flags.Add("last_batch", &last_batch, "drop|pad|partial",
-            "what becomes of the rest of an epoch (default drop, or what the "
-            "pipeline says)");
+            "what happens to the samples at the end of an epoch that fill no "
+            "whole batch (default drop, or what the pipeline says)");
   flags.Add("same_host", &same_host, "off|auto|require",
-            "batches of a server on this machine in shared memory: where it "
-            "can be, or not at all");
+            "batches of servers on this machine: off: over the network; auto: "
+            "in shared memory where that works; require: a server that cannot "
+            "share memory is not used (one that ends the sharing later sends "
+            "batches over the network meanwhile)");
   flags.Add("compression", &compression, "none|zstd",
-            "pack batches for a thin link (default none, or what the pipeline "
-            "says); changes no batch");
+            "compress batches on the network (default none, or what the "
+            "pipeline says); the batches stay the same");
   flags.Add("timeout", &timeout, "TIME",
-            "give up on an endpoint that does not answer");
+            "time after which an endpoint that does not answer is given up");
   flags.Add("step_timeout", &step_timeout, "TIME",
-            "ask another server for a step without progress for so long");
+            "request a step from another server when it has made no progress "
+            "for so long");
+}
+
+void SpecFlags::AddHedgesTo(FlagSet& flags) {
   flags.Add("hedge_share", &hedge_share, "SHARE",
-            "ask a second server for steps that are late, at most for this "
-            "share of them; 0: never");
-  flags.Add("hedge_floor", &hedge_floor, "TIME", "no step is late before");
+            "request late steps from a second server too, at most this share "
+            "of all steps; 0: never");
+  flags.Add("hedge_floor", &hedge_floor, "TIME",
+            "minimum time before a step counts as late");
 }
 
 absl::Status SpecFlags::Validate() const {
@@ -142,6 +151,14 @@ absl::Status SpecFlags::Validate() const {
   if (batch_size == uint64_t{0}) {
     return absl::InvalidArgumentError(
         "flag --batch_size=0: expected a number of samples from 1");
+  }
+  for (const auto& [name, value] :
+       {std::pair{"dataset", dataset}, std::pair{"preset", preset},
+        std::pair{"outputs", outputs}}) {
+    if (IsUtf8(value)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --", name, "=", CleanText(value, 200),
+                     ": the value is not UTF-8, as the names of servers are"));
   }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
@@ -171,6 +188,26 @@ absl::Status SpecFlags::ValidateHow() const {
         "out");
   }
   return ParseChoice("same_host", same_host, SameHosts()).status();
+}
+
+absl::Status CheckShares(const PipelineSpec& spec, uint32_t world) {
+  if (world == 0 || spec.batch_size() % world == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("flag --world=", world, ": ", spec.batch_size(),
+                   " samples of a global batch (--batch_size) cannot be shared "
+                   "equally by ",
+                   world, " ranks"));
+}
+
+absl::Status CheckRank(uint32_t rank, uint32_t world) {
+  if (world == 0) {
+    return absl::InvalidArgumentError(
+        "flag --world=0: expected a number of ranks from 1");
+  }
+  if (rank < world) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("flag --rank=", rank, ": there is no rank ", rank, " of ",
+                   world, " (--world); ranks count from 0"));
 }
 
 void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
@@ -206,6 +243,12 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
     }
     if (spec.sources().empty()) spec.add_sources();
     spec.mutable_sources(0)->set_dataset(dataset);
+  }
+  if (spec.sources().empty()) {
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        "--pipeline=", pipeline,
+        ": the file names no dataset; give "
+        "--dataset=NAME, or add sources { dataset: \"NAME\" } to the file")));
   }
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, spec));
   if (batch_size.has_value()) spec.set_batch_size(*batch_size);

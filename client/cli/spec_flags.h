@@ -38,6 +38,9 @@ struct SpecFlags {
   absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
 
   void AddTo(FlagSet& flags);
+  // Those of second requests, which a loader makes after 32 steps at the
+  // earliest: for commands that receive more than a batch of a loader.
+  void AddHedgesTo(FlagSet& flags);
 
   // InvalidArgument: a flag is missing or contradicts another.
   absl::Status Validate() const;
@@ -62,6 +65,13 @@ struct SpecFlags {
   // pipeline, is an error with the mark of UsageError().
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
+
+// Of --world and a spec that MakeSpec() made. InvalidArgument: the ranks would
+// not get equal parts of a batch.
+absl::Status CheckShares(const PipelineSpec& spec, uint32_t world);
+
+// Of --rank and --world. InvalidArgument: names both.
+absl::Status CheckRank(uint32_t rank, uint32_t world);
 
 }  // namespace millrace
 

@@ -297,16 +297,17 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   absl::Duration timeout = absl::Seconds(5);
   absl::Duration interval;
   FlagSet flags("status",
-                "what the data servers say of themselves; fails when one does "
-                "not answer, or when they hold different data under one name");
+                "prints the state of the data servers; fails when one does not "
+                "answer, or when they hold different data under one name");
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
             "the data servers; one DNS name may stand for several");
   flags.Add("json", &json, "", "print one JSON object");
   flags.Add("timeout", &timeout, "TIME",
-            "give up on an endpoint that does not answer");
+            "time after which an endpoint that does not answer is given up");
   flags.Add("interval", &interval, "TIME",
-            "look twice, so far apart: rates and verdict are of that time "
-            "(default: once, of all the time since the server's start)");
+            "look twice, with this time in between: rates and verdict are of "
+            "that time (default: one look; they are of the time since the "
+            "server's start)");
   MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

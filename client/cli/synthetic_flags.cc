@@ -17,17 +17,18 @@ constexpr int64_t kClasses = 1000;
 
 void SyntheticFlags::AddTo(FlagSet& flags) {
   flags.Add("synthetic", &synthetic, "",
-            "instead of a dataset: batches that lie ready at the server, which "
-            "tell the ceiling of the link and of sending");
+            "instead of a dataset: batches that the server has made before; "
+            "measures the upper bound of the link and of sending");
   flags.Add("synthetic_latency_us", &latency_us, "N",
-            "instead of a dataset: samples that are read one by one, each read "
-            "waiting N us as of a distant storage");
+            "instead of a dataset: samples that are read one by one; each read "
+            "waits N microseconds, as of a remote storage");
   flags.Add("ready_batches", &ready_batches, "N",
-            "payloads that --synthetic sends in turn; 0: samples are read and "
-            "placed (default 4)");
-  flags.Add("shape", &shape, "N,N,N", "of a synthetic sample");
-  flags.Add("dtype", &dtype, "TYPE", "of a synthetic sample, as uint8");
-  flags.Add("samples", &samples, "N", "of the synthetic dataset");
+            "number of payloads that --synthetic sends in turn; 0: samples are "
+            "read and placed one by one (default 4)");
+  flags.Add("shape", &shape, "N,N,N", "shape of a synthetic sample");
+  flags.Add("dtype", &dtype, "TYPE",
+            "element type of a synthetic sample, such as float32");
+  flags.Add("samples", &samples, "N", "number of synthetic samples");
   for (const char* name : {"ready_batches", "shape", "dtype", "samples"}) {
     flags.Needs(name, {"synthetic", "synthetic_latency_us"});
   }
@@ -71,8 +72,19 @@ absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
   label.set_name("label");
   label.set_dtype(DTYPE_INT64);
   label.set_num_classes(kClasses);
-  MR_RETURN_IF_ERROR(CheckSynthetic(made));
-  return spec;
+  // Names the flag: the message speaks of the fields of a spec.
+  const absl::Status checked = CheckSynthetic(made);
+  if (checked.ok()) return spec;
+  const std::string flag =
+      samples < 1 || samples > kMaxSyntheticSamples
+          ? absl::StrCat("samples=", samples)
+      : latency_us > kMaxSyntheticLatencyUs
+          ? absl::StrCat("synthetic_latency_us=", latency_us)
+      : made.ready_batches() > kMaxReadyBatches || latency_us > 0
+          ? absl::StrCat("ready_batches=", made.ready_batches())
+          : absl::StrCat("shape=", shape);
+  return absl::InvalidArgumentError(
+      absl::StrCat("flag --", flag, ": ", checked.message()));
 }
 
 }  // namespace millrace

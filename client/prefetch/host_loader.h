@@ -48,8 +48,11 @@ std::shared_ptr<SlotAllocator> NewPlainSlotAllocator();
 // with this process instead of over the network (docs/operations.md).
 enum class SameHost {
   kOff,
-  kAuto,     // where it can be; otherwise the log says once why not
-  kRequire,  // a server with which it cannot be is not used
+  kAuto,  // where it can be; otherwise the log says once why not
+  // A server that cannot share memory is not used. One that could, and ends the
+  // sharing because others need the memory, sends its batches over the network
+  // until it shares again.
+  kRequire,
 };
 
 // Resume state: the next batch to hand out. (epoch, steps_per_epoch) is the

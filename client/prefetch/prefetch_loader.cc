@@ -123,6 +123,7 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
     uint64_t received = 0;
     absl::Time begun;              // its first frame came
     bool wanted = false;           // nobody else has brought it yet
+    bool in_shared = false;        // it came in memory that the server shares
     uint8_t* slot = nullptr;       // where it goes; null when it is in `shared`
     std::shared_ptr<void> shared;  // memory of the server with the payload
     BatchHeader header;
@@ -728,6 +729,7 @@ absl::Status PrefetchLoader::BeginBatch(Call& call, FrameView& frame) {
   call.payload_bytes = header.payload_bytes();
   call.received = 0;
   call.wanted = false;
+  call.in_shared = frame.hold != nullptr;
   if (!window_.incomplete(call.number)) return absl::OkStatus();
   // A batch in shared memory comes whole, in this frame.
   if (!Keeps(frame)) MR_RETURN_IF_ERROR(TakeSlot(call));
@@ -878,6 +880,7 @@ size_t PrefetchLoader::CountBatch(const Call& call, const BatchHeader& header) {
   }
   const absl::Time now = now_();
   ++all[i].batches;
+  if (call.in_shared) ++all[i].shared_batches;
   all[i].AddStages(header);
   // Batches that arrive side by side count once.
   all[i].receive_seconds +=

@@ -44,6 +44,7 @@ std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
       if (then.address != now.address) continue;
       gone_by.batches -= then.batches;
       gone_by.timed_batches -= then.timed_batches;
+      gone_by.shared_batches -= then.shared_batches;
       for (const auto sum : kSums) gone_by.*sum -= then.*sum;
       break;
     }

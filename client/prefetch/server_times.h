@@ -22,6 +22,8 @@ struct ServerTimes {
   uint64_t batches = 0;  // that it delivered first
   // Of these, with stage times: a server of an earlier version sends none.
   uint64_t timed_batches = 0;
+  // Of `batches`, those in memory that the server shares.
+  uint64_t shared_batches = 0;
 
   // At the server, summed over batches (StageMicros). Work is thread time.
   double read_seconds = 0;

@@ -38,6 +38,12 @@ WaitCause WorkCause(const ServerTimes& s) {
   return WaitCause::kWork;
 }
 
+// What is slow between the server's batch and this client's slot.
+WaitCause WayCause(const ServerTimes& s) {
+  return 2 * s.shared_batches > s.batches ? WaitCause::kSharedMemory
+                                          : WaitCause::kLink;
+}
+
 struct Group {
   double waited = 0;
   std::vector<std::string> addresses;
@@ -74,6 +80,10 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
   switch (cause) {
     case WaitCause::kLink:
       return LinkText(group, servers);
+    case WaitCause::kSharedMemory:
+      return absl::StrCat("batches lie ready in shared memory of ",
+                          On(group, servers),
+                          ", and this client takes them out too slowly");
     case WaitCause::kReading:
       return absl::StrCat(
           "reading on ", On(group, servers),
@@ -93,7 +103,7 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
       return absl::StrCat("memory at ", On(group, servers),
                           "; raise --memory_budget");
     case WaitCause::kWindow:
-      return absl::StrCat("too little asked for at once of ",
+      return absl::StrCat("too few batches requested at once from ",
                           On(group, servers),
                           "; raise --window, or leave the flag out: then it "
                           "adapts");
@@ -114,6 +124,8 @@ const char* NameOf(WaitCause cause) {
       return "consumer";
     case WaitCause::kLink:
       return "link";
+    case WaitCause::kSharedMemory:
+      return "shared_memory";
     case WaitCause::kReading:
       return "reading";
     case WaitCause::kDecoding:
@@ -141,7 +153,7 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   const bool link_busy = s.receive_seconds >= kLinkBusy * elapsed_seconds;
   // Times of a few batches do not stand for the others.
   if (!SendsTimes(s) || 2 * s.timed_batches < s.batches) {
-    return link_busy ? WaitCause::kLink : WaitCause::kUnclear;
+    return link_busy ? WayCause(s) : WaitCause::kUnclear;
   }
   const double idle = s.idle_seconds / s.make_seconds;
   const bool threads_busy = idle < kThreadsBusy;
@@ -152,12 +164,12 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   // small part of the time, and they are busy in it. A batch is sent when it is
   // whole: where sending takes all of the time, making takes no more than that.
   if (stands_ready || s.receive_seconds >= kLinkFull * elapsed_seconds) {
-    return WaitCause::kLink;
+    return WayCause(s);
   }
   if (link_busy) {
     return threads_busy && s.send_seconds < kStandsBeside * s.make_seconds
                ? WaitCause::kUnclear
-               : WaitCause::kLink;
+               : WayCause(s);
   }
   if (threads_busy) return WorkCause(s);
   if (idle < kThreadsIdle) return WaitCause::kUnclear;
@@ -235,7 +247,7 @@ Verdict Judge(const WaitReport& report) {
     absl::StrAppend(&verdict.text, ": ", absl::StrJoin(parts, "; "));
   } else if (report.retried_steps > 0) {
     absl::StrAppend(&verdict.text, ": ", report.retried_steps,
-                    " steps had to be asked for again, the log says why");
+                    " steps had to be requested again, the log says why");
   } else if (silent) {
     absl::StrAppend(&verdict.text,
                     ": the servers do not say where batches spent their time, "

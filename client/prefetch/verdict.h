@@ -6,6 +6,8 @@
 //
 //   link      batches stood ready at the server for longer than anything else
 //             took, or a batch was on its way more than 70 % of the time
+//   shared_memory  the same of a server whose batches came in memory that it
+//             shares, most of them: the way is then this client's own copying
 //   work      not the link, and the server's worker threads had no pause while
 //             batches were made (idle below 25 %): decoding or augmenting,
 //             where one of them took 60 % of the thread time, else all of the
@@ -47,6 +49,7 @@ namespace millrace {
 enum class WaitCause {
   kConsumer,  // it hardly waited: its own work is what takes the time
   kLink,
+  kSharedMemory,
   kReading,
   kDecoding,
   kAugmenting,
@@ -57,8 +60,8 @@ enum class WaitCause {
   kUnclear,
 };
 
-// As programs read it: "consumer", "link", "reading", "decoding", "augmenting",
-// "work", "memory", "window", "preparing", "unclear".
+// As programs read it: "consumer", "link", "shared_memory", "reading",
+// "decoding", "augmenting", "work", "memory", "window", "preparing", "unclear".
 const char* NameOf(WaitCause cause);
 
 // All in seconds, between two looks.

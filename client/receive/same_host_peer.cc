@@ -73,16 +73,18 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
     }
   }
   if (problem_.ok()) return absl::OkStatus();
-  Say(problem_);
-  if (wish_ != SameHost::kRequire) return absl::OkStatus();
   // A server that memory was shared with ends a link when it needs the memory
   // for others, too: no reason to do without that server.
-  if (bytes.has_value() && !offer.nonce().empty() &&
-      offer.nonce() == shared_with_) {
+  const bool shared_before = bytes.has_value() && !offer.nonce().empty() &&
+                             offer.nonce() == shared_with_;
+  if (wish_ != SameHost::kRequire || shared_before) {
+    Say(problem_);
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "shared memory is required and cannot be had: ", problem_.message()));
+      "shared memory is required (same_host), and with this server it is not "
+      "possible: ",
+      problem_.message(), "; run both on one machine, or do not require it"));
 }
 
 void SameHostPeer::Say(const absl::Status& why) {

@@ -32,8 +32,8 @@ std::set<std::string> DoctorsAdvice() {
   std::set<std::string> sentences;
   for (const char* device : {"cpu", "cuda:0"}) {
     for (const char* cause :
-         {"reading", "decoding", "augmenting", "work", "link", "memory",
-          "window", "preparing", "unclear", "consumer"}) {
+         {"reading", "decoding", "augmenting", "work", "link", "shared_memory",
+          "memory", "window", "preparing", "unclear", "consumer"}) {
       for (const bool flags : {false, true}) {
         for (const double overhead : {0., 4.}) {
           for (const char* source : {"nvml", "step_times"}) {
@@ -90,10 +90,12 @@ std::set<std::string> Verdicts() {
   memory.wait_memory_seconds = 400;
   ServerTimes link = window;
   link.send_seconds = 400;
+  ServerTimes shared = link;
+  shared.shared_batches = shared.batches;
   std::set<std::string> sentences;
   std::set<WaitCause> causes;
   for (const ServerTimes& times :
-       {work, augment, both, window, reading, memory, link}) {
+       {work, augment, both, window, reading, memory, link, shared}) {
     WaitReport report;
     report.elapsed_seconds = 100;
     report.wait_seconds = report.host_wait_seconds = 50;
@@ -102,7 +104,7 @@ std::set<std::string> Verdicts() {
     causes.insert(verdict.cause);
     sentences.insert(verdict.text);
   }
-  EXPECT_EQ(causes.size(), 7u);
+  EXPECT_EQ(causes.size(), 8u);
   EXPECT_EQ(causes.count(WaitCause::kUnclear), 0u);
   return sentences;
 }

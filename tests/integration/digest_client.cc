@@ -60,6 +60,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   absl::Duration pace;
   FlagSet flags("digest_client", "writes down what each batch of a rank was");
   spec_flags.AddTo(flags);
+  spec_flags.AddHedgesTo(flags);
   flags.Add("output", &output, "FILE", "one line a batch, appended");
   flags.Add("start", &start, "EPOCH:STEP", "the first batch");
   flags.Add("batches", &batches, "N", "end after so many; 0: at SIGTERM");

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,8 @@ TEST_F(ExitCodesTest, Client) {
   std::vector<Case> cases = {
       {{millrace}, 2, "millrace status"},
       {{millrace, "state"}, 2, "unknown command `state`"},
+      {{millrace, "--help", "bench"}, 2, "unexpected argument `bench`"},
+      {{millrace, "--version", "--json"}, 2, "unexpected argument `--json`"},
       {{millrace, "status"}, 2, "--endpoint=HOST:PORT is missing"},
       {{millrace, "status", "--endpoint=data-1"}, 2, "no port"},
       {{millrace, "status", closed, soon}, 1, "no data server answers"},
@@ -148,7 +151,22 @@ TEST_F(ExitCodesTest, Client) {
        "--compare has no effect without --files"},
       {{millrace, "audit", "--files=" + File("none"), "--world=2"},
        2,
-       "--world and --epoch away"},
+       "--world and --epoch out"},
+      {{millrace, "audit", "--files=" + File("none")}, 2, "No such file"},
+      {{millrace, "audit", "--files=" + NewTempDir()}, 2, "holds no audit log"},
+      {{millrace, "audit", "--files=" + File("bad.json")},
+       2,
+       "is no audit log"},
+      {{millrace, "doctor", "--compare", "a.json", "b.json", "--run=a.json"},
+       2,
+       "--compare a.json b.json names both runs: leave --run out"},
+      {{millrace, "doctor", "--compare=a.json", "--run=a.json"},
+       2,
+       "--run and --compare both name a.json"},
+      {{millrace, "replay", closed, "--dataset=a", "--position=0:0",
+        "--output=" + File("batch"), "--hedge_share=0.5"},
+       2,
+       "unknown flag --hedge_share"},
       {{millrace, "replay", closed, "--run=" + File("none"), "--position=0:0",
         "--output=" + File("batch")},
        2,
@@ -158,6 +176,19 @@ TEST_F(ExitCodesTest, Client) {
        2,
        "bad.json"},
   };
+  // What acts on requests to servers, where there are none.
+  for (const char* flag : {"--compare=3", "--timeout=1s", "--step_timeout=1s",
+                           "--same_host=auto"}) {
+    const std::string name(flag, std::strchr(flag, '=') - flag);
+    cases.push_back({{millrace, "audit", "--files=" + folder_, flag},
+                     2,
+                     name + " has no effect without --endpoint"});
+  }
+  for (const char* flag : {"--hedge_share=0.1", "--hedge_floor=1s"}) {
+    cases.push_back({{millrace, "audit", "--files=" + folder_, closed, flag},
+                     2,
+                     "has no effect with --files"});
+  }
   for (const char* command : {"bench", "audit", "replay"}) {
     const std::vector<std::string> more =
         command == std::string("replay")
@@ -174,10 +205,32 @@ TEST_F(ExitCodesTest, Client) {
     add({closed, "--dataset=a", "--dataset=b"}, 2, "--dataset is given twice");
     add({closed, "--pipeline=" + File("none")}, 2, "No such file");
     add({closed, "--pipeline=" + File("bad.textproto")}, 2, "bad.textproto:2:");
+    add({closed, "--pipeline=" + File("good.textproto")}, 2,
+        "good.textproto: the file names no dataset; give --dataset=NAME");
+    add({closed, "--dataset=a", "--preset=mnist", "--world=3"}, 2,
+        "--world=3: 64 samples of a global batch");
+    add({closed, "--dataset=\xff"}, 2,
+        "--dataset=\\377: the value is not UTF-8");
     add({"--endpoint=data-1", "--dataset=a", "--preset=mnist"}, 2, "no port");
     add({closed, "--dataset=a", "--preset=mnist", soon}, 1, "refused");
   }
   Expect(cases);
+}
+
+// They ended with 0.
+TEST_F(ExitCodesTest, OutputThatIsLostIsAnError) {
+  const std::string millrace = ProgramPath("client/cli/millrace");
+  for (const char* arguments :
+       {"--help", "--version", "status --help", "bench --help", "audit --help",
+        "replay --help", "doctor --help"}) {
+    const ProgramResult result =
+        RunProgram({"/bin/sh", "-c",
+                    absl::StrCat(millrace, " ", arguments, " > /dev/full")});
+    EXPECT_EQ(result.exit_code, 1) << arguments;
+    // A long text fails before it is flushed, and loses the system's reason.
+    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: "))
+        << arguments;
+  }
 }
 
 }  // namespace

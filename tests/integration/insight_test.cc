@@ -260,11 +260,42 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
   EXPECT_THAT(replayed.out,
               AllOf(HasSubstr("rank 3 of 4"), HasSubstr("byte for byte")));
 
+  // It said nothing where the log holds no such step.
+  for (const auto& [position, who] :
+       {std::pair{"--position=2:0", "--rank=3"},
+        std::pair{"--position=1:20", "--rank=1"}}) {
+    const ProgramResult none =
+        Millrace({"replay", "--run=" + LogOf(folder, 3), position, who,
+                  absl::StrCat("--output=", NewTempDir(), "/batch")});
+    EXPECT_EQ(none.exit_code, 1) << none.out;
+    EXPECT_THAT(none.err, AllOf(HasSubstr("has no record of epoch "),
+                                HasSubstr("it holds rank 3 of 4: epoch 0 step "
+                                          "10 to epoch 1 step 20")));
+  }
+
   // Without one rank's log nothing is proved.
   ASSERT_EQ(unlink(LogOf(folder, 1).c_str()), 0);
   const ProgramResult missing = Millrace({"audit", "--files=" + folder});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.err, HasSubstr("lost: rank 1 of 4 has no log"));
+}
+
+// A job that goes on was called one that had lost data.
+TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, kSteps + 1 + 5);
+  const auto audit = [&folder](const std::string& epochs) {
+    return Millrace(
+        {"audit", "--files=" + folder, "--expect_epochs=" + epochs});
+  };
+  EXPECT_EQ(audit("1").exit_code, 0);
+  const ProgramResult result = audit("3");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("the job is not finished: 1 of 3 epochs is "
+                              "complete, and the steps from epoch 1 step 5 to "
+                              "epoch 2 step 20 are missing at the end"),
+                    Not(HasSubstr("DATA_LOSS"))));
 }
 
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
@@ -304,6 +335,38 @@ TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("other bytes of the same samples at epoch "
                                     "0 step 3"));
+}
+
+// The table said "every sample exactly once" beside batches that all differed.
+TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
+  const std::string folder = NewTempDir();
+  const std::string other = NewTempDir();
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  auto file = ReadAuditFile(LogOf(folder, 0));
+  ASSERT_TRUE(file.ok()) << file.status();
+  auto log = AuditWriter::Open(LogOf(other, 0), file->segments[0].run);
+  ASSERT_TRUE(log.ok()) << log.status();
+  uint64_t step = 0;
+  ASSERT_TRUE(
+      ReadAuditRecords(file->segments[0], 0, kSteps + 1,
+                       [&](const AuditRecord& record) {
+                         AuditRecord altered = record;
+                         altered.payload_xxh3 ^= 1;
+                         ASSERT_TRUE((*log)->Append({0, step++}, altered).ok());
+                       })
+          .ok());
+  const ProgramResult result =
+      Millrace({"audit", "--files=" + other, "--endpoint=" + server_->address(),
+                "--compare=6"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("WRONG"), Not(HasSubstr("exactly once")),
+                    ::testing::ContainsRegex("of these different +6\n")));
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("DATA_LOSS: 6 of 6 compared steps differ from "
+                      "what the servers send now, the first: "),
+            HasSubstr("at epoch 0 step 0 "), HasSubstr("at epoch 0 step 7 ")));
 }
 
 TEST_F(InsightTest, AuditOfFilesNamesMistakes) {

@@ -289,6 +289,8 @@ TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
   EXPECT_THAT(result->problems, IsEmpty());
   EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
   EXPECT_EQ(result->epochs[0].steps, 5);
+  EXPECT_EQ(result->begin, (Position{0, 0}));
+  EXPECT_EQ(result->end, (Position{0, 5}));
   // Further apart they were not killed together.
   Write(1, 0, 2, 6, 9);
   result = Check();
@@ -307,6 +309,7 @@ TEST_F(AuditTest, AJobMayBeKilledInTheFirstStepOfAStart) {
   EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
   EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
   EXPECT_EQ(result->superseded, 1);
+  EXPECT_EQ(result->end, (Position{1, 0}));
   // Later than that it is lost, or its log is.
   Write(2, 0, 2, 11, 14);
   result = Check();

@@ -52,6 +52,29 @@ TEST(BenchTableTest, RowsOfNumbersUnderTheKnobsNames) {
       "64      no room\n");
 }
 
+// The rates of three batches stood there like those of thousands.
+TEST(BenchTableTest, RatesOfFewBatchesSaySo) {
+  EXPECT_THAT(FewBatchesText(1, 0),
+              HasSubstr("the rates are of 1 batch only, too few to rely on"));
+  EXPECT_THAT(FewBatchesText(9, 0), HasSubstr("9 batches only"));
+  EXPECT_EQ(FewBatchesText(10, 0), "");
+  EXPECT_THAT(FewBatchesText(40, 64),
+              HasSubstr("of 40 batches, all of them requested before the "
+                        "measurement began (window 64)"));
+  EXPECT_EQ(FewBatchesText(65, 64), "");
+
+  BenchRow few = Row("16", {1, 2});
+  few.rounds[0].batches = 12;
+  few.rounds[1].batches = 3;
+  few.rounds[1].few = true;
+  EXPECT_EQ(FewBatchesNote({Row("4", {1}), few}),
+            "rates of too few batches to rely on: window=16 (3 batches in a "
+            "round); measure more of them (--batches, --seconds or --epochs)");
+  EXPECT_EQ(FewBatchesNote({Row("4", {1})}), "");
+  EXPECT_THAT(BenchRowsJson({few}),
+              HasSubstr("\"batches_least\": 3, \"few_batches\": true"));
+}
+
 TEST(BenchTableTest, TheBestIsNamedWithWhatCannotBeToldApartFromIt) {
   EXPECT_EQ(BestSetting({Row("4", {100, 101, 102}), Row("16", {200, 210, 220}),
                          Row("64", {190, 195, 205})}),
@@ -80,7 +103,8 @@ TEST(BenchTableTest, ProgramsGetEveryFigure) {
             "\"wait_share\": 0.5, \"wait_share_least\": 0.5, "
             "\"wait_share_most\": 0.5, \"time_to_first_batch_ms\": 12, "
             "\"time_to_first_batch_ms_least\": 12, "
-            "\"time_to_first_batch_ms_most\": 12}, "
+            "\"time_to_first_batch_ms_most\": 12, \"batches_least\": 0, "
+            "\"few_batches\": false}, "
             "{\"setting\": {\"window\": \"64\"}, \"rounds\": 0, "
             "\"error\": \"no \\\"room\\\"\"}]");
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::ProgramPath;
 using testing::ProgramResult;
 using testing::ServerProcess;
@@ -181,6 +183,59 @@ TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
             HasSubstr("\"interrupted\": false}")));
 }
 
+// Minutes of measurements were lost when the picture could not be written.
+TEST_F(BenchTest, APlotThatCannotBeWrittenCostsNoMeasurement) {
+  const std::vector<std::string> sweep = {
+      Endpoint(),     "--synthetic", "--shape=16,16",
+      "--batches=12", "--rounds=1",  "--sweep=window=2,4"};
+  const auto with = [&sweep](const std::string& plot) {
+    std::vector<std::string> arguments = sweep;
+    arguments.push_back("--plot=" + plot);
+    return Bench(arguments);
+  };
+  const ProgramResult early = with("/no/such/folder/plot.svg");
+  EXPECT_EQ(early.exit_code, 1);
+  EXPECT_THAT(early.err,
+              AllOf(HasSubstr("cannot write the plot to /no/such/folder/"),
+                    HasSubstr("No such file"), Not(HasSubstr("round 1"))));
+  // It can be opened, and not be written.
+  const std::string full = testing::NewTempDir() + "/full.svg";
+  ASSERT_EQ(symlink("/dev/full", full.c_str()), 0);
+  const ProgramResult late = with(full);
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.out, AllOf(HasSubstr("images/s"), HasSubstr("\nbest: ")));
+  EXPECT_THAT(late.err, HasSubstr("No space left"));
+  // The look before leaves a file as it was, and none where there was none.
+  const std::string folder = testing::NewTempDir();
+  testing::WriteFile(folder + "/old.svg", "old");
+  std::vector<std::string> wrong = {"--endpoint=127.0.0.1:1", "--synthetic",
+                                    "--timeout=100ms", "--sweep=window=2",
+                                    "--plot=" + folder + "/old.svg"};
+  EXPECT_EQ(Bench(wrong).exit_code, 1);
+  EXPECT_EQ(testing::ReadFile(folder + "/old.svg"), "old");
+  wrong.back() = "--plot=" + folder + "/new.svg";
+  EXPECT_EQ(Bench(wrong).exit_code, 1);
+  EXPECT_NE(access((folder + "/new.svg").c_str(), F_OK), 0);
+}
+
+TEST_F(BenchTest, RatesOfFewBatchesSaySo) {
+  const auto run = [](const std::string& batches, const std::string& more) {
+    return Bench({Endpoint(), "--synthetic", "--shape=16,16",
+                  "--batches=" + batches, "--window=16", more});
+  };
+  EXPECT_THAT(run("4", "--timeout=5s").out,
+              HasSubstr("the rates are of 3 batches only, too few to rely on"));
+  EXPECT_THAT(run("4", "--json").out, HasSubstr("\"few_batches\": true"));
+  EXPECT_THAT(run("16", "--timeout=5s").out,
+              HasSubstr("all of them requested before the measurement began "
+                        "(window 16)"));
+  EXPECT_THAT(run("100", "--timeout=5s").out, Not(HasSubstr("few batches")));
+  EXPECT_THAT(run("100", "--json").out, HasSubstr("\"few_batches\": false"));
+  EXPECT_THAT(run("4", "--rounds=2").out,
+              HasSubstr("\nrates of too few batches to rely on: as given (3 "
+                        "batches in a round)"));
+}
+
 TEST_F(BenchTest, SaysWhereTheWindowBeganAndWhereItIs) {
   const ProgramResult json =
       Bench({Endpoint(), "--synthetic", "--shape=16,16", "--batches=10",
@@ -266,17 +321,31 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
        "threads is set when a server starts; give --server=PROGRAM"},
       {{"--sweep=windows=1", "--synthetic"}, "there is no knob `windows`"},
       {{"--synthetic", "--window=many"}, "--window=many: write auto, or"},
-      {{"--synthetic", "--window=8", "--initial_window=2"}, "begins: give one"},
+      {{"--synthetic", "--window=8", "--initial_window=2"},
+       "--window=auto: give one"},
       {{"--sweep=prefetch=2", "--synthetic"}, "millrace-train --prefetch"},
       {{"--synthetic", "--dataset=d"}, "--dataset and synthetic data"},
       {{"--synthetic", "--shape=3,0"}, "flag --shape=3,0: expected numbers"},
-      {{"--synthetic", "--shape=99999,9999"}, "is larger than 8388608 bytes"},
+      {{"--synthetic", "--shape=99999,9999"},
+       "flag --shape=99999,9999: synthetic field \"image\" is larger than "
+       "8388608 bytes"},
+      {{"--synthetic", "--seed=1"}, "--seed has no effect on ready batches"},
+      {{"--synthetic", "--rank=2", "--world=2"},
+       "flag --rank=2: there is no rank 2 of 2 (--world)"},
+      {{"--synthetic", "--world=0"}, "flag --world=0: expected"},
+      {{"--synthetic", "--window=1"}, "--window=1: write auto, or"},
+      {{"--dataset", "--preset=mnist"},
+       "flag --dataset needs a value, and `--preset=mnist` looks like"},
+      {{"--dataset=a\xff"}, "flag --dataset=a\\377: the value is not UTF-8"},
+      {{"--dataset=a", "--preset=\xc0"}, "flag --preset=\\300: the value is"},
+      {{"--dataset=a", "--outputs=\xc0"}, "flag --outputs=\\300: the value is"},
       {{"--synthetic", "--dtype=uint9"}, "flag --dtype=uint9"},
       {{"--synthetic", "--ready_batches=many"}, "--ready_batches=many"},
       {{"--synthetic", "--synthetic_latency_us=5", "--ready_batches=2"},
        "contradict each other"},
-      {{"--synthetic", "--samples=0"}, "of 0 samples"},
-      {{"--synthetic", "--plot=a.svg"}, "--plot draws what a --sweep"},
+      {{"--synthetic", "--samples=0"}, "flag --samples=0: "},
+      {{"--synthetic", "--plot=a.svg"},
+       "--plot draws the results of a --sweep"},
       {{"--synthetic", "--sweep=window=1", "--plot=a.png"}, "name it FILE.svg"},
       {{"--synthetic", "--loaders=0"}, "flag --loaders=0"},
       {{"--synthetic", "--dataset_uri=lmdb:/d"},

@@ -112,6 +112,7 @@ TEST(Doctor, NamesThePartThatBatchesWaitedAt) {
                 {"augmenting", "augmenting", "--threads"},
                 {"work", "servers", "--threads"},
                 {"link", "network", "COMPRESSION_ZSTD"},
+                {"shared_memory", "shared_memory", "uint8"},
                 {"memory", "server_memory", "--memory_budget"},
                 {"window", "window", "--window"},
                 {"preparing", "copy", "uint8"},
@@ -154,7 +155,14 @@ TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
   run.times.data = 40;
   run.times.compute = 55;
   run.times.wait_cause = "decoding";
-  EXPECT_EQ(Parts(run)[0], "decoding");
+  // By size, but for the wait for servers that are among these programs.
+  EXPECT_THAT(Parts(run), ElementsAre("other_programs", "decoding", "compute"));
+  run.endpoint = "127.0.0.1:7001,localhost:7002";
+  EXPECT_THAT(Parts(run), ElementsAre("decoding", "other_programs", "compute"));
+  run.endpoint = "127.0.0.1:7001,data-1:7001";
+  EXPECT_EQ(Parts(run)[0], "other_programs");
+  run.times.other_cpu = 480;
+  EXPECT_THAT(Parts(run), ElementsAre("decoding", "compute", "other_programs"));
   run = Healthy();
   run.times.cpus = run.times.machine_cpus = 16;
   // Told, and no finding.
@@ -198,6 +206,33 @@ TEST(Doctor, OnTheCpuTheTrainersOwnWorkGoesToTheServers) {
   findings = JudgeRun(run);
   EXPECT_EQ(findings[0].part, "trainer_cpu");
   EXPECT_THAT(findings[0].text, HasSubstr("30 %"));
+}
+
+// 40 % of waiting and 30 % of copying within it made 70 % of the time.
+TEST(Doctor, EachSecondCountsOnce) {
+  RunReport run = Waiting("decoding");
+  run.device = "cpu";
+  run.times.copy = 30;
+  std::vector<Finding> findings = JudgeRun(run);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_DOUBLE_EQ(findings[0].share, 0.3);
+  EXPECT_EQ(findings[1].part, "decoding");
+  EXPECT_DOUBLE_EQ(findings[1].share, 0.1);
+  EXPECT_THAT(findings[1].text, HasSubstr("waited for data 10 %"));
+  // Beside the step it is no part of the wait.
+  run.flags = {"--prepare_ahead"};
+  findings = JudgeRun(run);
+  EXPECT_EQ(findings[0].part, "decoding");
+  EXPECT_DOUBLE_EQ(findings[0].share, 0.4);
+  EXPECT_DOUBLE_EQ(run.waited_for_servers(), 40);
+}
+
+// "4 samples, 0 samples/s".
+TEST(Doctor, SmallRatesAreNotZero) {
+  EXPECT_EQ(RateText(0.417), "0.417");
+  EXPECT_EQ(RateText(12.34), "12.3");
+  EXPECT_EQ(RateText(12345.6), "12346");
 }
 
 TEST(Doctor, BesideAGpuBusyCoresAreNamedWithoutAPromise) {
@@ -288,11 +323,9 @@ TEST(Compare, SaysWhatElseChanged) {
   after.flags = {"--batch_size=64", "--precision=bfloat16"};
   before.accuracy = 0.97;
   after.accuracy = 0.91;
-  after.model = "resnet50";
   after.replay_batches = 0;
   Comparison comparison = CompareRuns(before, after);
   const std::string notes = absl::StrJoin(comparison.notes, "\n");
-  EXPECT_THAT(notes, HasSubstr("resnet18 before, resnet50 after"));
   EXPECT_THAT(notes, HasSubstr("--lr=0.1 -> --precision=bfloat16"));
   EXPECT_THAT(notes, HasSubstr("accuracy fell from 0.9700 to 0.9100"));
   after.replay_batches = 8;
@@ -305,6 +338,23 @@ TEST(Compare, SaysWhatElseChanged) {
   after.replay_batches = 0;
   EXPECT_THAT(absl::StrJoin(CompareRuns(before, after).notes, "\n"),
               HasSubstr("loss rose from 1.0000 to 1.5000"));
+}
+
+// "0.00 times as fast" was said of a larger model.
+TEST(Compare, RunsOfDifferentModelsAreNotCompared) {
+  RunReport after = Epochs({2000, 2000, 2000});
+  after.model = "resnet50";
+  Comparison comparison = CompareRuns(Epochs({2, 2, 2}), after);
+  EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
+  EXPECT_THAT(comparison.text,
+              HasSubstr("not compared: the models differ (resnet18 before, "
+                        "resnet50 after)"));
+  EXPECT_THAT(comparison.text, Not(HasSubstr("times as fast")));
+  after.model = "resnet18";
+  comparison = CompareRuns(Epochs({2, 2, 2}), after);
+  EXPECT_THAT(comparison.text, HasSubstr("hurt: 0.001 times as fast (0.001 to "
+                                         "0.001 over the epochs): 500 "
+                                         "samples/s before, 0.5 after"));
 }
 
 constexpr char kSummary[] = R"({

@@ -78,6 +78,20 @@ TEST_F(FlagsTest, WhatWouldHaveNoEffectIsRefused) {
   EXPECT_THAT(Parse({"--endpoint", ""}).message(), HasSubstr("--endpoint="));
 }
 
+// `--endpoint --json` took "--json" for the endpoint.
+TEST_F(FlagsTest, AValueThatLooksLikeAFlagNeedsItsEqualsSign) {
+  EXPECT_THAT(
+      Parse({"--endpoint", "--json"}).message(),
+      HasSubstr("flag --endpoint needs a value, and `--json` looks like "
+                "another flag; if it is the value, write "
+                "--endpoint=--json"));
+  EXPECT_EQ(endpoint_, "");
+  ASSERT_TRUE(Parse({"--endpoint=--json"}).ok());
+  EXPECT_EQ(endpoint_, "--json");
+  ASSERT_TRUE(Parse({"--endpoint", "-"}).ok());
+  EXPECT_EQ(endpoint_, "-");
+}
+
 TEST_F(FlagsTest, ReadsTimes) {
   ASSERT_TRUE(Parse({"--timeout=300ms"}).ok());
   EXPECT_EQ(timeout_, absl::Milliseconds(300));

@@ -40,6 +40,27 @@ TEST(RunFileTest, RefusesAPlanHashThatIsNone) {
   }
 }
 
+TEST(RunFileTest, SaysWhichStepsALogHolds) {
+  RunFile run;
+  EXPECT_FALSE(run.is_log());
+  EXPECT_EQ(run.WhatTheLogHolds(), "no step");
+  AuditSegment segment;
+  segment.run.set_rank(3);
+  segment.run.set_world_size(4);
+  segment.run.set_steps_per_epoch(10);
+  segment.run.set_step(8);
+  segment.records = 5;
+  run.log.segments.push_back(segment);
+  EXPECT_TRUE(run.is_log());
+  EXPECT_EQ(run.WhatTheLogHolds(),
+            "rank 3 of 4: epoch 0 step 8 to epoch 1 step 2");
+  // A number that no log has is left out.
+  segment.run.set_epoch(~uint64_t{0});
+  run.log.segments.push_back(segment);
+  EXPECT_EQ(run.WhatTheLogHolds(),
+            "rank 3 of 4: epoch 0 step 8 to epoch 1 step 2");
+}
+
 TEST(RunFileTest, APositionBeyondAllNumbersHasNoRecord) {
   RunFile run;
   AuditSegment segment;

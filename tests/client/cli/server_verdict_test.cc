@@ -72,7 +72,7 @@ TEST(ServerVerdictTest, SaysWhenItCannotKnow) {
   EXPECT_EQ(BusyShare(Status(12), Status(12)), -1);
   GetStatusResponse status = Status(400);
   status.set_active_streams(0);
-  EXPECT_EQ(ServerVerdict(status, status), "idle: nobody asks for batches");
+  EXPECT_EQ(ServerVerdict(status, status), "idle: no client requests batches");
   status.set_shutting_down(true);
   EXPECT_EQ(ServerVerdict({}, status), "stopping");
   EXPECT_EQ(StageShares({}, {}), "");

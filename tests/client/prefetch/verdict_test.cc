@@ -103,6 +103,26 @@ TEST(VerdictTest, ALinkThatIsNeverFreeIsTheCause) {
   EXPECT_THAT(all.text, HasSubstr("all 3 servers: this client's own link"));
 }
 
+// "The link" was named although no batch had come over one.
+TEST(VerdictTest, BatchesInSharedMemoryHaveNoLink) {
+  ServerTimes s = SlowLink("a:1");
+  s.shared_batches = s.batches;
+  const Verdict verdict = Judge(Report(30, {s}));
+  EXPECT_EQ(verdict.cause, WaitCause::kSharedMemory);
+  EXPECT_STREQ(NameOf(verdict.cause), "shared_memory");
+  EXPECT_EQ(verdict.text,
+            "waited 30 %: batches lie ready in shared memory of the server, "
+            "and this client takes them out too slowly");
+  // The first ones may come over the network before the memory is there.
+  s.shared_batches = s.batches * 3 / 4;
+  EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kSharedMemory);
+  s.shared_batches = s.batches / 4;
+  EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kLink);
+  s = Decoding("a:1");
+  s.shared_batches = s.batches;
+  EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kDecoding);
+}
+
 TEST(VerdictTest, BatchesThatStandReadyAtTheServerWaitForTheLink) {
   ServerTimes s = Idle("a:1");  // batches of one frame: none is on its way
   s.receive_seconds = 0;
@@ -218,7 +238,7 @@ TEST(VerdictTest, StepsThatWereAskedAgainAreSaid) {
   s.waited_seconds = 30;
   WaitReport report = Report(30, {s});
   report.retried_steps = 7;
-  EXPECT_THAT(Judge(report).text, HasSubstr("7 steps had to be asked for "));
+  EXPECT_THAT(Judge(report).text, HasSubstr("7 steps had to be requested "));
 }
 
 TEST(VerdictTest, NothingMeasuredSaysNothing) {
@@ -248,6 +268,7 @@ TEST(ServerTimesTest, DifferenceIsByAddress) {
   ServerTimes later = a;
   later.batches += 10;
   later.timed_batches += 8;
+  later.shared_batches += 7;
   later.decode_seconds += 3;
   later.waited_seconds += 0.5;
   const std::vector<ServerTimes> difference =
@@ -255,6 +276,7 @@ TEST(ServerTimesTest, DifferenceIsByAddress) {
   ASSERT_THAT(difference, SizeIs(2));
   EXPECT_EQ(difference[0].batches, 10);
   EXPECT_EQ(difference[0].timed_batches, 8);
+  EXPECT_EQ(difference[0].shared_batches, 7);
   EXPECT_DOUBLE_EQ(difference[0].decode_seconds, 3);
   EXPECT_DOUBLE_EQ(difference[0].waited_seconds, 0.5);
   EXPECT_DOUBLE_EQ(difference[0].make_seconds, 0);

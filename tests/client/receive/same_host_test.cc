@@ -29,6 +29,7 @@ namespace {
 using ::millrace::testing::FakeByte;
 using ::millrace::testing::FakeEngine;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kPayload = 300'000;
 
@@ -210,12 +211,17 @@ TEST(SameHostTest, WhatIsRequiredAndCannotBeIsAnError) {
   auto loader = OpenHostLoader(Options(server.address(), SameHost::kRequire));
   ASSERT_TRUE(loader.ok());
   absl::Status status;
+  ::testing::internal::CaptureStderr();
   for (int i = 0; i < 100 && status.ok(); ++i) {
     status = (*loader)->Next().status();
   }
+  // It said so of batches that it then refused.
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              Not(HasSubstr("its batches come over the network")));
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("shared memory is required"));
+              HasSubstr("shared memory is required (same_host), and with this "
+                        "server it is not possible: it offers none"));
 }
 
 TEST(SameHostTest, WhatIsRequiredAndCanBeIsNone) {
