@@ -395,7 +395,6 @@ TEST_F(Train, TakesFlagsOfRanksFromALauncherThatGivesOneRank) {
 // Training's own pipeline says nothing of the evaluation's.
 TEST_F(Train, NamesTheEvaluationsPipelineWhenItDoesNotFit) {
   WriteFile(Path("own.textproto"),
-            "transforms { decode_image {} } "
             "outputs { field: 'image' } outputs { field: 'label' name: 'y' }");
   const std::vector<std::string> flags = {"--pipeline=" + Path("own.textproto"),
                                           "--target=y", "--eval_subset=150:200",
