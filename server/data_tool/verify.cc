@@ -39,7 +39,8 @@ namespace {
 constexpr char kSummary[] =
     "Reads every sample of a dataset, checks it against the schema, decodes\n"
     "every image, and compares the content hash with the one that the packer\n"
-    "has written. Foreign Parquet carries no hash to compare with.\n\n"
+    "has written. Goes on after damage and names all of it. Foreign Parquet\n"
+    "carries no hash to compare with.\n\n"
     "  millrace-data verify lmdb:/data/train";
 
 // A shard is given up when so many of its samples one after the other cannot be
@@ -309,7 +310,6 @@ int RunVerify(const Args& args, std::ostream& out) {
   if (child == 0) {
     absl::Status verified =
         Verify(line.operands()[0], libraries, !no_decode, place, out);
-    out.flush();
     if (verified.ok()) verified = FlushStandardOutput();
     _exit(Report("verify", verified));
   }

@@ -61,7 +61,7 @@ absl::StatusOr<StepRows> StepTable::Rows(uint64_t step, uint32_t rank,
   if (step >= steps_) {
     return absl::OutOfRangeError(
         absl::StrCat("step ", step, " is past the end of the epoch, which has ",
-                     steps_, " steps (0 .. ", steps_ - 1, ")"));
+                     CountText(steps_, "step"), " (0 .. ", steps_ - 1, ")"));
   }
   const uint64_t start = step * batch_size_;
   const uint64_t left = std::min(batch_size_, samples_ - start);

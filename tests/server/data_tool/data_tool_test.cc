@@ -805,7 +805,7 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
   DatasetInfo info;
   const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
   ASSERT_EQ(samples.size(), 7);
-  ASSERT_EQ(info.shards(1).first_sample(), 4);
+  ASSERT_EQ(info.shards(1).first_sample(), 3);
   const auto change = [&](int shard, const std::string& from,
                           const std::string& to) {
     const std::string path = folder_ / "d" + ("/" + info.shards(shard).name());
@@ -818,22 +818,24 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
   };
   // Two images of the first shard, two labels of the second.
   change(0, samples[0][0], mark(samples[0][0], 'x'));
-  change(0, samples[3][0], mark(samples[3][0], 'x'));
+  change(0, samples[1][0], mark(samples[1][0], 'x'));
   for (int i : {5, 6}) {
-    change(1, samples[i][0] + samples[i][1],
-           samples[i][0] + Scalar<int64_t>(90 + i));
+    // A value is the label, then the image behind its length.
+    const std::string image =
+        Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
+    change(1, samples[i][1] + image, Scalar<int64_t>(90 + i) + image);
   }
   const Result result = Call({"verify", Uri("lmdb", "d")});
   EXPECT_EQ(result.code, kExitFailed);
   EXPECT_THAT(
       result.err,
       AllOf(HasSubstr("2 of 7 samples cannot be used: shard " +
-                      info.shards(1).name() + ", row 1 (sample 5): "),
+                      info.shards(1).name() + ", row 2 (sample 5): "),
             HasSubstr("class 95"), HasSubstr("(sample 6): "),
             HasSubstr("class 96"),
             HasSubstr("2 of 7 images cannot be decoded: shard " +
                       info.shards(0).name() + ", row 0 (sample 0, field "),
-            HasSubstr("(sample 3, field image): "),
+            HasSubstr("(sample 1, field image): "),
             HasSubstr("the content of shard " + info.shards(0).name() +
                       " is not what was packed: its hash is "),
             HasSubstr("2 images of it cannot be decoded (see above)")));
