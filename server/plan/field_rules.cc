@@ -22,7 +22,7 @@ bool Names(const std::vector<std::string>& fields, const std::string& field) {
 }
 
 absl::string_view Noun(FieldRole::Role role) {
-  return role == FieldRole::MASK ? "its mask" : "its boxes";
+  return role == FieldRole::MASK ? "the mask" : "the boxes";
 }
 
 // fields: ["image", "mask"]
@@ -149,12 +149,13 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
       if (ImageOf(spec_, other.field()) != field) continue;
       if (IsGeometric(transform) && !Names(fields, other.field())) {
         Invalid(absl::StrCat(name, " moves field ", field, " without ",
-                             Noun(other.role()), ", field ", other.field(),
-                             ": write ", WriteFields(fields, other.field())));
+                             Noun(other.role()), " of the same image in field ",
+                             other.field(), ": write ",
+                             WriteFields(fields, other.field())));
       } else if (mixes || MovesWithoutMasks(transform)) {
         Invalid(absl::StrCat(
             name, " changes field ", field, ", and ", Noun(other.role()),
-            ", field ", other.field(), ", cannot follow: ",
+            " in field ", other.field(), " cannot follow: ",
             mixes ? "leave it out"
                   : "take random_affine and color_jitter instead"));
       }

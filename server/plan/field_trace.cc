@@ -356,8 +356,10 @@ class Tracer {
     if (channels == 0) return Refuse("has no channels: decode it first");
     if (channels != normalize.mean_size()) {
       return Refuse(absl::StrCat(
-          "has ", CountText(channels, "channel"), ", normalize has ",
-          CountText(normalize.mean_size(), "mean"), ": write one a channel"));
+          "has ", channels, channels == 1 ? " channel" : " channels",
+          ", but normalize.mean has ", normalize.mean_size(),
+          normalize.mean_size() == 1 ? " value" : " values",
+          ": write one value for each channel"));
     }
     trace_.device_dtype = DTYPE_FLOAT32;
     if (trace_.normalize_on == PLACEMENT_SERVER) trace_.dtype = DTYPE_FLOAT32;
