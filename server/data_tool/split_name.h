@@ -22,10 +22,6 @@ namespace millrace {
 // it says none, or more than that ("train_station").
 std::string PartOfName(absl::string_view name);
 
-inline bool IsSplitName(absl::string_view name) {
-  return !PartOfName(name).empty();
-}
-
 // Those of the names that are parts beside each other: by PartOfName(), or
 // because the words of two differ in the part only.
 std::vector<std::string> SplitsAmong(const std::vector<std::string>& names);
