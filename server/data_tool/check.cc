@@ -1,13 +1,13 @@
 // millrace-data check: the mistakes in a pipeline file, each with its line.
 
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -18,9 +18,9 @@
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
-#include "server/pipeline/operator_catalog.h"
-#include "server/plan/resolve.h"
+#include "server/pipeline/engine.h"
 #include "server/plan/spec_file.h"
+#include "server/plan/spec_limits.h"
 #include "server/storage/open.h"
 
 namespace millrace {
@@ -34,12 +34,16 @@ constexpr char kSummary[] =
     "it when a job opens.\n\n"
     "  millrace-data check --dataset=lmdb:/data/train my_pipeline.textproto";
 
-// What the server would say of the pipeline over these datasets. `batch_size`
-// as CheckSpecText() takes it.
-absl::Status CheckAgainst(const std::vector<std::string>& uris,
-                          const std::vector<std::string>& libraries,
-                          const std::string& text, const std::string& path,
-                          uint64_t batch_size) {
+// Of what the engine holds; nothing of it is taken, as no batch is made.
+constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
+
+// What a server's Open would say of the pipeline over these datasets; how many
+// steps an epoch has. `batch_size`: as CheckSpecText() takes it.
+absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
+                                      const std::vector<std::string>& libraries,
+                                      const std::string& text,
+                                      const std::string& path,
+                                      uint64_t batch_size) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ParseSpecText(text, path));
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(Operators::Load(libraries)));
@@ -49,27 +53,27 @@ absl::Status CheckAgainst(const std::vector<std::string>& uris,
                         OpenRecordSource(uri, {.operators = operators.get()}));
     datasets.push_back(std::move(source));
   }
-  MR_ASSIGN_OR_RETURN(const NamedDatasets named, NameDatasets(datasets, spec));
-  std::map<std::string, DatasetInfo> infos;
-  DatasetInfos by_name;
-  for (const auto& [name, source] : named) {
-    DatasetInfo& info = infos[name] = source->info();
-    info.set_name(name);
-    by_name[name] = &info;
-  }
+  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets, spec));
   if (batch_size > 0) spec.set_batch_size(batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);
-  const absl::StatusOr<PipelineSpec> resolved =
-      ResolveSpec(spec, by_name, NewOperatorCatalog(operators.get()).get());
-  if (resolved.ok()) return absl::OkStatus();
-  return absl::Status(resolved.status().code(),
-                      absl::StrCat(path, ": ", resolved.status().message()));
+  ByteBudget budget(kBudgetBytes);
+  Engine::Options options;
+  options.threads = 1;
+  options.read_threads = 0;
+  options.budget = &budget;
+  options.operators = operators.get();
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                      Engine::Create(options, std::move(catalog)));
+  const auto pipeline = engine->Open(spec);
+  if (pipeline.ok()) return (*pipeline)->description().steps_per_epoch();
+  return absl::Status(pipeline.status().code(),
+                      absl::StrCat(path, ": ", pipeline.status().message()));
 }
 
-// Of a text without mistakes.
-bool SaysBatchSize(const std::string& text) {
+// Of a text without mistakes; 0: it says none.
+uint64_t BatchSizeIn(const std::string& text) {
   const absl::StatusOr<PipelineSpec> spec = ParseSpecText(text, "");
-  return spec.ok() && spec->batch_size() != 0;
+  return spec.ok() ? spec->batch_size() : 0;
 }
 
 }  // namespace
@@ -90,14 +94,19 @@ int RunCheck(const Args& args, std::ostream& out) {
   line.Needs("operators", {"dataset"});
   int64_t batch_size = 0;
   line.Add("batch_size", "N",
-           "samples of a global batch (default: what the file says, else 2)",
+           "samples of a global batch, instead of the file's batch_size "
+           "(default: the file's, else 2)",
            &batch_size);
   int exit_code;
   if (!ParseOrLeave(line, args, "check", out, &exit_code)) return exit_code;
-  if (line.Given("batch_size") && batch_size < 1) {
-    return Report("check", UsageError(absl::InvalidArgumentError(absl::StrCat(
-                               "--batch_size=", batch_size, ": 1 or more"))));
+  if (line.Given("batch_size") &&
+      (batch_size < 1 || batch_size > static_cast<int64_t>(kMaxBatchSize))) {
+    return Report(
+        "check",
+        UsageError(absl::InvalidArgumentError(absl::StrCat(
+            "--batch_size=", batch_size, ": it is 1 .. ", kMaxBatchSize))));
   }
+  const std::string flag = absl::StrCat("--batch_size=", batch_size);
   const std::string& path = line.operands()[0];
   std::string text;
   if (const absl::Status status = ReadWholeFile(path, &text); !status.ok()) {
@@ -106,11 +115,15 @@ int RunCheck(const Args& args, std::ostream& out) {
   const std::vector<SpecMistake> mistakes =
       CheckSpecText(text, static_cast<uint64_t>(batch_size));
   for (const SpecMistake& mistake : mistakes) {
-    std::cerr << path;
+    std::cerr << Readable(path);
     if (mistake.line > 0) std::cerr << ":" << mistake.line;
     if (mistake.line > 0 && mistake.column > 0)
       std::cerr << ":" << mistake.column;
-    std::cerr << ": " << mistake.message << "\n";
+    std::cerr << ": "
+              << Readable(batch_size > 0
+                              ? NamingFlag(mistake.message, "batch_size", flag)
+                              : mistake.message)
+              << "\n";
   }
   std::cerr.flush();
   if (!mistakes.empty()) {
@@ -119,24 +132,33 @@ int RunCheck(const Args& args, std::ostream& out) {
                       path, " has ", CountText(mistakes.size(), "mistake"),
                       "; correct ", mistakes.size() == 1 ? "it" : "them")));
   }
-  if (batch_size == 0 && !SaysBatchSize(text)) {
-    std::cerr << "millrace-data check: " << path
+  const uint64_t own = BatchSizeIn(text);
+  if (batch_size == 0 && own == 0) {
+    std::cerr << "millrace-data check: " << Readable(path)
               << " says no batch_size: checked with " << kAssumedBatchSize
               << "; --batch_size=N checks another" << std::endl;
+  } else if (batch_size > 0 && own > 0 &&
+             own != static_cast<uint64_t>(batch_size)) {
+    std::cerr << "millrace-data check: checked with " << flag
+              << " instead of batch_size: " << own << " in " << Readable(path)
+              << std::endl;
   }
   if (datasets.empty()) {
-    out << path
+    out << Readable(path)
         << ": no mistakes in the file; its fit to a dataset is not checked "
            "(--dataset=URI does)\n";
     return kExitOk;
   }
-  if (const absl::Status status = CheckAgainst(
-          datasets, libraries, text, path, static_cast<uint64_t>(batch_size));
-      !status.ok()) {
-    return Report("check", status);
+  const absl::StatusOr<uint64_t> steps = CheckAgainst(
+      datasets, libraries, text, path, static_cast<uint64_t>(batch_size));
+  if (!steps.ok()) {
+    return Report("check", batch_size > 0
+                               ? NamingFlag(steps.status(), "batch_size", flag)
+                               : steps.status());
   }
-  out << path << ": no mistakes, and it fits "
-      << (datasets.size() == 1 ? datasets[0] : "the datasets") << "\n";
+  out << Readable(path) << ": no mistakes, and it fits "
+      << (datasets.size() == 1 ? Readable(datasets[0]) : "the datasets") << ": "
+      << CountText(*steps, "step") << " an epoch\n";
   return kExitOk;
 }
 

@@ -119,6 +119,13 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
         return Wrong(absl::StrCat(written, " needs a value: ", written, "=",
                                   flag->value_name));
       }
+      // More likely the next flag than a value.
+      if (absl::StartsWith(args[i + 1], "--")) {
+        return Wrong(absl::StrCat(written, " needs a value: ", written, "=",
+                                  flag->value_name,
+                                  "; one that begins with -- is written ",
+                                  written, "=", args[i + 1]));
+      }
       value = args[++i];
     }
     if (!flag->set(value)) {

@@ -43,7 +43,8 @@ class CommandLine {
   // `flag` acts only beside one of the others: Parse() refuses it alone.
   void Needs(std::string flag, std::vector<std::string> one_of);
 
-  // Takes --name=value and --name value, for a switch --name. InvalidArgument:
+  // Takes --name=value and --name value, for a switch --name. A value of the
+  // second form does not begin with two dashes. InvalidArgument:
   // an unknown flag, a flag twice (where it may not), a value that does not
   // parse, a flag without effect, more or fewer operands than one where one is
   // wanted; says what is allowed.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,7 +30,7 @@ std::string PartOf(absl::string_view path) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     // split=train
     const absl::string_view value = name->substr(name->rfind('=') + 1);
-    if (IsSplitName(value)) return absl::AsciiStrToLower(value);
+    if (std::string part = PartOfName(value); !part.empty()) return part;
   }
   return "";
 }

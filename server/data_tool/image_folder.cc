@@ -14,14 +14,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/data_tool/class_folders.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
-#include "server/data_tool/split_name.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
@@ -32,11 +33,6 @@ constexpr int kMaxDepth = 32;
 
 // What millrace_operator.h promises to a decoder's sniff().
 constexpr size_t kStartBytes = 256;
-
-struct File {
-  std::string path;  // within the folder: "cat/1.jpg"
-  int64_t label = 0;
-};
 
 bool EndsWithAny(absl::string_view name,
                  std::initializer_list<absl::string_view> suffixes) {
@@ -72,7 +68,7 @@ absl::string_view WhyNoImage(absl::string_view start) {
        start.substr(8, 4) == "WEBP")) {
     return "";
   }
-  return "is no JPEG, PNG or WebP image, whatever its name says";
+  return "is no JPEG, PNG or WebP image, although it is named as one";
 }
 
 class ImageFolder final : public SampleReader {
@@ -89,13 +85,20 @@ class ImageFolder final : public SampleReader {
           "the class's images in it"));
     }
     const std::vector<std::string>& classes = top.folders;
-    MR_RETURN_IF_ERROR(CheckSplits(classes));
+    if (!options_.labels_from_folders) {
+      MR_RETURN_IF_ERROR(CheckClassNames(options_.folder, classes));
+    }
     for (size_t i = 0; i < classes.size(); ++i) {
       MR_RETURN_IF_ERROR(ScanClass(classes[i], static_cast<int64_t>(i), 1));
     }
     MR_RETURN_IF_ERROR(CheckTables(classes));
-    std::sort(files_.begin(), files_.end(),
-              [](const File& a, const File& b) { return a.path < b.path; });
+    std::sort(
+        files_.begin(), files_.end(),
+        [](const ClassFile& a, const ClassFile& b) { return a.path < b.path; });
+    if (!options_.labels_from_folders) {
+      MR_ASSIGN_OR_RETURN(doubts_,
+                          CheckClassLevels(options_.folder, classes, files_));
+    }
     MR_RETURN_IF_ERROR(CheckBad());
     MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     if (options_.decode_threads > 0) {
@@ -114,7 +117,7 @@ class ImageFolder final : public SampleReader {
   const DatasetInfo& description() const override { return description_; }
 
   absl::Status Next(Sample* sample) override {
-    const File& file = files_[next_++];
+    const ClassFile& file = files_[next_++];
     const std::string path = absl::StrCat(options_.folder, "/", file.path);
     MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes_));
     const absl::string_view start =
@@ -133,15 +136,12 @@ class ImageFolder final : public SampleReader {
   }
 
   std::vector<std::string> Warnings() const override {
-    std::vector<std::string> warnings;
+    std::vector<std::string> warnings = doubts_;
     if (other_count_ > 0) {
-      warnings.push_back(
-          absl::StrCat(other_count_,
-                       other_count_ == 1 ? " file left out: it is"
-                                         : " files left out: they "
-                                           "are",
-                       " not .jpg, .jpeg, .png or .webp in a class folder: ",
-                       FirstOf(other_files_, ", ", other_count_)));
+      warnings.push_back(absl::StrCat(
+          CountText(other_count_, "file"),
+          " left out (no .jpg, .jpeg, .png or .webp file in a class folder): ",
+          FirstOf(other_files_, ", ", other_count_)));
     }
     if (hidden_count_ > 0) {
       warnings.push_back(absl::StrCat(
@@ -282,26 +282,6 @@ class ImageFolder final : public SampleReader {
     files_.push_back({.path = std::move(path), .label = label});
   }
 
-  // Folders that are parts of a dataset would become its classes.
-  absl::Status CheckSplits(const std::vector<std::string>& folders) const {
-    if (options_.labels_from_folders) return absl::OkStatus();
-    std::vector<std::string> splits;
-    for (const std::string& name : folders) {
-      if (IsSplitName(name)) splits.push_back(name);
-    }
-    // A train among buses is a class.
-    if (splits.size() < 2 && splits.size() < folders.size()) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        options_.folder, " holds the ",
-        splits.size() == 1 ? "folder " : "folders ",
-        absl::StrJoin(splits, ", "),
-        ", which are named as parts of a dataset and would become its classes; "
-        "pack each part by itself, as with --split=",
-        splits[0], ", or pass --labels_from_folders if they are the classes"));
-  }
-
   // All images would be of one class while a table may say theirs.
   absl::Status CheckTables(const std::vector<std::string>& classes) const {
     if (options_.labels_from_folders || classes.size() != 1 ||
@@ -334,7 +314,7 @@ class ImageFolder final : public SampleReader {
 
   absl::Status FindEmptyClasses(const std::vector<std::string>& classes) {
     std::vector<bool> seen(classes.size());
-    for (const File& file : files_) seen[file.label] = true;
+    for (const ClassFile& file : files_) seen[file.label] = true;
     empty_classes_.clear();
     for (size_t i = 0; i < classes.size(); ++i) {
       if (!seen[i]) {
@@ -374,14 +354,15 @@ class ImageFolder final : public SampleReader {
     }
     const std::vector<ImageCheck::Bad> bad = check.Finish();
     for (const ImageCheck::Bad& image : bad) {
-      File& file = files_[static_cast<size_t>(image.number)];
+      ClassFile& file = files_[static_cast<size_t>(image.number)];
       AddBad(absl::StrCat(options_.folder, "/", file.path,
                           " does not decode: ", image.status.message()));
       file.path.clear();
     }
-    files_.erase(std::remove_if(files_.begin(), files_.end(),
-                                [](const File& f) { return f.path.empty(); }),
-                 files_.end());
+    files_.erase(
+        std::remove_if(files_.begin(), files_.end(),
+                       [](const ClassFile& f) { return f.path.empty(); }),
+        files_.end());
     return absl::OkStatus();
   }
 
@@ -402,7 +383,7 @@ class ImageFolder final : public SampleReader {
 
   const ImageFolderOptions options_;
   DatasetInfo description_;
-  std::vector<File> files_;
+  std::vector<ClassFile> files_;
   size_t next_ = 0;
   std::string bytes_;  // of the last sample
   int64_t label_ = 0;
@@ -414,6 +395,7 @@ class ImageFolder final : public SampleReader {
   std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
   std::vector<std::string> tables_;
+  std::vector<std::string> doubts_;  // warnings about what the classes are
   std::vector<std::string> empty_classes_;  // all of them
 };
 

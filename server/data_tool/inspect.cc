@@ -117,16 +117,17 @@ void PrintJson(absl::string_view uri, const DatasetInfo& info,
 
 void PrintText(absl::string_view uri, const DatasetInfo& info,
                const DatasetFiles& files, std::ostream& out) {
-  out << uri << "\n"
+  out << Readable(uri) << "\n"
       << "format       " << info.format() << "\n"
       << "samples      " << info.samples() << "\n"
       << absl::StreamFormat("size         %.1f MB (%d bytes)\n",
                             static_cast<double>(TotalBytes(info)) / 1e6,
                             TotalBytes(info))
       << "fingerprint  " << info.fingerprint() << "\n";
-  if (!files.files.empty()) out << "files        " << files.Sentence() << "\n";
+  if (!files.files.empty())
+    out << "files        " << Readable(files.Sentence()) << "\n";
   if (info.has_reader()) {
-    out << "reader       " << FormatOperator(info.reader()) << "\n";
+    out << "reader       " << Readable(FormatOperator(info.reader())) << "\n";
   }
   if (!info.train_preset().empty()) {
     out << "presets      " << info.train_preset() << " (training), "
@@ -134,7 +135,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   }
   out << "fields\n";
   for (const Field& field : info.schema().fields()) {
-    out << "  " << field.name() << ": " << KindName(field.kind());
+    out << "  " << Readable(field.name()) << ": " << KindName(field.kind());
     if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
       out << " " << DTypeName(field.dtype());
     }
@@ -145,7 +146,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       constexpr int kMostListed = 20;
       out << ", " << CountText(field.num_classes(), "class", "classes");
       for (int i = 0; i < field.class_names_size() && i < kMostListed; ++i) {
-        out << (i == 0 ? ": " : ", ") << field.class_names(i);
+        out << (i == 0 ? ": " : ", ") << Readable(field.class_names(i));
       }
       if (field.class_names_size() > kMostListed) out << ", ...";
     }
@@ -153,9 +154,10 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   }
   out << "shards\n";
   for (const ShardInfo& shard : info.shards()) {
-    out << "  " << shard.name() << ": samples " << shard.first_sample()
-        << " to " << shard.first_sample() + shard.samples() - 1 << ", "
-        << shard.bytes() << " bytes\n";
+    out << "  " << Readable(shard.name()) << ": samples "
+        << shard.first_sample() << " to "
+        << shard.first_sample() + shard.samples() - 1 << ", " << shard.bytes()
+        << " bytes\n";
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <iostream>
 
+#include "absl/status/status.h"
 #include "common/cpu_check.h"
+#include "common/standard_output.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/interrupt.h"
 
@@ -12,11 +14,8 @@ int main(int argc, char** argv) {
   millrace::CatchInterrupts();
   const int code =
       millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);
-  std::cout.flush();
-  if (code == millrace::kExitOk && !std::cout) {
-    std::cerr << "millrace-data: cannot write the output; is the disk full?"
-              << std::endl;
-    return millrace::kExitFailed;
-  }
-  return code;
+  const absl::Status printed = millrace::FlushStandardOutput();
+  if (code != millrace::kExitOk || printed.ok()) return code;
+  std::cerr << "millrace-data: " << printed.message() << std::endl;
+  return millrace::kExitFailed;
 }

@@ -83,6 +83,11 @@ struct PackOptions {
                        " does not say its format; write --output=lmdb:PATH or "
                        "--output=parquet:PATH"));
     }
+    if (absl::EndsWith(output, ":")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--output=", output,
+                       " names no file; write --output=", output, "PATH"));
+    }
     if (format == "idx" && !split.empty() && split != "train" &&
         split != "test") {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -175,7 +180,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   out << absl::StreamFormat(
       "packed %s (%.1f MB) into %s: %s, fingerprint %s, %.1f s\n",
       CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
-      options.output, CountText(info.shards_size(), "shard"),
+      Readable(options.output), CountText(info.shards_size(), "shard"),
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
   if (options.format == "imagefolder") {
     out << (options.no_decode
@@ -213,9 +218,10 @@ int RunPack(const Args& args, std::ostream& out) {
            "of decoding it once; a truncated image is not noticed then",
            &options.no_decode);
   line.Add("labels_from_folders",
-           "imagefolder: take the folders for classes also where they are "
-           "called train, val or test, or where a table that may hold labels "
-           "lies beside the only one",
+           "imagefolder: the folders in the input are the classes, also where "
+           "they are named as parts of a dataset (train, val2017), hold "
+           "folders that look like the classes, or where a table that may hold "
+           "labels lies beside the only one",
            &options.labels_from_folders);
   line.Add("seekable",
            "imagefolder: rewrite JPEGs so that a crop decodes only its own "

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,6 +31,7 @@
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
 #include "server/plan/presets.h"
+#include "server/plan/spec_limits.h"
 #include "server/plan/transform_kinds.h"
 #include "server/storage/file_error.h"
 #include "server/storage/open.h"
@@ -68,7 +70,7 @@ struct Flags {
   int64_t columns = 0;
 };
 
-absl::Status CheckFlags(const Flags& flags) {
+absl::Status CheckFlags(const CommandLine& line, const Flags& flags) {
   const auto invalid = [](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat(what...));
   };
@@ -87,6 +89,12 @@ absl::Status CheckFlags(const Flags& flags) {
         "nothing to do: give --output=FILE.png for the pictures, --explain for "
         "the parameters, or both");
   }
+  if (!flags.output.empty() &&
+      !absl::EndsWithIgnoreCase(flags.output, ".png")) {
+    return invalid("--output=", flags.output,
+                   " does not end in .png, and the sheet is a PNG file: write "
+                   "--output=FILE.png");
+  }
   if (!flags.explain.empty() && flags.explain != "text" &&
       flags.explain != "json") {
     return invalid("--explain=", flags.explain,
@@ -100,10 +108,19 @@ absl::Status CheckFlags(const Flags& flags) {
     return invalid("--cell=", flags.cell, ": it is ", kMinCell, " .. ",
                    kMaxCell, " pixels");
   }
-  if (flags.epoch < 0 || flags.step < 0 || flags.columns < 0) {
-    return invalid("--epoch, --step and --columns are 0 or more");
+  if (flags.columns < 0 || flags.columns > kMaxSamples) {
+    return invalid("--columns=", flags.columns, ": it is 0 .. ", kMaxSamples);
   }
-  if (flags.batch_size < 0) return invalid("--batch_size is 1 or more");
+  for (const auto& [name, value] :
+       {std::pair("epoch", flags.epoch), std::pair("step", flags.step)}) {
+    if (value < 0) return invalid("--", name, "=", value, ": it is 0 or more");
+  }
+  if (line.Given("batch_size") &&
+      (flags.batch_size < 1 ||
+       flags.batch_size > static_cast<int64_t>(kMaxBatchSize))) {
+    return invalid("--batch_size=", flags.batch_size, ": it is 1 .. ",
+                   kMaxBatchSize);
+  }
   uint64_t number = 0;
   if (!flags.seed.empty() && !absl::SimpleAtoi(flags.seed, &number)) {
     return invalid("--seed=", flags.seed, ": it is a number from 0");
@@ -276,7 +293,8 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
       out << "row " << row << ": sample " << sample.index;
       if (several) {
         out << " of "
-            << spec.sources(static_cast<int>(sample.source)).dataset();
+            << Readable(
+                   spec.sources(static_cast<int>(sample.source)).dataset());
       }
       out << ", key " << key;
       if (!here) {
@@ -284,19 +302,21 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
       } else if (empty) {
         out << ", damaged and left empty";
       } else if (!label.empty()) {
-        out << ", label " << label;
+        out << ", label " << Readable(label);
       }
       out << "\n";
       for (const DrawnLog::Drawn& drawn : sample.drawn) {
-        out << "  " << Where(spec, drawn) << " of " << drawn.field << ": "
-            << drawn.what << "\n";
+        out << "  " << Where(spec, drawn) << " of " << Readable(drawn.field)
+            << ": " << drawn.what << "\n";
       }
     }
     if (here) ++row;
   }
 }
 
-absl::Status Preview(const Flags& flags, std::ostream& out) {
+// `samples_given`: --samples is no default.
+absl::Status Preview(const Flags& flags, bool samples_given,
+                     std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const PipelineSpec spec, ReadSpec(flags));
   std::shared_ptr<const Operators> operators;
   if (!flags.operators.empty()) {
@@ -318,8 +338,25 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   options.cell = static_cast<int>(flags.cell);
   options.field = flags.field;
   options.operators = operators.get();
-  MR_ASSIGN_OR_RETURN(const auto batch,
-                      PreviewBatch::Make(std::move(datasets), spec, options));
+  const auto made = PreviewBatch::Make(std::move(datasets), spec, options);
+  if (!made.ok()) {
+    // Without a batch size --samples stands for it.
+    const std::string flag =
+        flags.batch_size > 0 ? absl::StrCat("--batch_size=", flags.batch_size)
+        : spec.batch_size() == 0 ? absl::StrCat("--samples=", flags.samples)
+                                 : flags.pipeline;
+    return NamingFlag(made.status(), "batch_size", flag);
+  }
+  const std::unique_ptr<PreviewBatch>& batch = *made;
+  const auto batch_size =
+      static_cast<int64_t>(batch->resolved_spec().batch_size());
+  if (samples_given && flags.samples > batch_size) {
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        "--samples=", flags.samples, " is more than the batch holds (",
+        CountText(batch->resolved_spec().batch_size(), "sample"),
+        "): give --samples=", batch_size, " or less",
+        spec.batch_size() > 0 ? ", or a larger --batch_size" : "")));
+  }
   if (!flags.explain.empty()) {
     DrawnLog log;
     MR_RETURN_IF_ERROR(batch->Explain(log));
@@ -335,7 +372,7 @@ absl::Status Preview(const Flags& flags, std::ostream& out) {
   MR_RETURN_IF_ERROR(
       EncodePng(sheet.bytes(), sheet.height(), sheet.width(), 3, &png));
   MR_RETURN_IF_ERROR(WriteFile(flags.output, png));
-  std::cerr << "millrace-data preview: wrote " << flags.output << ", "
+  std::cerr << "millrace-data preview: wrote " << Readable(flags.output) << ", "
             << sheet.width() << " x " << sheet.height() << " pixels, "
             << pairs.size() << " of "
             << CountText(batch->resolved_spec().batch_size(), "sample")
@@ -369,15 +406,21 @@ int RunPreview(const Args& args, std::ostream& out) {
                    "text", &flags.explain);
   line.Add("epoch", "N", "epoch, from 0", &flags.epoch);
   line.Add("step", "N", "step of the epoch, from 0", &flags.step);
-  line.Add("samples", "N", "samples that are shown (16)", &flags.samples);
+  line.Add("samples", "N",
+           "samples that are shown, the first of the batch (default 16, or "
+           "all of a smaller batch)",
+           &flags.samples);
   line.Add("batch_size", "N",
-           "global batch; default: the pipeline file's, else --samples",
+           "samples of a global batch, instead of the file's batch_size "
+           "(default: the file's, else --samples, or all there are)",
            &flags.batch_size);
   line.Add("seed", "N", "instead of the pipeline file's", &flags.seed);
   line.Add("field", "NAME", "the image to show; default: the first output",
            &flags.field);
-  line.Add("cell", "PIXELS", "room of a picture (192)", &flags.cell);
-  line.Add("columns", "N", "pairs in a row; 0: as many as 1200 pixels hold",
+  line.Add("cell", "PIXELS", "max side of a picture (default 192)",
+           &flags.cell);
+  line.Add("columns", "N",
+           "pairs in a row (default 0: as many as 1200 pixels hold)",
            &flags.columns);
   line.Add("operators", "FILE.so",
            "library of operators that the pipeline or the dataset needs; may "
@@ -388,11 +431,11 @@ int RunPreview(const Args& args, std::ostream& out) {
   }
   int exit_code;
   if (!ParseOrLeave(line, args, "preview", out, &exit_code)) return exit_code;
-  if (const absl::Status status = CheckFlags(flags); !status.ok()) {
+  if (const absl::Status status = CheckFlags(line, flags); !status.ok()) {
     Report("preview", status);
     return kExitUsage;
   }
-  return Report("preview", Preview(flags, out));
+  return Report("preview", Preview(flags, line.Given("samples"), out));
 }
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "common/byte_budget.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/data_tool/tensor_pixels.h"
@@ -60,6 +61,22 @@ class OneBatch {
   absl::Status status_ MR_GUARDED_BY(mu_);
   bool done_ MR_GUARDED_BY(mu_) = false;
 };
+
+// Marks what another pipeline, epoch or step would mend; not what the data or
+// this machine would.
+template <typename T>
+absl::StatusOr<T> OfPipeline(absl::StatusOr<T> result) {
+  switch (result.status().code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return UsageError(std::move(result));
+    default:
+      return result;
+  }
+}
 
 bool IsImage(const Field& field) {
   return field.kind() == FIELD_KIND_ENCODED_IMAGE ||
@@ -128,15 +145,16 @@ class PreviewBatchImpl final : public PreviewBatch {
     engine.budget = &budget_;
     engine.operators = options_.operators;
     MR_ASSIGN_OR_RETURN(engine_, Engine::Create(engine, std::move(catalog)));
-    MR_ASSIGN_OR_RETURN(pipeline_, engine_->Open(spec));
+    MR_ASSIGN_OR_RETURN(pipeline_, OfPipeline(engine_->Open(spec)));
     StepRange range;
     range.epoch = options_.epoch;
     range.first_step = options_.step;
     range.step_count = 1;
     range.with_payload_digest = true;
     OneBatch one;
-    MR_ASSIGN_OR_RETURN(const auto run,
-                        engine_->Start(pipeline_, range, one.callbacks()));
+    MR_ASSIGN_OR_RETURN(
+        const auto run,
+        OfPipeline(engine_->Start(pipeline_, range, one.callbacks())));
     MR_ASSIGN_OR_RETURN(batch_, one.Await());
     return Trace();
   }
@@ -299,15 +317,15 @@ class PreviewBatchImpl final : public PreviewBatch {
       images.push_back(field.name());
     }
     if (options_.field.empty()) {
-      return absl::InvalidArgumentError(
+      return UsageError(absl::InvalidArgumentError(
           "no output of this pipeline is an image, so there is nothing to "
-          "show; --explain alone prints what was drawn");
+          "show; --explain alone prints what was drawn"));
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("--field=", options_.field,
-                     " is no image among the outputs; these "
-                     "are: ",
-                     images.empty() ? "none" : absl::StrJoin(images, ", ")));
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        "--field=", options_.field, " is no image among the outputs; ",
+        images.empty() ? "none of these is one"
+                       : absl::StrCat("the images among them: ",
+                                      absl::StrJoin(images, ", ")))));
   }
 
   // Fields of the role that belong to the image and are outputs, masks [H, W,

@@ -8,9 +8,20 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "server/data_tool/command_line.h"
 
 namespace millrace {
+
+// One line of readable text of what a file, a folder or a user named.
+std::string Readable(absl::string_view text);
+
+// `message`, with `flag` ("--batch_size=8") behind it where it speaks of
+// `field` of a pipeline, which the user gave by that flag.
+std::string NamingFlag(absl::string_view message, absl::string_view field,
+                       absl::string_view flag);
+absl::Status NamingFlag(const absl::Status& status, absl::string_view field,
+                        absl::string_view flag);
 
 // Prints "millrace-data COMMAND: MESSAGE" unless `status` is OK; the exit code:
 // kExitUsage of what UsageError() has marked.

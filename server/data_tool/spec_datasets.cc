@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
+#include "common/usage_error.h"
 
 namespace millrace {
 
@@ -10,6 +11,11 @@ absl::StatusOr<NamedDatasets> NameDatasets(
     const std::vector<std::shared_ptr<const RecordSource>>& datasets,
     PipelineSpec& spec) {
   if (spec.sources_size() == 0) spec.add_sources();
+  if (spec.sources(0).has_synthetic()) {
+    return UsageError(absl::InvalidArgumentError(
+        "the pipeline's source is synthetic and reads no dataset: leave "
+        "--dataset out, or name a dataset in the pipeline instead"));
+  }
   if (spec.sources(0).dataset().empty()) {
     spec.mutable_sources(0)->set_dataset("NAME");
   }
@@ -20,10 +26,10 @@ absl::StatusOr<NamedDatasets> NameDatasets(
     if (added && next < datasets.size()) at->second = datasets[next];
   }
   if (named.size() == datasets.size()) return named;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return UsageError(absl::InvalidArgumentError(absl::StrCat(
       "the pipeline names ", CountText(named.size(), "dataset"), ", and ",
-      datasets.size(), datasets.size() == 1 ? " was" : " were",
-      " given: give --dataset once for each, in their order"));
+      datasets.size(), datasets.size() == 1 ? " is" : " are",
+      " given: give --dataset once for each, in their order")));
 }
 
 }  // namespace millrace

@@ -24,7 +24,8 @@ using NamedDatasets =
     std::map<std::string, std::shared_ptr<const RecordSource>>;
 
 // A spec without a source, or whose one source has no name, is given "NAME".
-// InvalidArgument: the spec names more or fewer datasets than there are.
+// InvalidArgument, a usage error: the spec names more or fewer datasets than
+// there are, or its source is synthetic.
 absl::StatusOr<NamedDatasets> NameDatasets(
     const std::vector<std::shared_ptr<const RecordSource>>& datasets,
     PipelineSpec& spec);

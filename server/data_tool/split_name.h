@@ -1,26 +1,30 @@
-// Names that stand for a part of a dataset, not for data of their own kind.
+// Names that stand for a part of a dataset, not for data of their own kind:
+// train, Val, test_images, train2017.
 //
-// Pure function.
+// Pure functions.
 //
-//   IsSplitName("Train")  ->  true
+//   PartOfName("train2017")                         ->  "train"
+//   SplitsAmong({"box_train", "box_test", "cat"})   ->  {"box_train",
+//   "box_test"}
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_
 #define MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_
 
-#include "absl/strings/match.h"
+#include <string>
+#include <vector>
+
 #include "absl/strings/string_view.h"
 
 namespace millrace {
 
-// In any case of letters.
-inline bool IsSplitName(absl::string_view name) {
-  for (absl::string_view split :
-       {"train", "training", "val", "valid", "validation", "dev", "test",
-        "testing", "eval"}) {
-    if (absl::EqualsIgnoreCase(name, split)) return true;
-  }
-  return false;
-}
+// The part that `name` says that it is, spelled in one way: "train" of
+// "Training_set". Digits, case and words like "images" do not matter. Empty:
+// it says none, or more than that ("train_station").
+std::string PartOfName(absl::string_view name);
+
+// Those of the names that are parts beside each other: by PartOfName(), or
+// because the words of two differ in the part only.
+std::vector<std::string> SplitsAmong(const std::vector<std::string>& names);
 
 }  // namespace millrace
 

@@ -8,12 +8,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/data_tool/command_line.h"
@@ -34,8 +39,13 @@ namespace {
 constexpr char kSummary[] =
     "Reads every sample of a dataset, checks it against the schema, decodes\n"
     "every image, and compares the content hash with the one that the packer\n"
-    "has written. Foreign Parquet carries no hash to compare with.\n\n"
+    "has written. Goes on after damage and names all of it. Foreign Parquet\n"
+    "carries no hash to compare with.\n\n"
     "  millrace-data verify lmdb:/data/train";
+
+// A shard is given up when so many of its samples one after the other cannot be
+// used: each may cost the decoding of a whole row group.
+constexpr int64_t kMostRefused = 1000;
 
 // Where the child is, for the case that it does not come back.
 struct Place {
@@ -43,21 +53,124 @@ struct Place {
   char shard[256];
 };
 
-// "shard part-00000-of-00002.lmdb, row 3 (sample 3): REASON"
-std::string Describe(const DatasetInfo& info, int64_t sample, int field,
-                     const absl::Status& status) {
-  std::string where;
-  for (const ShardInfo& shard : info.shards()) {
-    if (sample < shard.first_sample() + shard.samples()) {
-      where = absl::StrCat("shard ", shard.name(), ", row ",
-                           sample - shard.first_sample());
-      break;
-    }
+int ShardOf(const DatasetInfo& info, int64_t sample) {
+  int shard = 0;
+  while (sample >=
+         info.shards(shard).first_sample() + info.shards(shard).samples()) {
+    ++shard;
   }
-  return absl::StrCat(where, " (sample ", sample, ", field ",
-                      info.schema().fields(field).name(),
-                      "): ", status.message());
+  return shard;
 }
+
+// What is wrong with a dataset: of each kind how often, and the first places.
+class Damage {
+ public:
+  Damage(const DatasetInfo& info, bool decode)
+      : info_(info), decode_(decode), images_of_(info.shards_size()) {}
+
+  // A sample that the reader refuses.
+  void AddSample(int64_t sample, const absl::Status& status) {
+    if (++samples_ <= static_cast<int64_t>(kMostListed)) {
+      first_samples_.push_back(Describe(sample, "", status));
+    }
+    unread_.insert(ShardOf(info_, sample));
+  }
+
+  void AddImage(int64_t sample, const std::string& field,
+                const absl::Status& status) {
+    if (++images_ <= static_cast<int64_t>(kMostListed)) {
+      first_images_.push_back(
+          Describe(sample, absl::StrCat(", field ", field), status));
+    }
+    ++images_of_[ShardOf(info_, sample)];
+  }
+
+  // The reader refused too many samples in a row.
+  void AddRest(int shard, int64_t row) { rests_.emplace_back(shard, row); }
+
+  // Not of a shard with samples that could not be read: they are not in it.
+  void AddHash(int shard, std::string found) {
+    if (!unread_.contains(shard)) hashes_.emplace_back(shard, std::move(found));
+  }
+
+  // A sentence each. `hashes_known`: there is one for every shard.
+  std::vector<absl::Status> Sentences(int64_t image_count,
+                                      bool hashes_known) const {
+    std::vector<absl::Status> sentences;
+    const auto add = [&sentences](auto... text) {
+      sentences.push_back(absl::DataLossError(absl::StrCat(text...)));
+    };
+    if (samples_ > 0) {
+      add(samples_, " of ", CountText(info_.samples(), "sample"),
+          " cannot be used: ", FirstOf(first_samples_, "; ", samples_),
+          hashes_known
+              ? "; pack checks every sample, so the damage came later: copy "
+                "the file again, or pack the dataset again"
+              : "; mend the files, or train with another policy than FAIL "
+                "(docs/operations.md)");
+    }
+    for (const auto& [shard, row] : rests_) {
+      add("shard ", info_.shards(shard).name(), " is not read from row ", row,
+          " on: ", kMostRefused, " samples one after the other cannot be used");
+    }
+    if (images_ > 0) {
+      add(images_, " of ", CountText(image_count, "image"),
+          " cannot be decoded: ", FirstOf(first_images_, "; ", images_),
+          !hashes_known ? "; mend the files, or train with another policy "
+                          "than FAIL (docs/operations.md)"
+          : hashes_.empty() && unread_.empty()
+              ? "; the shards are as they were packed, so the damage is older: "
+                "mend the original files and pack again, or train with another "
+                "policy than FAIL (docs/operations.md)"
+              : "");
+    }
+    for (size_t i = 0; i < hashes_.size(); ++i) {
+      if (i == kMostListed) {
+        add("the content of ", hashes_.size() - i,
+            " more shards is not what was packed");
+        break;
+      }
+      const auto& [shard, found] = hashes_[i];
+      const ShardInfo& info = info_.shards(shard);
+      add("the content of shard ", info.name(),
+          " is not what was packed: its hash is ", found, " instead of ",
+          info.content_sum(), "; ",
+          images_of_[shard] > 0
+              ? absl::StrCat(CountText(images_of_[shard], "image"),
+                             " of it cannot be decoded (see above)")
+              : absl::StrCat("every sample of it can be read",
+                             image_count == 0 ? ""
+                             : decode_        ? " and decoded"
+                                       : " (without --no_decode each image "
+                                         "would be decoded as well)",
+                             ", and a hash of the whole shard does not tell "
+                             "which one has changed"),
+          "; copy the file again, or pack the dataset again");
+    }
+    return sentences;
+  }
+
+ private:
+  // "shard part-00000-of-00002.lmdb, row 3 (sample 3, field image): REASON"
+  std::string Describe(int64_t sample, absl::string_view field,
+                       const absl::Status& status) const {
+    const ShardInfo& shard = info_.shards(ShardOf(info_, sample));
+    return absl::StrCat("shard ", shard.name(), ", row ",
+                        sample - shard.first_sample(), " (sample ", sample,
+                        field, "): ", status.message());
+  }
+
+  const DatasetInfo& info_;
+  const bool decode_;
+  int64_t samples_ = 0;
+  int64_t images_ = 0;
+  std::vector<std::string> first_samples_;
+  std::vector<std::string> first_images_;
+  std::vector<int64_t> images_of_;  // by shard
+  std::set<int> unread_;            // shards with samples that were refused
+  std::vector<std::pair<int, int64_t>> rests_;
+  std::vector<std::pair<int, std::string>> hashes_;
+};
 
 absl::Status Verify(const std::string& uri,
                     const std::vector<std::string>& libraries, bool decode,
@@ -77,61 +190,67 @@ absl::Status Verify(const std::string& uri,
   }
   ImageCheck check(AvailableCpus(), operators.get());
   const auto images = static_cast<int64_t>(image_fields.size());
-  ToolProgress progress("verifying", info.samples());
+  std::optional<ToolProgress> progress(std::in_place, "verifying",
+                                       info.samples());
+  Damage damage(info, decode);
   int64_t bytes = 0;
   bool hashes_known = true;
-  for (const ShardInfo& shard : info.shards()) {
+  for (int number = 0; number < info.shards_size(); ++number) {
+    const ShardInfo& shard = info.shards(number);
     std::snprintf(place->shard, sizeof(place->shard), "%s",
                   shard.name().c_str());
     ContentSum sum;
+    int64_t refused = 0;  // one after the other
     for (int64_t row = 0; row < shard.samples(); ++row) {
       if (Interrupted()) return absl::CancelledError("interrupted");
       const int64_t index = shard.first_sample() + row;
       place->sample = index;
-      MR_RETURN_IF_ERROR(reader->Read(index, [&](const EncodedSample& sample) {
-        sum.Add(index, sample.fields);
-        for (const auto& field : sample.fields) bytes += field.size();
-        for (int64_t i = 0; decode && i < images; ++i) {
-          const auto& field = sample.fields[image_fields[i]];
-          check.Add(
-              index * images + i,
-              [copy = std::string(reinterpret_cast<const char*>(field.data()),
-                                  field.size())]() mutable
-              -> absl::StatusOr<std::string> { return std::move(copy); });
-        }
-        return absl::OkStatus();
-      }));
-      progress.Update(index + 1, bytes);
+      const absl::Status read =
+          reader->Read(index, [&](const EncodedSample& sample) {
+            sum.Add(index, sample.fields);
+            for (const auto& field : sample.fields) bytes += field.size();
+            for (int64_t i = 0; decode && i < images; ++i) {
+              const auto& field = sample.fields[image_fields[i]];
+              check.Add(
+                  index * images + i,
+                  [copy = std::string(
+                       reinterpret_cast<const char*>(field.data()),
+                       field.size())]() mutable -> absl::StatusOr<std::string> {
+                    return std::move(copy);
+                  });
+            }
+            return absl::OkStatus();
+          });
+      if (!read.ok() && !absl::IsDataLoss(read)) return read;
+      refused = read.ok() ? 0 : refused + 1;
+      if (!read.ok()) damage.AddSample(index, read);
+      if (refused == kMostRefused && row + 1 < shard.samples()) {
+        damage.AddRest(number, row + 1);
+        break;
+      }
+      progress->Update(index + 1, bytes);
     }
     hashes_known = hashes_known && !shard.content_sum().empty();
     if (!shard.content_sum().empty() &&
         HashToHex(sum.value()) != shard.content_sum()) {
-      MR_RETURN_IF_ERROR(source->CheckFiles());  // changed since it was opened
-      return absl::DataLossError(absl::StrCat(
-          "the content of shard ", shard.name(),
-          " is not what was packed: its hash is ", HashToHex(sum.value()),
-          " instead of ", shard.content_sum(),
-          "; copy the file again, or pack the dataset again"));
+      damage.AddHash(number, HashToHex(sum.value()));
     }
   }
-  if (const std::vector<ImageCheck::Bad> bad = check.Finish(); !bad.empty()) {
-    std::vector<std::string> first;
-    for (const ImageCheck::Bad& image : bad) {
-      if (first.size() == kMostListed) break;
-      first.push_back(Describe(info, image.number / images,
-                               image_fields[image.number % images],
-                               image.status));
+  for (const ImageCheck::Bad& image : check.Finish()) {
+    damage.AddImage(
+        image.number / images,
+        info.schema().fields(image_fields[image.number % images]).name(),
+        image.status);
+  }
+  progress.reset();  // before anything is printed
+  const std::vector<absl::Status> sentences =
+      damage.Sentences(info.samples() * images, hashes_known);
+  if (!sentences.empty()) {
+    MR_RETURN_IF_ERROR(source->CheckFiles());  // changed since it was opened
+    for (size_t i = 0; i + 1 < sentences.size(); ++i) {
+      Report("verify", sentences[i]);
     }
-    const auto count = static_cast<int64_t>(bad.size());
-    return absl::DataLossError(absl::StrCat(
-        count, " of ", CountText(info.samples() * images, "image"),
-        count == 1 ? " does" : " do",
-        " not decode: ", FirstOf(first, "; ", count),
-        hashes_known ? "; they are as they were packed: repair the originals "
-                       "and pack again, or train with another policy than FAIL "
-                       "(docs/operations.md)"
-                     : "; repair them, or train with another policy than FAIL "
-                       "(docs/operations.md)"));
+    return sentences.back();
   }
   std::string what;
   if (images > 0 && !decode) {
@@ -143,14 +262,16 @@ absl::Status Verify(const std::string& uri,
   }
   const bool one = info.samples() == 1;
   out << absl::StreamFormat(
-      "%s: %s (%.1f MB) in %s %s whole%s%s, fingerprint %s\n", uri,
+      "%s: %s (%.1f MB) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
       CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
       CountText(info.shards_size(), "shard"), one ? "is" : "are",
       !hashes_known ? " (there is no content hash to compare with)"
       : one         ? " and as it was packed"
                     : " and as they were packed",
       what, info.fingerprint());
-  if (files.files.size() > 1) out << "they are " << files.Sentence() << "\n";
+  if (files.files.size() > 1) {
+    out << "the dataset is " << Readable(files.Sentence()) << "\n";
+  }
   Warn("verify", files.Warnings());
   return absl::OkStatus();
 }
@@ -187,10 +308,10 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const int code = Report("verify", Verify(line.operands()[0], libraries,
-                                             !no_decode, place, out));
-    out.flush();
-    _exit(code);
+    absl::Status verified =
+        Verify(line.operands()[0], libraries, !no_decode, place, out);
+    if (verified.ok()) verified = FlushStandardOutput();
+    _exit(Report("verify", verified));
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "server/plan/field_rules.h"
@@ -296,16 +297,15 @@ class Tracer {
     if (n <= 1 || n == Channels()) return absl::OkStatus();
     // A mask has a fill of its own (FieldRole.fill).
     if (trace_.role == FieldRole::MASK) return absl::OkStatus();
-    return Refuse(absl::StrCat(
-        "has ", Channels(), Channels() == 1 ? " channel, " : " channels, ",
-        name, " has ", n, " values: write one, or one a channel"));
+    return Refuse(absl::StrCat("has ", CountText(Channels(), "channel"), ", ",
+                               name, " has ", n,
+                               " values: write one, or one a channel"));
   }
 
   absl::Status OneOrThreeChannels() const {
     if (Channels() == 1 || Channels() == 3) return absl::OkStatus();
-    return Refuse(absl::StrCat("has ", Channels(),
-                               " channels: colours are changed where there are "
-                               "1 or 3"));
+    return Refuse(absl::StrCat("has ", CountText(Channels(), "channel"),
+                               ": this transform works on 1 or 3"));
   }
 
   absl::Status Blur(const GaussianBlur& blur) const {
@@ -355,9 +355,11 @@ class Tracer {
         encoded() && !trace_.shape ? decoded_channels_ : LastDimension();
     if (channels == 0) return Refuse("has no channels: decode it first");
     if (channels != normalize.mean_size()) {
-      return Refuse(absl::StrCat("has ", channels, " channels, normalize has ",
-                                 normalize.mean_size(),
-                                 " means: write one a channel"));
+      return Refuse(absl::StrCat(
+          "has ", channels, channels == 1 ? " channel" : " channels",
+          ", but normalize.mean has ", normalize.mean_size(),
+          normalize.mean_size() == 1 ? " value" : " values",
+          ": write one value for each channel"));
     }
     trace_.device_dtype = DTYPE_FLOAT32;
     if (trace_.normalize_on == PLACEMENT_SERVER) trace_.dtype = DTYPE_FLOAT32;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
@@ -256,6 +257,10 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
     absl::Status same = ResolveAgainst(*infos[i], operators, source, alone);
     if (same.ok()) {
       same = CheckSameTensors(resolved, *infos[0], alone, *infos[i], source);
+    } else if (!absl::StartsWith(same.message(), "sources[")) {
+      same = absl::Status(same.code(),
+                          absl::StrCat("sources[", source, "], dataset ",
+                                       infos[i]->name(), ": ", same.message()));
     }
     if (!same.ok()) {
       ErrorDetail detail = MakeErrorDetail("plan");

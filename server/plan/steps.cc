@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -17,9 +18,10 @@ absl::StatusOr<StepTable> StepTable::Create(uint64_t samples,
   if (last == LAST_BATCH_DROP) {
     if (table.steps_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "batch_size ", batch_size, " is larger than the ", samples,
-          " samples of an epoch and last_batch is DROP, so there would be no "
-          "batch at all: take a smaller batch_size, or LAST_BATCH_PAD"));
+          "batch_size ", batch_size, " is larger than the ",
+          CountText(samples, "sample"),
+          " of an epoch and last_batch is DROP, so there would be no batch at "
+          "all: take a smaller batch_size, or LAST_BATCH_PAD"));
     }
     table.dropped_ = samples % batch_size;
   } else if (samples % batch_size != 0) {
@@ -59,7 +61,7 @@ absl::StatusOr<StepRows> StepTable::Rows(uint64_t step, uint32_t rank,
   if (step >= steps_) {
     return absl::OutOfRangeError(
         absl::StrCat("step ", step, " is past the end of the epoch, which has ",
-                     steps_, " steps (0 .. ", steps_ - 1, ")"));
+                     CountText(steps_, "step"), " (0 .. ", steps_ - 1, ")"));
   }
   const uint64_t start = step * batch_size_;
   const uint64_t left = std::min(batch_size_, samples_ - start);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/count_text.h"
 #include "proto/dtype.h"
 #include "server/plan/sample_shape.h"
 #include "server/plan/spec_limits.h"
@@ -404,9 +405,11 @@ class ParameterCheck {
               "channel");
     }
     if (normalize.mean_size() != normalize.stddev_size()) {
-      Invalid("", absl::StrCat("normalize has ", normalize.mean_size(),
-                               " means and ", normalize.stddev_size(),
-                               " stddevs: write one of each a channel"));
+      Invalid("",
+              absl::StrCat("normalize has ",
+                           CountText(normalize.mean_size(), "mean"), " and ",
+                           CountText(normalize.stddev_size(), "stddev"),
+                           ": write one of each a channel"));
     }
     for (int i = 0; i < normalize.mean_size(); ++i) {
       if (normalize.mean(i) > 1) Scale("mean", normalize.mean(i), 1, i);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/storage/file_error.h"
 
 namespace millrace {
@@ -216,8 +217,8 @@ absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
                                       absl::string_view suffix) {
   const std::string path(path_view);
   if (path.empty()) {
-    return absl::InvalidArgumentError(
-        "the path is empty; write lmdb:PATH or parquet:PATH");
+    return UsageError(absl::InvalidArgumentError(
+        "the path is empty; write lmdb:PATH or parquet:PATH"));
   }
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {

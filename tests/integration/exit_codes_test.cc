@@ -95,6 +95,21 @@ TEST_F(ExitCodesTest, DataTool) {
       {{tool, "inspect", "--colour", digits_}, 2, "unknown flag --colour"},
       {{tool, "inspect", library, digits_}, 2, "none.so"},
       {{tool, "verify", library, digits_}, 2, "none.so"},
+      {{tool, "inspect", File("digits.lmdb")}, 2, "does not say its format"},
+      {{tool, "inspect", "zarr:/x"}, 2, "unknown storage format"},
+      {{tool, "verify", "lmdb:"}, 2, "the path is empty"},
+      {{tool, "check", dataset, "--dataset=zarr:/x", good}, 2, "zarr"},
+      {{tool, "check", dataset, dataset, good}, 2, "names 1 dataset, and 2"},
+      {{tool, "preview", dataset, "--preset=mnist", "--field=label",
+        "--output=" + File("sheet.png")},
+       2,
+       "--field=label is no image"},
+      {{tool, "preview", dataset, "--preset=mnist", "--explain", "--step=99"},
+       2,
+       "step"},
+      {{tool, "pack", "--format=idx", "--input=" + folder_, "--output=lmdb:"},
+       2,
+       "names no file"},
       {{tool, "check", dataset, library, good}, 2, "none.so"},
       {{tool, "check", File("none")}, 2, "No such file"},
       {{tool, "check", folder_}, 2, folder_},
@@ -122,6 +137,21 @@ TEST_F(ExitCodesTest, DataTool) {
        1,
        "none"},
   });
+}
+
+// A result that is lost is no success.
+TEST_F(ExitCodesTest, DataToolOnAFullDisk) {
+  const std::string tool = ProgramPath("server/data_tool/millrace-data");
+  for (const std::string& words :
+       {std::string("--help"), std::string("--version"), "inspect " + digits_,
+        "verify " + digits_, "check " + File("good.textproto"),
+        "preview --dataset=" + digits_ + " --preset=mnist --explain"}) {
+    const ProgramResult result = RunProgram(
+        {"/bin/sh", "-c", absl::StrCat(tool, " ", words, " > /dev/full")});
+    EXPECT_EQ(result.exit_code, 1) << words << "\n" << result.err;
+    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"))
+        << words;
+  }
 }
 
 TEST_F(ExitCodesTest, Client) {

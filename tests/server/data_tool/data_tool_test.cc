@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -235,7 +237,8 @@ TEST_F(DataToolTest, OtherFilesAreLeftOutAndCounted) {
   const Result packed = PackFolder({Out("lmdb", "d")});
   EXPECT_EQ(packed.code, kExitOk);
   EXPECT_THAT(packed.err, HasSubstr("2 files left out"));
-  EXPECT_THAT(packed.err, HasSubstr("class folder: readme.txt, cat/notes.txt"));
+  EXPECT_THAT(packed.err,
+              HasSubstr("class folder): readme.txt, cat/notes.txt"));
 }
 
 // They went without a word.
@@ -268,7 +271,7 @@ TEST_F(DataToolTest, WhatIsNoRegularFileIsABadFile) {
   const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
   EXPECT_EQ(packed.code, kExitOk) << packed.err;
   EXPECT_THAT(packed.err, HasSubstr("1 bad file left out: " + fifo));
-  EXPECT_THAT(packed.err, HasSubstr("in a class folder: cat/notes"));
+  EXPECT_THAT(packed.err, HasSubstr("in a class folder): cat/notes"));
   // A link to an image is one.
   std::filesystem::remove(fifo);
   std::filesystem::create_symlink(folder_ / "images/cat/2.JPG", fifo);
@@ -368,7 +371,7 @@ TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
     EXPECT_EQ(packed.code, kExitOk) << packed.err;
     EXPECT_THAT(packed.out, HasSubstr("the images were not decoded"));
     const Result verified = Call({"verify", Uri(scheme, scheme)});
-    EXPECT_THAT(verified, FailsWith("4 of 9 images do not decode: "));
+    EXPECT_THAT(verified, FailsWith("4 of 9 images cannot be decoded: "));
     // In the order of the samples: cat/b/cut.png is the fourth.
     EXPECT_THAT(verified.err,
                 AllOf(HasSubstr("row 3 (sample 3, field image): "),
@@ -413,18 +416,49 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
   };
   add("train");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
-              FailsWith("holds the folder train, which are named"));
+              FailsWith("the only folder in " + root +
+                        " is named as a part of a dataset and would become its "
+                        "class: train; pack the part (--input=" +
+                        root + " --split=train)"));
   // A vehicle among others.
   add("bus");
-  EXPECT_EQ(PackFolder({Out("lmdb", "vehicles")}).code, kExitOk);
+  const Result vehicles = PackFolder({Out("lmdb", "vehicles")});
+  EXPECT_EQ(vehicles.code, kExitOk);
+  EXPECT_THAT(vehicles.err, HasSubstr("warning: folder train becomes a class"));
   add("Val");
   const Result refused = PackFolder({Out("lmdb", "d")});
-  EXPECT_THAT(refused, FailsWith("holds the folders Val, train, which are"));
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("--split=Val"),
+  EXPECT_THAT(refused, FailsWith("folders in " + root +
+                                 " are named as parts of a dataset and would "
+                                 "become its classes: Val, train; pack each "
+                                 "part by itself"));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--split=train"),
                                  HasSubstr("--labels_from_folders")));
   EXPECT_EQ(PackFolder({Out("lmdb", "split"), "--split=train"}).code, kExitOk);
   EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--labels_from_folders"}).code,
             kExitOk);
+}
+
+// Both were packed without a word: all images as one class, "photos", or a part
+// of the dataset as a class beside the classes.
+TEST_F(DataToolTest, AFolderAtTheWrongLevelIsRefused) {
+  const std::string root = folder_ / "images";
+  const auto add = [&](const std::string& folder) {
+    std::filesystem::create_directories(root + "/" + folder);
+    WriteFile(root + "/" + folder + "/1.jpg", Jpeg("1"));
+  };
+  add("photos/cat");
+  add("photos/dog");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              FailsWith("pack that folder (--input=" + root + "/photos)"));
+  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--split=photos"}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "one"), "--labels_from_folders"}).code,
+            kExitOk);
+  std::filesystem::rename(root + "/photos", root + "/train");
+  add("cat");
+  add("dog");
+  EXPECT_THAT(PackFolder({Out("lmdb", "mixed")}),
+              FailsWith("is named as a part of a dataset and holds its images "
+                        "in folders (cat, dog), while folders beside it"));
 }
 
 TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
@@ -677,8 +711,38 @@ TEST_F(DataToolTest, InspectRefusesWhatIsNoDataset) {
   WriteFile(folder_ / "text", std::string(10000, 'x'));
   EXPECT_THAT(Call({"inspect", Uri("lmdb", "text")}), FailsWith("text"));
   EXPECT_THAT(Call({"inspect", Uri("lmdb", "none")}), FailsWith("none"));
-  EXPECT_THAT(Call({"inspect", folder_ / "text"}), FailsWith("lmdb:"));
-  EXPECT_THAT(Call({"inspect", "zarr:/x"}), FailsWith("zarr"));
+  // A supervisor need not try these again.
+  for (const char* command : {"inspect", "verify"}) {
+    EXPECT_THAT(Call({command, folder_ / "text"}), IsUsageError("lmdb:"));
+    EXPECT_THAT(Call({command, "zarr:/x"}), IsUsageError("zarr"));
+    EXPECT_THAT(Call({command, "lmdb:"}), IsUsageError("the path is empty"));
+  }
+}
+
+// Names of files and classes reached the terminal as they were.
+TEST_F(DataToolTest, NamesAreMadeReadable) {
+  const std::string root = MakeImageFolder();
+  std::filesystem::rename(root + "/dog", root + "/d\x1b[31mog\n");
+  for (const std::string& scheme : Schemes()) {
+    const std::string name = scheme + "\xff";
+    ASSERT_EQ(PackFolder({Out(scheme, name)}).code, kExitOk);
+    const std::string uri = Uri(scheme, name);
+    WriteFile(folder_ / "p.textproto", "preset: 'imagenet_train'");
+    for (const Result& result :
+         {Call({"inspect", uri}), Call({"verify", uri}),
+          Call({"check", "--dataset=" + uri, folder_ / "p.textproto"}),
+          Call({"preview", "--dataset=" + uri, "--preset=imagenet_train",
+                "--explain"})}) {
+      EXPECT_EQ(result.code, kExitOk) << result.err;
+      EXPECT_THAT(result.out + result.err,
+                  AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\xff"))));
+    }
+    EXPECT_THAT(
+        Call({"inspect", uri}).out,
+        AllOf(HasSubstr(scheme + "\\377"), HasSubstr("cat, d\\033[31mog\\n")));
+    EXPECT_THAT(Call({"inspect", uri + "\xfe"}),
+                FailsWith(scheme + "\\377\\376"));
+  }
 }
 
 TEST_F(DataToolTest, VerifyReadsEverything) {
@@ -690,6 +754,19 @@ TEST_F(DataToolTest, VerifyReadsEverything) {
     EXPECT_THAT(result.out, HasSubstr("5 samples"));
     EXPECT_THAT(result.out, HasSubstr("as they were packed"));
   }
+}
+
+// Its result is printed by a child process, whose exit code was 0 all the same.
+TEST_F(DataToolTest, VerifyFailsWhereItsResultCannotBeWritten) {
+  MakeImageFolder();
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  EXPECT_EXIT(
+      {
+        if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(9);
+        std::exit(RunDataTool({"verify", Uri("lmdb", "d")}, std::cout));
+      },
+      ::testing::ExitedWithCode(kExitFailed),
+      "cannot write to standard output: No space left on device");
 }
 
 TEST_F(DataToolTest, VerifySeesAChangedImage) {
@@ -710,7 +787,58 @@ TEST_F(DataToolTest, VerifySeesAChangedImage) {
     EXPECT_EQ(Call({"inspect", Uri(scheme, scheme)}).code, kExitOk);
     EXPECT_THAT(Call({"verify", Uri(scheme, scheme)}),
                 FailsWith("not what was packed"));
+    EXPECT_THAT(Call({"verify", Uri(scheme, scheme)}).err,
+                HasSubstr("every sample of it can be read and decoded, and a "
+                          "hash of the whole shard does not tell"));
   }
+}
+
+// It stopped at the first of each, and named no sample of a shard whose hash
+// differs.
+TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
+  const std::string root = MakeImageFolder();
+  for (const char* name : {"fox", "owl"}) {
+    std::filesystem::create_directories(absl::StrCat(root, "/", name));
+    WriteFile(absl::StrCat(root, "/", name, "/1.jpg"), Jpeg(name));
+  }
+  ASSERT_EQ(PackFolder({Out("lmdb", "d"), "--shards=2"}).code, kExitOk);
+  DatasetInfo info;
+  const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
+  ASSERT_EQ(samples.size(), 7);
+  ASSERT_EQ(info.shards(1).first_sample(), 3);
+  const auto change = [&](int shard, const std::string& from,
+                          const std::string& to) {
+    const std::string path = folder_ / "d" + ("/" + info.shards(shard).name());
+    WriteFile(path, absl::StrReplaceAll(ReadFile(path), {{from, to}}));
+  };
+  const auto mark = [](const std::string& image, char c) {
+    std::string marked = image;
+    marked[2] = c;  // the start of its first segment
+    return marked;
+  };
+  // Two images of the first shard, two labels of the second.
+  change(0, samples[0][0], mark(samples[0][0], 'x'));
+  change(0, samples[1][0], mark(samples[1][0], 'x'));
+  for (int i : {5, 6}) {
+    // A value is the label, then the image behind its length.
+    const std::string image =
+        Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
+    change(1, samples[i][1] + image, Scalar<int64_t>(90 + i) + image);
+  }
+  const Result result = Call({"verify", Uri("lmdb", "d")});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("2 of 7 samples cannot be used: shard " +
+                      info.shards(1).name() + ", row 2 (sample 5): "),
+            HasSubstr("class 95"), HasSubstr("(sample 6): "),
+            HasSubstr("class 96"),
+            HasSubstr("2 of 7 images cannot be decoded: shard " +
+                      info.shards(0).name() + ", row 0 (sample 0, field "),
+            HasSubstr("(sample 1, field image): "),
+            HasSubstr("the content of shard " + info.shards(0).name() +
+                      " is not what was packed: its hash is "),
+            HasSubstr("2 images of it cannot be decoded (see above)")));
 }
 
 // LMDB may die of what it finds here; the tool answers all the same.
@@ -766,6 +894,7 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
   EXPECT_EQ(good.code, kExitOk) << good.err;
   EXPECT_THAT(good.err, HasSubstr("says no batch_size: checked with 2"));
   EXPECT_THAT(good.out, HasSubstr("no mistakes, and it fits lmdb:"));
+  EXPECT_THAT(good.out, HasSubstr(": 2 steps an epoch"));
   EXPECT_THAT(check("seed: 1"),
               FailsWith("p.textproto: outputs: 1 field of dataset NAME "
                         "would be missing from the batch: field image holds "
@@ -774,7 +903,34 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
               FailsWith("its fields are image, label"));
   EXPECT_THAT(check("sources { dataset: 'a' } sources { dataset: 'b' } "
                     "preset: 'imagenet_train'"),
-              FailsWith("names 2 datasets, and 1 was given"));
+              IsUsageError("names 2 datasets, and 1 is given"));
+  EXPECT_THAT(
+      Call({"check", dataset, "--dataset=zarr:/x", folder_ / "p.textproto"}),
+      IsUsageError("zarr"));
+  EXPECT_THAT(check("sources { synthetic { samples: 8 fields { name: 'x' "
+                    "dtype: DTYPE_FLOAT32 shape: 4 } "
+                    "} } batch_size: 2"),
+              IsUsageError("reads no dataset: leave --dataset out"));
+}
+
+// It said "fits" of a batch that Open refuses.
+TEST_F(DataToolTest, CheckRefusesABatchThatNoEpochHolds) {
+  MakeImageFolder();
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  const std::string dataset = "--dataset=" + Uri("lmdb", "d");
+  const std::string path = folder_ / "p.textproto";
+  WriteFile(path, "preset: 'imagenet_train' batch_size: 6");
+  EXPECT_THAT(Call({"check", dataset, path}),
+              FailsWith("batch_size 6 is larger than the 5 samples"));
+  const Result smaller = Call({"check", dataset, "--batch_size=5", path});
+  EXPECT_EQ(smaller.code, kExitOk) << smaller.err;
+  EXPECT_THAT(
+      smaller.err,
+      HasSubstr("checked with --batch_size=5 instead of batch_size: 6"));
+  EXPECT_THAT(smaller.out, HasSubstr(": 1 step an epoch"));
+  const Result larger = Call({"check", dataset, "--batch_size=7", path});
+  EXPECT_THAT(larger, FailsWith("batch_size 7 is larger than"));
+  EXPECT_THAT(larger.err, HasSubstr(" (--batch_size=7)"));
 }
 
 // mix_up and cut_mix were refused "because batch_size is 1" in files that leave
@@ -793,9 +949,12 @@ TEST_F(DataToolTest, CheckTakesTheBatchSizeAsAFlag) {
   EXPECT_EQ(given.code, kExitOk) << given.err;
   EXPECT_EQ(given.err, "");
   EXPECT_THAT(Call({"check", "--batch_size=1", path}),
-              FailsWith("batch_size is 1: take 2 or more"));
-  EXPECT_THAT(Call({"check", "--batch_size=0", path}),
-              IsUsageError("--batch_size=0: 1 or more"));
+              FailsWith("batch_size is 1: take 2 or more (--batch_size=1)"));
+  for (const char* size : {"0", "1048577"}) {
+    EXPECT_THAT(Call({"check", absl::StrCat("--batch_size=", size), path}),
+                IsUsageError(absl::StrCat("--batch_size=", size,
+                                          ": it is 1 .. 1048576")));
+  }
   // The flag goes before the file.
   WriteFile(path, "preset: 'mnist' batch_size: 99999999999");
   EXPECT_THAT(Call({"check", path}), FailsWith("batch_size is 99999999999"));
@@ -892,6 +1051,12 @@ TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
   EXPECT_THAT(Call({"pack", "--format=idx", "--format=idx"}),
               IsUsageError("twice"));
   EXPECT_THAT(Call({"pack", "--input"}), IsUsageError("needs a value"));
+  // The flag that follows was the value.
+  EXPECT_THAT(Call({"pack", "--format=idx", "--input", "--output=lmdb:x"}),
+              IsUsageError("--input needs a value: --input=DIR; one that "
+                           "begins with -- is written "
+                           "--input=--output=lmdb:x"));
+  EXPECT_THAT(PackIdx({"--output=lmdb:"}), IsUsageError("names no file"));
   EXPECT_THAT(Call({"pack", "extra"}), IsUsageError("extra"));
   EXPECT_THAT(Call({"pack", "--format=idx", "--input=x", "--output=lmdb:x",
                     "--skip_bad"}),

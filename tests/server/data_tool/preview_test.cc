@@ -115,7 +115,7 @@ TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
   EXPECT_THAT(json.out, HasSubstr("\"row\": 16, \"source\": 1, \"sample\": 4"));
   const Result one =
       Call({"preview", "--dataset=" + uri_, pipeline, "--explain"});
-  EXPECT_THAT(one.err, HasSubstr("names 2 datasets, and 1 was given"));
+  EXPECT_THAT(one.err, HasSubstr("names 2 datasets, and 1 is given"));
 }
 
 TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
@@ -226,28 +226,44 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--pipeline=/nowhere", "--explain"}, "/nowhere");
   usage({dataset, Pipeline("transforms {"), "--explain"},
         "pipeline.textproto:1:");
-  usage({dataset, "--preset=mnist", "--explain", "--step=-1"}, "0 or more");
-  const auto fails = [&](const std::vector<std::string>& args,
-                         const std::string& sentence) {
-    std::vector<std::string> all = {"preview", dataset};
-    all.insert(all.end(), args.begin(), args.end());
-    const Result result = Call(all);
-    EXPECT_EQ(result.code, kExitFailed) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(sentence));
-  };
+  usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
+        "--step=-1: it is 0 or more");
+  usage({dataset, "--preset=mnist", "--explain", "--batch_size=0"},
+        "--batch_size=0: it is 1 .. ");
+  usage({dataset, "--preset=mnist", "--output=s.png", "--columns=9999999999"},
+        "--columns=9999999999: it is 0 .. 1000");
+  // It wrote a PNG file under this name.
+  usage({dataset, "--preset=mnist", "--output=s.jpg"}, "does not end in .png");
   const std::string image = "--outputs=image";
-  fails({"--preset=mnist", "--explain", "--step=99", image}, "99");
+  usage({dataset, "--preset=mnist", "--explain", "--step=99", image}, "99");
   // The mask of the charts is not decoded by this preset.
-  fails({"--preset=imagenet_eval", "--explain"},
-        "field mask holds encoded images");
-  fails({"--preset=imagenet_eval", "--explain"}, "--outputs=image,boxes,label");
-  fails({Pipeline("outputs { field: 'label' }"), "--output=" + File("x.png")},
+  const std::string eval = "--preset=imagenet_eval";
+  usage({dataset, eval, "--explain"}, "field mask holds encoded images");
+  usage({dataset, eval, "--explain"}, "--outputs=image,boxes,label");
+  usage({dataset, Pipeline("outputs { field: 'label' }"),
+         "--output=" + File("x.png")},
         "no output of this pipeline is an image");
-  fails({"--preset=imagenet_eval", image, "--output=" + File("x.png"),
-         "--field=cat"},
-        "--field=cat is no image among the outputs");
-  fails({"--preset=imagenet_eval", image, "--output=/nowhere/sheet.png"},
-        "/nowhere/sheet.png");
+  usage({dataset, eval, image, "--output=" + File("x.png"), "--field=cat"},
+        "--field=cat is no image among the outputs; the images among them: "
+        "image");
+  // Fewer were shown without a word.
+  usage({dataset, eval, image, "--explain", "--batch_size=4", "--samples=5"},
+        "--samples=5 is more than the batch holds (4 samples): give "
+        "--samples=4 or less, or a larger --batch_size");
+  usage({dataset, eval, image, "--explain", "--samples=13"},
+        "more than the batch holds (12 samples): give --samples=12 or less");
+  const std::string mixing = Pipeline(
+      "transforms { decode_image {} } "
+      "transforms { center_crop { height: 8 width: 8 } } "
+      "transforms { mix_up {} } outputs { field: 'image' }");
+  usage({dataset, mixing, "--explain", "--samples=1"},
+        "batch_size is 1: take 2 or more (--samples=1)");
+  usage({dataset, mixing, "--explain", "--batch_size=1"},
+        "batch_size is 1: take 2 or more (--batch_size=1)");
+  const Result unwritable =
+      Call({"preview", dataset, eval, image, "--output=/nowhere/sheet.png"});
+  EXPECT_EQ(unwritable.code, kExitFailed);
+  EXPECT_THAT(unwritable.err, HasSubstr("/nowhere/sheet.png"));
 }
 
 // Every pipeline of docs/transforms.md and every preset, from the dataset to

@@ -363,6 +363,10 @@ TEST_F(Mixture, SourcesThatGiveOtherTensorsAreRefusedWithWhatDiffers) {
     EXPECT_EQ(GetErrorDetail(plan.status()).dataset(), "z");
     return std::string(plan.status().message());
   };
+  // What is wrong with one alone did not say which.
+  DatasetInfo ragged = Info("z", 50);
+  ragged.mutable_schema()->mutable_fields(0)->set_kind(FIELD_KIND_RAGGED);
+  EXPECT_EQ(refused(ragged).find("sources[1], dataset z: outputs: "), 0u);
   DatasetInfo other = Info("z", 50);
   other.mutable_schema()->mutable_fields(0)->add_shape(3);
   EXPECT_EQ(refused(other),

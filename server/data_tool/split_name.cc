@@ -1,0 +1,99 @@
+#include "server/data_tool/split_name.h"
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+using Spelling = std::pair<absl::string_view, absl::string_view>;
+
+constexpr std::array<Spelling, 15> kParts = {{{"train", "train"},
+                                              {"training", "train"},
+                                              {"trainset", "train"},
+                                              {"trainval", "trainval"},
+                                              {"val", "val"},
+                                              {"valid", "val"},
+                                              {"validation", "val"},
+                                              {"valset", "val"},
+                                              {"dev", "dev"},
+                                              {"eval", "eval"},
+                                              {"evaluation", "eval"},
+                                              {"test", "test"},
+                                              {"testing", "test"},
+                                              {"testset", "test"},
+                                              {"unlabeled", "unlabeled"}}};
+
+// Words beside which a part's name still says nothing but the part.
+constexpr std::array<absl::string_view, 16> kFillers = {
+    "image", "images", "img",    "imgs",  "data", "dataset", "set",   "split",
+    "part",  "photo",  "photos", "files", "jpg",  "jpeg",    "jpegs", "png"};
+
+// The part that a name speaks of, and the words that it says beside it.
+struct Words {
+  std::string part;
+  std::string rest;
+};
+
+Words WordsOf(absl::string_view name) {
+  Words words;
+  for (size_t i = 0; i < name.size();) {
+    std::string word;
+    // A word ends before a capital: TrainImages.
+    while (i < name.size() && absl::ascii_isalpha(name[i]) &&
+           (word.empty() || !absl::ascii_islower(name[i - 1]) ||
+            !absl::ascii_isupper(name[i]))) {
+      word.push_back(absl::ascii_tolower(name[i++]));
+    }
+    if (word.empty()) {
+      // What no name of a part has; bytes of other alphabets count as words.
+      if (!absl::ascii_isascii(name[i])) words.rest.push_back(name[i]);
+      ++i;
+      continue;
+    }
+    absl::string_view part;
+    for (const auto& [spelling, meaning] : kParts) {
+      if (word == spelling) part = meaning;
+    }
+    bool filler = false;
+    for (absl::string_view known : kFillers) filler = filler || word == known;
+    if (!part.empty()) {
+      absl::StrAppend(&words.part, part);  // train_val is trainval
+    } else if (!filler) {
+      absl::StrAppend(&words.rest, word, " ");
+    }
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string PartOfName(absl::string_view name) {
+  Words words = WordsOf(name);
+  return words.rest.empty() ? std::move(words.part) : "";
+}
+
+std::vector<std::string> SplitsAmong(const std::vector<std::string>& names) {
+  std::map<std::string, std::set<std::string>> parts;  // by the other words
+  for (const std::string& name : names) {
+    const Words words = WordsOf(name);
+    if (!words.part.empty()) parts[words.rest].insert(words.part);
+  }
+  std::vector<std::string> splits;
+  for (const std::string& name : names) {
+    const Words words = WordsOf(name);
+    if (words.part.empty()) continue;
+    if (words.rest.empty() || parts[words.rest].size() > 1) {
+      splits.push_back(name);
+    }
+  }
+  return splits;
+}
+
+}  // namespace millrace
