@@ -1,0 +1,45 @@
+#include "common/standard_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Prints to a device that is always full, then flushes `times` times. Runs in
+// a process of its own; exits with 0 when the last flush failed.
+void PrintToAFullDevice(int times) {
+  if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(3);
+  std::fputs("some text\n", stdout);
+  absl::Status status;
+  for (int i = 0; i < times; ++i) status = FlushStandardOutput();
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::exit(status.ok() ? 1 : 0);
+}
+
+TEST(StandardOutputTest, NamesTheReason) {
+  EXPECT_EXIT(PrintToAFullDevice(1), ::testing::ExitedWithCode(0),
+              HasSubstr("standard output: No space left on device"));
+}
+
+// stdio forgets the text of a failed write, and its next flush succeeds.
+TEST(StandardOutputTest, RemembersAnEarlierFailure) {
+  EXPECT_EXIT(PrintToAFullDevice(2), ::testing::ExitedWithCode(0),
+              HasSubstr("an earlier write failed"));
+}
+
+TEST(StandardOutputTest, SucceedsWhereTheTextArrives) {
+  std::fputs("some text\n", stdout);
+  EXPECT_TRUE(FlushStandardOutput().ok());
+}
+
+}  // namespace
+}  // namespace millrace
