@@ -10,6 +10,12 @@
 
 namespace millrace {
 
+absl::Status RemovePortFile(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot remove the old port file ",
+                                             path, ": ", std::strerror(errno)));
+}
+
 absl::Status WritePortFile(const std::string& path, int port) {
   // In the same folder: a rename within one file system is atomic.
   const std::string temporary = absl::StrCat(path, ".", getpid());

@@ -9,6 +9,10 @@
 
 namespace millrace {
 
+// Removes the file of an earlier server, if there is one. Errors name the file
+// and the reason.
+absl::Status RemovePortFile(const std::string& path);
+
 // Writes the port and a newline to `path`, at once: who sees the file sees
 // all of it. Errors name the file and the reason.
 absl::Status WritePortFile(const std::string& path, int port);

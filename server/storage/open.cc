@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/operators/operators.h"
 #include "server/storage/operator/operator_source.h"
 #include "server/storage/shard_format.h"
@@ -29,13 +30,16 @@ FileNumber NumberOf(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
     absl::string_view uri, const OpenSourceOptions& options) {
-  MR_ASSIGN_OR_RETURN(const DatasetUri parsed, ParseDatasetUri(uri));
+  // A URI comes from a flag or a configuration.
+  MR_ASSIGN_OR_RETURN(const DatasetUri parsed,
+                      UsageError(ParseDatasetUri(uri)));
   if (options.operators != nullptr) {
     const Operators::Source* const source =
         options.operators->FindSource(parsed.scheme);
     if (source != nullptr) return OpenOperatorSource(*source, parsed.path);
   }
-  MR_ASSIGN_OR_RETURN(const ShardFormat* format, FindFormat(parsed.scheme));
+  MR_ASSIGN_OR_RETURN(const ShardFormat* format,
+                      UsageError(FindFormat(parsed.scheme)));
   const auto open = [&]() -> absl::StatusOr<std::unique_ptr<RecordSource>> {
     MR_ASSIGN_OR_RETURN(const ShardPaths shards,
                         FindShards(parsed.path, format->suffix()));

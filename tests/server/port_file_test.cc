@@ -32,6 +32,19 @@ TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
   EXPECT_EQ(entries, 3);  // ".", "..", "port"
 }
 
+TEST(PortFileTest, RemovesThatOfAnEarlierServer) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/port";
+  EXPECT_TRUE(RemovePortFile(path).ok()) << "there is none";
+  ASSERT_TRUE(WritePortFile(path, 7001).ok());
+  EXPECT_TRUE(RemovePortFile(path).ok());
+  EXPECT_FALSE(std::ifstream(path).is_open());
+  const absl::Status status = RemovePortFile(folder);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder));
+}
+
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
   const absl::Status status = WritePortFile("/no/such/folder/port", 1);
   EXPECT_FALSE(status.ok());
