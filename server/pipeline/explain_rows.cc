@@ -178,8 +178,9 @@ absl::Status BuiltPipeline::ExplainRows(
   if (all.rows == 0) return absl::OkStatus();
   if (first_row >= all.rows) {
     return absl::OutOfRangeError(
-        absl::StrCat("row ", first_row, " was asked for; the rank's batch has ",
-                     all.rows, " rows from 0"));
+        absl::StrCat("the request is for row ", first_row,
+                     "; the rank's batch has ", all.rows,
+                     " rows, counted from 0"));
   }
   const uint64_t row_bytes =
       std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);

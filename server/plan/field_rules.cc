@@ -149,8 +149,8 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
       if (ImageOf(spec_, other.field()) != field) continue;
       if (IsGeometric(transform) && !Names(fields, other.field())) {
         Invalid(absl::StrCat(name, " moves field ", field, " without ",
-                             Noun(other.role()), " in field ", other.field(),
-                             " that belong to it: write ",
+                             Noun(other.role()), " of the same image in field ",
+                             other.field(), ": write ",
                              WriteFields(fields, other.field())));
       } else if (mixes || MovesWithoutMasks(transform)) {
         Invalid(absl::StrCat(

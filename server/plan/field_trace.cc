@@ -355,9 +355,11 @@ class Tracer {
         encoded() && !trace_.shape ? decoded_channels_ : LastDimension();
     if (channels == 0) return Refuse("has no channels: decode it first");
     if (channels != normalize.mean_size()) {
-      return Refuse(absl::StrCat("has ", channels, " channels, normalize has ",
-                                 normalize.mean_size(),
-                                 " means: write one a channel"));
+      return Refuse(absl::StrCat(
+          "has ", channels, channels == 1 ? " channel" : " channels",
+          ", but normalize.mean has ", normalize.mean_size(),
+          normalize.mean_size() == 1 ? " value" : " values",
+          ": write one value for each channel"));
     }
     trace_.device_dtype = DTYPE_FLOAT32;
     if (trace_.normalize_on == PLACEMENT_SERVER) trace_.dtype = DTYPE_FLOAT32;

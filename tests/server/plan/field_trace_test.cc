@@ -399,7 +399,7 @@ TEST_F(Trace, MasksAndBoxesGoWithTheirImage) {
   EXPECT_EQ(boxes.dtype, DTYPE_FLOAT32);
 
   ExpectInvalid("photos", masks + kCrop,
-                "without the mask in field mask that belong to it: write "
+                "without the mask of the same image in field mask: write "
                 "fields: [\"image\", \"mask\"]");
   ExpectInvalid("photos",
                 masks + "transforms { pad { fields: 'mask' padding: 1 } }",

@@ -412,7 +412,7 @@ TEST_F(Resolve, NormalizeMustFitTheChannels) {
   ExpectInvalid(start + "mean: [1, 2] stddev: 1 } }", "2 means and 1 stddevs");
   ExpectInvalid(start + "mean: 0 stddev: 0 } }", "above 0");
   ExpectInvalid(start + "mean: [0, 0] stddev: [1, 1] } }",
-                "has 1 channels, normalize has 2");
+                "has 1 channel, but normalize.mean has 2 values");
   ExpectInvalid(
       "sources { dataset: 'table' } batch_size: 1 transforms { "
       "normalize { fields: 'x' mean: 0 stddev: 1 } }",
