@@ -143,11 +143,15 @@ absl::StatusOr<std::string> DescribeAllBatches(
     Engine& engine, const ServerCommandLine& line,
     const std::optional<PipelineSpec>& spec, const BudgetAdvice& advice) {
   MR_ASSIGN_OR_RETURN(std::string text, DescribePresets(engine, advice));
-  if (!spec.has_value()) return text;
-  MR_ASSIGN_OR_RETURN(
-      const std::string named,
-      DescribePipeline(engine, *spec, line.check_pipeline, advice));
-  return text + named;
+  if (spec.has_value()) {
+    MR_ASSIGN_OR_RETURN(
+        const std::string named,
+        DescribePipeline(engine, *spec, line.check_pipeline, advice));
+    text += named;
+  }
+  if (text.empty()) return text;
+  return absl::StrFormat("\n%-20s %-14s %s\n%s", "BATCHES OF", "SIZE OF ONE",
+                         "CONTENT", text);
 }
 
 // "2 threads (up to 17), 32 to read (up to 512)".

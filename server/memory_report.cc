@@ -121,8 +121,7 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
 
 absl::StatusOr<std::string> DescribePresets(Engine& engine,
                                             const BudgetAdvice& advice) {
-  std::string out = "\n";
-  Line(&out, "BATCHES OF", "SIZE OF ONE", "CONTENT");
+  std::string out;
   for (PipelineSpec& spec : PresetSpecs(engine.catalog(), kExampleRows)) {
     const std::string& name = spec.sources(0).dataset();
     const std::string what =

@@ -230,7 +230,7 @@ TEST_F(ServerStartTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ((*server)->Stop(), 0);
   EXPECT_THAT((*server)->process().Stderr(),
-              HasSubstr("the memory budget of 1048576 GiB"));
+              HasSubstr("the memory budget of 1 PiB"));
   EXPECT_THAT((*server)->process().Stderr(),
               HasSubstr("that this process may use"));
 }

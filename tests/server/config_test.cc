@@ -42,7 +42,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "max_connections: 5 max_connections_per_peer: 6\n",
        "s.textproto:2:20: max_connections_per_peer is 6, above max_connections"},
       {"datasets { name: \"a\" uri: \"lmdb:/a\" weight: 0 }\n",
-       "s.textproto:1:36: dataset `a` has the weight 0; write a number from "
+       "s.textproto:1:37: dataset `a` has the weight 0; write a number from "
        "0.01 to 100, or no weight, which is 1"},
       {good + "datasets {\n  name: \"a\"\n  uri: \"lmdb:/b\"\n}\n",
        "s.textproto:3:3: dataset name `a` is given twice"},
@@ -65,7 +65,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
 
 TEST(ParseServerConfigTest, NamesEveryMistake) {
   const auto config = ParseServerConfig(
-      "threads: 99999\nmemory_budget_bytes: 5\n", "s.textproto");
+      "threads: 99999\nread_threads: 5000\n", "s.textproto");
   EXPECT_THAT(std::string(config.status().message()), HasSubstr(":1:1: thr"));
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("\ns.text"));
 }
