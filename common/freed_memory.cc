@@ -18,4 +18,9 @@ uint64_t ResidentBytes() {
   return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
+uint64_t AllocatedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
 }  // namespace millrace

@@ -18,6 +18,10 @@ void ReturnFreedMemory();
 // does not say.
 uint64_t ResidentBytes();
 
+// What malloc has given out and has not got back. 0: another malloc is in use,
+// which does not say. Walks the lists of free blocks: milliseconds for many.
+uint64_t AllocatedBytes();
+
 }  // namespace millrace
 
 #endif  // MILLRACE_COMMON_FREED_MEMORY_H_

@@ -45,6 +45,7 @@ std::string BudgetAdvice::Sentence(uint64_t wanted,
     return RowGroupCacheBytes(settings_, bytes);
   });
   if (yes == 0) return kNone;
+  yes = std::max(yes, kMinBudgetBytes);
   uint64_t no = yes - kMiB;
   // One after the other at first: where each thread needs much memory, a
   // smaller budget with fewer threads may work while a larger one does not.
@@ -76,8 +77,8 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   if (spec != nullptr) all.push_back(*spec);
   return std::all_of(all.begin(), all.end(), [&](const PipelineSpec& one) {
     const auto pipeline = (*engine)->Open(one);
-    // Mistakes are told elsewhere, and no budget mends them: a preset whose
-    // images have as many sizes as they like, for one.
+    // Mistakes are reported elsewhere, and no budget mends them: a preset whose
+    // images differ in size, for one.
     if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
     return (*pipeline)->MaxPayloadBytes(1).ok();
   });

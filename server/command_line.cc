@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/byte_size.h"
+#include "common/flag_needs.h"
 #include "common/status_macros.h"
 #include "server/config.h"
 
@@ -33,7 +34,7 @@ absl::Status BadValue(absl::string_view flag, absl::string_view value,
       absl::StrCat("--", flag, "=", value, ": ", why));
 }
 
-// That of this name; added where there is none.
+// The dataset of this name; added where there is none.
 DatasetConfig* DatasetNamed(absl::string_view name, ServerConfig* config) {
   for (DatasetConfig& dataset : *config->mutable_datasets()) {
     if (dataset.name() == name) return &dataset;
@@ -50,10 +51,10 @@ absl::Status SetWeight(const std::string& text, ServerConfig* config) {
   if (equals == std::string::npos || !IsDatasetName(text.substr(0, equals)) ||
       !absl::SimpleAtod(text.substr(equals + 1), &weight) || weight <= 0) {
     return BadValue("dataset_weight", text,
-                    "write NAME=WEIGHT, WEIGHT a number above 0");
+                    "write NAME=WEIGHT, WEIGHT a number from 0.01 to 100");
   }
   DatasetConfig* dataset = DatasetNamed(text.substr(0, equals), config);
-  if (dataset->weight() != 0) {
+  if (dataset->has_weight()) {
     return BadValue("dataset_weight", text,
                     absl::StrCat("`", dataset->name(), "` is given twice"));
   }
@@ -107,11 +108,11 @@ absl::Status SetMillis(absl::string_view flag, const std::string& value,
   if (absl::SimpleAtod(value, &seconds)) {
     duration = absl::Seconds(seconds);
   } else if (!absl::ParseDuration(value, &duration)) {
-    return BadValue(flag, value, "is no time; write for example 10s or 500ms");
+    return BadValue(flag, value, "not a time; write for example 10s or 500ms");
   }
   const int64_t ms = absl::ToInt64Milliseconds(duration);
   if (ms < 1 || ms > 24 * 3600 * 1000) {
-    return BadValue(flag, value, "must lie between 1ms and 24h");
+    return BadValue(flag, value, "the time must be between 1ms and 24h");
   }
   set(static_cast<uint32_t>(ms));
   return absl::OkStatus();
@@ -137,8 +138,9 @@ const std::vector<Flag>& Flags() {
          return AddDatasets(value, &line->flags);
        }},
       {"dataset_weight", "NAME=WEIGHT",
-       "share of the worker time that jobs on the dataset get beside jobs on "
-       "others, relative to their weights (1); may be repeated",
+       "share of the worker threads' time that jobs on the dataset get beside "
+       "jobs on other datasets, relative to their weights: 0.01 to 100 "
+       "(default 1); may be repeated",
        [](const std::string& value, Line line) {
          return SetWeight(value, &line->flags);
        }},
@@ -150,23 +152,24 @@ const std::vector<Flag>& Flags() {
          return absl::OkStatus();
        }},
       {"listen", "HOST:PORT",
-       "address to listen on; port 0 takes a free one (0.0.0.0:7001)",
+       "address to listen on; port 0 takes a free port (default "
+       "0.0.0.0:7001)",
        [](const std::string& value, Line line) {
          line->flags.set_listen(value);
          return absl::OkStatus();
        }},
       {"threads", "N",
-       "a fixed number of worker threads (as many as pay, by what is measured; "
-       "at first the CPUs that the process may use)",
+       "fixed number of threads that decode and augment (default: adapts to "
+       "what is measured, initially one for each CPU that the process may use)",
        [](const std::string& value, Line line) {
          return SetCount("threads", value, [&](uint32_t count) {
            line->flags.set_threads(count);
          });
        }},
       {"read_threads", "N",
-       "a fixed number of threads that wait for storage beside the worker "
-       "threads, where it makes somebody wait; 0: none (as many as pay; at "
-       "first 32)",
+       "fixed number of threads that wait for storage, where reads block; 0: "
+       "none, the threads that decode wait themselves (default: adapts to what "
+       "is measured, initially 32)",
        [](const std::string& value, Line line) {
          uint32_t threads = 0;
          if (!absl::SimpleAtoi(value, &threads)) {
@@ -176,44 +179,46 @@ const std::vector<Flag>& Flags() {
          return absl::OkStatus();
        }},
       {"initial_threads", "N",
-       "worker threads at first, where their number adapts; for measuring how "
-       "fast it does",
+       "initial number of threads that decode, where the number adapts; for "
+       "measuring how fast it adapts (default: see --threads)",
        [](const std::string& value, Line line) {
          return SetCount("initial_threads", value, [&](uint32_t count) {
            line->flags.set_initial_threads(count);
          });
        }},
       {"initial_read_threads", "N",
-       "the same of the threads that wait for storage",
+       "initial number of threads that wait for storage, where the number "
+       "adapts (default 32)",
        [](const std::string& value, Line line) {
          return SetCount("initial_read_threads", value, [&](uint32_t count) {
            line->flags.set_initial_read_threads(count);
          });
        }},
       {"memory_budget", "SIZE",
-       "memory for batches, scratch and caches, as 512MiB or 2GiB (half of "
-       "what the process may use)",
+       "memory for batches, decoding and caches, as 512MiB or 2GiB; at least "
+       "16MiB (default: half of the memory that the process may use)",
        [](const std::string& value, Line line) {
          const absl::StatusOr<uint64_t> bytes = ParseByteSize(value);
          if (!bytes.ok()) {
            return BadValue("memory_budget", value,
-                           "is no size; write for example 512MiB or 2GiB");
+                           "not a size; write for example 512MiB or 2GiB");
          }
          if (*bytes == 0) {
-           return BadValue("memory_budget", value, "must be above 0");
+           return BadValue("memory_budget", value,
+                           "the size must be above 0");
          }
          line->flags.set_memory_budget_bytes(*bytes);
          return absl::OkStatus();
        }},
       {"send_timeout", "TIME",
-       "cancel a call whose client takes nothing for so long (10s)",
+       "cancel a call whose client takes nothing for this time (default 10s)",
        [](const std::string& value, Line line) {
          return SetMillis("send_timeout", value, [&](uint32_t ms) {
            line->flags.set_send_timeout_ms(ms);
          });
        }},
       {"admission_timeout", "TIME",
-       "refuse a batch that waits longer for memory (5s)",
+       "refuse a batch that waits longer than this for memory (default 5s)",
        [](const std::string& value, Line line) {
          return SetMillis("admission_timeout", value, [&](uint32_t ms) {
            line->flags.set_admission_timeout_ms(ms);
@@ -221,24 +226,32 @@ const std::vector<Flag>& Flags() {
        }},
       {"batch_timeout", "TIME",
        "maximum age of a batch that waits to be sent, while other batches wait "
-       "for memory; an older one is taken back from its slow reader and made "
-       "again later, unless it is the client's only one (2s)",
+       "for memory; an older one is dropped and built again later, unless it is "
+       "the client's only one (default 2s)",
        [](const std::string& value, Line line) {
          return SetMillis("batch_timeout", value, [&](uint32_t ms) {
            line->flags.set_batch_timeout_ms(ms);
          });
        }},
+      {"request_timeout", "TIME",
+       "close a connection on which a request has begun and is not complete "
+       "after this time (default 30s)",
+       [](const std::string& value, Line line) {
+         return SetMillis("request_timeout", value, [&](uint32_t ms) {
+           line->flags.set_request_timeout_ms(ms);
+         });
+       }},
       {"max_connections", "N",
-       "maximum number of open connections; further ones are closed at once "
-       "(by the limit of open files, ulimit -n)",
+       "maximum number of open connections; the server closes further ones at "
+       "once (default: follows from the limit of open files, ulimit -n)",
        [](const std::string& value, Line line) {
          return SetCount("max_connections", value, [&](uint32_t count) {
            line->flags.set_max_connections(count);
          });
        }},
       {"max_connections_per_peer", "N",
-       "maximum number of open connections of one address (half of "
-       "max_connections)",
+       "maximum number of open connections of one address, not above "
+       "--max_connections (default: half of that)",
        [](const std::string& value, Line line) {
          return SetCount("max_connections_per_peer", value,
                          [&](uint32_t count) {
@@ -246,69 +259,79 @@ const std::vector<Flag>& Flags() {
                          });
        }},
       {"shutdown_grace", "TIME",
-       "how long SIGTERM lets running streams finish (10s)",
+       "time that SIGTERM lets running calls finish (default 10s)",
        [](const std::string& value, Line line) {
          return SetMillis("shutdown_grace", value, [&](uint32_t ms) {
            line->flags.set_shutdown_grace_ms(ms);
          });
        }},
       {"local_socket", "PATH",
-       "where clients of this machine ask for batches in shared memory; @NAME "
-       "of the abstract namespace, or off (an abstract socket of a name that "
-       "nobody else has)",
+       "Unix socket where clients of this machine ask for batches in shared "
+       "memory: a path, @NAME in the abstract namespace, or off (default: an "
+       "abstract socket with a unique name)",
        [](const std::string& value, Line line) {
          line->flags.set_local_socket(value);
          return absl::OkStatus();
        }},
       {"refuse_synthetic", "",
-       "make no synthetic data (millrace bench --synthetic), which needs no "
-       "dataset",
+       "refuse requests for synthetic data (millrace bench --synthetic), which "
+       "need no dataset",
        [](const std::string&, Line line) {
          line->flags.set_refuse_synthetic(true);
          return absl::OkStatus();
        }},
       {"synthetic_only", "",
-       "start without a dataset: make synthetic data alone, for measurements",
+       "start without a dataset and serve synthetic data alone, for "
+       "measurements",
        [](const std::string&, Line line) {
          line->flags.set_synthetic_only(true);
          return absl::OkStatus();
        }},
       {"config", "FILE",
-       "read a configuration (proto/config.proto as text); flags go before it",
+       "read settings and datasets from FILE, a protobuf text file "
+       "(proto/config.proto describes its fields); a flag overrides the same "
+       "setting in FILE",
        [](const std::string& value, Line line) {
          line->config_file = value;
          return absl::OkStatus();
        }},
-      {"port_file", "FILE", "write the port to FILE once it is listened on",
+      {"port_file", "FILE",
+       "remove FILE at the start, and write the port to it once the server "
+       "listens",
        [](const std::string& value, Line line) {
          line->port_file = value;
          return absl::OkStatus();
        }},
       {"check_config", "",
-       "check the configuration, open its datasets, print what it comes to "
-       "and exit",
+       "check the configuration, open its datasets, print the resulting "
+       "settings, the use of the memory and the datasets, and exit",
        [](const std::string&, Line line) {
          line->check_config = true;
          return absl::OkStatus();
        }},
       {"check_pipeline", "FILE",
-       "with --check_config: also check that the batches of this pipeline (a "
-       "spec as text) fit into the memory",
+       "with --check_config: also check that the batches of the pipeline in "
+       "FILE (PipelineSpec of proto/pipeline.proto as text) fit into the memory",
        [](const std::string& value, Line line) {
          line->check_pipeline = value;
          return absl::OkStatus();
        }},
-      {"parse_config", "", "as --check_config, without opening the datasets",
+      {"parse_config", "",
+       "check the configuration without opening the datasets, print the "
+       "resulting settings and exit",
        [](const std::string&, Line line) {
          line->parse_config = true;
          return absl::OkStatus();
        }},
-      {"version", "", "print the version and exit",
+      {"version", "",
+       "print the release, the protocol version that clients and servers "
+       "compare, and the content revision (servers of one job need the same), "
+       "and exit",
        [](const std::string&, Line line) {
          line->version = true;
          return absl::OkStatus();
        }},
-      {"help", "", "print this and exit",
+      {"help", "", "print this text and exit",
        [](const std::string&, Line line) {
          line->help = true;
          return absl::OkStatus();
@@ -317,7 +340,7 @@ const std::vector<Flag>& Flags() {
   return *flags;
 }
 
-// Edits that make one word of the other.
+// Number of edits that turn one word into the other.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -355,8 +378,8 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
     if (!absl::ConsumePrefix(&text, "--") || text.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("`", arguments[i],
-                       "` is no flag; datasets are named with "
-                       "--dataset=NAME=URI, --help lists the flags"));
+                       "` is no flag; name a dataset with --dataset=NAME=URI, "
+                       "--help lists the flags"));
     }
     const size_t equals = text.find('=');
     const absl::string_view name = text.substr(0, equals);
@@ -389,12 +412,34 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
     }
     MR_RETURN_IF_ERROR(flag->set(value, &line));
   }
-  if (!line.check_pipeline.empty() && !line.check_config) {
+  const std::vector<FlagNeed> needs = {{"check_pipeline", {"check_config"}}};
+  MR_RETURN_IF_ERROR(CheckFlagNeeds(
+      needs, [&](absl::string_view name) { return seen.contains(name); }));
+  if (line.check_config && line.parse_config) {
     return absl::InvalidArgumentError(
-        "--check_pipeline needs --check_config: without it nothing is checked "
-        "and the server serves");
+        "--parse_config has no effect beside --check_config, which checks more: "
+        "leave one of them out");
   }
   return line;
+}
+
+std::string PortFileToRemove(const std::vector<std::string>& arguments) {
+  std::string port_file;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view text = arguments[i];
+    for (const char* const other :
+         {"--check_config", "--parse_config", "--help", "--version"}) {
+      if (text == other) return "";
+    }
+    if (!absl::ConsumePrefix(&text, "--port_file")) continue;
+    if (absl::ConsumePrefix(&text, "=")) {
+      port_file = std::string(text);
+    } else if (text.empty() && i + 1 < arguments.size() &&
+               !absl::StartsWith(arguments[i + 1], "--")) {
+      port_file = arguments[i + 1];
+    }
+  }
+  return port_file;
 }
 
 ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {
@@ -407,7 +452,7 @@ ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {
         [&](const DatasetConfig& d) { return d.name() == dataset.name(); });
     if (same != file.mutable_datasets()->end()) {
       if (!dataset.uri().empty()) same->set_uri(dataset.uri());
-      if (dataset.weight() != 0) same->set_weight(dataset.weight());
+      if (dataset.has_weight()) same->set_weight(dataset.weight());
     } else {
       *file.add_datasets() = dataset;
     }
@@ -424,7 +469,7 @@ std::string HelpText() {
       "                  [--listen=HOST:PORT] [--threads=N] "
       "[--memory_budget=2GiB]\n"
       "  millrace-server --config=FILE.textproto\n\n"
-      "Flags (defaults in brackets):\n";
+      "Flags:\n";
   for (const Flag& flag : Flags()) {
     const std::string name =
         flag.value.empty() ? absl::StrCat("--", flag.name)

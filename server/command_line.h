@@ -26,9 +26,15 @@ struct ServerCommandLine {
 
 // `arguments` are those after the program's name. --flag=VALUE and
 // --flag VALUE are the same. InvalidArgument: an unknown flag (names the
-// nearest one), a value that cannot be, an argument that is no flag.
+// nearest one), a value that cannot be, an argument that is no flag, a flag
+// without effect.
 absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments);
+
+// The file of --port_file, which must not keep the port of an earlier server
+// when this start fails, whatever the reason: also when the flags have a
+// mistake. Empty: there is none, or the program only prints something.
+std::string PortFileToRemove(const std::vector<std::string>& arguments);
 
 // The file's configuration with the flags' laid over it: a dataset replaces
 // the file's of the same name, else it is added.

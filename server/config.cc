@@ -4,6 +4,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +32,6 @@ constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
 constexpr uint32_t kMostAdaptingThreads = 512;
-constexpr uint64_t kMinBudgetBytes = 16 << 20;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
@@ -87,11 +87,11 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
                           "` is given twice; give each dataset its own"));
     }
     const size_t colon = dataset.uri().find(':');
-    if (dataset.uri().empty() && dataset.weight() != 0) {
+    if (dataset.uri().empty() && dataset.has_weight()) {
       report("name", i,
              absl::StrCat("dataset `", dataset.name(),
-                          "` has a weight and no uri; name it with "
-                          "--dataset=NAME=URI, too"));
+                          "` has a weight and no uri; give it one with "
+                          "--dataset=NAME=URI, or in the file of --config"));
     } else if (colon == std::string::npos || colon == 0 ||
                colon + 1 == dataset.uri().size()) {
       report("uri", i,
@@ -100,12 +100,14 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
     }
   }
   for (int i = 0; i < config.datasets_size(); ++i) {
+    if (!config.datasets(i).has_weight()) continue;
     const double weight = config.datasets(i).weight();
-    if (weight == 0 || (weight >= kMinWeight && weight <= kMaxWeight)) continue;
+    if (weight >= kMinWeight && weight <= kMaxWeight) continue;
     report("weight", i,
            absl::StrCat("dataset `", config.datasets(i).name(),
                         "` has the weight ", weight, "; write a number from ",
-                        kMinWeight, " to ", kMaxWeight));
+                        kMinWeight, " to ", kMaxWeight,
+                        ", or no weight, which is 1"));
   }
   if (!config.listen().empty()) {
     const auto address = ParseListenAddress(config.listen());
@@ -115,13 +117,13 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   }
   if (config.threads() > kMaxThreads) {
     report("threads", -1,
-           absl::StrCat("threads is ", config.threads(), ", at most ",
-                        kMaxThreads, " make sense"));
+           absl::StrCat("threads is ", config.threads(), "; the maximum is ",
+                        kMaxThreads));
   }
   if (config.read_threads() > kMaxReadThreads) {
     report("read_threads", -1,
-           absl::StrCat("read_threads is ", config.read_threads(), ", at most ",
-                        kMaxReadThreads, " make sense"));
+           absl::StrCat("read_threads is ", config.read_threads(),
+                        "; the maximum is ", kMaxReadThreads));
   }
   const std::tuple<const char*, uint32_t, bool> initial[] = {
       {"initial_threads", config.initial_threads(), config.threads() != 0},
@@ -132,38 +134,43 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
     const char* const number = field + sizeof("initial_") - 1;
     if (value > kMostAdaptingThreads) {
       report(field, -1,
-             absl::StrCat(field, " is ", value, ", at most ",
-                          kMostAdaptingThreads, " make sense"));
+             absl::StrCat(field, " is ", value, "; the maximum is ",
+                          kMostAdaptingThreads));
     } else if (value > 0 && is_fixed) {
       report(field, -1,
-             absl::StrCat(field, " is where a number that adapts begins, but ",
-                          number, " fixes it: leave one of both out"));
+             absl::StrCat(field,
+                          " is the first value of a number that adapts, but ",
+                          number, " fixes that number: leave one of them out"));
     }
-  }
-  if (config.memory_budget_bytes() != 0 &&
-      config.memory_budget_bytes() < kMinBudgetBytes) {
-    report("memory_budget_bytes", -1,
-           absl::StrCat("memory_budget_bytes is ", config.memory_budget_bytes(),
-                        " bytes, at least ", FormatByteSize(kMinBudgetBytes),
-                        " is needed"));
   }
   if (config.memory_budget_bytes() > INT64_MAX) {
     report("memory_budget_bytes", -1,
-           absl::StrCat("memory_budget_bytes is ", config.memory_budget_bytes(),
-                        " bytes, which no machine has"));
+           absl::StrCat("the memory budget is ", config.memory_budget_bytes(),
+                        " bytes, which no machine has: lower "
+                        "memory_budget_bytes (--memory_budget)"));
   }
   if (config.row_group_cache_percent() > kMaxCachePercent) {
     report("row_group_cache_percent", -1,
            absl::StrCat("row_group_cache_percent is ",
-                        config.row_group_cache_percent(), ", at most ",
-                        kMaxCachePercent, " leaves room for batches"));
+                        config.row_group_cache_percent(), "; the maximum is ",
+                        kMaxCachePercent, ", so that batches have room"));
   }
   const std::pair<const char*, uint32_t> timeouts[] = {
       {"send_timeout_ms", config.send_timeout_ms()},
       {"admission_timeout_ms", config.admission_timeout_ms()},
       {"shutdown_grace_ms", config.shutdown_grace_ms()},
       {"batch_timeout_ms", config.batch_timeout_ms()},
+      {"request_timeout_ms", config.request_timeout_ms()},
   };
+  if (config.max_connections() != 0 &&
+      config.max_connections_per_peer() > config.max_connections()) {
+    report("max_connections_per_peer", -1,
+           absl::StrCat("max_connections_per_peer is ",
+                        config.max_connections_per_peer(),
+                        ", above max_connections, which is ",
+                        config.max_connections(),
+                        ": lower the first or raise the second"));
+  }
   const std::string& local = config.local_socket();
   if (!local.empty() && local != "off" &&
       (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
@@ -176,8 +183,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   for (const auto& [field, value] : timeouts) {
     if (value > kMaxTimeoutMs) {
       report(field, -1,
-             absl::StrCat(field, " is ", value, " ms, at most a day (",
-                          kMaxTimeoutMs, ") makes sense"));
+             absl::StrCat(field, " is ", value, "; the maximum is ",
+                          kMaxTimeoutMs, " (a day)"));
     }
   }
 }
@@ -277,12 +284,13 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   if (config.synthetic_only() && config.datasets_size() > 0) {
     return absl::InvalidArgumentError(
-        "synthetic_only serves no dataset: leave it out, or the datasets");
+        "synthetic_only serves no dataset: leave out synthetic_only "
+        "(--synthetic_only) or the datasets");
   }
   if (config.synthetic_only() && config.refuse_synthetic()) {
     return absl::InvalidArgumentError(
-        "synthetic_only and refuse_synthetic leave nothing to serve: take one "
-        "of both out");
+        "synthetic_only and refuse_synthetic leave nothing to serve: leave out "
+        "one of them (--synthetic_only, --refuse_synthetic)");
   }
   if (config.datasets_size() == 0 && !config.synthetic_only()) {
     return absl::InvalidArgumentError(
@@ -293,8 +301,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
   uint64_t parquet = 0;
   for (const DatasetConfig& dataset : config.datasets()) {
-    settings.datasets.push_back({dataset.name(), dataset.uri(),
-                                 dataset.weight() == 0 ? 1 : dataset.weight()});
+    settings.datasets.push_back(
+        {dataset.name(), dataset.uri(),
+         dataset.has_weight() ? dataset.weight() : 1});
     parquet += IsParquet(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
@@ -306,12 +315,12 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.adapt_threads = true;
     settings.threads = config.initial_threads();
     settings.threads_reason =
-        "at first; adapts to what is measured (--threads=N fixes it)";
+        "initial number, adapts to what is measured (--threads=N fixes it)";
     if (settings.threads == 0) {
       settings.threads = machine.cpus;
       settings.threads_reason =
-          "at first, the CPUs that this process may use; adapts to what is "
-          "measured (--threads=N fixes it)";
+          "initially one for each CPU that this process may use, adapts to what "
+          "is measured (--threads=N fixes it)";
     }
   }
   settings.adapt_read_threads = !config.has_read_threads();
@@ -331,7 +340,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
           absl::StrCat("half of the ", FormatByteSize(machine.memory_bytes),
                        " that this process may use is below ",
                        FormatByteSize(kMinBudgetBytes),
-                       "; give it more memory or set --memory_budget"));
+                       "; give the process more memory, or set "
+                       "--memory_budget"));
     }
   }
   if (parquet > 0) {
@@ -340,7 +350,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                  : config.row_group_cache_percent();
     settings.row_group_cache_percent = percent;
     settings.row_group_cache_bytes_each =
-        RowGroupCacheBytes(settings, settings.memory_budget_bytes) / parquet;
+        RowGroupCacheBytes(
+            settings, std::max(settings.memory_budget_bytes, kMinBudgetBytes)) /
+        parquet;
     settings.row_group_cache_bytes =
         settings.row_group_cache_bytes_each * parquet;
   }
@@ -351,6 +363,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
       MillisOr(config.shutdown_grace_ms(), absl::Seconds(10));
   settings.batch_timeout =
       MillisOr(config.batch_timeout_ms(), absl::Seconds(2));
+  settings.request_timeout =
+      MillisOr(config.request_timeout_ms(), absl::Seconds(30));
   settings.max_connections = config.max_connections();
   settings.max_connections_per_peer = config.max_connections_per_peer();
   if (config.local_socket() != "off") {
@@ -364,6 +378,19 @@ uint64_t RowGroupCacheBytes(const ServerSettings& settings,
   return memory_budget_bytes / 100 * settings.row_group_cache_percent;
 }
 
+std::string BudgetWarning(const ServerSettings& settings,
+                          const Machine& machine) {
+  const uint64_t expected = settings.memory_budget_bytes + kOutsideBudgetBytes;
+  if (expected <= machine.memory_bytes) return "";
+  return absl::StrCat(
+      "the memory budget of ", FormatByteSize(settings.memory_budget_bytes),
+      " and ", FormatByteSize(kOutsideBudgetBytes),
+      " for the program itself are more than the ",
+      FormatByteSize(machine.memory_bytes),
+      " that this process may use: the system may kill it; lower "
+      "--memory_budget");
+}
+
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine) {
   std::string out;
@@ -372,46 +399,56 @@ std::string DescribeSettings(const ServerSettings& settings,
     absl::StrAppendFormat(&out, "%-20s %-14s %s\n", name, value, why);
   };
   const uint64_t budget = settings.memory_budget_bytes;
-  line("listen", settings.listen, "");
-  line("threads", absl::StrCat(settings.threads), settings.threads_reason);
+  line("SETTING", "VALUE", "MEANING");
+  line("listen", settings.listen, "address and port for clients");
+  line("threads", absl::StrCat(settings.threads),
+       absl::StrCat("decode and augment; ", settings.threads_reason));
   line("read threads", absl::StrCat(settings.read_threads),
        settings.read_threads == 0
-           ? "none: the threads that decode wait for storage"
+           ? "none: the threads that decode wait for storage themselves"
        : settings.adapt_read_threads
-           ? "at first, while storage makes somebody wait; adapts to what is "
-             "measured (--read_threads=N fixes it)"
-           : "at most, while storage makes somebody wait");
+           ? "wait for storage, where reads block; initial number, adapts to "
+             "what is measured (--read_threads=N fixes it)"
+           : "wait for storage, where reads block; as configured");
   line("memory budget", FormatByteSize(budget), settings.memory_reason);
   if (settings.row_group_cache_bytes > 0) {
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
-         "at most, decoded Parquet row groups");
+         "maximum, for decoded Parquet row groups");
   }
   line("  batches, scratch",
-       FormatByteSize(budget - settings.row_group_cache_bytes), "at least");
+       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
+       "minimum, for batches and decoding");
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),
-       absl::StrCat("at most: the budget and ",
+       absl::StrCat("maximum: the budget and ",
                     FormatByteSize(kOutsideBudgetBytes),
-                    " for code, libraries and gRPC; pages of LMDB files are "
-                    "the kernel's and not counted"));
-  if (budget + kOutsideBudgetBytes > machine.memory_bytes) {
-    line("WARNING", "",
-         absl::StrCat("this process may use ",
-                      FormatByteSize(machine.memory_bytes),
-                      " only: it may be killed for want of memory"));
+                    " for code, libraries and gRPC; the kernel's pages of LMDB "
+                    "files are not counted"));
+  if (const std::string warning = BudgetWarning(settings, machine);
+      !warning.empty()) {
+    line("WARNING", "", warning);
   }
-  line("send timeout", absl::FormatDuration(settings.send_timeout), "");
+  line("send timeout", absl::FormatDuration(settings.send_timeout),
+       "a call whose client takes nothing for so long is cancelled");
   line("admission timeout", absl::FormatDuration(settings.admission_timeout),
-       "");
-  line("shutdown grace", absl::FormatDuration(settings.shutdown_grace), "");
+       "a batch that waits longer for memory is refused");
+  line("shutdown grace", absl::FormatDuration(settings.shutdown_grace),
+       "SIGTERM lets running calls finish for so long");
   line("batch timeout", absl::FormatDuration(settings.batch_timeout),
-       "while others wait for memory");
-  const auto connections = [&line](absl::string_view name, uint64_t limit) {
-    line(name, limit == 0 ? "by open files" : absl::StrCat(limit), "at most");
+       "maximum age of an unsent batch while other batches wait for memory");
+  line("request timeout", absl::FormatDuration(settings.request_timeout),
+       "a connection with a request that is incomplete for so long is closed");
+  const auto connections = [&line](absl::string_view name, uint64_t limit,
+                                   absl::string_view otherwise) {
+    line(name, limit == 0 ? "automatic" : absl::StrCat(limit),
+         limit == 0 ? absl::StrCat("maximum: ", otherwise) : "maximum");
   };
-  connections("connections", settings.max_connections);
-  connections("  of one address", settings.max_connections_per_peer);
+  connections("connections", settings.max_connections,
+              "follows from the limit of open files");
+  connections("  of one address", settings.max_connections_per_peer,
+              "half of them");
   if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
-    line("local socket", *settings.local_socket, "");
+    line("local socket", *settings.local_socket,
+         "for clients of this machine that take batches in shared memory");
   }
   return out;
 }

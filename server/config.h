@@ -22,6 +22,9 @@
 
 namespace millrace {
 
+// No server takes a smaller memory budget.
+inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
+
 // What the process may use (common/cgroup.h).
 struct Machine {
   uint32_t cpus = 1;
@@ -46,6 +49,8 @@ struct ServerSettings {
   // The numbers are those at first and change by what is measured.
   bool adapt_threads = false;
   bool adapt_read_threads = false;
+  // May be below kMinBudgetBytes: what is enough depends on the datasets
+  // (server/memory_report.h). The caches are those of at least the minimum.
   uint64_t memory_budget_bytes = 0;
   // Part of the budget: of all Parquet datasets together, and of each.
   uint64_t row_group_cache_bytes = 0;
@@ -57,6 +62,7 @@ struct ServerSettings {
   absl::Duration shutdown_grace;
   // RpcServer::Options of the same names; 0 stands for limits by open files.
   absl::Duration batch_timeout;
+  absl::Duration request_timeout;
   uint64_t max_connections = 0;
   uint64_t max_connections_per_peer = 0;
   // RpcServer::Options::local_socket.
@@ -86,6 +92,11 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
 // What row_group_cache_bytes would be with another budget.
 uint64_t RowGroupCacheBytes(const ServerSettings& settings,
                             uint64_t memory_budget_bytes);
+
+// Names the budget and what the process may use, when the first does not fit
+// into the second. Empty: it does.
+std::string BudgetWarning(const ServerSettings& settings,
+                          const Machine& machine);
 
 // What the settings come to, as a table for people.
 std::string DescribeSettings(const ServerSettings& settings,

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "common/clean_text.h"
 #include "common/cpu_check.h"
 #include "common/logging.h"
+#include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/version.h"
@@ -72,10 +74,11 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                       .cache_bytes = settings.row_group_cache_bytes_each,
                       .operators = &operators});
     if (!source.ok()) {
-      return absl::Status(
+      absl::Status failed(
           source.status().code(),
           absl::StrCat("cannot serve dataset ", dataset.name, " (", dataset.uri,
                        "): ", source.status().message()));
+      return IsUsageError(source.status()) ? UsageError(failed) : failed;
     }
     catalog[dataset.name] = *std::move(source);
   }
@@ -83,12 +86,14 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
 }
 
 std::string DescribeDatasets(const DatasetCatalog& catalog) {
-  std::string text;
+  if (catalog.empty()) return "";
+  std::string text =
+      absl::StrFormat("\n%-20s %-14s %s\n", "DATASET", "FORMAT", "CONTENT");
   for (const auto& [name, source] : catalog) {
     const DatasetInfo& info = source->info();
     absl::StrAppendFormat(
-        &text, "%-20s %-14s %d samples, %d shard%s, fingerprint %s\n",
-        absl::StrCat("dataset ", name), info.format(), info.samples(),
+        &text, "%-20s %-14s %d samples, %d shard%s, fingerprint %s\n", name,
+        info.format(), info.samples(),
         info.shards_size(), info.shards_size() == 1 ? "" : "s",
         info.fingerprint());
   }
@@ -104,7 +109,9 @@ std::map<std::string, double> WeightsOf(const ServerSettings& settings) {
 }
 
 std::string DescribeOperators(const Operators& operators) {
-  std::string text;
+  if (operators.List().empty()) return "";
+  std::string text =
+      absl::StrFormat("\n%-20s %-14s %s\n", "OPERATOR", "VERSION", "FILE");
   for (const Operators::Entry& entry : operators.List()) {
     absl::StrAppendFormat(&text, "%-20s %-14s %s, library %s\n",
                           absl::StrCat(entry.kind, " ", entry.ref.name()),
@@ -136,11 +143,15 @@ absl::StatusOr<std::string> DescribeAllBatches(
     Engine& engine, const ServerCommandLine& line,
     const std::optional<PipelineSpec>& spec, const BudgetAdvice& advice) {
   MR_ASSIGN_OR_RETURN(std::string text, DescribePresets(engine, advice));
-  if (!spec.has_value()) return text;
-  MR_ASSIGN_OR_RETURN(
-      const std::string named,
-      DescribePipeline(engine, *spec, line.check_pipeline, advice));
-  return text + named;
+  if (spec.has_value()) {
+    MR_ASSIGN_OR_RETURN(
+        const std::string named,
+        DescribePipeline(engine, *spec, line.check_pipeline, advice));
+    text += named;
+  }
+  if (text.empty()) return text;
+  return absl::StrFormat("\n%-20s %-14s %s\n%s", "BATCHES OF", "SIZE OF ONE",
+                         "CONTENT", text);
 }
 
 // "2 threads (up to 17), 32 to read (up to 512)".
@@ -164,8 +175,9 @@ void EndUnreachable(const absl::Status& why) {
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const ServerCommandLine& line, StopSignals& signals) {
-  // Everything below is charged to it, so it ends last.
-  ByteBudget budget(settings.memory_budget_bytes);
+  // Everything below is charged to it, so it ends last. CheckMemory() refuses a
+  // budget below the minimum, once the datasets say which one works.
+  ByteBudget budget(std::max(settings.memory_budget_bytes, kMinBudgetBytes));
   // The caches' share is taken once. No batch counts on it; but were row groups
   // charged one by one, caches would give way whenever batches wait in line,
   // and be empty just when there is most to do.
@@ -178,7 +190,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                       OpenDatasets(settings, *operators, &caches));
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
-  const Engine::Options options = {
+  Engine::Options options = {
       .threads = settings.threads,
       .read_threads = settings.read_threads,
       .adapt_threads = settings.adapt_threads,
@@ -190,11 +202,17 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic};
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
+  // --check_config names the smallest budget, which it has tried.
+  if (!line.check_config) {
+    options.held_elsewhere_of = [&settings](uint64_t bytes) {
+      return RowGroupCacheBytes(settings, bytes);
+    };
+  }
   MR_ASSIGN_OR_RETURN(const std::optional<PipelineSpec> pipeline,
                       ReadCheckPipeline(line, catalog));
   BudgetAdvice advice(settings, options, catalog, needs);
   if (pipeline.has_value()) advice.Add(*pipeline);
-  MR_RETURN_IF_ERROR(CheckMemory(settings, needs, advice));
+  MR_RETURN_IF_ERROR(UsageError(CheckMemory(settings, needs, advice)));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                       Engine::Create(options, catalog));
   if (line.check_config) {
@@ -204,7 +222,11 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                  DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
                                            settings.row_group_cache_bytes)),
                  loaded, datasets, batches);
-    return absl::OkStatus();
+    return FlushStandardOutput();
+  }
+  if (const std::string warning = BudgetWarning(settings, machine);
+      !warning.empty()) {
+    MR_LOG(WARNING) << warning;
   }
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
@@ -215,6 +237,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
            .caches = &caches,
            .send_timeout = settings.send_timeout,
            .batch_timeout = settings.batch_timeout,
+           .request_timeout = settings.request_timeout,
            .shutdown_grace = settings.shutdown_grace,
            .max_connections = settings.max_connections,
            .max_connections_per_peer = settings.max_connections_per_peer,
@@ -243,7 +266,9 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
     MR_RETURN_IF_ERROR(WritePortFile(line.port_file, server->port()));
   }
   absl::PrintF("listening on %s\n", server->address());
-  std::fflush(stdout);
+  if (const absl::Status printed = FlushStandardOutput(); !printed.ok()) {
+    MR_LOG(WARNING) << printed.message() << "; the server serves";
+  }
 
   const int signal_number = signals.Await();
   MR_LOG(INFO) << "signal " << signal_number
@@ -254,18 +279,27 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   return absl::OkStatus();
 }
 
+// What the program prints is all that it is for.
+int Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  const absl::Status printed = FlushStandardOutput();
+  return printed.ok() ? 0 : Fail(printed);
+}
+
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
+  if (const std::string port_file = PortFileToRemove(arguments);
+      !port_file.empty()) {
+    const absl::Status removed = RemovePortFile(port_file);
+    if (!removed.ok()) return Fail(removed);
+  }
   const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return FailUsage(line.status());
-  if (line->help) {
-    absl::PrintF("%s", HelpText());
-    return 0;
-  }
+  if (line->help) return Print(HelpText());
   if (line->version) {
-    absl::PrintF("millrace-server %s (protocol %d, content revision %d)\n",
-                 kMillraceVersion, kProtocolVersion, kContentRevision);
-    return 0;
+    return Print(absl::StrFormat(
+        "millrace-server %s (protocol %d, content revision %d)\n",
+        kMillraceVersion, kProtocolVersion, kContentRevision));
   }
   StopSignals signals;
   signal(SIGPIPE, SIG_IGN);
@@ -283,8 +317,9 @@ int Main(const std::vector<std::string>& arguments) {
       ResolveServerConfig(config, machine);
   if (!settings.ok()) return FailUsage(settings.status());
   if (line->parse_config) {
-    absl::PrintF("%s", DescribeSettings(*settings, machine));
-    return 0;
+    const absl::Status enough = CheckMinBudget(*settings);
+    if (!enough.ok()) return FailUsage(enough);
+    return Print(DescribeSettings(*settings, machine));
   }
   const absl::Status status = Serve(*settings, machine, *line, signals);
   if (status.ok()) return 0;

@@ -1,11 +1,13 @@
 #include "server/memory_report.h"
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/byte_size.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 
 namespace millrace {
 namespace {
@@ -19,33 +21,61 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
                         uint64_t left) {
   std::string out;
   Line(&out, name, FormatByteSize(batch.reserved()),
-       absl::StrCat("a batch: ", batch.rows, " rows x ", batch.row_bytes,
-                    " bytes make ", FormatByteSize(batch.payload),
-                    ", and up to ", FormatByteSize(batch.beside),
-                    " beside it on its way"));
+       absl::StrCat(batch.rows, " rows x ", batch.row_bytes, " bytes make ",
+                    FormatByteSize(batch.payload), ", and up to ",
+                    FormatByteSize(batch.beside), " to build it"));
   Line(&out, "", "",
        absl::StrCat(left / batch.reserved(),
-                    " fit at a time: being filled, being sent, or asked for "
-                    "by all clients together"));
+                    " such batches fit into the memory for batches, for all "
+                    "clients together"));
   return out;
+}
+
+// A spec that the server would refuse from every client is a mistake in the
+// file; a dataset whose files are damaged is none.
+template <typename T>
+absl::StatusOr<T> Mistake(absl::StatusOr<T> opened) {
+  const absl::Status& status = opened.status();
+  const bool mistake = absl::IsInvalidArgument(status) ||
+                       absl::IsNotFound(status) ||
+                       absl::IsUnimplemented(status) ||
+                       absl::IsFailedPrecondition(status);
+  return mistake ? UsageError(std::move(opened)) : opened;
 }
 
 }  // namespace
 
+absl::Status CheckMinBudget(const ServerSettings& settings) {
+  if (settings.memory_budget_bytes >= kMinBudgetBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the memory budget of ",
+                   FormatByteSize(settings.memory_budget_bytes),
+                   " is below the minimum of every server, which is ",
+                   FormatByteSize(kMinBudgetBytes)));
+}
+
 absl::Status CheckMemory(const ServerSettings& settings,
                          const MemoryNeeds& needs, const BudgetAdvice& advice) {
   const uint64_t budget = settings.memory_budget_bytes;
+  if (const absl::Status enough = CheckMinBudget(settings); !enough.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        enough.message(), ": ", advice.Sentence(kLeastBatchBytes + 1)));
+  }
   const MemoryUse use =
       PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      use.Sentence(), "nothing for batches: ",
-      advice.Sentence(kLeastBatchBytes + 1), ", or give fewer --threads"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(use.Sentence(), "nothing for batches: ",
+                   advice.Sentence(kLeastBatchBytes + 1),
+                   use.threads > 1 ? ", or give fewer --threads" : ""));
 }
 
 std::string DescribeMemory(const MemoryUse& use) {
   std::string out;
-  Line(&out, "memory budget", FormatByteSize(use.budget), "of which");
+  absl::StrAppend(&out, "\n");
+  Line(&out, "MEMORY", "SIZE", "FOR");
+  Line(&out, "memory budget", FormatByteSize(use.budget),
+       "the sum of the parts below");
   Line(
       &out, "  scratch", FormatByteSize(use.scratch()),
       absl::StrCat(use.threads, " threads x ", FormatByteSize(use.scratch_each),
@@ -54,20 +84,21 @@ std::string DescribeMemory(const MemoryUse& use) {
     Line(&out, "  more threads", FormatByteSize(use.more_scratch),
          use.more_threads == 0
              ? "no room for another thread"
-             : absl::StrCat("room for up to ", use.more_threads,
-                            " more, as it pays: ",
-                            use.threads + use.more_threads, " in all"));
+             : absl::StrCat("up to ", use.more_threads,
+                            " more threads, ", use.threads + use.more_threads,
+                            " in all, where that makes batches faster"));
   }
   Line(&out, "  read ahead", FormatByteSize(use.read_buffers),
        absl::StrCat("samples that up to ", use.read_threads,
-                    " threads have read and none has decoded"));
+                    " threads have read and that are not decoded yet"));
   Line(&out, "  recycled batches", FormatByteSize(use.recycled),
-       "memory kept for the next ones");
+       "memory of sent batches, kept for the next ones");
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
-       "built pipelines, cached and in use");
+       "pipelines that are built, cached or in use");
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
-  Line(&out, "  batches", FormatByteSize(use.batches), "the rest");
+  Line(&out, "  batches", FormatByteSize(use.batches),
+       "batches that are filled, ready or being sent: the rest");
   return out;
 }
 
@@ -76,13 +107,14 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const std::string& name,
                                              const BudgetAdvice& advice) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
-                      engine.Open(spec));
+                      Mistake(engine.Open(spec)));
   MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
   const uint64_t left = engine.batch_budget_bytes();
   if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
-    return absl::Status(fits.code(),
-                        absl::StrCat(name, ": ", fits.message(), "; ",
-                                     advice.Sentence(batch.reserved(), &spec)));
+    return UsageError(
+        absl::Status(fits.code(),
+                     absl::StrCat(name, ": ", fits.message(), "; ",
+                                  advice.Sentence(batch.reserved(), &spec))));
   }
   return DescribeFit(name, batch, left);
 }
@@ -96,8 +128,9 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
         spec.preset().empty() ? name : absl::StrCat(name, " ", spec.preset());
     auto opened = engine.Open(spec);
     if (!opened.ok()) {
-      // Its images have as many sizes as they like, for one.
-      Line(&out, what, "", "depends on the pipeline: --check_pipeline=FILE");
+      // Its images differ in size, for one.
+      Line(&out, what, "",
+           "depends on the pipeline: give one with --check_pipeline=FILE");
       continue;
     }
     MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
@@ -112,7 +145,7 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
                         DescribePipeline(engine, row, what, advice));
     absl::StrAppend(&out, one);
     Line(&out, "", "",
-         absl::StrCat(kExampleRows, " rows of one rank would take ",
+         absl::StrCat("a batch of ", kExampleRows, " rows would take ",
                       FormatByteSize(batch.reserved()), ": ",
                       advice.Sentence(batch.reserved(), &spec)));
   }

@@ -23,8 +23,12 @@
 
 namespace millrace {
 
-// InvalidArgument when the budget leaves nothing for batches: says the
-// arithmetic and the smallest budget that works.
+// InvalidArgument when the budget is below the minimum of all servers, whatever
+// the datasets: says that minimum.
+absl::Status CheckMinBudget(const ServerSettings& settings);
+
+// InvalidArgument when the budget is below that minimum or leaves nothing for
+// batches: says the arithmetic and the smallest budget that works.
 absl::Status CheckMemory(const ServerSettings& settings,
                          const MemoryNeeds& needs, const BudgetAdvice& advice);
 
@@ -39,7 +43,9 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
                                             const BudgetAdvice& advice);
 
 // The same for the batches of `spec`, which `name` stands for in the text.
-// Errors of Engine::Open(); InvalidArgument: a batch does not fit.
+// Errors of Engine::Open(); FailedPrecondition: a batch does not fit. Those that
+// are mistakes of the configuration, or of the pipeline, are marked as such
+// (common/usage_error.h).
 absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,

@@ -12,6 +12,14 @@
 
 namespace millrace {
 
+absl::Status RemovePortFile(const std::string& path) {
+  if (IsSpecialFile(path)) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  if (unlink(target.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot remove the old port file ",
+                                             path, ": ", std::strerror(errno)));
+}
+
 absl::Status WritePortFile(const std::string& path, int port) {
   // In the same folder: a rename within one file system is atomic.
   // A device or pipe is written in place: nothing is renamed over it.

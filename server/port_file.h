@@ -9,8 +9,12 @@
 
 namespace millrace {
 
+// Removes the file of an earlier server, if there is one. Leaves symbolic links,
+// devices and pipes. Errors name the file and the reason.
+absl::Status RemovePortFile(const std::string& path);
+
 // Writes the port and a newline to `path`, at once: who sees the file sees
-// all of it. Errors name the file and the reason.
+// all of it. A symbolic link stays, a device or pipe is written in place. Errors name the file and the reason.
 absl::Status WritePortFile(const std::string& path, int port);
 
 }  // namespace millrace

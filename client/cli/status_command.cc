@@ -95,6 +95,7 @@ std::string ServerJson(const ServerStatus& server,
   report.Add("refused_admissions", "", s.refused_admissions());
   report.Add("revoked_batches", "", s.revoked_batches());
   report.Add("refused_connections", "", s.refused_connections());
+  report.Add("stalled_connections", "", s.stalled_connections());
   report.Add("cached_pipelines", "", s.cached_pipelines());
   report.Add("cached_pipeline_bytes", "", s.cached_pipeline_bytes());
   report.Add("same_host_links", "", s.same_host_links());
@@ -197,6 +198,7 @@ std::vector<std::string> Work(const ServerStatus& server,
       absl::StrCat(s.cancelled_sends()),
       absl::StrCat(s.revoked_batches()),
       absl::StrCat(s.refused_connections()),
+      absl::StrCat(s.stalled_connections()),
       StageShares(before, s),
       ServerVerdict(before, s)};
 }
@@ -205,7 +207,8 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
                         const std::vector<ServerStatus>& earlier) {
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
-       "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STAGES",
+       "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STALLED CONNECTIONS",
+       "STAGES",
        earlier.empty() ? "SINCE ITS START" : "NOW"}};
   std::vector<std::vector<std::string>> rows = {
       {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "SET ASIDE",

@@ -18,8 +18,8 @@ absl::Status CheckSameOperator(absl::string_view kind, const OperatorRef& asked,
   if (version && library) return absl::OkStatus();
   if (!version) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the ", kind, " ", have.name(), " differs: version ", asked.version(),
-        " is asked for, this server has version ", have.version(),
+        "the ", kind, " ", have.name(), " differs: the pipeline names version ",
+        asked.version(), ", this server has version ", have.version(),
         ": load the same library on every server (--operators), or leave the "
         "version out"));
   }

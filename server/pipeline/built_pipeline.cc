@@ -291,6 +291,18 @@ absl::StatusOr<BatchMemory> BuiltPipeline::batch_memory(
   return memory;
 }
 
+std::string BuiltPipeline::Advice(
+    absl::FunctionRef<bool(const BatchMemoryLimit&)> fits) const {
+  constexpr char kAny[] = "give the server a larger --memory_budget";
+  if (limit_.with_budget == nullptr) return kAny;
+  const uint64_t budget =
+      LargerBudget(limit_.whole_budget, [&](uint64_t bytes) {
+        return fits(limit_.with_budget(bytes));
+      });
+  if (budget == 0) return "no --memory_budget is large enough";
+  return absl::StrCat("give the server --memory_budget=", budget >> 20, "MiB");
+}
+
 absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
     uint32_t world_size) const {
   MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
@@ -298,18 +310,23 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   const uint64_t bytes = layout_.PayloadBytes(rows);
   // Another server may have the memory: no mistake of the request, which would
   // end the job, but a reason to leave this server out.
-  if (ready_ != nullptr &&
-      (ready_->Bytes(rows) > limit_.ready_bytes() ||
-       ready_->Bytes(rows) + ReservedBytes(rows) > limit_.bytes)) {
+  const auto fits = [&](const BatchMemoryLimit& limit) {
+    return ReservedBytes(rows, limit) <= limit.bytes;
+  };
+  const auto ready_fit = [&](const BatchMemoryLimit& limit) {
+    return ready_->Bytes(rows) <= limit.ready_bytes() &&
+           ready_->Bytes(rows) + ReservedBytes(rows, limit) <= limit.bytes;
+  };
+  if (ready_ != nullptr && !ready_fit(limit_)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the ready batches do not fit into the server's memory: ",
         plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
         " bytes in half of the memory for batches, and room for one more, but ",
         limit_.arithmetic,
-        ": take fewer ready_batches, a smaller batch_size or more ranks, or "
-        "give the server a larger --memory_budget"));
+        ": take fewer ready_batches, a smaller batch_size or more ranks, or ",
+        Advice(ready_fit)));
   }
-  if (ReservedBytes(rows) > limit_.bytes) {
+  if (!fits(limit_)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
         plan_.spec().batch_size(), " / world size ", world_size, " = ", rows,
@@ -319,10 +336,9 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
             ? ""
             : absl::StrCat(" and ", limit_.threads, " threads need ",
                            staging_.bytes,
-                           " bytes each for samples on their way to it"),
+                           " bytes each to build it"),
         ", but ", limit_.arithmetic,
-        ": take a smaller batch_size or more ranks, or give the server a "
-        "larger --memory_budget"));
+        ": take a smaller batch_size or more ranks, or ", Advice(fits)));
   }
   return bytes;
 }

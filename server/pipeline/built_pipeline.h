@@ -37,6 +37,9 @@ struct BatchMemoryLimit {
   // For all sets of ready batches together.
   uint64_t ready_bytes() const { return bytes / 2; }
   std::string arithmetic;  // "memory budget ... - scratch ... = ..."
+  uint64_t whole_budget = 0;
+  // The numbers above and below with another budget. Null: not known.
+  std::function<BatchMemoryLimit(uint64_t whole_budget)> with_budget;
   // That may work on rows of one batch at the same time; so many more where
   // their number adapts. Room for kStagingBytes of each of those is reserved
   // elsewhere.
@@ -142,13 +145,20 @@ class BuiltPipeline final : public Pipeline {
 
   // What a batch of so many rows takes of the budget.
   uint64_t ReservedBytes(uint64_t rows) const {
-    const uint64_t each = staging_.bytes + operator_bytes_;
-    const uint64_t more = each > kStagingBytes ? each - kStagingBytes : 0;
-    return layout_.PayloadBytes(rows) + kBatchOverheadBytes +
-           each * limit_.threads + more * limit_.more_threads;
+    return ReservedBytes(rows, limit_);
   }
 
  private:
+  uint64_t ReservedBytes(uint64_t rows, const BatchMemoryLimit& limit) const {
+    const uint64_t each = staging_.bytes + operator_bytes_;
+    const uint64_t more = each > kStagingBytes ? each - kStagingBytes : 0;
+    return layout_.PayloadBytes(rows) + kBatchOverheadBytes +
+           each * limit.threads + more * limit.more_threads;
+  }
+  // "give the server --memory_budget=80MiB", with which `fits` is true.
+  std::string Advice(
+      absl::FunctionRef<bool(const BatchMemoryLimit&)> fits) const;
+
   // What is made of the samples of one source.
   struct BuiltSource {
     Dataset dataset;

@@ -143,6 +143,9 @@ class Engine {
     // Bytes of the budget that others may take while the engine runs (caches
     // of decoded row groups): a batch must fit beside them.
     uint64_t budget_held_elsewhere_bytes = 0;
+    // What these would be of another budget, so that a refusal for want of
+    // memory can name a budget that works. Null: it names none. Thread-safe.
+    std::function<uint64_t(uint64_t budget)> held_elsewhere_of;
     // A batch that waits longer for memory ends its run with
     // ResourceExhausted. 0: wait for ever.
     absl::Duration admission_timeout = absl::Seconds(5);

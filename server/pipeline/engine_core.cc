@@ -375,8 +375,8 @@ class EngineImpl final : public Engine {
               resolved.transforms_size(), " transforms and ",
               resolved.outputs_size(), " outputs takes about ", bytes,
               " bytes, and this server has ", cache_.max_bytes(),
-              " for pipelines: take fewer sources or transforms, or give the "
-              "server a larger --memory_budget")),
+              " for pipelines: take fewer sources or transforms",
+              PipelineAdvice(bytes))),
           MakeErrorDetail("plan"));
     }
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
@@ -385,6 +385,14 @@ class EngineImpl final : public Engine {
         "the pipelines in use take ", cache_.used_bytes(), " of ",
         cache_.max_bytes(), " bytes for pipelines, and this one about ", bytes,
         ": ask again, or ask another server"));
+  }
+
+  static std::string PipelineAdvice(uint64_t bytes) {
+    const uint64_t budget =
+        LargerBudget(0, [&](uint64_t one) { return PipelineRoom(one) >= bytes; });
+    if (budget == 0) return "; no --memory_budget is large enough";
+    return absl::StrCat(", or give the server --memory_budget=", budget >> 20,
+                        "MiB or more");
   }
 
   // Another server may have files that are whole.
@@ -531,14 +539,26 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   if (use.batches == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(use.Sentence(),
-                     "nothing for batches: give a larger --memory_budget "
-                     "or fewer --threads"));
+                     "nothing for batches: give a larger --memory_budget",
+                     use.threads > 1 ? " or fewer --threads" : ""));
   }
   BatchMemoryLimit limit;
   limit.bytes = use.batches;
   limit.arithmetic = use.Sentence();
   limit.threads = static_cast<uint32_t>(use.threads);
   limit.more_threads = static_cast<uint32_t>(use.more_threads);
+  limit.whole_budget = use.budget;
+  if (options.held_elsewhere_of != nullptr) {
+    limit.with_budget = [needs, elsewhere = options.held_elsewhere_of](
+                            uint64_t budget) {
+      const MemoryUse other = PlanMemory(needs, budget, elsewhere(budget));
+      BatchMemoryLimit limit;
+      limit.bytes = other.batches;
+      limit.threads = static_cast<uint32_t>(other.threads);
+      limit.more_threads = static_cast<uint32_t>(other.more_threads);
+      return limit;
+    };
+  }
   limit.budget = options.budget;
   limit.timeout = options.admission_timeout;
   limit.scratch = use.scratch_each;

@@ -178,8 +178,9 @@ absl::Status BuiltPipeline::ExplainRows(
   if (all.rows == 0) return absl::OkStatus();
   if (first_row >= all.rows) {
     return absl::OutOfRangeError(
-        absl::StrCat("row ", first_row, " was asked for; the rank's batch has ",
-                     all.rows, " rows from 0"));
+        absl::StrCat("the request is for row ", first_row,
+                     "; the rank's batch has ", all.rows,
+                     " rows, counted from 0"));
   }
   const uint64_t row_bytes =
       std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);
@@ -190,17 +191,17 @@ absl::Status BuiltPipeline::ExplainRows(
                         std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
   const uint64_t beside =
       kBatchOverheadBytes + staging_.bytes + operator_bytes_;
-  const auto fits = [&] {
+  const auto fits = [&](const BatchMemoryLimit& limit) {
     return limit_.budget == nullptr ||
-           layout_.PayloadBytes(part.rows) + beside <= limit_.bytes;
+           layout_.PayloadBytes(part.rows) + beside <= limit.bytes;
   };
-  while (part.rows > 1 && !fits()) part.rows /= 2;
-  if (!fits()) {
+  while (part.rows > 1 && !fits(limit_)) part.rows /= 2;
+  if (!fits(limit_)) {
     // Nobody has checked that: whoever asks may have opened it elsewhere.
     return absl::FailedPreconditionError(absl::StrCat(
         "a row does not fit into the server's memory: ", row_bytes,
-        " bytes and up to ", beside, " beside them on their way, but ",
-        limit_.arithmetic, ": ask a server with a larger --memory_budget"));
+        " bytes and up to ", beside, " to build it, but ", limit_.arithmetic,
+        ": ask another server, or ", Advice(fits)));
   }
 
   const BatchLayout::Placed placed = layout_.ForRows(part.rows);

@@ -27,6 +27,8 @@ constexpr uint64_t kFewReadShare = 64;
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kMostMiB = uint64_t{1} << 30;
+// Budgets are tried in steps of 1 MiB up to so many MiB, then of this part.
+constexpr uint64_t kFineSteps = 1024;
 
 }  // namespace
 
@@ -69,7 +71,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
       needs.read_threads * (needs.reads_wait ? kReadBytes : kFewReadBytes),
       budget / (needs.reads_wait ? kReadShare : kFewReadShare));
   use.recycled = std::min(kMaxIdleBatchBytes, budget / kIdleShare);
-  use.pipelines = std::min(kMaxPipelineBytes, budget / kPipelineShare);
+  use.pipelines = PipelineRoom(budget);
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
   if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;
@@ -83,6 +85,21 @@ std::string BatchMemory::Sentence() const {
                       " beside them on their way), of which ",
                       budget / std::max<uint64_t>(1, reserved()),
                       " fit at a time: ", budget_arithmetic, " for batches");
+}
+
+uint64_t PipelineRoom(uint64_t budget) {
+  return std::min(kMaxPipelineBytes, budget / kPipelineShare);
+}
+
+uint64_t LargerBudget(uint64_t from,
+                      absl::FunctionRef<bool(uint64_t)> works) {
+  // Not a binary search: a budget with room for more threads may be too small
+  // where a smaller one is not.
+  for (uint64_t mib = from / kMiB + 1; mib <= kMostMiB;
+       mib += 1 + mib / kFineSteps) {
+    if (works(mib * kMiB)) return mib * kMiB;
+  }
+  return 0;
 }
 
 uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,

@@ -14,6 +14,8 @@
 #include <functional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+
 namespace millrace {
 
 // Beside its payload a batch takes at least so many bytes: header, job and
@@ -83,6 +85,14 @@ struct BatchMemory {
   // "64 rows x ... bytes make ...; ... of them fit: the memory budget of ..."
   std::string Sentence() const;
 };
+
+// What a budget has for built pipelines.
+uint64_t PipelineRoom(uint64_t budget);
+
+// A budget in whole MiB, above `from` bytes, for which `works` is true, and not
+// much larger than the smallest one. 0: none below 1 PiB is found.
+uint64_t LargerBudget(uint64_t from,
+                      absl::FunctionRef<bool(uint64_t)> works);
 
 // The smallest budget, in whole MiB, that leaves `wanted` bytes for batches;
 // `elsewhere` gives what others may take of a budget. 0: none below 1 PiB does.

@@ -34,6 +34,8 @@ constexpr double kHold = 36;
 constexpr double kProbe = 1.5;
 // A load that differs by more is another one.
 constexpr double kOtherLoad = 1.5;
+// Beyond a factor of 2 to this power nothing tells loads apart.
+constexpr uint32_t kMostMisled = 20;
 
 // What is wanted differs by so much, or the number stays.
 constexpr double kGrowFrom = 1.15;
@@ -55,6 +57,8 @@ constexpr double kServed = 0.85;
 // Of the time of those that decode: in line for a CPU for longer says that more
 // threads that read would only take it from them.
 constexpr double kInLine = 0.1;
+// Of the CPUs: a process that takes more of them has none left.
+constexpr double kCpusTaken = 0.9;
 
 uint32_t Threads(double number) {
   return static_cast<uint32_t>(std::clamp(number, 1.0, 1e6));
@@ -79,11 +83,13 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
   Ceiling& ceiling = kind.ceiling;
   if (ceiling.threads == 0) return;
   ceiling.seconds_left -= seconds;
+  const double differs = std::ldexp(kOtherLoad, kind.misled);
   const bool other =
       sign > 0 && ceiling.sign > 0 &&
-      (sign > kOtherLoad * ceiling.sign || ceiling.sign > kOtherLoad * sign);
+      (sign > differs * ceiling.sign || ceiling.sign > differs * sign);
   if (!other && ceiling.seconds_left > 0) return;
   kind.probing = !other;
+  kind.other_load = other;
   ceiling = Ceiling();
 }
 
@@ -96,8 +102,10 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
   const bool did_harm = has_work && rate < kHarm * trial.rate;
   if (rate >= wanted || (limited_elsewhere && !did_harm)) {
     kind.probing = false;
+    if (rate >= wanted) kind.misled /= 2;
     return false;
   }
+  if (kind.other_load) kind.misled = std::min(kind.misled + 1, kMostMisled);
   kind.ceiling = {trial.from, trial.sign, kHold};
   return true;
 }
@@ -230,8 +238,10 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   Pass(readers_, seconds, a_read);
   if (m.most == 0 || n == 0 || reading < kLeastBusySeconds * seconds) {
     readers_.too_many = 0;
+    has_read_ = false;
     return;
   }
+  has_read_ |= m.samples > 0;
   const double rate = static_cast<double>(m.samples) / seconds;
   const double worker_idle = Share(w.idle_seconds, w.thread_seconds);
   const bool is_idle = Share(m.idle_seconds, m.thread_seconds) > 0.5;
@@ -267,9 +277,14 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     could = std::max(could, rate);
   }
   const bool knows = could > 0 && a_read > 0;
+  // Samples come in bunches, and this interval has none: the next one has.
+  if (!knows && has_read_) return;
 
+  // Reads that compute (they decode row groups) have no use for more threads.
+  const bool no_cpu =
+      measured.process_cpu_seconds > kCpusTaken * measured.cpus * seconds;
   if (reading_share >= kReadersBusy && worker_idle >= kBusyIdleShare &&
-      !crowded) {
+      !crowded && !no_cpu) {
     const double step = std::max(kGrowth * n, kFewThreads);
     double wanted = knows ? std::ceil(could * a_read * kHeadRoom) : step;
     const double cpu = measured.process_cpu_seconds;

@@ -20,7 +20,8 @@
 //
 // A number that grew and brought nothing (a lock, a disk that is busy) goes
 // back and stays until what was measured changes, or some time has passed.
-// Nothing changes when there is nothing to measure.
+// What says that the load is another must differ more each time that it did so
+// in vain. Nothing changes when there is nothing to measure.
 //
 // No clock, no threads: pure arithmetic. Not thread-safe.
 //
@@ -114,6 +115,10 @@ class ThreadTuner final : public ThreadPolicy {
     Trial trial;
     Ceiling ceiling;
     bool probing = false;   // beyond a ceiling that has only grown old
+    // The last ceiling ended because the load seemed to be another one, and how
+    // often growing did not pay all the same: the load's sign varies by itself.
+    bool other_load = false;
+    uint32_t misled = 0;
     uint32_t too_many = 0;  // intervals in a row
   };
 
@@ -139,6 +144,7 @@ class ThreadTuner final : public ThreadPolicy {
   uint32_t crowded_at_ =
       0;  // what they shrank to when no CPU was free; 0: never
   Kind readers_;
+  bool has_read_ = false;  // samples have come since reading began
 };
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -87,6 +88,16 @@ ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
 void ConnectionAcceptor::LetIn(const sockaddr_storage& address) {
   MutexLock lock(mu_);
   let_in_ = NameOf(address).Text();
+}
+
+uint64_t ConnectionAcceptor::Close(
+    const std::unordered_set<std::string>& peers) {
+  // Connections are only taken under the lock: a descriptor that is found and
+  // used again at this moment is none of a new connection that was taken.
+  MutexLock lock(mu_);
+  const std::vector<int> found = open_.Find(peers);
+  for (const int fd : found) shutdown(fd, SHUT_RDWR);
+  return found.size();
 }
 
 void ConnectionAcceptor::Stop() {
@@ -175,27 +186,24 @@ bool ConnectionAcceptor::RefuseWithSpare(int listener, int reason) {
 void ConnectionAcceptor::Take(int listener, UniqueFd connection,
                               const sockaddr_storage& from) {
   const PeerName peer = NameOf(from);
-  bool let_in = false;
+  std::string why;
   {
     MutexLock lock(mu_);
     if (!let_in_.empty() && let_in_ == peer.Text()) {
-      let_in = true;
       let_in_.clear();
+    } else {
+      why = open_.Refusal(peer.host, std::chrono::steady_clock::now());
     }
+    if (why.empty()) open_.Add(connection.get(), peer.host, peer.port);
   }
-  if (!let_in) {
-    const std::string why =
-        open_.Refusal(peer.host, std::chrono::steady_clock::now());
-    if (!why.empty()) {
-      options_.refused->fetch_add(1);
-      MR_LOG_EVERY(WARNING, kLogInterval)
-          << "connection of " << peer.Text() << " refused: " << why << "; "
-          << CountText(options_.refused->load(), "connection")
-          << " refused since the start";
-      return;  // closed
-    }
+  if (!why.empty()) {
+    options_.refused->fetch_add(1);
+    MR_LOG_EVERY(WARNING, kLogInterval)
+        << "connection of " << peer.Text() << " refused: " << why << "; "
+        << CountText(options_.refused->load(), "connection")
+        << " refused since the start";
+    return;  // closed
   }
-  open_.Add(connection.get(), peer.host);
   options_.take(listener, std::move(connection));
 }
 

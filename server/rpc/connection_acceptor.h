@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
@@ -56,6 +57,10 @@ class ConnectionAcceptor {
   // whatever the limits. One at a time.
   void LetIn(const sockaddr_storage& address);
 
+  // Shuts the connections from these "ADDRESS:PORT" down, so that who owns them
+  // closes them. Returns how many there were.
+  uint64_t Close(const std::unordered_set<std::string>& peers);
+
   // Closes the listening sockets. Idempotent; one caller at a time.
   void Stop();
 
@@ -75,9 +80,9 @@ class ConnectionAcceptor {
   ListenSockets sockets_;  // of the thread, until it has ended
   const UniqueFd wake_;    // an eventfd
   UniqueFd spare_;
-  OpenConnections open_;
 
   Mutex mu_;
+  OpenConnections open_ MR_GUARDED_BY(mu_);
   std::string let_in_ MR_GUARDED_BY(mu_);  // "address:port"; empty: none
 
   NamedThread thread_;

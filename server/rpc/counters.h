@@ -15,6 +15,7 @@ struct RpcCounters {
   std::atomic<uint64_t> bytes_sent{0};    // payload
   std::atomic<uint64_t> cancelled_sends{0};
   std::atomic<uint64_t> refused_connections{0};
+  std::atomic<uint64_t> stalled_connections{0};
   std::atomic<uint64_t> revoked_batches{0};
 };
 

@@ -57,6 +57,34 @@ void FillSummaries(
   }
 }
 
+// InvalidArgument: the bytes are no `Message`. Cancelled: there are none, or the
+// client is gone: it may have sent no request at all.
+template <typename Message>
+absl::StatusOr<std::shared_ptr<const Message>> Parse(
+    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes) {
+  if (context.IsCancelled() || !bytes.Valid()) {
+    return absl::CancelledError("the client ended the call");
+  }
+  auto message = std::make_shared<Message>();
+  grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
+  if (!grpc::SerializationTraits<Message>::Deserialize(&buffer, message.get())
+           .ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request is no ", Message::descriptor()->name(),
+                     ", or text in it (the name of a dataset, for example) is "
+                     "not UTF-8; see proto/data_service.proto"));
+  }
+  return message;
+}
+
+template <typename Message>
+absl::Status Write(const Message& message, grpc::ByteBuffer* bytes) {
+  bool own_buffer;
+  const grpc::Status written = grpc::SerializationTraits<Message>::Serialize(
+      message, bytes, &own_buffer);
+  return written.ok() ? absl::OkStatus() : FromGrpcStatus(written);
+}
+
 }  // namespace
 
 DataServiceImpl::DataServiceImpl(const StreamEnvironment& environment,
@@ -82,27 +110,39 @@ grpc::ServerUnaryReactor* DataServiceImpl::ListDatasets(
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
-    grpc::CallbackServerContext* context, const DescribeDatasetRequest* request,
-    DescribeDatasetResponse* response) {
-  return Answer(context, "DescribeDataset", Describe(*request, response));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  const auto parsed = Parse<DescribeDatasetRequest>(*context, *request);
+  absl::Status status = parsed.status();
+  DescribeDatasetResponse described;
+  if (status.ok()) status = Describe(**parsed, &described);
+  if (status.ok()) status = Write(described, response);
+  return Answer(context, "DescribeDataset", status);
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::Open(
-    grpc::CallbackServerContext* context, const OpenRequest* request,
-    OpenResponse* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+    grpc::ByteBuffer* response) {
+  const auto request = Parse<OpenRequest>(*context, *bytes);
+  if (!request.ok()) return Answer(context, "Open", request.status());
   absl::Status refused = CheckRunning();
-  if (refused.ok()) refused = CheckProtocolVersion(request->protocol_version());
-  const auto caller = CallerOf(context->peer(), request->client_id());
+  if (refused.ok()) {
+    refused = CheckProtocolVersion((*request)->protocol_version());
+  }
+  const auto caller = CallerOf(context->peer(), (*request)->client_id());
   if (refused.ok()) refused = caller.status();
   if (!refused.ok()) return Answer(context, "Open", refused);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // gRPC keeps context, request and response until Answer().
+  // gRPC keeps context and response until Answer().
   environment_.engine->OpenAsync(
-      request->spec(), *caller, [context] { return !context->IsCancelled(); },
-      [this, reactor, context, request,
+      (*request)->spec(), *caller,
+      [context] { return !context->IsCancelled(); },
+      [this, reactor, context, request = *request,
        response](absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
         absl::Status status = pipeline.status();
-        if (status.ok()) status = DescribePlan(*request, **pipeline, response);
+        OpenResponse plan;
+        if (status.ok()) status = DescribePlan(*request, **pipeline, &plan);
+        if (status.ok()) status = Write(plan, response);
         Answer(reactor, context, "Open", status);
       });
   return reactor;
@@ -147,6 +187,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   }
   response->set_cancelled_sends(counters.cancelled_sends);
   response->set_refused_connections(counters.refused_connections);
+  response->set_stalled_connections(counters.stalled_connections);
   response->set_revoked_batches(counters.revoked_batches);
   response->set_refused_admissions(stats.refused_admissions);
   response->set_cached_pipelines(stats.cached_pipelines);
@@ -177,8 +218,11 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
-    grpc::CallbackServerContext* context, const ExplainBatchRequest* request,
-    ExplainBatchResponse* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+    grpc::ByteBuffer* response) {
+  const auto parsed = Parse<ExplainBatchRequest>(*context, *bytes);
+  if (!parsed.ok()) return Answer(context, "ExplainBatch", parsed.status());
+  const std::shared_ptr<const ExplainBatchRequest>& request = *parsed;
   absl::Status refused = CheckRunning();
   const auto caller = CallerOf(context->peer(), request->batch().client_id());
   if (refused.ok()) refused = caller.status();
@@ -197,7 +241,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
 
 absl::Status DataServiceImpl::StartExplaining(
     grpc::ServerUnaryReactor* reactor, grpc::CallbackServerContext* context,
-    const ExplainBatchRequest& request, ExplainBatchResponse* response,
+    const ExplainBatchRequest& request, grpc::ByteBuffer* response,
     absl::StatusOr<BatchStream::Steps> found) {
   MR_RETURN_IF_ERROR(found.status());
   if (found->range.step_count != 1) {
@@ -224,8 +268,10 @@ absl::Status DataServiceImpl::StartExplaining(
                  ? absl::CancelledError("the client ended the call")
                  : CheckRunning();
     };
-    const absl::Status status = found.pipeline->ExplainRows(
-        found.range, first_row, row_count, response, stop);
+    ExplainBatchResponse explained;
+    absl::Status status = found.pipeline->ExplainRows(
+        found.range, first_row, row_count, &explained, stop);
+    if (status.ok()) status = Write(explained, response);
     {
       MutexLock done(explain_mu_);
       explaining_ = false;
@@ -350,19 +396,10 @@ void DataServiceImpl::FindPipeline(const Caller& caller,
 absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
   MR_RETURN_IF_ERROR(CheckRunning());
-  // A client that gives a call up at once may have sent no request at all.
-  if (context->IsCancelled() || !bytes.Valid()) {
-    return absl::CancelledError("the client ended the call");
-  }
   MR_RETURN_IF_ERROR(CheckRoomForStream());
-  GetBatchesRequest request;
-  grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
-  if (!grpc::SerializationTraits<GetBatchesRequest>::Deserialize(&buffer,
-                                                                 &request)
-           .ok()) {
-    return absl::InvalidArgumentError(
-        "the request is no GetBatchesRequest; see proto/data_service.proto");
-  }
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const GetBatchesRequest> parsed,
+                      Parse<GetBatchesRequest>(*context, bytes));
+  const GetBatchesRequest& request = *parsed;
   MR_ASSIGN_OR_RETURN(const Caller caller,
                       CallerOf(context->peer(), request.client_id()));
   std::shared_ptr<PayloadMemory> memory;

@@ -1,6 +1,8 @@
 // DataService answers the methods of proto/data_service.proto over an Engine:
 // the adapter between gRPC and the pipeline. GetBatches is served as raw bytes
-// (same wire), so that payloads never pass through protobuf.
+// (same wire), so that payloads never pass through protobuf. So are the methods
+// whose requests have text: gRPC answers a request that does not parse, for
+// text that is not UTF-8, as INTERNAL without a word.
 //
 // Thread-safe; gRPC calls it from its own threads. Owns nothing but counters.
 
@@ -31,10 +33,10 @@ namespace millrace {
 
 class DataServiceImpl final
     : public v1::DataService::WithCallbackMethod_ListDatasets<
-          v1::DataService::WithCallbackMethod_DescribeDataset<
-              v1::DataService::WithCallbackMethod_Open<
+          v1::DataService::WithRawCallbackMethod_DescribeDataset<
+              v1::DataService::WithRawCallbackMethod_Open<
                   v1::DataService::WithCallbackMethod_GetStatus<
-                      v1::DataService::WithCallbackMethod_ExplainBatch<
+                      v1::DataService::WithRawCallbackMethod_ExplainBatch<
                           v1::DataService::WithRawCallbackMethod_GetBatches<
                               v1::DataService::Service>>>>>> {
  public:
@@ -51,18 +53,17 @@ class DataServiceImpl final
       grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
       ListDatasetsResponse* response) override;
   grpc::ServerUnaryReactor* DescribeDataset(
-      grpc::CallbackServerContext* context,
-      const DescribeDatasetRequest* request,
-      DescribeDatasetResponse* response) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
-                                 const OpenRequest* request,
-                                 OpenResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const GetStatusRequest* request,
                                       GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* ExplainBatch(
-      grpc::CallbackServerContext* context, const ExplainBatchRequest* request,
-      ExplainBatchResponse* response) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+      grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetBatches(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* request) override;
@@ -84,7 +85,7 @@ class DataServiceImpl final
   absl::Status StartExplaining(grpc::ServerUnaryReactor* reactor,
                                grpc::CallbackServerContext* context,
                                const ExplainBatchRequest& request,
-                               ExplainBatchResponse* response,
+                               grpc::ByteBuffer* response,
                                absl::StatusOr<BatchStream::Steps> found);
   absl::Status CheckRunning() const;
   absl::Status CheckRoomForStream() const;

@@ -8,12 +8,14 @@
 // milliseconds.
 //
 //   MemoryTender tender({.resident = &ResidentBytes,
+//                        .in_use = &AllocatedBytes,
 //                        .release = [&](bool idle) {...}});
 //   tender.Look(idle, Now());
 
 #ifndef MILLRACE_SERVER_RPC_MEMORY_TENDER_H_
 #define MILLRACE_SERVER_RPC_MEMORY_TENDER_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,6 +32,8 @@ class MemoryTender {
     uint64_t expected_bytes = 0;
     // Memory of the process now.
     std::function<uint64_t()> resident;
+    // What malloc has given out now; 0: not known.
+    std::function<uint64_t()> in_use;
     // Gives memory back; `idle`: also what the next batches would use.
     std::function<void(bool idle)> release;
     // Without a call before memory is given back.
@@ -55,17 +59,27 @@ class MemoryTender {
     if (idle_since_ == SteadyTime::max()) idle_since_ = now;
     if (now - idle_since_ < options_.idle_time) return;
     // Also without calls it may grow again: by requests that are no streams,
-    // and by connections.
-    if (options_.resident() <= kept_bytes_ + options_.slack_bytes) return;
+    // and by connections. What those take is freed as they end, and stays with
+    // malloc.
+    const uint64_t in_use = options_.in_use();
+    in_use_peak_ = std::max(in_use_peak_, in_use);
+    if (options_.resident() <= kept_bytes_ + options_.slack_bytes &&
+        in_use_peak_ <= in_use + options_.slack_bytes) {
+      return;
+    }
     options_.release(/*idle=*/true);
     kept_bytes_ = options_.resident();
+    in_use_peak_ = options_.in_use();
   }
 
  private:
   const Options options_;
   SteadyTime idle_since_ = SteadyTime::max();  // max: it is not idle
   SteadyTime next_busy_;
-  uint64_t kept_bytes_ = 0;  // after the last time that it was idle
+  // Since memory was last given back by an idle server: what it kept, and the
+  // maximum of what malloc had given out.
+  uint64_t kept_bytes_ = 0;
+  uint64_t in_use_peak_ = 0;
 };
 
 }  // namespace millrace

@@ -70,11 +70,23 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
   return "";
 }
 
-void OpenConnections::Add(int fd, const std::string& peer) {
+void OpenConnections::Add(int fd, const std::string& peer, int port) {
   // Descriptors are used again: the one before has ended.
   if (const auto old = by_fd_.find(fd); old != by_fd_.end()) Forget(old);
-  by_fd_[fd] = {inode_of_(fd), peer};
+  by_fd_[fd] = {inode_of_(fd), peer, port};
   ++by_peer_[peer];
+}
+
+std::vector<int> OpenConnections::Find(
+    const std::unordered_set<std::string>& names) const {
+  std::vector<int> found;
+  for (const auto& [fd, connection] : by_fd_) {
+    if (names.count(absl::StrCat(connection.peer, ":", connection.port)) > 0 &&
+        inode_of_(fd) == connection.inode) {
+      found.push_back(fd);
+    }
+  }
+  return found;
 }
 
 void OpenConnections::Forget(std::unordered_map<int, Connection>::iterator at) {

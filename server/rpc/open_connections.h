@@ -16,7 +16,9 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "common/mutex.h"
 
@@ -47,8 +49,12 @@ class OpenConnections {
   // flag; empty: it can.
   std::string Refusal(const std::string& peer, SteadyTime now);
 
-  // The descriptor is from now on a connection of `peer`.
-  void Add(int fd, const std::string& peer);
+  // The descriptor is from now on a connection of `peer`, from its `port`.
+  void Add(int fd, const std::string& peer, int port);
+
+  // Of the connections from these "PEER:PORT", the descriptors of those that
+  // still live.
+  std::vector<int> Find(const std::unordered_set<std::string>& names) const;
 
   // As far as it is known: connections that have ended may still be counted.
   uint64_t total() const { return by_fd_.size(); }
@@ -57,6 +63,7 @@ class OpenConnections {
   struct Connection {
     uint64_t inode = 0;
     std::string peer;
+    int port = 0;
   };
 
   void Forget(std::unordered_map<int, Connection>::iterator at);

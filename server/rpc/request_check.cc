@@ -72,8 +72,8 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
   if (request.first_step() >= plan.steps_per_epoch() ||
       request.step_count() > plan.steps_per_epoch() - request.first_step()) {
     return absl::OutOfRangeError(absl::StrCat(
-        "steps ", request.first_step(), " to ", request.first_step(), " + ",
-        request.step_count(), " were asked for; an epoch has ",
+        "the request is for ", request.step_count(), " steps from step ",
+        request.first_step(), " on; an epoch has ",
         plan.steps_per_epoch() == 0
             ? "no steps"
             : absl::StrCat("steps 0 to ", plan.steps_per_epoch() - 1)));

@@ -5,17 +5,23 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <string>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/count_text.h"
 #include "common/freed_memory.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/library_logs.h"
 #include "server/local/local_server.h"
@@ -26,7 +32,9 @@
 #include "server/rpc/listen_sockets.h"
 #include "server/rpc/memory_tender.h"
 #include "server/rpc/open_connections.h"
+#include "server/rpc/request_counts.h"
 #include "server/rpc/server_probe.h"
+#include "server/rpc/stalled_requests.h"
 #include "server/rpc/stream_registry.h"
 #include "server/rpc/watchdog.h"
 
@@ -46,6 +54,11 @@ constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr uint64_t kOutsideBudget = 200 << 20;
 // Calls of one connection at a time; a client lets further ones wait.
 constexpr int kMaxCallsPerConnection = 1024;
+
+// A request that does not become complete is looked for so often.
+constexpr int kLooksPerTimeout = 6;
+constexpr absl::Duration kLeastLookInterval = absl::Seconds(1);
+constexpr absl::Duration kMostLookInterval = absl::Seconds(5);
 
 uint64_t DescriptorLimit() {
   rlimit limit = {};
@@ -71,11 +84,19 @@ class RpcServerImpl final : public RpcServer {
         shares_(options.engine->batch_budget_bytes()),
         memory_({.expected_bytes = options.budget->capacity() + kOutsideBudget,
                  .resident = &ResidentBytes,
+                 .in_use = &AllocatedBytes,
                  .release =
                      [this](bool idle) {
                        if (idle) options_.engine->ReleaseIdleMemory();
                        ReturnFreedMemory();
                      }}),
+        look_interval_(absl::ToChronoNanoseconds(
+            std::clamp(options.request_timeout / kLooksPerTimeout,
+                       kLeastLookInterval, kMostLookInterval))),
+        stalled_({.looks = 1 + static_cast<uint32_t>(absl::Ceil(
+                                   options.request_timeout,
+                                   absl::FromChrono(look_interval_)) /
+                               absl::FromChrono(look_interval_))}),
         registry_({.send_timeout = options.send_timeout,
                    .batch_timeout = options.batch_timeout,
                    .budget = options.budget,
@@ -83,6 +104,7 @@ class RpcServerImpl final : public RpcServer {
                    .tend =
                        [this](bool idle) {
                          memory_.Look(idle, std::chrono::steady_clock::now());
+                         CloseStalled(std::chrono::steady_clock::now());
                          SayLinesLeftOut();
                        }},
                   counters_),
@@ -99,6 +121,10 @@ class RpcServerImpl final : public RpcServer {
 
   ~RpcServerImpl() override {
     Shutdown();
+    {
+      MutexLock lock(accepting_mu_);
+      accepting_ = nullptr;
+    }
     server_.reset();
     // gRPC drops the last slices on threads of its own. They are charged to a
     // budget that ends after this server.
@@ -178,6 +204,35 @@ class RpcServerImpl final : public RpcServer {
   }
 
  private:
+  // On the registry's thread, about every second.
+  void CloseStalled(SteadyTime now) {
+    if (now < next_look_) return;
+    next_look_ = now + look_interval_;
+    const std::vector<StalledRequests::Found> found =
+        stalled_.Look(CountRequests(), registry_.CallsByPeer());
+    if (found.empty()) return;
+    std::unordered_set<std::string> peers;
+    for (const StalledRequests::Found& one : found) {
+      peers.insert(PlainPeer(one.peer));
+    }
+    uint64_t closed = 0;
+    {
+      MutexLock lock(accepting_mu_);
+      if (accepting_ != nullptr) closed = accepting_->Close(peers);
+    }
+    // Those of another server in this process.
+    if (closed == 0) return;
+    counters_->stalled_connections.fetch_add(closed);
+    MR_LOG_EVERY(WARNING, absl::Seconds(1))
+        << CountText(closed, "connection") << " closed, the first one of "
+        << PlainPeer(found.front().peer) << ": "
+        << CountText(found.front().requests, "request")
+        << " on it not complete after " << options_.request_timeout
+        << " (--request_timeout); "
+        << CountText(counters_->stalled_connections.load(), "connection")
+        << " closed for this since the start";
+  }
+
   absl::Status Accept(ListenSockets sockets) {
     ConnectionAcceptor::Options options;
     options.limits = DefaultConnectionLimits(
@@ -194,6 +249,10 @@ class RpcServerImpl final : public RpcServer {
     };
     MR_ASSIGN_OR_RETURN(acceptor_, ConnectionAcceptor::Start(
                                        std::move(sockets), std::move(options)));
+    {
+      MutexLock lock(accepting_mu_);
+      accepting_ = acceptor_.get();
+    }
     if (options_.on_unreachable == nullptr) return absl::OkStatus();
     watchdog_ = std::make_unique<WatchdogThread>(
         Watchdog::Options(),
@@ -213,7 +272,16 @@ class RpcServerImpl final : public RpcServer {
   const std::shared_ptr<RpcCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
-  MemoryTender memory_;  // of the registry's thread
+  // Of the registry's thread.
+  MemoryTender memory_;
+  const std::chrono::nanoseconds look_interval_;
+  StalledRequests stalled_;
+  SteadyTime next_look_;
+
+  Mutex accepting_mu_;
+  // Null: it does not accept yet, or no more.
+  ConnectionAcceptor* accepting_ MR_GUARDED_BY(accepting_mu_) = nullptr;
+
   StreamRegistry registry_;
   DataServiceImpl service_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
@@ -254,6 +322,9 @@ absl::Status RpcServer::Options::Validate() const {
   }
   if (batch_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("batch_timeout must be above 0");
+  }
+  if (request_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("request_timeout must be above 0");
   }
   if (shutdown_grace < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("shutdown_grace must not be negative");

@@ -47,6 +47,9 @@ class RpcServer {
     // oldest one waits to be sent for so long are taken back
     // (client_shares.h). Above 0.
     absl::Duration batch_timeout = absl::Seconds(2);
+    // A connection is closed on which a request has been incomplete for so long:
+    // a few seconds later, and not before two looks a second apart. Above 0.
+    absl::Duration request_timeout = absl::Seconds(30);
     // How long Shutdown lets streams finish. 0: ends them at once.
     absl::Duration shutdown_grace = absl::Seconds(10);
     // GetBatches calls at a time, of all clients together; further ones are

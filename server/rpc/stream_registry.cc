@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -148,6 +149,13 @@ uint64_t StreamRegistry::Blocked(absl::Duration timeout) {
     if (stream->IsBlockedFor(timeout)) ++blocked;
   }
   return blocked;
+}
+
+std::map<std::string, uint64_t> StreamRegistry::CallsByPeer() {
+  std::map<std::string, uint64_t> calls;
+  MutexLock lock(mu_);
+  for (const BatchStream* stream : streams_) ++calls[stream->peer()];
+  return calls;
 }
 
 void StreamRegistry::CancelBlocked(SteadyTime since) {

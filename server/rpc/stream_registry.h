@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <unordered_set>
 
@@ -52,6 +54,9 @@ class StreamRegistry {
 
   // Streams of which one write has been under way for so long.
   uint64_t Blocked(absl::Duration timeout);
+
+  // Streams of each peer (BatchStream::peer()).
+  std::map<std::string, uint64_t> CallsByPeer();
 
   // False when streams were left after `timeout`.
   bool AwaitEmpty(absl::Duration timeout);

@@ -10,11 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/names.h"
 #include "tests/integration/audit_data.h"
+#include "tests/testing/rpc_client.h"
+#include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 ProgramResult Check(std::vector<std::string> flags, int budget_mib) {
   flags.insert(flags.begin(), ProgramPath("server/millrace-server"));
@@ -39,13 +45,13 @@ class BudgetAdviceTest : public ::testing::Test {
   static void ExpectSmallest(const std::vector<std::string>& flags,
                              int budget_mib) {
     const ProgramResult refused = Check(flags, budget_mib);
-    ASSERT_EQ(refused.exit_code, 1) << refused.out << refused.err;
+    ASSERT_EQ(refused.exit_code, 2) << refused.out << refused.err;
     const int advised = Advised(refused.err);
     ASSERT_GT(advised, budget_mib) << refused.err;
     const ProgramResult again = Check(flags, advised);
     EXPECT_EQ(again.exit_code, 0) << refused.err << again.err;
     const ProgramResult less = Check(flags, advised - 1);
-    EXPECT_EQ(less.exit_code, 1) << advised;
+    EXPECT_EQ(less.exit_code, 2) << advised;
     EXPECT_EQ(Advised(less.err), advised) << less.err;
   }
 
@@ -58,6 +64,42 @@ class BudgetAdviceTest : public ::testing::Test {
 
 TEST_F(BudgetAdviceTest, OfAFixedNumberOfThreads) {
   ExpectSmallest({Photos(), "--threads=3"}, 16);
+}
+
+// "At least 16 MiB" was refused again.
+TEST_F(BudgetAdviceTest, OfABudgetBelowThatOfEveryServer) {
+  ExpectSmallest({Photos(), "--threads=3"}, 1);
+  ExpectSmallest({Photos()}, 8);
+  const ProgramResult one_thread = Check({Photos(), "--threads=1"}, 16);
+  EXPECT_EQ(one_thread.exit_code, 2) << one_thread.out;
+  EXPECT_THAT(one_thread.err, Not(HasSubstr("fewer --threads")));
+}
+
+// An Open that is refused for want of memory names a budget with which it is
+// not.
+TEST_F(BudgetAdviceTest, OfAJobThatIsOpened) {
+  PipelineSpec spec;
+  spec.add_sources()->set_dataset("photos");
+  spec.set_preset("imagenet_train");
+  spec.set_batch_size(4096);
+  spec.set_last_batch(LAST_BATCH_PAD);
+  for (const char* const threads : {"--threads=2", "--initial_threads=16"}) {
+    std::string budget = "--memory_budget=128MiB";
+    for (const bool refused : {true, false}) {
+      auto server = ServerProcess::Start({Photos(), threads, budget});
+      ASSERT_TRUE(server.ok()) << server.status();
+      const auto plan = RpcClient((*server)->address()).Open(spec, 1);
+      if (refused) {
+        EXPECT_TRUE(absl::IsFailedPrecondition(plan.status()));
+        const int advised = Advised(std::string(plan.status().message()));
+        ASSERT_GT(advised, 128) << plan.status();
+        budget = absl::StrCat("--memory_budget=", advised, "MiB");
+      } else {
+        EXPECT_TRUE(plan.ok()) << budget << " " << plan.status();
+      }
+      EXPECT_EQ((*server)->Stop(), 0);
+    }
+  }
 }
 
 TEST_F(BudgetAdviceTest, OfANumberThatAdapts) {

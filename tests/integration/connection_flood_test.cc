@@ -2,8 +2,6 @@
 // clients of one address that connect more often than they may: it says so,
 // closes what is too much and serves on.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,6 +18,8 @@
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/process_memory.h"
+#include "tests/testing/raw_http2.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
 
@@ -27,20 +27,10 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::AnonymousBytes;
+using testing::ConnectTo;
 using testing::RpcClient;
 using testing::ServerProcess;
-
-UniqueFd ConnectTo(int port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-      connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-      0);
-  return fd;
-}
 
 // Waits until the server has greeted the connection or closed it. True: it
 // lives.
@@ -131,6 +121,116 @@ TEST(ConnectionFloodTest, ARefusedClientLearnsOfTheLimits) {
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr("--max_connections_per_peer"));
   }
+}
+
+// Calls of a client of this address whose requests stay incomplete: headers and
+// the first bytes of a message that says that it is longer.
+UniqueFd BeginCalls(int port, int calls, int bytes) {
+  UniqueFd fd = ConnectTo(port);
+  std::string frames = testing::Http2Preface();
+  for (int i = 0; i < calls; ++i) {
+    const uint32_t stream = 2 * i + 1;
+    frames += testing::Http2Frame(
+        testing::kHttp2Headers, testing::kHttp2EndHeaders, stream,
+        testing::GrpcHeader("/millrace.v1.DataService/Open"));
+    frames += testing::Http2Frame(
+        testing::kHttp2Data, 0, stream,
+        absl::StrCat(testing::BigEndian(0, 1), testing::BigEndian(200'000, 4),
+                     std::string(bytes, 'x')));
+  }
+  testing::Send(fd, frames);
+  return fd;
+}
+
+// Reads until the server closes the connection, for at most 60 s.
+bool IsClosed(const UniqueFd& fd) {
+  pollfd polled = {fd.get(), POLLIN | POLLRDHUP, 0};
+  char buffer[4096];
+  while (poll(&polled, 1, 60'000) == 1) {
+    if (recv(fd.get(), buffer, sizeof(buffer), 0) <= 0) return true;
+  }
+  return false;
+}
+
+// 300 connections of 20 calls kept 135 MB of a server, for as long as they
+// liked, without a word, and the server kept them when they had gone.
+TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
+  auto server =
+      ServerProcess::Start({"--synthetic_only", "--memory_budget=64MiB",
+                            "--request_timeout=1s"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const pid_t pid = (*server)->process().pid();
+  // A client that has not done anything wrong.
+  RpcClient other((*server)->address());
+  ASSERT_TRUE(other.GetStatus().ok());
+  const uint64_t before = AnonymousBytes(pid);
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 300; ++i) {
+    clients.push_back(BeginCalls((*server)->port(), 20, 8000));
+  }
+  for (const UniqueFd& client : clients) ASSERT_TRUE(IsClosed(client));
+  const auto status = other.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->stalled_connections(), clients.size());
+
+  constexpr uint64_t kMuch = 40 << 20;
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (AnonymousBytes(pid) > before + kMuch && absl::Now() < give_up) {
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  EXPECT_LE(AnonymousBytes(pid), before + kMuch);
+  EXPECT_EQ((*server)->Stop(), 0);
+  const std::string log = (*server)->process().Stderr();
+  EXPECT_THAT(log, HasSubstr("of 127.0.0.1:"));
+  EXPECT_THAT(log, HasSubstr("requests on it not complete after 1s"));
+  EXPECT_THAT(log, HasSubstr("(--request_timeout)"));
+}
+
+// A client that waits between its calls, or whose call takes long, is none of
+// these.
+TEST(ConnectionFloodTest, ACallThatRunsForLongIsNotEnded) {
+  auto server = ServerProcess::Start({"--synthetic_only", "--threads=1",
+                                      "--request_timeout=1s",
+                                      "--send_timeout=10m"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  PipelineSpec spec;
+  Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
+  synthetic.set_samples(1000);
+  SyntheticField& field = *synthetic.add_fields();
+  field.set_name("x");
+  field.set_dtype(DTYPE_UINT8);
+  field.add_shape(30'000);  // all steps fit into no window
+  spec.set_batch_size(1);
+  RpcClient client((*server)->address());
+  const auto plan = client.Open(spec, 1);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  grpc::ClientContext context;
+  auto reader =
+      client.stub().GetBatches(&context, RpcClient::Request(*plan, 0, 1000));
+  // A connection of calls that are given up, as a client does that asks
+  // elsewhere.
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext soon;
+    const auto given_up =
+        client.stub().GetBatches(&soon, RpcClient::Request(*plan, 0, 1000));
+    soon.TryCancel();
+    Frame frame;
+    while (given_up->Read(&frame)) {
+    }
+    given_up->Finish();
+  }
+  // Until a connection with a request that does stall is closed, twice.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(IsClosed(BeginCalls((*server)->port(), 1, 100)));
+  }
+  Frame frame;
+  int frames = 0;
+  while (reader->Read(&frame)) ++frames;
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_GE(frames, 1000);
+  const auto status = client.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->stalled_connections(), 2);
 }
 
 }  // namespace

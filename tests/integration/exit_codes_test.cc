@@ -34,6 +34,7 @@ class ExitCodesTest : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << written;
     WriteFile(File("bad.textproto"), "preset: 'mnist'\nbatchsize: 5\n");
     WriteFile(File("good.textproto"), "preset: 'mnist' batch_size: 5\n");
+    WriteFile(File("other.textproto"), "sources { dataset: 'b' } batch_size: 5");
     WriteFile(File("not.so"), "no library");
     WriteFile(File("bad.json"), "{");
   }
@@ -75,6 +76,14 @@ TEST_F(ExitCodesTest, Server) {
         "--check_pipeline=" + File("bad.textproto")},
        2,
        "bad.textproto:2:"},
+      {{server, "--dataset=a=foo:x"}, 2, "unknown storage format 'foo'"},
+      {{server, dataset, "--memory_budget=17MiB", "--threads=64"},
+       2,
+       "the smallest that works is --memory_budget="},
+      {{server, dataset, "--check_config",
+        "--check_pipeline=" + File("other.textproto")},
+       2,
+       "no dataset \"b\""},
       // What another machine, or another moment, may have.
       {{server, "--dataset=a=lmdb:" + File("none")}, 1, "none"},
       {{server, dataset, "--listen=192.0.2.1:7001"}, 1, "192.0.2.1"},

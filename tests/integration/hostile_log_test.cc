@@ -2,8 +2,6 @@
 // gRPC logs what it does not understand: on its own with the peer's bytes as
 // they came, which forged lines, and a line each, which was 127 MB of one peer.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -19,6 +17,7 @@
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/raw_http2.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
 
@@ -26,6 +25,17 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::BigEndian;
+using testing::ConnectTo;
+using testing::Http2Field;
+using testing::Http2Frame;
+using testing::Http2Preface;
+using testing::kHttp2Ack;
+using testing::kHttp2EndHeaders;
+using testing::kHttp2EndStream;
+using testing::kHttp2Headers;
+using testing::kHttp2Ping;
+using testing::kHttp2Reset;
 using testing::RpcClient;
 using testing::ServerProcess;
 
@@ -33,53 +43,6 @@ using testing::ServerProcess;
 constexpr absl::string_view kForged =
     "x\nI 2026-11-23T00:00:00.000Z 1 main.cc:9] all is well, said a peer\n"
     "\x1b[2Jforged";
-
-UniqueFd ConnectTo(int port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-      connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-      0);
-  return fd;
-}
-
-std::string BigEndian(uint64_t value, int bytes) {
-  std::string text;
-  while (bytes-- > 0) text += static_cast<char>(value >> (8 * bytes) & 0xff);
-  return text;
-}
-
-// RFC 9113, 4.1.
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream,
-                  absl::string_view payload) {
-  return absl::StrCat(BigEndian(payload.size(), 3), BigEndian(type, 1),
-                      BigEndian(flags, 1), BigEndian(stream, 4), payload);
-}
-
-constexpr uint8_t kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6;
-constexpr uint8_t kEndStream = 1, kEndHeaders = 4, kAck = 1;
-
-// RFC 7541, 5.2: of any length, without Huffman's code.
-std::string HpackString(absl::string_view text) {
-  std::string bytes;
-  if (text.size() < 127) {
-    bytes = BigEndian(text.size(), 1);
-  } else {
-    bytes = "\x7f";
-    size_t rest = text.size() - 127;
-    for (; rest >= 128; rest /= 128) bytes += BigEndian(rest % 128 + 128, 1);
-    bytes += BigEndian(rest, 1);
-  }
-  return absl::StrCat(bytes, text);
-}
-
-// A field that no table remembers.
-std::string Field(absl::string_view name, absl::string_view value) {
-  return absl::StrCat(BigEndian(0, 1), HpackString(name), HpackString(value));
-}
 
 // Sends `bytes` and reads until `until` came, or the server closed the
 // connection. What it sends is read all the time: it must not wait for us.
@@ -110,10 +73,11 @@ void Talk(const UniqueFd& fd, absl::string_view bytes,
 // What a client says first, `frames`, and a ping whose answer shows that the
 // server has read them.
 void SpeakHttp2(int port, absl::string_view frames) {
-  const std::string bytes = absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                                         Frame(kSettings, 0, 0, ""), frames,
-                                         Frame(kPing, 0, 0, "millrace"));
-  Talk(ConnectTo(port), bytes, Frame(kPing, kAck, 0, "millrace"));
+  const std::string bytes =
+      absl::StrCat(Http2Preface(), frames,
+                   Http2Frame(kHttp2Ping, 0, 0, "millrace"));
+  Talk(ConnectTo(port), bytes,
+       Http2Frame(kHttp2Ping, kHttp2Ack, 0, "millrace"));
 }
 
 // Each call has many fields that gRPC reads, does not understand and logs: one
@@ -123,14 +87,15 @@ constexpr int kForgedFields = 10;
 constexpr int kShortFields = 400;
 
 std::string CallsWithBadMetadata() {
-  std::string fields = Field("te", std::string(3000, 'x'));
-  for (int i = 0; i < kForgedFields; ++i) fields += Field("te", kForged);
-  for (int i = 0; i < kShortFields; ++i) fields += Field("te", "x");
+  std::string fields = Http2Field("te", std::string(3000, 'x'));
+  for (int i = 0; i < kForgedFields; ++i) fields += Http2Field("te", kForged);
+  for (int i = 0; i < kShortFields; ++i) fields += Http2Field("te", "x");
   std::string frames;
   for (int i = 0; i < kCalls; ++i) {
     const uint32_t stream = 2 * i + 1;
-    frames += Frame(kHeaders, kEndStream | kEndHeaders, stream, fields);
-    frames += Frame(kReset, 0, stream, BigEndian(8, 4));
+    frames += Http2Frame(kHttp2Headers, kHttp2EndStream | kHttp2EndHeaders,
+                         stream, fields);
+    frames += Http2Frame(kHttp2Reset, 0, stream, BigEndian(8, 4));
   }
   return frames;
 }
@@ -148,8 +113,10 @@ void AskForADatasetOfNoName(const std::string& address, int times) {
     DescribeDatasetRequest request;
     request.set_dataset("\xff\n");
     DescribeDatasetResponse response;
-    EXPECT_FALSE(
-        client.stub().DescribeDataset(&context, request, &response).ok());
+    EXPECT_EQ(client.stub()
+                  .DescribeDataset(&context, request, &response)
+                  .error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT);
   }
 }
 

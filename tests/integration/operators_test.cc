@@ -176,7 +176,7 @@ TEST_F(OperatorsTest, AServerWithAnotherLibraryRefusesTheJob) {
   EXPECT_THAT(other.message(), HasSubstr("copy one file to every server"));
   const absl::Status version = FirstStep(newer->address(), *plan);
   EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(version.message(), HasSubstr("version 1.0 is asked for"));
+  EXPECT_THAT(version.message(), HasSubstr("the pipeline names version 1.0"));
   const absl::Status none = FirstStep(without->address(), *plan);
   EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(none.message(), HasSubstr("this server has not loaded"));

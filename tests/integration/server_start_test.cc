@@ -75,7 +75,15 @@ TEST_F(ServerStartTest, MistakesOnTheCommandLine) {
   Fails(2, {"--dataset=" + digits_}, {"NAME=lmdb:PATH"});
   Fails(2, {"--dataset=a=/path"}, {"`/path`", "lmdb:PATH"});
   Fails(2, {"--dataset=a=" + digits_, "--threads=none"}, {"--threads=none"});
-  Fails(2, {"--dataset=a=" + digits_, "--memory_budget=1KiB"}, {"16 MiB"});
+  Fails(2, {"--dataset=a=" + digits_, "--memory_budget=1KiB"},
+        {"16 MiB", "--memory_budget="});
+  Fails(2, {"--dataset=a=" + digits_, "--memory_budget=1KiB", "--parse_config"},
+        {"16 MiB"});
+  Fails(2,
+        {"--dataset=a=" + digits_, "--max_connections=3",
+         "--max_connections_per_peer=4"},
+        {"max_connections_per_peer is 4"});
+  Fails(2, {"--dataset=a=" + digits_, "--dataset_weight=a=0"}, {"0.01"});
 }
 
 TEST_F(ServerStartTest, MistakesInTheConfiguration) {
@@ -88,7 +96,7 @@ TEST_F(ServerStartTest, MistakesInTheConfiguration) {
 TEST_F(ServerStartTest, DatasetsThatCannotBeServed) {
   Fails(1, {"--dataset=a=lmdb:" + folder_ + "/none"},
         {"dataset a", folder_ + "/none"});
-  Fails(1, {"--dataset=a=csv:" + folder_}, {"dataset a", "csv"});
+  Fails(2, {"--dataset=a=csv:" + folder_}, {"dataset a", "csv"});
   testing::WriteFile(folder_ + "/empty.lmdb", "");
   Fails(1, {"--dataset=a=lmdb:" + folder_ + "/empty.lmdb"},
         {"dataset a", "empty.lmdb"});
@@ -124,7 +132,7 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
   EXPECT_EQ(check.exit_code, 0) << check.err;
   EXPECT_THAT(check.out, HasSubstr("3 threads x "));
   EXPECT_THAT(check.out, HasSubstr("recycled batches"));
-  EXPECT_THAT(check.out, HasSubstr("a batch: 64 rows x "));
+  EXPECT_THAT(check.out, HasSubstr("64 rows x "));
 
   // A pipeline whose batches need more than there is; the budget that is named
   // is enough for them.
@@ -135,7 +143,7 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
   std::vector<std::string> small = flags;
   small.push_back("--memory_budget=32MiB");
   const ProgramResult refused = RunServer(small);
-  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("does not fit into the server's memory"));
   const std::string flag = "--memory_budget=";
   const size_t at = refused.err.rfind(flag);
@@ -145,7 +153,7 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
   for (const int budget : {mib, mib - 1}) {
     std::vector<std::string> again = flags;
     again.push_back(absl::StrCat(flag, budget, "MiB"));
-    EXPECT_EQ(RunServer(again).exit_code, budget == mib ? 0 : 1) << budget;
+    EXPECT_EQ(RunServer(again).exit_code, budget == mib ? 0 : 2) << budget;
   }
 }
 
@@ -175,6 +183,56 @@ TEST_F(ServerStartTest, APortFileThatCannotBeWritten) {
         {"--dataset=a=" + digits_, "--listen=127.0.0.1:0",
          "--port_file=" + folder_ + "/none/port"},
         {});
+}
+
+// A script took the port of the server before for that of the one that had not
+// started.
+TEST_F(ServerStartTest, AFailedStartLeavesNoPortFileOfAnEarlierOne) {
+  const std::string file = folder_ + "/port";
+  const std::string flag = "--port_file=" + file;
+  const std::vector<std::vector<std::string>> fails = {
+      {flag, "--dataset=a=lmdb:" + folder_ + "/none"},
+      {flag, "--config=" + folder_ + "/none"},
+      {"--treads=2", flag}};
+  for (const std::vector<std::string>& flags : fails) {
+    testing::WriteFile(file, "7001\n");
+    EXPECT_NE(RunServer(flags).exit_code, 0);
+    EXPECT_NE(access(file.c_str(), F_OK), 0) << flags.back();
+  }
+  // Only a look beside a server that may run.
+  testing::WriteFile(file, "7001\n");
+  EXPECT_EQ(
+      RunServer({flag, "--dataset=a=" + digits_, "--check_config"}).exit_code,
+      0);
+  EXPECT_EQ(access(file.c_str(), F_OK), 0);
+}
+
+TEST_F(ServerStartTest, OutputThatIsLostIsAnError) {
+  const std::string dataset = "--dataset=a=" + digits_;
+  const std::vector<std::vector<std::string>> prints = {
+      {"--version"},
+      {"--help"},
+      {dataset, "--parse_config"},
+      {dataset, "--check_config"}};
+  for (const std::vector<std::string>& flags : prints) {
+    std::string command = testing::ProgramPath("server/millrace-server");
+    for (const std::string& flag : flags) command += " '" + flag + "'";
+    const ProgramResult result =
+        testing::RunProgram({"/bin/sh", "-c", command + " > /dev/full"});
+    EXPECT_EQ(result.exit_code, 1) << command;
+    EXPECT_THAT(result.err, HasSubstr("standard output"));
+  }
+}
+
+TEST_F(ServerStartTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
+  auto server = ServerProcess::Start(
+      {"--dataset=a=" + digits_, "--memory_budget=1024TiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->Stop(), 0);
+  EXPECT_THAT((*server)->process().Stderr(),
+              HasSubstr("the memory budget of 1 PiB"));
+  EXPECT_THAT((*server)->process().Stderr(),
+              HasSubstr("that this process may use"));
 }
 
 TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {

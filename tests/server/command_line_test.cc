@@ -25,10 +25,9 @@ TEST(CommandLineTest, ReadsEveryFlag) {
       {"--dataset=a=lmdb:/data/a", "--dataset", "b=parquet:/data/b/*.parquet",
        "--listen=127.0.0.1:0", "--threads=4", "--memory_budget=2GiB",
        "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
-       "--batch_timeout=1.5s", "--max_connections=500",
+       "--batch_timeout=1.5s", "--request_timeout=20s", "--max_connections=500",
        "--max_connections_per_peer=40", "--local_socket=/run/m.sock",
-       "--config=s.textproto", "--port_file=/tmp/p", "--check_config",
-       "--parse_config"});
+       "--config=s.textproto", "--port_file=/tmp/p", "--check_config"});
   ASSERT_TRUE(line.ok()) << line.status();
   ASSERT_EQ(line->flags.datasets_size(), 2);
   EXPECT_EQ(line->flags.datasets(0).name(), "a");
@@ -41,13 +40,14 @@ TEST(CommandLineTest, ReadsEveryFlag) {
   EXPECT_EQ(line->flags.admission_timeout_ms(), 250);
   EXPECT_EQ(line->flags.shutdown_grace_ms(), 3000);
   EXPECT_EQ(line->flags.batch_timeout_ms(), 1500);
+  EXPECT_EQ(line->flags.request_timeout_ms(), 20000);
   EXPECT_EQ(line->flags.max_connections(), 500);
   EXPECT_EQ(line->flags.max_connections_per_peer(), 40);
   EXPECT_EQ(line->flags.local_socket(), "/run/m.sock");
   EXPECT_EQ(line->config_file, "s.textproto");
   EXPECT_EQ(line->port_file, "/tmp/p");
   EXPECT_TRUE(line->check_config);
-  EXPECT_TRUE(line->parse_config);
+  EXPECT_TRUE(ParseCommandLine({"--parse_config"})->parse_config);
   EXPECT_FALSE(line->help);
 }
 
@@ -78,14 +78,16 @@ TEST(CommandLineTest, WeightsMayStandBeforeAndWithoutTheDataset) {
   EXPECT_EQ(merged.datasets(1).uri(), "lmdb:/b");
   EXPECT_EQ(merged.datasets(1).weight(), 2.5);
   EXPECT_EQ(merged.datasets(2).name(), "a");
-  EXPECT_EQ(merged.datasets(2).weight(), 0) << "the default";
+  EXPECT_FALSE(merged.datasets(2).has_weight());
 }
 
 TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--check_pipeline=p.textproto"}),
-              HasSubstr("needs --check_config"));
+              HasSubstr("has no effect without --check_config"));
+  EXPECT_THAT(Mistake({"--check_config", "--parse_config"}),
+              HasSubstr("--parse_config has no effect beside --check_config"));
   EXPECT_THAT(Mistake({"--dataset_weight=a"}), HasSubstr("NAME=WEIGHT"));
-  EXPECT_THAT(Mistake({"--dataset_weight=a=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(Mistake({"--dataset_weight=a=0"}), HasSubstr("from 0.01 to 100"));
   EXPECT_THAT(Mistake({"--dataset_weight=a=1", "--dataset_weight=a=2"}),
               HasSubstr("given twice"));
   EXPECT_THAT(Mistake({"--thread=4"}), HasSubstr("did you mean --threads?"));
@@ -116,6 +118,21 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--dataset=a b=lmdb:/x"}), HasSubstr("NAME of"));
   EXPECT_THAT(Mistake({"--dataset=a=lmdb:/x", "--dataset=a=lmdb:/y"}),
               HasSubstr("`a` is given twice"));
+}
+
+TEST(PortFileToRemoveTest, IsThatOfAServerThatServes) {
+  EXPECT_EQ(PortFileToRemove({"--threads=4", "--port_file=/tmp/p"}), "/tmp/p");
+  EXPECT_EQ(PortFileToRemove({"--port_file", "/tmp/p", "--treads=4"}),
+            "/tmp/p");
+  EXPECT_EQ(PortFileToRemove({"--threads=4"}), "");
+  EXPECT_EQ(PortFileToRemove({"--port_file"}), "");
+  EXPECT_EQ(PortFileToRemove({"--port_file", "--threads=4"}), "");
+  EXPECT_EQ(PortFileToRemove({"--port_files=/tmp/p"}), "");
+  // Those print something beside a server that may run.
+  for (const char* const flag :
+       {"--check_config", "--parse_config", "--help", "--version"}) {
+    EXPECT_EQ(PortFileToRemove({"--port_file=/tmp/p", flag}), "") << flag;
+  }
 }
 
 TEST(MergeConfigTest, FlagsGoBeforeTheFile) {

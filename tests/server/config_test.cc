@@ -33,12 +33,17 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "threads: -1\n", "s.textproto:2:10: "},
       {good + "threads: 99999\n", "s.textproto:2:1: threads is 99999"},
       {good + "read_threads: 2000\n", "s.textproto:2:1: read_threads is 2000"},
-      {good + "\nmemory_budget_bytes: 5\n",
-       "s.textproto:3:1: memory_budget_bytes is 5 bytes"},
       {good + "memory_budget_bytes: 18446744073709551615\n",
        "which no machine has"},
       {good + "row_group_cache_percent: 95\n", "row_group_cache_percent is 95"},
       {good + "send_timeout_ms: 4000000000\n", "send_timeout_ms is 4000000000"},
+      {good + "request_timeout_ms: 4000000000\n",
+       "request_timeout_ms is 4000000000"},
+      {good + "max_connections: 5 max_connections_per_peer: 6\n",
+       "s.textproto:2:20: max_connections_per_peer is 6, above max_connections"},
+      {"datasets { name: \"a\" uri: \"lmdb:/a\" weight: 0 }\n",
+       "s.textproto:1:37: dataset `a` has the weight 0; write a number from "
+       "0.01 to 100, or no weight, which is 1"},
       {good + "datasets {\n  name: \"a\"\n  uri: \"lmdb:/b\"\n}\n",
        "s.textproto:3:3: dataset name `a` is given twice"},
       {"datasets { name: \"a b\" uri: \"lmdb:/a\" }\n",
@@ -60,7 +65,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
 
 TEST(ParseServerConfigTest, NamesEveryMistake) {
   const auto config = ParseServerConfig(
-      "threads: 99999\nmemory_budget_bytes: 5\n", "s.textproto");
+      "threads: 99999\nread_threads: 5000\n", "s.textproto");
   EXPECT_THAT(std::string(config.status().message()), HasSubstr(":1:1: thr"));
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("\ns.text"));
 }
@@ -158,17 +163,17 @@ TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
   EXPECT_EQ(settings->read_threads, 1);
   EXPECT_TRUE(settings->adapt_threads);
   EXPECT_TRUE(settings->adapt_read_threads);
-  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("at first"));
+  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("initial number"));
   const auto refused = [&config] {
     return std::string(
         ResolveServerConfig(config, kMachine).status().message());
   };
   config.set_threads(4);
-  EXPECT_THAT(refused(), HasSubstr("initial_threads is where a number that "
-                                   "adapts begins, but threads fixes it"));
+  EXPECT_THAT(refused(), HasSubstr("initial_threads is the first value of a number that "
+                        "adapts, but threads fixes that number"));
   config.clear_threads();
   config.set_read_threads(0);
-  EXPECT_THAT(refused(), HasSubstr("but read_threads fixes it"));
+  EXPECT_THAT(refused(), HasSubstr("but read_threads fixes that number"));
   config.clear_read_threads();
   config.set_initial_read_threads(513);
   EXPECT_THAT(refused(), HasSubstr("initial_read_threads is 513"));
@@ -219,6 +224,11 @@ TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   const auto settings = ResolveServerConfig(*config, kMachine);
   ASSERT_TRUE(settings.ok());
   EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("WARNING"));
+  EXPECT_THAT(BudgetWarning(*settings, kMachine),
+              HasSubstr("more than the 8 GiB that this process may use"));
+  EXPECT_THAT(BudgetWarning(*settings, kMachine), HasSubstr("7.9"));
+  EXPECT_EQ(BudgetWarning(*settings, {.cpus = 1, .memory_bytes = 9 * kGiB}),
+            "");
 }
 
 }  // namespace

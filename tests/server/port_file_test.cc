@@ -68,6 +68,23 @@ TEST(PortFileTest, LeavesASymbolicLinkWhereItIs) {
   EXPECT_EQ(line, "7001");
 }
 
+TEST(PortFileTest, RemovesThatOfAnEarlierServer) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/port";
+  EXPECT_TRUE(RemovePortFile(path).ok()) << "there is none";
+  ASSERT_TRUE(WritePortFile(path, 7001).ok());
+  EXPECT_TRUE(RemovePortFile(path).ok());
+  EXPECT_FALSE(std::ifstream(path).is_open());
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(RemovePortFile(pipe).ok());
+  EXPECT_EQ(access(pipe.c_str(), F_OK), 0) << "pipes and devices stay";
+  const absl::Status status = RemovePortFile(folder);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder));
+}
+
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
   const absl::Status status = WritePortFile("/no/such/folder/port", 1);
   EXPECT_FALSE(status.ok());

@@ -143,7 +143,7 @@ TEST(OperatorRef, SaysWhatDiffers) {
   const absl::Status version =
       CheckSameOperator("transform", Ref("1.1", "bb"), have);
   EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(version.message(), HasSubstr("version 1.1 is asked for"));
+  EXPECT_THAT(version.message(), HasSubstr("the pipeline names version 1.1"));
   EXPECT_THAT(version.message(), HasSubstr("this server has version 1.0"));
   const absl::Status library =
       CheckSameOperator("transform", Ref("1.0", "bb"), have);

@@ -276,6 +276,64 @@ TEST(ThreadTunerSimulation, WhereOthersTakeTheCpusNoneIsTakenFromThem) {
   EXPECT_LE(life.now().workers, alone);
 }
 
+// Samples that are read by whole row groups (Parquet, 3 shards of 12,000 rows in
+// groups of 300, on a local disk): reads compute, so that more threads which
+// read give no more, and samples come in bunches. The number went up and down
+// between 128 and 512 for as long as the job ran.
+void SamplesInBunches(double process_cpu_share, int max_late_changes,
+                      uint32_t max_readers) {
+  ThreadTuner tuner;
+  uint32_t readers = 32;
+  uint64_t random = 1;
+  int late_changes = 0;
+  std::string log;
+  for (int i = 0; i < 300; ++i) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const double unit = static_cast<double>(random >> 11) * 0x1p-53;
+    ThreadMeasurement m;
+    m.seconds = kInterval;
+    m.cpus = 2;
+    // Rows reach a batch in one interval of three only.
+    m.workers = {.threads = 2,
+                 .most = 6,
+                 .thread_seconds = 4,
+                 .idle_seconds = 3.9,
+                 .knows_cpu = true,
+                 .cpu_seconds = 0.02,
+                 .delayed_seconds = 0.01,
+                 .samples = i % 3 != 1 ? 0u : 1024u};
+    const double herd = readers > 150 ? 0.4 : 1;  // they hold each other up
+    const double samples = i % 7 == 6 ? 0 : herd * (300 + 600 * unit);
+    m.process_cpu_seconds = process_cpu_share * m.cpus * m.seconds;
+    m.readers = {.threads = readers,
+                 .most = kMostReaders,
+                 .thread_seconds = readers * kInterval,
+                 .read_seconds = samples * readers / 300 * (0.2 + 2 * unit),
+                 .samples = static_cast<uint64_t>(samples)};
+    const ThreadDecision decision = tuner.Decide(m);
+    if (decision.readers != readers) {
+      log += std::to_string(2 * i) + " s: " + std::to_string(readers) +
+             " -> " + std::to_string(decision.readers) + " " +
+             decision.readers_reason + "\n";
+    }
+    readers = decision.readers;
+    if (i < 120) continue;
+    late_changes += decision.readers_reason != "";
+    EXPECT_LE(readers, max_readers) << log;
+  }
+  // In six minutes.
+  EXPECT_LE(late_changes, max_late_changes) << log;
+}
+
+TEST(ThreadTunerSimulation, ReadsThatComputeHaveNoMoreThreads) {
+  SamplesInBunches(/*process_cpu_share=*/0.95, 0, 32);
+}
+
+// Other processes take the CPUs, so that it cannot be seen that reads compute.
+TEST(ThreadTunerSimulation, SamplesInBunchesLeaveTheNumberCalm) {
+  SamplesInBunches(/*process_cpu_share=*/0.4, 2, kMostReaders);
+}
+
 // Half an hour in which nothing is asked for.
 TEST(ThreadTunerSimulation, WithoutWorkNothingChanges) {
   ThreadTuner tuner;

@@ -2,7 +2,9 @@
 
 #include "server/rpc/connection_acceptor.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -10,6 +12,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,6 +105,32 @@ TEST_F(ConnectionAcceptorTest, TheServersOwnProbeIsLetIn) {
   const UniqueFd other = NewSocket();
   ASSERT_TRUE(Connect(other));
   EXPECT_TRUE(IsClosed(other));
+}
+
+TEST_F(ConnectionAcceptorTest, ClosesConnectionsByTheirAddress) {
+  Start({.total = 10, .per_peer = 10});
+  UniqueFd clients[] = {NewSocket(), NewSocket()};
+  std::string names[2];
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Connect(clients[i]));
+    sockaddr_in own = {};
+    socklen_t bytes = sizeof(own);
+    ASSERT_EQ(getsockname(clients[i].get(), reinterpret_cast<sockaddr*>(&own),
+                          &bytes),
+              0);
+    names[i] = "127.0.0.1:" + std::to_string(ntohs(own.sin_port));
+  }
+  AwaitTaken(2);
+  EXPECT_EQ(acceptor_->Close({names[0], "127.0.0.1:1"}), 1);
+  EXPECT_TRUE(IsClosed(clients[0]));
+  // The other one still carries bytes.
+  EXPECT_EQ(send(clients[1].get(), "x", 1, MSG_NOSIGNAL), 1);
+  char byte = 0;
+  MutexLock lock(mu_);
+  pollfd polled = {taken_[1].get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, 30'000), 1);
+  EXPECT_EQ(recv(taken_[1].get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 'x');
 }
 
 // gRPC 1.51's own loop never accepts again after this.

@@ -21,11 +21,13 @@ class MemoryTenderTest : public ::testing::Test {
   }
 
   uint64_t resident_ = 800 * kMiB;
+  uint64_t in_use_ = 30 * kMiB;
   int idle_releases_ = 0;
   int busy_releases_ = 0;
   SteadyTime now_{seconds(1000)};
   MemoryTender tender_{{.expected_bytes = 700 * kMiB,
                         .resident = [this] { return resident_; },
+                        .in_use = [this] { return in_use_; },
                         .release =
                             [this](bool idle) {
                               ++(idle ? idle_releases_ : busy_releases_);
@@ -64,6 +66,22 @@ TEST_F(MemoryTenderTest, WhatGrowsWithoutCallsIsGivenBackToo) {
   EXPECT_EQ(idle_releases_, 1);
   resident_ += 200 * kMiB;
   Run(1, true);
+  EXPECT_EQ(idle_releases_, 2);
+}
+
+// Connections took memory, an idle server gave back what was free, and then they
+// were closed: what they had took as much of the system's memory as before.
+TEST_F(MemoryTenderTest, WhatIsFreedWithoutCallsIsGivenBackToo) {
+  in_use_ = 200 * kMiB;
+  Run(10, true);
+  EXPECT_EQ(idle_releases_, 1);
+  in_use_ -= 8 * kMiB;
+  Run(10, true);
+  EXPECT_EQ(idle_releases_, 1);
+  in_use_ = 30 * kMiB;
+  Run(1, true);
+  EXPECT_EQ(idle_releases_, 2);
+  Run(100, true);
   EXPECT_EQ(idle_releases_, 2);
 }
 

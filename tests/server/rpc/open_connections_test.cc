@@ -17,12 +17,14 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class OpenConnectionsTest : public ::testing::Test {
  protected:
-  void Add(int fd, const std::string& peer) {
+  void Add(int fd, const std::string& peer, int port = 1) {
     inodes_[fd] = ++last_inode_;
-    open_.Add(fd, peer);
+    open_.Add(fd, peer, port);
   }
   // Later than the next look at what has ended.
   std::string Refusal(const std::string& peer) {
@@ -73,6 +75,17 @@ TEST_F(OpenConnectionsTest, ADescriptorThatIsUsedAgainIsNoConnection) {
   EXPECT_EQ(open_.total(), 1);
   Add(12, "10.0.0.1");
   EXPECT_EQ(Refusal("10.0.0.1"), "");
+}
+
+TEST_F(OpenConnectionsTest, FindsThoseThatLiveByTheirAddress) {
+  Add(10, "10.0.0.1", 5000);
+  Add(11, "10.0.0.1", 5001);
+  Add(12, "::1", 5000);
+  EXPECT_THAT(open_.Find({"10.0.0.1:5001", "::1:5000", "10.0.0.9:5000"}),
+              UnorderedElementsAre(11, 12));
+  // gRPC has closed it, and a file has its descriptor now.
+  inodes_[11] = ++last_inode_;
+  EXPECT_THAT(open_.Find({"10.0.0.1:5001"}), IsEmpty());
 }
 
 TEST_F(OpenConnectionsTest, SocketsHaveNamesOfTheirOwn) {
