@@ -14,6 +14,7 @@
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/first_of.h"
 #include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
@@ -34,12 +35,26 @@ constexpr char kSummary[] =
     "it when a job opens.\n\n"
     "  millrace-data check --dataset=lmdb:/data/train my_pipeline.textproto";
 
+// Of a dataset whose fields are all put out: what is missing of its columns.
+void ListLeftOut(const std::string& uri, const DatasetInfo& info,
+                 std::vector<std::string>* warnings) {
+  if (info.left_out().empty()) return;
+  std::vector<std::string> columns;
+  for (const LeftOutColumn& column : info.left_out()) {
+    columns.push_back(absl::StrCat(column.name(), " (", column.reason(), ")"));
+  }
+  warnings->push_back(absl::StrCat(
+      uri, ": columns are left out of the batches: ",
+      FirstOf(columns, ", ", static_cast<int64_t>(columns.size()))));
+}
+
 // What the server would say of the pipeline over these datasets. `batch_size`
 // as CheckSpecText() takes it.
 absl::Status CheckAgainst(const std::vector<std::string>& uris,
                           const std::vector<std::string>& libraries,
                           const std::string& text, const std::string& path,
-                          uint64_t batch_size) {
+                          uint64_t batch_size,
+                          std::vector<std::string>* warnings) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ParseSpecText(text, path));
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(Operators::Load(libraries)));
@@ -47,6 +62,7 @@ absl::Status CheckAgainst(const std::vector<std::string>& uris,
   for (const std::string& uri : uris) {
     MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
                         OpenRecordSource(uri, {.operators = operators.get()}));
+    if (spec.outputs().empty()) ListLeftOut(uri, source->info(), warnings);
     datasets.push_back(std::move(source));
   }
   MR_ASSIGN_OR_RETURN(const NamedDatasets named, NameDatasets(datasets, spec));
@@ -130,11 +146,14 @@ int RunCheck(const Args& args, std::ostream& out) {
            "(--dataset=URI does)\n";
     return kExitOk;
   }
-  if (const absl::Status status = CheckAgainst(
-          datasets, libraries, text, path, static_cast<uint64_t>(batch_size));
+  std::vector<std::string> warnings;
+  if (const absl::Status status =
+          CheckAgainst(datasets, libraries, text, path,
+                       static_cast<uint64_t>(batch_size), &warnings);
       !status.ok()) {
     return Report("check", status);
   }
+  Warn("check", warnings);
   out << path << ": no mistakes, and it fits "
       << (datasets.size() == 1 ? datasets[0] : "the datasets") << "\n";
   return kExitOk;

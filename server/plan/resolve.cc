@@ -60,6 +60,13 @@ bool IsImage(const Field& field) {
 
 absl::Status NoSuchField(absl::string_view where, const std::string& name,
                          const DatasetInfo& info) {
+  for (const LeftOutColumn& column : info.left_out()) {
+    if (column.name() != name) continue;
+    return absl::NotFoundError(
+        absl::StrCat(where, ": column \"", name, "\" of dataset ", info.name(),
+                     " is left out: ", column.reason(), "; its fields are ",
+                     FieldNames(info)));
+  }
   return absl::NotFoundError(
       absl::StrCat(where, ": dataset ", info.name(), " has no field \"", name,
                    "\"; its fields are ", FieldNames(info)));
