@@ -15,6 +15,8 @@ constexpr uint64_t kGrowBytes = 1 << 20;
 
 // Smaller pieces are malloc's: whole pages would waste much of them.
 constexpr int64_t kHeapBytes = 32 << 10;
+// A buffer that is cut by less than this part of it stays where it is.
+constexpr int64_t kCutPart = 8;
 
 class BasePool final : public arrow::MemoryPool {
  public:
@@ -30,13 +32,23 @@ class BasePool final : public arrow::MemoryPool {
 
   arrow::Status Reallocate(int64_t old_size, int64_t new_size,
                            int64_t alignment, uint8_t** ptr) override {
-    if (!InHeap(old_size, alignment) || !InHeap(new_size, alignment) ||
-        !heap_.Resize(*ptr, old_size, new_size)) {
-      uint8_t* const moved = New(new_size, alignment);
+    const bool in_heap =
+        InHeap(old_size, alignment) && InHeap(new_size, alignment);
+    uint8_t* moved = nullptr;
+    // A buffer that has grown by doubling is cut at its end. The next one needs
+    // all of it again: pieces of such buffers are of no use to anybody.
+    if (in_heap && new_size < old_size - old_size / kCutPart) {
+      moved = heap_.TakeIdle(new_size);
+    }
+    if (moved == nullptr &&
+        !(in_heap && heap_.Resize(*ptr, old_size, new_size))) {
+      moved = New(new_size, alignment);
       if (moved == nullptr) {
         return arrow::Status::OutOfMemory("the system has no ", new_size,
                                           " bytes");
       }
+    }
+    if (moved != nullptr) {
       std::memcpy(moved, *ptr, std::min(old_size, new_size));
       Delete(*ptr, old_size, alignment);
       *ptr = moved;

@@ -9,10 +9,12 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kMinIdleBytes = 8 << 20;
-constexpr uint64_t kMaxIdleBytes = 256 << 20;
-// Part of the bytes handed out that may be idle as well.
-constexpr uint64_t kIdlePart = 8;
+// What may be idle beside the most that was in use: ranges that fit nobody.
+constexpr uint64_t kMinSlackBytes = 8 << 20;
+constexpr uint64_t kMaxSlackBytes = 256 << 20;
+constexpr uint64_t kSlackPart = 16;
+// Of a range that TakeIdle() takes, what may be cut off.
+constexpr uint64_t kCutPart = 8;
 
 uint64_t WholePages(uint64_t bytes) {
   return (std::max<uint64_t>(bytes, 1) + PageHeap::kPageBytes - 1) /
@@ -31,8 +33,9 @@ PageHeap::~PageHeap() {
   for (const auto& [data, bytes] : chunks_) munmap(data, bytes);
 }
 
-uint64_t PageHeap::MaxIdleBytes(uint64_t taken_bytes) {
-  return std::clamp(taken_bytes / kIdlePart, kMinIdleBytes, kMaxIdleBytes);
+uint64_t PageHeap::MaxIdleBytes(uint64_t taken_bytes, uint64_t peak_bytes) {
+  return peak_bytes - taken_bytes +
+         std::clamp(peak_bytes / kSlackPart, kMinSlackBytes, kMaxSlackBytes);
 }
 
 void PageHeap::FreeList::Insert(Address at, Range range) {
@@ -78,9 +81,10 @@ bool PageHeap::FreeList::TakeAt(Address at, uint64_t wanted) {
   return true;
 }
 
-PageHeap::Address PageHeap::FreeList::TakeBestFit(uint64_t wanted) {
+PageHeap::Address PageHeap::FreeList::TakeBestFit(uint64_t wanted,
+                                                  uint64_t max_bytes) {
   const auto found = by_bytes.lower_bound({wanted, 0});
-  if (found == by_bytes.end()) return 0;
+  if (found == by_bytes.end() || found->first > max_bytes) return 0;
   const Address at = found->second;
   TakeAt(at, wanted);
   return at;
@@ -101,8 +105,21 @@ uint8_t* PageHeap::Take(uint64_t bytes) {
       empty_.Insert(at + wanted, {chunk - wanted, next_number_++});
     }
   }
-  taken_bytes_ += wanted;
+  NoteTaken(wanted);
   return reinterpret_cast<uint8_t*>(at);
+}
+
+uint8_t* PageHeap::TakeIdle(uint64_t bytes) {
+  const uint64_t wanted = WholePages(bytes);
+  MutexLock lock(mu_);
+  const Address at = idle_.TakeBestFit(wanted, wanted + wanted / kCutPart);
+  if (at != 0) NoteTaken(wanted);
+  return reinterpret_cast<uint8_t*>(at);
+}
+
+void PageHeap::NoteTaken(uint64_t bytes) {
+  taken_bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, taken_bytes_);
 }
 
 void PageHeap::Give(uint8_t* data, uint64_t bytes) {
@@ -115,10 +132,11 @@ void PageHeap::GiveRange(Address at, uint64_t bytes) {
     MutexLock lock(mu_);
     taken_bytes_ -= bytes;
     idle_.Insert(at, {bytes, next_number_++});
-    const uint64_t max = MaxIdleBytes(taken_bytes_);
+    const uint64_t max = MaxIdleBytes(taken_bytes_, peak_bytes_);
     if (idle_.bytes > max) {
       // Some more, so that not every call is one of the system.
-      uint64_t excess = WholePages(idle_.bytes - max / 4 * 3);
+      uint64_t excess =
+          WholePages(idle_.bytes - max + std::min(max, kMinSlackBytes) / 4);
       while (excess > 0 && idle_.bytes > 0) {
         const auto [number, oldest] = *idle_.by_age.begin();
         const uint64_t part = std::min(excess, idle_.ranges[oldest].bytes);
@@ -151,7 +169,7 @@ bool PageHeap::Resize(uint8_t* data, uint64_t old_bytes, uint64_t new_bytes) {
   if (!idle_.TakeAt(at + before, more) && !empty_.TakeAt(at + before, more)) {
     return false;
   }
-  taken_bytes_ += more;
+  NoteTaken(more);
   return true;
 }
 

@@ -43,20 +43,44 @@ TEST(PageHeapTest, WhatIsFreedIsHandedOutAgain) {
   heap.Give(behind, kMiB);
 }
 
-TEST(PageHeapTest, KeepsLittleOfWhatIsFreed) {
+TEST(PageHeapTest, HasNoMorePagesThanWereInUseAndALittle) {
   PageHeap heap;
-  constexpr int kRanges = 300;
-  std::vector<uint8_t*> ranges;
-  for (int i = 0; i < kRanges; ++i) {
-    ranges.push_back(heap.Take(kMiB));
-    std::memset(ranges.back(), 1, kMiB);
-  }
+  constexpr uint64_t kRanges = 200;
+  // Of another length each time, so that what is freed fits nobody: without a
+  // bound the heap would grow each time.
   uint64_t resident = 0;
-  for (uint8_t* range : ranges) heap.Give(range, kMiB);
-  for (uint8_t* range : ranges) resident += Resident(range, kMiB);
-  EXPECT_EQ(resident, heap.idle_bytes());
-  EXPECT_LE(resident, PageHeap::MaxIdleBytes(0));
-  EXPECT_GT(resident, 0);
+  for (uint64_t pages = 200; pages < 210; ++pages) {
+    const uint64_t bytes = pages * PageHeap::kPageBytes;
+    std::vector<uint8_t*> ranges;
+    std::vector<uint8_t*> others;
+    for (uint64_t i = 0; i < kRanges; ++i) {
+      ranges.push_back(heap.Take(bytes));
+      others.push_back(heap.Take(PageHeap::kPageBytes));  // keeps them apart
+      std::memset(ranges.back(), 1, bytes);
+      *others.back() = 1;
+    }
+    for (uint8_t* range : ranges) heap.Give(range, bytes);
+    resident = 0;
+    for (uint8_t* range : ranges) resident += Resident(range, bytes);
+    EXPECT_GT(resident, 0);
+    const uint64_t peak = kRanges * (bytes + PageHeap::kPageBytes);
+    EXPECT_LE(heap.idle_bytes(),
+              PageHeap::MaxIdleBytes(kRanges * PageHeap::kPageBytes, peak));
+    for (uint8_t* other : others) heap.Give(other, PageHeap::kPageBytes);
+    EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0, peak));
+  }
+}
+
+TEST(PageHeapTest, AnIdleRangeIsHardlyCut) {
+  PageHeap heap;
+  uint8_t* const a = heap.Take(2 * kMiB);
+  uint8_t* const behind = heap.Take(kMiB);
+  EXPECT_EQ(heap.TakeIdle(kMiB), nullptr);
+  heap.Give(a, 2 * kMiB);
+  EXPECT_EQ(heap.TakeIdle(kMiB), nullptr);
+  EXPECT_EQ(heap.TakeIdle(2 * kMiB - 100 * kKiB), a);
+  heap.Give(a, 2 * kMiB - 100 * kKiB);
+  heap.Give(behind, kMiB);
 }
 
 TEST(PageHeapTest, NeighboursBecomeOneRange) {
@@ -94,7 +118,7 @@ TEST(PageHeapTest, RangesLargerThanAChunk) {
   ASSERT_NE(data, nullptr);
   data[0] = data[bytes - 1] = 1;
   heap.Give(data, bytes);
-  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0));
+  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0, bytes + 4095));
   EXPECT_EQ(heap.Take(uint64_t{1} << 60), nullptr);
 }
 
@@ -140,7 +164,9 @@ TEST(PageHeapTest, RangesOfManyThreadsDoNotOverlap) {
     });
   }
   threads.clear();
-  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0));
+  // As many as there may have been at a time.
+  constexpr uint64_t kMost = 4 * 21 * 301 * kKiB * 2;
+  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0, kMost));
 }
 
 }  // namespace
