@@ -24,8 +24,6 @@ RUN apt-get update \
     && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin millrace
 COPY --from=build /opt/millrace /opt/millrace
 ENV PATH=/opt/millrace:$PATH
-# Arrow's allocator keeps less of what Parquet's decoding frees; no slower.
-ENV JE_ARROW_MALLOC_CONF=narenas:2
 USER 10001:10001
 EXPOSE 7001
 # SIGTERM lets running streams finish within shutdown_grace_ms.

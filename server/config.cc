@@ -391,6 +391,19 @@ std::string BudgetWarning(const ServerSettings& settings,
       "--memory_budget");
 }
 
+uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const uint64_t each = settings.row_group_cache_bytes_each;
+  const uint64_t percent = settings.row_group_cache_percent;
+  // No machine has more.
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
+  if (each == 0 || percent == 0 || bytes > kMaxBytes) return 0;
+  const uint64_t datasets = settings.row_group_cache_bytes / each;
+  // As RowGroupCacheBytes() divides.
+  const uint64_t budget = (bytes * datasets + percent - 1) / percent * 100;
+  return (budget + kMiB - 1) / kMiB * kMiB;
+}
+
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine) {
   std::string out;

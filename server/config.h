@@ -98,6 +98,10 @@ uint64_t RowGroupCacheBytes(const ServerSettings& settings,
 std::string BudgetWarning(const ServerSettings& settings,
                           const Machine& machine);
 
+// The smallest memory budget, in whole MiB, with which each Parquet dataset has
+// a cache of `bytes`; 0: there is none.
+uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes);
+
 // What the settings come to, as a table for people.
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine);

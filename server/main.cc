@@ -34,6 +34,7 @@
 #include "server/budget_advice.h"
 #include "server/command_line.h"
 #include "server/config.h"
+#include "server/data_tool/dataset_files.h"
 #include "server/file_limit.h"
 #include "server/memory_report.h"
 #include "server/operators/operator_ref.h"
@@ -64,6 +65,26 @@ int Fail(const absl::Status& status) {
   return kExitError;
 }
 
+// The setting that gives each Parquet dataset a cache of `bytes`.
+std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
+  const uint64_t budget = BudgetForCache(settings, bytes);
+  if (budget == 0) return "";
+  return absl::StrCat("give the server --memory_budget=", budget >> 20,
+                      "MiB or more (row_group_cache_percent in the "
+                      "configuration is ",
+                      settings.row_group_cache_percent, ")");
+}
+
+// A glob takes train/ and val/ as one dataset.
+void WarnOfFiles(const ServerSettings::Dataset& dataset) {
+  const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(dataset.uri);
+  if (!files.ok()) return;  // removed meanwhile
+  for (const std::string& warning : files->Warnings()) {
+    MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
+                    << "): " << warning;
+  }
+}
+
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
                                             ByteBudget* caches) {
@@ -72,6 +93,10 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
     absl::StatusOr<std::unique_ptr<RecordSource>> source = OpenRecordSource(
         dataset.uri, {.cache_budget = caches,
                       .cache_bytes = settings.row_group_cache_bytes_each,
+                      .cache_advice =
+                          [&settings](uint64_t bytes) {
+                            return CacheAdvice(settings, bytes);
+                          },
                       .operators = &operators});
     if (!source.ok()) {
       absl::Status failed(
@@ -81,6 +106,7 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
       return IsUsageError(source.status()) ? UsageError(failed) : failed;
     }
     catalog[dataset.name] = *std::move(source);
+    WarnOfFiles(dataset);
   }
   return catalog;
 }

@@ -14,6 +14,7 @@
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/first_of.h"
 #include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"

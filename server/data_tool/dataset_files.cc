@@ -1,6 +1,7 @@
 #include "server/data_tool/dataset_files.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -62,10 +63,10 @@ std::string DatasetFiles::Sentence() const {
 
 std::vector<std::string> DatasetFiles::Warnings() const {
   std::vector<std::string> warnings;
-  std::set<std::string> parts;
+  std::map<std::string, std::string> parts;  // and a file of each
   std::set<std::string> partitions;
   for (const std::string& file : files) {
-    parts.insert(PartOf(file));
+    parts.emplace(PartOf(file), file);
     partitions.insert(PartitionOf(file));
   }
   parts.erase("");
@@ -73,8 +74,16 @@ std::vector<std::string> DatasetFiles::Warnings() const {
   if (parts.size() > 1) {
     warnings.push_back(absl::StrCat(
         "the names of its files say that they are parts of a dataset (",
-        absl::StrJoin(parts, ", "),
-        "), and all of them are read as one: name the files of one part"));
+        absl::StrJoin(parts, ", ",
+                      [](std::string* out, const auto& part) {
+                        out->append(part.first);
+                      }),
+        "), such as ",
+        absl::StrJoin(parts, " and ",
+                      [](std::string* out, const auto& part) {
+                        out->append(part.second);
+                      }),
+        ", and all of them are read as one: name the files of one part"));
   }
   // A single one was chosen on purpose.
   if (partitions.size() > 1) {

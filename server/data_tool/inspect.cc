@@ -21,7 +21,10 @@ namespace {
 
 constexpr char kSummary[] =
     "Says what a dataset is: samples, fields, classes, fingerprint, shards.\n"
-    "Reads the metadata only; `millrace-data verify` reads everything.\n\n"
+    "Reads the metadata (of other programs' Parquet files also up to 256 MiB "
+    "of\n"
+    "small columns, for the fingerprint); `millrace-data verify` reads\n"
+    "everything.\n\n"
     "  millrace-data inspect parquet:/data/photos";
 
 absl::string_view KindName(FieldKind kind) {
@@ -100,7 +103,14 @@ void PrintJson(absl::string_view uri, const DatasetInfo& info,
     out << "}";
     separator = ",\n";
   }
-  out << "\n  ],\n  \"folders\": " << NamesJson(files.folders)
+  out << "\n  ],\n  \"left_out\": [";
+  separator = "";
+  for (const LeftOutColumn& column : info.left_out()) {
+    out << separator << "{\"name\": " << JsonText(column.name())
+        << ", \"reason\": " << JsonText(column.reason()) << "}";
+    separator = ", ";
+  }
+  out << "],\n  \"folders\": " << NamesJson(files.folders)
       << ",\n  \"warnings\": " << NamesJson(files.Warnings())
       << ",\n  \"shards\": [";
   separator = "\n";
@@ -151,6 +161,11 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       if (field.class_names_size() > kMostListed) out << ", ...";
     }
     out << "\n";
+  }
+  if (!info.left_out().empty()) out << "columns left out\n";
+  for (const LeftOutColumn& column : info.left_out()) {
+    out << "  " << Readable(column.name()) << ": " << Readable(column.reason())
+        << "\n";
   }
   out << "shards\n";
   for (const ShardInfo& shard : info.shards()) {

@@ -61,6 +61,13 @@ bool IsImage(const Field& field) {
 
 absl::Status NoSuchField(absl::string_view where, const std::string& name,
                          const DatasetInfo& info) {
+  for (const LeftOutColumn& column : info.left_out()) {
+    if (column.name() != name) continue;
+    return absl::NotFoundError(
+        absl::StrCat(where, ": column \"", name, "\" of dataset ", info.name(),
+                     " is left out: ", column.reason(), "; its fields are ",
+                     FieldNames(info)));
+  }
   return absl::NotFoundError(
       absl::StrCat(where, ": dataset ", info.name(), " has no field \"", name,
                    "\"; its fields are ", FieldNames(info)));
@@ -166,6 +173,12 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
     output->set_dtype(output->dtype() == DTYPE_UNSPECIFIED
                           ? DefaultWireType(field, trace)
                           : trace.dtype);
+  }
+  if (!listed) {
+    for (const LeftOutColumn& column : info.left_out()) {
+      missing.push_back(absl::StrCat("column ", column.name(), ": ",
+                                     column.reason()));
+    }
   }
   if (!missing.empty() || spec.outputs_size() == 0) {
     return FieldsWouldBeMissing(info, spec, missing);

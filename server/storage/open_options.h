@@ -4,6 +4,8 @@
 #define MILLRACE_SERVER_STORAGE_OPEN_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "common/byte_budget.h"
 
@@ -17,6 +19,9 @@ struct OpenSourceOptions {
   ByteBudget* cache_budget = nullptr;
   // Most bytes of decoded row groups that this source may keep.
   uint64_t cache_bytes = 256 << 20;
+  // Which setting gives a cache of so many bytes, for errors: a part of a
+  // sentence; null: there is none.
+  std::function<std::string(uint64_t bytes)> cache_advice;
   // Libraries whose sources may read it; null: none.
   const Operators* operators = nullptr;
 };

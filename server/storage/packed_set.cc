@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clean_text.h"
 #include "common/status_macros.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/file_error.h"
@@ -16,11 +17,18 @@ namespace {
 constexpr absl::string_view kPackAgain =
     "; copy the file again, or pack the dataset again";
 
+// The system allows 255, and CleanText() makes at most four of one.
+constexpr size_t kMaxNameBytes = 1100;
+
 bool SameSchema(const Schema& a, const Schema& b) {
   return a.SerializeAsString() == b.SerializeAsString();
 }
 
 }  // namespace
+
+std::string ShardInfoName(const std::string& path) {
+  return CleanText(FileName(path), kMaxNameBytes);
+}
 
 absl::Status CheckShardMetadata(const std::string& path,
                                 const ShardMetadata& metadata) {
@@ -118,7 +126,7 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
     HashFromHex(shard.metadata.content_sum(), &hash);  // checked above
     sum.Add(hash);
     ShardInfo* entry = info.add_shards();
-    entry->set_name(FileName(shard.path));
+    entry->set_name(ShardInfoName(shard.path));
     entry->set_first_sample(shard.metadata.first_sample());
     entry->set_samples(shard.metadata.shard_samples());
     entry->set_bytes(shard.bytes);

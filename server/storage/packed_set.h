@@ -27,6 +27,10 @@ struct PackedShard {
   ShardMetadata metadata;
 };
 
+// The name of a shard's file in DatasetInfo: readable UTF-8, which a file's
+// name need not be.
+std::string ShardInfoName(const std::string& path);
+
 // Checks one shard's metadata by itself. DataLoss: damaged. Unimplemented: of
 // a newer version. Names the file.
 absl::Status CheckShardMetadata(const std::string& path,

@@ -146,6 +146,13 @@ TEST(ResolveServerConfigTest, WhatIsConfiguredStands) {
   // Two Parquet datasets share 40 % of the budget.
   EXPECT_EQ(settings->row_group_cache_bytes, 400000000);
   EXPECT_EQ(settings->row_group_cache_bytes_each, 200000000);
+  for (const uint64_t bytes : {5000000, 12345678, 200000001}) {
+    const uint64_t budget = BudgetForCache(*settings, bytes);
+    EXPECT_GE(RowGroupCacheBytes(*settings, budget) / 2, bytes);
+    EXPECT_LT(RowGroupCacheBytes(*settings, budget - (2 << 20)) / 2, bytes);
+    EXPECT_EQ(budget % (1 << 20), 0);
+  }
+  EXPECT_EQ(BudgetForCache(*settings, UINT64_MAX), 0);
   EXPECT_EQ(settings->send_timeout, absl::Milliseconds(1));
   EXPECT_EQ(settings->batch_timeout, absl::Milliseconds(7));
   EXPECT_EQ(settings->max_connections, 500);

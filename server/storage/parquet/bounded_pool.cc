@@ -1,6 +1,10 @@
 #include "server/storage/parquet/bounded_pool.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "server/storage/parquet/page_heap.h"
 
 namespace millrace {
 namespace {
@@ -9,16 +13,94 @@ namespace {
 // for every buffer.
 constexpr uint64_t kGrowBytes = 1 << 20;
 
+// Smaller pieces are malloc's: whole pages would waste much of them.
+constexpr int64_t kHeapBytes = 32 << 10;
+// A buffer that is cut by less than this part of it stays where it is.
+constexpr int64_t kCutPart = 8;
+
+class BasePool final : public arrow::MemoryPool {
+ public:
+  arrow::Status Allocate(int64_t size, int64_t alignment,
+                         uint8_t** out) override {
+    *out = New(size, alignment);
+    if (*out == nullptr) {
+      return arrow::Status::OutOfMemory("the system has no ", size, " bytes");
+    }
+    stats_.DidAllocateBytes(size);
+    return arrow::Status::OK();
+  }
+
+  arrow::Status Reallocate(int64_t old_size, int64_t new_size,
+                           int64_t alignment, uint8_t** ptr) override {
+    const bool in_heap =
+        InHeap(old_size, alignment) && InHeap(new_size, alignment);
+    uint8_t* moved = nullptr;
+    // A buffer that has grown by doubling is cut at its end. The next one needs
+    // all of it again: pieces of such buffers are of no use to anybody.
+    if (in_heap && new_size < old_size - old_size / kCutPart) {
+      moved = heap_.TakeIdle(new_size);
+    }
+    if (moved == nullptr &&
+        !(in_heap && heap_.Resize(*ptr, old_size, new_size))) {
+      moved = New(new_size, alignment);
+      if (moved == nullptr) {
+        return arrow::Status::OutOfMemory("the system has no ", new_size,
+                                          " bytes");
+      }
+    }
+    if (moved != nullptr) {
+      std::memcpy(moved, *ptr, std::min(old_size, new_size));
+      Delete(*ptr, old_size, alignment);
+      *ptr = moved;
+    }
+    stats_.DidReallocateBytes(old_size, new_size);
+    return arrow::Status::OK();
+  }
+
+  void Free(uint8_t* buffer, int64_t size, int64_t alignment) override {
+    Delete(buffer, size, alignment);
+    stats_.DidFreeBytes(size);
+  }
+
+  int64_t bytes_allocated() const override { return stats_.bytes_allocated(); }
+  int64_t max_memory() const override { return stats_.max_memory(); }
+  int64_t total_bytes_allocated() const override {
+    return stats_.total_bytes_allocated();
+  }
+  int64_t num_allocations() const override { return stats_.num_allocations(); }
+  std::string backend_name() const override { return "millrace"; }
+
+ private:
+  static bool InHeap(int64_t size, int64_t alignment) {
+    return size >= kHeapBytes &&
+           alignment <= static_cast<int64_t>(PageHeap::kPageBytes);
+  }
+
+  uint8_t* New(int64_t size, int64_t alignment) {
+    if (InHeap(size, alignment)) return heap_.Take(size);
+    void* data = nullptr;
+    // No size of 0: for that malloc may give null.
+    return posix_memalign(&data, alignment, std::max<int64_t>(size, 1)) == 0
+               ? static_cast<uint8_t*>(data)
+               : nullptr;
+  }
+
+  void Delete(uint8_t* data, int64_t size, int64_t alignment) {
+    if (InHeap(size, alignment)) {
+      heap_.Give(data, size);
+    } else {
+      std::free(data);
+    }
+  }
+
+  PageHeap heap_;
+  arrow::internal::MemoryPoolStats stats_;
+};
+
 }  // namespace
 
 arrow::MemoryPool* BoundedPool::Base() {
-  static arrow::MemoryPool* const base = [] {
-    arrow::MemoryPool* pool = nullptr;
-    // An Arrow may be built without it.
-    return arrow::jemalloc_memory_pool(&pool).ok()
-               ? pool
-               : arrow::default_memory_pool();
-  }();
+  static auto* const base = new BasePool;  // arrays may outlive main()
   return base;
 }
 

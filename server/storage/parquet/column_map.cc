@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/clean_text.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "proto/dtype.h"
 
 namespace millrace {
@@ -12,6 +14,8 @@ namespace {
 
 // Fixed-size lists in each other that become one tensor.
 constexpr int kMaxListDepth = 4;
+// Of a type in a message.
+constexpr size_t kMaxTypeBytes = 200;
 
 bool IsBinary(const arrow::DataType& type) {
   switch (type.id()) {
@@ -132,7 +136,7 @@ bool FieldOfColumn(const arrow::Field& column,
   const arrow::DataType& type = *column.type();
   field->Clear();
   field->set_name(column.name());
-  if (column.name().empty()) return false;
+  if (column.name().empty() || !IsUtf8(column.name())) return false;
   if (type.id() == arrow::Type::STRUCT) {
     const auto bytes =
         static_cast<const arrow::StructType&>(type).GetFieldByName("bytes");
@@ -169,6 +173,19 @@ bool FieldOfColumn(const arrow::Field& column,
   field->set_dtype(NumberOf(type));
   SetLabel(labels, field);
   return field->dtype() != DTYPE_UNSPECIFIED;
+}
+
+std::string WhyLeftOut(const arrow::Field& column) {
+  if (column.name().empty()) return "it has no name";
+  if (!IsUtf8(column.name())) return "its name is not UTF-8";
+  if (column.type()->id() == arrow::Type::UINT64) {
+    return "its type uint64 has no counterpart among tensors: write it as "
+           "int64";
+  }
+  // A struct's type has the names of its fields.
+  return absl::StrCat("its type ",
+                      CleanText(column.type()->ToString(), kMaxTypeBytes),
+                      " makes no field");
 }
 
 ColumnForm PackedForm(const Field& field) {

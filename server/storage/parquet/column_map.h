@@ -30,6 +30,9 @@ bool FieldOfColumn(const arrow::Field& column,
                    const std::map<std::string, ClassLabelFeature>& labels,
                    Field* field, ColumnForm* form);
 
+// Why FieldOfColumn() leaves a column out, for people: "its type ...".
+std::string WhyLeftOut(const arrow::Field& column);
+
 // The column type that the packer writes for `field`. Unimplemented: there is
 // none; names the field.
 absl::StatusOr<std::shared_ptr<arrow::DataType>> ColumnTypeOf(

@@ -11,14 +11,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/chunk_stream.h"
 
 namespace millrace {
 namespace {
-
-// Old writers leave the header of a dictionary page out of a chunk's size
-// (PARQUET-816).
-constexpr int64_t kForgottenBytes = 100;
 
 // Reads of the shared file into memory of the decoder's pool.
 class PooledFile final : public arrow::io::RandomAccessFile {
@@ -223,27 +220,15 @@ std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
   std::unique_ptr<parquet::PageReader> pages;
   std::shared_ptr<ChunkStream> stream;
   if (file_.progress()->stream) {
-    int64_t begin = chunk->data_page_offset();
-    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
-      begin = std::min(begin, chunk->dictionary_page_offset());
-    }
-    int64_t bytes = chunk->total_compressed_size();
-    if (begin < 0 || bytes < 0 || bytes > INT64_MAX - begin - kForgottenBytes) {
-      throw parquet::ParquetException("a column chunk has an impossible place");
-    }
-    const parquet::ApplicationVersion& writer =
-        file_.metadata()->writer_version();
-    if (writer.VersionLt(
-            parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
-      bytes += kForgottenBytes;
-    }
-    stream = std::make_shared<ChunkStream>(file_.source(), begin, bytes,
-                                           file_.properties().memory_pool());
+    const ChunkPlace place = PlaceOf(*chunk, *file_.metadata());
+    stream =
+        std::make_shared<ChunkStream>(file_.source(), place.begin, place.bytes,
+                                      file_.properties().memory_pool());
     pages = parquet::PageReader::Open(
         stream, chunk->num_values(), chunk->compression(), file_.properties(),
         column,
         // Before that, pages did not say that they are compressed.
-        writer.VersionLt(
+        file_.metadata()->writer_version().VersionLt(
             parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
   } else {
     pages = group_->GetColumnPageReader(i);

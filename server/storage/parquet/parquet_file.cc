@@ -234,6 +234,22 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
   return costs;
 }
 
+absl::StatusOr<std::vector<ChunkPlace>> ParquetFile::PlacesOf(
+    const ColumnPlan& plan) const {
+  std::vector<ChunkPlace> places;
+  MR_RETURN_IF_ERROR(Catch(path_, "read the footer of", [&] {
+    for (int i = 0; i < row_groups(); ++i) {
+      ChunkPlace place =
+          PlaceOf(*metadata_->RowGroup(i)->ColumnChunk(plan.leaf), *metadata_);
+      place.begin = std::min(place.begin, bytes());
+      place.bytes = std::min(place.bytes, bytes() - place.begin);
+      places.push_back(place);
+    }
+    return arrow::Status::OK();
+  }));
+  return places;
+}
+
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     const Slice& slice, std::vector<Column> columns,
     std::shared_ptr<BoundedPool> pool, Waste* waste) const {

@@ -27,11 +27,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "server/storage/file_watch.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
+#include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/row_group.h"
 
@@ -72,6 +74,17 @@ class ParquetFile {
   // What decoding a column of each row group takes. DataLoss: the footer is
   // damaged.
   absl::StatusOr<std::vector<ChunkCost>> CostsOf(const ColumnPlan& plan) const;
+
+  // Where the column chunk of each row group lies, as far as the file has it.
+  // DataLoss: the footer is damaged.
+  absl::StatusOr<std::vector<ChunkPlace>> PlacesOf(
+      const ColumnPlan& plan) const;
+
+  // Reads bytes of the file as they are; fewer at its end.
+  absl::StatusOr<uint64_t> Read(uint64_t offset,
+                                absl::Span<uint8_t> buffer) const {
+    return watch_->Read(offset, buffer);
+  }
 
   // Rows [begin, end) of a row group.
   struct Slice {

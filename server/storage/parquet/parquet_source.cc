@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,16 +10,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "common/clean_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "server/storage/content_hash.h"
 #include "server/storage/file_error.h"
 #include "server/storage/packed_set.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/features_json.h"
+#include "server/storage/parquet/foreign_fingerprint.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group_cache.h"
 #include "server/storage/parquet/slice_plan.h"
@@ -31,11 +33,16 @@ namespace {
 
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
 
-// What to do where the cache has no room.
-constexpr char kMoreCache[] =
-    "raise --memory_budget or, in the configuration, row_group_cache_percent, "
-    "leave the column out of the pipeline's outputs, or write the file again "
-    "with smaller values or pages";
+// Of a column's name in a message.
+constexpr size_t kMaxNameBytes = 200;
+
+// What to do where the cache has no room. `more`: the setting that gives it,
+// empty where there is none.
+std::string MoreCache(const std::string& more) {
+  return absl::StrCat(more, more.empty() ? "" : ", ",
+                      "leave the column out of the pipeline's outputs, or "
+                      "write the file again with smaller values or pages");
+}
 
 struct Shard {
   std::shared_ptr<const ParquetFile> file;
@@ -57,7 +64,7 @@ struct Projection {
 class ParquetSource final : public RecordSource {
  public:
   ParquetSource(DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
-                uint64_t cache_bytes, bool keep,
+                uint64_t cache_bytes, const OpenSourceOptions& options,
                 ByteBudget::Reservation reserved)
       : info_(std::move(info)),
         shards_(std::move(shards)),
@@ -66,8 +73,9 @@ class ParquetSource final : public RecordSource {
                  return shards_[shard].file->CheckUnchanged();
                }),
         check_(std::move(check)),
+        cache_advice_(options.cache_advice),
         reserved_(std::move(reserved)),
-        cache_(cache_bytes, keep) {}
+        cache_(cache_bytes, /*keep=*/options.cache_budget != nullptr) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
@@ -110,6 +118,10 @@ class ParquetSource final : public RecordSource {
                                               int shard,
                                               const ParquetFile::Slice& slice,
                                               RowGroupCache::Room& room) const;
+  // A cache of `bytes` would do.
+  std::string MoreCacheFor(uint64_t bytes) const {
+    return MoreCache(cache_advice_ ? cache_advice_(bytes) : "");
+  }
   // Logs it, once for a field.
   void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                        const ParquetFile::Waste& waste,
@@ -119,6 +131,7 @@ class ParquetSource final : public RecordSource {
   const std::vector<Shard> shards_;
   const ShardFiles files_;  // of shards_
   const SampleCheck check_;
+  const std::function<std::string(uint64_t)> cache_advice_;  // may be null
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
   // The most that decoding a slice takes for any reader.
@@ -141,6 +154,8 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i]) made->fields.push_back(static_cast<int>(i));
   }
+  // Of the row group whose rows take most, if the cache has no room for one.
+  std::string refused;
   for (const Shard& shard : shards_) {
     std::vector<SlicePlan>& slices = made->slices.emplace_back();
     const std::vector<int64_t>& starts = shard.file->group_starts();
@@ -151,25 +166,29 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       }
       slices.push_back(PlanSlices(starts[group + 1] - starts[group], costs,
                                   cache_.max_bytes()));
-      made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
-      if (slices.back().bytes <= cache_.max_bytes()) continue;
+      const uint64_t bytes = slices.back().bytes;
+      if (bytes <= made->most_bytes) continue;
+      made->most_bytes = bytes;
+      if (bytes <= cache_.max_bytes()) continue;
       std::string columns;
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
                         shard.columns[made->fields[i]].name, "' ",
                         costs[i].Bytes(1));
       }
-      std::erase_if(projections_,
-                    [](const auto& entry) { return entry.second.expired(); });
-      return absl::FailedPreconditionError(absl::StrCat(
+      refused = absl::StrCat(
           shard.file->path(), ": decoding one row of row group ", group,
-          " takes ", slices.back().bytes, " bytes of memory (columns ", columns,
-          "), but the cache of decoded row groups has ", cache_.max_bytes(),
-          " for this dataset; ", kMoreCache));
+          " takes ", bytes, " bytes of memory (columns ", columns, ")");
     }
   }
   std::erase_if(projections_,
                 [](const auto& entry) { return entry.second.expired(); });
+  if (!refused.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(refused, ", but the cache of decoded row groups has ",
+                     cache_.max_bytes(), " for this dataset; ",
+                     MoreCacheFor(made->most_bytes)));
+  }
   projections_[used] = made;
   return made;
 }
@@ -225,9 +244,10 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
     return *std::move(decoded);
   }
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
-  return absl::FailedPreconditionError(absl::StrCat(
-      decoded.status().message(), " of the ", room.max_bytes(),
-      " of this dataset's cache of decoded row groups; ", kMoreCache));
+  return absl::FailedPreconditionError(
+      absl::StrCat(decoded.status().message(), " of the ", room.max_bytes(),
+                   " of this dataset's cache of decoded row groups; ",
+                   MoreCacheFor(pool->refused_bytes())));
 }
 
 void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
@@ -391,7 +411,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   const std::string path = shards.front().file->path();
   auto source = std::make_unique<ParquetSource>(
       std::move(info), std::move(shards), std::move(check), cache_bytes,
-      options.cache_budget != nullptr, std::move(reserved));
+      options, std::move(reserved));
   bool any = false;
   absl::Status refused;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -446,10 +466,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
                     options);
 }
 
-// Fields and columns of a foreign file. `left_out` lists what has no place.
+// Fields and columns of a foreign file, and the columns that are left out.
 absl::StatusOr<Shard> PlanForeignShard(
-    const std::shared_ptr<const ParquetFile>& file, Schema* schema,
-    std::string* left_out) {
+    const std::shared_ptr<const ParquetFile>& file, DatasetInfo* info) {
   std::map<std::string, ClassLabelFeature> labels;
   if (!file->features_json().empty()) {
     auto parsed = ParseClassLabels(file->features_json());
@@ -468,16 +487,29 @@ absl::StatusOr<Shard> PlanForeignShard(
     ColumnPlan plan{.name = column->name()};
     if (uses[column->name()] > 1 ||
         !FieldOfColumn(*column, labels, &field, &plan.form)) {
-      absl::StrAppend(left_out, left_out->empty() ? "" : ", ", column->name(),
-                      " (", column->type()->ToString(), ")");
+      LeftOutColumn* out = info->add_left_out();
+      out->set_name(CleanText(column->name(), kMaxNameBytes));
+      out->set_reason(uses[column->name()] > 1
+                          ? absl::StrCat(uses[column->name()],
+                                         " columns have this name: rename them")
+                          : WhyLeftOut(*column));
       continue;
     }
     plan.dtype = field.dtype();
     MR_ASSIGN_OR_RETURN(plan.leaf, file->Leaf(plan.name, plan.form));
     shard.columns.push_back(std::move(plan));
-    *schema->add_fields() = std::move(field);
+    *info->mutable_schema()->add_fields() = std::move(field);
   }
   return shard;
+}
+
+std::string LeftOutText(const DatasetInfo& info) {
+  std::string text;
+  for (const LeftOutColumn& column : info.left_out()) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "'", column.name(), "' (",
+                    column.reason(), ")");
+  }
+  return text;
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
@@ -490,22 +522,22 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   DatasetInfo info;
   info.set_format("parquet");
   std::vector<Shard> shards;
-  std::string footers = "millrace foreign parquet 1";
   for (const auto& file : files) {
-    Schema schema;
-    std::string left_out;
-    MR_ASSIGN_OR_RETURN(Shard shard,
-                        PlanForeignShard(file, &schema, &left_out));
+    DatasetInfo of_file;
+    MR_ASSIGN_OR_RETURN(Shard shard, PlanForeignShard(file, &of_file));
     if (shards.empty()) {
-      if (schema.fields().empty()) {
+      if (of_file.schema().fields().empty()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            file->path(), " has no column that can be read: ", left_out));
+            file->path(),
+            " has no column that can be read: ", LeftOutText(of_file)));
       }
-      if (!left_out.empty()) {
-        MR_LOG(INFO) << file->path() << ": columns left out: " << left_out;
+      if (!of_file.left_out().empty()) {
+        MR_LOG(INFO) << file->path()
+                     << ": columns left out: " << LeftOutText(of_file);
       }
-      *info.mutable_schema() = std::move(schema);
-    } else if (schema.SerializeAsString() !=
+      info.mutable_schema()->Swap(of_file.mutable_schema());
+      info.mutable_left_out()->Swap(of_file.mutable_left_out());
+    } else if (of_file.schema().SerializeAsString() !=
                info.schema().SerializeAsString()) {
       return absl::DataLossError(absl::StrCat(
           file->path(), " has another schema than ",
@@ -514,22 +546,22 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
           "classes"));
     }
     ShardInfo* entry = info.add_shards();
-    entry->set_name(FileName(file->path()));
+    entry->set_name(ShardInfoName(file->path()));
     entry->set_first_sample(info.samples());
     entry->set_samples(file->rows());
     entry->set_bytes(file->bytes());
     info.set_samples(info.samples() + file->rows());
-    const uint64_t length = file->footer().size();
-    footers.append(reinterpret_cast<const char*>(&length), sizeof(length));
-    footers.append(file->footer());
     shards.push_back(std::move(shard));
   }
   if (info.samples() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(files.front()->path(), " has no rows"));
   }
-  info.set_fingerprint(HashToHex(HashBytes(
-      {reinterpret_cast<const uint8_t*>(footers.data()), footers.size()})));
+  std::vector<ForeignShard> hashed;
+  for (const Shard& shard : shards) {
+    hashed.push_back({.file = shard.file, .columns = shard.columns});
+  }
+  MR_ASSIGN_OR_RETURN(*info.mutable_fingerprint(), ForeignFingerprint(hashed));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
   return MakeSource(std::move(info), std::move(shards), std::move(check),
                     options);

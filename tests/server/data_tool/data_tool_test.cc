@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -1006,7 +1007,7 @@ TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
   EXPECT_THAT(inspected.out, HasSubstr(folder_ / "all/train"));
   const std::string warning =
       "warning: the names of its files say that they are parts of a dataset "
-      "(test, train), and all of them are read as one";
+      "(test, train), such as ";
   EXPECT_THAT(inspected.err, HasSubstr(warning));
   EXPECT_THAT(Call({"inspect", "--json", both}).out,
               HasSubstr("\"warnings\": [\"the names of its files"));
@@ -1016,6 +1017,49 @@ TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
   const Result one = Call({"inspect", Uri("parquet", "all/train")});
   EXPECT_THAT(one.out, HasSubstr("1 file in "));
   EXPECT_EQ(one.err, "");
+}
+
+// Columns `x` (int64) and `count` (uint64) by pyarrow 26.
+constexpr char kForeignParquet[] =
+    "UEFSMRUAFSwVLCwVBBUAFQYVBhwAAAACAAAABAEBAAAAAAAAAAIAAAAAAAAAFQAVLBUsLBUEFQ"
+    "AV"
+    "BhUGHAAAAAIAAAAEAQMAAAAAAAAABAAAAAAAAAAVBBk8NQAYBnNjaGVtYRUEABUEJQIYAXgAFQ"
+    "Ql"
+    "AhgFY291bnQlHEysE0ASAAAAFgQZHBksJgAcFQQZJQYAGRgBeBUAFgQWUhZSJghJHBUAFQAVAg"
+    "A8"
+    "KQYZJgAEAAAAJgAcFQQZJQYAGRgFY291bnQVABYEFlIWUiZaSRwVABUAFQIAPCkGGSYABAAAAB"
+    "ak"
+    "ARYEJggWpAEAKCBwYXJxdWV0LWNwcC1hcnJvdyB2ZXJzaW9uIDI2LjAuMRksHAAAHAAAAMIAAA"
+    "BQ"
+    "QVIx";
+
+TEST_F(DataToolTest, ColumnsThatAreLeftOutAreNamed) {
+  std::string file;
+  ASSERT_TRUE(absl::Base64Unescape(kForeignParquet, &file));
+  WriteFile(folder_ / "d.parquet", file);
+  const std::string uri = Uri("parquet", "d.parquet");
+  const Result text = Call({"inspect", uri});
+  ASSERT_EQ(text.code, kExitOk) << text.err;
+  EXPECT_THAT(text.out,
+              HasSubstr("columns left out\n  count: its type uint64 has"));
+  EXPECT_THAT(Call({"inspect", "--json", uri}).out,
+              HasSubstr("\"left_out\": [{\"name\": \"count\", \"reason\": "));
+  const std::string spec = folder_ / "spec.textproto";
+  const std::string dataset = absl::StrCat("--dataset=", uri);
+  WriteFile(spec, "sources { dataset: 'd' } batch_size: 2");
+  const Result all = Call({"check", dataset, spec});
+  EXPECT_THAT(all, FailsWith("1 field of dataset d would be missing from the "
+                             "batch: column count: its type uint64"));
+  EXPECT_THAT(all.err, HasSubstr("outputs { field: \"x\" }"));
+  WriteFile(spec,
+            "sources { dataset: 'd' } batch_size: 2 outputs { field: 'x' }");
+  EXPECT_EQ(Call({"check", dataset, spec}).code, kExitOk);
+  WriteFile(
+      spec,
+      "sources { dataset: 'd' } batch_size: 2 outputs { field: 'count' }");
+  EXPECT_THAT(Call({"check", dataset, spec}),
+              FailsWith("column \"count\" of dataset d is left out: its type "
+                        "uint64"));
 }
 
 TEST_F(DataToolTest, OneOfAThingHasNoPlural) {

@@ -8,6 +8,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -30,7 +31,8 @@ TEST(DatasetFilesTest, PartsThatWerePutTogetherAreNamed) {
         std::pair("/d/split=train/a.parquet", "/d/split=test/a.parquet"),
         std::pair("/train/d/a.parquet", "/train/d/test.parquet")}) {
     EXPECT_THAT(DescribeFiles({first, second}).Warnings(),
-                Contains(HasSubstr("(test, train)")))
+                Contains(AllOf(HasSubstr("(test, train)"), HasSubstr(first),
+                               HasSubstr(second))))
         << first;
   }
   EXPECT_THAT(

@@ -322,6 +322,17 @@ TEST_F(Resolve, UnknownNamesAreNotFound) {
   ExpectNotFound(
       std::string(kPhotos) + "transforms { decode_image { field: 'mask' } }",
       "has no field \"mask\"");
+  LeftOutColumn* column = infos_[0].add_left_out();
+  column->set_name("count");
+  column->set_reason("its type uint64 makes no field");
+  ExpectNotFound(std::string(kDigits) + "outputs { field: 'count' }",
+                 "column \"count\" of dataset digits is left out: its type "
+                 "uint64 makes no field; its fields are image, label");
+  ExpectInvalid(std::string(kDigits),
+                "1 field of dataset digits would be missing from the batch: "
+                "column count: its type uint64 makes no field. To do without, "
+                "list the outputs: outputs { field: \"image\" } outputs { "
+                "field: \"label\" }");
 }
 
 TEST_F(Resolve, AbsurdSizesAreRefused) {

@@ -89,7 +89,9 @@ class ParquetMemoryTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<RecordSource>> Open(ByteBudget& budget) {
     return OpenRecordSource(
         absl::StrCat("parquet:", path_),
-        {.cache_budget = &budget, .cache_bytes = budget.capacity()});
+        {.cache_budget = &budget,
+         .cache_bytes = budget.capacity(),
+         .cache_advice = [](uint64_t) { return "raise --memory_budget"; }});
   }
   TempFolder folder_;
   const std::string path_ = folder_ / "d.parquet";

@@ -22,6 +22,8 @@
 #include "proto/error_detail.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/arrow_error.h"
+#include "server/storage/parquet/foreign_fingerprint.h"
+#include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/parquet_writer.h"
 #include "server/storage/parquet/row_group.h"
 #include "tests/server/storage/storage_testing.h"
@@ -219,6 +221,11 @@ TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
       kCatDog);
   const auto source = Open("d");
   ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ((*source)->info().left_out_size(), 2);
+  EXPECT_EQ((*source)->info().left_out(0).name(), "u64");
+  EXPECT_THAT((*source)->info().left_out(0).reason(), HasSubstr("int64"));
+  EXPECT_EQ((*source)->info().left_out(1).name(), "unreadable");
+  EXPECT_THAT((*source)->info().left_out(1).reason(), HasSubstr("list<"));
   std::vector<std::string> names;
   for (const Field& field : (*source)->info().schema().fields()) {
     names.push_back(absl::StrCat(
@@ -471,6 +478,114 @@ TEST_F(ParquetSourceTest, ForeignShardsAreReadInTheOrderOfTheirNames) {
             (*source)->info().fingerprint());
 }
 
+TEST_F(ParquetSourceTest, ColumnsOfOneNameAreLeftOutAndNamed) {
+  WriteParquet(folder_ / "d",
+               {{"x", Int64({1})}, {"y", Int64({1})}, {"x", Int64({2})}});
+  const auto source = Open("d");
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->info().schema().fields_size(), 1);
+  ASSERT_EQ((*source)->info().left_out_size(), 2);
+  EXPECT_EQ((*source)->info().left_out(0).name(), "x");
+  EXPECT_THAT((*source)->info().left_out(0).reason(),
+              HasSubstr("2 columns have this name"));
+}
+
+// Protobuf refuses to read strings that are not UTF-8.
+TEST_F(ParquetSourceTest, NamesThatAreNotUtf8AreEscaped) {
+  WriteParquet(folder_ / "d\xff.parquet",
+               {{"x", Int64({1})}, {"caf\xe9", Int64({2})}});
+  ASSERT_TRUE(
+      Pack(Uri("p"), ImageDataset(4), ImageSamples(4), {.shards = 1}).ok());
+  std::filesystem::rename(folder_ / "p", folder_ / "p\xff.parquet");
+  for (const char* name : {"d\xff.parquet", "p\xff.parquet"}) {
+    const auto source = Open(name);
+    ASSERT_TRUE(source.ok()) << source.status();
+    DatasetInfo read;
+    EXPECT_TRUE(read.ParseFromString((*source)->info().SerializeAsString()));
+    EXPECT_EQ(read.shards(0).name().substr(1), "\\377.parquet");
+  }
+  const auto source = Open("d\xff.parquet");
+  EXPECT_EQ((*source)->info().schema().fields_size(), 1);
+  ASSERT_EQ((*source)->info().left_out_size(), 1);
+  EXPECT_EQ((*source)->info().left_out(0).name(), "caf\\351");
+  EXPECT_THAT((*source)->info().left_out(0).reason(), HasSubstr("UTF-8"));
+}
+
+// Files of one writer whose footers say nothing of the values.
+class ForeignFingerprintTest : public ParquetSourceTest {
+ protected:
+  static constexpr int64_t kRows = 100'000;
+
+  // A file of labels 0, 1, 0, ... where row `changed` has another one.
+  std::string WriteLabels(const std::string& name, int64_t changed) {
+    std::vector<int64_t> labels(kRows);
+    for (int64_t i = 0; i < kRows; ++i) labels[i] = i % 2;
+    if (changed >= 0) labels[changed] = 5;
+    const std::string path = folder_ / name;
+    const auto file = *arrow::io::FileOutputStream::Open(path);
+    const auto table = arrow::Table::Make(
+        arrow::schema({arrow::field("label", arrow::int64())}),
+        {Int64(std::move(labels))});
+    EXPECT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(),
+                                           file, kRows,
+                                           parquet::WriterProperties::Builder()
+                                               .disable_dictionary()
+                                               ->disable_statistics()
+                                               ->build())
+                    .ok());
+    EXPECT_TRUE(file->Close().ok());
+    return path;
+  }
+
+  static std::string Footer(const std::string& path) {
+    return (*ParquetFile::Open(path))->footer();
+  }
+
+  static std::string Fingerprint(const std::string& path, int64_t whole_bytes,
+                                 int threads) {
+    const ColumnPlan label = {.name = "label", .dtype = DTYPE_INT64, .leaf = 0};
+    const ForeignShard shard = {.file = *ParquetFile::Open(path),
+                                .columns = {&label, 1}};
+    const auto fingerprint =
+        ForeignFingerprint({&shard, 1}, whole_bytes, threads);
+    EXPECT_TRUE(fingerprint.ok()) << fingerprint.status();
+    return fingerprint.value_or("");
+  }
+};
+
+TEST_F(ForeignFingerprintTest, EqualFootersOfOtherLabelsDiffer) {
+  const std::string before = WriteLabels("before.parquet", -1);
+  for (const int64_t row : {int64_t{0}, kRows / 2, kRows - 1}) {
+    const std::string after = WriteLabels("after.parquet", row);
+    ASSERT_EQ(Footer(before), Footer(after));
+    EXPECT_NE((*Open("before.parquet"))->info().fingerprint(),
+              (*Open("after.parquet"))->info().fingerprint())
+        << row;
+  }
+  WriteLabels("after.parquet", -1);
+  EXPECT_EQ((*Open("before.parquet"))->info().fingerprint(),
+            (*Open("after.parquet"))->info().fingerprint());
+}
+
+TEST_F(ForeignFingerprintTest, DoesNotDependOnThreads) {
+  const std::string path = WriteLabels("d.parquet", -1);
+  for (const int64_t whole_bytes : {int64_t{0}, kFingerprintWholeBytes}) {
+    EXPECT_EQ(Fingerprint(path, whole_bytes, 1),
+              Fingerprint(path, whole_bytes, 16));
+  }
+}
+
+// What docs/formats.md says that it does not see.
+TEST_F(ForeignFingerprintTest, OfLargeColumnsTheEndsCount) {
+  const auto ends = [this](int64_t changed) {
+    return Fingerprint(WriteLabels("d.parquet", changed), 0, 4);
+  };
+  const std::string before = ends(-1);
+  EXPECT_NE(ends(0), before);
+  EXPECT_NE(ends(kRows - 1), before);
+  EXPECT_EQ(ends(kRows / 2), before);
+}
+
 TEST_F(ParquetSourceTest, DifferentSchemasAreRefused) {
   std::filesystem::create_directory(folder_ / "d");
   WriteParquet(folder_ / "d/1.parquet", {{"x", Int64({1, 2})}});
@@ -614,18 +729,27 @@ TEST_F(ParquetSourceTest, RowsThatTheCacheCannotHoldAreRefused) {
   const char* const row = large.c_str();
   WriteParquet(folder_ / "d", {{"image", Images({"a", "b", row, "c"})}});
   ByteBudget budget(1 << 20);
+  uint64_t advised = 0;
   const auto open = [&](uint64_t cache_bytes) {
-    return OpenRecordSource(
-               Uri("d"), {.cache_budget = &budget, .cache_bytes = cache_bytes})
+    return OpenRecordSource(Uri("d"), {.cache_budget = &budget,
+                                       .cache_bytes = cache_bytes,
+                                       .cache_advice =
+                                           [&](uint64_t bytes) {
+                                             advised = bytes;
+                                             return "give more by --flag";
+                                           }})
         .status();
   };
   const absl::Status refused = open(40'000);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   for (const std::string& part :
        {std::string(folder_ / "d"), std::string("row group 1"),
-        std::string("40000"), std::string("--memory_budget")}) {
+        std::string("40000"), std::string("; give more by --flag, leave")}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
   }
+  // What it names is enough, and no more than that.
+  EXPECT_TRUE(open(advised).ok()) << advised;
+  EXPECT_FALSE(open(advised - 1).ok()) << advised;
   EXPECT_TRUE(open(500'000).ok()) << open(500'000);
   EXPECT_TRUE(Open("d").ok());
   // The cache's part of the budget is taken as a whole.

@@ -1,0 +1,100 @@
+// PageHeap hands out memory in whole pages and keeps little of what is freed.
+//
+// A freed range stays in memory for the next caller as long as the heap has no
+// more pages than were in use at one time, and a little (see MaxIdleBytes());
+// beyond that the oldest one gives its pages back to the system at once. The
+// system zeroes pages that it hands out, which costs about as much as filling
+// them: a decoding that frees as much as it allocates should not pay that.
+// General allocators keep freed memory for each thread or CPU, which on a
+// machine with many of them is several times a small memory budget.
+//
+// Addresses are kept: a range without pages is used again before the heap
+// grows. It is not meant for small pieces: every range is at least a page, and
+// the heap grows by kChunkBytes.
+//
+// Thread-safe. Owns its memory; must not be destroyed before all ranges are
+// freed.
+//
+//   uint8_t* data = heap.Take(1 << 20);   // null: the system has none
+//   heap.Give(data, 1 << 20);
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_PAGE_HEAP_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_PAGE_HEAP_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace millrace {
+
+class PageHeap {
+ public:
+  static constexpr uint64_t kPageBytes = 4096;
+  // A mapping each, since the system limits their number. Only pages that are
+  // touched take memory.
+  static constexpr uint64_t kChunkBytes = 64 << 20;
+
+  PageHeap() = default;
+  PageHeap(const PageHeap&) = delete;
+  PageHeap& operator=(const PageHeap&) = delete;
+  ~PageHeap();
+
+  // Aligned to a page, not initialised, at least one byte. Null: the system has
+  // no memory.
+  uint8_t* Take(uint64_t bytes);
+  // `bytes` as given to Take() or Resize().
+  void Give(uint8_t* data, uint64_t bytes);
+  // As Take(), but null unless there is a freed range with pages that is hardly
+  // longer.
+  uint8_t* TakeIdle(uint64_t bytes);
+  // Makes a range longer or shorter where it lies. False: there is no room
+  // behind it, and nothing has changed.
+  bool Resize(uint8_t* data, uint64_t old_bytes, uint64_t new_bytes);
+
+  // Freed ranges that have their pages, now; and the upper bound while so many
+  // bytes are handed out, and at most were so far.
+  uint64_t idle_bytes() const;
+  static uint64_t MaxIdleBytes(uint64_t taken_bytes, uint64_t peak_bytes);
+
+ private:
+  using Address = uint64_t;
+  struct Range {
+    uint64_t bytes = 0;
+    uint64_t freed = 0;  // a number that rises with time
+  };
+  // Free ranges. Neighbours are one range.
+  struct FreeList {
+    std::map<Address, Range> ranges;
+    std::set<std::pair<uint64_t, Address>> by_bytes;
+    std::set<std::pair<uint64_t, Address>> by_age;
+    uint64_t bytes = 0;
+
+    void Insert(Address at, Range range);
+    Range Remove(Address at);
+    // The smallest range of at least `bytes` and at most `max_bytes`, cut to
+    // the former. 0: there is none.
+    Address TakeBestFit(uint64_t bytes, uint64_t max_bytes = UINT64_MAX);
+    // Removes the range that begins at `at`, all or its first `bytes`. False:
+    // there is none of at least `bytes`.
+    bool TakeAt(Address at, uint64_t bytes);
+  };
+
+  void GiveRange(Address at, uint64_t bytes) MR_EXCLUDES(mu_);
+  void NoteTaken(uint64_t bytes) MR_REQUIRES(mu_);
+
+  mutable Mutex mu_;
+  FreeList idle_ MR_GUARDED_BY(mu_);   // with their pages
+  FreeList empty_ MR_GUARDED_BY(mu_);  // without
+  uint64_t taken_bytes_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t peak_bytes_ MR_GUARDED_BY(mu_) = 0;  // of these
+  uint64_t next_number_ MR_GUARDED_BY(mu_) = 0;
+  std::vector<std::pair<void*, uint64_t>> chunks_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_PAGE_HEAP_H_
