@@ -77,7 +77,7 @@ TEST_F(ExitCodesTest, Server) {
        2,
        "bad.textproto:2:"},
       {{server, "--dataset=a=foo:x"}, 2, "unknown storage format 'foo'"},
-      {{server, dataset, "--memory_budget=17MiB", "--threads=64"},
+      {{server, dataset, "--memory_budget=8MiB"},
        2,
        "the smallest that works is --memory_budget="},
       {{server, dataset, "--check_config",
