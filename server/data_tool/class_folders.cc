@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
@@ -48,16 +50,27 @@ struct Level {
   }
 };
 
-// Of `folder`, which would be packed as class `name`.
+// Of `folder`, which would be packed as class `name`. `how`: to pack its parts.
 absl::Status CheckParts(const std::string& folder, const std::string& name,
-                        const Level& level) {
+                        const Level& level, absl::string_view how) {
   const std::vector<std::string> splits = SplitsAmong(level.Names());
   if (level.direct || splits.size() < 2) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "folders in ", folder, " are named as parts of a dataset (", List(splits),
       ") and would become one class, ", name, "; pack each part by itself (",
-      PackPart(folder, splits), "), or pass --labels_from_folders if ", name,
-      " is a class"));
+      how.empty() ? PackPart(folder, splits) : std::string(how),
+      "), or pass --labels_from_folders if ", name, " is a class"));
+}
+
+// Whether a folder is named after what it holds of every sample.
+bool IsKindName(absl::string_view name) {
+  static constexpr absl::string_view kNames[] = {
+      "annotations", "images", "image", "imgs",   "img",
+      "jpegimages",  "labels", "masks", "mask",   "segmentation",
+      "segmentations"};
+  const std::string lower = absl::AsciiStrToLower(name);
+  return std::find(std::begin(kNames), std::end(kNames), lower) !=
+         std::end(kNames);
 }
 
 // A lone folder on the way to the classes, as an archive leaves it, would make
@@ -75,7 +88,7 @@ absl::Status CheckOneClass(const std::string& folder, const std::string& name,
   Level level;
   for (const ClassFile& file : files) level.Add(file, slash + 1);
   const std::string common = absl::StrCat(folder, "/", first.substr(0, slash));
-  MR_RETURN_IF_ERROR(CheckParts(common, name, level));
+  MR_RETURN_IF_ERROR(CheckParts(common, name, level, ""));
   if (level.direct) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "every image of ", folder, " would be of the one class \"", name,
@@ -88,6 +101,16 @@ absl::Status CheckOneClass(const std::string& folder, const std::string& name,
 
 absl::Status CheckClassNames(const std::string& folder,
                              const std::vector<std::string>& classes) {
+  if (classes.size() > 1 &&
+      std::all_of(classes.begin(), classes.end(), IsKindName)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "folders in ", folder, " are named after what they hold of each sample (",
+        List(classes),
+        ") and would become classes; pack reads images and class folders only: "
+        "write images with masks or labels of another kind as Parquet "
+        "(docs/formats.md), or pass --labels_from_folders if these are "
+        "classes"));
+  }
   const std::vector<std::string> splits = SplitsAmong(classes);
   // A train among buses is a class; CheckClassLevels() looks into it.
   if (splits.size() < 2 && splits.size() < classes.size()) {
@@ -120,8 +143,9 @@ absl::StatusOr<std::vector<std::string>> CheckClassLevels(
   bool alike = true;
   for (size_t i = 0; i < classes.size(); ++i) {
     const Level& level = levels[i];
-    MR_RETURN_IF_ERROR(
-        CheckParts(absl::StrCat(folder, "/", classes[i]), classes[i], level));
+    MR_RETURN_IF_ERROR(CheckParts(
+        absl::StrCat(folder, "/", classes[i]), classes[i], level,
+        "as a folder of its own, with a folder for each class in it"));
     some_direct = some_direct || level.direct;
     alike = alike && !level.direct && level.folders.size() > 1 &&
             level.folders == levels[0].folders;

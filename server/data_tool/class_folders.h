@@ -26,7 +26,8 @@ struct ClassFile {
 };
 
 // `classes`: names of the folders in `folder`. InvalidArgument: they are parts
-// of a dataset, or several of them are; says how to pack one of them.
+// of a dataset, or several of them are, and it says how to pack one of them; or
+// they hold images and masks of the same samples.
 absl::Status CheckClassNames(const std::string& folder,
                              const std::vector<std::string>& classes);
 

@@ -56,7 +56,16 @@ bool HasForeignImageName(absl::string_view name) {
 
 // What may say the labels of images in its place.
 bool HasTableName(absl::string_view name) {
-  return EndsWithAny(name, {".csv", ".tsv", ".json", ".jsonl"});
+  if (EndsWithAny(name, {".csv", ".csv.gz", ".tsv", ".tsv.gz", ".json",
+                         ".jsonl", ".parquet", ".feather", ".xls", ".xlsx",
+                         ".xml", ".yaml", ".yml"})) {
+    return true;
+  }
+  const std::string lower = absl::AsciiStrToLower(name);
+  const absl::string_view file =
+      absl::string_view(lower).substr(lower.rfind('/') + 1);
+  return absl::EndsWith(file, ".txt") && !absl::StartsWith(file, "readme") &&
+         !absl::StartsWith(file, "licen") && !absl::StartsWith(file, "citation");
 }
 
 // Empty: an image. Else what is wrong with a file that begins so.

@@ -56,6 +56,11 @@ TEST(ClassFoldersTest, PartsAreNoClasses) {
       HasSubstr("(--input=/in --split=Train)"));
   EXPECT_TRUE(CheckClassNames("/in", {"bus", "car", "train"}).ok());
   EXPECT_TRUE(CheckClassNames("/in", {"cat", "dog"}).ok());
+  EXPECT_THAT(
+      std::string(CheckClassNames("/in", {"Images", "masks"}).message()),
+      HasSubstr("named after what they hold of each sample (Images, masks)"));
+  EXPECT_TRUE(CheckClassNames("/in", {"images", "masks", "cats"}).ok());
+  EXPECT_TRUE(CheckClassNames("/in", {"images"}).ok());
 }
 
 TEST(ClassFoldersTest, ClassesMayHoldFolders) {

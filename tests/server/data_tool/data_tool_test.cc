@@ -389,7 +389,8 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
   const std::string root = folder_ / "images";
   std::filesystem::create_directories(root + "/pictures");
   WriteFile(root + "/pictures/1.jpg", Jpeg("1"));
-  for (const char* table : {"labels.csv", "pictures/metadata.jsonl"}) {
+  for (const char* table : {"labels.csv", "pictures/metadata.jsonl", "labels.TXT",
+                            "labels.csv.gz", "a.xlsx", "b.parquet", "c.xml"}) {
     WriteFile(absl::StrCat(root, "/", table), "1.jpg,cat");
     const Result refused = PackFolder({Out("lmdb", "d")});
     EXPECT_THAT(refused, FailsWith("would be of the one class \"pictures\""));
@@ -397,6 +398,8 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
                                    HasSubstr("one folder for each class")));
     std::filesystem::remove(absl::StrCat(root, "/", table));
   }
+  WriteFile(root + "/README.txt", "about these pictures");
+  EXPECT_EQ(PackFolder({Out("lmdb", "readme")}).code, kExitOk);
   WriteFile(root + "/labels.csv", "1.jpg,cat");
   const Result meant = PackFolder({Out("lmdb", "d"), "--labels_from_folders"});
   EXPECT_EQ(meant.code, kExitOk) << meant.err;
@@ -405,7 +408,7 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
   WriteFile(root + "/drawings/1.jpg", Jpeg("1"));
   const Result two = PackFolder({Out("lmdb", "two")});
   EXPECT_EQ(two.code, kExitOk) << two.err;
-  EXPECT_THAT(two.err, HasSubstr("1 file left out"));
+  EXPECT_THAT(two.err, HasSubstr("2 files left out"));
   EXPECT_THAT(two.err, HasSubstr("labels.csv"));
 }
 
