@@ -65,15 +65,17 @@ TEST(BatchReader, TakesSharesOfClasses) {
 }
 
 TEST(BatchReader, RefusesOtherTargets) {
-  auto refusal = [](DType dtype, std::vector<int64_t> shape) {
+  auto refusal = [](DType dtype, std::vector<int64_t> shape,
+                    int64_t classes = 10) {
     OpenResponse plan;
     Add(plan, "x", DTYPE_UINT8, {4, 5, 3});
-    Add(plan, "y", dtype, shape, 10);
+    Add(plan, "y", dtype, shape, classes);
     return std::string(BatchReader::Make(plan, {}).status().message());
   };
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {}), HasSubstr("neither a class index"));
   EXPECT_THAT(refusal(DTYPE_FLOAT32, {9}), HasSubstr("neither a class index"));
   EXPECT_THAT(refusal(DTYPE_INT64, {10}), HasSubstr("neither a class index"));
+  EXPECT_THAT(refusal(DTYPE_INT64, {}, 1), HasSubstr("has one class only"));
 }
 
 std::string InputOf(const OpenResponse& plan, const std::string& input = "") {

@@ -90,6 +90,11 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
           "from 0 to N - 1, --loss=mse where it is an amount, or another "
           "--target");
     }
+    if (classes == 1 && (index || shares)) {
+      return Refuse(
+          "has one class only, and there is nothing to tell apart; train on "
+          "data of two classes or more, or name another --target");
+    }
     if (classes < 2 || (!index && !shares)) {
       return Refuse(
           "is neither a class index of each sample or pixel nor a sample's "
