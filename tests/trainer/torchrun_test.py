@@ -100,7 +100,7 @@ class Torchrun(unittest.TestCase):
         self.assertRegex(audit.stdout, '"result": "exactly_once"')
 
     def _kill_a_rank(self, job, output):
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 150
         while True:
             with open(output, encoding="utf-8") as file:
                 said = file.read()
