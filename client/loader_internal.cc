@@ -163,6 +163,9 @@ Verdict JudgeWait(const DataLoader::Stats& before,
       std::max(after.copy_seconds - before.copy_seconds,
                after.device_copy_seconds - before.device_copy_seconds);
   report.retried_steps = after.host.retried_steps - before.host.retried_steps;
+  report.no_answer_seconds =
+      after.host.no_answer_seconds - before.host.no_answer_seconds;
+  report.no_answer = after.host.no_answer;
   report.servers = Difference(after.host.by_server, before.host.by_server);
   return Judge(report);
 }

@@ -478,6 +478,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   summary_.flags = config_.flags;
   summary_.world_size = env_.world_size;
   summary_.batch_size = plan.resolved_spec().batch_size();
+  summary_.samples_per_epoch = plan.samples_per_epoch();
   summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
   progress_.Line(absl::StrFormat(
       "%s with %d parameters on %d rank%s (%s, %d threads each): %d samples, "

@@ -72,6 +72,7 @@ std::string ToJson(const TrainSummary& s) {
   add("device", Json(s.device));
   add("world_size", Json(uint64_t{s.world_size}));
   add("batch_size", Json(s.batch_size));
+  add("samples_per_epoch", Json(s.samples_per_epoch));
   add("parameters", Json(s.parameters));
   add("steps", Json(s.steps));
   add("samples", Json(s.samples));

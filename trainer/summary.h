@@ -37,6 +37,7 @@ struct TrainSummary {
   std::string device;
   uint32_t world_size = 1;
   uint64_t batch_size = 0;
+  uint64_t samples_per_epoch = 0;  // of the plan
   uint64_t parameters = 0;
   uint64_t steps = 0;                 // of the optimiser, in this run
   uint64_t samples = 0;               // trained on, padding not counted

@@ -437,6 +437,8 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   waits.wait_seconds = result.wait_seconds / flags.loaders;
   waits.host_wait_seconds = waits.wait_seconds;
   waits.retried_steps = result.retried_steps;
+  waits.no_answer_seconds = result.no_answer_seconds;
+  waits.no_answer = result.no_answer;
   waits.servers = result.servers_times;
   waits.consumer = "this client";
   // The error itself is no wait for data.

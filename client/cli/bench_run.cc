@@ -139,14 +139,18 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                : EpochsToBatches(options, *loaders[0]);
   std::vector<BenchWaits> waits(loaders.size());
   std::vector<absl::Time> last(loaders.size(), started);
-  std::vector<double> in_vain(loaders.size());  // waited for no batch
+  // Waited for an error, which ends the figures: it is none of their time.
+  std::vector<double> in_vain(loaders.size());
   const absl::Status taken = ForEach(loaders.size(), [&](size_t i) {
     for (uint64_t n = 1; timed || n < batches; ++n) {
       const absl::Time asked = MonotonicNow();
       const absl::StatusOr<HostBatch> batch = loaders[i]->Next();
       const absl::Time now = MonotonicNow();
       if (!batch.ok()) {
-        in_vain[i] = absl::ToDoubleSeconds(now - asked);
+        // An interrupted wait is time that was waited for data.
+        if (!over(batch.status())) {
+          in_vain[i] = absl::ToDoubleSeconds(now - asked);
+        }
         return batch.status();
       }
       last[i] = now;
@@ -175,8 +179,9 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     result.batches += after.batches - before[i].batches;
     result.images += after.samples - before[i].samples;
     result.payload_bytes += after.payload_bytes - before[i].payload_bytes;
-    result.wait_seconds +=
-        after.wait_seconds - before[i].wait_seconds - in_vain[i];
+    // `in_vain` is measured around Next(), so it may be a little more.
+    result.wait_seconds += std::max(
+        0.0, after.wait_seconds - before[i].wait_seconds - in_vain[i]);
     result.retried_steps += after.retried_steps - before[i].retried_steps;
     result.hedged_steps += after.hedged_steps - before[i].hedged_steps;
     first_batch = std::max(first_batch, before[i].first_batch_seconds);
@@ -186,6 +191,10 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
       result.window_changes = after.window_changes;
       result.window_reason = after.window_reason;
       result.servers_times = Difference(after.by_server, before[i].by_server);
+      result.no_answer_seconds = std::max(
+          0.0,
+          after.no_answer_seconds - before[i].no_answer_seconds - in_vain[i]);
+      result.no_answer = after.no_answer;
     }
   }
   result.wire_bytes = static_cast<uint64_t>(

@@ -61,7 +61,10 @@ struct BenchResult {
   uint64_t retried_steps = 0;
   uint64_t hedged_steps = 0;
   BenchWaits waits;                        // of all loaders
-  std::vector<ServerTimes> servers_times;  // of the first loader
+  // Of the first loader.
+  std::vector<ServerTimes> servers_times;
+  double no_answer_seconds = 0;
+  std::string no_answer;
   BenchFigures figures;
   std::string few_batches;   // FewBatchesText()
   bool interrupted = false;  // cut short: what came until then

@@ -20,7 +20,8 @@ std::string TargetText(const FlagSet::Target& target) {
         if constexpr (std::is_same_v<T, absl::Duration>) {
           return absl::FormatDuration(*value);
         } else if constexpr (std::is_same_v<T, bool> ||
-                             std::is_same_v<T, std::optional<uint64_t>>) {
+                             std::is_same_v<T, std::optional<uint64_t>> ||
+                             std::is_same_v<T, std::optional<absl::Duration>>) {
           return "";
         } else {
           return absl::StrCat(*value);
@@ -45,6 +46,11 @@ absl::Status Assign(const FlagSet::Target& target, absl::string_view name,
     return absl::InvalidArgumentError(
         absl::StrCat("flag --", name, "=", text, ": expected ", expected));
   };
+  const auto assign_time = [&](absl::Duration* time) {
+    return ParseTime(text, time) && *time > absl::ZeroDuration()
+               ? absl::OkStatus()
+               : bad("a time above 0, as 5s or 300ms");
+  };
   if (auto* value = std::get_if<std::string*>(&target)) {
     if (text.empty()) return bad("a value");
     **value = std::string(text);
@@ -63,9 +69,10 @@ absl::Status Assign(const FlagSet::Target& target, absl::string_view name,
   } else if (auto* value = std::get_if<bool*>(&target)) {
     if (!absl::SimpleAtob(text, *value)) return bad("true or false");
   } else if (auto* value = std::get_if<absl::Duration*>(&target)) {
-    if (!ParseTime(text, *value) || **value <= absl::ZeroDuration()) {
-      return bad("a time above 0, as 5s or 300ms");
-    }
+    return assign_time(*value);
+  } else if (auto* value =
+                 std::get_if<std::optional<absl::Duration>*>(&target)) {
+    return assign_time(&(*value)->emplace());
   }
   return absl::OkStatus();
 }

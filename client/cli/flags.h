@@ -30,9 +30,10 @@ namespace millrace {
 
 class FlagSet {
  public:
-  // An optional number has no value unless the flag is given.
+  // An optional one has no value unless the flag is given.
   using Target = std::variant<std::string*, uint64_t*, std::optional<uint64_t>*,
-                              uint32_t*, double*, bool*, absl::Duration*>;
+                              uint32_t*, double*, bool*, absl::Duration*,
+                              std::optional<absl::Duration>*>;
 
   FlagSet(std::string command, std::string summary)
       : command_(std::move(command)), summary_(std::move(summary)) {}

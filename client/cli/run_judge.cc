@@ -1,6 +1,8 @@
 #include "client/cli/run_judge.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -58,6 +60,20 @@ constexpr char kOnServers[] =
 constexpr char kSmallOnWire[] =
     "send smaller types: uint8 images with `normalize` on the device "
     "(`placement: PLACEMENT_CLIENT`, the default) are a quarter of float32";
+
+// Twice the batch size, or nothing where that is more than an epoch has: a
+// server refuses such batches, or pads them. Of a summary without this number
+// an epoch has what the largest one took, or more.
+std::optional<double> LargerBatch(const RunReport& run) {
+  double samples = run.samples_per_epoch;
+  if (samples == 0) {
+    for (const PartTimes& epoch : run.epochs) {
+      samples = std::max(samples, epoch.samples);
+    }
+  }
+  if (samples > 0 && 2 * run.batch_size > samples) return std::nullopt;
+  return 2 * run.batch_size;
+}
 
 Finding DataFinding(const RunReport& run) {
   const PartTimes& t = run.times;
@@ -144,6 +160,13 @@ Finding DataFinding(const RunReport& run) {
         {kSmallOnWire, "more batches ready: --device_prefetch=4",
          "look at the device's link: it should run at full width"});
   }
+  if (cause == "no_answer") {
+    return Make("no_answer", share,
+                absl::StrCat(waited, "no server answered"),
+                {absl::StrCat("millrace status --endpoint=", Endpoint(run),
+                              " says which servers answer"),
+                 more_servers});
+  }
   return Make(
       "data", share, absl::StrCat(waited, "what held them up is not clear"),
       {absl::StrCat("millrace status --interval=5s --endpoint=", Endpoint(run),
@@ -214,21 +237,30 @@ Finding ComputeFinding(const RunReport& run, double share) {
                      : "mixed precision: --precision=bfloat16 (or float16)");
   }
   // What costs when the GPU idles is the starting of kernels.
-  advice.insert(
-      small_pieces ? advice.begin() : advice.end(),
-      absl::StrFormat("a larger batch: --batch_size=%.0f (with --lr to match)",
-                      2 * run.batch_size));
+  const std::optional<double> larger = LargerBatch(run);
+  if (larger.has_value()) {
+    advice.insert(small_pieces ? advice.begin() : advice.end(),
+                  absl::StrFormat(
+                      "a larger batch: --batch_size=%.0f (with --lr to match)",
+                      *larger));
+  }
   // On the CPU the graph executor fuses nothing (docs/training.md).
   if (!run.on_cpu() && !run.has_flag("graph")) {
-    advice.insert(small_pieces ? advice.begin() + 1 : advice.end(),
+    advice.insert(small_pieces ? advice.begin() + (larger.has_value() ? 1 : 0)
+                               : advice.end(),
                   "fewer kernels, each of several operations: --graph");
   }
   if (run.on_cpu()) {
     advice.push_back("a GPU: --device=cuda");
   } else {
+    const double ranks = 2 * run.world_size;
+    // Ranks take equal parts of a batch.
     advice.push_back(absl::StrFormat(
-        "more GPUs: --nproc=%.0f, or more machines with torchrun",
-        2 * run.world_size));
+        "more GPUs: --nproc=%.0f, or more machines with torchrun%s", ranks,
+        std::fmod(run.batch_size, ranks) == 0
+            ? ""
+            : absl::StrFormat(" (with a batch size that %.0f divides)",
+                              ranks)));
   }
   return Make("compute", share, std::move(text), std::move(advice));
 }
@@ -295,17 +327,22 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
         {absl::StrCat("the lines of rank ", slowest_rank, " say why it waited"),
          "as many and as near servers for every host"}));
   } else if (allreduce >= kRanksWait) {
-    findings.push_back(Make(
-        "allreduce", allreduce,
-        absl::StrFormat("%.0f ranks waited for one another %s of the time",
-                        run.world_size, Percent(allreduce)),
-        {run.has_flag("accumulate")
-             ? "average gradients more rarely: a larger --accumulate"
-             : "average gradients more rarely: --accumulate=4",
-         absl::StrFormat("more work between two averages: --batch_size=%.0f",
-                         2 * run.batch_size),
-         "a faster network between the ranks (GLOO_SOCKET_IFNAME and "
-         "NCCL_SOCKET_IFNAME choose the interface)"}));
+    std::vector<std::string> advice = {
+        run.has_flag("accumulate")
+            ? "average gradients more rarely: a larger --accumulate"
+            : "average gradients more rarely: --accumulate=4"};
+    if (const auto larger = LargerBatch(run)) {
+      advice.push_back(absl::StrFormat(
+          "more work between two averages: --batch_size=%.0f", *larger));
+    }
+    advice.push_back(
+        "a faster network between the ranks (GLOO_SOCKET_IFNAME and "
+        "NCCL_SOCKET_IFNAME choose the interface)");
+    findings.push_back(
+        Make("allreduce", allreduce,
+             absl::StrFormat("%.0f ranks waited for one another %s of the time",
+                             run.world_size, Percent(allreduce)),
+             std::move(advice)));
   }
   std::stable_sort(
       findings.begin(), findings.end(),
@@ -315,15 +352,19 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
   if (compute >= kComputes) findings.push_back(ComputeFinding(run, compute));
   const double rest = 1 - data - allreduce - compute;
   if (rest >= kOverhead) {
+    std::vector<std::string> advice;
+    if (const auto larger = LargerBatch(run)) {
+      advice.push_back(
+          absl::StrFormat("a larger batch: --batch_size=%.0f", *larger));
+    }
+    advice.push_back("a look at fewer steps: a larger --log_every");
     findings.push_back(
         Make("overhead", rest,
              absl::StrCat(Percent(rest),
                           " of the time lie between the parts of the steps: "
                           "steps are short, and looking at losses and counters "
                           "takes time"),
-             {absl::StrFormat("a larger batch: --batch_size=%.0f",
-                              2 * run.batch_size),
-              "a look at fewer steps: a larger --log_every"}));
+             std::move(advice)));
   }
   const double others =
       t.machine_cpus >= 1 ? t.share(t.other_cpu / t.machine_cpus) : 0;

@@ -51,8 +51,8 @@ namespace millrace {
 
 struct Finding {
   // "storage", "decoding", "augmenting", "servers", "network",
-  // "shared_memory", "server_memory", "window", "data" (waited, why is not
-  // clear), "copy",
+  // "shared_memory", "server_memory", "window", "no_answer" (no server did),
+  // "data" (waited, why is not clear), "copy",
   // "trainer_cpu", "allreduce", "ranks", "compute", "overhead",
   // "other_programs" (share: of the cores).
   std::string part;

@@ -153,6 +153,7 @@ absl::StatusOr<RunReport> ParseRunReport(const std::string& json,
   run.endpoint = Word(summary, "endpoint");
   run.world_size = std::max(1.0, Number(summary, "world_size", 1));
   run.batch_size = Number(summary, "batch_size");
+  run.samples_per_epoch = Number(summary, "samples_per_epoch");
   run.parameters = Number(summary, "parameters");
   run.replay_batches = Number(summary, "replay_batches");
   run.flags = Words(summary, "flags");

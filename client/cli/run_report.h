@@ -56,6 +56,8 @@ struct RunReport {
   std::string endpoint;
   double world_size = 1;
   double batch_size = 0;  // global
+  // 0: unknown, of an earlier version.
+  double samples_per_epoch = 0;
   double parameters = 0;
   // Above 0: batches were repeats (--replay_batches), no real training.
   double replay_batches = 0;

@@ -123,7 +123,9 @@ void SpecFlags::AddHedgesTo(FlagSet& flags) {
             "request late steps from a second server too, at most this share "
             "of all steps; 0: never");
   flags.Add("hedge_floor", &hedge_floor, "TIME",
-            "minimum time before a step counts as late");
+            absl::StrCat("minimum time before a step counts as late (default ",
+                         absl::FormatDuration(HostLoaderOptions().hedge_floor),
+                         ")"));
 }
 
 absl::Status SpecFlags::Validate() const {
@@ -182,7 +184,7 @@ absl::Status SpecFlags::ValidateHow() const {
         absl::StrCat("flag --hedge_share=", hedge_share,
                      ": expected a share of the steps, 0 (never) to 1"));
   }
-  if (hedge_share == 0 && hedge_floor != HostLoaderOptions().hedge_floor) {
+  if (hedge_share == 0 && hedge_floor.has_value()) {
     return absl::InvalidArgumentError(
         "--hedge_floor has no effect with --hedge_share=0: leave one of them "
         "out");
@@ -218,7 +220,7 @@ void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
   options.next_timeout = std::max(absl::Seconds(60), timeout);
   options.step_timeout = step_timeout;
   options.hedge_share = hedge_share;
-  options.hedge_floor = hedge_floor;
+  options.hedge_floor = hedge_floor.value_or(options.hedge_floor);
 }
 
 absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {

@@ -35,7 +35,7 @@ struct SpecFlags {
   // As HostLoaderOptions has them.
   absl::Duration step_timeout = HostLoaderOptions().step_timeout;
   double hedge_share = HostLoaderOptions().hedge_share;
-  absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
+  std::optional<absl::Duration> hedge_floor;
 
   void AddTo(FlagSet& flags);
   // Those of second requests, which a loader makes after 32 steps at the

@@ -134,7 +134,12 @@ class HostLoader {
     // As they came, packed where the spec asks for it; with what was asked for
     // ahead, and without headers.
     uint64_t wire_bytes = 0;
-    double wait_seconds = 0;         // that Next() waited
+    // That Next() waited, for no batch and until now, too.
+    double wait_seconds = 0;
+    // Of these, while no server could be reached or all were silent, and what
+    // each server said or did then: "10.0.0.1:7001: connection refused".
+    double no_answer_seconds = 0;
+    std::string no_answer;
     double first_batch_seconds = 0;  // from Open to the first batch
     uint64_t retried_steps = 0;      // asked again after a failure
     uint64_t servers = 0;            // addresses in use

@@ -222,6 +222,9 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   uint64_t Free() const;
   bool WorthAsking() const;
   absl::Status TimeoutError(absl::Duration waited) const MR_REQUIRES(mu_);
+  // Waits for the batch that Next() hands out next; returns when it was there.
+  // Counts in waiting_.
+  absl::StatusOr<absl::Time> AwaitBatch(MutexLock& lock) MR_REQUIRES(mu_);
   // Waits for a change, at most 200 ms or until `timeout`. Wakes the transport
   // when the step that the consumer waits for becomes late: an event of the
   // transport's own may be 100 ms away.
@@ -303,6 +306,14 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   uint64_t least_in_hand_ MR_GUARDED_BY(mu_) = 0;
   std::vector<Ready> ready_ MR_GUARDED_BY(mu_);  // ring, by number
   std::string servers_text_ MR_GUARDED_BY(mu_);
+  // No server answers: none is usable, or all of these are silent.
+  bool nobody_answers_ MR_GUARDED_BY(mu_) = false;
+  // Seconds of the Next() that waits now, not in stats_ yet; 0 when none waits.
+  struct Waiting {
+    double seconds = 0;
+    double no_answer_seconds = 0;
+  };
+  Waiting waiting_ MR_GUARDED_BY(mu_);
   Stats stats_ MR_GUARDED_BY(mu_);
 
   Mutex close_mu_;
@@ -361,40 +372,25 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   HostBatch batch;
   {
     MutexLock lock(mu_);
-    const absl::Time entered = now_();
     least_in_hand_ = std::min(
         least_in_hand_, whole_below_ - std::min(whole_below_, next_.load()));
-    bool waited = false;
-    // Another place after a Seek() meanwhile.
-    while (closed_ || !ready_[next_.load() % slots_].full) {
-      const uint64_t number = next_.load();
-      if (closed_) return absl::CancelledError("the loader was closed");
-      if (!error_.ok()) return error_;
-      if (number >= sequence_.total()) {
-        return absl::OutOfRangeError(absl::StrCat("all batches up to ",
-                                                  Text(sequence_.At(number)),
-                                                  " were delivered"));
-      }
-      const absl::Time now = waited ? now_() : entered;
-      waited = true;
-      if (now - entered >= options_.next_timeout) {
-        stats_.wait_seconds += absl::ToDoubleSeconds(now - entered);
-        return TimeoutError(now - entered);
-      }
-      AwaitChange(lock, now, entered + options_.next_timeout);
-    }
+    const absl::StatusOr<absl::Time> there = AwaitBatch(lock);
+    // A wait that brings no batch counts, too.
+    const Waiting waited = std::exchange(waiting_, {});
+    stats_.wait_seconds += waited.seconds;
+    stats_.no_answer_seconds += waited.no_answer_seconds;
+    if (!there.ok()) return there.status();
+    const absl::Time now = *there;
     const uint64_t number = next_.load();
     Ready& ready = ready_[number % slots_];
-    const absl::Time now = waited ? now_() : entered;
     if (last_return_ != absl::InfinitePast()) {
       consumer_step_ += kConsumerGain * (now - last_return_ - consumer_step_);
     }
     last_return_ = now;
-    if (waited) {
-      const double seconds = absl::ToDoubleSeconds(last_return_ - entered);
-      stats_.wait_seconds += seconds;
-      stats_.by_server[ready.server].waited_seconds += seconds;
-    }
+    // The server that brings the batch is not what was waited for while none
+    // answered.
+    stats_.by_server[ready.server].waited_seconds +=
+        waited.seconds - waited.no_answer_seconds;
     if (stats_.batches++ == 0) {
       stats_.first_batch_seconds =
           absl::ToDoubleSeconds(last_return_ - opened_at_);
@@ -417,6 +413,31 @@ absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   }
   if (WorthAsking()) transport_->Wake();
   return batch;
+}
+
+absl::StatusOr<absl::Time> PrefetchLoader::AwaitBatch(MutexLock& lock) {
+  const absl::Time entered = now_();
+  absl::Time now = entered;
+  // Another place after a Seek() meanwhile.
+  while (closed_ || !ready_[next_.load() % slots_].full) {
+    const uint64_t number = next_.load();
+    if (closed_) return absl::CancelledError("the loader was closed");
+    if (!error_.ok()) return error_;
+    if (number >= sequence_.total()) {
+      return absl::OutOfRangeError(absl::StrCat("all batches up to ",
+                                                Text(sequence_.At(number)),
+                                                " were delivered"));
+    }
+    if (now - entered >= options_.next_timeout) {
+      return TimeoutError(now - entered);
+    }
+    AwaitChange(lock, now, entered + options_.next_timeout);
+    const absl::Time before = std::exchange(now, now_());
+    const double seconds = absl::ToDoubleSeconds(now - before);
+    waiting_.seconds += seconds;
+    if (nobody_answers_) waiting_.no_answer_seconds += seconds;
+  }
+  return now;
 }
 
 void PrefetchLoader::AwaitChange(MutexLock& lock, absl::Time now,
@@ -490,6 +511,8 @@ HostLoader::Stats PrefetchLoader::stats() const {
   {
     MutexLock lock(mu_);
     stats = stats_;
+    stats.wait_seconds += waiting_.seconds;
+    stats.no_answer_seconds += waiting_.no_answer_seconds;
   }
   stats.retried_steps = retried_steps_.load();
   stats.hedged_steps = hedged_steps_.load();
@@ -1209,7 +1232,10 @@ void PrefetchLoader::SayWhenNobodyAnswers() {
                     << " answers (" << text << "): waiting for "
                     << Text(asking_.At(next_.load()));
   }
+  const bool nobody_answers = !servers_.AnyAnswers(now);
   MutexLock lock(mu_);
+  nobody_answers_ = nobody_answers;
+  if (nobody_answers) stats_.no_answer = text;
   servers_text_ = std::move(text);
 }
 

@@ -244,6 +244,14 @@ uint32_t ServerSet::usable() const {
       }));
 }
 
+bool ServerSet::AnyAnswers(absl::Time now) const {
+  return std::any_of(
+      servers_.begin(), servers_.end(), [now](const Server& server) {
+        return server.state.ready && !server.left_out &&
+               now >= server.silent_until;
+      });
+}
+
 std::string ServerSet::AddressOf(ServerId id) const {
   const Server* server = Find(id);
   return server == nullptr ? "a server that is gone" : server->state.address;

@@ -107,6 +107,10 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
                           On(group, servers),
                           "; raise --window, or leave the flag out: then it "
                           "adapts");
+    case WaitCause::kNoAnswer:
+      return absl::StrCat("no server answered (",
+                          absl::StrJoin(group.addresses, "; "),
+                          "); see that the servers run and can be reached");
     default:
       return "not clear";
   }
@@ -138,6 +142,8 @@ const char* NameOf(WaitCause cause) {
       return "memory";
     case WaitCause::kWindow:
       return "window";
+    case WaitCause::kNoAnswer:
+      return "no_answer";
     case WaitCause::kPreparing:
       return "preparing";
     case WaitCause::kUnclear:
@@ -221,6 +227,11 @@ Verdict Judge(const WaitReport& report) {
     group.addresses.push_back(server.address);
     all += server.waited_seconds;
     silent = silent || (cause == WaitCause::kUnclear && !SendsTimes(server));
+  }
+  if (report.no_answer_seconds > 0) {
+    groups[WaitCause::kNoAnswer] = {report.no_answer_seconds,
+                                    {report.no_answer}};
+    all += report.no_answer_seconds;
   }
   const auto most = std::max_element(groups.begin(), groups.end(),
                                      [](const auto& a, const auto& b) {

@@ -17,6 +17,8 @@
 //             for storage
 //   memory    threads were idle, and batches waited for memory at least half as
 //             long as they took to make
+//   no_answer no server could be reached, or all that could were silent. This
+//             time counts for no server
 //   window    threads were idle, the link too, and nothing queued anywhere: the
 //             client asks for too little at once
 //
@@ -56,12 +58,14 @@ enum class WaitCause {
   kWork,  // reading, decoding and augmenting together
   kMemory,
   kWindow,
+  kNoAnswer,
   kPreparing,  // copies and transforms on the client's machine
   kUnclear,
 };
 
 // As programs read it: "consumer", "link", "shared_memory", "reading",
-// "decoding", "augmenting", "work", "memory", "window", "preparing", "unclear".
+// "decoding", "augmenting", "work", "memory", "window", "no_answer",
+// "preparing", "unclear".
 const char* NameOf(WaitCause cause);
 
 // All in seconds, between two looks.
@@ -73,6 +77,9 @@ struct WaitReport {
   double host_wait_seconds = 0;
   double prepare_seconds = 0;  // copying to the device, transforming
   uint64_t retried_steps = 0;
+  // Of the host loader's consumer; HostLoader::Stats.
+  double no_answer_seconds = 0;
+  std::string no_answer;
   std::vector<ServerTimes> servers;
   std::string consumer = "the trainer";
 };

@@ -33,7 +33,7 @@ std::set<std::string> DoctorsAdvice() {
   for (const char* device : {"cpu", "cuda:0"}) {
     for (const char* cause :
          {"reading", "decoding", "augmenting", "work", "link", "shared_memory",
-          "memory", "window", "preparing", "unclear", "consumer"}) {
+          "memory", "window", "no_answer", "preparing", "unclear", "consumer"}) {
       for (const bool flags : {false, true}) {
         for (const double overhead : {0., 4.}) {
           for (const char* source : {"nvml", "step_times"}) {

@@ -222,14 +222,15 @@ TEST_F(VerdictIntegrationTest, MemoryIsNamed) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Of 16 threads two batches of 2 images keep 4 busy. They are worked on for so
-// long that a busy machine's delays beside it are small.
+// Of 16 threads two batches of 2 images keep 4 busy. The images are so large
+// that each is worked on for many time slices: waits for a thread on a busy
+// machine, a few of these, stay far below a quarter of that.
 TEST_F(VerdictIntegrationTest, TooSmallAWindowIsNamed) {
   const auto server = Serve({"--threads=16", "--memory_budget=512MiB"});
   const auto loader =
       Open(server->address(),
            "sources { dataset: 'photos' } transforms { decode_image {} } "
-           "transforms { random_resized_crop { height: 320 width: 320 } } "
+           "transforms { random_resized_crop { height: 960 width: 960 } } "
            "transforms { rand_augment { num_ops: 8 } } "
            "transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
            "0.5] } } batch_size: 2",

@@ -45,11 +45,13 @@ TEST(Summary, IsJsonWithTheKeysThatOthersRead) {
   summary.epoch_seconds = {1.5, 2};
   summary.loss = {0.25, std::nan("")};
   summary.stall_share = 0.125;
+  summary.samples_per_epoch = 100;
   const std::string json = ToJson(summary);
   EXPECT_THAT(json, HasSubstr("\"dataset\": \"a\\\"b\\\\c\\u000a\""));
   EXPECT_THAT(json, HasSubstr("\"epoch_seconds\": [1.5, 2]"));
   EXPECT_THAT(json, HasSubstr("\"loss\": [0.25, null]"));
   EXPECT_THAT(json, HasSubstr("\"stall_share\": 0.125"));
+  EXPECT_THAT(json, HasSubstr("\"samples_per_epoch\": 100"));
   EXPECT_THAT(json, HasSubstr("\"eval_accuracy\": null"));
   EXPECT_THAT(json, HasSubstr("\"times\": {\"seconds\": 0, "));
   EXPECT_THAT(json, HasSubstr("\"epoch_times\": []"));

@@ -315,6 +315,38 @@ TEST(OwnServerTest, WhenTheServerStopsTheFiguresUntilThenAreShown) {
   }
 }
 
+// It said that it waited -21 s and was the bottleneck itself.
+TEST(OwnServerTest, InterruptedDuringAnOutageItNamesTheServer) {
+  auto server = ServerProcess::Start(
+      {"--synthetic_only", "--threads=2", "--memory_budget=256MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string endpoint = "--endpoint=" + (*server)->address();
+  const absl::Time began = absl::Now();
+  const absl::Time give_up = began + absl::Minutes(1);
+  Subprocess bench({ProgramPath("client/cli/millrace"), "bench", endpoint,
+                    "--synthetic", "--shape=16,16", "--window=4", "--json",
+                    "--batches=1000000000"});
+  while (BatchesSentOf(endpoint) < 100) {
+    ASSERT_TRUE(bench.Running()) << bench.Stderr();
+    ASSERT_LT(absl::Now(), give_up);
+  }
+  (*server)->process().Signal(SIGKILL);
+  const absl::Time killed = absl::Now();
+  while (!absl::StrContains(bench.Stderr(), "no server of endpoint")) {
+    ASSERT_TRUE(bench.Running()) << bench.Stderr();
+    ASSERT_LT(absl::Now(), give_up);
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  // So that the outage is most of the time.
+  absl::SleepFor(2 * (killed - began));
+  bench.Signal(SIGINT);
+  EXPECT_EQ(bench.Wait(), 0) << bench.Stderr();
+  EXPECT_GT(NumberOf(bench.Stdout(), "wait_seconds"), 0) << bench.Stdout();
+  EXPECT_THAT(bench.Stdout(),
+              AllOf(HasSubstr("no server answered (" + (*server)->address()),
+                    HasSubstr("\"interrupted\": true")));
+}
+
 TEST_F(BenchTest, MistakesAreUsageErrors) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--sweep=threads=1,2", "--synthetic"},
@@ -378,6 +410,9 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--rounds=0"}, "flag --rounds=0: 1 .. 1000"},
       {{"--synthetic", "--batch_size=0"}, "flag --batch_size=0: expected"},
       {{"--synthetic", "--hedge_share=0", "--hedge_floor=1s"},
+       "--hedge_floor has no effect with --hedge_share=0"},
+      // The default, but given.
+      {{"--synthetic", "--hedge_share=0", "--hedge_floor=20ms"},
        "--hedge_floor has no effect with --hedge_share=0"},
       {{"--synthetic", "--json", "--json"}, "flag --json is given twice"},
       {{"--dataset="}, "flag --dataset=: expected a value"},

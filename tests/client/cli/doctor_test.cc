@@ -92,6 +92,36 @@ TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
 }
 
+// It advised --batch_size=120 of 100 samples, which servers refuse.
+TEST(Doctor, AdvisesNoBatchThatAnEpochDoesNotHave) {
+  RunReport run = Healthy();
+  run.samples_per_epoch = 511;
+  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), Not(HasSubstr("--batch_size")));
+  run.times.device_busy = 0.4;
+  EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--graph"));
+  run.samples_per_epoch = 512;
+  EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--batch_size=512"));
+  // A summary of an earlier version.
+  run.samples_per_epoch = 0;
+  run.epochs = {run.times};
+  run.epochs[0].samples = 256;
+  run.times.compute = 20;
+  run.times.allreduce = 40;
+  for (const Finding& finding : JudgeRun(run)) {
+    EXPECT_THAT(AdviceOf(finding), Not(HasSubstr("--batch_size")))
+        << finding.part;
+  }
+}
+
+TEST(Doctor, AdvisesRanksThatDivideTheBatch) {
+  RunReport run = Healthy();
+  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), Not(HasSubstr("divides")));
+  run.batch_size = 255;
+  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]),
+              HasSubstr("--nproc=2, or more machines with torchrun (with a "
+                        "batch size that 2 divides)"));
+}
+
 TEST(Doctor, AGpuInSmallPiecesNeedsALargerBatchFirst) {
   RunReport run = Healthy();
   run.times.device_busy = 0.4;
@@ -359,7 +389,7 @@ TEST(Compare, RunsOfDifferentModelsAreNotCompared) {
 
 constexpr char kSummary[] = R"({
   "model": "mlp", "dataset": "d", "device": "cpu", "world_size": 2,
-  "batch_size": 64, "parameters": 10, "rank_stall_shares": [0.5, 0.25],
+  "batch_size": 64, "samples_per_epoch": 3200, "parameters": 10, "rank_stall_shares": [0.5, 0.25],
   "where_the_time_went": ["waited 50 %: decoding on the server"],
   "times": {"seconds": 10, "steps": 100, "samples": 6400,
             "data_seconds": 5, "forward_seconds": 1, "backward_seconds": 2,
@@ -376,6 +406,7 @@ TEST(RunReport, ReadsASummary) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->times.wait_cause, "decoding");
   EXPECT_DOUBLE_EQ(run->times.share(run->times.data), 0.5);
+  EXPECT_EQ(run->samples_per_epoch, 3200);
   ASSERT_EQ(run->epochs.size(), 2u);
   EXPECT_DOUBLE_EQ(run->epochs[1].seconds, 4);
   EXPECT_THAT(run->rank_stall_shares, ElementsAre(0.5, 0.25));

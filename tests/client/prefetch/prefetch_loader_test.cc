@@ -818,5 +818,51 @@ TEST_F(PrefetchLoaderTest, CountsWhereTimeWentByServer) {
   EXPECT_LT(stats.by_server[1].receive_seconds, 2);
 }
 
+// What was waited for was the connection, not the server that came back.
+TEST_F(PrefetchLoaderTest, CountsTheWaitForServersThatDoNotAnswerApart) {
+  Open(4, {{1, "a", false}});
+  fake_->Tick();
+  EXPECT_TRUE(absl::IsUnavailable(loader_->Next().status()));
+  const HostLoader::Stats away = loader_->stats();
+  EXPECT_GE(away.wait_seconds, 0.05);
+  EXPECT_EQ(away.no_answer_seconds, away.wait_seconds);
+  EXPECT_EQ(away.no_answer, "a: not connected");
+  fake_->SetServers({{1, "a", true}});
+  fake_->Tick();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(loader_->Next().status()));
+  CompleteAll();
+  ExpectNext({0, 0});
+  const HostLoader::Stats back = loader_->stats();
+  EXPECT_GE(back.wait_seconds, away.wait_seconds + 0.05);
+  EXPECT_EQ(back.no_answer_seconds, away.no_answer_seconds);
+}
+
+// It was lost, and `millrace bench` showed a negative wait.
+TEST_F(PrefetchLoaderTest, AWaitThatIsClosedCounts) {
+  plan_ = MakePlan(4);
+  options_.next_timeout = absl::Minutes(1);
+  auto transport = std::make_unique<FakeTransport>(plan_);
+  fake_ = transport.get();
+  fake_->SetServers({{1, "a", true}});
+  double seen = -1;
+  auto loader = NewPrefetchLoader(
+      options_, plan_, std::move(transport), time_, [this] { return time_; },
+      [&](absl::Duration) {
+        if (seen >= 0) {
+          loader_->Close();
+        } else {
+          time_ += absl::Seconds(5);
+          fake_->SetServers({{1, "a", false}});
+          fake_->Tick();
+          seen = 0;
+        }
+      });
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  loader_ = *std::move(loader);
+  EXPECT_TRUE(absl::IsCancelled(loader_->Next().status()));
+  EXPECT_DOUBLE_EQ(loader_->stats().wait_seconds, 5);
+  EXPECT_DOUBLE_EQ(loader_->stats().no_answer_seconds, 5);
+}
+
 }  // namespace
 }  // namespace millrace

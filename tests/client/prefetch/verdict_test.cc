@@ -76,6 +76,23 @@ TEST(VerdictTest, NamesTheWorkAndCountsTheServers) {
             "waited 11 %: decoding on 3 of 4 servers; add servers or cores");
 }
 
+TEST(VerdictTest, ServersThatDoNotAnswerAreNamed) {
+  WaitReport report = Report(92, {Decoding("a:1")});
+  report.no_answer_seconds = 86;
+  report.no_answer = "a:1: connection refused";
+  EXPECT_EQ(Judge(report).text,
+            "waited 92 %: no server answered (a:1: connection refused); see "
+            "that the servers run and can be reached");
+  EXPECT_STREQ(NameOf(Judge(report).cause), "no_answer");
+  // Not one batch came.
+  report.servers.clear();
+  EXPECT_EQ(Judge(report).cause, WaitCause::kNoAnswer);
+  // A short outage is not the bottleneck.
+  report = Report(30, {Decoding("a:1")});
+  report.no_answer_seconds = 1;
+  EXPECT_EQ(Judge(report).cause, WaitCause::kDecoding);
+}
+
 TEST(VerdictTest, TellsTheKindsOfWorkApart) {
   ServerTimes s = Decoding("a:1");
   EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kDecoding);
