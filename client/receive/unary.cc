@@ -157,9 +157,14 @@ absl::Status NoAnswerError(
   const absl::Status* first = nullptr;
   const absl::Status* passing = nullptr;
   std::string reasons;
+  bool connected = false;  // with a server that has not answered in time
   for (size_t i = 0; i < servers.size(); ++i) {
     const absl::Status& status = answers[i].status();
     if (status.ok()) continue;
+    connected |= absl::IsDeadlineExceeded(status) &&
+                 servers[i].channel != nullptr &&
+                 servers[i].channel->GetState(/*try_to_connect=*/false) ==
+                     GRPC_CHANNEL_READY;
     const bool final =
         !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
     if (final && first == nullptr) first = &status;
@@ -176,6 +181,13 @@ absl::Status NoAnswerError(
         first->code(),
         absl::StrCat(servers.size() == 1 ? "server " : "", reasons));
     return WithErrorDetail(error, GetErrorDetail(*first));
+  }
+  if (connected) {
+    return absl::UnavailableError(absl::StrCat(
+        "a data server at endpoint ", endpoint,
+        " is connected and has not answered the request in time (", reasons,
+        "); see what keeps it busy with `millrace status --endpoint=", endpoint,
+        "`, or give it longer with --timeout"));
   }
   return absl::UnavailableError(absl::StrCat(
       "no data server answers at endpoint ", endpoint, " (", reasons,

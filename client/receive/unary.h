@@ -38,8 +38,8 @@ std::vector<absl::StatusOr<std::string>> AskServers(
 
 // One sentence for answers of which none is OK: names each server and why.
 // Its code is that of the first server that has answered, with an error that is
-// not Unavailable where there is one. Unavailable, "no data server answers":
-// none has.
+// not Unavailable where there is one. Unavailable, "no data server answers" or,
+// where a connection is there, "is connected and has not answered": none has.
 absl::Status NoAnswerError(
     absl::string_view endpoint, absl::Span<const ServerChannel> servers,
     absl::Span<const absl::StatusOr<std::string>> answers);

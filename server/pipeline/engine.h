@@ -110,8 +110,9 @@ struct StepRange {
 
 // Who asks. Both may be empty: all who do not say are one.
 struct Caller {
-  std::string client;  // an id, or the connection's address
-  std::string peer;    // address without the port
+  std::string client;      // an id, or the connection's address
+  std::string peer;        // address without the port
+  std::string connection;  // address with the port, whatever the id
 };
 
 class Engine {
@@ -241,7 +242,7 @@ class Engine {
   using Opened = std::function<void(
       absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline)>;
   // As Open(). A pipeline that is not built yet is built on a worker thread, in
-  // the turn of the caller; others are given to `opened` before the return.
+  // the turn of the caller's connection; others are given to `opened` before the return.
   // `wanted` is asked before it is built, may be null, and makes the answer
   // Cancelled. ResourceExhausted: too many wait to be built, or pipelines in
   // use leave no memory; ErrorDetail says when to ask again.

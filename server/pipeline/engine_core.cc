@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cgroup.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/decode/limits.h"
@@ -39,7 +40,8 @@ constexpr int64_t kLongTaskNanos = 5'000'000;
 constexpr uint64_t kLargeImagesShare = 4;
 // Small budgets have room for a few ordinary pipelines, too.
 constexpr uint64_t kLeastPipelineBytes = 1 << 20;
-// Specs that wait to be built, as protobuf keeps them.
+// Specs that wait to be built, as protobuf keeps them. A connection has no more
+// than it leaves free.
 constexpr uint64_t kMaxOpeningBytes = 8 << 20;
 // When a client whose pipeline found no room should ask again.
 constexpr int64_t kRetryDelayMs = 500;
@@ -166,6 +168,9 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecBytes(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
+    // Resolving takes longer, the more sources and transforms there are.
+    MR_RETURN_IF_ERROR(
+        CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {
@@ -223,25 +228,33 @@ class EngineImpl final : public Engine {
       opened(Served(std::move(found)));
       return;
     }
-    const uint64_t bytes = spec.SpaceUsedLong();
-    if (opening_bytes_.fetch_add(bytes) + bytes > kMaxOpeningBytes) {
-      opening_bytes_.fetch_sub(bytes);
-      opened(AskAgain(absl::StrCat(
-          "pipeline specs of ", kMaxOpeningBytes,
-          " bytes wait to be built already: ask again, or ask another "
-          "server")));
+    // Not in turn with those that are built.
+    if (absl::Status fits =
+            CheckCanFit(spec, "at least", LeastPipelineBytes(spec));
+        !fits.ok()) {
+      opened(std::move(fits));
       return;
     }
-    // All that are being built share one plan's part.
+    const std::string& connection =
+        caller.connection.empty() ? caller.client : caller.connection;
+    const uint64_t bytes = spec.SpaceUsedLong();
+    if (absl::Status waits = AddOpening(connection, bytes); !waits.ok()) {
+      opened(std::move(waits));
+      return;
+    }
+    // All that are being built share one plan's part, by address, then by
+    // connection: a program can invent client ids, each of which would have a
+    // turn.
     auto sharer = std::make_shared<Sharer>();
     sharer->plan = "opening";
     sharer->dataset = kOpening;
-    sharer->client = caller.client;
+    sharer->client = connection;
     sharer->peer = caller.peer;
     parts_.scheduler->PostShared(
-        std::move(sharer), [this, spec, bytes, wanted = std::move(wanted),
-                            opened = std::move(opened)] {
-          opening_bytes_.fetch_sub(bytes);
+        std::move(sharer),
+        [this, spec, connection, bytes, wanted = std::move(wanted),
+         opened = std::move(opened)] {
+          RemoveOpening(connection, bytes);
           if (wanted != nullptr && !wanted()) {
             opened(absl::CancelledError("the client ended the call"));
           } else {
@@ -364,21 +377,52 @@ class EngineImpl final : public Engine {
                            MakeErrorDetail("plan"));
   }
 
+  // Counts a spec that waits to be built, unless too many do.
+  absl::Status AddOpening(const std::string& connection, uint64_t bytes) {
+    MutexLock lock(opening_mu_);
+    const auto it = opening_.find(connection);
+    const uint64_t own = it == opening_.end() ? 0 : it->second;
+    // Each further connection finds room, however many one of them sends.
+    if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
+      return AskAgain(absl::StrCat(
+          "pipeline specs of ", opening_bytes_, " of at most ",
+          kMaxOpeningBytes, " bytes wait to be built already, ", own,
+          " of them of this connection: ask again, or ask another server"));
+    }
+    opening_[connection] += bytes;
+    opening_bytes_ += bytes;
+    return absl::OkStatus();
+  }
+
+  void RemoveOpening(const std::string& connection, uint64_t bytes) {
+    MutexLock lock(opening_mu_);
+    opening_bytes_ -= bytes;
+    const auto it = opening_.find(connection);
+    it->second -= bytes;
+    if (it->second == 0) opening_.erase(it);
+  }
+
+  // Whether a pipeline of `bytes` has room on this server when no other one is
+  // in use. `how` sure the bytes are is for the message.
+  absl::Status CheckCanFit(const PipelineSpec& spec, absl::string_view how,
+                           uint64_t bytes) const {
+    if (bytes <= cache_.max_bytes()) return absl::OkStatus();
+    return WithErrorDetail(
+        absl::FailedPreconditionError(absl::StrCat(
+            "a pipeline of ", spec.sources_size(), " sources, ",
+            spec.transforms_size(), " transforms and ",
+            std::max(1, spec.outputs_size()), " outputs takes ", how, " ",
+            bytes, " bytes, and this server has ", cache_.max_bytes(),
+            " for pipelines: take fewer sources or transforms",
+            PipelineAdvice(bytes))),
+        MakeErrorDetail("plan"));
+  }
+
   // Held by the pipeline that is built.
   absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
       const PipelineSpec& resolved) {
     const uint64_t bytes = PipelineBytes(resolved);
-    if (bytes > cache_.max_bytes()) {
-      return WithErrorDetail(
-          absl::FailedPreconditionError(absl::StrCat(
-              "a pipeline of ", resolved.sources_size(), " sources, ",
-              resolved.transforms_size(), " transforms and ",
-              resolved.outputs_size(), " outputs takes about ", bytes,
-              " bytes, and this server has ", cache_.max_bytes(),
-              " for pipelines: take fewer sources or transforms",
-              PipelineAdvice(bytes))),
-          MakeErrorDetail("plan"));
-    }
+    MR_RETURN_IF_ERROR(CheckCanFit(resolved, "about", bytes));
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
     if (room != nullptr) return room;
     return AskAgain(absl::StrCat(
@@ -454,7 +498,10 @@ class EngineImpl final : public Engine {
 
   // Self-synchronised.
   PipelineCache cache_;
-  std::atomic<uint64_t> opening_bytes_{0};  // of specs that wait to be built
+  Mutex opening_mu_;
+  // Of specs that wait to be built: in all, by connection.
+  uint64_t opening_bytes_ MR_GUARDED_BY(opening_mu_) = 0;
+  std::map<std::string, uint64_t> opening_ MR_GUARDED_BY(opening_mu_);
   // Each belongs to its thread.
   std::vector<WorkerState> workers_;
   EngineParts parts_;

@@ -7,6 +7,7 @@
 #ifndef MILLRACE_SERVER_PIPELINE_PIPELINE_BYTES_H_
 #define MILLRACE_SERVER_PIPELINE_PIPELINE_BYTES_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "proto/names.h"
@@ -14,20 +15,26 @@
 
 namespace millrace {
 
-// Of a resolved spec.
-inline uint64_t PipelineBytes(const PipelineSpec& resolved) {
+// A lower bound of PipelineBytes() of what `spec` is resolved to, which has as
+// many sources and no fewer transforms and outputs, at least one.
+inline uint64_t LeastPipelineBytes(const PipelineSpec& spec) {
   constexpr uint64_t kBase = 16 << 10;
-  // The plan keeps the spec, the answer to Open has it again, the cache finds
-  // pipelines by its bytes.
-  constexpr uint64_t kOfSpec = 16;
   // Each source has columns of its own, and a stage runs the transforms.
   constexpr uint64_t kSource = 2 << 10;
   constexpr uint64_t kColumn = 1 << 10;
   constexpr uint64_t kTransform = 512;
-  const uint64_t sources = resolved.sources_size();
-  return kBase + kOfSpec * resolved.ByteSizeLong() +
-         sources * (kSource + resolved.outputs_size() * kColumn +
-                    resolved.transforms_size() * kTransform);
+  const uint64_t sources = spec.sources_size();
+  const uint64_t outputs = std::max(1, spec.outputs_size());
+  return kBase + sources * (kSource + outputs * kColumn +
+                            spec.transforms_size() * kTransform);
+}
+
+// Of a resolved spec.
+inline uint64_t PipelineBytes(const PipelineSpec& resolved) {
+  // The plan keeps the spec, the answer to Open has it again, the cache finds
+  // pipelines by its bytes.
+  constexpr uint64_t kOfSpec = 16;
+  return kOfSpec * resolved.ByteSizeLong() + LeastPipelineBytes(resolved);
 }
 
 }  // namespace millrace

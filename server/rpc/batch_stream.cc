@@ -231,6 +231,7 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
     if (steps.ok()) {
       share = state->environment.shares->Join(
           {.host = caller.peer,
+           .connection = caller.connection,
            .client = caller.client,
            .step_bytes = steps->batch_bytes,
            .on_room = [weak = std::weak_ptr<State>(state)] {

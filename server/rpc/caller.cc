@@ -21,6 +21,7 @@ absl::StatusOr<Caller> CallerOf(absl::string_view peer,
                      kMaxIdBytes, "; draw 16 random bytes once"));
   }
   Caller caller;
+  caller.connection = std::string(peer);
   caller.client =
       client_id.empty() ? std::string(peer) : absl::BytesToHexString(client_id);
   // Ports tell connections of one machine apart; Unix sockets have none.

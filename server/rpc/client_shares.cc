@@ -10,64 +10,103 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   std::unique_ptr<Member> member(new Member(this, std::move(call)));
   MutexLock lock(mu_);
   member->host_ = &hosts_[member->host_name_];
-  member->client_ = &member->host_->clients[member->client_name_];
+  Host& host = *member->host_;
+  const auto [client, is_new] = host.clients.try_emplace(member->client_name_);
+  member->client_ = &client->second;
+  if (is_new) {
+    client->second.connection =
+        host.connections.try_emplace(member->connection_name_).first;
+    ++client->second.connection->second.clients;
+  }
   ++member->client_->calls;
   return member;
 }
 
 uint64_t ClientShares::starving() const {
   MutexLock lock(mu_);
-  return std::count_if(waiting_.begin(), waiting_.end(), [](const Member* m) {
-    return m->client_->outstanding_bytes == 0;
-  });
+  uint64_t starving = 0;
+  for (const Member* member : waiting_) starving += IsStarving(*member);
+  return starving;
 }
 
 uint64_t ClientShares::HostShare() const {
   return bytes_ / 4 * 3 / hosts_.size();
 }
 
-uint64_t ClientShares::ClientShare(const Host& host) const {
-  const uint64_t share = HostShare() / host.clients.size();
+uint64_t ClientShares::ConnectionShare(const Host& host,
+                                       uint64_t clients) const {
+  const uint64_t connections = host.connections.size();
+  const uint64_t share = HostShare() / connections;
   if (hosts_.size() > 1) return share;
   // The only host leaves as much to a client of its own that may still come.
-  return std::min(share, bytes_ / (host.clients.size() + 1));
+  return std::min(share, bytes_ / (connections * clients + 1) * clients);
+}
+
+uint64_t ClientShares::ClientShare(const Member& member) const {
+  const uint64_t clients = member.client_->connection->second.clients;
+  return ConnectionShare(*member.host_, clients) / clients;
 }
 
 uint64_t ClientShares::Window(const Member& member) const {
-  const uint64_t bytes = ClientShare(*member.host_) / member.client_->calls;
+  const uint64_t bytes = ClientShare(member) / member.client_->calls;
   return std::max<uint64_t>(1, bytes / member.step_bytes_);
 }
 
 bool ClientShares::HasRoom(const Member& member) const {
   const Host& host = *member.host_;
   const Client& client = *member.client_;
+  const Connection& connection = client.connection->second;
   const uint64_t bytes = member.step_bytes_;
   if (host.outstanding_bytes > 0 &&
       host.outstanding_bytes + bytes > HostShare()) {
     return false;
   }
-  if (client.outstanding_bytes == 0) return true;
-  // Otherwise clients with small batches would keep one with large batches
-  // waiting for ever.
-  if (HasEmptyClient(host)) return false;
-  if (client.outstanding_bytes + bytes <= ClientShare(host)) return true;
+  if (connection.outstanding_bytes == 0) return true;
+  if (MustYield(member)) return false;
+  if (client.outstanding_bytes == 0) {
+    // One more client of its connection. Programs invent ids: where each had a
+    // batch for certain, those that read slowly would fill the host's part.
+    return connection.outstanding_bytes + bytes <=
+               ConnectionShare(host, connection.clients) ||
+           host.connections.size() == 1 ||
+           host.outstanding_bytes + bytes <= HostShare() / 2;
+  }
+  if (client.outstanding_bytes + bytes <= ClientShare(member)) return true;
   // A client may read its calls in turns: none waits for another one's as long
   // as there is plenty.
   return member.outstanding_ == 0 &&
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
 
-bool ClientShares::HasEmptyClient(const Host& host) const {
-  return std::any_of(
-      waiting_.begin(), waiting_.end(), [&](const Member* other) {
-        return other->host_ == &host && other->client_->outstanding_bytes == 0;
-      });
+bool ClientShares::IsStarving(const Member& member) const {
+  return member.client_->outstanding_bytes == 0 &&
+         (member.client_->connection->second.outstanding_bytes == 0 ||
+          member.step_bytes_ <= ClientShare(member));
+}
+
+bool ClientShares::MustYield(const Member& member) const {
+  const bool has_none = member.client_->outstanding_bytes == 0;
+  for (const Member* other : waiting_) {
+    if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0) {
+      continue;
+    }
+    // Connections without a batch come first, then clients without one: those
+    // with small batches would keep one with large batches waiting for ever.
+    const auto connection = other->client_->connection;
+    if (connection->second.outstanding_bytes == 0) return true;
+    if (has_none) continue;
+    if (connection == member.client_->connection || IsStarving(*other)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void ClientShares::Count(Member* member, uint64_t steps) {
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ += steps;
   member->client_->outstanding_bytes += bytes;
+  member->client_->connection->second.outstanding_bytes += bytes;
   member->host_->outstanding_bytes += bytes;
   outstanding_bytes_ += bytes;
 }
@@ -77,6 +116,7 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ -= steps;
   member->client_->outstanding_bytes -= bytes;
+  member->client_->connection->second.outstanding_bytes -= bytes;
   member->host_->outstanding_bytes -= bytes;
   outstanding_bytes_ -= bytes;
 }
@@ -109,6 +149,7 @@ std::vector<std::function<void()>> ClientShares::Grant() {
 ClientShares::Member::Member(ClientShares* shares, Call call)
     : shares_(shares),
       host_name_(std::move(call.host)),
+      connection_name_(std::move(call.connection)),
       client_name_(std::move(call.client)),
       step_bytes_(std::max<uint64_t>(1, call.step_bytes)),
       on_room_(std::move(call.on_room)) {}
@@ -120,6 +161,10 @@ ClientShares::Member::~Member() {
     if (waits_) shares_->waiting_.remove(this);
     shares_->Uncount(this, outstanding_);
     if (--client_->calls == 0) {
+      const auto connection = client_->connection;
+      if (--connection->second.clients == 0) {
+        host_->connections.erase(connection);
+      }
       host_->clients.erase(client_name_);
       if (host_->clients.empty()) shares_->hosts_.erase(host_name_);
     }
@@ -169,10 +214,21 @@ std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
 
 uint64_t ClientShares::Member::Excess() const {
   MutexLock lock(shares_->mu_);
-  const uint64_t share = std::max(shares_->ClientShare(*host_), step_bytes_);
-  const uint64_t outstanding = client_->outstanding_bytes;
-  if (outstanding <= share) return 0;
-  return (outstanding - share + step_bytes_ - 1) / step_bytes_;
+  const auto above = [this](uint64_t outstanding, uint64_t share) {
+    share = std::max(share, step_bytes_);
+    return outstanding - std::min(outstanding, share);
+  };
+  uint64_t bytes =
+      above(client_->outstanding_bytes, shares_->ClientShare(*this));
+  const Connection& connection = client_->connection->second;
+  if (connection.clients > 1) {
+    const uint64_t of_connection =
+        above(connection.outstanding_bytes,
+              shares_->ConnectionShare(*host_, connection.clients));
+    bytes = std::max(bytes,
+                     std::min(of_connection, client_->outstanding_bytes));
+  }
+  return (bytes + step_bytes_ - 1) / step_bytes_;
 }
 
 }  // namespace millrace

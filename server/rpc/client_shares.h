@@ -5,10 +5,15 @@
 //
 // A client is what its id says, or else a connection; a host is an address. All
 // hosts have equal parts of three quarters of the memory: a quarter is left to
-// one that may still come. The clients of a host have equal parts of its part,
-// and those of an only host leave as much to another one. A client that has
-// nothing outstanding may always have one batch, within its host's part; a host
-// likewise. Within a client, calls take turns.
+// one that may still come. The connections of a host have equal parts of its
+// part, the clients of a connection of its part, and those of an only host leave
+// as much to another one. A client is its connection's on which its first call
+// came. Within a client, calls take turns.
+//
+// A connection that has nothing outstanding may always have one batch, within
+// its host's part; a host likewise. Ids cost a program nothing: a further client
+// of a connection has one batch for certain only within its own part or the
+// connection's, otherwise while half of the host's part is free.
 //
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
@@ -38,6 +43,7 @@ class ClientShares {
  public:
   struct Call {
     std::string host;
+    std::string connection;   // one of the host's
     std::string client;       // one of the host's
     uint64_t step_bytes = 0;  // at most, of one batch
     // A call that waits has been granted a step: it is to Take() again.
@@ -52,25 +58,38 @@ class ClientShares {
   // before `this` ends and without the locks that on_room takes.
   std::unique_ptr<Member> Join(Call call);
 
-  // Calls that wait for on_room and whose clients have nothing outstanding.
+  // Calls that wait for on_room, whose clients have nothing outstanding and
+  // have a right to one batch.
   uint64_t starving() const;
 
  private:
+  struct Connection {
+    uint64_t outstanding_bytes = 0;
+    uint64_t clients = 0;
+  };
+  using Connections = std::map<std::string, Connection>;
   struct Client {
+    Connections::iterator connection;  // of the host
     uint64_t outstanding_bytes = 0;
     uint64_t calls = 0;
   };
   struct Host {
     uint64_t outstanding_bytes = 0;
+    Connections connections;
     std::map<std::string, Client> clients;
   };
 
   uint64_t HostShare() const MR_REQUIRES(mu_);
-  uint64_t ClientShare(const Host& host) const MR_REQUIRES(mu_);
+  // Of each connection of the host, which has `clients`.
+  uint64_t ConnectionShare(const Host& host, uint64_t clients) const
+      MR_REQUIRES(mu_);
+  uint64_t ClientShare(const Member& member) const MR_REQUIRES(mu_);
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
-  // A call of the host waits whose client has nothing outstanding.
-  bool HasEmptyClient(const Host& host) const MR_REQUIRES(mu_);
+  // The call's client has nothing outstanding and a right to one batch.
+  bool IsStarving(const Member& member) const MR_REQUIRES(mu_);
+  // Another call must have its first batch before `member` gets more.
+  bool MustYield(const Member& member) const MR_REQUIRES(mu_);
   void Count(Member* member, uint64_t steps) MR_REQUIRES(mu_);
   void Uncount(Member* member, uint64_t steps) MR_REQUIRES(mu_);
   // Grants steps to those that wait; the callbacks to run after the lock.
@@ -102,8 +121,9 @@ class ClientShares::Member {
   // The call is given up: it has nothing outstanding any more.
   [[nodiscard]] std::vector<std::function<void()>> ReturnAll();
 
-  // Steps that the client has outstanding above its part, which shrinks as
-  // clients come. One is never above it.
+  // Steps that the client has outstanding above its part, or as one of several
+  // clients above the connection's. Parts shrink as clients come. The only one
+  // of a connection is never above them.
   uint64_t Excess() const;
 
  private:
@@ -112,6 +132,7 @@ class ClientShares::Member {
 
   ClientShares* const shares_;
   const std::string host_name_;
+  const std::string connection_name_;
   const std::string client_name_;
   const uint64_t step_bytes_;
   const std::function<void()> on_room_;

@@ -3,8 +3,15 @@
 #include "client/receive/unary.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -41,6 +48,41 @@ TEST(NoAnswerErrorTest, SilenceIsCalledSo) {
               AllOf(HasSubstr("no data server answers at endpoint data:7001"),
                     HasSubstr("data-1: Connection refused"),
                     HasSubstr("data-2: no answer within 5s")));
+}
+
+// A server that is busy with other programs' requests. The sentence sent the
+// user to check that it runs.
+TEST(NoAnswerErrorTest, AServerThatIsConnectedIsSaidToBe) {
+  grpc::AsyncGenericService silent;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterAsyncGenericService(&silent);
+  const auto queue = builder.AddCompletionQueue();
+  const auto server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  std::vector<ServerChannel> servers(1);
+  servers[0].address.text = "127.0.0.1:" + std::to_string(port);
+  servers[0].channel = grpc::CreateChannel(servers[0].address.text,
+                                           grpc::InsecureChannelCredentials());
+  ASSERT_TRUE(servers[0].channel->WaitForConnected(
+      std::chrono::system_clock::now() + std::chrono::seconds(60)));
+  const auto answers = AskServers(servers, "/millrace.v1.DataService/Open", "",
+                                  {.timeout = absl::Milliseconds(100)});
+  const absl::Status error = NoAnswerError("data:7001", servers, answers);
+  EXPECT_TRUE(absl::IsUnavailable(error));
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr("is connected and has not answered"),
+                    HasSubstr("no answer within 100ms"),
+                    HasSubstr("millrace status --endpoint=data:7001"),
+                    Not(HasSubstr("check that millrace-server runs"))));
+  server->Shutdown();
+  queue->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) {
+  }
 }
 
 // A dataset whose file changed is refused with Unavailable, so that a client

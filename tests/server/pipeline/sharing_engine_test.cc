@@ -229,8 +229,49 @@ TEST_F(SharingEngineTest, TooManySpecsInLineAreRefusedWithADelay) {
   }
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_GT(GetErrorDetail(refused).retry_delay_ms(), 0);
+  // Another connection finds room.
+  const int before = answers;
+  spec.set_seed(400);
+  engine->OpenAsync(spec, {"b", "h", "other"}, nullptr, [&](const auto&) {
+    ++answers;
+    answers.notify_all();
+  });
+  EXPECT_EQ(answers, before) << "refused on this thread";
   gate.Open();
-  for (int now = answers; now < 400; now = answers) answers.wait(now);
+  for (int now = answers; now < 401; now = answers) answers.wait(now);
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+// 64 Opens at a time, each with an id of its own, kept those of other programs
+// of the address out.
+TEST_F(SharingEngineTest, ConnectionsTakeTurnsToOpenWhateverTheirIds) {
+  Gate gate;
+  auto engine = Make(1, {{"busy", Gated(Numbers(10), &gate)}});
+  Arrivals arrivals;
+  auto run =
+      engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
+                    {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);  // the only worker
+  PipelineSpec spec = Spec("sources { dataset: 'busy' } batch_size: 10");
+  std::atomic<int> answers{0};
+  int answers_before_good = -1;
+  for (int i = 0; i <= 20; ++i) {
+    const bool good = i == 20;
+    spec.set_seed(i + 1);
+    engine->OpenAsync(
+        spec, {"id " + std::to_string(i), "h", good ? "good" : "many ids"},
+        nullptr, [&, good](const auto& pipeline) {
+          EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+          if (good) answers_before_good = answers;
+          ++answers;
+          answers.notify_all();
+        });
+  }
+  gate.Open();
+  for (int now = answers; now < 21; now = answers) answers.wait(now);
+  EXPECT_GE(answers_before_good, 0);
+  EXPECT_LE(answers_before_good, 2);
   EXPECT_TRUE(arrivals.AwaitDone().ok());
 }
 
@@ -288,6 +329,36 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitIsRefused) {
   EXPECT_THAT(refused.status().message(),
               HasSubstr("a pipeline of 101 sources"));
   EXPECT_THAT(refused.status().message(), HasSubstr("--memory_budget"));
+}
+
+// It waited for its turn among those that are built, and took a worker's time.
+TEST_F(SharingEngineTest, APipelineThatCanNeverFitWaitsForNoTurn) {
+  Gate gate;
+  auto engine = Make(1, {{"busy", Gated(Numbers(10), &gate)}});
+  Arrivals arrivals;
+  auto run =
+      engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
+                    {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  gate.AwaitWaiting(1);
+  PipelineSpec spec = Spec("batch_size: 10");
+  for (int i = 0; i < 256; ++i) spec.add_sources()->set_dataset("busy");
+  for (int i = 0; i < 62; ++i) {
+    spec.add_transforms()->mutable_horizontal_flip();
+  }
+  absl::Status refused;
+  std::atomic<bool> answered{false};
+  engine->OpenAsync(spec, {"a", "h", "c"}, nullptr, [&](const auto& pipeline) {
+    refused = pipeline.status();
+    answered = true;
+    answered.notify_all();
+  });
+  EXPECT_TRUE(answered) << "not on this thread";
+  gate.Open();
+  answered.wait(false);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("takes at least"));
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
 }
 
 }  // namespace

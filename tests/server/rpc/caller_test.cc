@@ -12,6 +12,7 @@ TEST(CallerTest, AnIdTellsClientsApartAndThePortDoesNotMatter) {
   const auto caller = CallerOf("ipv4:10.0.0.1:4711", id);
   ASSERT_TRUE(caller.ok());
   EXPECT_EQ(caller->client, "0001feff");
+  EXPECT_EQ(caller->connection, "ipv4:10.0.0.1:4711");
   EXPECT_EQ(caller->peer, "ipv4:10.0.0.1");
 }
 

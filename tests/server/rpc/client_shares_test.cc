@@ -22,11 +22,13 @@ constexpr uint64_t kAll = 1000;  // steps: as many as there are
 
 class ClientSharesTest : public ::testing::Test {
  protected:
+  // Each client has a connection of its own unless one is named.
   Member Join(const std::string& host, const std::string& client,
-              uint64_t step_bytes = kStep) {
+              uint64_t step_bytes = kStep, const std::string& connection = "") {
     const size_t call = woken_.size();
     woken_.push_back(0);
     return shares_.Join({.host = host,
+                         .connection = connection.empty() ? client : connection,
                          .client = client,
                          .step_bytes = step_bytes,
                          .on_room = [this, call] { ++woken_[call]; }});
@@ -78,6 +80,57 @@ TEST_F(ClientSharesTest, CallsShareTheirClientsPart) {
   EXPECT_GE(good->Take(kAll), 5);
 }
 
+// Ten connections whose five calls had an id each held 50 batches for certain,
+// all of the address's part, and nothing was taken back for another client.
+TEST(ClientSharesIdsTest, IdsOfAConnectionDoNotFillTheHostsPart) {
+  ClientShares shares(25 * kStep);  // 18 for the only host
+  int woken = 0;
+  const auto join = [&](const std::string& connection,
+                        const std::string& client) {
+    return shares.Join({.host = "h",
+                        .connection = connection,
+                        .client = client,
+                        .step_bytes = kStep,
+                        .on_room = [&woken] { ++woken; }});
+  };
+  std::vector<Member> slow;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(join(std::to_string(i / 5), "id " + std::to_string(i)));
+  }
+  std::vector<uint64_t> held;
+  for (const Member& call : slow) held.push_back(call->Take(kAll));
+  const Member good = join("good", "good");
+  EXPECT_EQ(good->Take(kAll), 1);
+  // Those that wait have no right to a batch: nothing is taken back for them.
+  EXPECT_EQ(shares.starving(), 0);
+  // What a connection holds above its part is excess, its last batch is not.
+  for (size_t i = 0; i < slow.size(); ++i) {
+    if (slow[i]->Excess() == 0) continue;
+    for (const auto& on_room : slow[i]->ReturnAll()) on_room();
+    held[i] = 0;
+  }
+  for (int connection = 0; connection < 10; ++connection) {
+    uint64_t of_connection = 0;
+    for (int i = 0; i < 5; ++i) of_connection += held[5 * connection + i];
+    EXPECT_EQ(of_connection, 1) << connection;
+  }
+  // And does not go to others of these ids.
+  EXPECT_EQ(woken, 0);
+}
+
+TEST_F(ClientSharesTest, ClientsOfTheOnlyConnectionHaveABatchEach) {
+  ClientShares shares(4 * kStep);
+  std::vector<Member> clients;
+  for (const char* client : {"a", "b", "c"}) {
+    clients.push_back(shares.Join({.host = "h",
+                                   .connection = "proxy",
+                                   .client = client,
+                                   .step_bytes = kStep,
+                                   .on_room = [] {}}));
+    EXPECT_EQ(clients.back()->Take(1), 1) << client;
+  }
+}
+
 // However many connections one address opens, other addresses find room.
 TEST_F(ClientSharesTest, AHostIsBounded) {
   std::vector<Member> many;
@@ -110,6 +163,7 @@ TEST_F(ClientSharesTest, AClientWithNothingComesFirst) {
   std::vector<std::string> order;
   const auto join = [&](const std::string& client, const std::string& name) {
     return shares.Join({.host = "h",
+                        .connection = client,
                         .client = client,
                         .step_bytes = kStep,
                         .on_room = [&order, name] { order.push_back(name); }});
@@ -136,6 +190,23 @@ TEST_F(ClientSharesTest, ALargeBatchIsNotOvertakenForEver) {
   EXPECT_EQ(large->Take(1), 0);
   int returned = 0;
   while (woken_[1] == 0) {
+    Return(small, 1);
+    ++returned;
+    ASSERT_LE(returned, 50);
+    EXPECT_EQ(small->Take(1), 0) << returned;
+  }
+  EXPECT_EQ(large->Take(1), 1);
+}
+
+TEST_F(ClientSharesTest, NorOneOfTheSameConnection) {
+  const Member small = Join("h", "small", kStep, "c");
+  EXPECT_EQ(small->Take(kAll), 50);
+  const Member other = Join("h", "other", kStep, "another connection");
+  EXPECT_EQ(other->Take(1), 1);
+  const Member large = Join("h", "large", 60 * kStep, "c");
+  EXPECT_EQ(large->Take(1), 0);
+  int returned = 0;
+  while (woken_[2] == 0) {
     Return(small, 1);
     ++returned;
     ASSERT_LE(returned, 50);
@@ -197,6 +268,7 @@ TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
         CondVar changed;
         bool room = false;
         const Member member = shares.Join({.host = t % 2 == 0 ? "even" : "odd",
+                                           .connection = std::to_string(t / 4),
                                            .client = std::to_string(t),
                                            .step_bytes = kStep,
                                            .on_room = [&] {
