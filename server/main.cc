@@ -52,6 +52,9 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitUsage = 2;
 
+// Of the budget: footers of a dataset that take more are worth a warning.
+constexpr uint64_t kLargeFootersShare = 8;
+
 int FailUsage(const absl::Status& status) {
   // A configuration has a line a mistake.
   absl::FPrintF(stderr, "millrace-server: %s\n", status.message());
@@ -85,6 +88,16 @@ void WarnOfFiles(const ServerSettings::Dataset& dataset) {
   }
 }
 
+// They take memory as long as the server runs, whatever is read.
+void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
+                   uint64_t budget) {
+  if (bytes <= budget / kLargeFootersShare) return;
+  MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
+                  << "): the footers of its files take " << FormatByteSize(bytes)
+                  << " of the memory budget of " << FormatByteSize(budget)
+                  << "; files with larger row groups or fewer columns take less";
+}
+
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
                                             ByteBudget* caches) {
@@ -105,6 +118,8 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                        "): ", source.status().message()));
       return IsUsageError(source.status()) ? UsageError(failed) : failed;
     }
+    WarnOfFooters(dataset, (*source)->metadata_bytes(),
+                  settings.memory_budget_bytes);
     catalog[dataset.name] = *std::move(source);
     WarnOfFiles(dataset);
   }
@@ -260,7 +275,6 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
           {.listen = settings.listen,
            .engine = engine.get(),
            .budget = &budget,
-           .caches = &caches,
            .send_timeout = settings.send_timeout,
            .batch_timeout = settings.batch_timeout,
            .request_timeout = settings.request_timeout,

@@ -12,6 +12,9 @@
 namespace millrace {
 namespace {
 
+// Footers that take more than this part of the budget are worth a word.
+constexpr uint64_t kManyFootersShare = 4;
+
 void Line(std::string* out, const std::string& name, const std::string& value,
           const std::string& why) {
   absl::StrAppendFormat(out, "%-20s %-14s %s\n", name, value, why);
@@ -67,7 +70,11 @@ absl::Status CheckMemory(const ServerSettings& settings,
   return absl::InvalidArgumentError(
       absl::StrCat(use.Sentence(), "nothing for batches: ",
                    advice.Sentence(kLeastBatchBytes + 1),
-                   use.threads > 1 ? ", or give fewer --threads" : ""));
+                   use.threads > 1 ? ", or give fewer --threads" : "",
+                   use.file_metadata > budget / kManyFootersShare
+                       ? ", or write the Parquet files again with larger row "
+                         "groups or fewer columns"
+                       : ""));
 }
 
 std::string DescribeMemory(const MemoryUse& use) {
@@ -95,6 +102,8 @@ std::string DescribeMemory(const MemoryUse& use) {
        "memory of sent batches, kept for the next ones");
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
        "pipelines that are built, cached or in use");
+  Line(&out, "  file metadata", FormatByteSize(use.file_metadata),
+       "footers of Parquet files, parsed");
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
   Line(&out, "  batches", FormatByteSize(use.batches),

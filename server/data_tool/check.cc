@@ -57,7 +57,11 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets, spec));
   if (batch_size > 0) spec.set_batch_size(batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);
-  ByteBudget budget(kBudgetBytes);
+  uint64_t budget_bytes = kBudgetBytes;
+  for (const auto& dataset : datasets) {
+    budget_bytes += dataset->metadata_bytes();  // no pipeline is to blame
+  }
+  ByteBudget budget(budget_bytes);
   Engine::Options options;
   options.threads = 1;
   options.read_threads = 0;

@@ -121,13 +121,20 @@ void DrawBoxes(const std::vector<double>& boxes, double width, double height,
   }
 }
 
+uint64_t BudgetFor(
+    const std::vector<std::shared_ptr<const RecordSource>>& datasets) {
+  uint64_t bytes = kBudgetBytes;
+  for (const auto& dataset : datasets) bytes += dataset->metadata_bytes();
+  return bytes;
+}
+
 class PreviewBatchImpl final : public PreviewBatch {
  public:
   PreviewBatchImpl(std::vector<std::shared_ptr<const RecordSource>> datasets,
                    const PreviewOptions& options)
       : datasets_(std::move(datasets)),
         options_(options),
-        budget_(kBudgetBytes) {}
+        budget_(BudgetFor(datasets_)) {}
 
   absl::Status Run(PipelineSpec spec) {
     MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets_, spec));

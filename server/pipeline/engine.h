@@ -208,8 +208,9 @@ class Engine {
     // Those with the most worker time in the last seconds, most first; few.
     std::vector<ClientShare> clients;
     std::vector<StageTime> stages;
-    // Of what the engine holds of the budget for itself (scratch, samples read
-    // ahead, recycled batches), the bytes that hold nothing now.
+    // Of what the engine and its datasets hold of the budget for themselves
+    // (scratch, samples read ahead, recycled batches, caches of row groups), the
+    // bytes that hold nothing now.
     uint64_t unused_bytes = 0;
     // Thread-seconds that the workers had nothing to do.
     double idle_thread_seconds = 0;

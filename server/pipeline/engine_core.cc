@@ -98,6 +98,7 @@ class EngineImpl final : public Engine {
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
         held_(std::move(held)),
+        file_metadata_(use.file_metadata),
         decoder_digest_(options.decoder_digest),
         refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
@@ -357,7 +358,8 @@ class EngineImpl final : public Engine {
 
   // A thread's scratch counts as used once the thread may have decoded.
   uint64_t UnusedBytes() const {
-    uint64_t used = parts_.pool->idle_bytes();  // what is borrowed as well
+    uint64_t used = file_metadata_ +
+                    parts_.pool->idle_bytes();  // what is borrowed as well
     if (parts_.ahead != nullptr) {
       const SampleBuffers& buffers = parts_.ahead->buffers();
       used += buffers.held_bytes() + buffers.idle_bytes();
@@ -366,7 +368,11 @@ class EngineImpl final : public Engine {
       if (stage.stage() != "decode" || stage.samples() == 0) continue;
       used += parts_.scheduler->threads() * limit_.scratch;
     }
-    return held_.bytes() - std::min(used, held_.bytes());
+    uint64_t unused = held_.bytes() - std::min(used, held_.bytes());
+    for (const auto& [name, source] : catalog_) {
+      unused += source->unused_bytes();
+    }
+    return unused;
   }
 
   static absl::Status CheckSpecBytes(const PipelineSpec& spec) {
@@ -489,7 +495,9 @@ class EngineImpl final : public Engine {
   DatasetInfos info_by_name_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
-  const ByteBudget::Reservation held_;  // scratch and idle buffers
+  // Scratch, idle buffers and file_metadata_.
+  const ByteBudget::Reservation held_;
+  const uint64_t file_metadata_;
   const std::string decoder_digest_;
   const bool refuse_synthetic_;
   const Operators* const loaded_;
@@ -565,6 +573,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
                         ScratchBytes(source->info(), make_stage));
     needs.scratch_each = std::max(needs.scratch_each, scratch);
     needs.reads_wait |= source->read_wait() == ReadWait::kRead;
+    needs.file_metadata += source->metadata_bytes();
   }
   return needs;
 }

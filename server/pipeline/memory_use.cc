@@ -40,8 +40,12 @@ std::string MemoryUse::Sentence() const {
                         : absl::StrCat(more_scratch, " for up to ",
                                        more_threads, " more threads, "),
       read_buffers, " for samples read ahead, ", recycled,
-      " for recycled batches, ", pipelines, " for pipelines and ", elsewhere,
-      " for caches leaves ");
+      " for recycled batches, ", pipelines, " for pipelines",
+      file_metadata == 0
+          ? ""
+          : absl::StrCat(", ", file_metadata,
+                         " for the footers of Parquet files"),
+      " and ", elsewhere, " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, batches);
   return text;
 }
@@ -72,6 +76,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
       budget / (needs.reads_wait ? kReadShare : kFewReadShare));
   use.recycled = std::min(kMaxIdleBatchBytes, budget / kIdleShare);
   use.pipelines = PipelineRoom(budget);
+  use.file_metadata = needs.file_metadata;
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
   if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;

@@ -38,6 +38,7 @@ struct MemoryNeeds {
   // Whether a dataset's Read() waits itself, so that samples are kept which
   // have been read ahead.
   bool reads_wait = false;
+  uint64_t file_metadata = 0;  // what the datasets keep of their files' footers
 };
 
 // All in bytes, but for threads.
@@ -53,13 +54,15 @@ struct MemoryUse {
   uint64_t read_buffers = 0;  // samples that were read ahead
   uint64_t recycled = 0;      // memory of batches that is kept for the next
   uint64_t pipelines = 0;     // built pipelines, cached and in use
+  uint64_t file_metadata = 0;
   uint64_t elsewhere = 0;     // caches of row groups
   uint64_t batches = 0;       // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
-  // Without `elsewhere`: what the engine holds itself.
+  // Without `elsewhere`: what the engine holds, for itself and its datasets.
   uint64_t held() const {
-    return scratch() + more_scratch + read_buffers + recycled + pipelines;
+    return scratch() + more_scratch + read_buffers + recycled + pipelines +
+           file_metadata;
   }
 
   // "the memory budget of ... bytes less ... leaves ..."; without the number

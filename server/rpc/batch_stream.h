@@ -46,7 +46,6 @@ class StreamRegistry;
 struct StreamEnvironment {
   Engine* engine = nullptr;
   const ByteBudget* budget = nullptr;
-  const ByteBudget* caches = nullptr;  // null: there are none
   uint64_t max_streams = 0;
   StreamRegistry* registry = nullptr;
   ClientShares* shares = nullptr;

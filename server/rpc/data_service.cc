@@ -171,11 +171,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   response->set_memory_used_bytes(budget.used());
   response->set_memory_peak_bytes(budget.peak());
   response->set_memory_resident_bytes(ResidentBytes());
-  response->set_memory_reserved_bytes(
-      stats.unused_bytes +
-      (environment_.caches == nullptr
-           ? 0
-           : environment_.caches->capacity() - environment_.caches->used()));
+  response->set_memory_reserved_bytes(stats.unused_bytes);
   response->set_waiting_for_memory(budget.waiting());
   response->set_active_streams(counters.active_streams);
   response->set_batches_sent(counters.batches_sent);

@@ -110,7 +110,6 @@ class RpcServerImpl final : public RpcServer {
                   counters_),
         service_({.engine = options.engine,
                   .budget = options.budget,
-                  .caches = options.caches,
                   .max_streams = options.max_streams,
                   .registry = &registry_,
                   .shares = &shares_,

@@ -39,8 +39,6 @@ class RpcServer {
     Engine* engine = nullptr;
     // The engine's, for its numbers.
     ByteBudget* budget = nullptr;
-    // The part of the budget that caches have, for its numbers. Null: none.
-    const ByteBudget* caches = nullptr;
     // A write that is blocked for so long cancels its call. Above 0.
     absl::Duration send_timeout = absl::Seconds(10);
     // While others wait for memory, batches above the share of a client whose

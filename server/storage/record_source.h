@@ -112,6 +112,14 @@ class RecordSource {
   // source with a number wait for each other's memory in Read(): a visit must
   // not wait for another thread that may read.
   virtual uint32_t max_concurrent_reads() const { return 0; }
+
+  // Memory that what is known of the files takes as long as the source lives:
+  // an estimate, not reserved by the source.
+  virtual uint64_t metadata_bytes() const { return 0; }
+
+  // Of the memory budget that the source has reserved, the bytes that hold
+  // nothing now.
+  virtual uint64_t unused_bytes() const { return 0; }
 };
 
 }  // namespace millrace

@@ -159,9 +159,11 @@ absl::StatusOr<std::string> ForeignFingerprint(
   MR_RETURN_IF_ERROR(hasher.Flush());
   std::string text = "millrace foreign parquet 2";
   for (const ForeignShard& shard : shards) {
+    const absl::StatusOr<std::string> footer = shard.file->ReadFooter();
     MR_RETURN_IF_ERROR(shard.file->CheckUnchanged());
-    AppendNumber(shard.file->footer().size(), &text);
-    text.append(shard.file->footer());
+    MR_RETURN_IF_ERROR(footer.status());
+    AppendNumber(footer->size(), &text);
+    text.append(*footer);
   }
   AppendNumber(hasher.sum().low, &text);
   AppendNumber(hasher.sum().high, &text);

@@ -23,6 +23,14 @@ namespace {
 constexpr absl::string_view kMagic = "PAR1";
 constexpr int64_t kTailBytes = 8;  // footer length, magic
 
+// Upper bounds of what Arrow 26 takes for a parsed footer, as mallinfo2() counts
+// it: for a column chunk of a row group, for each name in the path of its column
+// and for a row group. Statistics, names and the rest take about what they have
+// in the file.
+constexpr uint64_t kChunkBytes = 870;
+constexpr uint64_t kPathNameBytes = 40;
+constexpr uint64_t kGroupBytes = 130;
+
 // Parquet's lower layer throws: exceptions end here.
 absl::Status Catch(const std::string& path, absl::string_view action,
                    absl::FunctionRef<arrow::Status()> body) {
@@ -57,7 +65,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
     const std::string& path) {
   std::shared_ptr<ParquetFile> file(new ParquetFile(path));
   MR_RETURN_IF_ERROR(file->OpenFile());
-  absl::Status status = file->ReadFooter();
+  absl::Status status = file->ParseFooter();
   if (status.ok()) status = file->ReadSchema();
   if (status.ok()) status = file->ReadOrigin();
   // Damage in a file that has changed is no damage of the file.
@@ -75,20 +83,22 @@ absl::Status ParquetFile::OpenFile() {
   return absl::OkStatus();
 }
 
-absl::Status ParquetFile::ReadFooter() {
+absl::Status ParquetFile::ReadAt(int64_t at, int64_t count,
+                                 std::string* out) const {
+  return Catch(path_, "read", [&]() -> arrow::Status {
+    out->resize(count);
+    ARROW_ASSIGN_OR_RAISE(const int64_t got,
+                          file_->ReadAt(at, count, out->data()));
+    out->resize(got);
+    return arrow::Status::OK();
+  });
+}
+
+absl::Status ParquetFile::ParseFooter() {
   const int64_t bytes = this->bytes();
   if (bytes == 0) return Damaged(path_, "is empty");
-  const auto read_at = [&](int64_t at, int64_t count, std::string* out) {
-    return Catch(path_, "read", [&]() -> arrow::Status {
-      out->resize(count);
-      ARROW_ASSIGN_OR_RAISE(const int64_t got,
-                            file_->ReadAt(at, count, out->data()));
-      out->resize(got);
-      return arrow::Status::OK();
-    });
-  };
   std::string head;
-  MR_RETURN_IF_ERROR(read_at(0, kMagic.size(), &head));
+  MR_RETURN_IF_ERROR(ReadAt(0, kMagic.size(), &head));
   if (head == "PARE") {
     return absl::UnimplementedError(
         absl::StrCat(path_, " is encrypted, which is not supported"));
@@ -96,7 +106,7 @@ absl::Status ParquetFile::ReadFooter() {
   if (head != kMagic) return Damaged(path_, "is not a Parquet file");
   std::string tail;
   if (bytes >= static_cast<int64_t>(kMagic.size()) + kTailBytes) {
-    MR_RETURN_IF_ERROR(read_at(bytes - kTailBytes, kTailBytes, &tail));
+    MR_RETURN_IF_ERROR(ReadAt(bytes - kTailBytes, kTailBytes, &tail));
   }
   if (tail.size() != kTailBytes ||
       absl::string_view(tail).substr(4) != kMagic) {
@@ -108,12 +118,32 @@ absl::Status ParquetFile::ReadFooter() {
       length > bytes - kTailBytes - static_cast<int64_t>(kMagic.size())) {
     return Damaged(path_, "has a damaged footer");
   }
-  MR_RETURN_IF_ERROR(read_at(bytes - kTailBytes - length, length, &footer_));
-  if (footer_.size() != length) return Damaged(path_, "has lost its footer");
+  footer_bytes_ = length;
+  MR_ASSIGN_OR_RETURN(const std::string footer, ReadFooter());
   return Catch(path_, "read the footer of", [&] {
-    metadata_ = parquet::FileMetaData::Make(footer_.data(), int64_t{length});
+    metadata_ = parquet::FileMetaData::Make(footer.data(), int64_t{length});
     return arrow::Status::OK();
   });
+}
+
+absl::StatusOr<std::string> ParquetFile::ReadFooter() const {
+  std::string footer;
+  MR_RETURN_IF_ERROR(
+      ReadAt(bytes() - kTailBytes - footer_bytes_, footer_bytes_, &footer));
+  if (footer.size() != footer_bytes_) {
+    return Damaged(path_, "has lost its footer");
+  }
+  return footer;
+}
+
+uint64_t ParquetFile::metadata_bytes() const {
+  uint64_t group = kGroupBytes;
+  for (int i = 0; i < metadata_->num_columns(); ++i) {
+    group += kChunkBytes +
+             kPathNameBytes *
+                 metadata_->schema()->Column(i)->path()->ToDotVector().size();
+  }
+  return footer_bytes_ + static_cast<uint64_t>(row_groups()) * group;
 }
 
 absl::Status ParquetFile::ReadSchema() {
@@ -221,6 +251,7 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
       column == nullptr ? 0 : WidenedBytes(plan, *column->type());
   const bool text = column != nullptr && MayBeDictionary(plan, *column->type());
   std::vector<ChunkCost> costs;
+  costs.reserve(row_groups());
   MR_RETURN_IF_ERROR(Catch(path_, "read the footer of", [&] {
     const parquet::ColumnDescriptor& leaf =
         *metadata_->schema()->Column(plan.leaf);

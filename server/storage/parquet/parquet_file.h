@@ -55,8 +55,10 @@ class ParquetFile {
   const std::string& path() const { return path_; }
   int64_t bytes() const { return static_cast<int64_t>(watch_->bytes()); }
   int64_t rows() const { return rows_; }
-  // The footer as it lies in the file.
-  const std::string& footer() const { return footer_; }
+  // Reads the footer as it lies in the file. Errors of Open().
+  absl::StatusOr<std::string> ReadFooter() const;
+  // Memory that the parsed footer takes: an estimate.
+  uint64_t metadata_bytes() const;
   const arrow::Schema& schema() const { return *schema_; }
   // Present when millrace-data has written the file.
   const std::optional<ShardMetadata>& packed() const { return packed_; }
@@ -122,7 +124,9 @@ class ParquetFile {
  private:
   explicit ParquetFile(std::string path) : path_(std::move(path)) {}
   absl::Status OpenFile();
-  absl::Status ReadFooter();
+  absl::Status ParseFooter();
+  // Fewer bytes at the end of the file.
+  absl::Status ReadAt(int64_t at, int64_t count, std::string* out) const;
   absl::Status ReadSchema();
   absl::Status ReadOrigin();
   absl::StatusOr<std::shared_ptr<RowGroup>> TryDecode(
@@ -134,7 +138,7 @@ class ParquetFile {
   std::shared_ptr<arrow::io::ReadableFile> file_;
   std::unique_ptr<const FileWatch> watch_;  // file_
   int64_t rows_ = 0;
-  std::string footer_;
+  uint32_t footer_bytes_ = 0;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   std::shared_ptr<arrow::Schema> schema_;
   std::optional<ShardMetadata> packed_;

@@ -50,6 +50,18 @@ struct Shard {
   std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
 };
 
+// What is kept of the footers.
+uint64_t MetadataBytes(const std::vector<Shard>& shards) {
+  uint64_t bytes = 0;
+  for (const Shard& shard : shards) {
+    bytes += shard.file->metadata_bytes();
+    for (const std::vector<ChunkCost>& costs : shard.costs) {
+      bytes += costs.size() * sizeof(ChunkCost);
+    }
+  }
+  return bytes;
+}
+
 // Fields that are read together, and the slices in which that is done.
 struct Projection {
   uint64_t id = 0;  // of this source
@@ -73,6 +85,7 @@ class ParquetSource final : public RecordSource {
                  return shards_[shard].file->CheckUnchanged();
                }),
         check_(std::move(check)),
+        metadata_bytes_(MetadataBytes(shards_)),
         cache_advice_(options.cache_advice),
         reserved_(std::move(reserved)),
         cache_(cache_bytes, /*keep=*/options.cache_budget != nullptr) {}
@@ -88,6 +101,11 @@ class ParquetSource final : public RecordSource {
   }
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return Project(used).status();
+  }
+  uint64_t metadata_bytes() const override { return metadata_bytes_; }
+  uint64_t unused_bytes() const override {
+    return reserved_.bytes() -
+           std::min(reserved_.bytes(), cache_.charged_bytes());
   }
   absl::Status CheckFiles() const override { return files_.CheckAll(); }
   absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
@@ -131,6 +149,7 @@ class ParquetSource final : public RecordSource {
   const std::vector<Shard> shards_;
   const ShardFiles files_;  // of shards_
   const SampleCheck check_;
+  const uint64_t metadata_bytes_;
   const std::function<std::string(uint64_t)> cache_advice_;  // may be null
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;

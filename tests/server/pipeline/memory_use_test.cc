@@ -9,6 +9,7 @@ namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 
@@ -45,6 +46,24 @@ TEST(MemoryUse, SaysWhatTakesIt) {
                                         "less 201326592 for decoding (4 "
                                         "threads x 50331648)"));
   EXPECT_THAT(use.Sentence(), HasSubstr("7 for caches leaves "));
+}
+
+// They are in memory whatever the budget is.
+TEST(MemoryUse, FootersAreHeld) {
+  MemoryNeeds needs = Needs();
+  const MemoryUse without = PlanMemory(needs, 512 * kMiB, 7);
+  EXPECT_THAT(without.Sentence(), Not(HasSubstr("footers")));
+  needs.file_metadata = 100 * kMiB;
+  const MemoryUse use = PlanMemory(needs, 512 * kMiB, 7);
+  EXPECT_EQ(use.held(), without.held() + 100 * kMiB);
+  EXPECT_EQ(use.batches, without.batches - 100 * kMiB);
+  EXPECT_THAT(use.Sentence(),
+              HasSubstr("104857600 for the footers of Parquet files and 7 for "
+                        "caches leaves "));
+  needs.file_metadata = 512 * kMiB;
+  EXPECT_EQ(PlanMemory(needs, 512 * kMiB, 7).batches, 0u);
+  const auto quarter = [](uint64_t budget) { return budget / 100 * 25; };
+  EXPECT_GT(SmallestBudget(needs, 1, quarter), 512 * kMiB);
 }
 
 TEST(MemoryUse, NothingIsLeftWhenThreadsTakeAll) {

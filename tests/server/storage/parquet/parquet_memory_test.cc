@@ -19,8 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/bounded_pool.h"
+#include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/slice_plan.h"
 #include "tests/server/storage/storage_testing.h"
+#include "tests/testing/allocation_meter.h"
 
 namespace millrace {
 namespace {
@@ -191,6 +193,7 @@ TEST_F(ParquetMemoryTest, PaddedTokensStayWithinTheCache) {
   const auto source = Open(budget);
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_EQ(budget.used(), 32 * kMiB);
+  EXPECT_EQ((*source)->unused_bytes(), 32 * kMiB);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -209,6 +212,48 @@ TEST_F(ParquetMemoryTest, PaddedTokensStayWithinTheCache) {
   }
   for (std::thread& thread : threads) thread.join();
   ExpectPeakWithin(32 * kMiB);
+  // Rows are kept for later.
+  EXPECT_LT((*source)->unused_bytes(), 32 * kMiB);
+}
+
+// What a dataset reports of its files is reserved in the budget: small row
+// groups took seven times their footer, which nobody counted.
+TEST_F(ParquetMemoryTest, TheFooterTakesWhatIsReported) {
+  constexpr int64_t kRows = 2000;
+  constexpr int kColumns = 20;
+  const auto pairs = arrow::fixed_size_list(arrow::int64(), 2);
+  for (const bool lists : {false, true}) {
+    for (const bool statistics : {false, true}) {
+      arrow::FieldVector fields;
+      arrow::ArrayVector columns;
+      for (int i = 0; i < kColumns; ++i) {
+        auto values = Int64s(lists ? 2 * kRows : kRows,
+                             [](int64_t row) { return row; });
+        if (lists) {
+          values = std::make_shared<arrow::FixedSizeListArray>(
+              pairs, kRows, std::move(values));
+        }
+        fields.push_back(arrow::field(absl::StrCat("f", i), values->type()));
+        columns.push_back(std::move(values));
+      }
+      auto properties = Properties();
+      if (!statistics) properties.disable_statistics();
+      Write(path_, fields, columns, 4, properties);
+      const AllocationMeter meter;
+      const auto file = ParquetFile::Open(path_);
+      const auto taken = static_cast<double>(meter.peak());
+      ASSERT_TRUE(file.ok()) << file.status();
+      ASSERT_EQ((*file)->row_groups(), kRows / 4);
+      const auto reported = static_cast<double>((*file)->metadata_bytes());
+      EXPECT_LE(taken, reported) << lists << statistics;
+      EXPECT_GE(taken, 0.8 * reported) << lists << statistics;
+
+      // With what decoding each chunk costs.
+      const auto source = OpenRecordSource(absl::StrCat("parquet:", path_), {});
+      ASSERT_TRUE(source.ok()) << source.status();
+      EXPECT_GT((*source)->metadata_bytes(), (*file)->metadata_bytes());
+    }
+  }
 }
 
 // The footer says less than the strings take, and nothing else tells: the pool

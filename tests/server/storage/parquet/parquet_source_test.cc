@@ -538,7 +538,7 @@ class ForeignFingerprintTest : public ParquetSourceTest {
   }
 
   static std::string Footer(const std::string& path) {
-    return (*ParquetFile::Open(path))->footer();
+    return *(*ParquetFile::Open(path))->ReadFooter();
   }
 
   static std::string Fingerprint(const std::string& path, int64_t whole_bytes,
