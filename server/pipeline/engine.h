@@ -243,10 +243,10 @@ class Engine {
   using Opened = std::function<void(
       absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline)>;
   // As Open(). A pipeline that is not built yet is built on a worker thread, in
-  // the turn of the caller's connection; others are given to `opened` before the return.
-  // `wanted` is asked before it is built, may be null, and makes the answer
-  // Cancelled. ResourceExhausted: too many wait to be built, or pipelines in
-  // use leave no memory; ErrorDetail says when to ask again.
+  // the turn of the caller's connection; others are given to `opened` before
+  // the return. `wanted` is asked before it is built, may be null, and makes
+  // the answer Cancelled. ResourceExhausted: too many wait to be built, or
+  // pipelines in use leave no memory; ErrorDetail says when to ask again.
   virtual void OpenAsync(const PipelineSpec& spec, const Caller& caller,
                          std::function<bool()> wanted, Opened opened) {
     static_cast<void>(caller);

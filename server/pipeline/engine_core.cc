@@ -170,8 +170,7 @@ class EngineImpl final : public Engine {
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
     // Resolving takes longer, the more sources and transforms there are.
-    MR_RETURN_IF_ERROR(
-        CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
+    MR_RETURN_IF_ERROR(CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {

@@ -225,8 +225,8 @@ uint64_t ClientShares::Member::Excess() const {
     const uint64_t of_connection =
         above(connection.outstanding_bytes,
               shares_->ConnectionShare(*host_, connection.clients));
-    bytes = std::max(bytes,
-                     std::min(of_connection, client_->outstanding_bytes));
+    bytes =
+        std::max(bytes, std::min(of_connection, client_->outstanding_bytes));
   }
   return (bytes + step_bytes_ - 1) / step_bytes_;
 }

@@ -6,14 +6,14 @@
 // A client is what its id says, or else a connection; a host is an address. All
 // hosts have equal parts of three quarters of the memory: a quarter is left to
 // one that may still come. The connections of a host have equal parts of its
-// part, the clients of a connection of its part, and those of an only host leave
-// as much to another one. A client is its connection's on which its first call
-// came. Within a client, calls take turns.
+// part, the clients of a connection of its part, and those of an only host
+// leave as much to another one. A client is its connection's on which its first
+// call came. Within a client, calls take turns.
 //
 // A connection that has nothing outstanding may always have one batch, within
-// its host's part; a host likewise. Ids cost a program nothing: a further client
-// of a connection has one batch for certain only within its own part or the
-// connection's, otherwise while half of the host's part is free.
+// its host's part; a host likewise. Ids cost a program nothing: a further
+// client of a connection has one batch for certain only within its own part or
+// the connection's, otherwise while half of the host's part is free.
 //
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
