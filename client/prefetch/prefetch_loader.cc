@@ -156,6 +156,8 @@ class PrefetchLoader final : public HostLoader, private TransportEvents {
   // Asks for what waits, then for what is new.
   void Pump();
   void StartCall(ServerId server, Run run, bool hedge);
+  // So long a server may owe a frame before it counts as silent.
+  absl::Duration SilentAfter() const;
   // Gives the steps of silent servers and calls to other servers too.
   void WatchProgress();
   // Asks a second server for the steps that are late and needed soon.
@@ -1077,15 +1079,19 @@ std::vector<PrefetchLoader::Run> PrefetchLoader::Owed(const Call& call,
   return runs;
 }
 
+absl::Duration PrefetchLoader::SilentAfter() const {
+  return options_.hedge_share > 0
+             ? std::min(options_.step_timeout,
+                        std::max(kSilentAtLeast,
+                                 kSilentDelays * hedge_.Delay()))
+             : options_.step_timeout;
+}
+
 void PrefetchLoader::WatchProgress() {
   if (failed_) return;
   const absl::Time now = now_();
   const absl::Duration delay = hedge_.Delay();
-  const absl::Duration silent_after =
-      options_.hedge_share > 0
-          ? std::min(options_.step_timeout,
-                     std::max(kSilentAtLeast, kSilentDelays * delay))
-          : options_.step_timeout;
+  const absl::Duration silent_after = SilentAfter();
   struct Again {
     CallId call = 0;
     ServerId at = 0;
@@ -1232,7 +1238,7 @@ void PrefetchLoader::SayWhenNobodyAnswers() {
                     << " answers (" << text << "): waiting for "
                     << Text(asking_.At(next_.load()));
   }
-  const bool nobody_answers = !servers_.AnyAnswers(now);
+  const bool nobody_answers = !servers_.AnyAnswers(now, SilentAfter());
   MutexLock lock(mu_);
   nobody_answers_ = nobody_answers;
   if (nobody_answers) stats_.no_answer = text;

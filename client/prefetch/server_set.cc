@@ -244,11 +244,11 @@ uint32_t ServerSet::usable() const {
       }));
 }
 
-bool ServerSet::AnyAnswers(absl::Time now) const {
+bool ServerSet::AnyAnswers(absl::Time now, absl::Duration patience) const {
   return std::any_of(
-      servers_.begin(), servers_.end(), [now](const Server& server) {
+      servers_.begin(), servers_.end(), [now, patience](const Server& server) {
         return server.state.ready && !server.left_out &&
-               now >= server.silent_until;
+               (server.outstanding == 0 || now - server.heard < patience);
       });
 }
 

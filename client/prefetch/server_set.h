@@ -93,8 +93,8 @@ class ServerSet {
 
   // Connected and not left out.
   uint32_t usable() const;
-  // One of these is not silent.
-  bool AnyAnswers(absl::Time now) const;
+  // One of these has not owed a frame for `patience`.
+  bool AnyAnswers(absl::Time now, absl::Duration patience) const;
   std::string AddressOf(ServerId id) const;
   // "10.0.0.1:7001: connection refused; 10.0.0.2:7001: not connected".
   std::string Describe() const;

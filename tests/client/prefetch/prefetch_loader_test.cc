@@ -837,6 +837,20 @@ TEST_F(PrefetchLoaderTest, CountsTheWaitForServersThatDoNotAnswerApart) {
   EXPECT_EQ(back.no_answer_seconds, away.no_answer_seconds);
 }
 
+TEST_F(PrefetchLoaderTest, AConnectedServerThatSendsNothingDoesNotAnswer) {
+  Open(4, {{1, "a", true}});
+  time_ += options_.step_timeout;
+  fake_->Tick();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(loader_->Next().status()));
+  EXPECT_GE(loader_->stats().no_answer_seconds, 0.05);
+  // A frame ends it.
+  ASSERT_TRUE(fake_->SendFrame(CallAt(1), 7));
+  fake_->Tick();
+  const double until_then = loader_->stats().no_answer_seconds;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(loader_->Next().status()));
+  EXPECT_EQ(loader_->stats().no_answer_seconds, until_then);
+}
+
 // It was lost, and `millrace bench` showed a negative wait.
 TEST_F(PrefetchLoaderTest, AWaitThatIsClosedCounts) {
   plan_ = MakePlan(4);
