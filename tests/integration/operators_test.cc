@@ -341,7 +341,7 @@ TEST_F(OperatorsTest, TheDataToolReadsThroughSources) {
       testing::RunProgram({tool, "verify", Example("cifar10"), uri});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("3 samples"));
-  EXPECT_EQ(testing::RunProgram({tool, "inspect", uri}).exit_code, 1);
+  EXPECT_EQ(testing::RunProgram({tool, "inspect", uri}).exit_code, 2);
 }
 
 TEST_F(OperatorsTest, LibrariesThatDoNotWorkStopTheStart) {
