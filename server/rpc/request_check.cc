@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "proto/wire/version.h"
 
 namespace millrace {
@@ -72,8 +73,8 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
   if (request.first_step() >= plan.steps_per_epoch() ||
       request.step_count() > plan.steps_per_epoch() - request.first_step()) {
     return absl::OutOfRangeError(absl::StrCat(
-        "the request is for ", request.step_count(), " steps from step ",
-        request.first_step(), " on; an epoch has ",
+        "the request is for ", CountText(request.step_count(), "step"),
+        " from step ", request.first_step(), " on; an epoch has ",
         plan.steps_per_epoch() == 0
             ? "no steps"
             : absl::StrCat("steps 0 to ", plan.steps_per_epoch() - 1)));

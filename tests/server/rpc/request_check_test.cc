@@ -99,7 +99,9 @@ TEST_F(CheckPlanTest, StepsOutsideTheEpoch) {
   Refuses(absl::StatusCode::kOutOfRange, "steps 0 to 9");
   request_.set_first_step(10);
   request_.set_step_count(1);
-  Refuses(absl::StatusCode::kOutOfRange, "steps 10 to");
+  Refuses(absl::StatusCode::kOutOfRange,
+          "the request is for 1 step from step 10 on; an epoch has steps 0 to "
+          "9");
   request_.set_first_step(UINT64_MAX);
   request_.set_step_count(UINT64_MAX);
   Refuses(absl::StatusCode::kOutOfRange, "an epoch has");
