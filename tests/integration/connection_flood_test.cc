@@ -21,6 +21,7 @@
 #include "tests/testing/process_memory.h"
 #include "tests/testing/raw_http2.h"
 #include "tests/testing/rpc_client.h"
+#include "tests/testing/sanitizer.h"
 #include "tests/testing/server_process.h"
 
 namespace millrace {
@@ -163,7 +164,7 @@ TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
   // A client that has not done anything wrong.
   RpcClient other((*server)->address());
   ASSERT_TRUE(other.GetStatus().ok());
-  const uint64_t before = AnonymousBytes(pid);
+  [[maybe_unused]] const uint64_t before = AnonymousBytes(pid);
   std::vector<UniqueFd> clients;
   for (int i = 0; i < 300; ++i) {
     clients.push_back(BeginCalls((*server)->port(), 20, 8000));
@@ -173,12 +174,14 @@ TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->stalled_connections(), clients.size());
 
+#if !MR_WITH_SANITIZER  // which keeps 256 MB of freed memory back
   constexpr uint64_t kMuch = 40 << 20;
   const absl::Time give_up = absl::Now() + absl::Seconds(60);
   while (AnonymousBytes(pid) > before + kMuch && absl::Now() < give_up) {
     absl::SleepFor(absl::Milliseconds(50));
   }
   EXPECT_LE(AnonymousBytes(pid), before + kMuch);
+#endif
   EXPECT_EQ((*server)->Stop(), 0);
   const std::string log = (*server)->process().Stderr();
   EXPECT_THAT(log, HasSubstr("of 127.0.0.1:"));
