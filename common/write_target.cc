@@ -10,18 +10,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 
 namespace millrace {
 namespace {
 
 // As the kernel's own limit.
 constexpr int kMaxLinks = 40;
-
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 #include "server/budget_advice.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
@@ -15,6 +17,35 @@ constexpr int kOneByOne = 512;
 // No machine has so much.
 constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
 constexpr char kNone[] = "no budget is large enough";
+
+// A source with the cache that it would have with another budget. Pipelines are
+// opened over it, nothing is read.
+class WithCache final : public RecordSource {
+ public:
+  WithCache(std::shared_ptr<const RecordSource> source, uint64_t cache_bytes)
+      : source_(std::move(source)), cache_bytes_(cache_bytes) {}
+
+  const DatasetInfo& info() const override { return source_->info(); }
+  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+    return source_->NewReader();
+  }
+  absl::Status CheckFields(const std::vector<bool>& used) const override {
+    return source_->CheckFieldsWithin(used, cache_bytes_);
+  }
+  ReadWait read_wait() const override { return source_->read_wait(); }
+  absl::Status CheckFiles() const override { return source_->CheckFiles(); }
+  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
+    return source_->CheckFilesOf(samples);
+  }
+  uint32_t max_concurrent_reads() const override {
+    return source_->max_concurrent_reads();
+  }
+  uint64_t metadata_bytes() const override { return source_->metadata_bytes(); }
+
+ private:
+  const std::shared_ptr<const RecordSource> source_;
+  const uint64_t cache_bytes_;
+};
 
 }  // namespace
 
@@ -70,7 +101,17 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   options.budget = &bytes;
   options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
   options.decoder_digest = "not compared";  // spares decoding for it
-  const auto engine = Engine::Create(options, catalog_);
+  // As the server's configuration divides it.
+  const uint64_t caches = settings_.row_group_cache_bytes_each == 0
+                              ? 1
+                              : settings_.row_group_cache_bytes /
+                                    settings_.row_group_cache_bytes_each;
+  DatasetCatalog catalog;
+  for (const auto& [name, source] : catalog_) {
+    catalog[name] = std::make_shared<WithCache>(
+        source, options.budget_held_elsewhere_bytes / caches);
+  }
+  const auto engine = Engine::Create(options, catalog);
   if (!engine.ok()) return false;
   std::vector<PipelineSpec> all = PresetSpecs(catalog_, 1);
   all.insert(all.end(), specs_.begin(), specs_.end());

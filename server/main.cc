@@ -73,7 +73,7 @@ std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
   const uint64_t budget = BudgetForCache(settings, bytes);
   if (budget == 0) return "";
   return absl::StrCat("give the server --memory_budget=", budget >> 20,
-                      "MiB or more (row_group_cache_percent in the "
+                      "MiB or more for that (row_group_cache_percent in the "
                       "configuration is ",
                       settings.row_group_cache_percent, ")");
 }

@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/atomic_file.h"
 #include "common/hex.h"
 #include "common/status_macros.h"
-#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/batch_files.h"
 #include "client/cli/report.h"
+#include "common/atomic_file.h"
 #include "common/status_macros.h"
 #include "trainer/files.h"
 

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/atomic_file.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "common/write_target.h"
-#include "trainer/atomic_file.h"
 
 namespace millrace {
 
@@ -23,7 +23,7 @@ absl::Status CheckWritable(const std::string& path) {
   if (IsSpecialFile(path)) {
     // Not opened: closing a pipe again would end its reader.
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus()
-                                           : FileError("write", path);
+                                           : FileError(errno, "write", path);
   }
   MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
   RemoveLeftovers(target);
@@ -32,7 +32,7 @@ absl::Status CheckWritable(const std::string& path) {
 
 absl::Status CheckReadable(const std::string& path) {
   return access(path.c_str(), R_OK) == 0 ? absl::OkStatus()
-                                         : FileError("read", path);
+                                         : FileError(errno, "read", path);
 }
 
 absl::Status MakeFolders(const std::string& path) {
@@ -41,7 +41,7 @@ absl::Status MakeFolders(const std::string& path) {
     struct stat info;
     if (mkdir(part.c_str(), 0777) != 0 &&
         (errno != EEXIST || stat(part.c_str(), &info) != 0)) {
-      return FileError("make the folder", part);
+      return FileError(errno, "make the folder", part);
     }
     if (slash == std::string::npos) break;
   }
@@ -53,24 +53,16 @@ absl::Status MakeFolders(const std::string& path) {
       absl::StrCat("cannot make the folder ", path, ": a file is there"));
 }
 
-absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::string_view contents) {
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
-                      AtomicFile::Create(path));
-  MR_RETURN_IF_ERROR(file->Write(contents));
-  return file->Commit();
-}
-
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError("read", path);
+  if (fd < 0) return FileError(errno, "read", path);
   std::string contents;
   absl::Status status;
   char buffer[1 << 16];
   while (true) {
     const ssize_t n = read(fd, buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) status = FileError("read", path);
+    if (n < 0) status = FileError(errno, "read", path);
     if (n <= 0) break;
     contents.append(buffer, static_cast<size_t>(n));
     if (contents.size() > limit) {

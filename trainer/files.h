@@ -1,4 +1,4 @@
-// Files that are either whole or not there, and folders.
+// What a run asks of the files and folders that its flags name.
 
 #ifndef MILLRACE_TRAINER_FILES_H_
 #define MILLRACE_TRAINER_FILES_H_
@@ -20,11 +20,6 @@ absl::Status CheckReadable(const std::string& path);
 
 // Makes the folder `path` and those above it where they are missing.
 absl::Status MakeFolders(const std::string& path);
-
-// As AtomicFile (atomic_file.h): on an error (disk full) what was at `path` is
-// still there.
-absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::string_view contents);
 
 // Refuses files above `limit` bytes.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit);

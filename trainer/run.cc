@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "client/loader.h"
 #include "client/receive/describe.h"
+#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/logging.h"
 #include "common/status_macros.h"

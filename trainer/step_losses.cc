@@ -10,8 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/atomic_file.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
-#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 
 namespace millrace {
@@ -55,7 +56,7 @@ absl::Status StepLosses::Begin() {
   }
   MR_RETURN_IF_ERROR(WriteFileAtomically(path_, before));
   fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  return fd_ >= 0 ? absl::OkStatus() : FileError("write", path_);
+  return fd_ >= 0 ? absl::OkStatus() : FileError(errno, "write", path_);
 }
 
 absl::Status StepLosses::Append(uint64_t epoch, uint64_t first_step,
@@ -73,7 +74,7 @@ absl::Status StepLosses::Append(uint64_t epoch, uint64_t first_step,
         write(fd_, pending_.data() + written, pending_.size() - written);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      status = FileError("write", path_);
+      status = FileError(errno, "write", path_);
       break;
     }
     written += static_cast<size_t>(n);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "xxhash.h"
 
@@ -54,13 +55,6 @@ uint32_t CheckOf(Line line, uint64_t seed) {
   return static_cast<uint32_t>(XXH3_64bits_withSeed(&line, sizeof(line), seed));
 }
 
-absl::Status FileError(int error, absl::string_view what,
-                       absl::string_view path) {
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      absl::StrCat("cannot ", what, " the audit log ", path,
-                                   ": ", std::strerror(error)));
-}
-
 Position After(Position position, uint64_t steps) {
   ++position.step;
   if (steps != 0 && position.step >= steps) return {position.epoch + 1, 0};
@@ -73,7 +67,7 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                                                                AuditRun run) {
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return FileError(errno, "open", path);
+  if (fd < 0) return FileError(errno, "open the audit log", path);
   std::unique_ptr<AuditWriter> writer(
       new AuditWriter(std::move(path), fd, std::move(run)));
   // File systems without locks say so with other errors.
@@ -83,7 +77,8 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                      "; give every rank of every job a file of its own"));
   }
   struct stat info;
-  if (fstat(fd, &info) != 0) return FileError(errno, "look at", writer->path_);
+  if (fstat(fd, &info) != 0)
+    return FileError(errno, "look at the audit log", writer->path_);
   // A write that was cut short: what follows begins at a whole unit.
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   if (const uint64_t rest = Padded(size) - size; rest > 0) {
@@ -99,7 +94,8 @@ absl::Status AuditWriter::Write(const std::string& bytes) {
   while (done < bytes.size()) {
     const ssize_t n = write(fd_, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return FileError(n < 0 ? errno : EIO, "write to", path_);
+    if (n <= 0)
+      return FileError(n < 0 ? errno : EIO, "write to the audit log", path_);
     done += static_cast<size_t>(n);
   }
   return absl::OkStatus();
@@ -135,7 +131,8 @@ absl::Status AuditWriter::Append(Position position, const AuditRecord& record) {
 
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return FileError(errno == 0 ? EIO : errno, "read", path);
+  if (!file)
+    return FileError(errno == 0 ? EIO : errno, "read the audit log", path);
   AuditFile result;
   std::vector<char> buffer(kReadUnits * kUnit);
   uint64_t at = 0;       // offset in the file of the unit at hand
@@ -211,7 +208,9 @@ absl::Status ReadAuditRecords(
     const AuditSegment& segment, uint64_t first, uint64_t count,
     const std::function<void(const AuditRecord&)>& each) {
   std::ifstream file(segment.file, std::ios::binary);
-  if (!file) return FileError(errno == 0 ? EIO : errno, "read", segment.file);
+  if (!file)
+    return FileError(errno == 0 ? EIO : errno, "read the audit log",
+                     segment.file);
   file.seekg(static_cast<std::streamoff>(segment.offset + first * kUnit));
   std::vector<char> buffer(std::min(kReadUnits, count) * kUnit);
   while (count > 0) {

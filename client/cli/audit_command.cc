@@ -15,6 +15,7 @@
 #include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/count_text.h"
 #include "common/flag_needs.h"
 #include "common/status_macros.h"
 
@@ -39,6 +40,29 @@ absl::Status Receive(Rank& rank) {
     MR_RETURN_IF_ERROR(batch.status());
     MR_RETURN_IF_ERROR(rank.audit.Add(batch->header, batch->payload));
   }
+}
+
+// What the policy for damaged samples explains; empty when that is nothing.
+std::string PolicyNote(uint64_t empty_rows, uint64_t replaced,
+                       uint64_t dropped) {
+  if (empty_rows > 0) {
+    return absl::StrCat(
+        "note: every sample exactly once, damaged ones as empty rows: the "
+        "policy ZERO has sent ",
+        CountText(empty_rows, "damaged sample"),
+        " as empty rows under their indices; `millrace status` names damaged "
+        "samples\n");
+  }
+  if (replaced > 0) {
+    return absl::StrCat(
+        "note: every step once, as many samples as there are: the policy "
+        "SUBSTITUTE sends another sample in the place of a damaged one, and ",
+        // A dropped sample in the place of a damaged one is not seen.
+        dropped > 0 ? "at least " : "", CountText(replaced, "sample"),
+        replaced == 1 ? " was" : " were",
+        " replaced; `millrace status` names them\n");
+  }
+  return "";
 }
 
 }  // namespace
@@ -142,7 +166,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   const OpenResponse& plan = ranks[0].loader->plan();
   const uint64_t dropped = plan.dropped_per_epoch();
   const uint64_t expected = plan.samples_per_epoch() - dropped;
-  const auto [missing, duplicates] = JudgeEpoch(audit, plan, epoch);
+  const auto [missing, duplicates, empty_rows, replaced] =
+      JudgeEpoch(audit, plan, epoch);
 
   Report report;
   report.Add("", "plan samples", plan.samples_per_epoch());
@@ -156,16 +181,26 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   report.Add("content_digest", "content digest",
              absl::string_view(DigestText(audit.content_digest())));
   report.Add("", "steps requested again", retried);
+  const auto policy = plan.resolved_spec().bad_samples().action();
+  if (policy == BadSamplePolicy::ZERO) {
+    report.Add("empty_rows", "empty rows (damaged)", empty_rows);
+  } else if (policy == BadSamplePolicy::SUBSTITUTE) {
+    report.Add("replaced", "replaced (damaged)", replaced);
+  }
   if (json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
     std::fputs(report.Text().c_str(), stdout);
   }
-  if (missing != 0 || duplicates != 0 || audit.samples() > expected) {
+  if (missing != 0 || duplicates != 0 ||
+      audit.samples() + empty_rows > expected) {
     return absl::DataLossError(absl::StrCat(
         "the epoch was not delivered exactly once: of ", expected,
         " samples to come, ", audit.distinct(), " distinct ones came, ",
         missing, " are missing and ", duplicates, " came again"));
+  }
+  if (!json) {
+    std::fputs(PolicyNote(empty_rows, replaced, dropped).c_str(), stdout);
   }
   return absl::OkStatus();
 }

@@ -410,7 +410,7 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
              result.figures.images_per_second, "");
   report.Add("gigabytes_per_second", "payload",
              result.figures.gigabytes_per_second, "GB/s");
-  if (spec.compression() != COMPRESSION_NONE && result.payload_bytes > 0) {
+  if (spec.compression() != COMPRESSION_NONE && result.wire_bytes > 0) {
     const auto wire = static_cast<double>(result.wire_bytes);
     report.Add(
         "", "packed, over the network",

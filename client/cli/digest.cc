@@ -109,13 +109,14 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
   // On the heap: it needs an alignment that not every stack keeps.
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   for (uint64_t row = 0; row < header.rows(); ++row) {
-    if (payload[valid->offset() + row] == 0) continue;
     struct {
       uint64_t position;
       uint32_t source;
       int64_t index;
     } key = {header.first_position() + row, 0,
              Load<int64_t>(payload, index->offset() + row * sizeof(int64_t))};
+    const bool holds = payload[valid->offset() + row] != 0;
+    if (!holds && key.index < 0) continue;  // padding
     if (key.index < 0) {
       return absl::DataLossError(
           absl::StrCat("the sample at position ", key.position,
@@ -131,9 +132,14 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
       }
       key.source = static_cast<uint32_t>(number);
     }
-    ++samples_;
     if (sources_.size() <= key.source) sources_.resize(key.source + 1);
     Source& counts = sources_[key.source];
+    if (!holds) {
+      ++counts.empty_rows;
+      counts.empty.Insert(static_cast<uint64_t>(key.index));
+      continue;
+    }
+    ++samples_;
     ++counts.samples;
     counts.indices.Insert(static_cast<uint64_t>(key.index));
 
@@ -172,6 +178,13 @@ uint64_t EpochAudit::distinct() const {
   return sum;
 }
 
+uint64_t EpochAudit::named(int source) const {
+  if (empty_rows(source) == 0) return distinct(source);
+  IndexSet all = sources_[source].indices;
+  all.Merge(sources_[source].empty);
+  return all.size();
+}
+
 void EpochAudit::Merge(const EpochAudit& other) {
   samples_ += other.samples_;
   if (sources_.size() < other.sources_.size()) {
@@ -180,6 +193,8 @@ void EpochAudit::Merge(const EpochAudit& other) {
   for (size_t i = 0; i < other.sources_.size(); ++i) {
     sources_[i].samples += other.sources_[i].samples;
     sources_[i].indices.Merge(other.sources_[i].indices);
+    sources_[i].empty_rows += other.sources_[i].empty_rows;
+    sources_[i].empty.Merge(other.sources_[i].empty);
   }
   order_digest_ += other.order_digest_;
   content_digest_ += other.content_digest_;
@@ -191,18 +206,47 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
   const auto lack = [](uint64_t wanted, uint64_t came) {
     return wanted > came ? wanted - came : 0;
   };
+  const auto policy = plan.resolved_spec().bad_samples().action();
+  const bool zero = policy == BadSamplePolicy::ZERO;
+  // Rows and distinct samples that stand for samples of the plan.
+  const auto rows_of = [&](int source) {
+    return audit.samples(source) + (zero ? audit.empty_rows(source) : 0);
+  };
+  const auto distinct_of = [&](int source) {
+    return zero ? audit.named(source) : audit.distinct(source);
+  };
+  // Moves to `replaced` what SUBSTITUTE explains: as many rows as are due.
+  const auto add = [&](uint64_t due, uint64_t rows, uint64_t missing,
+                       uint64_t duplicates) {
+    if (policy == BadSamplePolicy::SUBSTITUTE && rows == due) {
+      verdict.replaced += std::max(missing, duplicates);
+      return;
+    }
+    verdict.missing += missing;
+    verdict.duplicates += duplicates;
+  };
+  if (zero) {
+    for (int i = 0; i < audit.sources(); ++i) {
+      verdict.empty_rows += audit.empty_rows(i);
+    }
+  }
   const bool scheduled = plan.sources_size() > 0 && plan.sources(0).slots() > 0;
   if (!scheduled) {
-    verdict.missing = lack(plan.samples_per_epoch() - plan.dropped_per_epoch(),
-                           audit.distinct());
-    verdict.duplicates = audit.samples() - audit.distinct();
+    uint64_t rows = 0;
+    uint64_t distinct = 0;
+    for (int i = 0; i < audit.sources(); ++i) {
+      rows += rows_of(i);
+      distinct += distinct_of(i);
+    }
+    const uint64_t due = plan.samples_per_epoch() - plan.dropped_per_epoch();
+    add(due, rows, lack(due, distinct), rows - distinct);
     return verdict;
   }
   for (int i = 0; i < plan.sources_size(); ++i) {
     const uint64_t n = plan.sources(i).samples();
     const uint64_t rows = plan.sources(i).samples_per_epoch();
-    const uint64_t samples = audit.samples(i);
-    const uint64_t distinct = audit.distinct(i);
+    const uint64_t samples = rows_of(i);
+    const uint64_t distinct = distinct_of(i);
     uint64_t missing = lack(rows, samples);
     uint64_t duplicates = lack(samples, rows);
     if (n > 0) {
@@ -216,8 +260,7 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
           std::max(missing, lack(whole ? n : std::max(head, tail), distinct));
       if (head == rows) duplicates = std::max(duplicates, samples - distinct);
     }
-    verdict.missing += missing;
-    verdict.duplicates += duplicates;
+    add(rows, samples, missing, duplicates);
   }
   return verdict;
 }

@@ -65,6 +65,15 @@ class EpochAudit {
   uint64_t distinct(int source) const {
     return Has(source) ? sources_[source].indices.size() : 0;
   }
+  // Rows that name a sample and do not hold it: the policy ZERO leaves those of
+  // damaged samples empty. They count nowhere else.
+  uint64_t empty_rows(int source) const {
+    return Has(source) ? sources_[source].empty_rows : 0;
+  }
+  // Distinct samples that rows name, held or not.
+  uint64_t named(int source) const;
+  // Sources up to the last that has given or named a sample.
+  int sources() const { return static_cast<int>(sources_.size()); }
   absl::uint128 order_digest() const { return order_digest_; }
   absl::uint128 content_digest() const { return content_digest_; }
 
@@ -72,13 +81,15 @@ class EpochAudit {
   struct Source {
     uint64_t samples = 0;
     IndexSet indices;
+    uint64_t empty_rows = 0;
+    IndexSet empty;
   };
   bool Has(int source) const {
     return source < static_cast<int>(sources_.size());
   }
 
   uint64_t samples_ = 0;
-  std::vector<Source> sources_;  // up to the last that has given a sample
+  std::vector<Source> sources_;  // up to the last that has named a sample
   absl::uint128 order_digest_ = 0;
   absl::uint128 content_digest_ = 0;
 };
@@ -88,12 +99,21 @@ class EpochAudit {
 struct EpochVerdict {
   uint64_t missing = 0;
   uint64_t duplicates = 0;
+  // What the policy for damaged samples explains, and is not counted above:
+  // rows that ZERO has left empty, and samples that are missing because
+  // SUBSTITUTE has put others in their places.
+  uint64_t empty_rows = 0;
+  uint64_t replaced = 0;
 };
 
 // Whether every sample came exactly once in this epoch or, of sources with a
 // schedule (docs/order.md), as often as an epoch of this number takes it of the
 // walks over its source: their number always, each sample once where the epoch
 // lies within one walk, all of them where it holds a whole one.
+//
+// Under the policy ZERO a row that names its sample stands for it. Under
+// SUBSTITUTE the number of samples must be right; those that came in the places
+// of others cannot be told from those that came again by mistake.
 EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
                         uint64_t epoch);
 

@@ -105,6 +105,9 @@ std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
   if (const std::string others = OtherProgramsText(t); !others.empty()) {
     absl::StrAppend(&text, others, "\n");
   }
+  if (const std::string too_short = TooShortText(t); !too_short.empty()) {
+    absl::StrAppend(&text, too_short, "\n");
+  }
   text += '\n';
   if (findings.empty()) {
     absl::StrAppend(&text, "not clear: no part stands out\n");
@@ -127,6 +130,8 @@ std::string Json(const RunReport& run, const std::vector<Finding>& findings,
                  const Comparison* comparison) {
   Report report;
   report.Add("run", "", absl::string_view(run.path));
+  report.AddJson("too_short",
+                 TooShortText(run.times).empty() ? "false" : "true");
   report.Add("bottleneck", "",
              absl::string_view(findings.empty() ? "" : findings[0].part));
   std::vector<std::string> parts;

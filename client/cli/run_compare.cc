@@ -14,6 +14,8 @@ namespace {
 // A loss that is higher by more is worth a line.
 constexpr double kLossMatters = 0.02;
 constexpr double kAccuracyMatters = 0.005;
+// Seconds of an epoch that a claim needs, in one of the runs.
+constexpr double kEnoughSeconds = 0.05;
 
 std::vector<std::string> Missing(const std::vector<std::string>& from,
                                  const std::vector<std::string>& in) {
@@ -85,11 +87,13 @@ void AddNotes(const RunReport& before, const RunReport& after,
 
 Spread SecondsPerSample(const RunReport& run) {
   std::vector<double> seconds;
+  double shortest = run.times.seconds;
   const size_t first = run.epochs.size() >= 3 ? 1 : 0;
   for (size_t i = first; i < run.epochs.size(); ++i) {
     const PartTimes& epoch = run.epochs[i];
     if (epoch.samples > 0 && epoch.seconds > 0) {
       seconds.push_back(epoch.seconds / epoch.samples);
+      shortest = std::min(shortest, epoch.seconds);
     }
   }
   if (seconds.empty() && run.times.samples > 0) {
@@ -100,6 +104,7 @@ Spread SecondsPerSample(const RunReport& run) {
   std::sort(seconds.begin(), seconds.end());
   const size_t n = seconds.size();
   spread.values = n;
+  spread.shortest = shortest;
   spread.least = seconds.front();
   spread.most = seconds.back();
   spread.median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
@@ -136,6 +141,14 @@ Comparison CompareRuns(const RunReport& before, const RunReport& after) {
     comparison.notes.push_back(
         "train three epochs or more in both runs (--epochs=3): the first is "
         "left out, the others show the noise");
+  } else if (std::max(a.shortest, b.shortest) < kEnoughSeconds) {
+    comparison.text = absl::StrFormat(
+        "no difference that can be told: %s, but epochs of %.3g s before and "
+        "%.3g s after are too short for a claim",
+        figures, a.shortest, b.shortest);
+    comparison.notes.push_back(
+        "train longer epochs, of 0.05 s or more, in one of the runs: with more "
+        "samples, or a larger model");
   } else if (comparison.least > 1) {
     comparison.result = Comparison::Result::kFaster;
     comparison.text = absl::StrCat("the change helped: ", figures);

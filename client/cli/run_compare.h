@@ -12,7 +12,8 @@
 // first is left out: caches fill, memory is allocated. "faster" and "slower"
 // mean that the slowest epoch of the one is still faster than the fastest of
 // the other; anything else is "no difference that can be told", with the
-// figures.
+// figures. So are epochs of both runs that take less than 0.05 s: a pause of
+// some milliseconds is a large part of them.
 
 #ifndef MILLRACE_CLIENT_CLI_RUN_COMPARE_H_
 #define MILLRACE_CLIENT_CLI_RUN_COMPARE_H_
@@ -29,6 +30,7 @@ struct Spread {
   double median = 0;
   double most = 0;
   size_t values = 0;
+  double shortest = 0;  // of the epochs that count, seconds
 };
 
 // Seconds a sample, of the epochs that count.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -23,12 +24,24 @@ constexpr double kOverhead = 0.25;
 constexpr double kOthersTake = 0.25;
 constexpr double kOthersTold = 0.1;
 constexpr double kOthersStarve = 0.75;
+// Seconds of which the ticks of /proc/stat, of 10 ms, tell enough.
+constexpr double kTicksTell = 0.5;
+// What a run must have to be judged.
+constexpr double kEnoughSeconds = 1;
+constexpr double kEnoughSteps = 10;
 // A GPU that is busy less, while the host waits for nothing, gets work in
 // pieces that are too small.
 constexpr double kGpuIdles = 0.7;
 
 // Up to this share a bound is told.
 constexpr double kBoundUpTo = 0.75;
+
+// That other programs used on average.
+double OtherCores(const PartTimes& times) {
+  if (times.machine_cpus < 1 || times.seconds < kTicksTell) return 0;
+  const double left = times.machine_cpus - times.cpu / times.seconds;
+  return std::clamp(times.other_cpu / times.seconds, 0.0, std::max(0.0, left));
+}
 
 double MostGain(double share) {
   return share <= kBoundUpTo ? 1 / (1 - share) : 0;
@@ -161,8 +174,7 @@ Finding DataFinding(const RunReport& run) {
          "look at the device's link: it should run at full width"});
   }
   if (cause == "no_answer") {
-    return Make("no_answer", share,
-                absl::StrCat(waited, "no server answered"),
+    return Make("no_answer", share, absl::StrCat(waited, "no server answered"),
                 {absl::StrCat("millrace status --endpoint=", Endpoint(run),
                               " says which servers answer"),
                  more_servers});
@@ -239,10 +251,10 @@ Finding ComputeFinding(const RunReport& run, double share) {
   // What costs when the GPU idles is the starting of kernels.
   const std::optional<double> larger = LargerBatch(run);
   if (larger.has_value()) {
-    advice.insert(small_pieces ? advice.begin() : advice.end(),
-                  absl::StrFormat(
-                      "a larger batch: --batch_size=%.0f (with --lr to match)",
-                      *larger));
+    advice.insert(
+        small_pieces ? advice.begin() : advice.end(),
+        absl::StrFormat(
+            "a larger batch: --batch_size=%.0f (with --lr to match)", *larger));
   }
   // On the CPU the graph executor fuses nothing (docs/training.md).
   if (!run.on_cpu() && !run.has_flag("graph")) {
@@ -283,10 +295,17 @@ std::string GainText(const Finding& finding) {
       finding.most_gain);
 }
 
+std::string TooShortText(const PartTimes& times) {
+  if (times.steps >= kEnoughSteps && times.seconds >= kEnoughSeconds) return "";
+  return absl::StrFormat(
+      "too short to judge: %s in %.3g s; train at least %.0f steps and %.0f s "
+      "for figures that tell something",
+      CountText(static_cast<uint64_t>(times.steps), "step"), times.seconds,
+      kEnoughSteps, kEnoughSeconds);
+}
+
 std::string OtherProgramsText(const PartTimes& times) {
-  if (times.machine_cpus < 1 || !(times.seconds > 0)) return "";
-  const double cores =
-      std::min(times.machine_cpus, times.other_cpu / times.seconds);
+  const double cores = OtherCores(times);
   if (cores < kOthersTold) return "";
   return absl::StrFormat(
       "other programs on the trainer's machine use %.1f of its %.0f core%s",
@@ -367,7 +386,7 @@ std::vector<Finding> JudgeRun(const RunReport& run) {
              std::move(advice)));
   }
   const double others =
-      t.machine_cpus >= 1 ? t.share(t.other_cpu / t.machine_cpus) : 0;
+      t.machine_cpus >= 1 ? OtherCores(t) / t.machine_cpus : 0;
   if (others >= kOthersTake) {
     Finding taken = Make(
         "other_programs", others,

@@ -25,7 +25,8 @@
 //               be told. They come before parts with a smaller share; from
 //               three quarters on, which leave it next to nothing, also before
 //               a model that the CPU computes. Servers on that machine are
-//               among them: then never before the wait for these servers
+//               among them: then never before the wait for these servers. Of
+//               less than half a second nothing is said of them
 //
 // What the device waits for comes first, most time first; then what it does.
 // Shares are of disjoint parts of the time, but for copies that are made beside
@@ -63,8 +64,14 @@ struct Finding {
   std::vector<std::string> advice;
 };
 
-// "other programs on the trainer's machine use 1.3 of its 2 cores". Empty below
-// a tenth of a core, and where the run has not measured it.
+// "too short to judge: ...", of a run of fewer than 10 steps or less than a
+// second: start and end weigh too much in its figures. Empty of a longer one.
+std::string TooShortText(const PartTimes& times);
+
+// "other programs on the trainer's machine use 1.3 of its 2 cores": never more
+// cores than this process leaves. Empty below a tenth of a core, where the run
+// has not measured it, and of less than half a second: the system counts the
+// time of programs in ticks of 10 ms.
 std::string OtherProgramsText(const PartTimes& times);
 
 // The first is the bottleneck. Empty: the figures name nothing.

@@ -131,8 +131,8 @@ class HostLoader {
     uint64_t batches = 0;
     uint64_t samples = 0;
     uint64_t payload_bytes = 0;
-    // As they came, packed where the spec asks for it; with what was asked for
-    // ahead, and without headers.
+    // As they came over the connection, packed where the spec asks for it; with
+    // what was asked for ahead, without headers and batches in shared memory.
     uint64_t wire_bytes = 0;
     // That Next() waited, for no batch and until now, too.
     double wait_seconds = 0;

@@ -7,6 +7,10 @@
 
 namespace millrace {
 
+std::string PositionText(Position position) {
+  return absl::StrCat("epoch ", position.epoch, " step ", position.step);
+}
+
 absl::StatusOr<Sequence> Sequence::Create(Position start, uint64_t epochs,
                                           uint64_t steps_per_epoch) {
   if (steps_per_epoch == 0) {
@@ -36,8 +40,8 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
                                         uint64_t steps_per_epoch) {
   if (position.step > steps_per_epoch) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot go to epoch ", position.epoch, " step ", position.step,
-        ": an epoch has ", steps_per_epoch,
+        "cannot go to ", PositionText(position), ": an epoch has ",
+        steps_per_epoch,
         " steps; was the position stored by a job with another batch size?"));
   }
   if (epochs == 0) return Create(position, 0, steps_per_epoch);
@@ -45,9 +49,9 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
   const bool at_end = position.epoch == end && position.step == 0;
   if (position.epoch >= end && !at_end) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot go to epoch ", position.epoch, " step ", position.step,
-        ": the loader was opened for ", epochs, " epochs from epoch ",
-        start.epoch, "; open one that has more"));
+        "cannot go to ", PositionText(position), ": the loader was opened for ",
+        epochs, " epochs from epoch ", start.epoch,
+        "; open one that has more"));
   }
   // The end is the end of the last epoch.
   if (at_end)

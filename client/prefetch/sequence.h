@@ -8,11 +8,15 @@
 #define MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
 
 namespace millrace {
+
+// "epoch 3 step 17": for errors and logs.
+std::string PositionText(Position position);
 
 class Sequence {
  public:

@@ -1,9 +1,6 @@
 #include "client/prefetch/slot_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,37 +9,16 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kSlotAlignment = 64;
-constexpr uint64_t kHugePage = 2 << 20;
-
-class PlainSlotAllocator final : public SlotAllocator {
- public:
-  uint8_t* Allocate(uint64_t bytes) override {
-    // A large slot in huge pages costs fewer page faults and TLB misses; the
-    // kernel need not give them.
-    const bool large = bytes >= 2 * kHugePage;
-    const uint64_t alignment = large ? kHugePage : kSlotAlignment;
-    const uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    if (rounded < bytes) return nullptr;
-    void* data = std::aligned_alloc(alignment, rounded);
-    if (large && data != nullptr) madvise(data, rounded, MADV_HUGEPAGE);
-    return static_cast<uint8_t*>(data);
-  }
-  void Free(uint8_t* data, uint64_t) override { std::free(data); }
-};
+// What an empty batch takes: it needs an address too.
+constexpr uint64_t kEmptySlotBytes = 64;
 
 }  // namespace
-
-std::shared_ptr<SlotAllocator> NewPlainSlotAllocator() {
-  return std::make_shared<PlainSlotAllocator>();
-}
 
 SlotPool::SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
                    uint64_t slot_bytes)
     : allocator_(std::move(allocator)),
       slots_(slots),
-      // An empty batch needs an address too.
-      slot_bytes_(slot_bytes == 0 ? kSlotAlignment : slot_bytes) {
+      slot_bytes_(slot_bytes == 0 ? kEmptySlotBytes : slot_bytes) {
   all_.reserve(slots);
   free_.reserve(slots);
 }
@@ -134,7 +110,8 @@ void SlotPool::Release(uint8_t* slot) {
 }
 
 void SlotPool::CountReleased() {
-  // After the slot is in the list: who sees the count sees the slot.
+  // The slot is in free_ already: a thread that sees the lower count can take
+  // it.
   held_.fetch_sub(1);
   MutexLock lock(callback_mu_);
   if (callback_) callback_();

@@ -73,13 +73,22 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   const std::shared_ptr<SlotAllocator> allocator_;
   const uint32_t slots_;
   const uint64_t slot_bytes_;
+  // Leases that live, of slots and of shared memory. Atomic, so that any thread
+  // may read it without a lock. A lease is counted before the consumer has it,
+  // and a slot is in free_ before its lease is counted no more: a thread that
+  // sees the count fall can take the slot.
   std::atomic<uint32_t> held_{0};
   Mutex mu_;
+  // Every slot whose memory is taken from the allocator, at most slots_; those
+  // that are not in free_ are being filled or leased.
   std::vector<uint8_t*> all_ MR_GUARDED_BY(mu_);
-  std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);  // the coldest first
-  // Of free_, the first ones that nobody took since BeginTrim().
+  // A stack: the slot at the back came back last and is taken first.
+  std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);
+  // The first so many of free_ were taken by nobody since BeginTrim().
   size_t untouched_ MR_GUARDED_BY(mu_) = 0;
-  Mutex callback_mu_;  // taken before no other
+  // Held while callback_ runs, so that OnRelease(nullptr) waits for its end.
+  // Never taken together with mu_.
+  Mutex callback_mu_;
   std::function<void()> callback_ MR_GUARDED_BY(callback_mu_);
 };
 

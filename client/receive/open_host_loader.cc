@@ -20,6 +20,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/wire/open_answer.h"
 #include "proto/wire/version.h"
 
 namespace millrace {
@@ -42,11 +43,6 @@ std::string DrawClientId() {
 bool ServesOtherPlan(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
          absl::IsUnimplemented(status);
-}
-
-absl::Status CheckOpenAnswer(const std::string& bytes) {
-  if (OpenResponse().ParseFromString(bytes)) return absl::OkStatus();
-  return absl::DataLossError("it answered Open with bytes that are no message");
 }
 
 // How long the loader waits for connections over near links: they are made
@@ -112,19 +108,21 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
   open.set_client_id(DrawClientId());
-  auto answers = AskServers(servers, "/millrace.v1.DataService/Open",
-                            open.SerializeAsString(),
+  const std::string request = open.SerializeAsString();
+  auto answers = AskServers(servers, "/millrace.v1.DataService/Open", request,
                             {.timeout = options.open_timeout,
                              .insist = true,
                              .grace = kOpenGrace,
-                             .check = CheckOpenAnswer});
+                             .check = [&request](const std::string& answer) {
+                               OpenResponse unused;
+                               return ParseOpenAnswer(request, answer, &unused);
+                             }});
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {
     if (!answers[i].ok()) continue;
     PlanOffer offer{servers[i].address.text, {}};
-    if (offer.plan.ParseFromString(*answers[i])) {
-      offers.push_back(std::move(offer));
-    }
+    MR_RETURN_IF_ERROR(ParseOpenAnswer(request, *answers[i], &offer.plan));
+    offers.push_back(std::move(offer));
   }
   if (offers.empty()) {
     return NoAnswerError(options.endpoint, servers, answers);

@@ -16,6 +16,7 @@
 #include "client/receive/byte_buffer.h"
 #include "client/receive/call_error.h"
 #include "client/receive/steady_deadline.h"
+#include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/error_detail.h"
 
@@ -36,6 +37,7 @@ struct Asking {
   grpc::Status status;
   grpc::Alarm pause;
   bool pausing = false;
+  bool damaged = false;  // it has given an answer that the check refused
   bool done = false;
 };
 
@@ -97,7 +99,15 @@ std::vector<absl::StatusOr<std::string>> AskServers(
       answers[i] = ToString(asking.answer);
       if (options.check) {
         const absl::Status checked = options.check(*answers[i]);
-        if (!checked.ok()) answers[i] = checked;
+        if (!checked.ok()) {
+          answers[i] = checked;
+          if (!std::exchange(asking.damaged, true)) {
+            MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
+                            << checked.message() << "; it is asked again, once";
+            ask(i);
+            continue;
+          }
+        }
       }
     }
     if (answers[i].ok()) {

@@ -25,8 +25,8 @@ struct UnaryOptions {
   bool insist = false;
   // Once a server has answered with OK, wait at most so long for the others.
   absl::Duration grace = absl::InfiniteDuration();
-  // Looks at each answer; one that it refuses counts as no answer, and the
-  // others are waited for. May be empty.
+  // Checks each answer. A server whose answer it refuses is asked once more; a
+  // second such answer counts as no answer. May be empty.
   std::function<absl::Status(const std::string&)> check;
 };
 

@@ -10,10 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/count_text.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/split_name.h"
-#include "server/storage/file_error.h"
 #include "server/storage/shard_paths.h"
 
 namespace millrace {

@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "server/data_tool/read_file.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 namespace {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/data_tool/class_folders.h"
@@ -23,7 +24,6 @@
 #include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 namespace {
@@ -65,7 +65,8 @@ bool HasTableName(absl::string_view name) {
   const absl::string_view file =
       absl::string_view(lower).substr(lower.rfind('/') + 1);
   return absl::EndsWith(file, ".txt") && !absl::StartsWith(file, "readme") &&
-         !absl::StartsWith(file, "licen") && !absl::StartsWith(file, "citation");
+         !absl::StartsWith(file, "licen") &&
+         !absl::StartsWith(file, "citation");
 }
 
 // Empty: an image. Else what is wrong with a file that begins so.

@@ -1,11 +1,6 @@
 // millrace-data preview: a batch of a pipeline, before and after, as a contact
 // sheet, and what was drawn for each of its samples.
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -16,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "common/write_target.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/command_line.h"
@@ -32,8 +27,7 @@
 #include "server/operators/operators.h"
 #include "server/plan/presets.h"
 #include "server/plan/spec_limits.h"
-#include "server/plan/transform_kinds.h"
-#include "server/storage/file_error.h"
+#include "server/plan/transforms/transforms.h"
 #include "server/storage/open.h"
 
 namespace millrace {
@@ -147,33 +141,6 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
     spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
   }
   return spec;
-}
-
-// Writes beside the target first, so that a sheet is whole or not there.
-absl::Status WriteFile(const std::string& path, const std::string& bytes) {
-  // A device or pipe is written in place: nothing is renamed over it.
-  const bool in_place = IsSpecialFile(path);
-  MR_ASSIGN_OR_RETURN(const std::string target,
-                      in_place ? path : FollowLinks(path));
-  const std::string temporary =
-      in_place ? path : absl::StrCat(target, ".", getpid(), ".tmp");
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    errno = 0;
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    if (!file) {
-      const int error = errno;
-      if (!in_place) std::remove(temporary.c_str());
-      return FileError(error == 0 ? EIO : error, "write", path);
-    }
-  }
-  if (!in_place && std::rename(temporary.c_str(), target.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
-    return FileError(error, "write", path);
-  }
-  return absl::OkStatus();
 }
 
 // What was drawn, gathered by row.
@@ -371,7 +338,8 @@ absl::Status Preview(const Flags& flags, bool samples_given,
   std::string png;
   MR_RETURN_IF_ERROR(
       EncodePng(sheet.bytes(), sheet.height(), sheet.width(), 3, &png));
-  MR_RETURN_IF_ERROR(WriteFile(flags.output, png));
+  MR_RETURN_IF_ERROR(
+      WriteFileAtomically(flags.output, png, Lasts::kThroughCrash));
   std::cerr << "millrace-data preview: wrote " << Readable(flags.output) << ", "
             << sheet.width() << " x " << sheet.height() << " pixels, "
             << pairs.size() << " of "

@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/status_macros.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/keys.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {
@@ -51,8 +51,8 @@ template <typename M>
 BatchMixer ReadMixer(const M& transform, uint32_t place) {
   BatchMixer mixer;
   mixer.place = place;
-  mixer.p = transform.has_p() ? transform.p() : 1;
-  mixer.alpha = transform.alpha() == 0 ? 1 : transform.alpha();
+  mixer.p = transform.p();
+  mixer.alpha = transform.alpha();
   return mixer;
 }
 

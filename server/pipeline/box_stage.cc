@@ -13,8 +13,7 @@
 #include "server/augment/affine_map.h"
 #include "server/augment/geometry_op.h"
 #include "server/augment/random_affine.h"
-#include "server/pipeline/read_affine.h"
-#include "server/pipeline/read_geometry.h"
+#include "server/pipeline/transform_ops.h"
 
 namespace millrace {
 namespace {
@@ -205,25 +204,21 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
         "\" holds no boxes: they are float32 [K, 4], K the same in every "
         "sample"));
   }
-  // Parameters are read as for a mask: the fill of a colour image means
-  // nothing here.
+  // As for a mask: the fill of a colour image means nothing here.
   ImageStageOptions options;
   options.role = FieldRole::MASK;
   std::vector<BoxStage::Op> ops;
   for (const PlacedTransform& placed : transforms) {
-    if (IsGeometry(*placed.transform)) {
-      MR_ASSIGN_OR_RETURN(GeometryOp op, ReadGeometry(placed, 1, options));
-      if (op.surround != Surround::kFill) {
+    if (auto op = GeometryOf(placed, options)) {
+      if (op->surround != Surround::kFill) {
         return absl::InvalidArgumentError(
-            absl::StrCat(OpName(op),
+            absl::StrCat(OpName(*op),
                          ": boxes cannot follow what is mirrored or drawn out "
                          "at the edges; take padding_mode: PADDING_CONSTANT"));
       }
-      ops.emplace_back(std::move(op));
-    } else if (IsAffine(*placed.transform)) {
-      MR_ASSIGN_OR_RETURN(RandomAffineOptions affine,
-                          ReadAffine(placed, 1, options));
-      ops.emplace_back(std::move(affine));
+      ops.emplace_back(*std::move(op));
+    } else if (auto affine = AffineOf(placed, options)) {
+      ops.emplace_back(*std::move(affine));
     } else {
       return absl::InvalidArgumentError(absl::StrCat(
           "field \"", field.name(), "\" holds boxes, which transform ",

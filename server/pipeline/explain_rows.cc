@@ -22,7 +22,7 @@
 #include "server/pipeline/built_pipeline.h"
 #include "server/pipeline/row_filler.h"
 #include "server/pipeline/worker_state.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {

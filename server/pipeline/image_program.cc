@@ -1,29 +1,14 @@
 #include "server/pipeline/image_program.h"
 
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/pipeline/pixel_ops.h"
-#include "server/pipeline/read_geometry.h"
+#include "server/pipeline/transform_ops.h"
 
 namespace millrace {
 namespace {
-
-absl::Status Invalid(absl::string_view name, uint32_t place,
-                     absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " (transform ", place, "): ", what));
-}
-
-absl::Status NotBuilt(absl::string_view name, uint32_t place,
-                      absl::string_view what) {
-  return absl::UnimplementedError(
-      absl::StrCat(name, " (transform ", place, "): ", what,
-                   " is not built in this version"));
-}
 
 // Reads the transforms of one field in their order.
 class ProgramReader {
@@ -34,20 +19,13 @@ class ProgramReader {
   }
 
   absl::Status Read(const PlacedTransform& placed) {
-    const Transform& transform = *placed.transform;
-    const uint32_t place = placed.place;
-    switch (transform.kind_case()) {
-      case Transform::kDecodeImage:
-        return ReadDecode(transform.decode_image(), place);
-      case Transform::kNormalize:
-        normalized_ = true;  // a column computes it, of what comes out here
-        return absl::OkStatus();
-      case Transform::KIND_NOT_SET:
-        return Invalid("unknown transform", place,
-                       "it is empty, or newer than this server");
-      default:
-        return IsGeometry(transform) ? AddGeometry(placed) : AddPixelOp(placed);
+    if (placed.transform->has_decode_image()) {
+      return ReadDecode(placed.transform->decode_image(), placed.place);
     }
+    if (auto op = GeometryOf(placed, options_)) {
+      return AddGeometry(*std::move(op));
+    }
+    return AddPixelOp(placed);
   }
 
   absl::Status Finish() {
@@ -71,22 +49,6 @@ class ProgramReader {
 
  private:
   absl::Status ReadDecode(const DecodeImage& decode, uint32_t place) {
-    constexpr char kName[] = "decode_image";
-    if (!program_.encoded) {
-      return Invalid(kName, place,
-                     "the field holds raw pixels; leave decode_image out");
-    }
-    if (decoded_ || !ops_.empty() || !program_.phases.empty() || normalized_) {
-      return Invalid(kName, place,
-                     "an image is decoded once, before other transforms");
-    }
-    decoded_ = true;
-    if (!DecodeImage::Color_IsValid(decode.color())) {
-      return NotBuilt(kName, place, absl::StrCat("color ", decode.color()));
-    }
-    if (!DecodeImage::Mode_IsValid(decode.mode())) {
-      return NotBuilt(kName, place, absl::StrCat("mode ", decode.mode()));
-    }
     program_.channels = decode.color() == DecodeImage::RGB ? 3 : 1;
     program_.index = decode.color() == DecodeImage::INDEX;
     program_.exact = decode.mode() == DecodeImage::EXACT;
@@ -97,23 +59,26 @@ class ProgramReader {
               ? nullptr
               : options_.operators->FindDecoder(ref.name());
       if (decoder == nullptr) {
-        return Invalid(kName, place,
-                       absl::StrCat("there is no decoder \"", ref.name(),
-                                    "\" among the operators"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "decode_image (transform ", place, "): there is no decoder \"",
+            ref.name(), "\" among the operators"));
       }
       program_.decoders.push_back(decoder);
     }
     return absl::OkStatus();
   }
 
-  absl::Status AddGeometry(const PlacedTransform& placed) {
-    MR_ASSIGN_OR_RETURN(GeometryOp op,
-                        ReadGeometry(placed, program_.channels, options_));
-    if (normalized_ && op.kind != GeometryOp::Kind::kHorizontalFlip &&
-        op.kind != GeometryOp::Kind::kVerticalFlip) {
-      // A flip mirrors what is normalised or not: the same result.
-      return absl::InvalidArgumentError(
-          absl::StrCat(OpName(op), ": must come before normalize"));
+  absl::Status AddGeometry(GeometryOp op) {
+    const bool interpolates =
+        !op.nearest && (op.kind == GeometryOp::Kind::kRandomResizedCrop ||
+                        op.kind == GeometryOp::Kind::kResizeShortSide ||
+                        op.kind == GeometryOp::Kind::kResize);
+    if (interpolates && program_.channels != 1 && program_.channels != 3) {
+      return absl::UnimplementedError(
+          absl::StrCat(OpName(op), ": resizing ", program_.channels,
+                       " channels by another interpolation than "
+                       "INTERPOLATION_NEAREST (1 and 3 are) is not built in "
+                       "this version"));
     }
     ops_.push_back(std::move(op));
     return absl::OkStatus();
@@ -122,9 +87,6 @@ class ProgramReader {
   absl::Status AddPixelOp(const PlacedTransform& placed) {
     MR_ASSIGN_OR_RETURN(auto op,
                         MakePixelOp(placed, program_.channels, options_));
-    if (normalized_) {
-      return Invalid("transform", placed.place, "must come before normalize");
-    }
     // Pixels are changed in memory of ours: the first phase brings them there.
     if (!ops_.empty() || program_.phases.empty()) {
       MR_RETURN_IF_ERROR(EndGeometry());
@@ -148,8 +110,6 @@ class ProgramReader {
   std::optional<Size> size_;               // when all images have the same
   std::vector<GeometryOp> ops_;            // of the phase that is being read
   std::vector<GeometryOp> last_geometry_;  // of all phases
-  bool decoded_ = false;
-  bool normalized_ = false;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "server/pipeline/box_stage.h"
 #include "server/pipeline/image_program.h"
 #include "server/pipeline/segment_painter.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {
@@ -323,11 +324,20 @@ std::unique_ptr<ImageStage::Scratch> NewImageScratch() {
 absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
     const Field& field, absl::Span<const PlacedTransform> transforms,
     const ImageStageOptions& options) {
+  // Of a resolved spec nothing changes; tools and tests make transforms of
+  // their own.
+  std::vector<Transform> written;
+  written.reserve(transforms.size());
+  std::vector<PlacedTransform> placed;
+  for (const PlacedTransform& each : transforms) {
+    WriteDefaults(written.emplace_back(*each.transform));
+    placed.push_back({&written.back(), each.place});
+  }
   if (options.role == FieldRole::BOXES_XYXY) {
-    return MakeBoxStage(field, transforms);
+    return MakeBoxStage(field, placed);
   }
   MR_ASSIGN_OR_RETURN(ImageProgram program,
-                      ImageProgram::Read(field, transforms, options));
+                      ImageProgram::Read(field, placed, options));
   return std::make_unique<BuiltImageStage>(std::move(program));
 }
 

@@ -52,13 +52,15 @@ class ImageStage {
   // that any stage has made serves every stage.
   class Scratch;
 
-  // `transforms`: those of the resolved spec that name this field, in spec
-  // order. `field` is an encoded image, or a uint8 tensor [H, W, C] (raw
-  // pixels; then no decode_image may be among them).
+  // `transforms`: those of the spec that name this field and are computed for
+  // each sample, in spec order. They are trusted: they have passed CheckSpec()
+  // and fit the field, as those of a resolved spec; defaults need not be
+  // written. `field` is an encoded image, or a uint8 tensor [H, W, C] (raw
+  // pixels; then no decode_image is among them).
   // InvalidArgument: the chain does not end in a fixed size, a size is zero or
-  // absurd, a parameter is out of range; names the transform and its place.
-  // Unimplemented: not built yet; names it. With the role BOXES_XYXY the stage
-  // is that of server/pipeline/box_stage.h.
+  // absurd; names the transform and its place. Unimplemented: not built yet;
+  // names it. With the role BOXES_XYXY the stage is that of
+  // server/pipeline/box_stage.h.
   static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
       const Field& field, absl::Span<const PlacedTransform> transforms,
       const ImageStageOptions& options = {});

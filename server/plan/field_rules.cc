@@ -32,11 +32,6 @@ std::string WriteFields(std::vector<std::string> fields,
   return absl::StrCat("fields: [\"", absl::StrJoin(fields, "\", \""), "\"]");
 }
 
-// May also turn, shift or shear, but moves only the pixels it is given.
-bool MovesWithoutMasks(const Transform& transform) {
-  return transform.has_trivial_augment_wide() || transform.has_rand_augment();
-}
-
 // Why `transform` cannot stand behind `before`, and what to do.
 std::string OrderProblem(const Transform& transform, TransformPhase phase,
                          TransformPhase before, const std::string& before_name,
@@ -152,7 +147,7 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
                              Noun(other.role()), " of the same image in field ",
                              other.field(), ": write ",
                              WriteFields(fields, other.field())));
-      } else if (mixes || MovesWithoutMasks(transform)) {
+      } else if (mixes || KindOf(transform)->image_alone) {
         Invalid(absl::StrCat(
             name, " changes field ", field, ", and ", Noun(other.role()),
             " in field ", other.field(), " cannot follow: ",

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 

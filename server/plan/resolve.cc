@@ -17,8 +17,7 @@
 #include "server/plan/spec_check.h"
 #include "server/plan/spec_limits.h"
 #include "server/plan/subset.h"
-#include "server/plan/transform_defaults.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {

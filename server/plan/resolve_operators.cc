@@ -10,7 +10,7 @@
 #include "proto/dtype.h"
 #include "server/operators/operator_ref.h"
 #include "server/plan/field_trace.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {

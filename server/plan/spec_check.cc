@@ -15,8 +15,7 @@
 #include "server/plan/field_rules.h"
 #include "server/plan/presets.h"
 #include "server/plan/subset.h"
-#include "server/plan/transform_check.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/spec_check.h"
-#include "server/plan/transform_kinds.h"
+#include "server/plan/transforms/transforms.h"
 
 namespace millrace {
 namespace {

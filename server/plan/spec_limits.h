@@ -1,4 +1,5 @@
-// The bounds of what a spec may ask for.
+// The bounds of what a spec may ask for; those of one transform alone stand in
+// server/plan/transforms/.
 
 #ifndef MILLRACE_SERVER_PLAN_SPEC_LIMITS_H_
 #define MILLRACE_SERVER_PLAN_SPEC_LIMITS_H_
@@ -26,15 +27,8 @@ inline constexpr uint64_t kDefaultWindowBlocks = 64;
 inline constexpr size_t kMaxNameBytes = 512;
 // Of a fill or erasing colour, one a channel.
 inline constexpr int kMaxFillValues = 4;
-// Of a custom transform's configuration.
-inline constexpr size_t kMaxConfigBytes = size_t{1} << 16;
 // Of gaussian_blur, taps on a side.
 inline constexpr uint32_t kMaxBlurKernel = 127;
-// Of the factors of color_jitter and the scale of random_affine.
-inline constexpr double kMaxFactor = 100;
-// Of trivial_augment_wide and rand_augment.
-inline constexpr uint32_t kMaxMagnitudeBins = 1001;
-inline constexpr uint32_t kMaxRandAugmentOps = 16;
 
 }  // namespace millrace
 

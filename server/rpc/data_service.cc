@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
+#include "proto/wire/open_answer.h"
 #include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
 #include "server/local/local_server.h"
@@ -57,8 +59,8 @@ void FillSummaries(
   }
 }
 
-// InvalidArgument: the bytes are no `Message`. Cancelled: there are none, or the
-// client is gone: it may have sent no request at all.
+// InvalidArgument: the bytes are no `Message`. Cancelled: there are none, or
+// the client is gone: it may have sent no request at all.
 template <typename Message>
 absl::StatusOr<std::shared_ptr<const Message>> Parse(
     const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes) {
@@ -75,6 +77,16 @@ absl::StatusOr<std::shared_ptr<const Message>> Parse(
                      "not UTF-8; see proto/data_service.proto"));
   }
   return message;
+}
+
+std::string Flat(const grpc::ByteBuffer& buffer) {
+  std::string bytes;
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) return bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes;
 }
 
 template <typename Message>
@@ -138,11 +150,16 @@ grpc::ServerUnaryReactor* DataServiceImpl::Open(
       (*request)->spec(), *caller,
       [context] { return !context->IsCancelled(); },
       [this, reactor, context, request = *request,
+       request_bytes = std::make_shared<const std::string>(Flat(*bytes)),
        response](absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
         absl::Status status = pipeline.status();
         OpenResponse plan;
         if (status.ok()) status = DescribePlan(*request, **pipeline, &plan);
-        if (status.ok()) status = Write(plan, response);
+        if (status.ok()) {
+          const grpc::Slice answer(
+              SerializeOpenAnswer(*request_bytes, std::move(plan)));
+          *response = grpc::ByteBuffer(&answer, 1);
+        }
         Answer(reactor, context, "Open", status);
       });
   return reactor;

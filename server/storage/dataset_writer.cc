@@ -15,9 +15,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 #include "server/storage/packed_set.h"
 
 namespace millrace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
+#include "common/file_error.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 

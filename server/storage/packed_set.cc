@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clean_text.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "server/storage/content_hash.h"
-#include "server/storage/file_error.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_paths.h"
 

@@ -93,6 +93,14 @@ class RecordSource {
     return absl::OkStatus();
   }
 
+  // CheckFields() as it would be with a cache of `cache_bytes` for this source:
+  // for advice on memory budgets.
+  virtual absl::Status CheckFieldsWithin(const std::vector<bool>& used,
+                                         uint64_t cache_bytes) const {
+    static_cast<void>(cache_bytes);
+    return CheckFields(used);
+  }
+
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
 
   // Whether its files are those that were opened. Unavailable: one of them has

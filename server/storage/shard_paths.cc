@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "server/storage/file_error.h"
 
 namespace millrace {
 namespace {

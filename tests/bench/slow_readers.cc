@@ -4,9 +4,12 @@
 //
 //   millrace-server --synthetic_only --memory_budget=512MiB
 //       --listen=127.0.0.1:7001 &
-//   slow_readers 127.0.0.1:7001 [BATCHES [CALLS [CONNECTIONS [KB_PER_SECOND]]]]
+//   slow_readers 127.0.0.1:7001
+//       [BATCHES [CALLS [CONNECTIONS [KB_PER_SECOND [IDS]]]]]
 //
-// Prints both times of each of three rounds and the median ratio.
+// IDS says which client_id the slow calls send: none (the default), connection
+// (one each connection) or call (a new one each call). Prints both times of
+// each of five rounds and the median ratio.
 
 #include <grpcpp/grpcpp.h>
 
@@ -30,7 +33,7 @@ namespace {
 using std::chrono::steady_clock;
 using testing::RpcClient;
 
-constexpr int kRounds = 3;
+constexpr int kRounds = 5;
 // Until slow readers hold what they can.
 constexpr std::chrono::seconds kWarmUp{10};
 
@@ -77,10 +80,21 @@ double Read(const std::string& address, uint64_t batches) {
   return std::chrono::duration<double>(steady_clock::now() - start).count();
 }
 
+enum class Ids { kNone, kConnection, kCall };
+
+// 16 bytes of a client_id.
+std::string IdOf(uint64_t number) {
+  char id[17];
+  std::snprintf(id, sizeof(id), "%016llx",
+                static_cast<unsigned long long>(number));
+  return id;
+}
+
 class SlowReaders {
  public:
   SlowReaders(const std::string& address, int calls, int connections,
-              double bytes_per_second) {
+              double bytes_per_second, Ids ids)
+      : ids_(ids) {
     for (int i = 0; i < connections; ++i) {
       clients_.push_back(std::make_unique<RpcClient>(address));
     }
@@ -102,8 +116,13 @@ class SlowReaders {
     if (!plan.ok()) return;
     while (!stopping_) {
       grpc::ClientContext context;
-      auto reader = client.stub().GetBatches(
-          &context, RpcClient::Request(*plan, call * 100, 100));
+      GetBatchesRequest request = RpcClient::Request(*plan, call * 100, 100);
+      if (ids_ == Ids::kConnection) {
+        request.set_client_id(IdOf(call % clients_.size()));
+      } else if (ids_ == Ids::kCall) {
+        request.set_client_id(IdOf(1000 + calls_++));
+      }
+      auto reader = client.stub().GetBatches(&context, request);
       Frame frame;
       auto due = steady_clock::now();
       while (!stopping_ && reader->Read(&frame)) {
@@ -125,7 +144,9 @@ class SlowReaders {
     }
   }
 
+  const Ids ids_;
   std::vector<std::unique_ptr<RpcClient>> clients_;
+  std::atomic<uint64_t> calls_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> bytes_{0};
   std::vector<std::thread> threads_;
@@ -138,7 +159,7 @@ int Main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "slow_readers HOST:PORT [BATCHES [CALLS [CONNECTIONS "
-                 "[KB_PER_SECOND]]]]\n");
+                 "[KB_PER_SECOND [none|connection|call]]]]]\n");
     return 2;
   }
   const std::string address = argv[1];
@@ -146,10 +167,14 @@ int Main(int argc, char** argv) {
   const int calls = number(3, 50);
   const int connections = number(4, 10);
   const double rate = 1000.0 * number(5, 85);
+  const std::string ids_name = argc > 6 ? argv[6] : "none";
+  const Ids ids = ids_name == "connection" ? Ids::kConnection
+                  : ids_name == "call"     ? Ids::kCall
+                                           : Ids::kNone;
   std::vector<double> ratios;
   for (int round = 0; round < kRounds; ++round) {
     const double alone = Read(address, batches);
-    SlowReaders slow(address, calls, connections, rate);
+    SlowReaders slow(address, calls, connections, rate, ids);
     std::this_thread::sleep_for(kWarmUp);
     const uint64_t before = slow.bytes();
     const auto start = steady_clock::now();

@@ -427,8 +427,12 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> RawPixels(
 
 absl::Status Transforms(const Samples& photographs) {
   MR_ASSIGN_OR_RETURN(const auto raw, RawPixels(photographs));
-  Runners base(raw, {"", ""});
+  Runners base(raw, {"", "batch_size: 64"});  // an empty spec is refused
   base.Measure();
+  if (!base.measured().refused.empty()) {
+    return absl::InternalError(absl::StrCat(
+        "a copy without a transform is refused: ", base.measured().refused));
+  }
   std::printf(
       "| transform of 256 x 256 pixels | us an image | ns a pixel | "
       "images/s, 1 thread | 2 threads |\n|---|---|---|---|---|\n");
@@ -440,7 +444,10 @@ absl::Status Transforms(const Samples& photographs) {
     for (int r = 0; r < absl::GetFlag(FLAGS_rounds); ++r) {
       base.Measure(1);
       runners.Measure();
-      if (!runners.measured().refused.empty()) break;
+      if (!base.measured().refused.empty() ||
+          !runners.measured().refused.empty()) {
+        break;
+      }
       own.push_back(runners.measured().cpu.back() - base.measured().cpu.back());
       copies.push_back(base.measured().cpu.back());
     }

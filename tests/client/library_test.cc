@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <regex>
 #include <set>
 #include <string>
@@ -257,7 +258,11 @@ TEST_F(Library, TheProgramOfTheDocumentsLearnsForTwoEpochs) {
     losses.push_back(std::stod((*it)[3]));
   }
   ASSERT_EQ(losses.size(), 20u) << run.out;
-  EXPECT_LT(losses.back(), losses.front()) << "it learns";
+  // Each run begins with other weights, so single steps say little.
+  const auto middle = losses.begin() + 10;
+  EXPECT_LT(std::accumulate(middle, losses.end(), 0.0),
+            std::accumulate(losses.begin(), middle, 0.0))
+      << "it learns";
   const testing::ProgramResult wrong =
       testing::RunProgram({testing::ProgramPath("docs/example/train_loop"),
                            server_->address(), "letters", "mnist"});

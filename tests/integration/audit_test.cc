@@ -20,6 +20,7 @@ using ::millrace::testing::Millrace;
 using ::millrace::testing::NewTempDir;
 using ::millrace::testing::Pack;
 using ::millrace::testing::ProgramResult;
+using ::millrace::testing::ReadFile;
 using ::millrace::testing::ServerProcess;
 using ::millrace::testing::WriteFile;
 using ::testing::AllOf;
@@ -185,6 +186,40 @@ TEST_F(AuditTest, TakesAPipelineOfOnesOwn) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("mine.textproto:2:"), HasSubstr("batchsize")));
+}
+
+// It was "1 are missing", with exit code 1, and audit --files found no fault.
+TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
+  const std::string photos = testing::WriteImageFolder(12);
+  const std::string damaged = photos + "/ship/5.jpg";
+  WriteFile(damaged, ReadFile(damaged).substr(0, 20));
+  auto server = ServerProcess::Start(
+      {Pack("photos", "imagefolder", photos, "lmdb", 1, {"--no_decode"}),
+       "--threads=1"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  for (const std::string policy : {"ZERO", "SUBSTITUTE"}) {
+    SCOPED_TRACE(policy);
+    WriteFile(pipeline,
+              absl::StrCat("transforms { decode_image {} } transforms { "
+                           "center_crop { height: 16 width: 16 } } "
+                           "bad_samples { action: ",
+                           policy, " } batch_size: 4"));
+    const std::vector<std::string> flags = {
+        "audit", "--endpoint=" + (*server)->address(), "--dataset=photos",
+        "--pipeline=" + pipeline, "--world=2"};
+    const ProgramResult text = Millrace(flags);
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_THAT(text.out,
+                AllOf(HasSubstr("note: "), HasSubstr("policy " + policy)));
+    EXPECT_THAT(
+        Audit((*server)->address(), {flags.begin() + 2, flags.end()}),
+        AllOf(HasSubstr("\"missing\": 0, \"duplicates\": 0, "),
+              HasSubstr(policy == "ZERO" ? "\"samples\": 11, \"distinct\": 11"
+                                         : "\"samples\": 12, \"distinct\": 11"),
+              HasSubstr(policy == "ZERO" ? "\"empty_rows\": 1"
+                                         : "\"replaced\": 1")));
+  }
 }
 
 TEST_F(AuditTest, MistakesAreNamed) {

@@ -107,6 +107,22 @@ TEST_F(BudgetAdviceTest, OfANumberThatAdapts) {
   ExpectSmallest({Photos(), "--initial_threads=16"}, 16);
 }
 
+// The cache of decoded row groups grows with the budget. "No budget is large
+// enough" was said where the present one had no room for a row.
+TEST_F(BudgetAdviceTest, OfParquetWhoseRowsNeedALargerCache) {
+  const std::string photos = WriteImageFolder(3);
+  const std::string large = photos + "/asteroid/0.jpg";
+  WriteFile(large, ReadFile(large) + std::string(24 << 20, '.'));
+  const std::string parquet =
+      Pack("photos", "imagefolder", photos, "parquet", 1);
+  const std::string pipeline = NewTempDir() + "/crop.textproto";
+  WriteFile(pipeline,
+            "batch_size: 2 last_batch: LAST_BATCH_PAD "
+            "transforms { decode_image {} } "
+            "transforms { resize { height: 64 width: 64 } }");
+  ExpectSmallest({parquet, "--threads=1", "--check_pipeline=" + pipeline}, 16);
+}
+
 // Mixing needs two images a thread, so that more threads need more.
 TEST_F(BudgetAdviceTest, OfABatchThatGrowsWithTheThreads) {
   const std::string pipeline = NewTempDir() + "/mix.textproto";

@@ -211,6 +211,11 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
       {{endpoint, "--dataset=digits", "--position=0:999999", output},
        1,
        "999999"},
+      // It was "all batches up to epoch 1 step 0 were delivered".
+      {{endpoint, "--dataset=digits", "--batch_size=20", "--position=0:50",
+        output},
+       1,
+       "lies past the end of an epoch of"},
       {{endpoint, "--dataset=digits", "--position=0:0", "--rank=2", "--world=2",
         output},
        2,

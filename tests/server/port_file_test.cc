@@ -3,7 +3,6 @@
 #include "server/port_file.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,39 +32,6 @@ TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
   while (readdir(listing) != nullptr) ++entries;
   closedir(listing);
   EXPECT_EQ(entries, 3);  // ".", "..", "port"
-}
-
-// As root a rename to /dev/null would replace the device.
-TEST(PortFileTest, WritesADeviceOrPipeInPlace) {
-  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/pipe";
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
-  ASSERT_GE(reader, 0);
-  EXPECT_TRUE(WritePortFile(path, 7001).ok());
-  char got[8] = {};
-  EXPECT_EQ(read(reader, got, sizeof(got)), 5);
-  EXPECT_STREQ(got, "7001\n");
-  close(reader);
-  struct stat info;
-  ASSERT_EQ(stat(path.c_str(), &info), 0);
-  EXPECT_TRUE(S_ISFIFO(info.st_mode));
-}
-
-TEST(PortFileTest, LeavesASymbolicLinkWhereItIs) {
-  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/link";
-  ASSERT_EQ(symlink("port", path.c_str()), 0);
-  ASSERT_TRUE(WritePortFile(path, 7001).ok());
-  struct stat info;
-  ASSERT_EQ(lstat(path.c_str(), &info), 0);
-  EXPECT_TRUE(S_ISLNK(info.st_mode));
-  std::ifstream file(folder + "/port");
-  std::string line;
-  ASSERT_TRUE(std::getline(file, line));
-  EXPECT_EQ(line, "7001");
 }
 
 TEST(PortFileTest, RemovesThatOfAnEarlierServer) {

@@ -1,6 +1,7 @@
 #include "tests/testing/recorded_server.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/delimited_message_util.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/grpc_status.h"
+#include "proto/wire/open_answer.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -100,6 +102,14 @@ grpc::Status RecordedServer::Open(grpc::ServerContext* context,
     return ToGrpcStatus(open_refusal_);
   }
   *response = recording_.open;
+  google::protobuf::UnknownFieldSet* later =
+      response->GetReflection()->MutableUnknownFields(response);
+  if (!later->empty()) {
+    // A server that knows more fields sends a digest, as the last one.
+    later->AddFixed64(OpenResponse::kAnswerXxh3FieldNumber,
+                      OpenAnswerDigest(request->SerializeAsString(),
+                                       response->SerializeAsString()));
+  }
   return grpc::Status::OK;
 }
 

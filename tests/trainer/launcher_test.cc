@@ -78,7 +78,9 @@ TEST_F(Launcher, PassesOnThatARankWasStartedWithAMistake) {
   EXPECT_FALSE(IsUsageError(Run("exit 1")));
   // Rank 0 ends first, by the rank that it misses.
   EXPECT_TRUE(IsUsageError(
-      Run("if [ $RANK = 0 ]; then echo > ended; exit 1; fi; trap '' TERM; "
+      Run("if [ $RANK = 0 ]; then "
+          "  while ! [ -e ready ]; do :; done; echo > ended; exit 1; fi; "
+          "trap '' TERM; echo > ready; "
           "while ! [ -e ended ]; do :; done; exit 2",
           2)));
 }

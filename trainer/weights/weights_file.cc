@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/atomic_file.h"
 #include "common/status_macros.h"
-#include "trainer/atomic_file.h"
 #include "trainer/files.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"

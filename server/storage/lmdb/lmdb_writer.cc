@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/lmdb/sample_codec.h"
 #include "server/storage/sample_check.h"

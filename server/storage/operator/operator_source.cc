@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/operators/operator_result.h"
 #include "server/storage/content_hash.h"
-#include "server/storage/file_error.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/file_error.h"
+#include "common/file_error.h"
 
 namespace millrace {
 namespace {

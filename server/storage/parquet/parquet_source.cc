@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/clean_text.h"
+#include "common/file_error.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "server/storage/file_error.h"
 #include "server/storage/packed_set.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
@@ -102,6 +102,11 @@ class ParquetSource final : public RecordSource {
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return Project(used).status();
   }
+  absl::Status CheckFieldsWithin(const std::vector<bool>& used,
+                                 uint64_t cache_bytes) const override {
+    Projection projection;
+    return Plan(used, cache_bytes, &projection);
+  }
   uint64_t metadata_bytes() const override { return metadata_bytes_; }
   uint64_t unused_bytes() const override {
     return reserved_.bytes() -
@@ -121,6 +126,11 @@ class ParquetSource final : public RecordSource {
   // which row group and the arithmetic.
   absl::StatusOr<std::shared_ptr<const Projection>> Project(
       const std::vector<bool>& used) const;
+
+  // Fills in fields, slices and most_bytes, for a cache of `cache_bytes`.
+  // Errors as Project().
+  absl::Status Plan(const std::vector<bool>& used, uint64_t cache_bytes,
+                    Projection* projection) const;
 
   // Somebody reads these fields.
   void NoteUse(const Projection& projection) const;
@@ -170,6 +180,16 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
   auto made = std::make_shared<Projection>();
   made->id = next_projection_++;
   made->used = used;
+  const absl::Status planned = Plan(used, cache_.max_bytes(), made.get());
+  std::erase_if(projections_,
+                [](const auto& entry) { return entry.second.expired(); });
+  MR_RETURN_IF_ERROR(planned);
+  projections_[used] = made;
+  return made;
+}
+
+absl::Status ParquetSource::Plan(const std::vector<bool>& used,
+                                 uint64_t cache_bytes, Projection* made) const {
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i]) made->fields.push_back(static_cast<int>(i));
   }
@@ -183,12 +203,12 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       for (const int field : made->fields) {
         costs.push_back(shard.costs[field][group]);
       }
-      slices.push_back(PlanSlices(starts[group + 1] - starts[group], costs,
-                                  cache_.max_bytes()));
+      slices.push_back(
+          PlanSlices(starts[group + 1] - starts[group], costs, cache_bytes));
       const uint64_t bytes = slices.back().bytes;
       if (bytes <= made->most_bytes) continue;
       made->most_bytes = bytes;
-      if (bytes <= cache_.max_bytes()) continue;
+      if (bytes <= cache_bytes) continue;
       std::string columns;
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
@@ -200,16 +220,10 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
           " takes ", bytes, " bytes of memory (columns ", columns, ")");
     }
   }
-  std::erase_if(projections_,
-                [](const auto& entry) { return entry.second.expired(); });
-  if (!refused.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(refused, ", but the cache of decoded row groups has ",
-                     cache_.max_bytes(), " for this dataset; ",
-                     MoreCacheFor(made->most_bytes)));
-  }
-  projections_[used] = made;
-  return made;
+  if (refused.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      refused, ", but the cache of decoded row groups has ", cache_bytes,
+      " for this dataset; ", MoreCacheFor(made->most_bytes)));
 }
 
 void ParquetSource::NoteUse(const Projection& projection) const {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
-#include "server/storage/file_error.h"
 #include "server/storage/parquet/arrow_error.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/features_json.h"

@@ -270,6 +270,48 @@ TEST(JudgeEpochTest, WithoutAScheduleEverySampleComesOnce) {
   EXPECT_EQ(good.missing + good.duplicates, 0);
 }
 
+// The live audit called what the policy did a loss of data, and --files did
+// not.
+TEST(JudgeEpochTest, ThePolicyForDamagedSamplesExplains) {
+  OpenResponse plan;
+  plan.set_samples_per_epoch(4);
+  const auto with_empty = [](const std::vector<int64_t>& empty) {
+    std::vector<Sample> samples = {
+        {.index = 0, .bytes = "xyz"},
+        {.index = 1, .bytes = "xyz"},
+        {.index = -1, .valid = false, .bytes = "xyz"}};  // padding
+    for (const int64_t index : empty) {
+      samples.push_back({.index = index, .valid = false, .bytes = "xyz"});
+    }
+    const Batch batch = MakeBatch(0, samples);
+    EpochAudit audit;
+    EXPECT_TRUE(audit.Add(batch.header, batch.payload).ok());
+    EpochAudit merged;
+    merged.Merge(audit);
+    return merged;
+  };
+  auto* const policy = plan.mutable_resolved_spec()->mutable_bad_samples();
+  EXPECT_EQ(JudgeEpoch(with_empty({2, 3}), plan, 0).missing, 2) << "FAIL";
+  policy->set_action(BadSamplePolicy::ZERO);
+  EpochVerdict verdict = JudgeEpoch(with_empty({2, 3}), plan, 0);
+  EXPECT_EQ(verdict.missing + verdict.duplicates, 0);
+  EXPECT_EQ(verdict.empty_rows, 2);
+  verdict = JudgeEpoch(with_empty({2, 1}), plan, 0);
+  EXPECT_EQ(verdict.missing, 1) << "an empty row of another sample";
+  EXPECT_EQ(verdict.duplicates, 1);
+  EXPECT_EQ(JudgeEpoch(with_empty({2}), plan, 0).missing, 1) << "a lost row";
+
+  const EpochAudit again = AuditOf({{0, 0}, {0, 1}, {0, 1}, {0, 3}});
+  EXPECT_EQ(JudgeEpoch(again, plan, 0).missing, 1) << "not by ZERO";
+  policy->set_action(BadSamplePolicy::SUBSTITUTE);
+  verdict = JudgeEpoch(again, plan, 0);
+  EXPECT_EQ(verdict.missing + verdict.duplicates, 0);
+  EXPECT_EQ(verdict.replaced, 1);
+  verdict = JudgeEpoch(AuditOf({{0, 0}, {0, 1}, {0, 1}}), plan, 0);
+  EXPECT_EQ(verdict.missing, 2) << "too few rows";
+  EXPECT_EQ(verdict.duplicates, 1);
+}
+
 // Four rows an epoch of a source of 6 samples, two of one of 3.
 TEST(JudgeEpochTest, WithAScheduleTheWalksAreJudged) {
   OpenResponse plan;

@@ -207,7 +207,42 @@ TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
   EXPECT_EQ(OtherProgramsText(run.times), "");
   EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
   run.times.machine_cpus = 1;
-  EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("1.0 of its 1 core"));
+  EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("0.4 of its 1 core"))
+      << "this process used 0.6";
+}
+
+// "CPU 39 % of 2 cores" was followed by "other programs on the trainer's
+// machine use 2.0 of its 2 cores": a tick of /proc/stat is as long as the run.
+TEST(Doctor, CountsNoMoreCoresThanThereAre) {
+  RunReport run = Healthy();
+  run.times.cpus = run.times.machine_cpus = 2;
+  run.times.cpu = 78;
+  run.times.other_cpu = 200;
+  EXPECT_EQ(OtherProgramsText(run.times),
+            "other programs on the trainer's machine use 1.2 of its 2 cores");
+  const Finding last = JudgeRun(run).back();
+  EXPECT_EQ(last.part, "other_programs");
+  EXPECT_DOUBLE_EQ(last.share, 0.61);
+  run.times.cpu = 250;
+  EXPECT_EQ(OtherProgramsText(run.times), "");
+
+  run.times.seconds = 0.02;
+  run.times.cpu = 0.0156;
+  run.times.other_cpu = 0.04;
+  EXPECT_EQ(OtherProgramsText(run.times), "");
+  EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
+}
+
+TEST(Doctor, SaysWhenARunIsTooShort) {
+  RunReport run = Healthy();
+  EXPECT_EQ(TooShortText(run.times), "");
+  run.times.steps = 9;
+  EXPECT_THAT(TooShortText(run.times),
+              HasSubstr("too short to judge: 9 steps in 100 s"));
+  run.times.steps = 10;
+  EXPECT_EQ(TooShortText(run.times), "");
+  run.times.seconds = 0.02;
+  EXPECT_THAT(TooShortText(run.times), HasSubstr("10 steps in 0.02 s"));
 }
 
 // "at most 201.84 times as fast" was said of a run that waited nearly always.
@@ -344,6 +379,18 @@ TEST(Compare, WhatTheNoiseAllowsIsAllThatIsClaimed) {
   EXPECT_THAT(comparison.notes[0], HasSubstr("--epochs=3"));
   EXPECT_EQ(SecondsPerSample(Epochs({0, 0})).values, 1u)
       << "epochs without time do not count; the whole run does";
+}
+
+TEST(Compare, ShortEpochsProveNothing) {
+  const Comparison comparison = CompareRuns(Epochs({0.09, 0.02, 0.022, 0.021}),
+                                            Epochs({0.07, 0.01, 0.011, 0.01}));
+  EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
+  EXPECT_THAT(comparison.text, HasSubstr("epochs of 0.02 s before and 0.01 s "
+                                         "after are too short"));
+  // Of a second that became little no noise makes a claim.
+  EXPECT_EQ(CompareRuns(Epochs({9, 2, 2.2, 2.1}), Epochs({0.5, 0.1, 0.1, 0.1}))
+                .result,
+            Comparison::Result::kFaster);
 }
 
 TEST(Compare, SaysWhatElseChanged) {

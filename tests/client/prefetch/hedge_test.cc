@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -511,13 +510,6 @@ TEST_F(HedgeTest, AShareOfZeroTurnsItOff) {
   BeLate();
   EXPECT_EQ(second_, 0);
   EXPECT_EQ(loader_->stats().hedged_steps, 0);
-}
-
-TEST_F(HedgeTest, RefusesAShareThatIsNone) {
-  for (const double share : {-0.1, 1.5, std::nan("")}) {
-    options_.hedge_share = share;
-    EXPECT_TRUE(absl::IsInvalidArgument(options_.Validate())) << share;
-  }
 }
 
 // --- the policy -------------------------------------------------------------

@@ -747,48 +747,6 @@ TEST_F(PrefetchLoaderTest, CloseMakesNextReturnCancelled) {
   EXPECT_TRUE(absl::IsCancelled(loader_->Next().status()));
 }
 
-// --- options ----------------------------------------------------------------
-
-TEST(HostLoaderOptionsTest, RefusesWhatCannotBe) {
-  HostLoaderOptions options;
-  EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));  // no endpoint
-  options.endpoint = "a:1";
-  EXPECT_TRUE(options.Validate().ok());
-  options.rank = 1;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("rank 1"));
-  options.world_size = 0;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("world size 0"));
-  options.world_size = 2;
-  options.window = 1;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("window of 1"));
-  options.window = 8;
-  options.initial_window = 2;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("give only one"));
-  options.window = 0;
-  EXPECT_TRUE(options.Validate().ok());
-  options.next_timeout = absl::ZeroDuration();
-  EXPECT_THAT(options.Validate().message(), HasSubstr("timeout"));
-}
-
-TEST(HostLoaderOptionsTest, TheWindowFollowsTheSizeOfBatches) {
-  HostLoaderOptions options;
-  EXPECT_EQ(ChooseWindow(options, 50'000), 256);
-  EXPECT_EQ(ChooseFirstWindow(options, 50'000), 64);
-  EXPECT_EQ(ChooseWindow(options, 10 << 20), 25);
-  EXPECT_EQ(ChooseFirstWindow(options, 1 << 20), 32);
-  EXPECT_EQ(ChooseFirstWindow(options, 10 << 20), 16);
-  EXPECT_EQ(ChooseFirstWindow(options, 40 << 20), 6);
-  EXPECT_EQ(ChooseWindow(options, uint64_t{1} << 40), 4);
-  options.initial_window = 1;
-  EXPECT_EQ(ChooseFirstWindow(options, 50'000), 1);
-  options.initial_window = 1000;
-  EXPECT_EQ(ChooseFirstWindow(options, 10 << 20), 25);
-  options.initial_window = 0;
-  options.window = 7;
-  EXPECT_EQ(ChooseWindow(options, 10 << 20), 7);
-  EXPECT_EQ(ChooseFirstWindow(options, 10 << 20), 7);
-}
-
 TEST_F(PrefetchLoaderTest, CountsWhereTimeWentByServer) {
   Open(8, {{1, "a", true}, {2, "b", true}});
   const CallId slow = fake_->CallsAt(1)[0];

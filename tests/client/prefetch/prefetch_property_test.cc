@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/prefetch_loader.h"
+#include "client/prefetch/window_size.h"
 #include "common/logging.h"
 #include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"

@@ -182,6 +182,19 @@ TEST_F(SharedPayloadTest, ABatchThatAlsoArrivesInPiecesIsTakenOnce) {
   EXPECT_LE(allocator_->taken, 2);
 }
 
+// The bench said that batches in shared memory had come over the network.
+TEST_F(SharedPayloadTest, SharedBatchesAreNoBytesOfTheWire) {
+  for (const bool read_only : {false, true}) {
+    SCOPED_TRACE(read_only);
+    options_.read_only_payload = read_only;
+    Open(100, {{1, "a", true}});
+    ShareAll();
+    ExpectNext(0);
+    EXPECT_GT(loader_->stats().payload_bytes, 0);
+    EXPECT_EQ(loader_->stats().wire_bytes, 0);
+  }
+}
+
 TEST_F(SharedPayloadTest, APartOfABatchIsRefused) {
   options_.read_only_payload = true;
   Open(100, {{1, "a", true}});

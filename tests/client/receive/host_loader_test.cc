@@ -26,6 +26,7 @@
 #include "common/byte_budget.h"
 #include "proto/data_service.grpc.pb.h"
 #include "proto/error_detail.h"
+#include "proto/wire/open_answer.h"
 #include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
@@ -76,13 +77,17 @@ class TestServer {
   std::unique_ptr<RpcServer> server_;
 };
 
-// Answers Open and ListDatasets with bytes that are no message.
+// Answers Open and ListDatasets with bytes that are no message, or as `answer`
+// says of the request and the number of answers before.
 class GarbageServer final
     : private v1::DataService::WithRawCallbackMethod_Open<
           v1::DataService::WithRawCallbackMethod_ListDatasets<
               v1::DataService::Service>> {
  public:
-  GarbageServer() {
+  using Answerer = std::function<std::string(const std::string&, int)>;
+  explicit GarbageServer(Answerer answer = [](const std::string&,
+                                              int) { return "\xff\xff\xff"; })
+      : answer_with_(std::move(answer)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port_);
@@ -95,25 +100,32 @@ class GarbageServer final
 
  private:
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
-                                 const grpc::ByteBuffer*,
+                                 const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override {
-    return Answer(context, response);
+    return Answer(context, request, response);
   }
   grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
-                                         const grpc::ByteBuffer*,
+                                         const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override {
-    return Answer(context, response);
+    return Answer(context, request, response);
   }
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) {
-    ++answers_;
-    const grpc::Slice garbage("\xff\xff\xff");
-    *response = grpc::ByteBuffer(&garbage, 1);
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(request->Dump(&slices).ok());
+    std::string asked;
+    for (const grpc::Slice& slice : slices) {
+      asked.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+    const grpc::Slice bytes(answer_with_(asked, answers_++));
+    *response = grpc::ByteBuffer(&bytes, 1);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
 
+  const Answerer answer_with_;
   std::atomic<int> answers_{0};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
@@ -284,10 +296,62 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
 
+  const int answers = garbage.answers();
   const absl::Status alone =
       OpenHostLoader(Options({garbage.address()})).status();
   EXPECT_TRUE(absl::IsDataLoss(alone)) << alone;
   EXPECT_THAT(alone.message(), HasSubstr(garbage.address()));
+  EXPECT_EQ(garbage.answers() - answers, 2) << "asked again, once";
+}
+
+// A flipped bit of the plan's hash looked like a server with other data: two
+// servers "do not serve the same plan", and the job ended.
+TEST(HostLoaderTest, AnAnswerToOpenThatWasDamagedIsNoOtherPlan) {
+  TestServer server;
+  auto whole = OpenHostLoader(Options({server.address()}));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const OpenResponse plan = (*whole)->plan();
+  const auto damaged = [&plan](const std::string& request) {
+    std::string bytes = SerializeOpenAnswer(request, plan);
+    bytes[bytes.find(plan.plan_hash())] ^= 1;
+    return bytes;
+  };
+  {
+    GarbageServer always(
+        [&](const std::string& request, int) { return damaged(request); });
+    ::testing::internal::CaptureStderr();
+    auto loader = OpenHostLoader(Options({always.address(), server.address()}));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(loader.ok()) << loader.status();
+    EXPECT_EQ((*loader)->plan().plan_hash(), plan.plan_hash());
+    EXPECT_THAT(log, AllOf(HasSubstr(always.address()),
+                           HasSubstr("damaged on the way")));
+    for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
+  }
+  {
+    GarbageServer once([&](const std::string& request, int before) {
+      return before == 0 ? damaged(request)
+                         : SerializeOpenAnswer(request, plan);
+    });
+    EXPECT_TRUE(OpenHostLoader(Options({once.address()})).ok());
+    EXPECT_EQ(once.answers(), 2);
+  }
+}
+
+// A flipped bit of the seed in the request gave a good answer for other
+// batches.
+TEST(HostLoaderTest, AnAnswerToARequestThatWasDamagedIsRefused) {
+  TestServer server;
+  auto whole = OpenHostLoader(Options({server.address()}));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  GarbageServer misled([&](std::string request, int) {
+    request.back() ^= 1;
+    return SerializeOpenAnswer(request, (*whole)->plan());
+  });
+  const absl::Status status =
+      OpenHostLoader(Options({misled.address()})).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("damaged on the way"));
 }
 
 // Codes 1 and 2 of HTTP/2 are INTERNAL, 11 is RESOURCE_EXHAUSTED: the job ended

@@ -172,9 +172,7 @@ TEST(BoxStage, RowsOfZerosArePaddingAndStay) {
 
 class Log : public ParameterLog {
  public:
-  void Add(uint32_t place, std::string what) override {
-    lines[place] = what;
-  }
+  void Add(uint32_t place, std::string what) override { lines[place] = what; }
   std::map<uint32_t, std::string> lines;
 };
 
@@ -272,7 +270,6 @@ TEST(BoxStage, RefusesWhatBoxesCannotFollow) {
            {"pad { padding: 2 padding_mode: PADDING_REFLECT }",
             "boxes cannot follow"},
            {"grayscale {}", "does not move"},
-           {"random_rotation { degrees_min: 5 degrees_max: 4 }", "degrees"},
        }) {
     const auto got = MoveBoxes({transform}, boxes, {8, 8}, 1);
     EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "google/protobuf/text_format.h"
+#include "google/protobuf/repeated_field.h"
 #include "server/augment/random.h"
 #include "server/pipeline/image_stage.h"
 #include "tests/testing/images/jpeg_writer.h"
@@ -417,34 +417,6 @@ TEST(GeometryStage, MasksTakeTheNearestPixelAndTheirOwnFill) {
   filled.mutable_pad()->clear_fill();
   filled.mutable_pad()->add_fill(255);
   EXPECT_EQ(out, Naive(crop, log.lines[1], Naive(filled, "", in)).pixels);
-}
-
-TEST(GeometryStage, RefusesParametersThatMeanNothing) {
-  struct Case {
-    std::string transform, complaint;
-  };
-  for (const Case& c : std::vector<Case>{
-           {"pad {}", "padding has 0 values"},
-           {"pad { padding: [1, 2, 3] }", "padding has 3 values"},
-           {"pad { padding: 70000 }", "70000"},
-           {"pad { padding: 1 fill: 256 }", "fill is 256"},
-           {"pad { padding: 1 fill: [1, 2] }", "fill has 2 values"},
-           {"random_crop { height: 4 }", "4 x 0"},
-           {"random_crop { height: 4 width: 4 p: 1.5 }", "p is 1.5"},
-           {"vertical_flip { p: -1 }", "p is -1"},
-           {"random_resized_crop { height: 4 width: 4 p: 2 }", "p is 2"},
-       }) {
-    Transform t;
-    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(c.transform, &t));
-    Log log;
-    auto got = RunStage(Noise(8, 8, 3, 1), {t}, 1, log);
-    ASSERT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument)
-        << c.transform << ": " << got.status();
-    EXPECT_NE(got.status().message().find(c.complaint), std::string::npos)
-        << got.status();
-    EXPECT_NE(got.status().message().find("(transform 0)"), std::string::npos)
-        << got.status();
-  }
 }
 
 }  // namespace

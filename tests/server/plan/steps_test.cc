@@ -25,6 +25,8 @@ TEST(Steps, DropRefusesFewerSamplesThanABatch) {
   EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(table.status().message().find("10 is larger than the 9 samples"),
             std::string::npos);
+  EXPECT_NE(table.status().message().find("as a flag: --last_batch=pad"),
+            std::string::npos);
 }
 
 // For every policy and world size: slices of the ranks follow each other

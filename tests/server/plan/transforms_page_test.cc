@@ -14,17 +14,19 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/spec_text.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve.h"
 #include "server/plan/spec_file.h"
-#include "server/plan/transform_check.h"
+#include "server/plan/transforms/transforms.h"
 #include "tests/server/plan/list_outputs.h"
 
 namespace millrace {
 namespace {
 
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr uintmax_t kMostPictureBytes = 60'000;
@@ -139,6 +141,47 @@ TEST(TransformsPage, EveryPipelineIsCheckedWithoutAMistake) {
     for (const SpecMistake& mistake : CheckSpecText(pipeline)) {
       ADD_FAILURE() << pipeline << mistake.line << ": " << mistake.message;
     }
+  }
+}
+
+// A row of a kind's table, without its last column, which is the page's own.
+std::string Row(const Parameter& parameter) {
+  return absl::StrCat("| `", absl::StrJoin(parameter.fields, "`, `"), "` | ",
+                      parameter.left_out, " | ",
+                      parameter.range.empty() ? "–" : parameter.range, " |");
+}
+
+// The rows of the first table of a section, the same part of each.
+std::vector<std::string> TableRows(absl::string_view section) {
+  std::vector<std::string> rows;
+  const size_t head = section.find("| parameter | default | range | ");
+  if (head == section.npos) return rows;
+  for (absl::string_view line : absl::StrSplit(section.substr(head), '\n')) {
+    if (!absl::StartsWith(line, "|")) break;
+    size_t end = 0;
+    for (int column = 0; column < 3; ++column) end = line.find('|', end + 1);
+    rows.emplace_back(line.substr(0, end + 1));
+  }
+  // Titles and the line below them.
+  rows.erase(rows.begin(), rows.begin() + 2);
+  return rows;
+}
+
+// Defaults and bounds on the page are those that the server has. Where this
+// fails, take the rows that it expected over into the page.
+TEST(TransformsPage, TablesAreThoseOfTheCode) {
+  const auto sections = Sections(ReadPage());
+  const auto* kinds = Transform::descriptor()->oneof_decl(0);
+  for (int i = 0; i < kinds->field_count(); ++i) {
+    Transform transform;
+    transform.GetReflection()->MutableMessage(&transform, kinds->field(i));
+    std::vector<std::string> expected;
+    for (const Parameter& parameter : KindOf(transform)->parameters()) {
+      expected.push_back(Row(parameter));
+    }
+    EXPECT_THAT(TableRows(sections.at(kinds->field(i)->name())),
+                ElementsAreArray(expected))
+        << kinds->field(i)->name();
   }
 }
 

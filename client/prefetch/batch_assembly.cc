@@ -1,0 +1,109 @@
+#include "client/prefetch/batch_assembly.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "client/prefetch/sequence.h"
+#include "common/status_macros.h"
+#include "xxhash.h"
+
+namespace millrace {
+
+absl::Status BatchAssembly::Begin(const FrameView& frame,
+                                  const AskedSteps& steps,
+                                  BatchExpectation expect, absl::Time now) {
+  const BatchHeader& header = frame.header;
+  if (begun_) {
+    return absl::DataLossError(absl::StrCat("the batch of step ", header.step(),
+                                            " began before the one of step ",
+                                            position_.step, " was whole"));
+  }
+  if (header.epoch() != steps.epoch || header.step() < steps.first_step ||
+      header.step() - steps.first_step >= steps.step_count) {
+    return absl::DataLossError(absl::StrCat(
+        "a batch of ", PositionText({header.epoch(), header.step()}),
+        " came when ", steps.step_count, " steps from ",
+        PositionText({steps.epoch, steps.first_step}), " were asked for"));
+  }
+  expect.epoch = header.epoch();
+  expect.step = header.step();
+  MR_RETURN_IF_ERROR(ValidateBatchHeader(header, expect));
+  begun_ = true;
+  begun_at_ = now;
+  position_ = {header.epoch(), header.step()};
+  payload_bytes_ = header.payload_bytes();
+  received_ = 0;
+  in_shared_ = frame.hold != nullptr;
+  return absl::OkStatus();
+}
+
+void BatchAssembly::Want(FrameView* frame, uint8_t* slot) {
+  wanted_ = true;
+  batch_.slot = slot;
+  batch_.header = std::move(frame->header);
+}
+
+absl::Status BatchAssembly::Add(FrameView& frame) {
+  if (!frame.has_header && (!begun_ || frame.step != position_.step)) {
+    return absl::DataLossError(
+        absl::StrCat("a frame of step ", frame.step,
+                     " came before the header of its batch"));
+  }
+  if (frame.offset != received_ ||
+      frame.payload_bytes() > payload_bytes_ - received_) {
+    return absl::DataLossError(absl::StrCat(
+        "a frame with ", frame.payload_bytes(), " bytes for offset ",
+        frame.offset, " came when ", received_, " of ", payload_bytes_,
+        " bytes of the batch were there"));
+  }
+  if (!frame.has_header && frame.payload_bytes() == 0) {
+    return absl::DataLossError(absl::StrCat("an empty frame came when ",
+                                            received_, " of ", payload_bytes_,
+                                            " bytes of the batch were there"));
+  }
+  if (wanted_ && batch_.slot != nullptr) {
+    MR_RETURN_IF_ERROR(CopyFrameData(
+        frame, {batch_.slot, static_cast<size_t>(payload_bytes_)}));
+  } else if (wanted_) {
+    // A batch in shared memory comes whole, in the frame that begins it.
+    if (frame.hold == nullptr || frame.data_bytes != payload_bytes_) {
+      return absl::DataLossError(
+          "a part of a batch came in memory that is shared");
+    }
+    batch_.shared = std::move(frame.hold);
+  }
+  received_ += frame.payload_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status BatchAssembly::Finish(bool verify) {
+  begun_ = false;
+  if (!wanted_) return absl::OkStatus();
+  const absl::Span<const uint8_t> payload = {
+      batch_.shared != nullptr
+          ? static_cast<const uint8_t*>(batch_.shared.get())
+          : batch_.slot,
+      static_cast<size_t>(payload_bytes_)};
+  MR_RETURN_IF_ERROR(ValidatePayload(batch_.header, payload));
+  if (verify && XXH3_64bits(payload.data(), payload.size()) !=
+                    batch_.header.payload_xxh3()) {
+    return absl::DataLossError(absl::StrCat(
+        "the payload of ", PositionText(position_),
+        " differs from the digest that was sent with it: damaged on the way"));
+  }
+  return absl::OkStatus();
+}
+
+WholeBatch BatchAssembly::Take() {
+  wanted_ = false;
+  return std::exchange(batch_, {});
+}
+
+uint8_t* BatchAssembly::Drop() {
+  wanted_ = false;
+  batch_.shared.reset();
+  return std::exchange(batch_.slot, nullptr);
+}
+
+}  // namespace millrace

@@ -1,0 +1,450 @@
+#include "client/prefetch/batch_fetcher.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/numeric/bits.h"
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/batch_assembly.h"
+#include "client/prefetch/consumption.h"
+#include "client/prefetch/window_size.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "proto/error_detail.h"
+
+namespace millrace {
+namespace {
+
+// How often a fetcher that no server answers logs it, and other events that may
+// come in numbers.
+constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
+
+}  // namespace
+
+BatchFetcher::BatchFetcher(const HostLoaderOptions& options,
+                           const OpenResponse& plan, const Sequence& sequence,
+                           uint32_t slots, const Parts& parts,
+                           absl::Time opened_at)
+    : options_(options),
+      slots_(slots),
+      spares_(SpareSlots(slots)),
+      pool_(parts.pool),
+      queue_(parts.queue),
+      transport_(parts.transport),
+      now_(parts.now),
+      total_(sequence.total()),
+      window_(ChooseFirstWindow(options, plan.max_payload_bytes())),
+      calls_(slots, sequence),
+      servers_(
+          static_cast<uint64_t>(absl::ToUnixNanos(opened_at)) ^ options.rank,
+          options.rank),
+      hedge_(options.hedge_share, options.hedge_floor),
+      late_({.step_timeout = options.step_timeout,
+             .hedge = options.hedge_share > 0},
+            &calls_, &servers_, &hedge_),
+      control_({.initial = window_.load(),
+                .most = slots,
+                .cheap = ChooseCheapWindow(slots, pool_->slot_bytes())}) {
+  expect_.tensors = &plan.tensors();
+  expect_.rank = options.rank;
+  expect_.world_size = options.world_size;
+  expect_.max_payload_bytes = plan.max_payload_bytes();
+  expect_.max_rows = plan.resolved_spec().batch_size() / options.world_size;
+}
+
+// --- any thread -------------------------------------------------------------
+
+void BatchFetcher::AddStats(HostLoader::Stats* stats) const {
+  stats->retried_steps = retried_steps_.load();
+  stats->hedged_steps = hedged_steps_.load();
+  stats->hedge_wins = hedge_wins_.load();
+  stats->extra_bytes = extra_bytes_.load();
+  stats->wire_bytes = wire_bytes_.load();
+  stats->window = window_.load();
+}
+
+RequestBudget BatchFetcher::Budget() const {
+  RequestBudget budget = {.slots = slots_};
+  // next() is read before held(): the queue leases a slot before it counts the
+  // batch in next(), so Free() is never more than there is.
+  budget.next = queue_->next();
+  budget.end = end_.load();
+  budget.held = pool_->held();
+  budget.total = total_.load();
+  budget.window = window_.load();
+  budget.servers = queue_->usable();
+  return budget;
+}
+
+// --- events -----------------------------------------------------------------
+
+void BatchFetcher::OnServers(absl::Span<const ServerState> servers) {
+  ApplySeek();
+  servers_.Update(servers);
+  Pump();
+}
+
+void BatchFetcher::OnTick() {
+  ApplySeek();
+  RequestLateSteps();
+  if (options_.window == 0) Tune();
+  Pump();
+  DescribeServers();
+}
+
+void BatchFetcher::OnFrame(CallId id, FrameView& frame) {
+  ApplySeek();
+  Call* const call = calls_.Find(id);
+  if (call == nullptr) return;
+  call->frame_at = now_();
+  if (call->Owes()) {
+    call->progress = call->frame_at;
+    servers_.Heard(call->server, call->progress);
+  }
+  if (absl::Status status = Receive(*call, frame); !status.ok()) {
+    const FailureAction action = Judge(*call, status);
+    if (action == FailureAction::kFinal) {
+      Fail(FinalError(servers_.AddressOf(call->server), status, "prefetch"));
+    } else {
+      NoteFailure(action, *call, status, call->frame_at);
+      GiveUp(id);
+    }
+  }
+  if (std::exchange(pump_, false)) Pump();
+}
+
+void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
+  ApplySeek();
+  Call* const found = calls_.Find(id);
+  if (found == nullptr) return;
+  Drop(*found);
+  const Call call = Forget(id);
+  if (failed_) return;
+  if (status.ok()) {
+    const std::optional<uint64_t> owed = calls_.FirstOwed(call);
+    if (!owed.has_value()) return;
+    status = absl::UnavailableError(
+        absl::StrCat("ended the stream without the batch of ",
+                     PositionText(calls_.sequence().At(*owed))));
+  }
+  const FailureAction action = Judge(call, status);
+  LoseSteps(call);
+  const absl::Time now = now_();
+  if (action == FailureAction::kFinal) {
+    Fail(FinalError(servers_.AddressOf(call.server), status, "receive"));
+    return;
+  }
+  NoteFailure(action, call, status, now);
+  Pump();
+}
+
+void BatchFetcher::ApplySeek() {
+  if (!queue_->seek_pending()) return;
+  CancelAll();
+  calls_.Restart(queue_->TakeSeek());
+  end_.store(0);
+  total_.store(calls_.sequence().total());
+  failed_ = false;
+}
+
+// --- requests ---------------------------------------------------------------
+
+void BatchFetcher::Pump() {
+  queue_->SetUsable(servers_.usable());
+  if (failed_) return;
+  const absl::Time now = now_();
+  while (calls_.has_waiting()) {
+    const ServerId avoid = calls_.at(calls_.FirstWaiting(1).first).avoid;
+    const auto server = servers_.Pick(now, avoid);
+    if (!server.has_value()) return;
+    const Run run =
+        calls_.FirstWaiting(Budget().Chunk(servers_.Share(*server)));
+    calls_.Request(run, now);
+    StartCall(*server, run, false);
+  }
+  while (true) {
+    const RequestBudget budget = Budget();
+    if (!budget.RoomForCall()) return;
+    const auto server = servers_.Pick(now, 0);
+    if (!server.has_value()) return;
+    const uint64_t first = calls_.end();
+    const uint64_t count =
+        std::min({budget.Chunk(servers_.Share(*server)), budget.Free(),
+                  budget.total - first, calls_.sequence().LeftInEpoch(first)});
+    calls_.Append(count, now);
+    end_.store(calls_.end());
+    StartCall(*server, {first, count}, false);
+  }
+}
+
+void BatchFetcher::StartCall(ServerId server, Run run, bool hedge) {
+  const absl::Time now = now_();
+  const CallId id = calls_.Start(server, run, hedge, now);
+  servers_.Asked(server, run.count, now);
+  transport_->StartCall(id, server, calls_.Find(id)->steps);
+}
+
+void BatchFetcher::RequestLateSteps() {
+  if (failed_) return;
+  const absl::Time now = now_();
+  const LateSteps::Silent silent = late_.FindSilent(now);
+  for (const CallId id : silent.covered) {
+    if (late_.IsCovered(id, now)) GiveUp(id);
+  }
+  for (const LateSteps::Request& request : silent.requests) {
+    StartRequest(request, now);
+  }
+  const auto late =
+      late_.FindLate(queue_->next(), queue_->consumer_step(), now);
+  if (late.has_value()) StartRequest(*late, now);
+}
+
+void BatchFetcher::StartRequest(const LateSteps::Request& request,
+                                absl::Time now) {
+  const auto server = late_.Assign(request, now);
+  if (!server.has_value()) return;
+  (request.hedge ? hedged_steps_ : retried_steps_) += request.run.count;
+  StartCall(*server, request.run, request.hedge);
+}
+
+void BatchFetcher::Tune() {
+  const absl::Time now = now_();
+  const uint32_t before = control_.window();
+  const uint64_t changes = control_.changes();
+  queue_->Look([&](const Consumption& seen) {
+    // Towards the end of the data there is not enough to request.
+    const bool disturbed =
+        failed_ || queue_->seek_pending() || end_.load() == total_.load();
+    return control_.Look(seen, disturbed, queue_->usable(), now);
+  });
+  if (control_.changes() != changes) {
+    queue_->CountWindowChange(control_.changes(), control_.reason());
+    window_.store(control_.window());
+  }
+  if (control_.window() == before) {
+    control_.Trim(pool_, spares_, now);
+    return;
+  }
+  MR_LOG_EVERY(INFO, kTroubleLogInterval)
+      << "window " << before << " -> " << control_.window() << ": "
+      << control_.reason();
+}
+
+void BatchFetcher::DescribeServers() {
+  if (failed_) return;
+  const absl::Time now = now_();
+  std::string text = servers_.Describe();
+  if (servers_.usable() > 0) {
+    next_trouble_log_ = now;
+  } else if (now >= next_trouble_log_ && end_.load() > queue_->next()) {
+    next_trouble_log_ = now + kTroubleLogInterval;
+    MR_LOG(WARNING) << "no server of endpoint " << options_.endpoint
+                    << " answers (" << text << "): waiting for "
+                    << PositionText(calls_.sequence().At(queue_->next()));
+  }
+  const bool nobody_answers = !servers_.AnyAnswers(now, late_.SilentAfter());
+  queue_->DescribeServers(std::move(text), nobody_answers);
+}
+
+// --- receiving --------------------------------------------------------------
+
+absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
+  BatchAssembly& batch = call.batch;
+  if (frame.has_header) {
+    MR_RETURN_IF_ERROR(batch.Begin(frame, call.steps, expect_, call.frame_at));
+    if (calls_.incomplete(call.number())) {
+      // Shared memory is handed out where it lies, when nobody writes to it.
+      const bool keeps = frame.hold != nullptr && options_.read_only_payload;
+      uint8_t* slot = nullptr;
+      if (!keeps) {
+        MR_ASSIGN_OR_RETURN(slot, TakeSlot(call));
+      }
+      batch.Want(&frame, slot);
+    }
+  }
+  const bool copies = batch.slot() != nullptr;
+  // Add() takes `hold`. Bytes in shared memory did not come over the wire.
+  const uint64_t wire_bytes = frame.hold == nullptr ? frame.data_bytes : 0;
+  MR_RETURN_IF_ERROR(batch.Add(frame));
+  if (copies) {
+    copy_seconds_ += absl::ToDoubleSeconds(now_() - call.frame_at);
+  } else if (!batch.wanted()) {
+    // Another call has brought the batch already.
+    extra_bytes_ += frame.data_bytes;
+  }
+  wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
+  return batch.whole() ? FinishBatch(call) : absl::OkStatus();
+}
+
+absl::StatusOr<uint8_t*> BatchFetcher::TakeSlot(const Call& call) {
+  const uint64_t number = call.number();
+  if (calls_.Filling(number) == 0) return pool_->Take();
+  if (calls_.SparesUsed() < spares_) {
+    if (uint8_t* const slot = pool_->TryTake()) return slot;
+  }
+  // No spare slot: the call whose first frame is here goes on, the others end.
+  for (const CallId id : calls_.OtherCallsFor(number, call)) {
+    const Call& other = *calls_.Find(id);
+    if (other.batch.wanted() && other.number() == number) GiveUp(id);
+  }
+  return pool_->Take();
+}
+
+absl::Status BatchFetcher::FinishBatch(Call& call) {
+  BatchAssembly& batch = call.batch;
+  const bool wanted = batch.wanted();
+  const bool owed = call.Owes();
+  // A damaged batch is no progress.
+  MR_RETURN_IF_ERROR(batch.Finish(options_.verify_payload));
+  if (call.unsettled > 0) {
+    --call.unsettled;
+    servers_.Settled(call.server, 1);
+  }
+  if (owed && servers_.Progress(call.server, call.frame_at - call.requested)) {
+    MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
+                 << " delivers again";
+  }
+  if (!wanted) return absl::OkStatus();
+  const uint64_t number = call.number();
+  const CallTable::Step& step = calls_.at(number);
+  hedge_.Delivered(call.frame_at - step.requested);
+  if (step.calls > 1) EndLosers(call);
+  calls_.MarkWhole(number);
+  // The first batch that is not whole is what the consumer waits for next.
+  const absl::Time late_at =
+      calls_.low() < calls_.end()
+          ? calls_.at(calls_.low()).requested + hedge_.Delay()
+          : absl::InfiniteFuture();
+  queue_->Deliver(number, batch.Take(),
+                  {.server = servers_.AddressOf(call.server),
+                   .shared = batch.in_shared(),
+                   .begun_at = batch.begun_at(),
+                   .copy_seconds = copy_seconds_,
+                   .whole_below = calls_.low(),
+                   .late_at = late_at});
+  return absl::OkStatus();
+}
+
+void BatchFetcher::EndLosers(const Call& winner) {
+  if (winner.hedge) ++hedge_wins_;
+  const uint64_t number = winner.number();
+  for (const CallId id : calls_.OtherCallsFor(number, winner)) {
+    Call& call = *calls_.Find(id);
+    if (call.requested < winner.requested) servers_.LostRace(call.server);
+    if (call.batch.begun() && call.number() == number) Drop(call);
+    if (calls_.OwesBesides(call, number)) continue;
+    transport_->CancelCall(id);
+    Forget(id);
+  }
+}
+
+// --- ends of calls ----------------------------------------------------------
+
+void BatchFetcher::Drop(Call& call) {
+  if (!call.batch.wanted()) return;
+  extra_bytes_ += call.batch.received();
+  if (uint8_t* const slot = call.batch.Drop()) pool_->PutBack(slot);
+}
+
+BatchFetcher::Call BatchFetcher::Forget(CallId id) {
+  Call call = calls_.Remove(id);
+  servers_.Settled(call.server, call.unsettled);
+  return call;
+}
+
+void BatchFetcher::GiveUp(CallId id) {
+  transport_->CancelCall(id);
+  Drop(*calls_.Find(id));
+  LoseSteps(Forget(id));
+  pump_ = true;
+}
+
+void BatchFetcher::CancelAll() {
+  while (!calls_.calls().empty()) {
+    const auto first = calls_.calls().begin();
+    transport_->CancelCall(first->first);
+    Drop(first->second);
+    Forget(first->first);
+  }
+}
+
+FailureAction BatchFetcher::Judge(const Call& call,
+                                  const absl::Status& status) {
+  // Another call may owe this batch, and may be filling another slot with it.
+  const bool arrives_elsewhere =
+      call.batch.wanted() && calls_.at(call.number()).calls > 1;
+  FailureFacts facts;
+  facts.may_retry_damaged = IsDamaged(status) && MayRetryDamaged(call);
+  facts.requested_from_others =
+      arrives_elsewhere || calls_.RequestedFromOthers(call);
+  facts.others_may_serve = servers_.OthersMayServe(call.server);
+  return ActionFor(status, facts);
+}
+
+bool BatchFetcher::MayRetryDamaged(const Call& call) {
+  // Where no batch has begun, the step of the damaged frame is not known: the
+  // first step that is owed stands for it.
+  const std::optional<uint64_t> number =
+      call.batch.wanted() ? call.number() : calls_.FirstOwed(call);
+  if (!number.has_value()) return true;
+  const bool first = !std::exchange(calls_.at(*number).damaged, true);
+  return first && servers_.OthersMayServe(call.server);
+}
+
+void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
+                               const absl::Status& status, absl::Time now) {
+  const std::string address = servers_.AddressOf(call.server);
+  switch (action) {
+    case FailureAction::kRetry: {
+      const uint32_t failures =
+          servers_.Failed(call.server, call.requested, now, status.message());
+      // The first of a row, and then ever more rarely.
+      if (absl::has_single_bit(failures)) {
+        MR_LOG(WARNING) << "server " << address << ": " << status.message()
+                        << "; its steps are asked again"
+                        << (failures == 1
+                                ? ""
+                                : absl::StrCat(" (it has failed ", failures,
+                                               " times in a row)"));
+      }
+      break;
+    }
+    case FailureAction::kPause:
+      control_.Refused();
+      servers_.Paused(
+          call.server, now,
+          absl::Milliseconds(GetErrorDetail(status).retry_delay_ms()));
+      MR_LOG_EVERY(WARNING, kTroubleLogInterval)
+          << "server " << address << " is busy: " << status.message();
+      break;
+    case FailureAction::kDamaged:
+      servers_.Failed(call.server, call.requested, now, status.message());
+      MR_LOG(WARNING) << "server " << address << ": " << status.message()
+                      << "; another server is asked for it";
+      break;
+    case FailureAction::kLeaveOut:
+      if (servers_.LeaveOut(call.server, now, status.message())) {
+        MR_LOG(WARNING) << "server " << address
+                        << " is left out, it does not serve this plan: "
+                        << status.message();
+      }
+      break;
+    case FailureAction::kLeaveToOthers:
+      MR_LOG(WARNING) << "server " << address << ": " << status.message()
+                      << "; another one was asked, too";
+      servers_.LeaveOut(call.server, now, status.message());
+      break;
+    case FailureAction::kFinal:
+      break;
+  }
+}
+
+void BatchFetcher::Fail(absl::Status error) {
+  failed_ = true;
+  CancelAll();
+  queue_->Fail(std::move(error));
+}
+
+}  // namespace millrace

@@ -1,0 +1,58 @@
+// Says what follows from a call that failed. This is the rule of the one place
+// that retries:
+//
+//   Unavailable            retry elsewhere, or after a backoff
+//   ResourceExhausted      with the server's delay: retry after it
+//   DataLoss               without a server's ErrorDetail, the answer was
+//                          damaged on the way: retry on another server, once
+//                          for a step
+//   FailedPrecondition, NotFound, Unimplemented
+//                          the server does not serve the plan: left out while
+//                          others may
+//   anything else          final, unless calls at other servers owe the same
+//                          steps: then those decide
+//
+// Pure functions.
+
+#ifndef MILLRACE_CLIENT_PREFETCH_CALL_FAILURE_H_
+#define MILLRACE_CLIENT_PREFETCH_CALL_FAILURE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+enum class FailureAction {
+  kRetry,          // the server or the way to it is gone
+  kPause,          // the server asks for a pause
+  kDamaged,        // the steps come from another server
+  kLeaveOut,       // the server does not serve the plan, others may
+  kLeaveToOthers,  // other calls owe the same steps
+  kFinal,          // the error ends everything
+};
+
+// What is known of the call besides its status.
+struct FailureFacts {
+  // A damaged answer may be requested again from another server.
+  bool may_retry_damaged = false;
+  // Other calls owe all that this one owes, or the batch that was arriving.
+  bool requested_from_others = false;
+  // A server other than this one may serve the plan.
+  bool others_may_serve = false;
+};
+
+// The answer could not be read or did not fit, and no server says so itself.
+bool IsDamaged(const absl::Status& status);
+
+FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts);
+
+// The error that a consumer gets for kFinal. `stage` is where the failure was
+// noticed, where the server does not say. Codes that mean something of their
+// own to a caller of Next() (OutOfRange, DeadlineExceeded, Unavailable,
+// Cancelled) become Internal.
+absl::Status FinalError(absl::string_view address, const absl::Status& status,
+                        absl::string_view stage);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_CALL_FAILURE_H_

@@ -1,0 +1,162 @@
+#include "client/prefetch/call_table.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/logging.h"
+
+namespace millrace {
+
+void CallTable::Restart(const Sequence& sequence) {
+  MR_CHECK(calls_.empty()) << "calls of the old place are in flight";
+  sequence_ = sequence;
+  std::fill(steps_.begin(), steps_.end(), Step());
+  low_ = 0;
+  end_ = 0;
+  waiting_ = 0;
+}
+
+void CallTable::Append(uint64_t count, absl::Time now) {
+  for (uint64_t i = 0; i < count; ++i, ++end_) {
+    at(end_) = {.state = State::kInFlight, .calls = 1, .requested = now};
+  }
+}
+
+CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
+  Run run;
+  for (uint64_t number = low_; number < end_ && waiting_ > 0; ++number) {
+    const Step& step = at(number);
+    if (run.count == 0) {
+      if (step.state != State::kWaiting) continue;
+      run = {number, 1};
+      limit = std::min(limit, sequence_.LeftInEpoch(number));
+    } else if (step.state == State::kWaiting &&
+               step.avoid == at(run.first).avoid) {
+      ++run.count;
+    } else {
+      break;
+    }
+    if (run.count == limit) break;
+  }
+  return run;
+}
+
+void CallTable::Request(Run run, absl::Time now) {
+  for (uint64_t number = run.first; number < run.first + run.count; ++number) {
+    Step& step = at(number);
+    MR_CHECK(step.state != State::kWhole) << "a whole batch is requested again";
+    if (step.state == State::kWaiting) {
+      --waiting_;
+      step.requested = now;
+    }
+    step.state = State::kInFlight;
+    ++step.calls;
+  }
+}
+
+void CallTable::MarkWhole(uint64_t number) {
+  at(number).state = State::kWhole;
+  while (low_ < end_ && at(low_).state == State::kWhole) ++low_;
+}
+
+CallTable::Call* CallTable::Find(CallId id) {
+  const auto it = calls_.find(id);
+  return it == calls_.end() ? nullptr : &it->second;
+}
+
+CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
+  const CallId id = next_call_++;
+  const Position first = sequence_.At(run.first);
+  Call& call = calls_[id];
+  call.server = server;
+  call.run = run;
+  call.steps = {first.epoch, first.step, run.count};
+  call.unsettled = run.count;
+  call.hedge = hedge;
+  call.requested = now;
+  call.progress = now;
+  return id;
+}
+
+CallTable::Call CallTable::Remove(CallId id) {
+  return std::move(calls_.extract(id).mapped());
+}
+
+uint64_t CallTable::Lose(const Call& call) {
+  uint64_t lost = 0;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (!incomplete(number)) continue;
+    Step& step = at(number);
+    step.avoid = call.server;
+    if (--step.calls == 0) {
+      step.state = State::kWaiting;
+      ++waiting_;
+      ++lost;
+      continue;
+    }
+    // `call` may have been started because another call is silent. The step
+    // does not come from it, so the other call may be retried once more.
+    for (auto& [id, other] : calls_) {
+      if (other.run.Contains(number)) other.retried = false;
+    }
+  }
+  return lost;
+}
+
+std::optional<uint64_t> CallTable::FirstOwed(const Call& call) const {
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    if (incomplete(call.run.first + i)) return call.run.first + i;
+  }
+  return std::nullopt;
+}
+
+bool CallTable::OwesBesides(const Call& call, uint64_t number) const {
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t other = call.run.first + i;
+    if (other != number && incomplete(other)) return true;
+  }
+  return false;
+}
+
+bool CallTable::RequestedFromOthers(const Call& call) const {
+  bool owes = false;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (!incomplete(number)) continue;
+    if (at(number).calls <= 1) return false;
+    owes = true;
+  }
+  return owes;
+}
+
+std::vector<CallId> CallTable::OtherCallsFor(uint64_t number,
+                                             const Call& call) const {
+  std::vector<CallId> others;
+  for (const auto& [id, other] : calls_) {
+    if (&other != &call && other.run.Contains(number)) others.push_back(id);
+  }
+  return others;
+}
+
+uint32_t CallTable::Filling(uint64_t number) const {
+  return static_cast<uint32_t>(
+      std::count_if(calls_.begin(), calls_.end(), [number](const auto& entry) {
+        const Call& call = entry.second;
+        return call.batch.slot() != nullptr && call.number() == number;
+      }));
+}
+
+uint32_t CallTable::SparesUsed() const {
+  uint32_t slots = 0;
+  std::set<uint64_t> numbers;
+  for (const auto& [id, call] : calls_) {
+    if (call.batch.slot() == nullptr) continue;
+    ++slots;
+    numbers.insert(call.number());
+  }
+  return slots - static_cast<uint32_t>(numbers.size());
+}
+
+}  // namespace millrace

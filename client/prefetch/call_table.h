@@ -1,0 +1,175 @@
+// CallTable is the record of outstanding requests: the calls in flight, and for
+// every batch between the next one to hand out and the first one that was never
+// requested, how many calls owe it, whether it waits to be requested again, and
+// whether it is whole.
+//
+// It starts and cancels no call at a transport, chooses no server and owns no
+// memory: the owner of the table takes the slots in Call::batch from a pool and
+// puts them back.
+//
+// Batches have the numbers of Sequence. At most `capacity` are in the table, so
+// a step is a place in a ring. Several calls may be in flight for one step: the
+// step is late, or the first server is silent.
+//
+// Pure bookkeeping: no thread, no clock. Not thread-safe.
+//
+//   const Run run = {table.end(), 4};
+//   table.Append(run.count, now);
+//   const CallId id = table.Start(server, run, false, now);
+//   transport->StartCall(id, server, table.Find(id)->steps);
+//   ...
+//   retried += table.Lose(table.Remove(id));  // these steps wait
+
+#ifndef MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_
+#define MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/prefetch/batch_assembly.h"
+#include "client/prefetch/sequence.h"
+#include "client/prefetch/transport.h"
+
+namespace millrace {
+
+class CallTable {
+ public:
+  // Batches that follow one another, by number.
+  struct Run {
+    uint64_t first = 0;
+    uint64_t count = 0;
+
+    bool Contains(uint64_t number) const {
+      return number >= first && number - first < count;
+    }
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+
+  enum class State {
+    kInFlight,  // `calls` calls owe it
+    kWaiting,   // to be requested again
+    kWhole,
+  };
+
+  struct Step {
+    State state = State::kWhole;
+    uint32_t calls = 0;    // calls in flight that owe it
+    ServerId avoid = 0;    // the server that failed it last
+    bool damaged = false;  // a damaged answer to it has come
+    absl::Time requested;  // when the first of `calls` was started
+  };
+
+  // A request for `run` at one server.
+  struct Call {
+    ServerId server = 0;
+    Run run;
+    AskedSteps steps;        // the same by position
+    uint64_t unsettled = 0;  // batches that it has not delivered yet
+    bool hedge = false;      // another call for it is late
+    absl::Time requested;
+    absl::Time frame_at;  // of the last frame
+    // Of the last frame of a batch that it owes; before that, `requested`.
+    absl::Time progress;
+    // Calls at other servers are in flight for all that it owes.
+    bool retried = false;
+    BatchAssembly batch;  // the one whose frames are arriving
+
+    // A frame now is progress. A server that has sent all batches of the run
+    // and sends some of them again makes none.
+    bool Owes() const { return unsettled > 0 || batch.wanted(); }
+    // The number of `batch`, once one has begun.
+    uint64_t number() const {
+      return run.first + (batch.position().step - steps.first_step);
+    }
+  };
+  using Calls = std::map<CallId, Call>;  // few
+
+  CallTable(uint32_t capacity, const Sequence& sequence)
+      : sequence_(sequence), steps_(capacity) {}
+
+  // Begins at the start of `sequence`, without outstanding steps. No call may
+  // be in flight.
+  void Restart(const Sequence& sequence);
+
+  const Sequence& sequence() const { return sequence_; }
+
+  // --- steps ---------------------------------------------------------------
+
+  // Every batch below is whole.
+  uint64_t low() const { return low_; }
+  // The first batch that was never requested.
+  uint64_t end() const { return end_; }
+  bool has_waiting() const { return waiting_ > 0; }
+
+  Step& at(uint64_t number) { return steps_[number % steps_.size()]; }
+  const Step& at(uint64_t number) const {
+    return steps_[number % steps_.size()];
+  }
+  bool incomplete(uint64_t number) const {
+    return number >= low_ && number < end_ && at(number).state != State::kWhole;
+  }
+
+  // Adds `count` batches for one call that is started next.
+  void Append(uint64_t count, absl::Time now);
+
+  // The first batches, at most `limit`, that wait to be requested again, avoid
+  // the same server and lie in one epoch. Count 0: there are none.
+  Run FirstWaiting(uint64_t limit) const;
+
+  // One more call, which is started next, owes each of them.
+  void Request(Run run, absl::Time now);
+
+  void MarkWhole(uint64_t number);
+
+  // --- calls ---------------------------------------------------------------
+
+  const Calls& calls() const { return calls_; }
+  Calls& calls() { return calls_; }
+  // Null: it is over.
+  Call* Find(CallId id);
+
+  // Records a call for `run`, which Append() or Request() has added and which
+  // lies in one epoch. Ids are never used again.
+  CallId Start(ServerId server, Run run, bool hedge, absl::Time now);
+
+  // Takes a call that is over out of the table. Its steps stay as they are.
+  Call Remove(CallId id);
+
+  // `call` does not bring what it still owes. Returns how many of these steps
+  // no other call owes: they wait to be requested again.
+  uint64_t Lose(const Call& call);
+
+  // The first batch of its run that is not whole.
+  std::optional<uint64_t> FirstOwed(const Call& call) const;
+
+  // A batch of its run other than `number` is not whole.
+  bool OwesBesides(const Call& call, uint64_t number) const;
+
+  // `call` owes steps, and other calls owe each of them, too.
+  bool RequestedFromOthers(const Call& call) const;
+
+  // The calls besides `call` whose run contains this batch.
+  std::vector<CallId> OtherCallsFor(uint64_t number, const Call& call) const;
+
+  // Calls that fill a slot with this batch.
+  uint32_t Filling(uint64_t number) const;
+
+  // Slots that are filled with a batch that another slot is filled with, too.
+  uint32_t SparesUsed() const;
+
+ private:
+  Sequence sequence_;
+  std::vector<Step> steps_;
+  uint64_t low_ = 0;
+  uint64_t end_ = 0;
+  uint64_t waiting_ = 0;
+  Calls calls_;
+  CallId next_call_ = 1;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_

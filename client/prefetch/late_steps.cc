@@ -1,0 +1,180 @@
+#include "client/prefetch/late_steps.h"
+
+#include <algorithm>
+
+#include "client/prefetch/sequence.h"
+#include "common/logging.h"
+
+namespace millrace {
+namespace {
+
+using Call = CallTable::Call;
+using Run = CallTable::Run;
+
+// A server that owes a frame for so many hedge delays, and for at least a
+// second, counts as silent.
+constexpr double kSilentDelays = 4;
+constexpr absl::Duration kMinSilence = absl::Seconds(1);
+
+// How often a late step is logged.
+constexpr absl::Duration kLateLogInterval = absl::Seconds(10);
+
+absl::Duration Truncated(absl::Duration duration) {
+  return absl::Trunc(duration, absl::Milliseconds(1));
+}
+
+}  // namespace
+
+absl::Duration LateSteps::SilentAfter() const {
+  if (!options_.hedge) return options_.step_timeout;
+  return std::min(options_.step_timeout,
+                  std::max(kMinSilence, kSilentDelays * hedge_->Delay()));
+}
+
+std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
+  std::vector<Run> runs;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (!calls_->incomplete(number)) continue;
+    const bool covered =
+        calls_->at(number).calls > 1 &&
+        std::any_of(calls_->calls().begin(), calls_->calls().end(),
+                    [&](const auto& entry) {
+                      const Call& other = entry.second;
+                      return &other != &call && other.run.Contains(number) &&
+                             !servers_->IsSilent(other.server, now);
+                    });
+    if (covered) continue;
+    if (runs.empty() || runs.back().first + runs.back().count != number) {
+      runs.push_back({number, 0});
+    }
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+bool LateSteps::IsCovered(CallId id, absl::Time now) const {
+  return Owed(*calls_->Find(id), now).empty();
+}
+
+LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
+  const absl::Duration delay = hedge_->Delay();
+  const absl::Duration silent_after = SilentAfter();
+  Silent found;
+  for (auto& [id, call] : calls_->calls()) {
+    const bool call_silent = now - call.progress >= options_.step_timeout;
+    const absl::Duration quiet = servers_->Quiet(call.server, now);
+    // A later request was answered first, and nothing has come since: enough
+    // to retry all steps of the server, once earlier hedges are paid for.
+    const bool slow = hedge_->Solvent() && quiet >= delay &&
+                      servers_->HasLostRace(call.server);
+    if (!call_silent && quiet < silent_after && !slow) continue;
+    if (call.retried) continue;
+    const std::vector<Run> owed = Owed(call, now);
+    if (owed.empty()) {
+      if (call_silent) found.covered.push_back(id);
+      continue;
+    }
+    const absl::Duration patience =
+        call_silent ? options_.step_timeout : std::min(delay, silent_after);
+    const bool silent = call_silent || quiet >= silent_after;
+    const bool alone =
+        !servers_->PickOther(now, call.server, patience, silent).has_value();
+    // Without another server there is none to prefer.
+    if (alone && !call_silent) continue;
+    if (servers_->Silent(call.server, now)) {
+      MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
+                      << " has sent nothing for "
+                      << absl::FormatDuration(
+                             Truncated(std::max(quiet, now - call.progress)))
+                      << " and owes "
+                      << PositionText(calls_->sequence().At(owed.front().first))
+                      << (alone ? ": there is no other server to ask"
+                                : ": other servers are asked for its steps, "
+                                  "too");
+    }
+    if (alone) continue;
+    call.retried = true;
+    for (const Run& run : owed) {
+      found.requests.push_back({id, call.server, run, patience, !silent});
+    }
+  }
+  return found;
+}
+
+std::optional<LateSteps::Request> LateSteps::FindLate(
+    uint64_t next, absl::Duration consumer_step, absl::Time now) const {
+  const absl::Duration delay = hedge_->Delay();
+  if (hedge_->Affordable() == 0 || servers_->usable() < 2 ||
+      delay == absl::InfiniteDuration()) {
+    return std::nullopt;
+  }
+  Request found = {.patience = delay, .hedge = true};
+  Run& run = found.run;
+  for (uint64_t number = calls_->low(); number < calls_->end(); ++number) {
+    if (!calls_->incomplete(number)) {
+      if (run.count > 0) break;
+      continue;
+    }
+    const CallTable::Step& step = calls_->at(number);
+    // Steps with higher numbers were requested later and are needed later. A
+    // step that the consumer comes to after another delay can wait until then.
+    if (now - step.requested < delay ||
+        static_cast<double>(number - std::min(next, number)) * consumer_step >
+            delay) {
+      break;
+    }
+    if (step.state != CallTable::State::kInFlight || step.calls != 1) {
+      if (run.count > 0) break;
+      continue;
+    }
+    const auto owing =
+        std::find_if(calls_->calls().begin(), calls_->calls().end(),
+                     [number](const auto& entry) {
+                       return entry.second.run.Contains(number);
+                     });
+    if (owing == calls_->calls().end()) break;
+    const Call& call = owing->second;
+    // Its frames are arriving: no other server would be faster.
+    const bool arriving = call.batch.begun() && call.number() == number &&
+                          now - call.progress < delay / 4;
+    if (arriving || (run.count > 0 && call.server != found.server)) {
+      if (run.count > 0) break;
+      continue;
+    }
+    if (run.count == 0) {
+      run.first = number;
+      found.late = owing->first;
+      found.server = call.server;
+    }
+    if (++run.count == hedge_->Affordable()) break;
+  }
+  if (run.count == 0) return std::nullopt;
+  const Sequence& sequence = calls_->sequence();
+  run.count = std::min(run.count, sequence.LeftInEpoch(run.first));
+  const auto other = servers_->PickOther(now, found.server, delay);
+  if (!other.has_value()) return std::nullopt;
+  MR_LOG_EVERY(INFO, kLateLogInterval)
+      << PositionText(sequence.At(run.first)) << " is late at server "
+      << servers_->AddressOf(found.server) << " ("
+      << absl::FormatDuration(Truncated(now - calls_->at(run.first).requested))
+      << ", usual are less than " << absl::FormatDuration(Truncated(delay))
+      << "): asking " << servers_->AddressOf(*other) << ", too";
+  return found;
+}
+
+std::optional<ServerId> LateSteps::Assign(const Request& request,
+                                          absl::Time now) {
+  const auto other = servers_->PickOther(now, request.server, request.patience,
+                                         !request.hedge);
+  if (!other.has_value()) {
+    // The next look may find one.
+    calls_->Find(request.late)->retried = false;
+    return std::nullopt;
+  }
+  if (request.hedge) hedge_->Spend(request.run.count);
+  calls_->Request(request.run, now);
+  return other;
+}
+
+}  // namespace millrace

@@ -1,0 +1,242 @@
+#include "client/prefetch/ready_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+
+namespace millrace {
+namespace {
+
+// Weight of the newest in the running mean of the time from batch to batch.
+constexpr double kConsumerGain = 0.2;
+
+// Next() looks so often whatever happens.
+constexpr absl::Duration kMaxWait = absl::Milliseconds(200);
+
+}  // namespace
+
+ReadyQueue::ReadyQueue(const Options& options, const Sequence& sequence,
+                       std::shared_ptr<SlotPool> pool,
+                       std::function<absl::Time()> now,
+                       std::function<void(absl::Duration)> wait,
+                       std::function<void()> wake)
+    : options_(options),
+      pool_(std::move(pool)),
+      now_(std::move(now)),
+      wait_(std::move(wait)),
+      wake_(std::move(wake)),
+      sequence_(sequence),
+      ready_(options.slots) {}
+
+// --- the consumer and any thread --------------------------------------------
+
+absl::StatusOr<HostBatch> ReadyQueue::Next() {
+  MutexLock lock(mu_);
+  min_in_hand_ = std::min(min_in_hand_,
+                          whole_below_ - std::min(whole_below_, next_.load()));
+  const absl::StatusOr<absl::Time> there = AwaitBatch(lock);
+  // A wait that brings no batch counts, too.
+  const Waiting waited = std::exchange(waiting_, {});
+  stats_.wait_seconds += waited.seconds;
+  stats_.no_answer_seconds += waited.no_answer_seconds;
+  if (!there.ok()) return there.status();
+  const absl::Time now = *there;
+  const uint64_t number = next_.load();
+  Ready& ready = ready_[number % options_.slots];
+  if (last_return_ != absl::InfinitePast()) {
+    consumer_step_ += kConsumerGain * (now - last_return_ - consumer_step_);
+  }
+  last_return_ = now;
+  // The server that brings the batch is not what was waited for while none
+  // answered.
+  tally_.CountWait(ready.server, waited.seconds - waited.no_answer_seconds);
+  if (stats_.batches++ == 0) {
+    stats_.first_batch_seconds =
+        absl::ToDoubleSeconds(now - options_.opened_at);
+  }
+  HostBatch batch;
+  batch.position = sequence_.At(number);
+  batch.generation = generation_;
+  batch.header = std::move(ready.batch.header);
+  if (ready.batch.shared != nullptr) {
+    batch.payload = {static_cast<uint8_t*>(ready.batch.shared.get()),
+                     batch.header.payload_bytes()};
+    batch.lease = pool_->LeaseShared(std::move(ready.batch.shared));
+  } else {
+    batch.payload = {ready.batch.slot, batch.header.payload_bytes()};
+    batch.lease = pool_->Lease(ready.batch.slot);
+  }
+  ready.full = false;
+  stats_.samples += batch.header.local_valid();
+  stats_.payload_bytes += batch.payload.size();
+  next_.store(number + 1);
+  return batch;
+}
+
+absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
+  const absl::Time entered = now_();
+  absl::Time now = entered;
+  // next_ is another number, of another generation, after a Seek() meanwhile.
+  while (closed_ || !ready_[next_.load() % options_.slots].full) {
+    const uint64_t number = next_.load();
+    if (closed_) return absl::CancelledError("the loader was closed");
+    if (!error_.ok()) return error_;
+    if (number >= sequence_.total()) {
+      return absl::OutOfRangeError(
+          absl::StrCat("all batches up to ", PositionText(sequence_.At(number)),
+                       " were delivered"));
+    }
+    if (now - entered >= options_.next_timeout) {
+      return TimeoutError(now - entered);
+    }
+    AwaitChange(lock, now, entered + options_.next_timeout);
+    const absl::Time before = std::exchange(now, now_());
+    const double seconds = absl::ToDoubleSeconds(now - before);
+    waiting_.seconds += seconds;
+    if (nobody_answers_) waiting_.no_answer_seconds += seconds;
+  }
+  return now;
+}
+
+void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
+                             absl::Time timeout) {
+  if (now >= late_at_) {
+    late_at_ = absl::InfiniteFuture();
+    wake_();
+  }
+  const absl::Duration longest =
+      std::min({kMaxWait, timeout - now, late_at_ - now});
+  if (wait_ != nullptr) {
+    mu_.Unlock();
+    wait_(longest);
+    mu_.Lock();
+    return;
+  }
+  changed_.WaitUntil(lock, SteadyDeadline(longest));
+}
+
+absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
+  const std::string what =
+      absl::StrCat("no batch within ", absl::FormatDuration(waited));
+  if (pool_->held() == options_.slots) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        what, ": all ", options_.slots,
+        " slots are held by the caller; let go of batches that are not needed "
+        "any more, or open the loader with a larger window"));
+  }
+  const std::string detail = absl::StrCat(
+      what, ": waiting for ", PositionText(sequence_.At(next_.load())),
+      " from endpoint ", options_.endpoint, " (", servers_text_, ")");
+  return usable() == 0 ? absl::UnavailableError(detail)
+                       : absl::DeadlineExceededError(detail);
+}
+
+Position ReadyQueue::position() const {
+  MutexLock lock(mu_);
+  return sequence_.At(next_.load());
+}
+
+absl::Status ReadyQueue::Seek(const Sequence& sequence) {
+  MutexLock lock(mu_);
+  if (closed_) return absl::CancelledError("the loader was closed");
+  for (Ready& ready : ready_) {
+    if (ready.full && ready.batch.slot != nullptr) {
+      pool_->PutBack(ready.batch.slot);
+    }
+    ready = {};
+  }
+  sequence_ = sequence;
+  next_.store(0);
+  whole_below_ = 0;
+  ++generation_;
+  // Errors of the old place end with it.
+  error_ = absl::OkStatus();
+  late_at_ = absl::InfiniteFuture();
+  last_return_ = absl::InfinitePast();
+  seek_pending_.store(true);
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void ReadyQueue::Close() {
+  MutexLock lock(mu_);
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+HostLoader::Stats ReadyQueue::stats() const {
+  MutexLock lock(mu_);
+  HostLoader::Stats stats = stats_;
+  stats.wait_seconds += waiting_.seconds;
+  stats.no_answer_seconds += waiting_.no_answer_seconds;
+  stats.by_server = tally_.times();
+  stats.servers = usable();
+  return stats;
+}
+
+// --- the transport's thread -------------------------------------------------
+
+Sequence ReadyQueue::TakeSeek() {
+  MutexLock lock(mu_);
+  seek_pending_.store(false);
+  return sequence_;
+}
+
+void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
+                         const Arrival& arrival) {
+  MutexLock lock(mu_);
+  if (seek_pending_.load()) {
+    if (batch.slot != nullptr) pool_->PutBack(batch.slot);
+    return;
+  }
+  Ready& ready = ready_[number % options_.slots];
+  MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
+  ready.full = true;
+  ready.server = tally_.Count(arrival.server, batch.header, arrival.shared,
+                              arrival.begun_at, now_());
+  ready.batch = std::move(batch);
+  stats_.copy_seconds = arrival.copy_seconds;
+  whole_below_ = arrival.whole_below;
+  late_at_ = arrival.late_at;
+  if (number == next_.load()) changed_.NotifyAll();
+}
+
+void ReadyQueue::Fail(absl::Status error) {
+  MutexLock lock(mu_);
+  if (error_.ok() && !seek_pending_.load()) error_ = std::move(error);
+  changed_.NotifyAll();
+}
+
+void ReadyQueue::DescribeServers(std::string text, bool nobody_answers) {
+  MutexLock lock(mu_);
+  nobody_answers_ = nobody_answers;
+  if (nobody_answers) stats_.no_answer = text;
+  servers_text_ = std::move(text);
+}
+
+absl::Duration ReadyQueue::consumer_step() const {
+  MutexLock lock(mu_);
+  return consumer_step_;
+}
+
+void ReadyQueue::Look(absl::FunctionRef<bool(const Consumption&)> look) {
+  MutexLock lock(mu_);
+  const Consumption consumption = {.generation = generation_,
+                                   .batches = stats_.batches,
+                                   .wait_seconds = stats_.wait_seconds,
+                                   .last_return = last_return_,
+                                   .min_in_hand = min_in_hand_,
+                                   .by_server = &tally_.times()};
+  if (look(consumption)) min_in_hand_ = options_.slots;
+}
+
+void ReadyQueue::CountWindowChange(uint64_t changes,
+                                   const std::string& reason) {
+  MutexLock lock(mu_);
+  stats_.window_changes = changes;
+  stats_.window_reason = reason;
+}
+
+}  // namespace millrace

@@ -1,0 +1,211 @@
+// ReadyQueue is where the two thread domains of a loader meet: the transport's
+// thread delivers batches that are whole, in any order, and the consumer takes
+// them in the order of the Sequence. It holds the loader's place in the data,
+// its final error, and what the consumer has done.
+//
+// It requests no batch and knows no calls. Slots are the pool's: the queue
+// leases them to the consumer, and puts back those that a Seek() drops.
+//
+// Threads: one consumer calls Next(). Seek() and Close() may be called from any
+// thread, and so may what only looks. What stands under "the transport's
+// thread" is called from its events only, one at a time.
+//
+// Generations: Seek() drops all batches and begins a new generation at number
+// 0, while calls of the old place are still in flight. Until the transport's
+// thread has seen it (TakeSeek()), what it delivers is of the old generation
+// and is dropped. So a number in the queue always means a place in the current
+// Sequence.
+//
+//   if (queue.seek_pending()) { CancelAll(); table.Restart(queue.TakeSeek()); }
+//   queue.Deliver(number, std::move(batch), arrival);       // transport
+//   MR_ASSIGN_OR_RETURN(HostBatch batch, queue.Next());     // consumer
+
+#ifndef MILLRACE_CLIENT_PREFETCH_READY_QUEUE_H_
+#define MILLRACE_CLIENT_PREFETCH_READY_QUEUE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/prefetch/batch_assembly.h"
+#include "client/prefetch/consumption.h"
+#include "client/prefetch/host_loader.h"
+#include "client/prefetch/sequence.h"
+#include "client/prefetch/server_tally.h"
+#include "client/prefetch/slot_pool.h"
+#include "common/mutex.h"
+
+namespace millrace {
+
+class ReadyQueue {
+ public:
+  struct Options {
+    std::string endpoint;  // for errors
+    // Batches in the queue and with the consumer together; at least 1. Their
+    // slots come from the pool, which may have more.
+    uint32_t slots = 1;
+    // Next() without a batch for so long fails.
+    absl::Duration next_timeout = absl::Minutes(5);
+    // When the loader began to open, by the clock; for Stats.
+    absl::Time opened_at;
+  };
+
+  // `now` is the clock. `wait` takes the place of waiting where time is
+  // simulated, or is null (NewPrefetchLoader). `wake` makes the transport's
+  // thread look soon; it is called with a lock held, and calls nothing here.
+  ReadyQueue(const Options& options, const Sequence& sequence,
+             std::shared_ptr<SlotPool> pool, std::function<absl::Time()> now,
+             std::function<void(absl::Duration)> wait,
+             std::function<void()> wake);
+
+  // --- the consumer and any thread -----------------------------------------
+
+  // As HostLoader's.
+  absl::StatusOr<HostBatch> Next();
+  Position position() const;
+
+  // Goes on at the start of `sequence`. Cancelled: closed.
+  absl::Status Seek(const Sequence& sequence);
+
+  // Next() returns Cancelled from now on. Idempotent.
+  void Close();
+
+  // The batch that Next() hands out next.
+  uint64_t next() const { return next_.load(); }
+
+  // What the queue knows of HostLoader::Stats: the consumer's, servers' and
+  // window's part. The rest is 0.
+  HostLoader::Stats stats() const;
+
+  // --- the transport's thread ----------------------------------------------
+
+  // Seek() was called and TakeSeek() was not, yet.
+  bool seek_pending() const { return seek_pending_.load(); }
+  // The sequence to deliver from now on.
+  Sequence TakeSeek();
+
+  // How a batch came, and what is left.
+  struct Arrival {
+    std::string server;        // its address
+    bool shared = false;       // in memory that the server shares
+    absl::Time begun_at;       // its first frame came
+    double copy_seconds = 0;   // of all batches until now
+    uint64_t whole_below = 0;  // every batch below is whole
+    // When the first batch that is not whole becomes late: if the consumer
+    // waits then, it calls `wake`.
+    absl::Time late_at = absl::InfiniteFuture();
+  };
+
+  // A batch is whole. Of two with the same number only one may be delivered,
+  // and none of a number that is `slots` or more ahead of next(). Dropped while
+  // a Seek() is pending.
+  void Deliver(uint64_t number, WholeBatch batch, const Arrival& arrival);
+
+  // Next() hands out what is whole and then returns `error`, until a Seek().
+  // The first error stays.
+  void Fail(absl::Status error);
+
+  // Servers that can be sent a request now: without one, a timeout is
+  // Unavailable.
+  void SetUsable(uint32_t servers) { usable_.store(servers); }
+  uint32_t usable() const { return usable_.load(); }
+
+  // What each server says, for errors; `nobody_answers`: none is usable, or all
+  // of these are silent.
+  void DescribeServers(std::string text, bool nobody_answers);
+
+  // From the consumer's getting a batch to its getting the next one, waits
+  // included: a running mean.
+  absl::Duration consumer_step() const;
+
+  // Calls `look` under the lock. Where it returns true, min_in_hand begins
+  // anew.
+  void Look(absl::FunctionRef<bool(const Consumption&)> look);
+
+  void CountWindowChange(uint64_t changes, const std::string& reason);
+
+ private:
+  struct Ready {
+    bool full = false;
+    WholeBatch batch;
+    size_t server = 0;  // in tally_
+  };
+  // Seconds of the Next() that waits now, not in stats_ yet; 0 when none waits.
+  struct Waiting {
+    double seconds = 0;
+    double no_answer_seconds = 0;
+  };
+
+  // Waits for the batch that Next() hands out next; returns when it was there.
+  // Counts in waiting_.
+  absl::StatusOr<absl::Time> AwaitBatch(MutexLock& lock) MR_REQUIRES(mu_);
+  // Waits for a change, at most 200 ms or until `timeout`. Wakes the transport
+  // when the step that the consumer waits for becomes late: an event of the
+  // transport's own may be 100 ms away.
+  void AwaitChange(MutexLock& lock, absl::Time now, absl::Time timeout)
+      MR_REQUIRES(mu_);
+  absl::Status TimeoutError(absl::Duration waited) const MR_REQUIRES(mu_);
+
+  const Options options_;
+  const std::shared_ptr<SlotPool> pool_;
+  const std::function<absl::Time()> now_;
+  const std::function<void(absl::Duration)> wait_;  // null: really
+  const std::function<void()> wake_;
+
+  // These are atomic so that any thread may read them without the lock.
+  //
+  // next_ counts the batches that were handed out since the last Seek(); it is
+  // written under mu_ only. Next() leases a slot before it counts the batch
+  // here, so a thread that reads next_ and then the pool's held() never finds
+  // more free slots than there are.
+  std::atomic<uint64_t> next_{0};
+  // True from Seek() to TakeSeek(); written under mu_ only. While it is true,
+  // no entry of ready_ is full.
+  std::atomic<bool> seek_pending_{false};
+  // Written by the transport's thread.
+  std::atomic<uint32_t> usable_{0};
+
+  // Taken before the locks of the pool and before those of `wake`. Not held
+  // while Next() waits, so everything below may have changed after a wait.
+  mutable Mutex mu_;
+  // Signalled when the batch `next_`, an error, a Seek() or Close() has come.
+  CondVar changed_;
+  bool closed_ MR_GUARDED_BY(mu_) = false;
+  absl::Status error_ MR_GUARDED_BY(mu_);
+  Sequence sequence_ MR_GUARDED_BY(mu_);
+  uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
+  // A ring by number. The full entries have numbers of the current generation
+  // in [next_, next_ + slots), so two of them never meet in one place.
+  std::vector<Ready> ready_ MR_GUARDED_BY(mu_);
+  // As the last Arrival says. The Next() that has called `wake` for it sets it
+  // to InfiniteFuture: one call is enough.
+  absl::Time late_at_ MR_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // A running mean over the batches of all generations.
+  absl::Duration consumer_step_ MR_GUARDED_BY(mu_);
+  // When the consumer got the last batch; InfinitePast: none since a Seek().
+  absl::Time last_return_ MR_GUARDED_BY(mu_) = absl::InfinitePast();
+  // All batches below whole_below_ are whole, so Next() finds whole_below_ less
+  // next_ of them in hand; min_in_hand_ is the minimum of that since Look()
+  // began to count anew.
+  uint64_t whole_below_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t min_in_hand_ MR_GUARDED_BY(mu_) = 0;
+  std::string servers_text_ MR_GUARDED_BY(mu_);
+  bool nobody_answers_ MR_GUARDED_BY(mu_) = false;
+  // stats_ holds what is over; the Next() that waits now is in waiting_ until
+  // it returns. stats() adds the two. stats_.by_server stays empty: tally_ has
+  // it.
+  Waiting waiting_ MR_GUARDED_BY(mu_);
+  ServerTally tally_ MR_GUARDED_BY(mu_);
+  HostLoader::Stats stats_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_READY_QUEUE_H_

@@ -1,0 +1,47 @@
+// RequestBudget says how many batches may be requested now, and how many of
+// them by one call. A call has its price: a slow consumer is served by few
+// calls, and a consumer that holds most slots by small ones.
+//
+// Plain data and pure functions. The numbers are read one after the other while
+// other threads change them; right after a Seek() they may belong to two places
+// in the data. The answer does not matter then, but it is defined.
+//
+//   const RequestBudget budget = {...};
+//   if (budget.RoomForCall()) {
+//     ... request std::min(budget.Chunk(share), budget.Free()) batches ...
+//   }
+
+#ifndef MILLRACE_CLIENT_PREFETCH_REQUEST_BUDGET_H_
+#define MILLRACE_CLIENT_PREFETCH_REQUEST_BUDGET_H_
+
+#include <cstdint>
+
+namespace millrace {
+
+struct RequestBudget {
+  uint64_t next = 0;     // the batch that is handed out next
+  uint64_t end = 0;      // the first batch that was never requested
+  uint64_t total = 0;    // batches of the sequence
+  uint32_t held = 0;     // slots that the consumer holds
+  uint32_t slots = 0;    // in all, without spares
+  uint32_t window = 0;   // max batches requested and not consumed
+  uint32_t servers = 0;  // that can be sent a request
+
+  // Batches that may be requested besides the outstanding ones.
+  uint64_t Free() const;
+
+  // Batches for one call at a server that gets this share of them, at least 1.
+  uint64_t Chunk(double share) const;
+
+  // There is room for a whole call at one of `servers` equal servers.
+  bool RoomForCall() const;
+
+ private:
+  // Batches that there may be besides those that the consumer holds.
+  uint64_t Room() const;
+  uint64_t Servers() const;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CLIENT_PREFETCH_REQUEST_BUDGET_H_

@@ -1,0 +1,40 @@
+#include "server/plan/transforms/kinds.h"
+
+namespace millrace {
+namespace {
+
+void CheckChanges(const ColorJitter& jitter, TransformProblems& problems) {
+  for (double value :
+       {jitter.brightness_min(), jitter.brightness_max(), jitter.contrast_min(),
+        jitter.contrast_max(), jitter.saturation_min(), jitter.saturation_max(),
+        jitter.hue_min(), jitter.hue_max()}) {
+    if (value != 0) return;
+  }
+  AddProblem(problems, "",
+             "color_jitter without a range changes nothing: write "
+             "brightness_min and brightness_max, or those of contrast, "
+             "saturation or hue (torchvision's brightness=b is 1 - b .. 1 + b, "
+             "its hue=h is -h .. h)");
+}
+
+}  // namespace
+
+TransformKind ColorJitterKind() {
+  TransformKind kind(Transform::kColorJitter);
+  kind.one_or_three_channels = true;
+  RangeBounds factor = {.high = 100,
+                        .left_out = "not changed",
+                        .instead = "neither to leave it as it is"};
+  for (const char* name : {"brightness", "contrast", "saturation"}) {
+    kind.Range(name, factor);
+  }
+  RangeBounds shift = factor;
+  shift.low = -0.5;
+  shift.high = 0.5;
+  kind.Range("hue", shift);
+  kind.Rule(&CheckChanges);
+  kind.Probability(1);
+  return kind;
+}
+
+}  // namespace millrace

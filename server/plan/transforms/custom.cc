@@ -1,0 +1,68 @@
+#include "absl/strings/str_cat.h"
+#include "server/plan/sample_shape.h"
+#include "server/plan/transforms/kinds.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 16;
+
+void CheckOperator(const CustomTransform& custom, TransformProblems& problems) {
+  if (custom.name().empty()) {
+    AddProblem(problems, "name",
+               "a custom transform without a name: write that of an operator "
+               "which the server has loaded");
+  }
+  if (custom.config().size() > kMaxConfigBytes) {
+    AddProblem(problems, "config",
+               absl::StrCat("config of ", custom.config().size(),
+                            " bytes: at most ", kMaxConfigBytes));
+  }
+  const std::string& hash = custom.library_hash();
+  if (!hash.empty() &&
+      (hash.size() != 32 ||
+       hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
+    AddProblem(problems, "library_hash",
+               "library_hash is 32 hexadecimal digits: leave it out, the "
+               "server writes it");
+  }
+  if (custom.result_dtype() == DTYPE_UNSPECIFIED
+          ? custom.result_shape_size() > 0
+          : !ShapeIsSane(custom.result_dtype(), custom.result_shape())) {
+    AddProblem(problems, "result_shape",
+               "result_dtype and result_shape are those of a tensor of fixed "
+               "size: leave both out, the server writes them");
+  }
+}
+
+// An operator on tensors makes whatever the server has written down.
+absl::Status TakeResult(const CustomTransform& custom, TracedField& field) {
+  if (!field.trace.shape || custom.result_dtype() == DTYPE_UNSPECIFIED) {
+    return absl::OkStatus();
+  }
+  field.trace.dtype = custom.result_dtype();
+  field.trace.shape.emplace(custom.result_shape().begin(),
+                            custom.result_shape().end());
+  field.operator_result = true;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TransformKind CustomKind() {
+  TransformKind kind(Transform::kCustom);
+  kind.any_tensor = true;
+  kind.Plain("name", "must be set");
+  kind.Plain("version", "the server's");
+  kind.Plain("config", "empty",
+             absl::StrCat("at most ", kMaxConfigBytes, " bytes"));
+  for (const char* name : {"library_hash", "result_dtype", "result_shape"}) {
+    kind.Plain(name, "written by `Open`");
+  }
+  kind.Rule(&CheckOperator);
+  kind.Probability(1);
+  kind.Trace(&TakeResult);
+  return kind;
+}
+
+}  // namespace millrace

@@ -1,0 +1,54 @@
+// The kinds of transform that there are, each described in a file of its own.
+// For server/plan/transforms/transforms.cc, which lists them.
+//
+// A new transform is a message in proto/pipeline.proto, a file here, a line
+// below and in that list, its operation in server/pipeline/transform_ops.cc,
+// and its section in docs/transforms.md.
+//
+// Pure functions.
+
+#ifndef MILLRACE_SERVER_PLAN_TRANSFORMS_KINDS_H_
+#define MILLRACE_SERVER_PLAN_TRANSFORMS_KINDS_H_
+
+#include "server/plan/transforms/transform_kind.h"
+
+namespace millrace {
+
+// Decoding.
+TransformKind DecodeImageKind();
+
+// Size and place.
+TransformKind RandomResizedCropKind();
+TransformKind ResizeKind();
+TransformKind CenterCropKind();
+TransformKind RandomCropKind();
+TransformKind PadKind();
+TransformKind HorizontalFlipKind();
+TransformKind VerticalFlipKind();
+TransformKind RandomRotationKind();
+TransformKind RandomAffineKind();
+
+// Colour and tone.
+TransformKind ColorJitterKind();
+TransformKind GrayscaleKind();
+TransformKind GaussianBlurKind();
+TransformKind RandomErasingKind();
+
+// Automatic augmentation.
+TransformKind TrivialAugmentWideKind();
+TransformKind RandAugmentKind();
+
+// Batches.
+TransformKind MixUpKind();
+TransformKind CutMixKind();
+
+// On the way to the trainer.
+TransformKind NormalizeKind();
+TransformKind ToDtypeKind();
+
+// Operators.
+TransformKind CustomKind();
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_KINDS_H_

@@ -1,0 +1,51 @@
+// What random_crop and pad have in common: pixels around an image, and what
+// they hold.
+//
+// Pure functions, safe from any thread.
+
+#ifndef MILLRACE_SERVER_PLAN_TRANSFORMS_PADDING_H_
+#define MILLRACE_SERVER_PLAN_TRANSFORMS_PADDING_H_
+
+#include <google/protobuf/repeated_field.h>
+
+#include <cstdint>
+
+#include "server/plan/transforms/transform_kind.h"
+
+namespace millrace {
+
+// `fill` and `padding_mode` fit each other, and a transform that pads.
+template <typename M>
+void CheckFilling(const M& message, bool pads, TransformProblems& problems) {
+  if (message.padding_mode() != PADDING_CONSTANT && !pads) {
+    AddProblem(problems, "padding_mode",
+               "padding_mode without padding: write padding, or leave "
+               "padding_mode out");
+  } else if (message.padding_mode() != PADDING_CONSTANT &&
+             message.fill_size() > 0) {
+    AddProblem(problems, "fill",
+               "fill only means something with padding_mode: PADDING_CONSTANT: "
+               "leave one of the two out");
+  } else if (!pads && message.fill_size() > 0) {
+    AddProblem(problems, "fill",
+               "fill without padding: write padding, or leave it out");
+  }
+}
+
+// 0, where pixels are filled and no value is written.
+template <typename M>
+void WriteFill(M& message, bool pads) {
+  if (pads && message.padding_mode() == PADDING_CONSTANT &&
+      message.fill_size() == 0) {
+    message.add_fill(0);
+  }
+}
+
+// Makes a size that is known larger. `padding` has 0, 1, 2 or 4 values.
+absl::Status GrowByPadding(
+    const google::protobuf::RepeatedField<uint32_t>& padding,
+    TracedField& field);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_PADDING_H_

@@ -1,0 +1,88 @@
+#include "client/prefetch/call_failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "proto/error_detail.h"
+
+namespace millrace {
+namespace {
+
+// What a data server answers carries a detail.
+absl::Status FromServer(absl::Status status, int64_t retry_delay_ms = 0) {
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_retry_delay_ms(retry_delay_ms);
+  return WithErrorDetail(std::move(status), detail);
+}
+
+constexpr FailureFacts kAlone;
+constexpr FailureFacts kOthersMayServe = {.others_may_serve = true};
+constexpr FailureFacts kRequestedFromOthers = {.requested_from_others = true,
+                                               .others_may_serve = true};
+
+TEST(CallFailureTest, AServerThatIsGoneIsRetriedWhateverElseIsKnown) {
+  for (const FailureFacts& facts :
+       {kAlone, kOthersMayServe, kRequestedFromOthers}) {
+    EXPECT_EQ(ActionFor(absl::UnavailableError("gone"), facts),
+              FailureAction::kRetry);
+  }
+}
+
+TEST(CallFailureTest, ABusyServerIsRetriedWhenItSaysWhen) {
+  const absl::Status full = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(ActionFor(FromServer(full, 10), kAlone), FailureAction::kPause);
+  EXPECT_EQ(ActionFor(FromServer(full), kAlone), FailureAction::kFinal);
+  EXPECT_EQ(ActionFor(full, kRequestedFromOthers),
+            FailureAction::kLeaveToOthers);
+}
+
+TEST(CallFailureTest, ADamagedAnswerIsRetriedWhereItMayBe) {
+  const absl::Status damaged = absl::DataLossError("cut off");
+  EXPECT_TRUE(IsDamaged(damaged));
+  EXPECT_EQ(ActionFor(damaged, kOthersMayServe), FailureAction::kFinal);
+  EXPECT_EQ(ActionFor(damaged, {.may_retry_damaged = true}),
+            FailureAction::kDamaged);
+  EXPECT_EQ(ActionFor(damaged, kRequestedFromOthers), FailureAction::kDamaged);
+  // A sample that no server can read.
+  const absl::Status sample = FromServer(absl::DataLossError("bad JPEG"));
+  EXPECT_FALSE(IsDamaged(sample));
+  EXPECT_EQ(ActionFor(sample, kOthersMayServe), FailureAction::kFinal);
+}
+
+TEST(CallFailureTest, AServerOfAnotherPlanIsLeftOutWhileOthersMayServe) {
+  for (const absl::Status& status :
+       {absl::FailedPreconditionError("another plan"),
+        absl::NotFoundError("no dataset"), absl::UnimplementedError("what")}) {
+    const absl::Status own = FromServer(status);
+    EXPECT_EQ(ActionFor(own, kOthersMayServe), FailureAction::kLeaveOut);
+    EXPECT_EQ(ActionFor(own, kRequestedFromOthers), FailureAction::kLeaveOut);
+    EXPECT_EQ(ActionFor(own, kAlone), FailureAction::kFinal);
+  }
+  // A proxy's word: the only server has opened the plan.
+  EXPECT_EQ(ActionFor(absl::UnimplementedError("no route"), kAlone),
+            FailureAction::kRetry);
+}
+
+TEST(CallFailureTest, AnythingElseIsFinalUnlessOthersMayBringIt) {
+  const absl::Status error = FromServer(absl::InternalError("bug"));
+  EXPECT_EQ(ActionFor(error, kOthersMayServe), FailureAction::kFinal);
+  EXPECT_EQ(ActionFor(error, kRequestedFromOthers),
+            FailureAction::kLeaveToOthers);
+}
+
+TEST(CallFailureTest, AFinalErrorNamesTheServerAndNeverMeansSomethingElse) {
+  const absl::Status error =
+      FinalError("data-1:7001", absl::OutOfRangeError("step 9"), "receive");
+  EXPECT_EQ(error.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(error.message(), "server data-1:7001: step 9");
+  EXPECT_EQ(GetErrorDetail(error).stage(), "receive");
+  const absl::Status sample = FinalError(
+      "data-1:7001", FromServer(absl::DataLossError("bad JPEG")), "receive");
+  EXPECT_TRUE(absl::IsDataLoss(sample));
+  EXPECT_EQ(GetErrorDetail(sample).stage(), "decode") << "the server knows";
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,106 @@
+// A file at its path is whole or not there, and survives what it promises to.
+
+#include "common/atomic_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+// In the order of the calls; the C library's function is replaced for all of
+// the program.
+static std::vector<std::string> synchronised;
+
+extern "C" int fsync(int fd) {
+  struct stat info;
+  if (fstat(fd, &info) == 0) {
+    synchronised.push_back(S_ISDIR(info.st_mode) ? "folder" : "file");
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::string Contents(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class AtomicFileTest : public ::testing::Test {
+ protected:
+  const std::string folder_ = [] {
+    std::string name = ::testing::TempDir() + "/files.XXXXXX";
+    return std::string(mkdtemp(name.data()));
+  }();
+};
+
+TEST_F(AtomicFileTest, ReplacesTheFileAsAWhole) {
+  const std::string path = folder_ + "/file";
+  for (const Lasts lasts : {Lasts::kThroughPowerLoss, Lasts::kThroughCrash}) {
+    ASSERT_TRUE(WriteFileAtomically(path, "the first, longer", lasts).ok());
+    ASSERT_TRUE(WriteFileAtomically(path, "second", lasts).ok());
+    EXPECT_EQ(Contents(path), "second");
+  }
+}
+
+// After a loss of power a rename that was not synchronised may be undone.
+TEST_F(AtomicFileTest, SynchronisesTheFileAndThenItsFolder) {
+  synchronised.clear();
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/file", "x").ok());
+  EXPECT_THAT(synchronised, ElementsAre("file", "folder"));
+  synchronised.clear();
+  ASSERT_TRUE(
+      WriteFileAtomically(folder_ + "/file", "x", Lasts::kThroughCrash).ok());
+  EXPECT_THAT(synchronised, IsEmpty());
+}
+
+TEST_F(AtomicFileTest, LeavesNothingWhenItIsNotCommitted) {
+  const std::string path = folder_ + "/file";
+  {
+    auto file = AtomicFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Write("half").ok());
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
+}
+
+// As root a rename to /dev/null would replace the device.
+TEST_F(AtomicFileTest, WritesADeviceOrPipeInPlace) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  const absl::Status status = WriteFileAtomically(path, "bytes");
+  EXPECT_TRUE(status.ok()) << status;
+  char got[8] = {};
+  EXPECT_EQ(read(reader, got, sizeof(got)), 5);
+  EXPECT_STREQ(got, "bytes");
+  close(reader);
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+}
+
+TEST_F(AtomicFileTest, SaysWhatCannotBeWritten) {
+  EXPECT_TRUE(
+      absl::IsNotFound(WriteFileAtomically(folder_ + "/none/x", "bytes")));
+}
+
+}  // namespace
+}  // namespace millrace
