@@ -165,8 +165,8 @@ struct Target {
 
 // Whether jpeg_crop_scanline() is right for the image at 1/divisor of its size.
 // A component whose inverse DCT is larger than the smallest one and that is
-// interpolated besides (4:1:0 at 1/2) gets too small a width there, and pixels
-// beyond it are wrong.
+// interpolated besides, in either direction (4:1:0 at 1/2, or 1x1 below 2x4),
+// gets too small a width there, and pixels beyond it are wrong.
 bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
   const int smallest = DCTSIZE / divisor;
   for (int c = 0; c < info.num_components; ++c) {
@@ -179,7 +179,8 @@ bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
            height % (component.v_samp_factor * size * 2) == 0) {
       size *= 2;
     }
-    if (size > smallest && width / (component.h_samp_factor * size) > 1) {
+    if (size > smallest && (width > component.h_samp_factor * size ||
+                            height > component.v_samp_factor * size)) {
       return false;
     }
   }
