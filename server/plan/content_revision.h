@@ -11,7 +11,7 @@ namespace millrace {
 // the same data may give other bytes: order, keys, parameters of an operation,
 // a pixel kernel, the batch layout. Servers of different revisions are never
 // mixed within a job.
-inline constexpr uint32_t kContentRevision = 3;
+inline constexpr uint32_t kContentRevision = 4;
 
 // The spec_version that this program understands.
 inline constexpr uint32_t kSpecVersion = 1;
