@@ -1,0 +1,92 @@
+"""precompiled_headers: system headers that are compiled once, for many sources.
+
+Bazel 4 has no rule for precompiled headers. This rule compiles one with the
+flags that C++ sources have in the configuration, followed by `copts`. A source
+loads the result where it depends on the target and is compiled with
+
+  gcc    -include PACKAGE/NAME.h
+  clang  -include-pch BIN/PACKAGE/NAME.h.pch    (BIN: bazel-out/.../bin)
+
+Where the flags of the source differ from those here, gcc reads the headers
+themselves and warns (-Winvalid-pch), and clang stops with an error. A source
+must compile without the precompiled headers, too.
+"""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+_ACTION = "c++-compile"
+
+def _precompiled_headers_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+
+    # gcc looks for NAME.h.gch beside the NAME.h of -include.
+    header = ctx.actions.declare_file(ctx.label.name + ".h")
+    ctx.actions.write(header, "".join(["#include <%s>\n" % h for h in ctx.attr.headers]))
+
+    flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts
+    if "clang" in toolchain.compiler:
+        # clang notes the absolute path of its input, so it cannot be a file of
+        # the sandbox: an empty header of libc. Nor may the times of the headers
+        # be noted, which differ between machines.
+        source = "/usr/include/stdc-predef.h"
+        output = ctx.actions.declare_file(ctx.label.name + ".h.pch")
+        flags = flags + ["-Xclang", "-fno-pch-timestamp"]
+        for name in ctx.attr.headers:
+            flags = flags + ["-include", name]
+    else:
+        source = header.path
+        output = ctx.actions.declare_file(ctx.label.name + ".h.gch")
+
+    variables = cc_common.create_compile_variables(
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        source_file = source,
+        output_file = output.path,
+        user_compile_flags = flags + ["-x", "c++-header"],
+        # As Bazel decides it for sources.
+        use_pic = ctx.var["COMPILATION_MODE"] != "opt",
+    )
+    ctx.actions.run(
+        executable = cc_common.get_tool_for_action(
+            feature_configuration = features,
+            action_name = _ACTION,
+        ),
+        arguments = cc_common.get_memory_inefficient_command_line(
+            feature_configuration = features,
+            action_name = _ACTION,
+            variables = variables,
+        ),
+        env = cc_common.get_environment_variables(
+            feature_configuration = features,
+            action_name = _ACTION,
+            variables = variables,
+        ),
+        inputs = depset([header], transitive = [toolchain.all_files]),
+        outputs = [output],
+        mnemonic = "CppPrecompile",
+    )
+    return [CcInfo(compilation_context = cc_common.create_compilation_context(
+        headers = depset([header, output]),
+    ))]
+
+precompiled_headers = rule(
+    implementation = _precompiled_headers_impl,
+    attrs = {
+        "headers": attr.string_list(
+            mandatory = True,
+            doc = "Headers of installed packages, as an #include names them.",
+        ),
+        "copts": attr.string_list(
+            doc = "Flags of the sources beyond those of the configuration.",
+        ),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
