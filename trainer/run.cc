@@ -28,6 +28,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "trainer/audit_complete.h"
+#include "trainer/audit_start.h"
 #include "trainer/bad_sample_report.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
@@ -333,7 +334,11 @@ absl::Status TrainingRun::StartAudit() {
   if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
   MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
   audit_attempt_ = static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0]);
-  return Agree(loader_->StartAudit(audit_attempt_));
+  absl::Status started = loader_->StartAudit(audit_attempt_);
+  if (started.ok()) {
+    started = CheckAuditStart(audit_file_, config_.resume, resume_.file);
+  }
+  return Agree(std::move(started));
 }
 
 absl::Status TrainingRun::OpenData() {

@@ -241,7 +241,11 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     MR_ASSIGN_OR_RETURN(AuditFile file, UsageError(ReadAuditFile(path)));
     files.push_back(std::move(file));
   }
-  MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
+  absl::StatusOr<AuditResult> checked = CheckAuditLogs(files);
+  if (absl::IsInvalidArgument(checked.status())) {
+    return UsageError(checked.status());
+  }
+  MR_ASSIGN_OR_RETURN(AuditResult result, std::move(checked));
   Compared compared;
   if (!options.loader.endpoint.empty()) {
     MR_RETURN_IF_ERROR(ProveDropped(options, &result));

@@ -142,6 +142,42 @@ TEST_F(Train, WhatARunWasGivenCanBeProvedAndHadAgain) {
   EXPECT_THAT(replay.out, HasSubstr("epoch 1 step 5, rank 0 of 1: 32 rows"));
 }
 
+// The log of a job was appended to by another one without a word, and then
+// neither could be proved.
+TEST_F(Train, RefusesTheAuditLogOfAnotherJob) {
+  const std::string logs = "--audit_dir=" + NewTempDir();
+  const std::string log = logs.substr(12) + "/rank-00000.mraudit";
+  const std::string checkpoint = Path("job.ckpt");
+  ASSERT_EQ(
+      Run({"--max_steps=4", logs, "--checkpoint=" + checkpoint}).exit_code, 0);
+  const std::string before = ReadFile(log);
+  for (const char* ranks : {"--nproc=1", "--nproc=2"}) {
+    const ProgramResult other = Run({"--batch_size=16", logs, ranks});
+    EXPECT_EQ(other.exit_code, 2) << other.err;
+    EXPECT_THAT(other.err,
+                AllOf(HasSubstr("the audit log " + log +
+                                " has steps of another job (plan "),
+                      HasSubstr("batch_size (32 in the log, 16 in this run)"),
+                      HasSubstr("give every job a folder of its own")));
+    // A new run of the same plan would take the place of the old one's steps.
+    const ProgramResult again = Run({logs, ranks});
+    EXPECT_EQ(again.exit_code, 2) << again.err;
+    EXPECT_THAT(again.err,
+                AllOf(HasSubstr("the audit log " + log + " has 4 steps of an "),
+                      HasSubstr("another --audit_dir"),
+                      HasSubstr("--resume=CHECKPOINT")));
+  }
+  EXPECT_TRUE(ReadFile(log) == before) << "the log was changed";
+  // A job that was killed before its first checkpoint starts anew in its log.
+  const ProgramResult early = Run({"--max_steps=2", logs, "--resume=auto",
+                                   "--checkpoint=" + Path("none.ckpt")});
+  EXPECT_EQ(early.exit_code, 0) << early.err;
+  EXPECT_THAT(early.err, HasSubstr("4 steps of earlier starts in " + log +
+                                   " no longer count"));
+  const ProgramResult rest = Run({logs, "--resume=" + checkpoint});
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+}
+
 TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
   const std::string checkpoint = Path("run.ckpt");
   ASSERT_EQ(Run({"--epochs=2", "--step_losses=" + Path("whole"),
