@@ -22,6 +22,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/cli/report.h"
+#include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
@@ -70,7 +71,7 @@ HostLoaderOptions LoaderOptions(const AuditFilesOptions& options,
 absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
                                   std::unique_ptr<HostLoader>* loader) {
   options.start = position;
-  MR_ASSIGN_OR_RETURN(*loader, OpenHostLoader(options));
+  MR_ASSIGN_OR_RETURN(*loader, OfRequest(OpenHostLoader(options)));
   return (*loader)->Next();
 }
 
