@@ -213,10 +213,50 @@ TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
               HasSubstr("raise --epochs"));
   EXPECT_THAT(Run({"--epochs=3", "--resume=" + checkpoint, "--model=cnn"}).err,
               HasSubstr("--model=mlp"));
-  const ProgramResult other =
-      Run({"--epochs=3", "--resume=" + checkpoint, "--seed=2"});
-  EXPECT_EQ(other.exit_code, 1);
-  EXPECT_THAT(other.err, HasSubstr("plan")) << "another order of the samples";
+}
+
+// It said that "the pipeline, its options, ..." differ, and not which.
+TEST_F(Train, NamesTheFlagsThatDifferFromThoseOfTheCheckpoint) {
+  const std::string checkpoint = Path("flags.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  WriteFile(Path("flip.textproto"),
+            "transforms { horizontal_flip {} } "
+            "transforms { normalize { mean: 0.13 stddev: 0.31 } }");
+  const std::pair<std::vector<std::string>, std::string> kChanges[] = {
+      {{"--seed=2"}, "--seed=1, now --seed=2."},
+      {{"--batch_size=16", "--seed=3"},
+       "--seed=1, now --seed=3; --batch_size=32, now --batch_size=16."},
+      {{"--last_batch=pad"}, "--last_batch=drop, now --last_batch=pad."},
+      {{"--dataset=test"}, "--dataset=train, now --dataset=test."},
+      {{"--train_subset=0:100"}, "sources (--dataset, --train_subset"},
+      {{"--pipeline=" + Path("flip.textproto")},
+       "transforms (--preset, --pipeline): "},
+      {{"--model=cnn", "--optimizer=sgd"},
+       "--model=mlp, now --model=cnn; --optimizer=adam, now --optimizer=sgd."},
+  };
+  for (const auto& [flags, expected] : kChanges) {
+    std::vector<std::string> all = {"--resume=" + checkpoint};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const ProgramResult run = Run(all);
+    EXPECT_EQ(run.exit_code, 2) << flags[0] << run.err;
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr(checkpoint + " was written with other flags: "),
+                      HasSubstr(expected), HasSubstr("without --resume")))
+        << flags[0];
+  }
+}
+
+// It ended with 0, though nobody had been told the result.
+TEST_F(Train, FailsWhenItsSummaryCannotBePrinted) {
+  std::vector<std::string> lost = {"/bin/sh", "-c", "exec \"$@\" > /dev/full",
+                                   "sh"};
+  for (const std::string& word : Command({"--max_steps=2"})) {
+    lost.push_back(word);
+  }
+  const ProgramResult run = RunProgram(lost);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write to standard output"),
+                             HasSubstr("No space left")));
 }
 
 TEST_F(Train, WritesACheckpointWhenItIsStopped) {
@@ -333,6 +373,8 @@ TEST_F(Train, RepeatsItsFirstBatchesAndSaysSo) {
 // As the other programs: a supervisor that starts a run again after 1 must not
 // do so for ever.
 TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
+  const std::string garbage = Path("garbage");
+  WriteFile(garbage, "no checkpoint");
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--nproc=3"}, "multiple"},
       {{"--step_timeout=0"}, "--step_timeout is not above 0"},
@@ -350,11 +392,16 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
       {{"--json", "--help"}, "--json has no value"},
       // Found when the data servers are asked, and no less a mistake.
       {{"--preset=nothing"}, "nothing"},
+      {{"--dataset=nothing"}, "nothing"},
+      {{"--dataset=nothing", "--preset=mnist"}, "nothing"},
+      {{"--eval_dataset=nothing"}, "nothing"},
       {{"--nproc=2", "--preset=nothing"}, "nothing"},
       {{"--pipeline=/no/such/file"}, "/no/such/file"},
       {{"--batch_size=1000"}, "1000"},
       {{"--eval_dataset=five"}, "5"},
       {{"--resume=/no/such/file"}, "/no/such/file"},
+      {{"--resume=" + garbage}, garbage},
+      {{"--resume=auto", "--checkpoint=" + garbage}, garbage},
       {{"--input=nothing"}, "image"},
       {{"--replay_batches=6"}, "none would be repeated"},
   };
@@ -382,13 +429,9 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
 }
 
 TEST_F(Train, AnswersMistakesWithASentence) {
-  const std::string garbage = Path("garbage");
-  WriteFile(garbage, "no checkpoint");
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--endpoint=127.0.0.1:1"}, "127.0.0.1:1"},
-      {{"--dataset=nothing"}, "nothing"},
       {{"--json=/no/such/folder/x.json"}, "/no/such/folder/x.json"},
-      {{"--resume=" + garbage}, garbage},
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
   };
   for (const auto& [flags, expected] : kMistakes) {
