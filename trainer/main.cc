@@ -270,7 +270,8 @@ TRAINER_FLAG(std::optional<millrace::Time>, hedge_floor,
              "Minimum time before a step counts as late (default 20ms).");
 TRAINER_FLAG(std::string, audit_dir,
              "Write down in this folder which samples each rank was given: 32 "
-             "bytes a step, for `millrace audit --files=DIR`.");
+             "bytes a step, for `millrace audit --files=DIR`. One folder for "
+             "each job: restarts with --resume go on in it.");
 TRAINER_FLAG(std::string, json, "Write the summary to this file.");
 TRAINER_FLAG(std::string, step_losses,
              "Write the loss of every step to this file: epoch step loss.");

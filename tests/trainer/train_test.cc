@@ -246,6 +246,17 @@ TEST_F(Train, NamesTheFlagsThatDifferFromThoseOfTheCheckpoint) {
   }
 }
 
+// It said that the checkpoint was damaged.
+TEST_F(Train, RefusesACheckpointOfAnotherNumberOfClasses) {
+  const std::string checkpoint = Path("classes.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  const ProgramResult run =
+      Run({"--resume=" + checkpoint, "--classes=200", "--target=sample_index"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr(checkpoint + " is of a model for 10 classes, "
+                                              "and the data now have 200"));
+}
+
 // It ended with 0, though nobody had been told the result.
 TEST_F(Train, FailsWhenItsSummaryCannotBePrinted) {
   std::vector<std::string> lost = {"/bin/sh", "-c", "exec \"$@\" > /dev/full",
