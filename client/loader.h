@@ -136,8 +136,13 @@ class DataLoader {
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
     // Where this rank writes down which samples it was given in each step
-    // (client/audit/audit_log.h): made, or gone on with. Give every rank a file
-    // of its own. Empty: nowhere.
+    // (client/audit/audit_log.h): made, or gone on with when it is of the same
+    // plan and content; Open() and StartAudit() refuse another job's log with
+    // InvalidArgument. In a log of the same plan what comes from `start` on
+    // takes the place of what earlier starts were given: as after a restart
+    // from a checkpoint, so give a new job, and every rank, a file of its own.
+    // A log that cannot be written later, as on a full disk, ends nothing: the
+    // loader says so and goes on. Empty: nowhere.
     std::string audit_file;
     // Equal on all ranks of a start of a job, larger at each start: the clock
     // of rank 0, for example. 0: StartAudit() says it.

@@ -17,6 +17,7 @@
 #include "common/atomic_file.h"
 #include "common/hex.h"
 #include "common/status_macros.h"
+#include "proto/spec_text.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
 
@@ -151,6 +152,9 @@ absl::Status WriteCheckpoint(const std::string& path,
     archive.write("plan_hash",
                   c10::IValue(absl::BytesToHexString(info.plan_hash)));
     archive.write("fingerprint", c10::IValue(info.fingerprint));
+    if (info.pipeline.has_value()) {
+      archive.write("pipeline", c10::IValue(info.pipeline->ShortDebugString()));
+    }
     torch::serialize::OutputArchive weights(archive.compilation_unit());
     model.save(weights);
     archive.write("model", weights);
@@ -213,6 +217,13 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
     }
     info.plan_hash = *std::move(hash);
     info.fingerprint = ReadString(archive, "fingerprint");
+    if (c10::IValue text; archive.try_read("pipeline", text)) {
+      absl::StatusOr<PipelineSpec> pipeline =
+          ParseSpecText(text.toStringRef(), path);
+      // It explains a refusal and decides nothing: a later version's may have
+      // fields that this one does not know.
+      if (pipeline.ok()) info.pipeline = *std::move(pipeline);
+    }
     info.parts =
         absl::StrSplit(ReadString(archive, "parts"), ',', absl::SkipEmpty());
     return info;

@@ -7,7 +7,8 @@
 // The file is written beside its place and renamed: there is always a whole one
 // or none. It is an archive of libtorch with the entries format (2),
 // model_name, optimizer_name, classes, accumulate, epoch, step, steps,
-// plan_hash (hexadecimal), fingerprint, parts (names, separated by commas),
+// plan_hash (hexadecimal), fingerprint, pipeline (the resolved spec as protobuf
+// text; not in files of earlier versions), parts (names, separated by commas),
 // model (named weights and buffers) and an archive of named tensors for each
 // part: optimizer always, scaler and average where the run has them.
 //
@@ -23,12 +24,15 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
+#include "proto/names.h"
+#include "proto/pipeline.pb.h"
 #include "trainer/optim/named_tensors.h"
 
 namespace millrace {
@@ -42,6 +46,8 @@ struct CheckpointInfo {
   uint64_t steps = 0;       // optimiser steps so far
   std::string plan_hash;    // bytes
   std::string fingerprint;
+  // Resolved; nothing in a file of an earlier version.
+  std::optional<PipelineSpec> pipeline;
   std::vector<std::string> parts;  // filled in by reading
 };
 

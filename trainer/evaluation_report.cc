@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 
 namespace millrace {
 
@@ -21,8 +22,8 @@ std::string EvaluationLine(const Evaluation::Result& result,
   const std::string left_out =
       result.empty_rows == 0
           ? ""
-          : absl::StrCat(" (", result.empty_rows,
-                         " damaged ones left out by bad_samples ZERO)");
+          : absl::StrCat(" (", CountText(result.empty_rows, "damaged sample"),
+                         " left out by bad_samples ZERO)");
   return absl::StrFormat(
       "  evaluation on %s: %s%sloss %.4f, %d samples%s, %.2f s", dataset,
       judged, judged.empty() ? "" : ", ", result.loss, result.samples, left_out,

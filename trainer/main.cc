@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/flag_needs.h"
 #include "common/malloc_tuning.h"
 #include "common/standard_output.h"
@@ -269,7 +270,8 @@ TRAINER_FLAG(std::optional<millrace::Time>, hedge_floor,
              "Minimum time before a step counts as late (default 20ms).");
 TRAINER_FLAG(std::string, audit_dir,
              "Write down in this folder which samples each rank was given: 32 "
-             "bytes a step, for `millrace audit --files=DIR`.");
+             "bytes a step, for `millrace audit --files=DIR`. One folder for "
+             "each job: restarts with --resume go on in it.");
 TRAINER_FLAG(std::string, json, "Write the summary to this file.");
 TRAINER_FLAG(std::string, step_losses,
              "Write the loss of every step to this file: epoch step loss.");
@@ -527,6 +529,9 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
+    // What could not be drawn of the progress is no error of the summary.
+    std::fflush(stdout);
+    std::clearerr(stdout);
     absl::FPrintF(stdout,
                   "%d samples, %.0f samples/s, waiting for data %.1f %%",
                   summary->samples, summary->samples_per_second,
@@ -544,9 +549,10 @@ int Main(int argc, char** argv) {
     if (empty > 0 || !bad.damaged.empty()) {
       absl::FPrintF(
           stdout,
-          "bad samples (%s): the servers met %d damaged ones, %d rows "
-          "were left empty; --json lists them\n",
-          bad.policy, bad.damaged.size(), empty);
+          "bad samples (%s): the servers met %s, %s left empty; --json lists "
+          "them\n",
+          bad.policy, CountText(bad.damaged.size(), "damaged sample"),
+          CountText(empty, "row was", "rows were"));
     }
     if (summary->replay_batches > 0) {
       absl::FPrintF(stdout,
@@ -554,6 +560,9 @@ int Main(int argc, char** argv) {
                     "rate is the upper bound that a perfect loader would give, "
                     "loss and accuracy mean nothing\n",
                     summary->replay_batches);
+    }
+    if (absl::Status printed = FlushStandardOutput(); !printed.ok()) {
+      return Fail(printed);
     }
   }
   return 0;

@@ -1,14 +1,86 @@
 #include "trainer/resume.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "client/audit/spec_difference.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "trainer/files.h"
 
 namespace millrace {
+
+namespace {
+
+absl::Status OtherFlags(const std::string& file,
+                        const std::vector<std::string>& changed) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      file, " was written with other flags: ", absl::StrJoin(changed, "; "),
+      ". Go on with the flags of the checkpoint, or begin anew without "
+      "--resume"));
+}
+
+// "drop" of LAST_BATCH_DROP.
+std::string LastBatchWord(const std::string& name) {
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "LAST_BATCH_"));
+}
+
+std::string DatasetOf(const PipelineSpec& spec) {
+  return spec.sources_size() == 1 ? spec.sources(0).dataset() : "";
+}
+
+}  // namespace
+
+std::string ChangedFlags(const PipelineSpec& before, const PipelineSpec& now) {
+  std::vector<std::string> changed;
+  const auto add = [&changed](absl::string_view flag,
+                              absl::string_view old_value,
+                              absl::string_view new_value) {
+    changed.push_back(absl::StrCat("--", flag, "=", old_value, ", now --", flag,
+                                   "=", new_value));
+  };
+  for (const FieldDifference& field : DifferencesOf(before, now)) {
+    if (field.name == "seed" || field.name == "batch_size") {
+      add(field.name, field.before, field.after);
+    } else if (field.name == "last_batch") {
+      add(field.name, LastBatchWord(field.before), LastBatchWord(field.after));
+    } else if (field.name == "sources" && DatasetOf(before) != DatasetOf(now) &&
+               !DatasetOf(before).empty() && !DatasetOf(now).empty()) {
+      add("dataset", DatasetOf(before), DatasetOf(now));
+    } else {
+      changed.push_back(absl::StrCat(
+          field.name,
+          field.name == "sources"
+              ? " (--dataset, --train_subset, --eval_subset, --pipeline): "
+          : field.name == "outputs" ? " (--outputs, --pipeline): "
+                                    : " (--preset, --pipeline): ",
+          field.before, ", now ", field.after));
+    }
+  }
+  return absl::StrJoin(changed, "; ");
+}
+
+absl::Status NameChangedFlags(const absl::Status& error,
+                              const ResumePoint& point,
+                              HostLoaderOptions options) {
+  if (!absl::IsFailedPrecondition(error) || !point.info.pipeline.has_value()) {
+    return error;
+  }
+  options.expected_plan_hash.clear();
+  options.expected_fingerprint.clear();
+  options.start = {};
+  options.window = 2;
+  const auto loader = OpenHostLoader(options);
+  if (!loader.ok()) return error;
+  const std::string changed =
+      ChangedFlags(*point.info.pipeline, (*loader)->plan().resolved_spec());
+  return changed.empty() ? error : OtherFlags(point.file, {changed});
+}
 
 bool ResumePoint::Holds(absl::string_view part) const {
   return std::find(info.parts.begin(), info.parts.end(), part) !=
@@ -26,17 +98,21 @@ absl::StatusOr<ResumePoint> FindResumePoint(const TrainerConfig& config,
     if (automatic) return ResumePoint();
     return UsageError(found);
   }
-  MR_ASSIGN_OR_RETURN(point.info, ReadCheckpointInfo(point.file));
+  MR_ASSIGN_OR_RETURN(point.info, UsageError(ReadCheckpointInfo(point.file)));
   const CheckpointInfo& info = point.info;
-  if (info.model != model || info.optimizer != config.optimizer) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(point.file, " holds --model=", info.model,
-                     " --optimizer=", info.optimizer, ", not --model=", model,
-                     " --optimizer=", config.optimizer,
+  std::vector<std::string> changed;
+  if (info.model != model) {
+    changed.push_back(
+        absl::StrCat("--model=", info.model, ", now --model=", model,
                      absl::StartsWith(model, "torchscript:")
                          ? " (a TorchScript file goes by a hash of its content)"
                          : ""));
   }
+  if (info.optimizer != config.optimizer) {
+    changed.push_back(absl::StrCat("--optimizer=", info.optimizer,
+                                   ", now --optimizer=", config.optimizer));
+  }
+  if (!changed.empty()) return OtherFlags(point.file, changed);
   if (config.ema == 0 && point.Holds("average")) {
     return absl::InvalidArgumentError(absl::StrCat(
         point.file,

@@ -24,10 +24,12 @@
 #include "client/receive/describe.h"
 #include "common/atomic_file.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "trainer/audit_complete.h"
+#include "trainer/audit_start.h"
 #include "trainer/bad_sample_report.h"
 #include "trainer/batch_reader.h"
 #include "trainer/checkpoint.h"
@@ -95,20 +97,10 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
   return device;
 }
 
-// `error` of opening `spec`. A dataset that is not found may be served
-// elsewhere or later; anything else that is not found, as a preset, is a
-// mistake in the pipeline.
-absl::Status OfPipeline(const absl::Status& error, const PipelineSpec& spec,
-                        const TrainerConfig& config) {
-  if (!absl::IsNotFound(error)) return error;
-  for (const Source& source : spec.sources()) {
-    if (source.dataset().empty()) continue;
-    if (!DescribeDataset(config.endpoint, source.dataset(), config.timeout)
-             .ok()) {
-      return error;
-    }
-  }
-  return UsageError(error);
+// `error` of a question to the servers. What none of them knows, a dataset or a
+// preset, is a mistake of the flags that name it.
+absl::Status OfNames(absl::Status error) {
+  return absl::IsNotFound(error) ? UsageError(std::move(error)) : error;
 }
 
 class TrainingRun {
@@ -333,14 +325,24 @@ absl::Status TrainingRun::StartAudit() {
   if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
   MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
   audit_attempt_ = static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0]);
-  return Agree(loader_->StartAudit(audit_attempt_));
+  absl::Status started = loader_->StartAudit(audit_attempt_);
+  if (started.ok()) {
+    started = CheckAuditStart(audit_file_, config_.resume, resume_.file);
+  }
+  return Agree(std::move(started));
 }
 
 absl::Status TrainingRun::OpenData() {
   MR_ASSIGN_OR_RETURN(
-      specs_, MakeSpecs(config_, [this](const std::string& dataset) {
-        return DescribeDataset(config_.endpoint, dataset, config_.timeout);
-      }));
+      specs_,
+      MakeSpecs(
+          config_,
+          [this](const std::string& dataset) -> absl::StatusOr<DatasetInfo> {
+            auto info =
+                DescribeDataset(config_.endpoint, dataset, config_.timeout);
+            if (!info.ok()) return OfNames(info.status());
+            return info;
+          }));
   bad_samples_ = std::make_unique<BadSampleReport>(
       BadSampleReport::Options{.endpoint = config_.endpoint, .rank = env_.rank},
       specs_);
@@ -365,13 +367,30 @@ absl::Status TrainingRun::OpenData() {
   }
   absl::StatusOr<std::unique_ptr<DataLoader>> opened =
       DataLoader::Open(options);
-  if (!opened.ok()) return OfPipeline(opened.status(), specs_.train, config_);
+  if (!opened.ok()) {
+    HostLoaderOptions host;
+    host.endpoint = config_.endpoint;
+    host.spec = specs_.train;
+    host.rank = env_.rank;
+    host.world_size = env_.world_size;
+    host.open_timeout = config_.timeout;
+    return OfNames(NameChangedFlags(opened.status(), resume_, host));
+  }
   loader_ = *std::move(opened);
   const OpenResponse& plan = loader_->plan();
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config_.loss));
   MR_ASSIGN_OR_RETURN(BatchReader reader,
                       BatchReader::Make(plan, ReaderOptions(loss.kind)));
   reader_ = std::make_unique<BatchReader>(std::move(reader));
+  if (!resume_.file.empty() && resume_.info.classes != reader_->classes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        resume_.file, " is of a model for ",
+        CountText(static_cast<uint64_t>(resume_.info.classes), "class",
+                  "classes"),
+        ", and the data now have ", reader_->classes(),
+        " (--classes, --target): give the flags that the checkpoint was "
+        "written with"));
+  }
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
   summary_.endpoint = config_.endpoint;
@@ -391,7 +410,7 @@ absl::Status TrainingRun::CheckEvaluation() {
                         .precision = precision()},
                        config_.dataset, *reader_);
   if (!made.ok()) {
-    const absl::Status error = OfPipeline(made.status(), *specs_.eval, config_);
+    const absl::Status error = OfNames(made.status());
     return WithWords(
         error, absl::StrCat("evaluation by ", specs_.eval_from, ": "),
         absl::IsInvalidArgument(error) || IsUsageError(error)
@@ -445,7 +464,8 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
                                              trained, device_);
     if (!resume_.file.empty()) {
       const NamedParts state = updater->State();
-      MR_RETURN_IF_ERROR(RestoreCheckpoint(resume_.file, *model_, state));
+      MR_RETURN_IF_ERROR(
+          UsageError(RestoreCheckpoint(resume_.file, *model_, state)));
       for (const auto& [part, tensors] : state) {
         if (resume_.Holds(part)) continue;
         progress_.Line(
@@ -735,6 +755,7 @@ absl::Status TrainingRun::WriteCheckpointHere() {
   info.steps = steps_;
   info.plan_hash = plan.plan_hash();
   info.fingerprint = plan.fingerprint();
+  info.pipeline = plan.resolved_spec();
   MR_RETURN_IF_ERROR(
       WriteCheckpoint(config_.checkpoint, info, *model_, updater_->State()));
   checkpointed_ = steps_;
@@ -800,6 +821,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   if (env_.rank == 0 && !config_.json.empty()) {
     kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
   }
+  kept.Update(monitor_->profile_status());
   MR_RETURN_IF_ERROR(kept);
   // Last: what can fail here must not cost what the run has found.
   MR_RETURN_IF_ERROR(ranks_->Leave());

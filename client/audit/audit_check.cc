@@ -36,6 +36,24 @@ struct Attempt {
   std::map<uint32_t, RankLog> ranks;
 };
 
+absl::Status TwoJobs(const AuditSegment& first, const AuditSegment& other) {
+  const auto plan = [](const AuditSegment& segment) {
+    return absl::StrCat("plan ",
+                        absl::BytesToHexString(segment.run.plan_hash()),
+                        " over content ", segment.run.fingerprint());
+  };
+  if (first.file == other.file) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the audit log ", first.file, " has steps of two jobs: of ",
+        plan(first), " and of ", plan(other),
+        ". An earlier version let a second job append to it, and neither of "
+        "them can be proved from it; give every job a folder of its own"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "logs of different jobs: ", first.file, " has ", plan(first), ", ",
+      other.file, " has ", plan(other), "; give the logs of one job"));
+}
+
 class Checker {
  public:
   explicit Checker(absl::Span<const AuditFile> files) : files_(files) {}
@@ -89,24 +107,17 @@ absl::Status Checker::Gather() {
           run.rank() >= run.world_size() ||
           run.step() >= run.steps_per_epoch() ||
           run.epoch() > (kEnd >> 1) / run.steps_per_epoch()) {
-        return absl::DataLossError(absl::StrCat(
-            segment.file, " names a position or a rank that does not exist"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            segment.file,
+            " names a position or a rank that does not exist: the file was "
+            "damaged or edited"));
       }
       if (first == nullptr) {
         first = &segment;
         result_.run = run;
         steps_ = run.steps_per_epoch();
       }
-      if (run.plan_hash() != first->run.plan_hash() ||
-          run.fingerprint() != first->run.fingerprint() ||
-          run.steps_per_epoch() != steps_) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "logs of different plans: ", first->file, " has plan ",
-            absl::BytesToHexString(first->run.plan_hash()), " over content ",
-            first->run.fingerprint(), ", ", segment.file, " has plan ",
-            absl::BytesToHexString(run.plan_hash()), " over content ",
-            run.fingerprint(), "; give the logs of one job"));
-      }
+      if (!IsSamePlan(run, first->run)) return TwoJobs(*first, segment);
       Attempt& attempt = attempts_[run.attempt()];
       if (attempt.world == 0) attempt.world = run.world_size();
       if (attempt.world != run.world_size()) {

@@ -72,7 +72,8 @@ struct AuditResult {
   void AddProblem(std::string problem);
 };
 
-// InvalidArgument: no records, or logs of different plans: says which.
+// InvalidArgument: no records, logs of different jobs (says which), or a log
+// that names a place that does not exist.
 absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files);
 
 // Whether hash sums can tell all samples of the run's epochs, but for those

@@ -7,12 +7,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/audit/spec_difference.h"
+#include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
 #include "xxhash.h"
@@ -61,7 +66,60 @@ Position After(Position position, uint64_t steps) {
   return position;
 }
 
+// "plan 3f2a... over content 9c1d..., 6 steps of 32 samples an epoch".
+std::string PlanText(const AuditRun& run) {
+  return absl::StrCat(
+      "plan ", absl::BytesToHexString(run.plan_hash()), " over content ",
+      run.fingerprint(), ", ", CountText(run.steps_per_epoch(), "step"), " of ",
+      CountText(run.resolved_spec().batch_size(), "sample"), " an epoch");
+}
+
+// Whether the file begins with a part of a log's head and then zeros: all that
+// is left of a start whose first write was cut short.
+bool BeginsAsLog(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Head head = {kHead, kVersion, {}, 0, 0};
+  std::memcpy(head.magic, kMagic, sizeof(head.magic));
+  const auto* const expected = reinterpret_cast<const char*>(&head);
+  char begin[offsetof(Head, bytes)] = {};
+  file.read(begin, sizeof(begin));
+  const auto rest =
+      std::mismatch(std::begin(begin), std::end(begin), expected).first;
+  return std::all_of(rest, std::end(begin), [](char c) { return c == 0; });
+}
+
+// InvalidArgument: steps of `run` do not belong behind those of the file.
+absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
+  const absl::StatusOr<AuditFile> file = ReadAuditFile(path);
+  if (!file.ok()) {
+    if (!absl::IsDataLoss(file.status())) return file.status();
+    if (BeginsAsLog(path)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.status().message(),
+        "; name another file or folder for the audit log of this run"));
+  }
+  for (const AuditSegment& segment : file->segments) {
+    if (segment.records == 0 || IsSamePlan(segment.run, run)) continue;
+    const std::vector<FieldDifference> fields =
+        DifferencesOf(segment.run.resolved_spec(), run.resolved_spec());
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the audit log ", path, " has steps of another job (",
+        PlanText(segment.run), "), this run has ", PlanText(run),
+        fields.empty()
+            ? ""
+            : absl::StrCat("; they differ in ",
+                           DifferenceText(fields, "in the log", "in this run")),
+        ": give every job a folder of its own"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+bool IsSamePlan(const AuditRun& a, const AuditRun& b) {
+  return a.plan_hash() == b.plan_hash() && a.fingerprint() == b.fingerprint() &&
+         a.steps_per_epoch() == b.steps_per_epoch();
+}
 
 absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                                                                AuditRun run) {
@@ -77,8 +135,12 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                      "; give every rank of every job a file of its own"));
   }
   struct stat info;
-  if (fstat(fd, &info) != 0)
+  if (fstat(fd, &info) != 0) {
     return FileError(errno, "look at the audit log", writer->path_);
+  }
+  if (info.st_size > 0) {
+    MR_RETURN_IF_ERROR(CheckSameJob(writer->path_, writer->run_));
+  }
   // A write that was cut short: what follows begins at a whole unit.
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   if (const uint64_t rest = Padded(size) - size; rest > 0) {
@@ -94,8 +156,9 @@ absl::Status AuditWriter::Write(const std::string& bytes) {
   while (done < bytes.size()) {
     const ssize_t n = write(fd_, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
+    if (n <= 0) {
       return FileError(n < 0 ? errno : EIO, "write to the audit log", path_);
+    }
     done += static_cast<size_t>(n);
   }
   return absl::OkStatus();
@@ -131,8 +194,9 @@ absl::Status AuditWriter::Append(Position position, const AuditRecord& record) {
 
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
+  if (!file) {
     return FileError(errno == 0 ? EIO : errno, "read the audit log", path);
+  }
   AuditFile result;
   std::vector<char> buffer(kReadUnits * kUnit);
   uint64_t at = 0;       // offset in the file of the unit at hand
@@ -208,9 +272,10 @@ absl::Status ReadAuditRecords(
     const AuditSegment& segment, uint64_t first, uint64_t count,
     const std::function<void(const AuditRecord&)>& each) {
   std::ifstream file(segment.file, std::ios::binary);
-  if (!file)
+  if (!file) {
     return FileError(errno == 0 ? EIO : errno, "read the audit log",
                      segment.file);
+  }
   file.seekg(static_cast<std::streamoff>(segment.offset + first * kUnit));
   std::vector<char> buffer(std::min(kReadUnits, count) * kUnit);
   while (count > 0) {

@@ -31,10 +31,18 @@
 
 namespace millrace {
 
+// Steps of both runs may stand in one log: their plan, content and steps an
+// epoch are the same. The number of ranks may differ.
+bool IsSamePlan(const AuditRun& a, const AuditRun& b);
+
 class AuditWriter {
  public:
-  // Makes the file, or goes on at its end. The run's place is written with the
-  // first record. FailedPrecondition: another process writes to it.
+  // Makes the file, or goes on at the end of a log of the same job: of the same
+  // plan and content, on whatever number of ranks. Scans the file once, 32
+  // bytes a step. The run's place is written with the first record.
+  // InvalidArgument: the file has steps of another plan or other content, or is
+  // no audit log; it is left as it was. FailedPrecondition: another process
+  // writes to it.
   static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
                                                            AuditRun run);
   ~AuditWriter();

@@ -17,6 +17,7 @@
 #include "client/prefetch/host_loader.h"
 #include "common/count_text.h"
 #include "common/flag_needs.h"
+#include "common/json_text.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -42,25 +43,26 @@ absl::Status Receive(Rank& rank) {
   }
 }
 
-// What the policy for damaged samples explains; empty when that is nothing.
+// What the policy for damaged samples explains of an epoch that is as it should
+// be; empty when that is nothing.
 std::string PolicyNote(uint64_t empty_rows, uint64_t replaced,
                        uint64_t dropped) {
   if (empty_rows > 0) {
     return absl::StrCat(
-        "note: every sample exactly once, damaged ones as empty rows: the "
-        "policy ZERO has sent ",
+        "every sample exactly once, damaged ones as empty rows: the policy "
+        "ZERO has sent ",
         CountText(empty_rows, "damaged sample"),
         " as empty rows under their indices; `millrace status` names damaged "
-        "samples\n");
+        "samples");
   }
   if (replaced > 0) {
     return absl::StrCat(
-        "note: every step once, as many samples as there are: the policy "
+        "every step once, as many samples as there are: the policy "
         "SUBSTITUTE sends another sample in the place of a damaged one, and ",
         // A dropped sample in the place of a damaged one is not seen.
         dropped > 0 ? "at least " : "", CountText(replaced, "sample"),
         replaced == 1 ? " was" : " were",
-        " replaced; `millrace status` names them\n");
+        " replaced; `millrace status` names them");
   }
   return "";
 }
@@ -145,7 +147,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   std::vector<Rank> ranks(world);
   for (uint32_t i = 0; i < world; ++i) {
     options.rank = i;
-    MR_ASSIGN_OR_RETURN(ranks[i].loader, OpenHostLoader(options));
+    MR_ASSIGN_OR_RETURN(ranks[i].loader, OfRequest(OpenHostLoader(options)));
     // The others must serve the same plan.
     options.expected_plan_hash = ranks[0].loader->plan().plan_hash();
     options.expected_fingerprint = ranks[0].loader->plan().fingerprint();
@@ -187,20 +189,23 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   } else if (policy == BadSamplePolicy::SUBSTITUTE) {
     report.Add("replaced", "replaced (damaged)", replaced);
   }
+  const bool once = missing == 0 && duplicates == 0 &&
+                    audit.samples() + empty_rows <= expected;
+  const std::string note =
+      once ? PolicyNote(empty_rows, replaced, dropped) : "";
+  report.AddJson("notes",
+                 note.empty() ? "[]" : absl::StrCat("[", JsonText(note), "]"));
   if (json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
     std::fputs(report.Text().c_str(), stdout);
+    if (!note.empty()) std::printf("note: %s\n", note.c_str());
   }
-  if (missing != 0 || duplicates != 0 ||
-      audit.samples() + empty_rows > expected) {
+  if (!once) {
     return absl::DataLossError(absl::StrCat(
         "the epoch was not delivered exactly once: of ", expected,
         " samples to come, ", audit.distinct(), " distinct ones came, ",
         missing, " are missing and ", duplicates, " came again"));
-  }
-  if (!json) {
-    std::fputs(PolicyNote(empty_rows, replaced, dropped).c_str(), stdout);
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/cli/report.h"
+#include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
@@ -70,7 +71,7 @@ HostLoaderOptions LoaderOptions(const AuditFilesOptions& options,
 absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
                                   std::unique_ptr<HostLoader>* loader) {
   options.start = position;
-  MR_ASSIGN_OR_RETURN(*loader, OpenHostLoader(options));
+  MR_ASSIGN_OR_RETURN(*loader, OfRequest(OpenHostLoader(options)));
   return (*loader)->Next();
 }
 
@@ -241,7 +242,11 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     MR_ASSIGN_OR_RETURN(AuditFile file, UsageError(ReadAuditFile(path)));
     files.push_back(std::move(file));
   }
-  MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
+  absl::StatusOr<AuditResult> checked = CheckAuditLogs(files);
+  if (absl::IsInvalidArgument(checked.status())) {
+    return UsageError(checked.status());
+  }
+  MR_ASSIGN_OR_RETURN(AuditResult result, std::move(checked));
   Compared compared;
   if (!options.loader.endpoint.empty()) {
     MR_RETURN_IF_ERROR(ProveDropped(options, &result));

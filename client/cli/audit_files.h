@@ -26,7 +26,7 @@ struct AuditFilesOptions {
 // Prints the result. DataLoss: something was lost, came twice or differs from
 // what the servers send. FailedPrecondition: fewer complete epochs than
 // expected, and nothing else. With the mark of UsageError(): a file that cannot
-// be read, or is no audit log.
+// be read, or is no audit log, and logs that are not of one job.
 absl::Status AuditFiles(const AuditFilesOptions& options);
 
 }  // namespace millrace

@@ -24,6 +24,7 @@
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
 #include "client/cli/bench_table.h"
+#include "client/cli/bench_verdict.h"
 #include "client/cli/bench_waits.h"
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
@@ -32,7 +33,6 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
-#include "client/prefetch/verdict.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
 
@@ -432,19 +432,8 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.Add("retried_steps", "", result.retried_steps);
   report.Add("hedged_steps", "", result.hedged_steps);
   AddStages(result, report);
-  WaitReport waits;
-  waits.elapsed_seconds = result.seconds;
-  waits.wait_seconds = result.wait_seconds / flags.loaders;
-  waits.host_wait_seconds = waits.wait_seconds;
-  waits.retried_steps = result.retried_steps;
-  waits.no_answer_seconds = result.no_answer_seconds;
-  waits.no_answer = result.no_answer;
-  waits.servers = result.servers_times;
-  waits.consumer = "this client";
-  // The error itself is no wait for data.
-  const std::string verdict = absl::StrCat(
-      result.ended.ok() ? "" : "before the error: ", Judge(waits).text);
-  report.Add("verdict", "where the time went", absl::string_view(verdict));
+  report.Add("verdict", "where the time went",
+             absl::string_view(BenchVerdict(result, flags.loaders)));
   report.AddJson("interrupted", result.interrupted ? "true" : "false");
   if (result.interrupted) {
     report.Add("", "interrupted", absl::string_view("what came until then"));

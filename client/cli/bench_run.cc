@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/spec_flags.h"
+#include "client/cli/wire_share.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "common/status_macros.h"
 #include "common/thread.h"
@@ -25,29 +27,6 @@ double CpuSeconds() {
            1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-// The share of its payload's size that came over the network, of what arrived
-// between two looks at `loaders`. Batches are counted when they are taken but
-// bytes when they come, so what was asked for ahead has to be counted with the
-// batches that it belongs to. Batches that had arrived in part are not: frames
-// that packing would not make smaller are sent as they are, so a share above 1
-// is only that.
-double WireShare(const std::vector<HostLoader::Stats>& before,
-                 const std::vector<HostLoader::Stats>& after) {
-  double wire = 0;
-  double arrived = 0;
-  for (size_t i = 0; i < after.size(); ++i) {
-    if (after[i].batches == 0) continue;
-    const double bytes_a_batch = static_cast<double>(after[i].payload_bytes) /
-                                 static_cast<double>(after[i].batches);
-    wire += static_cast<double>(after[i].wire_bytes - before[i].wire_bytes);
-    for (const ServerTimes& server :
-         Difference(after[i].by_server, before[i].by_server)) {
-      arrived += bytes_a_batch * static_cast<double>(server.batches);
-    }
-  }
-  return arrived > 0 ? std::min(1.0, wire / arrived) : 1;
 }
 
 // Runs `body` for each number of a loader, on threads when there are several;
@@ -95,7 +74,8 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   if (timed) host.next_timeout = std::min(host.next_timeout, host.step_timeout);
   for (uint32_t i = 0; i < options.loaders; ++i) {
     if (interrupt.happened()) return absl::CancelledError("interrupted");
-    MR_ASSIGN_OR_RETURN(loaders.emplace_back(), OpenHostLoader(host));
+    MR_ASSIGN_OR_RETURN(loaders.emplace_back(),
+                        OfRequest(OpenHostLoader(host)));
   }
   const Quiet quiet{interrupt};
   interrupt.OnSignal([&loaders] {
@@ -180,8 +160,8 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     result.images += after.samples - before[i].samples;
     result.payload_bytes += after.payload_bytes - before[i].payload_bytes;
     // `in_vain` is measured around Next(), so it may be a little more.
-    result.wait_seconds += std::max(
-        0.0, after.wait_seconds - before[i].wait_seconds - in_vain[i]);
+    result.wait_seconds +=
+        std::max(0.0, after.wait_seconds - before[i].wait_seconds - in_vain[i]);
     result.retried_steps += after.retried_steps - before[i].retried_steps;
     result.hedged_steps += after.hedged_steps - before[i].hedged_steps;
     first_batch = std::max(first_batch, before[i].first_batch_seconds);
@@ -191,9 +171,9 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
       result.window_changes = after.window_changes;
       result.window_reason = after.window_reason;
       result.servers_times = Difference(after.by_server, before[i].by_server);
-      result.no_answer_seconds = std::max(
-          0.0,
-          after.no_answer_seconds - before[i].no_answer_seconds - in_vain[i]);
+      result.no_answer_seconds =
+          std::max(0.0, after.no_answer_seconds - before[i].no_answer_seconds -
+                            in_vain[i]);
       result.no_answer = after.no_answer;
     }
   }

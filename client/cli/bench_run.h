@@ -52,15 +52,15 @@ struct BenchResult {
   uint64_t batches = 0;
   uint64_t images = 0;
   uint64_t payload_bytes = 0;
-  // Of these, as they came over the network: what arrived meanwhile had this
-  // share of its payload's size.
+  // Of these, as they came over the network: what arrived meanwhile, or else
+  // before, had this share of its payload's size. 0: all came in shared memory.
   uint64_t wire_bytes = 0;
   double seconds = 0;
   double cpu_seconds = 0;   // of this process
   double wait_seconds = 0;  // summed over the loaders
   uint64_t retried_steps = 0;
   uint64_t hedged_steps = 0;
-  BenchWaits waits;                        // of all loaders
+  BenchWaits waits;  // of all loaders
   // Of the first loader.
   std::vector<ServerTimes> servers_times;
   double no_answer_seconds = 0;
@@ -76,7 +76,7 @@ struct BenchResult {
 // A run by `duration` ends at the latest when no batch has come for the
 // loader's step_timeout. Cancelled: interrupted before there was anything to
 // count. Others, as of OpenHostLoader() and HostLoader::Next(): there was
-// nothing to count.
+// nothing to count. Of opening, with the marks of OfRequest().
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                            Interrupt& interrupt);
 

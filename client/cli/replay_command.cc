@@ -215,14 +215,14 @@ absl::Status Replay(ReplayFlags& given) {
   MR_RETURN_IF_ERROR(UsageError(options.Validate()));
 
   MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
-                      OpenHostLoader(options));
+                      OfRequest(OpenHostLoader(options)));
   const OpenResponse& plan = loader->plan();
   // A loader may start at the end of an epoch; there is no batch.
   if (position.step >= plan.steps_per_epoch()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
         "start step ", position.step, " lies past the end of an epoch of ",
         plan.steps_per_epoch(),
-        " steps; was the position stored by a job with another batch size?"));
+        " steps; was the position stored by a job with another batch size?")));
   }
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;

@@ -14,8 +14,8 @@ namespace {
 // A loss that is higher by more is worth a line.
 constexpr double kLossMatters = 0.02;
 constexpr double kAccuracyMatters = 0.005;
-// Seconds of an epoch that a claim needs, in one of the runs.
-constexpr double kEnoughSeconds = 0.05;
+// Seconds of the shortest epoch that a claim needs, in one of the runs.
+constexpr double kLeastEpochSeconds = 0.05;
 
 std::vector<std::string> Missing(const std::vector<std::string>& from,
                                  const std::vector<std::string>& in) {
@@ -141,7 +141,7 @@ Comparison CompareRuns(const RunReport& before, const RunReport& after) {
     comparison.notes.push_back(
         "train three epochs or more in both runs (--epochs=3): the first is "
         "left out, the others show the noise");
-  } else if (std::max(a.shortest, b.shortest) < kEnoughSeconds) {
+  } else if (std::max(a.shortest, b.shortest) < kLeastEpochSeconds) {
     comparison.text = absl::StrFormat(
         "no difference that can be told: %s, but epochs of %.3g s before and "
         "%.3g s after are too short for a claim",

@@ -26,9 +26,10 @@ constexpr double kOthersTold = 0.1;
 constexpr double kOthersStarve = 0.75;
 // Seconds of which the ticks of /proc/stat, of 10 ms, tell enough.
 constexpr double kTicksTell = 0.5;
-// What a run must have to be judged.
-constexpr double kEnoughSeconds = 1;
-constexpr double kEnoughSteps = 10;
+// What a run must have to be judged: below, its start and its end weigh too
+// much.
+constexpr double kLeastRunSeconds = 1;
+constexpr double kLeastRunSteps = 10;
 // A GPU that is busy less, while the host waits for nothing, gets work in
 // pieces that are too small.
 constexpr double kGpuIdles = 0.7;
@@ -107,10 +108,14 @@ Finding DataFinding(const RunReport& run) {
                  more_servers});
   }
   if (cause == "decoding" || cause == "augmenting" || cause == "work") {
-    const std::string what = cause == "work" ? "making batches" : cause;
+    // Reading is part of "work", and most of it while data come from a storage
+    // that no server has read before.
+    const std::string what =
+        cause == "work" ? "reading, decoding and augmenting together" : cause;
     return Make(
         cause == "work" ? "servers" : cause, share,
-        absl::StrCat(waited, what, " keeps the servers' threads busy"),
+        absl::StrCat(waited, what, cause == "work" ? " keep" : " keeps",
+                     " the servers' threads busy"),
         {more_servers,
          "more cores for the servers: millrace-server without --threads takes "
          "all that it may use",
@@ -296,12 +301,13 @@ std::string GainText(const Finding& finding) {
 }
 
 std::string TooShortText(const PartTimes& times) {
-  if (times.steps >= kEnoughSteps && times.seconds >= kEnoughSeconds) return "";
+  if (times.steps >= kLeastRunSteps && times.seconds >= kLeastRunSeconds)
+    return "";
   return absl::StrFormat(
       "too short to judge: %s in %.3g s; train at least %.0f steps and %.0f s "
       "for figures that tell something",
       CountText(static_cast<uint64_t>(times.steps), "step"), times.seconds,
-      kEnoughSteps, kEnoughSeconds);
+      kLeastRunSteps, kLeastRunSeconds);
 }
 
 std::string OtherProgramsText(const PartTimes& times) {

@@ -122,10 +122,10 @@ void SpecFlags::AddHedgesTo(FlagSet& flags) {
   flags.Add("hedge_share", &hedge_share, "SHARE",
             "request late steps from a second server too, at most this share "
             "of all steps; 0: never");
-  flags.Add("hedge_floor", &hedge_floor, "TIME",
-            absl::StrCat("minimum time before a step counts as late (default ",
-                         absl::FormatDuration(HostLoaderOptions().hedge_floor),
-                         ")"));
+  flags.Add(
+      "hedge_floor", &hedge_floor, "TIME",
+      absl::StrCat("minimum time before a step counts as late (default ",
+                   absl::FormatDuration(HostLoaderOptions().hedge_floor), ")"));
 }
 
 absl::Status SpecFlags::Validate() const {
@@ -192,6 +192,13 @@ absl::Status SpecFlags::ValidateHow() const {
   return ParseChoice("same_host", same_host, SameHosts()).status();
 }
 
+absl::Status OfRequest(absl::Status answer) {
+  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer)) {
+    return UsageError(std::move(answer));
+  }
+  return answer;
+}
+
 absl::Status CheckShares(const PipelineSpec& spec, uint32_t world) {
   if (world == 0 || spec.batch_size() % world == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -234,7 +241,7 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
     spec.set_preset(preset);
   } else {
     MR_ASSIGN_OR_RETURN(const DatasetInfo info,
-                        DescribeDataset(endpoint, dataset, timeout));
+                        OfRequest(DescribeDataset(endpoint, dataset, timeout)));
     spec.set_preset(info.train_preset());
   }
   if (!dataset.empty()) {

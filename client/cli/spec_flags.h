@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/flags.h"
@@ -62,9 +64,21 @@ struct SpecFlags {
   // Reads the pipeline's file; asks the endpoint for the dataset's own preset
   // when neither --preset nor --pipeline is given. What is given as a flag
   // overrides what the file says. A file that cannot be read, or is no
-  // pipeline, is an error with the mark of UsageError().
+  // pipeline, and a dataset that no server knows are errors with the mark of
+  // UsageError().
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
+
+// `answer` to a request for what the flags name: a dataset, a preset, a field,
+// a position. NotFound and InvalidArgument are then mistakes of the flags and
+// get the mark of UsageError(); other errors are passed on.
+absl::Status OfRequest(absl::Status answer);
+
+template <typename T>
+absl::StatusOr<T> OfRequest(absl::StatusOr<T> answer) {
+  if (answer.ok()) return answer;
+  return OfRequest(std::move(answer).status());
+}
 
 // Of --world and a spec that MakeSpec() made. InvalidArgument: the ranks would
 // not get equal parts of a batch.

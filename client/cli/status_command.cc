@@ -208,12 +208,11 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
        "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STALLED CONNECTIONS",
-       "STAGES",
-       earlier.empty() ? "SINCE ITS START" : "NOW"}};
+       "STAGES", earlier.empty() ? "SINCE ITS START" : "NOW"}};
   std::vector<std::vector<std::string>> rows = {
       {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "SET ASIDE",
-       "PLANS", "RESIDENT", "STREAMS", "BATCHES", "SAMPLES", "SENT", "BAD",
-       "REFUSED"}};
+       "PLANS", "RESIDENT", "STREAMS", "BATCHES SENT", "SAMPLES SENT",
+       "BYTES SENT", "BAD SAMPLES", "REFUSED"}};
   std::vector<std::vector<std::string>> datasets = {
       {"DATASET", "FORMAT", "SAMPLES", "FINGERPRINT", "SERVER"}};
   std::vector<std::vector<std::string>> bad_samples = {

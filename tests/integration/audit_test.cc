@@ -218,7 +218,13 @@ TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
               HasSubstr(policy == "ZERO" ? "\"samples\": 11, \"distinct\": 11"
                                          : "\"samples\": 12, \"distinct\": 11"),
               HasSubstr(policy == "ZERO" ? "\"empty_rows\": 1"
-                                         : "\"replaced\": 1")));
+                                         : "\"replaced\": 1"),
+              // The note of the text, too.
+              HasSubstr(policy == "ZERO"
+                            ? "\"notes\": [\"every sample exactly once, "
+                              "damaged ones as empty rows: the policy ZERO "
+                            : "\"notes\": [\"every step once, as many "
+                              "samples as there are: the policy SUBSTITUTE ")));
   }
 }
 
@@ -238,14 +244,14 @@ TEST_F(AuditTest, MistakesAreNamed) {
       {{endpoint, "--dataset=d", "--preset=mnist", "--pipeline=x"},
        2,
        "contradict"},
-      {{endpoint, "--dataset=digits", "--preset=mnist"}, 1, "digits"},
-      {{endpoint, "--dataset=digits_lmdb1", "--preset=minst"}, 1, "minst"},
+      {{endpoint, "--dataset=digits", "--preset=mnist"}, 2, "digits"},
+      {{endpoint, "--dataset=digits_lmdb1", "--preset=minst"}, 2, "minst"},
       {{endpoint, "--dataset=digits_lmdb1", "--preset=mnist", "--world=3"},
        2,
        "--world=3: 64 samples of a global batch"},
       {{endpoint, "--dataset=digits_lmdb1", "--preset=mnist",
         "--batch_size=5000"},
-       1,
+       2,
        "5000"},
       {{endpoint, "--dataset=digits_lmdb1", "--pipeline=/no/such/file"},
        2,

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/trainer/formula.h"
 #include "trainer/class_loss.h"
 #include "trainer/models/model.h"
@@ -170,9 +171,44 @@ TEST(Models, ComputeTheSameWithWeightsInTheOtherLayout) {
       1e-4, 1e-4));
 }
 
+// The mlp named models that then refused the data, too, and the resnets took
+// vectors for images.
+TEST(Models, NameOtherModelsThatTakeTheData) {
+  const ImageShape kShapes[] = {{1, 1, 16},    {16, 1, 1},   {1, 1, 784},
+                                {1, 28, 28},   {3, 32, 32},  {1, 4, 300},
+                                {3, 512, 512}, {1, 7, 1000}, {4, 14, 14}};
+  for (const ImageShape& shape : kShapes) {
+    SCOPED_TRACE(
+        absl::StrCat(shape.channels, "x", shape.height, "x", shape.width));
+    for (const std::string name : {"mlp", "cnn", "resnet18", "resnet50"}) {
+      const auto model = MakeModel(name, shape, 10);
+      if (model.ok()) {
+        torch::NoGradGuard no_grad;
+        (*model)->eval();
+        EXPECT_EQ((*model)
+                      ->forward(torch::zeros(
+                          {1, shape.channels, shape.height, shape.width}))
+                      .sizes(),
+                  (std::vector<int64_t>{1, 10}))
+            << name;
+        continue;
+      }
+      const std::string why(model.status().message());
+      EXPECT_THAT(why, HasSubstr("--model=torchscript:FILE"));
+      for (const char* other : {"mlp", "cnn", "resnet18"}) {
+        EXPECT_EQ(
+            why.find(absl::StrCat("--model=", other)) != std::string::npos,
+            MakeModel(other, shape, 10).ok())
+            << name << " names " << other << ": " << why;
+      }
+    }
+  }
+}
+
 TEST(Models, RefuseDataThatDoesNotFit) {
   EXPECT_THAT(Refusal("mlp", {3, 224, 224}, 10), HasSubstr("224x224x3 values"));
   EXPECT_THAT(Refusal("cnn", {1, 2, 2}, 10), HasSubstr("2x2x1"));
+  EXPECT_THAT(Refusal("resnet18", {16, 1, 1}, 10), HasSubstr("1x1x16"));
   EXPECT_THAT(Refusal("resnet18", {3, 224, 224}, 0), HasSubstr("0 outputs"));
   EXPECT_THAT(Refusal("vgg", {3, 224, 224}, 10), HasSubstr("vgg"));
 }

@@ -124,10 +124,10 @@ TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {
       AllOf(HasSubstr("bad samples: 2 of 24 rows of this epoch were left empty "
                       "(bad_samples ZERO); damaged: photos shard photos.lmdb "
                       "row "),
-            HasSubstr("22 samples (2 damaged ones left out by bad_samples "
+            HasSubstr("22 samples (2 damaged samples left out by bad_samples "
                       "ZERO)"),
-            HasSubstr("bad samples (ZERO): the servers met 2 damaged ones, 4 "
-                      "rows were left empty"),
+            HasSubstr("bad samples (ZERO): the servers met 2 damaged "
+                      "samples, 4 rows were left empty"),
             HasSubstr("they make the same of a sample")));
   const std::string json = ReadFile(Path("run.json"));
   EXPECT_THAT(json, AllOf(HasSubstr("{\"policy\": \"ZERO\", \"empty_rows\": "

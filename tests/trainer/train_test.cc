@@ -142,6 +142,42 @@ TEST_F(Train, WhatARunWasGivenCanBeProvedAndHadAgain) {
   EXPECT_THAT(replay.out, HasSubstr("epoch 1 step 5, rank 0 of 1: 32 rows"));
 }
 
+// The log of a job was appended to by another one without a word, and then
+// neither could be proved.
+TEST_F(Train, RefusesTheAuditLogOfAnotherJob) {
+  const std::string logs = "--audit_dir=" + NewTempDir();
+  const std::string log = logs.substr(12) + "/rank-00000.mraudit";
+  const std::string checkpoint = Path("job.ckpt");
+  ASSERT_EQ(
+      Run({"--max_steps=4", logs, "--checkpoint=" + checkpoint}).exit_code, 0);
+  const std::string before = ReadFile(log);
+  for (const char* ranks : {"--nproc=1", "--nproc=2"}) {
+    const ProgramResult other = Run({"--batch_size=16", logs, ranks});
+    EXPECT_EQ(other.exit_code, 2) << other.err;
+    EXPECT_THAT(other.err,
+                AllOf(HasSubstr("the audit log " + log +
+                                " has steps of another job (plan "),
+                      HasSubstr("batch_size (32 in the log, 16 in this run)"),
+                      HasSubstr("give every job a folder of its own")));
+    // A new run of the same plan would take the place of the old one's steps.
+    const ProgramResult again = Run({logs, ranks});
+    EXPECT_EQ(again.exit_code, 2) << again.err;
+    EXPECT_THAT(again.err,
+                AllOf(HasSubstr("the audit log " + log + " has 4 steps of an "),
+                      HasSubstr("another --audit_dir"),
+                      HasSubstr("--resume=CHECKPOINT")));
+  }
+  EXPECT_TRUE(ReadFile(log) == before) << "the log was changed";
+  // A job that was killed before its first checkpoint starts anew in its log.
+  const ProgramResult early = Run({"--max_steps=2", logs, "--resume=auto",
+                                   "--checkpoint=" + Path("none.ckpt")});
+  EXPECT_EQ(early.exit_code, 0) << early.err;
+  EXPECT_THAT(early.err, HasSubstr("4 steps of earlier starts in " + log +
+                                   " no longer count"));
+  const ProgramResult rest = Run({logs, "--resume=" + checkpoint});
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+}
+
 TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
   const std::string checkpoint = Path("run.ckpt");
   ASSERT_EQ(Run({"--epochs=2", "--step_losses=" + Path("whole"),
@@ -177,10 +213,61 @@ TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
               HasSubstr("raise --epochs"));
   EXPECT_THAT(Run({"--epochs=3", "--resume=" + checkpoint, "--model=cnn"}).err,
               HasSubstr("--model=mlp"));
-  const ProgramResult other =
-      Run({"--epochs=3", "--resume=" + checkpoint, "--seed=2"});
-  EXPECT_EQ(other.exit_code, 1);
-  EXPECT_THAT(other.err, HasSubstr("plan")) << "another order of the samples";
+}
+
+// It said that "the pipeline, its options, ..." differ, and not which.
+TEST_F(Train, NamesTheFlagsThatDifferFromThoseOfTheCheckpoint) {
+  const std::string checkpoint = Path("flags.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  WriteFile(Path("flip.textproto"),
+            "transforms { horizontal_flip {} } "
+            "transforms { normalize { mean: 0.13 stddev: 0.31 } }");
+  const std::pair<std::vector<std::string>, std::string> kChanges[] = {
+      {{"--seed=2"}, "--seed=1, now --seed=2."},
+      {{"--batch_size=16", "--seed=3"},
+       "--seed=1, now --seed=3; --batch_size=32, now --batch_size=16."},
+      {{"--last_batch=pad"}, "--last_batch=drop, now --last_batch=pad."},
+      {{"--dataset=test"}, "--dataset=train, now --dataset=test."},
+      {{"--train_subset=0:100"}, "sources (--dataset, --train_subset"},
+      {{"--pipeline=" + Path("flip.textproto")},
+       "transforms (--preset, --pipeline): "},
+      {{"--model=cnn", "--optimizer=sgd"},
+       "--model=mlp, now --model=cnn; --optimizer=adam, now --optimizer=sgd."},
+  };
+  for (const auto& [flags, expected] : kChanges) {
+    std::vector<std::string> all = {"--resume=" + checkpoint};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const ProgramResult run = Run(all);
+    EXPECT_EQ(run.exit_code, 2) << flags[0] << run.err;
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr(checkpoint + " was written with other flags: "),
+                      HasSubstr(expected), HasSubstr("without --resume")))
+        << flags[0];
+  }
+}
+
+// It said that the checkpoint was damaged.
+TEST_F(Train, RefusesACheckpointOfAnotherNumberOfClasses) {
+  const std::string checkpoint = Path("classes.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  const ProgramResult run =
+      Run({"--resume=" + checkpoint, "--classes=200", "--target=sample_index"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr(checkpoint + " is of a model for 10 classes, "
+                                              "and the data now have 200"));
+}
+
+// It ended with 0, though nobody had been told the result.
+TEST_F(Train, FailsWhenItsSummaryCannotBePrinted) {
+  std::vector<std::string> lost = {"/bin/sh", "-c", "exec \"$@\" > /dev/full",
+                                   "sh"};
+  for (const std::string& word : Command({"--max_steps=2"})) {
+    lost.push_back(word);
+  }
+  const ProgramResult run = RunProgram(lost);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write to standard output"),
+                             HasSubstr("No space left")));
 }
 
 TEST_F(Train, WritesACheckpointWhenItIsStopped) {
@@ -297,6 +384,8 @@ TEST_F(Train, RepeatsItsFirstBatchesAndSaysSo) {
 // As the other programs: a supervisor that starts a run again after 1 must not
 // do so for ever.
 TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
+  const std::string garbage = Path("garbage");
+  WriteFile(garbage, "no checkpoint");
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--nproc=3"}, "multiple"},
       {{"--step_timeout=0"}, "--step_timeout is not above 0"},
@@ -314,11 +403,16 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
       {{"--json", "--help"}, "--json has no value"},
       // Found when the data servers are asked, and no less a mistake.
       {{"--preset=nothing"}, "nothing"},
+      {{"--dataset=nothing"}, "nothing"},
+      {{"--dataset=nothing", "--preset=mnist"}, "nothing"},
+      {{"--eval_dataset=nothing"}, "nothing"},
       {{"--nproc=2", "--preset=nothing"}, "nothing"},
       {{"--pipeline=/no/such/file"}, "/no/such/file"},
       {{"--batch_size=1000"}, "1000"},
       {{"--eval_dataset=five"}, "5"},
       {{"--resume=/no/such/file"}, "/no/such/file"},
+      {{"--resume=" + garbage}, garbage},
+      {{"--resume=auto", "--checkpoint=" + garbage}, garbage},
       {{"--input=nothing"}, "image"},
       {{"--replay_batches=6"}, "none would be repeated"},
   };
@@ -346,13 +440,9 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
 }
 
 TEST_F(Train, AnswersMistakesWithASentence) {
-  const std::string garbage = Path("garbage");
-  WriteFile(garbage, "no checkpoint");
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--endpoint=127.0.0.1:1"}, "127.0.0.1:1"},
-      {{"--dataset=nothing"}, "nothing"},
       {{"--json=/no/such/folder/x.json"}, "/no/such/folder/x.json"},
-      {{"--resume=" + garbage}, garbage},
       {{"--lr=1e30", "--optimizer=sgd"}, "the loss is"},
   };
   for (const auto& [flags, expected] : kMistakes) {

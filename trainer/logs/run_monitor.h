@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/loader.h"
 #include "common/host_cpu.h"
@@ -103,6 +104,8 @@ class RunMonitor {
 
   // The run is over, well or not: writes what is still kept.
   void End();
+  // After End(): not OK when the profile that was wanted is not there.
+  const absl::Status& profile_status() const { return profiler_.status(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -91,8 +91,7 @@ void StepProfiler::BeforeStep(uint64_t step) {
     profiler::enableProfiler(config, activities);
     running_ = true;
   } catch (const std::exception& error) {
-    MR_LOG(ERROR) << "--profile: libtorch's profiler cannot be started: "
-                  << error.what();
+    Fail(absl::StrCat("libtorch's profiler cannot be started: ", error.what()));
     done_ = true;
   }
 }
@@ -125,19 +124,31 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
     const std::unique_ptr<profiler::ProfilerResult> result =
         profiler::disableProfiler();
     result->save(path);
+    // libtorch's writer does not say whether it could write: it renames a file
+    // that is whole, and leaves one that a full disk has cut off.
     struct stat info;
-    if (stat(path.c_str(), &info) != 0 || info.st_size == 0) {
-      MR_LOG(ERROR) << "--profile: the trace could not be written to " << path
-                    << "; is there room on that disk?";
+    const bool whole = stat(path.c_str(), &info) == 0 && info.st_size > 0;
+    if (!whole) {
+      unlink(absl::StrCat(path, ".tmp").c_str());
+      Fail(absl::StrCat("the trace could not be written to ", path,
+                        ": look for room on that disk"));
     }
     return absl::StrCat(
-        "profile of steps ", options_.first, " to ", last_step, ": ", path,
-        "\n", FormatOpTable(OpTable(Events(*result)), options_.table_rows));
+        "profile of steps ", options_.first, " to ", last_step, ": ",
+        whole ? path : "the trace could not be written", "\n",
+        FormatOpTable(OpTable(Events(*result)), options_.table_rows));
   } catch (const std::exception& error) {
-    MR_LOG(ERROR) << "--profile: the trace could not be written to " << path
-                  << ": " << error.what();
+    Fail(absl::StrCat("the trace could not be written to ", path, ": ",
+                      error.what()));
     return std::nullopt;
   }
+}
+
+void StepProfiler::Fail(const std::string& what) {
+  const absl::Status error =
+      absl::UnknownError(absl::StrCat("--profile: ", what));
+  MR_LOG(ERROR) << error.message();
+  status_.Update(error);
 }
 
 }  // namespace millrace

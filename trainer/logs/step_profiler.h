@@ -19,6 +19,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace millrace {
 
 class StepProfiler {
@@ -41,18 +43,24 @@ class StepProfiler {
 
   void BeforeStep(uint64_t step);
   // Text when the last step is over: where the trace lies, and the table of
-  // operators. A trace that cannot be made or written is a line in the log: no
-  // run ends for it.
+  // operators. A trace that cannot be made or written does not end the run: it
+  // is a line in the log, and status() has it.
   std::optional<std::string> AfterStep(uint64_t step);
   // The run is over: what was recorded of it, or that nothing was.
   std::optional<std::string> AtEnd(uint64_t steps);
 
+  // Not OK: steps were to be recorded, and no whole trace of them was written.
+  const absl::Status& status() const { return status_; }
+
  private:
   std::optional<std::string> Stop(uint64_t last_step);
+  // Logs the error and keeps the first one.
+  void Fail(const std::string& what);
 
   const Options options_;
   bool running_ = false;
   bool done_ = false;
+  absl::Status status_;
 };
 
 }  // namespace millrace

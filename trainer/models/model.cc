@@ -3,8 +3,11 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "trainer/models/cnn.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/model_name.h"
@@ -13,6 +16,39 @@
 #include "trainer/models/unet.h"
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kCnnLeastSide = 4;
+constexpr int64_t kCnnMostSide = 256;
+
+bool HasSides(const ImageShape& shape, int64_t least, int64_t most) {
+  return shape.channels >= 1 && std::min(shape.height, shape.width) >= least &&
+         std::max(shape.height, shape.width) <= most;
+}
+
+// A model of this program that gives outputs for a whole sample.
+bool Takes(absl::string_view name, const ImageShape& shape) {
+  if (name == "mlp") {
+    return shape.channels * shape.height * shape.width == Mlp::kInput;
+  }
+  if (name == "cnn") return HasSides(shape, kCnnLeastSide, kCnnMostSide);
+  return HasSides(shape, ResNet::kLeastSide,
+                  std::numeric_limits<int64_t>::max());
+}
+
+// What to do about samples that a model refuses.
+std::string OtherModels(const ImageShape& shape) {
+  std::vector<std::string> models;
+  for (const char* const name : {"mlp", "cnn", "resnet18"}) {
+    if (Takes(name, shape)) models.push_back(absl::StrCat("--model=", name));
+  }
+  models.push_back(
+      "--model=torchscript:FILE with a module of your own for such samples");
+  return absl::StrCat("; choose ", absl::StrJoin(models, ", "),
+                      ", or another pipeline");
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
                                                       const ImageShape& shape,
@@ -34,33 +70,36 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
                      "a target that holds something"));
   }
   if (name == "mlp") {
-    if (shape.channels * shape.height * shape.width != Mlp::kInput) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the mlp takes samples of 784 values (28x28x1), but ", given,
-          "; choose --model=cnn or resnet18, or another preset"));
+    if (!Takes(name, shape)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the mlp takes samples of 784 values (28x28x1), but ",
+                       given, OtherModels(shape)));
     }
     return std::make_shared<Mlp>(outputs);
   }
   if (name == "cnn") {
-    if (shape.channels < 1 || shape.height < 4 || shape.width < 4 ||
-        shape.height > 256 || shape.width > 256) {
+    if (!Takes(name, shape)) {
       return absl::InvalidArgumentError(
           absl::StrCat("the cnn takes images of 4x4 to 256x256 pixels, but ",
-                       given, "; choose --model=resnet18 or another preset"));
+                       given, OtherModels(shape)));
     }
     return std::make_shared<Cnn>(shape, outputs);
   }
-  if (shape.channels < 1 || shape.height < 1 || shape.width < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " takes images, but ", given));
-  }
   if (name == "unet") {
-    if (std::min(shape.height, shape.width) < UNet::kLeastSide) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the unet takes images of 8x8 pixels or more, but ",
-                       given, "; choose another preset"));
+    if (!HasSides(shape, UNet::kLeastSide,
+                  std::numeric_limits<int64_t>::max())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the unet takes images of 8x8 pixels or more, but ", given,
+          "; let the pipeline make larger images, or choose "
+          "--model=torchscript:FILE with a module of your own for such "
+          "samples"));
     }
     return std::make_shared<UNet>(shape.channels, outputs);
+  }
+  if (!Takes(name, shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " takes images of 8x8 pixels or more, but ",
+                     given, OtherModels(shape)));
   }
   const ResNetDepth depth = name == "resnet18"   ? ResNetDepth::k18
                             : name == "resnet34" ? ResNetDepth::k34

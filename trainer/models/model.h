@@ -45,13 +45,14 @@ struct InputForm {
 
 // "mlp": 784-128-64-outputs with ReLU, for samples of 784 values.
 // "cnn": two 3x3 convolutions (32, 64) with ReLU and pooling, then 128.
-// "resnet18", "resnet34", "resnet50": as torchvision defines them, any size.
+// "resnet18", "resnet34", "resnet50": as torchvision defines them, from 8 x 8
+// pixels on.
 // "unet": an image-to-image network (unet.h), from 8 x 8 pixels on.
 // "torchscript:FILE": a module of the user's, on `device`; whether it takes
 // such images and gives so many outputs is found by running it (fit.h).
 // The weights of the others come from libtorch's global generator and lie on
 // the CPU. InvalidArgument: unknown name, or a shape or number of outputs that
-// the model does not take.
+// the model does not take: names those of this list that take the shape.
 absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(
     const std::string& name, const ImageShape& shape, int64_t outputs,
     torch::Device device = torch::kCPU);

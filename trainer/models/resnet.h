@@ -3,8 +3,9 @@
 // Image Recognition", 2015; like torchvision's, the bottleneck strides in its
 // 3x3 convolution). Weights of the one are weights of the other.
 //
-// Takes images of any size; from 33x33 on training needs no more than one
-// sample a batch.
+// Takes images of any size from 8x8 on: in smaller ones, and in vectors, every
+// layer but the first would see a single pixel. From 33x33 on training needs no
+// more than one sample a batch.
 //
 //   ResNet model(ResNetDepth::k50, /*channels=*/3, /*classes=*/1000);
 
@@ -110,6 +111,8 @@ enum class ResNetDepth { k18, k34, k50 };
 
 class ResNet final : public Classifier {
  public:
+  static constexpr int64_t kLeastSide = 8;
+
   ResNet(ResNetDepth depth, int64_t channels, int64_t classes)
       : conv1_(register_module("conv1", ResNetConv(channels, 64, 7, 2))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(64))) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/audit/audit_check.h"
 #include "client/audit/audit_log.h"
@@ -22,6 +23,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -352,6 +354,65 @@ TEST_F(AuditTest, LogsOfDifferentPlansAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("other content"));
+}
+
+// A job's log took the steps of another one, and neither could be proved.
+TEST_F(AuditTest, ALogIsGoneOnWithByTheSameJobAlone) {
+  Write(1, 0, 2, 0, 5);
+  const std::string before = Bytes(PathOf(0));
+  AuditRun data = Run(2, 0, 2);
+  data.set_fingerprint("other content");
+  AuditRun order = Run(2, 0, 2);
+  order.set_plan_hash("other plan");
+  order.mutable_resolved_spec()->set_seed(7);
+  for (const AuditRun& other : {data, order}) {
+    const auto writer = AuditWriter::Open(PathOf(0), other);
+    EXPECT_TRUE(absl::IsInvalidArgument(writer.status())) << writer.status();
+    EXPECT_THAT(std::string(writer.status().message()),
+                AllOf(HasSubstr("the audit log " + PathOf(0)),
+                      HasSubstr("plan 706c616e over content content"),
+                      HasSubstr(other.fingerprint()),
+                      HasSubstr(absl::BytesToHexString(other.plan_hash())),
+                      HasSubstr("give every job a folder of its own")));
+  }
+  EXPECT_THAT(
+      std::string(AuditWriter::Open(PathOf(0), order).status().message()),
+      HasSubstr("they differ in seed (0 in the log, 7 in this run)"));
+  EXPECT_EQ(Bytes(PathOf(0)), before);
+  // Restarts with another number of ranks are the same job.
+  EXPECT_TRUE(AuditWriter::Open(PathOf(0), Run(2, 0, 4)).ok());
+}
+
+TEST_F(AuditTest, AFileThatIsNoLogIsNotAppendedTo) {
+  SetBytes(PathOf(0), "epoch 0 step 0 loss 2.3, and no audit log");
+  const auto writer = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(writer.status()));
+  EXPECT_THAT(std::string(writer.status().message()),
+              AllOf(HasSubstr(PathOf(0) + " is no audit log"),
+                    HasSubstr("name another file")));
+  // A start that was killed in its first write leaves a part of a head.
+  Write(1, 1, 2, 0, 3);
+  for (const size_t length : {1, 16, 40}) {
+    SetBytes(PathOf(1), Bytes(PathOf(1)).substr(0, length));
+    EXPECT_TRUE(AuditWriter::Open(PathOf(1), Run(2, 1, 2)).ok()) << length;
+    Write(2, 1, 2, 0, 3);
+  }
+}
+
+// As an earlier version wrote it.
+TEST_F(AuditTest, OneFileOfTwoJobsIsNamedOnce) {
+  Write(1, 0, 1, 0, 5);
+  AuditRun other = Run(2, 0, 1);
+  other.set_plan_hash("other plan");
+  auto writer = AuditWriter::Open(PathOf(1), other);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->Append({0, 0}, RecordAt({0, 0}, 0, 1)).ok());
+  SetBytes(PathOf(0), Bytes(PathOf(0)) + Bytes(PathOf(1)));
+  const auto result = Check({PathOf(0)});
+  EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
+  const std::string why(result.status().message());
+  EXPECT_THAT(why, HasSubstr("has steps of two jobs"));
+  EXPECT_EQ(why.find(PathOf(0)), why.rfind(PathOf(0))) << why;
 }
 
 TEST_F(AuditTest, AWriteThatWasCutShortCostsThatRecordAlone) {

@@ -147,6 +147,32 @@ TEST_F(BenchTest, PackedBytesAreThoseOfTheBatchesThatCount) {
   }
 }
 
+// Servers say so, and nothing mends it.
+TEST_F(BenchTest, WhatNoServerKnowsIsAMistakeOfTheFlags) {
+  const std::string millrace = ProgramPath("client/cli/millrace");
+  const std::string batch = "--output=" + testing::NewTempDir() + "/batch";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"bench"},
+        {"audit"},
+        {"replay", "--position=0:0", batch}}) {
+    for (const std::vector<std::string>& what :
+         {std::vector<std::string>{"--dataset=nothing"},
+          {"--dataset=nothing", "--preset=mnist"},
+          {"--dataset=nothing", "--preset=nothing"}}) {
+      std::vector<std::string> words = {millrace};
+      words.insert(words.end(), command.begin(), command.end());
+      words.insert(words.end(), what.begin(), what.end());
+      words.push_back(Endpoint());
+      const ProgramResult result = testing::RunProgram(words);
+      EXPECT_EQ(result.exit_code, 2) << command[0] << result.err;
+      EXPECT_THAT(result.err, HasSubstr("nothing")) << command[0];
+    }
+  }
+  const ProgramResult wrong =
+      Bench({Endpoint(), "--synthetic", "--outputs=nothing"});
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+}
+
 TEST_F(BenchTest, SamplesThatWaitAreReadLikeAnyOther) {
   const ProgramResult result =
       Bench({Endpoint(), "--synthetic_latency_us=100", "--shape=4,4",

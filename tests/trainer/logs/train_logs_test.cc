@@ -30,6 +30,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::vector<std::string> FilesIn(const std::string& folder) {
@@ -65,7 +66,8 @@ class TrainLogs : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete server_; }
 
-  static ProgramResult Run(const std::vector<std::string>& flags) {
+  static std::vector<std::string> Command(
+      const std::vector<std::string>& flags) {
     std::vector<std::string> command = {ProgramPath("trainer/millrace-train"),
                                         "--endpoint=" + server_->address(),
                                         "--dataset=digits",
@@ -73,7 +75,10 @@ class TrainLogs : public ::testing::Test {
                                         "--batch_size=20",
                                         "--seed=1"};
     command.insert(command.end(), flags.begin(), flags.end());
-    return RunProgram(command);
+    return command;
+  }
+  static ProgramResult Run(const std::vector<std::string>& flags) {
+    return RunProgram(Command(flags));
   }
 
   // tag -> step -> value, as the tensorboard package reads a folder.
@@ -203,6 +208,25 @@ TEST_F(TrainLogs, AProfileNamesTheStepsAndTheOperators) {
     EXPECT_GT(names["gloo:all_reduce"], 0);
     EXPECT_GT(names["aten::convolution_backward"], 0);
   }
+}
+
+// The run ended with 0 and named a file that was not there.
+TEST_F(TrainLogs, AProfileThatCannotBeWrittenIsAnError) {
+  const std::string traces = folder_ + "/full";
+  std::vector<std::string> limited = {"/bin/sh", "-c",
+                                      "ulimit -f 20; exec \"$@\"", "sh"};
+  for (const std::string& word : Command(
+           {"--max_steps=4", "--profile=" + traces, "--profile_steps=2-3"})) {
+    limited.push_back(word);
+  }
+  const ProgramResult run = RunProgram(limited);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("millrace-train: --profile: the trace could "
+                                 "not be written to " +
+                                 traces));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("epoch 1/"), HasSubstr("self CPU"),
+                             Not(HasSubstr(traces))));
+  EXPECT_THAT(FilesIn(traces), SizeIs(0));
 }
 
 TEST_F(TrainLogs, AProfileThatNeverBeganIsSaid) {
