@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <regex>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,7 @@ namespace millrace {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -420,7 +422,7 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
   };
   add("train");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
-              FailsWith("the only folder in " + root +
+              FailsWith("the only folder with images in " + root +
                         " is named as a part of a dataset and would become its "
                         "class: train; pack the part (--input=" +
                         root + " --split=train)"));
@@ -463,6 +465,68 @@ TEST_F(DataToolTest, AFolderAtTheWrongLevelIsRefused) {
   EXPECT_THAT(PackFolder({Out("lmdb", "mixed")}),
               FailsWith("is named as a part of a dataset and holds its images "
                         "in folders (cat, dog), while folders beside it"));
+}
+
+// Whoever followed the advice was refused again: the folder that it named held
+// parts, masks or no class folders, or a table hid what should be packed.
+TEST_F(DataToolTest, ACommandThatARefusalAdvisesPacks) {
+  struct Case {
+    std::vector<std::string> files;
+    std::string advised;  // "" where the images must be moved first
+  };
+  const std::string in = folder_ / "images";
+  const std::vector<Case> cases = {
+      {{"p/train/cat/1.jpg", "p/val/cat/1.jpg", "p/labels.csv"},
+       "--input=" + in + "/p --split=train"},
+      {{"p/train/cat/1.jpg", "p/val/cat/1.jpg", "labels.csv"},
+       "--input=" + in + "/p --split=train"},
+      {{"p/cat/1.jpg", "p/dog/1.jpg", "p/labels.csv"}, "--input=" + in + "/p"},
+      {{"p/cat/1.jpg", "p/dog/1.jpg", "meta/labels.csv"},
+       "--input=" + in + "/p"},
+      {{"a/b/cat/1.jpg", "a/b/dog/1.jpg", "a/b/dog/x.csv"},
+       "--input=" + in + "/a/b"},
+      {{"train/cat/1.jpg", "test/1.jpg", "test.csv"},
+       "--input=" + in + " --split=train"},
+      {{"train/imgs/cat/1.jpg", "train/imgs/dog/1.jpg", "val/imgs/cat/1.jpg",
+        "val/imgs/dog/1.jpg"},
+       "--input=" + in + "/train/imgs"},
+      {{"a/images/1.jpg", "a/labels.csv"}, ""},
+      {{"a/images/1.jpg", "a/masks/1.jpg", "a/labels.csv"}, ""},
+      {{"train/1.jpg", "test/1.jpg", "train.csv"}, ""},
+      {{"train/images/1.jpg", "val/images/1.jpg", "labels.csv"}, ""},
+      {{"cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg"}, ""},
+  };
+  for (const Case& c : cases) {
+    const std::string name = absl::StrJoin(c.files, " ");
+    std::filesystem::remove_all(in);
+    for (const std::string& file : c.files) {
+      const std::filesystem::path path = in + "/" + file;
+      std::filesystem::create_directories(path.parent_path());
+      WriteFile(path, Jpeg("1"));
+    }
+    const Result refused = PackFolder({Out("lmdb", "d")});
+    EXPECT_EQ(refused.code, kExitFailed) << name;
+    EXPECT_THAT(refused.err, HasSubstr("--labels_from_folders")) << name;
+    std::smatch command;
+    const bool found = std::regex_search(
+        refused.err, command,
+        std::regex("\\((--input=[^ ,)]+( --split=[^ ,)]+)?)\\)"));
+    ASSERT_EQ(found ? command.str(1) : "", c.advised) << refused.err;
+    if (c.advised.empty()) {
+      EXPECT_THAT(refused.err, AnyOf(HasSubstr("one folder for each class"),
+                                     HasSubstr("a folder for each class"),
+                                     HasSubstr("as Parquet (docs/formats.md)")))
+          << name;
+      continue;
+    }
+    std::vector<std::string> args = {"pack", "--format=imagefolder",
+                                     "--overwrite", Out("lmdb", "advised")};
+    for (absl::string_view flag : absl::StrSplit(c.advised, ' ')) {
+      args.emplace_back(flag);
+    }
+    const Result packed = Call(args);
+    EXPECT_EQ(packed.code, kExitOk) << name << ": " << packed.err;
+  }
 }
 
 TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
