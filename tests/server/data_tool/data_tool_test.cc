@@ -787,6 +787,42 @@ TEST_F(DataToolTest, InspectRefusesWhatIsNoDataset) {
   }
 }
 
+// "Copy the file again" was said of files that are whole.
+TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
+  if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    const std::string other = scheme == "lmdb" ? "parquet" : "lmdb";
+    const std::string file = absl::StrCat("one.", scheme);
+    ASSERT_EQ(PackFolder({Out(scheme, file)}).code, kExitOk);
+    const std::string folder = absl::StrCat("folder-", scheme);
+    ASSERT_EQ(PackFolder({Out(scheme, folder), "--shards=2"}).code, kExitOk);
+    const std::string pattern = absl::StrCat(folder, "/part-*");
+    for (const std::string& name : {file, pattern}) {
+      EXPECT_THAT(
+          Call({"inspect", Uri(other, name)}),
+          IsUsageError(absl::StrCat(" is a file of format ", scheme, ", not ",
+                                    other, ": write ", Uri(scheme, name))));
+    }
+    EXPECT_THAT(Call({"verify", Uri(other, folder)}),
+                IsUsageError(absl::StrCat("00000-of-00002.", scheme, ": write ",
+                                          Uri(scheme, folder))));
+    for (const std::string& name : {file, pattern, folder}) {
+      EXPECT_EQ(Call({"inspect", Uri(scheme, name)}).code, kExitOk);
+    }
+    // Renamed to the other's suffix, so that the folder seems to hold shards.
+    std::filesystem::create_directory(folder_ / absl::StrCat("renamed", other));
+    const std::string renamed = absl::StrCat("renamed", other, "/a.", other);
+    std::filesystem::copy(folder_ / file, folder_ / renamed);
+    EXPECT_THAT(Call({"inspect", Uri(other, absl::StrCat("renamed", other))}),
+                IsUsageError("write " + Uri(scheme, renamed)));
+    EXPECT_EQ(Call({"inspect", Uri(scheme, renamed)}).code, kExitOk);
+    // Damage stays damage.
+    WriteFile(folder_ / "cut", ReadFile(folder_ / file).substr(0, 2000));
+    EXPECT_THAT(Call({"inspect", Uri(scheme, "cut")}), FailsWith("cut"));
+  }
+}
+
 // Names of files and classes reached the terminal as they were.
 TEST_F(DataToolTest, NamesAreMadeReadable) {
   const std::string root = MakeImageFolder();
