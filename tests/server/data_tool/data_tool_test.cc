@@ -721,7 +721,8 @@ TEST_F(DataToolTest, AnUnwritableOutputIsToldWithItsFolder) {
 TEST_F(DataToolTest, MoreShardsThanSamplesAreRefused) {
   MakeImageFolder();
   EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--shards=6"}),
-              FailsWith("at most 5"));
+              IsUsageError("6 shards for 5 samples leave some empty; take at "
+                           "most 5"));
 }
 
 // A limit on the size of files stands for a full disk.
