@@ -18,6 +18,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "server/data_tool/commands.h"
@@ -391,8 +392,9 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
   const std::string root = folder_ / "images";
   std::filesystem::create_directories(root + "/pictures");
   WriteFile(root + "/pictures/1.jpg", Jpeg("1"));
-  for (const char* table : {"labels.csv", "pictures/metadata.jsonl", "labels.TXT",
-                            "labels.csv.gz", "a.xlsx", "b.parquet", "c.xml"}) {
+  for (const char* table :
+       {"labels.csv", "pictures/metadata.jsonl", "labels.TXT", "labels.csv.gz",
+        "a.xlsx", "b.parquet", "c.xml"}) {
     WriteFile(absl::StrCat(root, "/", table), "1.jpg,cat");
     const Result refused = PackFolder({Out("lmdb", "d")});
     EXPECT_THAT(refused, FailsWith("would be of the one class \"pictures\""));
