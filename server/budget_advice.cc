@@ -101,15 +101,10 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   options.budget = &bytes;
   options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
   options.decoder_digest = "not compared";  // spares decoding for it
-  // As the server's configuration divides it.
-  const uint64_t caches = settings_.row_group_cache_bytes_each == 0
-                              ? 1
-                              : settings_.row_group_cache_bytes /
-                                    settings_.row_group_cache_bytes_each;
   DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {
     catalog[name] = std::make_shared<WithCache>(
-        source, options.budget_held_elsewhere_bytes / caches);
+        source, RowGroupCacheBytesEach(settings_, budget));
   }
   const auto engine = Engine::Create(options, catalog);
   if (!engine.ok()) return false;

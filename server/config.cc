@@ -348,13 +348,12 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     const uint32_t percent = config.row_group_cache_percent() == 0
                                  ? kDefaultCachePercent
                                  : config.row_group_cache_percent();
+    settings.parquet_datasets = parquet;
     settings.row_group_cache_percent = percent;
+    settings.row_group_cache_bytes = RowGroupCacheBytes(
+        settings, std::max(settings.memory_budget_bytes, kMinBudgetBytes));
     settings.row_group_cache_bytes_each =
-        RowGroupCacheBytes(
-            settings, std::max(settings.memory_budget_bytes, kMinBudgetBytes)) /
-        parquet;
-    settings.row_group_cache_bytes =
-        settings.row_group_cache_bytes_each * parquet;
+        settings.row_group_cache_bytes / parquet;
   }
   settings.send_timeout = MillisOr(config.send_timeout_ms(), absl::Seconds(10));
   settings.admission_timeout =
@@ -375,7 +374,15 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
 
 uint64_t RowGroupCacheBytes(const ServerSettings& settings,
                             uint64_t memory_budget_bytes) {
-  return memory_budget_bytes / 100 * settings.row_group_cache_percent;
+  return settings.parquet_datasets *
+         RowGroupCacheBytesEach(settings, memory_budget_bytes);
+}
+
+uint64_t RowGroupCacheBytesEach(const ServerSettings& settings,
+                                uint64_t memory_budget_bytes) {
+  if (settings.parquet_datasets == 0) return 0;
+  return memory_budget_bytes / 100 * settings.row_group_cache_percent /
+         settings.parquet_datasets;
 }
 
 std::string BudgetWarning(const ServerSettings& settings,
@@ -393,13 +400,12 @@ std::string BudgetWarning(const ServerSettings& settings,
 
 uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes) {
   constexpr uint64_t kMiB = 1 << 20;
-  const uint64_t each = settings.row_group_cache_bytes_each;
+  const uint64_t datasets = settings.parquet_datasets;
   const uint64_t percent = settings.row_group_cache_percent;
   // No machine has more.
   constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
-  if (each == 0 || percent == 0 || bytes > kMaxBytes) return 0;
-  const uint64_t datasets = settings.row_group_cache_bytes / each;
-  // As RowGroupCacheBytes() divides.
+  if (datasets == 0 || bytes > kMaxBytes) return 0;
+  // As RowGroupCacheBytesEach() divides.
   const uint64_t budget = (bytes * datasets + percent - 1) / percent * 100;
   return (budget + kMiB - 1) / kMiB * kMiB;
 }

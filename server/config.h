@@ -52,6 +52,7 @@ struct ServerSettings {
   // May be below kMinBudgetBytes: what is enough depends on the datasets
   // (server/memory_report.h). The caches are those of at least the minimum.
   uint64_t memory_budget_bytes = 0;
+  uint64_t parquet_datasets = 0;
   // Part of the budget: of all Parquet datasets together, and of each.
   uint64_t row_group_cache_bytes = 0;
   uint64_t row_group_cache_bytes_each = 0;
@@ -89,9 +90,12 @@ absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
 absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                                    const Machine& machine);
 
-// What row_group_cache_bytes would be with another budget.
+// What row_group_cache_bytes and row_group_cache_bytes_each would be with
+// another budget.
 uint64_t RowGroupCacheBytes(const ServerSettings& settings,
                             uint64_t memory_budget_bytes);
+uint64_t RowGroupCacheBytesEach(const ServerSettings& settings,
+                                uint64_t memory_budget_bytes);
 
 // Names the budget and what the process may use, when the first does not fit
 // into the second. Empty: it does.

@@ -1,11 +1,12 @@
 #include "server/data_tool/class_folders.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <cstdint>
 #include <iterator>
-#include <set>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
@@ -15,173 +16,310 @@
 namespace millrace {
 namespace {
 
-std::string List(const std::vector<std::string>& names) {
+using Names = std::vector<std::string>;
+
+std::string List(const Names& names) {
   return FirstOf(names, ", ", static_cast<int64_t>(names.size()));
 }
 
-// How to pack one of the parts that lie in `folder`.
-std::string PackPart(const std::string& folder,
-                     const std::vector<std::string>& splits) {
-  std::string example = splits[0];
-  for (const std::string& name : splits) {
-    if (PartOfName(name) == "train") example = name;
-  }
-  return absl::StrCat("--input=", folder, " --split=", example);
+bool HoldsImages(const ImageFolders& folder) {
+  return folder.images ||
+         std::any_of(
+             folder.folders.begin(), folder.folders.end(),
+             [](const auto& entry) { return HoldsImages(entry.second); });
 }
 
-// Where the images below a folder lie.
-struct Level {
-  bool direct = false;            // some in the folder itself
-  std::set<std::string> folders;  // those in it that hold images at any depth
-
-  // The path of the folder is `prefix` bytes of the file's.
-  void Add(const ClassFile& file, size_t prefix) {
-    const absl::string_view rest = absl::string_view(file.path).substr(prefix);
-    const size_t slash = rest.find('/');
-    if (slash == rest.npos) {
-      direct = true;
-    } else {
-      folders.emplace(rest.substr(0, slash));
-    }
+// Of its folders, those that hold images at any depth, or those that do not.
+Names FoldersIn(const ImageFolders& folder, bool with_images = true) {
+  Names names;
+  for (const auto& [name, below] : folder.folders) {
+    if (HoldsImages(below) == with_images) names.push_back(name);
   }
-
-  std::vector<std::string> Names() const {
-    return {folders.begin(), folders.end()};
-  }
-};
-
-// Of `folder`, which would be packed as class `name`. `how`: to pack its parts.
-absl::Status CheckParts(const std::string& folder, const std::string& name,
-                        const Level& level, absl::string_view how) {
-  const std::vector<std::string> splits = SplitsAmong(level.Names());
-  if (level.direct || splits.size() < 2) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "folders in ", folder, " are named as parts of a dataset (", List(splits),
-      ") and would become one class, ", name, "; pack each part by itself (",
-      how.empty() ? PackPart(folder, splits) : std::string(how),
-      "), or pass --labels_from_folders if ", name, " is a class"));
+  return names;
 }
 
 // Whether a folder is named after what it holds of every sample.
-bool IsKindName(absl::string_view name) {
+bool IsKind(absl::string_view name) {
   static constexpr absl::string_view kNames[] = {
-      "annotations", "images", "image", "imgs",   "img",
-      "jpegimages",  "labels", "masks", "mask",   "segmentation",
-      "segmentations"};
-  const std::string lower = absl::AsciiStrToLower(name);
-  return std::find(std::begin(kNames), std::end(kNames), lower) !=
-         std::end(kNames);
+      "annotations", "images",       "image",        "imgs",
+      "img",         "jpegimages",   "labels",       "masks",
+      "mask",        "segmentation", "segmentations"};
+  return std::find(std::begin(kNames), std::end(kNames),
+                   absl::AsciiStrToLower(name)) != std::end(kNames);
 }
 
-// A lone folder on the way to the classes, as an archive leaves it, would make
-// one class of all images.
-absl::Status CheckOneClass(const std::string& folder, const std::string& name,
-                           absl::Span<const ClassFile> files) {
-  // In bytewise order: what the first and the last have in common, all have.
-  const std::string& first = files.front().path;
-  const std::string& last = files.back().path;
-  const auto same = static_cast<size_t>(
-      std::mismatch(first.begin(), first.end(), last.begin(), last.end())
-          .first -
-      first.begin());
-  const size_t slash = first.rfind('/', same - 1);
-  Level level;
-  for (const ClassFile& file : files) level.Add(file, slash + 1);
-  const std::string common = absl::StrCat(folder, "/", first.substr(0, slash));
-  MR_RETURN_IF_ERROR(CheckParts(common, name, level, ""));
-  if (level.direct) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "every image of ", folder, " would be of the one class \"", name,
-      "\", but ", common, " holds its images in folders (", List(level.Names()),
-      "); if these are the classes, pack that folder (--input=", common,
-      "), or pass --labels_from_folders if one class is meant"));
+bool AreKinds(const Names& names) {
+  return names.size() > 1 && std::all_of(names.begin(), names.end(), IsKind);
 }
+
+constexpr absl::string_view kWriteParquet =
+    "pack reads images and class folders only: write images with masks or "
+    "labels of another kind as Parquet (docs/formats.md)";
+
+class Layout {
+ public:
+  Layout(const std::string& input, absl::Span<const std::string> tables,
+         bool by_split)
+      : input_(input),
+        tables_(tables.begin(), tables.end()),
+        by_split_(by_split) {}
+
+  // Whether `path` can be packed as it is.
+  absl::StatusOr<Names> Check(const std::string& path,
+                              const ImageFolders& folder) const {
+    const Names names = FoldersIn(folder);
+    if (names.empty()) return NoClasses(path);
+    if (AreKinds(names)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "folders in ", path,
+          " are named after what they hold of each sample (", List(names),
+          ") and would become classes; ", kWriteParquet, ", or pass ",
+          AsClasses(path), " if these are classes"));
+    }
+    const Names splits = SplitsAmong(names);
+    // A train among buses is a class; CheckPartAmongClasses() looks into it.
+    if (splits.size() > 1 || splits.size() == names.size()) {
+      const bool one = splits.size() == 1;
+      return absl::InvalidArgumentError(absl::StrCat(
+          one ? "the only folder with images in " : "folders in ", path,
+          one ? " is named as a part of a dataset and would become its class: "
+              : " are named as parts of a dataset and would become its "
+                "classes: ",
+          List(splits), "; ", PackParts(path, folder, splits), ", or pass ",
+          AsClasses(path), " if ", one ? "it is a class" : "they are classes"));
+    }
+    if (names.size() == 1) return CheckOneClass(path, folder, names[0]);
+    return CheckClasses(path, folder, names);
+  }
+
+ private:
+  std::string AsClasses(const std::string& path) const {
+    if (path == input_) return "--labels_from_folders";
+    return InputFlag(path, " --labels_from_folders");
+  }
+
+  std::string InputFlag(const std::string& path,
+                        absl::string_view more = "") const {
+    return absl::StrCat("--input=", path, more,
+                        by_split_ ? " without --split" : "");
+  }
+
+  // What to do with `folder` before the command can pack it.
+  static std::string Before(const ImageFolders& folder) {
+    const Names empty = FoldersIn(folder, /*with_images=*/false);
+    return empty.empty() ? ""
+                         : absl::StrCat(
+                               ", once its folders without images are "
+                               "removed: ",
+                               List(empty));
+  }
+
+  // Of a folder in which images lie, and no folder.
+  absl::Status NoClasses(const std::string& path) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " holds images without class folders",
+        tables_.empty() ? "" : absl::StrCat(", and ", MayHoldLabels(tables_)),
+        "; sort the images into one folder for each class"));
+  }
+
+  static std::string MayHoldLabels(const Names& tables) {
+    return absl::StrCat(List(tables),
+                        " may hold labels, which pack does not read");
+  }
+
+  // Those that may say the classes of the images in `path`, whose only folder
+  // is `name`: those below it, and all where the folder is named as no class.
+  Names TablesOf(const std::string& path, const std::string& name) const {
+    if (path == input_ || IsKind(name)) return tables_;
+    const std::string below = absl::StrCat(path.substr(input_.size() + 1), "/");
+    Names tables;
+    for (const std::string& table : tables_) {
+      if (absl::StartsWith(table, below)) tables.push_back(table);
+    }
+    return tables;
+  }
+
+  // How to pack the parts `splits` of a dataset, which lie in `path`.
+  std::string PackParts(const std::string& path, const ImageFolders& folder,
+                        const Names& splits) const {
+    Names ready;
+    for (const std::string& name : splits) {
+      if (Check(absl::StrCat(path, "/", name), folder.folders.at(name)).ok()) {
+        ready.push_back(name);
+      }
+    }
+    const std::string& example = Example(ready.empty() ? splits : ready);
+    const std::string part = absl::StrCat(path, "/", example);
+    if (ready.empty()) {
+      return absl::StrCat(
+          splits.size() == 1 ? "it cannot be packed as it is: "
+                             : "none of them can be packed as it is: ",
+          Check(part, folder.folders.at(example)).status().message());
+    }
+    const std::string how =
+        absl::StrCat(" (--input=", path, " --split=", example,
+                     Before(folder.folders.at(example)), ")");
+    if (splits.size() == 1) return absl::StrCat("pack the part", how);
+    if (ready.size() == splits.size()) {
+      return absl::StrCat("pack each part by itself", how);
+    }
+    return absl::StrCat("pack ", List(ready), " by ",
+                        ready.size() == 1 ? "itself" : "themselves", how,
+                        ", the others cannot be packed as they are");
+  }
+
+  static const std::string& Example(const Names& splits) {
+    for (const std::string& name : splits) {
+      if (PartOfName(name) == "train") return name;
+    }
+    return splits[0];
+  }
+
+  // All images lie in folder `name` of `path`. A lone folder on the way to the
+  // classes, as an archive leaves it, would make one class of them.
+  absl::StatusOr<Names> CheckOneClass(const std::string& path,
+                                      const ImageFolders& folder,
+                                      const std::string& name) const {
+    std::string deepest = absl::StrCat(path, "/", name);
+    const ImageFolders* below = &folder.folders.at(name);
+    Names names = FoldersIn(*below);
+    while (!below->images && names.size() == 1) {
+      absl::StrAppend(&deepest, "/", names[0]);
+      below = &below->folders.at(names[0]);
+      names = FoldersIn(*below);
+    }
+    const std::string one_class = absl::StrCat(
+        "every image of ", path, " would be of the one class \"", name, "\"");
+    if (below->images) {
+      const Names tables = TablesOf(path, name);
+      if (tables.empty()) return Names();
+      return absl::InvalidArgumentError(absl::StrCat(
+          one_class, ", and ", MayHoldLabels(tables),
+          "; sort the images into one folder for each class, or pass ",
+          AsClasses(path), " if one class is meant"));
+    }
+    const absl::Status classes = Check(deepest, *below).status();
+    if (!classes.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(one_class, " (", AsClasses(path), " packs them so); ",
+                       classes.message()));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        one_class, ", but ", deepest, " holds its images in folders (",
+        List(names), "); if these are the classes, pack that folder (",
+        InputFlag(deepest), Before(*below), "), or pass ", AsClasses(path),
+        " if one class is meant"));
+  }
+
+  absl::StatusOr<Names> CheckClasses(const std::string& path,
+                                     const ImageFolders& folder,
+                                     const Names& classes) const {
+    Names doubts;
+    const Names first = FoldersIn(folder.folders.at(classes[0]));
+    bool alike = first.size() > 1;
+    bool some_direct = false;
+    for (const std::string& name : classes) {
+      const ImageFolders& below = folder.folders.at(name);
+      MR_RETURN_IF_ERROR(CheckClass(path, name, below));
+      some_direct = some_direct || below.images;
+      alike = alike && !below.images && FoldersIn(below) == first;
+    }
+    if (alike) {
+      const std::string path_of_first = absl::StrCat(path, "/", classes[0]);
+      const ImageFolders& below = folder.folders.at(classes[0]);
+      doubts.push_back(absl::StrCat(
+          "each class folder holds its images in folders of the same names (",
+          List(first), "), which become no classes",
+          Check(path_of_first, below).ok()
+              ? absl::StrCat("; if they should, pack each folder of ", path,
+                             " by itself, such as ", InputFlag(path_of_first),
+                             Before(below))
+              : ""));
+    }
+    // Check() leaves at most one.
+    for (const std::string& name : SplitsAmong(classes)) {
+      MR_RETURN_IF_ERROR(
+          CheckPartAmongClasses(path, folder, name, some_direct, &doubts));
+    }
+    return doubts;
+  }
+
+  // Of folder `name`, one of several in `path` that would be classes.
+  absl::Status CheckClass(const std::string& path, const std::string& name,
+                          const ImageFolders& folder) const {
+    if (folder.images) return absl::OkStatus();
+    const Names names = FoldersIn(folder);
+    const Names splits = SplitsAmong(names);
+    const bool kinds = AreKinds(names);
+    if (!kinds && splits.size() < 2) return absl::OkStatus();
+    const std::string of_class = absl::StrCat(path, "/", name);
+    std::string what_to_do(kWriteParquet);
+    if (!kinds) {
+      const bool ready = std::any_of(
+          splits.begin(), splits.end(), [&](const std::string& split) {
+            return Check(absl::StrCat(of_class, "/", split),
+                         folder.folders.at(split))
+                .ok();
+          });
+      what_to_do = ready ? PackParts(of_class, folder, splits)
+                         : absl::StrCat(
+                               "move the images into a folder for each part "
+                               "that holds a folder for each class, such as ",
+                               path, "/", Example(splits), "/", name,
+                               ", and pack each part by itself");
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "folders in ", of_class,
+        kinds ? " are named after what they hold of each sample ("
+              : " are named as parts of a dataset (",
+        List(kinds ? names : splits), ") and would become one class, ", name,
+        "; ", what_to_do, ", or pass ", AsClasses(path), " if ", name,
+        " is a class"));
+  }
+
+  // Of folder `name` in `path`, named as a part, beside classes.
+  absl::Status CheckPartAmongClasses(const std::string& path,
+                                     const ImageFolders& folder,
+                                     const std::string& name,
+                                     bool some_classes_direct,
+                                     Names* doubts) const {
+    const ImageFolders& below = folder.folders.at(name);
+    const bool ready = Check(absl::StrCat(path, "/", name), below).ok();
+    const std::string how =
+        ready ? absl::StrCat("pack it by itself (--input=", path,
+                             " --split=", name, Before(below), ")")
+              : "";
+    if (below.images || !some_classes_direct) {
+      doubts->push_back(absl::StrCat(
+          "folder ", name,
+          " becomes a class, although it is named as a part of a dataset; if "
+          "it is a part, ",
+          ready ? how : "move it elsewhere"));
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, "/", name,
+        " is named as a part of a dataset and holds its images in folders (",
+        List(FoldersIn(below)),
+        "), while folders beside it hold images themselves: it would become a "
+        "class; ",
+        ready ? absl::StrCat(how, ", ") : "",
+        "move it elsewhere to pack the others, or pass ", AsClasses(path),
+        " if it is a class"));
+  }
+
+  const std::string& input_;  // as the user gave it
+  const Names tables_;        // paths within the input
+  const bool by_split_;
+};
 
 }  // namespace
 
-absl::Status CheckClassNames(const std::string& folder,
-                             const std::vector<std::string>& classes) {
-  if (classes.size() > 1 &&
-      std::all_of(classes.begin(), classes.end(), IsKindName)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "folders in ", folder, " are named after what they hold of each sample (",
-        List(classes),
-        ") and would become classes; pack reads images and class folders only: "
-        "write images with masks or labels of another kind as Parquet "
-        "(docs/formats.md), or pass --labels_from_folders if these are "
-        "classes"));
-  }
-  const std::vector<std::string> splits = SplitsAmong(classes);
-  // A train among buses is a class; CheckClassLevels() looks into it.
-  if (splits.size() < 2 && splits.size() < classes.size()) {
-    return absl::OkStatus();
-  }
-  const bool one = splits.size() == 1;
-  return absl::InvalidArgumentError(absl::StrCat(
-      one ? "the only folder in " : "folders in ", folder,
-      one ? " is named as a part of a dataset and would become its class: "
-          : " are named as parts of a dataset and would become its classes: ",
-      List(splits), "; pack ", one ? "the part" : "each part by itself", " (",
-      PackPart(folder, splits), "), or pass --labels_from_folders if ",
-      one ? "it is a class" : "they are classes"));
-}
-
-absl::StatusOr<std::vector<std::string>> CheckClassLevels(
-    const std::string& folder, const std::vector<std::string>& classes,
-    absl::Span<const ClassFile> files) {
-  std::vector<std::string> doubts;
-  if (files.empty()) return doubts;
-  if (classes.size() == 1) {
-    MR_RETURN_IF_ERROR(CheckOneClass(folder, classes[0], files));
-    return doubts;
-  }
-  std::vector<Level> levels(classes.size());
-  for (const ClassFile& file : files) {
-    levels[file.label].Add(file, classes[file.label].size() + 1);
-  }
-  bool some_direct = false;
-  bool alike = true;
-  for (size_t i = 0; i < classes.size(); ++i) {
-    const Level& level = levels[i];
-    MR_RETURN_IF_ERROR(CheckParts(
-        absl::StrCat(folder, "/", classes[i]), classes[i], level,
-        "as a folder of its own, with a folder for each class in it"));
-    some_direct = some_direct || level.direct;
-    alike = alike && !level.direct && level.folders.size() > 1 &&
-            level.folders == levels[0].folders;
-  }
-  if (alike) {
-    doubts.push_back(absl::StrCat(
-        "each class folder holds its images in folders of the same names (",
-        List(levels[0].Names()),
-        "), which become no classes; if they should, pack each folder of ",
-        folder, " by itself, such as --input=", folder, "/", classes[0]));
-  }
-  // CheckClassNames() leaves at most one.
-  for (const std::string& name : SplitsAmong(classes)) {
-    const Level& level =
-        levels[std::find(classes.begin(), classes.end(), name) -
-               classes.begin()];
-    const std::string how = PackPart(folder, {name});
-    if (level.direct || level.folders.empty() || !some_direct) {
-      doubts.push_back(absl::StrCat(
-          "folder ", name,
-          " becomes a class, although it is named as a part of a dataset; if "
-          "it is a part, pack it by itself (",
-          how, ")"));
-      continue;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        folder, "/", name,
-        " is named as a part of a dataset and holds its images in folders (",
-        List(level.Names()),
-        "), while folders beside it hold images themselves: it would become a "
-        "class; pack it by itself (",
-        how,
-        "), move it elsewhere to pack the others, or pass "
-        "--labels_from_folders if it is a class"));
-  }
-  return doubts;
+absl::StatusOr<std::vector<std::string>> CheckClassFolders(
+    const std::string& path, const ImageFolders& input,
+    absl::Span<const std::string> tables, bool by_split) {
+  if (FoldersIn(input).empty()) return Names();
+  return Layout(path, tables, by_split).Check(path, input);
 }
 
 }  // namespace millrace

@@ -2,41 +2,42 @@
 // and the levels below them tell. Parts of a dataset (train/, val/), or a
 // folder that is one level too high, would become classes without a word.
 //
-// Pure functions: they see names and paths, never the disk.
+// Every command that a refusal or a warning gives passes the same checks.
 //
-//   MR_RETURN_IF_ERROR(CheckClassNames("/data", {"train", "val"}));  // refused
+// Pure functions: they see names, never the disk.
+//
+//   ImageFolders input;
+//   input.folders["train"].folders["cat"].images = true;
+//   MR_RETURN_IF_ERROR(CheckClassFolders("/data", input, {}, false).status());
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
 #define MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
 
-#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 namespace millrace {
 
-// An image of a class.
-struct ClassFile {
-  std::string path;   // within the folder: "cat/1.jpg"
-  int64_t label = 0;  // index into the classes
+// A folder: where images lie below it.
+struct ImageFolders {
+  bool images = false;                          // some in the folder itself
+  std::map<std::string, ImageFolders> folders;  // also those without images
 };
 
-// `classes`: names of the folders in `folder`. InvalidArgument: they are parts
-// of a dataset, or several of them are, and it says how to pack one of them; or
-// they hold images and masks of the same samples.
-absl::Status CheckClassNames(const std::string& folder,
-                             const std::vector<std::string>& classes);
-
-// `files` are in bytewise order of their paths. InvalidArgument: the classes
-// lie deeper, or a part of a dataset lies beside classes. Otherwise what may be
-// wrong, a warning each.
-absl::StatusOr<std::vector<std::string>> CheckClassLevels(
-    const std::string& folder, const std::vector<std::string>& classes,
-    absl::Span<const ClassFile> files);
+// `path` of `input`, whose folders would be the classes; `tables`: files within
+// it that may hold labels; `by_split`: the user chose `path` by --split.
+// InvalidArgument: the folders are parts of a dataset, the classes lie deeper,
+// a part lies beside classes, folders hold images and masks of the same
+// samples, or all images would be of one class while there are tables. The
+// message says what to do; it is OK when there is no image. Otherwise what may
+// be wrong, a warning each.
+absl::StatusOr<std::vector<std::string>> CheckClassFolders(
+    const std::string& path, const ImageFolders& input,
+    absl::Span<const std::string> tables, bool by_split);
 
 }  // namespace millrace
 

@@ -13,7 +13,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
@@ -95,20 +94,21 @@ class ImageFolder final : public SampleReader {
           "the class's images in it"));
     }
     const std::vector<std::string>& classes = top.folders;
-    if (!options_.labels_from_folders) {
-      MR_RETURN_IF_ERROR(CheckClassNames(options_.folder, classes));
-    }
+    ImageFolders folders;
     for (size_t i = 0; i < classes.size(); ++i) {
-      MR_RETURN_IF_ERROR(ScanClass(classes[i], static_cast<int64_t>(i), 1));
+      MR_RETURN_IF_ERROR(ScanClass(classes[i], static_cast<int64_t>(i), 1,
+                                   &folders.folders[classes[i]]));
     }
-    MR_RETURN_IF_ERROR(CheckTables(classes));
+    // Before the files are opened, which takes long.
+    if (!options_.labels_from_folders) {
+      MR_ASSIGN_OR_RETURN(doubts_,
+                          CheckClassFolders(options_.folder, folders, tables_,
+                                            options_.by_split));
+    }
     std::sort(
         files_.begin(), files_.end(),
         [](const ClassFile& a, const ClassFile& b) { return a.path < b.path; });
-    if (!options_.labels_from_folders) {
-      MR_ASSIGN_OR_RETURN(doubts_,
-                          CheckClassLevels(options_.folder, classes, files_));
-    }
+    LookAtStarts();
     MR_RETURN_IF_ERROR(CheckBad());
     MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     if (options_.decode_threads > 0) {
@@ -175,6 +175,12 @@ class ImageFolder final : public SampleReader {
   }
 
  private:
+  // An image of a class.
+  struct ClassFile {
+    std::string path;   // within the folder: "cat/1.jpg"
+    int64_t label = 0;  // index into the classes
+  };
+
   struct Listing {
     std::vector<std::string> files;
     std::vector<std::string> folders;
@@ -218,7 +224,9 @@ class ImageFolder final : public SampleReader {
     return listing;
   }
 
-  absl::Status ScanClass(const std::string& below, int64_t label, int depth) {
+  // Everything in folder `below`; says in `folder` where the images lie.
+  absl::Status ScanClass(const std::string& below, int64_t label, int depth,
+                         ImageFolders* folder) {
     if (depth > kMaxDepth) {
       return absl::InvalidArgumentError(
           absl::StrCat("folders are nested too deeply below ", options_.folder,
@@ -233,7 +241,8 @@ class ImageFolder final : public SampleReader {
     for (const std::string& name : listing.files) {
       const std::string path = absl::StrCat(below, "/", name);
       if (HasImageName(name) || IsOperatorsFile(path)) {
-        AddFile(path, label);
+        files_.push_back({.path = path, .label = label});
+        folder->images = true;
       } else if (HasForeignImageName(name)) {
         AddBad(absl::StrCat(options_.folder, "/", path,
                             " is named as an image of a kind that pack does "
@@ -243,8 +252,8 @@ class ImageFolder final : public SampleReader {
       }
     }
     for (const std::string& name : listing.folders) {
-      MR_RETURN_IF_ERROR(
-          ScanClass(absl::StrCat(below, "/", name), label, depth + 1));
+      MR_RETURN_IF_ERROR(ScanClass(absl::StrCat(below, "/", name), label,
+                                   depth + 1, &folder->folders[name]));
     }
     return absl::OkStatus();
   }
@@ -277,34 +286,33 @@ class ImageFolder final : public SampleReader {
     if (bad_.size() < kMostListed) bad_.push_back(std::move(sentence));
   }
 
-  void AddFile(std::string path, int64_t label) {
-    const std::string full = absl::StrCat(options_.folder, "/", path);
-    const absl::StatusOr<std::string> start =
-        ReadRegularFileStart(full, kStartBytes);
-    if (!start.ok()) return AddBad(std::string(start.status().message()));
-    const absl::string_view why = WhyNoImage(*start);
-    if (!why.empty() && !IsOperators(*start)) {
-      return AddBad(absl::StrCat(full, " ", why));
+  // Takes the files that begin as no image out of files_.
+  void LookAtStarts() {
+    for (ClassFile& file : files_) {
+      const std::string full = absl::StrCat(options_.folder, "/", file.path);
+      const absl::StatusOr<std::string> start =
+          ReadRegularFileStart(full, kStartBytes);
+      const absl::string_view why = start.ok() ? WhyNoImage(*start) : "";
+      if (!start.ok()) {
+        AddBad(std::string(start.status().message()));
+      } else if (!why.empty() && !IsOperators(*start)) {
+        AddBad(absl::StrCat(full, " ", why));
+      } else if (!IsUtf8(file.path)) {
+        AddBad(absl::StrCat("the name of file ", full, " is not UTF-8"));
+      } else {
+        continue;
+      }
+      file.path.clear();
     }
-    if (!IsUtf8(path)) {
-      return AddBad(absl::StrCat("the name of file ", full, " is not UTF-8"));
-    }
-    files_.push_back({.path = std::move(path), .label = label});
+    DropCleared();
   }
 
-  // All images would be of one class while a table may say theirs.
-  absl::Status CheckTables(const std::vector<std::string>& classes) const {
-    if (options_.labels_from_folders || classes.size() != 1 ||
-        tables_.empty()) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "every image of ", options_.folder, " would be of the one class \"",
-        classes[0], "\", after its one folder, and ",
-        absl::StrJoin(tables_, ", "),
-        " may hold labels, which pack does not read; sort the images into one "
-        "folder for each class, or pass --labels_from_folders if one class is "
-        "meant"));
+  // Takes the files without a path out of files_.
+  void DropCleared() {
+    files_.erase(
+        std::remove_if(files_.begin(), files_.end(),
+                       [](const ClassFile& f) { return f.path.empty(); }),
+        files_.end());
   }
 
   absl::Status CheckBad() const {
@@ -369,10 +377,7 @@ class ImageFolder final : public SampleReader {
                           " does not decode: ", image.status.message()));
       file.path.clear();
     }
-    files_.erase(
-        std::remove_if(files_.begin(), files_.end(),
-                       [](const ClassFile& f) { return f.path.empty(); }),
-        files_.end());
+    DropCleared();
     return absl::OkStatus();
   }
 

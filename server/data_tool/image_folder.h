@@ -19,6 +19,7 @@ namespace millrace {
 
 struct ImageFolderOptions {
   std::string folder;
+  bool by_split = false;  // --split chose `folder`: advice says to undo that
   // Leave out images that cannot be used, and keep classes without images,
   // instead of failing; Warnings() name them.
   bool skip_bad = false;
@@ -34,11 +35,10 @@ struct ImageFolderOptions {
 
 // Looks at the beginning of every file, or decodes them. NotFound: no such
 // folder. InvalidArgument: no class folders, or classes without images, or the
-// folders do not look like classes: one folder beside a table of labels, or
-// folders called train, val, ... (options.labels_from_folders takes them all
-// the same). DataLoss: files with an image's name are no image of a format that
-// is read, or do not decode; names the first of them and --skip_bad. Cancelled:
-// interrupted while decoding.
+// folders do not look like classes (server/data_tool/class_folders.h;
+// options.labels_from_folders takes them all the same). DataLoss: files with an
+// image's name are no image of a format that is read, or do not decode; names
+// the first of them and --skip_bad. Cancelled: interrupted while decoding.
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenImageFolder(
     const ImageFolderOptions& options);
 

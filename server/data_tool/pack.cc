@@ -133,6 +133,7 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
       {.folder = options.split.empty()
                      ? options.input
                      : absl::StrCat(options.input, "/", options.split),
+       .by_split = !options.split.empty(),
        .skip_bad = options.skip_bad,
        .decode_threads = options.no_decode ? 0 : AvailableCpus(),
        .labels_from_folders = options.labels_from_folders,

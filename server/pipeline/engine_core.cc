@@ -166,7 +166,7 @@ class EngineImpl final : public Engine {
 
   absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) override {
-    MR_RETURN_IF_ERROR(CheckSpecBytes(spec));
+    MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
     // Resolving takes longer, the more sources and transforms there are.
@@ -220,7 +220,7 @@ class EngineImpl final : public Engine {
 
   void OpenAsync(const PipelineSpec& spec, const Caller& caller,
                  std::function<bool()> wanted, Opened opened) override {
-    if (absl::Status checked = CheckSpecBytes(spec); !checked.ok()) {
+    if (absl::Status checked = CheckSpecSize(spec); !checked.ok()) {
       opened(std::move(checked));
       return;
     }
@@ -374,8 +374,11 @@ class EngineImpl final : public Engine {
     return unused;
   }
 
-  static absl::Status CheckSpecBytes(const PipelineSpec& spec) {
-    if (spec.ByteSizeLong() <= kMaxSpecBytes) return absl::OkStatus();
+  // Before any memory is counted: no budget mends what is refused here.
+  static absl::Status CheckSpecSize(const PipelineSpec& spec) {
+    if (spec.ByteSizeLong() <= kMaxSpecBytes) {
+      return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
+    }
     return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
                                "a pipeline spec of ", spec.ByteSizeLong(),
                                " bytes: at most ", kMaxSpecBytes)),

@@ -72,15 +72,16 @@ class Tracer {
         return absl::OkStatus();
       default:
         trace_.dtype = field_.dtype();
-        // Strings are lists of uint8 here.
         trace_.why_not_fixed = absl::StrCat(
-            field_.dtype() == DTYPE_UINT8
+            HoldsBytes(field_)
                 ? "holds strings, bytes or lists of variable length"
                 : "is a list of variable length, even where all of its lists "
                   "are equally long",
             ", and ragged tensors are not built yet: a column of fixed-size "
             "lists, in pyarrow pa.list_(pa.",
-            DTypeName(field_.dtype()), "(), N), is served as a tensor");
+            DTypeName(field_.dtype()), "(), N), is served as a tensor",
+            HoldsBytes(field_) ? "; " : "",
+            HoldsBytes(field_) ? kBytesAsImages : "");
         return absl::OkStatus();
     }
   }

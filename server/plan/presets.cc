@@ -10,6 +10,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
+#include "server/plan/transforms/traced_field.h"
 
 namespace millrace {
 namespace {
@@ -140,7 +141,8 @@ absl::Status DoesNotFit(absl::string_view preset, const DatasetInfo& info,
       field.kind() == FIELD_KIND_TENSOR
           ? absl::StrCat(v1::DType_Name(field.dtype()), " [",
                          absl::StrJoin(field.shape(), ", "), "]")
-          : v1::FieldKind_Name(field.kind());
+      : HoldsBytes(field) ? "strings or bytes"
+                          : v1::FieldKind_Name(field.kind());
   return absl::InvalidArgumentError(
       absl::StrCat("preset ", preset, " wants field ", field.name(), " to be ",
                    wanted, ", but in ", info.name(), " it is ", found,
@@ -153,9 +155,32 @@ absl::StatusOr<const Field*> FindField(absl::string_view preset,
   for (const Field& field : info.schema().fields()) {
     if (field.name() == name) return &field;
   }
-  return absl::NotFoundError(absl::StrCat(
-      "preset ", preset, " works on a field named ", name, ", which dataset ",
-      info.name(), " does not have: write a pipeline file"));
+  const std::string missing =
+      absl::StrCat("preset ", preset, " works on a field named ", name,
+                   ", which dataset ", info.name(), " does not have");
+  if (name != "image") {
+    return absl::NotFoundError(
+        absl::StrCat(missing, ": write a pipeline file"));
+  }
+  const auto& fields = info.schema().fields();
+  const auto encoded =
+      std::find_if(fields.begin(), fields.end(), [](const Field& field) {
+        return field.kind() == FIELD_KIND_ENCODED_IMAGE;
+      });
+  const auto bytes = std::find_if(fields.begin(), fields.end(), &HoldsBytes);
+  if (encoded != fields.end()) {
+    return absl::NotFoundError(
+        absl::StrCat(missing,
+                     ": write a pipeline file that begins with transforms { "
+                     "decode_image { field: \"",
+                     encoded->name(), "\" } }"));
+  }
+  if (bytes != fields.end()) {
+    return absl::NotFoundError(
+        absl::StrCat(missing, "; its field ", bytes->name(),
+                     " holds bytes or strings, and ", kBytesAsImages));
+  }
+  return absl::NotFoundError(absl::StrCat(missing, ": write a pipeline file"));
 }
 
 void Append(const char* text, PipelineSpec& spec) {

@@ -40,6 +40,12 @@ class Checker {
     return std::move(problems_);
   }
 
+  // What is too long to be looked at further.
+  std::vector<SpecProblem> RunCounts(const PipelineSpec& spec) {
+    CheckCounts(spec);
+    return std::move(problems_);
+  }
+
  private:
   template <typename Body>
   void In(const Message& message, absl::string_view name, int index,
@@ -169,18 +175,22 @@ class Checker {
                            ": the global batch is 1 .. ", kMaxBatchSize,
                            " samples"));
     }
-    if (spec.transforms_size() > kMaxTransforms) {
-      Invalid(spec, "transforms",
-              absl::StrCat(spec.transforms_size(), " transforms: at most ",
-                           kMaxTransforms),
-              kMaxTransforms);
-    }
-    if (spec.outputs_size() > kMaxOutputs) {
-      Invalid(
-          spec, "outputs",
-          absl::StrCat(spec.outputs_size(), " outputs: at most ", kMaxOutputs),
-          kMaxOutputs);
-    }
+    CheckCounts(spec);
+  }
+
+  void CheckCounts(const PipelineSpec& spec) {
+    const auto check = [&](absl::string_view list, absl::string_view items,
+                           int count, int most, absl::string_view more = "") {
+      if (count <= most) return;
+      Invalid(spec, list,
+              absl::StrCat(count, " ", items, ": at most ", most, more), most);
+    };
+    check("sources", "sources", spec.sources_size(), kMaxSources,
+          "; pack datasets together");
+    check("transforms", "transforms", spec.transforms_size(), kMaxTransforms);
+    check("outputs", "outputs", spec.outputs_size(), kMaxOutputs);
+    check("field_roles", "field roles", spec.field_roles_size(),
+          kMaxFieldRoles);
   }
 
   void CheckSources(const PipelineSpec& spec) {
@@ -243,12 +253,6 @@ class Checker {
 
   // Several sources, and epochs of another length.
   void CheckMixture(const PipelineSpec& spec) {
-    if (spec.sources_size() > kMaxSources) {
-      Invalid(spec, "sources",
-              absl::StrCat(spec.sources_size(), " sources: at most ",
-                           kMaxSources, "; pack datasets together"),
-              kMaxSources);
-    }
     if (spec.epoch_samples() > kMaxEpochSamples) {
       Invalid(spec, "epoch_samples",
               absl::StrCat("epoch_samples is ", spec.epoch_samples(),
@@ -352,12 +356,6 @@ class Checker {
   }
 
   void CheckFieldRoles(const PipelineSpec& spec) {
-    if (spec.field_roles_size() > kMaxFieldRoles) {
-      Invalid(spec, "field_roles",
-              absl::StrCat(spec.field_roles_size(), " field roles: at most ",
-                           kMaxFieldRoles),
-              kMaxFieldRoles);
-    }
     std::set<std::string> seen;
     for (int i = 0; i < spec.field_roles_size(); ++i) {
       const FieldRole& role = spec.field_roles(i);
@@ -450,14 +448,25 @@ std::string FormatSpecPath(const std::vector<SpecPathStep>& path) {
   return text;
 }
 
-absl::Status CheckSpec(const PipelineSpec& spec) {
-  const std::vector<SpecProblem> problems = FindSpecProblems(spec);
+namespace {
+
+absl::Status FirstOf(const std::vector<SpecProblem>& problems) {
   if (problems.empty()) return absl::OkStatus();
   const SpecProblem& first = problems.front();
   const std::string path = FormatSpecPath(first.path);
   return absl::Status(
       first.status.code(),
       absl::StrCat(path, path.empty() ? "" : ": ", first.status.message()));
+}
+
+}  // namespace
+
+absl::Status CheckSpec(const PipelineSpec& spec) {
+  return FirstOf(FindSpecProblems(spec));
+}
+
+absl::Status CheckSpecCounts(const PipelineSpec& spec) {
+  return FirstOf(Checker().RunCounts(spec));
 }
 
 }  // namespace millrace

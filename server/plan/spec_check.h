@@ -46,6 +46,10 @@ std::string FormatSpecPath(const std::vector<SpecPathStep>& path);
 // The first problem as a status with its path in front, or OK.
 absl::Status CheckSpec(const PipelineSpec& spec);
 
+// The same of the numbers of sources, transforms, outputs and field roles
+// alone, in constant time.
+absl::Status CheckSpecCounts(const PipelineSpec& spec);
+
 }  // namespace millrace
 
 #endif  // MILLRACE_SERVER_PLAN_SPEC_CHECK_H_

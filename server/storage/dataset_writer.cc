@@ -9,15 +9,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/storage/packed_set.h"
 
 namespace millrace {
@@ -112,15 +113,13 @@ std::string RandomSetId() {
 
 // True when the file begins like one that a packer writes, or is empty.
 bool BeginsLikeShard(const std::string& path) {
-  char start[20] = {};
+  char start[kFormatStartBytes] = {};
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const ssize_t got = pread(fd, start, sizeof(start), 0);
   close(fd);
-  if (got == 0) return true;
-  static constexpr char kLmdbMagic[] = "\xDE\xC0\xEF\xBE";
-  return (got >= 4 && std::memcmp(start, "PAR1", 4) == 0) ||
-         (got >= 20 && std::memcmp(start + 16, kLmdbMagic, 4) == 0);
+  if (got <= 0) return got == 0;
+  return !SchemeOfStart({start, static_cast<size_t>(got)}).empty();
 }
 
 absl::Status Rename(const std::string& from, const std::string& to,
@@ -181,9 +180,10 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
                      "; it must be 1 to ", kMaxShards));
   }
   if (options.shards > description.samples()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.shards, " shards for ", description.samples(),
-        " samples leave some empty; take at most ", description.samples()));
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        options.shards, " shards for ",
+        CountText(description.samples(), "sample"),
+        " leave some empty; take at most ", description.samples())));
   }
   MR_ASSIGN_OR_RETURN(SampleCheck check,
                       SampleCheck::Create(description.schema()));

@@ -55,7 +55,8 @@ class DatasetWriter {
                                   const Options& options);
 
   // `description` gives samples, schema and presets. InvalidArgument: no
-  // samples, a shard count out of range, a wrong schema. AlreadyExists:
+  // samples, a shard count out of range (more than samples: a usage error), a
+  // wrong schema. AlreadyExists:
   // something is there. Unimplemented: the format is not built in or cannot
   // hold a field, or the shards of a folder are to be replaced where that is
   // not possible in one step (a mount point, a file system without

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/storage/lmdb/lmdb_format.h"
 #include "server/storage/parquet/parquet_format.h"
 #include "server/storage/shard_format.h"
@@ -21,6 +23,15 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
       absl::StrCat("unknown storage format '", scheme,
                    "'; write lmdb:PATH or parquet:PATH, or load the library "
                    "of a source of that name with --operators=FILE.so"));
+}
+
+absl::string_view SchemeOfStart(absl::string_view start) {
+  // Encrypted files begin with PARE.
+  if (absl::StartsWith(start, "PAR1") || absl::StartsWith(start, "PARE")) {
+    return "parquet";
+  }
+  // The magic number of a meta page, behind the page's header.
+  return absl::ClippedSubstr(start, 16, 4) == "\xDE\xC0\xEF\xBE" ? "lmdb" : "";
 }
 
 absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri) {

@@ -2,9 +2,14 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/operators/operators.h"
@@ -20,10 +25,51 @@ constexpr int kMaxTries = 3;
 // Tells a folder from another one of the same name; zeros: there is none.
 using FileNumber = std::pair<dev_t, ino_t>;
 
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 FileNumber NumberOf(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return {};
   return {info.st_dev, info.st_ino};
+}
+
+// The scheme that belongs to the file by its first bytes; empty: none is known.
+absl::string_view SchemeOfFile(const std::string& path) {
+  std::string start(kFormatStartBytes, 0);
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return SchemeOfStart(
+      absl::string_view(start).substr(0, static_cast<size_t>(file.gcount())));
+}
+
+// `failed`, unless it is because a file of the dataset is of another format: no
+// copy of the file would mend that.
+absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
+                             absl::Status failed) {
+  const auto shards = FindShards(uri.path, format.suffix());
+  if (!shards.ok()) return failed;
+  const auto other = [&format](const std::string& file) {
+    const absl::string_view scheme = SchemeOfFile(file);
+    return scheme == format.scheme() ? "" : scheme;
+  };
+  for (const std::string& file : shards->files) {
+    const absl::string_view scheme = other(file);
+    if (scheme.empty()) continue;
+    const bool all = std::all_of(
+        shards->files.begin(), shards->files.end(),
+        [&](const std::string& each) { return other(each) == scheme; });
+    // A folder's shards are found by their names.
+    const bool folder = IsFolder(uri.path);
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        file, " is a file of format ", scheme, ", not ", format.scheme(), ": ",
+        all || folder
+            ? absl::StrCat("write ", scheme, ":", folder ? file : uri.path)
+            : "leave it out of the pattern")));
+  }
+  return failed;
 }
 
 }  // namespace
@@ -50,8 +96,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   for (int tries = 1;; ++tries) {
     const FileNumber before = NumberOf(parsed.path);
     auto source = open();
-    if (source.ok() || tries == kMaxTries || NumberOf(parsed.path) == before) {
-      return source;
+    if (source.ok()) return source;
+    if (tries == kMaxTries || NumberOf(parsed.path) == before) {
+      return WithRightScheme(parsed, *format, source.status());
     }
   }
 }

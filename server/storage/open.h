@@ -17,7 +17,8 @@ namespace millrace {
 // SOURCE:PATH asks the source of that name among options.operators, which then
 // decides what PATH is and what is wrong with it.
 // NotFound: nothing there. InvalidArgument: unknown scheme, or a folder without
-// shards. DataLoss: truncated, foreign or damaged; names the file.
+// shards; a usage error where the scheme is not that of the files, with the URI
+// to write. DataLoss: truncated, foreign or damaged; names the file.
 // Unimplemented: a newer format version, or this program was built without the
 // format. Each says what to do.
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(

@@ -9,6 +9,7 @@
 #ifndef MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
 #define MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -58,6 +59,11 @@ class ShardFormat {
 // The format of that scheme. InvalidArgument: there is none; lists them.
 // Unimplemented: this program was built without it.
 absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme);
+
+// The scheme of the format whose files begin so, also when this program was
+// built without it; empty: of none.
+inline constexpr size_t kFormatStartBytes = 24;
+absl::string_view SchemeOfStart(absl::string_view start);
 
 // Splits "lmdb:PATH". InvalidArgument: no scheme; shows how to write it.
 struct DatasetUri {

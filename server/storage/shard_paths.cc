@@ -131,9 +131,29 @@ absl::Status AddShard(const std::string& path,
       ", move it elsewhere, or name the shards by a glob that leaves it out"));
 }
 
-// What somebody who named this folder most likely meant.
-std::string WhatFolderHolds(const std::vector<Entry>& entries,
-                            absl::string_view suffix) {
+// The shards of a folder that was named as one of another format. OK: there are
+// none.
+absl::Status CheckOtherFormat(const std::string& path,
+                              const std::vector<Entry>& entries,
+                              absl::string_view suffix) {
+  for (absl::string_view other : {"lmdb", "parquet"}) {
+    const std::string other_suffix = absl::StrCat(".", other);
+    if (other_suffix == suffix) continue;
+    for (const Entry& entry : entries) {
+      if (entry.folder || IsHidden(entry.name) ||
+          !absl::EndsWith(entry.name, other_suffix)) {
+        continue;
+      }
+      return UsageError(absl::InvalidArgumentError(
+          absl::StrCat("there is no *", suffix, " file in folder ", path,
+                       ", but ", entry.name, ": write ", other, ":", path)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Why there is no shard in a folder, or what to name instead.
+std::string WhatFolderHolds(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     const std::string& name = entry.name;
     if (name == "data.mdb") {
@@ -142,13 +162,6 @@ std::string WhatFolderHolds(const std::vector<Entry>& entries,
     }
     if (absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp")) {
       return "it holds only what an interrupted packing left; pack again";
-    }
-    for (absl::string_view other : {"lmdb", "parquet"}) {
-      if (absl::StrCat(".", other) != suffix &&
-          absl::EndsWith(name, absl::StrCat(".", other))) {
-        return absl::StrCat("it holds ", name, ": did you mean ", other,
-                            ":PATH?");
-      }
     }
   }
   return "name a shard file, a folder of shards or a glob";
@@ -173,9 +186,10 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
     }
   }
   if (found.files.empty()) {
+    MR_RETURN_IF_ERROR(CheckOtherFormat(path, entries, suffix));
     return absl::InvalidArgumentError(
         absl::StrCat("there is no *", suffix, " file in folder ", path, ": ",
-                     WhatFolderHolds(entries, suffix)));
+                     WhatFolderHolds(entries)));
   }
   return found;
 }

@@ -22,7 +22,8 @@ struct ShardPaths {
 
 // `suffix` (".lmdb") picks the shards in a folder; hidden files are left out.
 // NotFound: there is nothing at `path`. InvalidArgument: a folder without
-// shards, or neither file nor folder; says what lies there instead. Also what
+// shards, or neither file nor folder; says what lies there instead (shards of
+// the other format: a usage error, with the URI to write). Also what
 // would be missing from the dataset: something that is named like a shard and
 // is no regular file, or is named by another spelling of the suffix (.PARQUET,
 // .pq), and folders with shards below the folder.

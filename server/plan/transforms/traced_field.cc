@@ -6,14 +6,21 @@
 
 namespace millrace {
 
+bool HoldsBytes(const Field& field) {
+  return field.kind() == FIELD_KIND_RAGGED && field.dtype() == DTYPE_UINT8;
+}
+
 absl::Status TracedField::Refuse(absl::string_view text) const {
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": field ", field.name(), " ", text));
 }
 
 absl::Status TracedField::RefuseAsNoImage() const {
-  return Refuse(
-      "is no image (encoded, or raw uint8 [height, width, channels])");
+  return Refuse(absl::StrCat(
+      "is no image (encoded, or raw uint8 [height, width, channels])",
+      HoldsBytes(field)
+          ? absl::StrCat(" but holds bytes or strings; ", kBytesAsImages)
+          : ""));
 }
 
 bool TracedField::IsImage() const {

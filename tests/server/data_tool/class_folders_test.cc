@@ -3,41 +3,43 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "absl/strings/str_split.h"
 
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using Names = std::vector<std::string>;
 
-// Of images at these paths; the classes are their first folders.
-absl::StatusOr<Names> Check(Names paths) {
-  std::sort(paths.begin(), paths.end());
-  Names classes;
-  std::vector<ClassFile> files;
+// Of images at these paths; one that ends in a slash is a folder without any.
+absl::StatusOr<Names> Check(const Names& paths, const Names& tables = {},
+                            bool by_split = false) {
+  ImageFolders input;
   for (const std::string& path : paths) {
-    const std::string name = Names(absl::StrSplit(path, '/'))[0];
-    if (classes.empty() || classes.back() != name) classes.push_back(name);
-    files.push_back(
-        {.path = path, .label = static_cast<int64_t>(classes.size()) - 1});
+    ImageFolders* folder = &input;
+    const Names parts = absl::StrSplit(path, '/');
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      folder = &folder->folders[parts[i]];
+    }
+    folder->images = folder->images || !parts.back().empty();
   }
-  return CheckClassLevels("/in", classes, files);
+  return CheckClassFolders("/in", input, tables, by_split);
 }
 
-std::string Refusal(Names paths) {
-  const auto result = Check(std::move(paths));
+std::string Refusal(const Names& paths, const Names& tables = {},
+                    bool by_split = false) {
+  const auto result = Check(paths, tables, by_split);
   EXPECT_FALSE(result.ok());
   return std::string(result.status().message());
 }
 
-Names Doubts(Names paths) {
-  const auto result = Check(std::move(paths));
+Names Doubts(const Names& paths) {
+  const auto result = Check(paths);
   EXPECT_TRUE(result.ok()) << result.status();
   return result.value_or(Names());
 }
@@ -47,20 +49,70 @@ TEST(ClassFoldersTest, PartsAreNoClasses) {
        {Names{"annotations", "train2017", "val2017"},
         Names{"train_images", "validation"}, Names{"test"},
         Names{"bounding_box_test", "bounding_box_train", "query"}}) {
-    EXPECT_THAT(std::string(CheckClassNames("/in", names).message()),
-                HasSubstr("pack"))
-        << names[0];
+    Names paths;
+    for (const std::string& name : names) paths.push_back(name + "/a/1.jpg");
+    EXPECT_THAT(Refusal(paths), HasSubstr("pack ")) << names[0];
   }
+  EXPECT_THAT(Refusal({"Train/a/1.jpg", "test/a/1.jpg", "val/a/1.jpg"}),
+              HasSubstr("(--input=/in --split=Train)"));
+  EXPECT_THAT(Doubts({"bus/1.jpg", "car/1.jpg"}), IsEmpty());
+}
+
+TEST(ClassFoldersTest, ImagesAndMasksAreNoClasses) {
+  constexpr char kSentence[] =
+      "named after what they hold of each sample (Images, masks)";
+  EXPECT_THAT(Refusal({"Images/1.jpg", "masks/1.png"}), HasSubstr(kSentence));
+  // The first class folder was advised as the input, and refused.
+  EXPECT_THAT(Refusal({"a/Images/1.jpg", "a/masks/1.jpg", "b/Images/1.jpg",
+                       "b/masks/1.jpg"}),
+              AllOf(HasSubstr(kSentence), HasSubstr("one class, a")));
+  EXPECT_THAT(Doubts({"images/1.jpg", "masks/1.jpg", "cats/1.jpg"}), IsEmpty());
+  EXPECT_THAT(Doubts({"images/1.jpg"}), IsEmpty());
+}
+
+// The advice for each of these was refused when it was followed.
+TEST(ClassFoldersTest, APartWithoutClassFoldersIsNoAdvice) {
   EXPECT_THAT(
-      std::string(CheckClassNames("/in", {"Train", "test", "val"}).message()),
-      HasSubstr("(--input=/in --split=Train)"));
-  EXPECT_TRUE(CheckClassNames("/in", {"bus", "car", "train"}).ok());
-  EXPECT_TRUE(CheckClassNames("/in", {"cat", "dog"}).ok());
+      Refusal({"train/1.jpg", "test/1.jpg"}, {"train.csv"}),
+      AllOf(HasSubstr("none of them can be packed as it is: /in/train holds "
+                      "images without class folders, and train.csv may hold "
+                      "labels, which pack does not read; sort the images into "
+                      "one folder for each class"),
+            Not(HasSubstr("--split"))));
+  EXPECT_THAT(Refusal({"train/cat/1.jpg", "train/dog/1.jpg", "test/1.jpg"}),
+              HasSubstr("pack train by itself (--input=/in --split=train), the "
+                        "others cannot be packed as they are"));
   EXPECT_THAT(
-      std::string(CheckClassNames("/in", {"Images", "masks"}).message()),
-      HasSubstr("named after what they hold of each sample (Images, masks)"));
-  EXPECT_TRUE(CheckClassNames("/in", {"images", "masks", "cats"}).ok());
-  EXPECT_TRUE(CheckClassNames("/in", {"images"}).ok());
+      Refusal({"train/images/cat/1.jpg", "train/images/dog/1.jpg"}),
+      HasSubstr("it cannot be packed as it is: every image of /in/train "
+                "would be of the one class \"images\", but "
+                "/in/train/images holds its images in folders (cat, "
+                "dog); if these are the classes, pack that folder "
+                "(--input=/in/train/images), or pass --input=/in/train "
+                "--labels_from_folders if one class is meant"));
+  EXPECT_THAT(
+      Refusal({"cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg"}),
+      HasSubstr("move the images into a folder for each part that holds a "
+                "folder for each class, such as /in/train/cat, and pack"));
+  EXPECT_THAT(Doubts({"bus/1.jpg", "car/1.jpg", "train/1.jpg"}),
+              ElementsAre(HasSubstr("if it is a part, move it elsewhere")));
+}
+
+// "photos" is the only folder with images: all were packed as its class, and
+// `--skip_bad` was advised on the way.
+TEST(ClassFoldersTest, AFolderWithoutImagesIsNoClass) {
+  EXPECT_THAT(Refusal({"__MACOSX/photos/", "photos/cat/1.jpg",
+                       "photos/dog/1.jpg", "photos/meta/"}),
+              HasSubstr("pack that folder (--input=/in/photos, once its "
+                        "folders without images are removed: meta)"));
+  EXPECT_THAT(Refusal({"meta/", "photos/1.jpg"}, {"meta/labels.csv"}),
+              HasSubstr("meta/labels.csv may hold labels"));
+}
+
+TEST(ClassFoldersTest, AdviceUndoesTheSplitThatWasGiven) {
+  EXPECT_THAT(
+      Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}, {}, true),
+      HasSubstr("pack that folder (--input=/in/photos without --split)"));
 }
 
 TEST(ClassFoldersTest, ClassesMayHoldFolders) {
@@ -69,7 +121,7 @@ TEST(ClassFoldersTest, ClassesMayHoldFolders) {
   EXPECT_THAT(Doubts({"cat/a/1.jpg", "cat/b/1.jpg", "dog/c/1.jpg"}), IsEmpty());
   EXPECT_THAT(Doubts({"cat/1.jpg", "cat/a/1.jpg"}), IsEmpty());
   EXPECT_THAT(Doubts({"cat/a/1.jpg"}), IsEmpty());
-  EXPECT_THAT(CheckClassLevels("/in", {"cat"}, {}).value(), IsEmpty());
+  EXPECT_THAT(Doubts({"cat/"}), IsEmpty());
 }
 
 TEST(ClassFoldersTest, AFolderThatIsALevelTooHighIsNamed) {
@@ -78,6 +130,10 @@ TEST(ClassFoldersTest, AFolderThatIsALevelTooHighIsNamed) {
   EXPECT_THAT(Refusal({"a/b/cat/1.jpg", "a/b/car/1.jpg"}),
               HasSubstr("(--input=/in/a/b)"));
   EXPECT_THAT(Refusal({"photos/train/cat/1.jpg", "photos/val/cat/1.jpg"}),
+              HasSubstr("(--input=/in/photos --split=train)"));
+  // A table was all that was named, and not the parts.
+  EXPECT_THAT(Refusal({"photos/train/cat/1.jpg", "photos/val/cat/1.jpg"},
+                      {"photos/labels.csv"}),
               HasSubstr("(--input=/in/photos --split=train)"));
   EXPECT_THAT(
       Refusal({"animals/test/1.jpg", "animals/train/1.jpg", "plants/1.jpg"}),

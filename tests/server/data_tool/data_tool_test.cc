@@ -14,9 +14,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <regex>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "server/data_tool/commands.h"
@@ -29,6 +31,7 @@ namespace millrace {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -389,8 +392,9 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
   const std::string root = folder_ / "images";
   std::filesystem::create_directories(root + "/pictures");
   WriteFile(root + "/pictures/1.jpg", Jpeg("1"));
-  for (const char* table : {"labels.csv", "pictures/metadata.jsonl", "labels.TXT",
-                            "labels.csv.gz", "a.xlsx", "b.parquet", "c.xml"}) {
+  for (const char* table :
+       {"labels.csv", "pictures/metadata.jsonl", "labels.TXT", "labels.csv.gz",
+        "a.xlsx", "b.parquet", "c.xml"}) {
     WriteFile(absl::StrCat(root, "/", table), "1.jpg,cat");
     const Result refused = PackFolder({Out("lmdb", "d")});
     EXPECT_THAT(refused, FailsWith("would be of the one class \"pictures\""));
@@ -420,7 +424,7 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
   };
   add("train");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
-              FailsWith("the only folder in " + root +
+              FailsWith("the only folder with images in " + root +
                         " is named as a part of a dataset and would become its "
                         "class: train; pack the part (--input=" +
                         root + " --split=train)"));
@@ -463,6 +467,68 @@ TEST_F(DataToolTest, AFolderAtTheWrongLevelIsRefused) {
   EXPECT_THAT(PackFolder({Out("lmdb", "mixed")}),
               FailsWith("is named as a part of a dataset and holds its images "
                         "in folders (cat, dog), while folders beside it"));
+}
+
+// Whoever followed the advice was refused again: the folder that it named held
+// parts, masks or no class folders, or a table hid what should be packed.
+TEST_F(DataToolTest, ACommandThatARefusalAdvisesPacks) {
+  struct Case {
+    std::vector<std::string> files;
+    std::string advised;  // "" where the images must be moved first
+  };
+  const std::string in = folder_ / "images";
+  const std::vector<Case> cases = {
+      {{"p/train/cat/1.jpg", "p/val/cat/1.jpg", "p/labels.csv"},
+       "--input=" + in + "/p --split=train"},
+      {{"p/train/cat/1.jpg", "p/val/cat/1.jpg", "labels.csv"},
+       "--input=" + in + "/p --split=train"},
+      {{"p/cat/1.jpg", "p/dog/1.jpg", "p/labels.csv"}, "--input=" + in + "/p"},
+      {{"p/cat/1.jpg", "p/dog/1.jpg", "meta/labels.csv"},
+       "--input=" + in + "/p"},
+      {{"a/b/cat/1.jpg", "a/b/dog/1.jpg", "a/b/dog/x.csv"},
+       "--input=" + in + "/a/b"},
+      {{"train/cat/1.jpg", "test/1.jpg", "test.csv"},
+       "--input=" + in + " --split=train"},
+      {{"train/imgs/cat/1.jpg", "train/imgs/dog/1.jpg", "val/imgs/cat/1.jpg",
+        "val/imgs/dog/1.jpg"},
+       "--input=" + in + "/train/imgs"},
+      {{"a/images/1.jpg", "a/labels.csv"}, ""},
+      {{"a/images/1.jpg", "a/masks/1.jpg", "a/labels.csv"}, ""},
+      {{"train/1.jpg", "test/1.jpg", "train.csv"}, ""},
+      {{"train/images/1.jpg", "val/images/1.jpg", "labels.csv"}, ""},
+      {{"cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg"}, ""},
+  };
+  for (const Case& c : cases) {
+    const std::string name = absl::StrJoin(c.files, " ");
+    std::filesystem::remove_all(in);
+    for (const std::string& file : c.files) {
+      const std::filesystem::path path = in + "/" + file;
+      std::filesystem::create_directories(path.parent_path());
+      WriteFile(path, Jpeg("1"));
+    }
+    const Result refused = PackFolder({Out("lmdb", "d")});
+    EXPECT_EQ(refused.code, kExitFailed) << name;
+    EXPECT_THAT(refused.err, HasSubstr("--labels_from_folders")) << name;
+    std::smatch command;
+    const bool found = std::regex_search(
+        refused.err, command,
+        std::regex("\\((--input=[^ ,)]+( --split=[^ ,)]+)?)\\)"));
+    ASSERT_EQ(found ? command.str(1) : "", c.advised) << refused.err;
+    if (c.advised.empty()) {
+      EXPECT_THAT(refused.err, AnyOf(HasSubstr("one folder for each class"),
+                                     HasSubstr("a folder for each class"),
+                                     HasSubstr("as Parquet (docs/formats.md)")))
+          << name;
+      continue;
+    }
+    std::vector<std::string> args = {"pack", "--format=imagefolder",
+                                     "--overwrite", Out("lmdb", "advised")};
+    for (absl::string_view flag : absl::StrSplit(c.advised, ' ')) {
+      args.emplace_back(flag);
+    }
+    const Result packed = Call(args);
+    EXPECT_EQ(packed.code, kExitOk) << name << ": " << packed.err;
+  }
 }
 
 TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
@@ -657,7 +723,8 @@ TEST_F(DataToolTest, AnUnwritableOutputIsToldWithItsFolder) {
 TEST_F(DataToolTest, MoreShardsThanSamplesAreRefused) {
   MakeImageFolder();
   EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--shards=6"}),
-              FailsWith("at most 5"));
+              IsUsageError("6 shards for 5 samples leave some empty; take at "
+                           "most 5"));
 }
 
 // A limit on the size of files stands for a full disk.
@@ -720,6 +787,42 @@ TEST_F(DataToolTest, InspectRefusesWhatIsNoDataset) {
     EXPECT_THAT(Call({command, folder_ / "text"}), IsUsageError("lmdb:"));
     EXPECT_THAT(Call({command, "zarr:/x"}), IsUsageError("zarr"));
     EXPECT_THAT(Call({command, "lmdb:"}), IsUsageError("the path is empty"));
+  }
+}
+
+// "Copy the file again" was said of files that are whole.
+TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
+  if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
+  MakeImageFolder();
+  for (const std::string& scheme : Schemes()) {
+    const std::string other = scheme == "lmdb" ? "parquet" : "lmdb";
+    const std::string file = absl::StrCat("one.", scheme);
+    ASSERT_EQ(PackFolder({Out(scheme, file)}).code, kExitOk);
+    const std::string folder = absl::StrCat("folder-", scheme);
+    ASSERT_EQ(PackFolder({Out(scheme, folder), "--shards=2"}).code, kExitOk);
+    const std::string pattern = absl::StrCat(folder, "/part-*");
+    for (const std::string& name : {file, pattern}) {
+      EXPECT_THAT(
+          Call({"inspect", Uri(other, name)}),
+          IsUsageError(absl::StrCat(" is a file of format ", scheme, ", not ",
+                                    other, ": write ", Uri(scheme, name))));
+    }
+    EXPECT_THAT(Call({"verify", Uri(other, folder)}),
+                IsUsageError(absl::StrCat("00000-of-00002.", scheme, ": write ",
+                                          Uri(scheme, folder))));
+    for (const std::string& name : {file, pattern, folder}) {
+      EXPECT_EQ(Call({"inspect", Uri(scheme, name)}).code, kExitOk);
+    }
+    // Renamed to the other's suffix, so that the folder seems to hold shards.
+    std::filesystem::create_directory(folder_ / absl::StrCat("renamed", other));
+    const std::string renamed = absl::StrCat("renamed", other, "/a.", other);
+    std::filesystem::copy(folder_ / file, folder_ / renamed);
+    EXPECT_THAT(Call({"inspect", Uri(other, absl::StrCat("renamed", other))}),
+                IsUsageError("write " + Uri(scheme, renamed)));
+    EXPECT_EQ(Call({"inspect", Uri(scheme, renamed)}).code, kExitOk);
+    // Damage stays damage.
+    WriteFile(folder_ / "cut", ReadFile(folder_ / file).substr(0, 2000));
+    EXPECT_THAT(Call({"inspect", Uri(scheme, "cut")}), FailsWith("cut"));
   }
 }
 

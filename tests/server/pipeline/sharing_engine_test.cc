@@ -328,6 +328,20 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitIsRefused) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.status().message(),
               HasSubstr("a pipeline of 101 sources"));
+  // A budget was advised for this one, which no budget makes right.
+  while (spec.sources_size() < 600) *spec.add_sources() = spec.sources(0);
+  const auto too_many = [](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("600 sources: at most 256"));
+  };
+  too_many(engine->Open(spec).status());
+  bool asked = false;
+  engine->OpenAsync(spec, {"a", "h"}, nullptr, [&](const auto& pipeline) {
+    too_many(pipeline.status());
+    asked = true;
+  });
+  EXPECT_TRUE(asked) << "waits in line to be refused";
   EXPECT_THAT(refused.status().message(), HasSubstr("--memory_budget"));
 }
 

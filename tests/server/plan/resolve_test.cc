@@ -266,7 +266,11 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
             "center_crop; field text holds strings, bytes or lists of "
             "variable length, and ragged tensors are not built yet: a column "
             "of fixed-size lists, in pyarrow pa.list_(pa.uint8(), N), is "
-            "served as a tensor. To do without, list the "
+            "served as a tensor; encoded images are taken from a Parquet "
+            "column that is named image, or that is a struct with a binary "
+            "child bytes: rename the column or write it so "
+            "(docs/formats.md#images-in-other-columns). To do without, list "
+            "the "
             "outputs: outputs { field: \"label\" } (as a flag: "
             "--outputs=label)");
   ExpectInvalid(std::string(kPhotos) + "transforms { decode_image {} }",
