@@ -24,6 +24,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/library_logs.h"
+#include "proto/wire/version.h"
 #include "server/local/local_server.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/connection_acceptor.h"
@@ -43,9 +44,6 @@ namespace {
 
 // After streams were told to end, and for gRPC to close connections.
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
-// Requests carry a spec of at most 64 KiB; nothing that clients send is larger.
-// What is parsed may take many times its bytes.
-constexpr int kMaxRequestBytes = 256 << 10;
 // What gRPC may take for connections and requests (not for batches, which the
 // budget counts): above it, it refuses calls and closes idle connections.
 constexpr uint64_t kGrpcBytes = 128 << 20;
@@ -139,7 +137,7 @@ class RpcServerImpl final : public RpcServer {
 
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
-    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxRequestBytes));
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                kMaxCallsPerConnection);

@@ -21,7 +21,10 @@
 #include "common/byte_budget.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
+#include "proto/grpc_status.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/version.h"
 #include "server/storage/memory/memory_source.h"
 #include "tests/testing/fake_engine.h"
@@ -56,9 +59,8 @@ grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel,
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
-  const grpc::Slice slice(request);
-  auto call = stub.PrepareUnaryCall(&context, method,
-                                    grpc::ByteBuffer(&slice, 1), &queue);
+  auto call =
+      stub.PrepareUnaryCall(&context, method, ToByteBuffer(request), &queue);
   call->StartCall();
   grpc::ByteBuffer bytes;
   grpc::Status status;
@@ -66,12 +68,7 @@ grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel,
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  std::vector<grpc::Slice> slices;
-  if (status.ok() && bytes.Dump(&slices).ok()) {
-    for (const grpc::Slice& s : slices) {
-      response->append(reinterpret_cast<const char*>(s.begin()), s.size());
-    }
-  }
+  if (status.ok()) *response = ToString(bytes);
   return status;
 }
 
@@ -268,7 +265,44 @@ TEST_F(RpcServerTest, RefusesARequestThatIsNoMessage) {
       CallRaw(client_->channel(), "/millrace.v1.DataService/GetBatches",
               "\xff\xff\xff\xff", &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  // It may have been damaged on the way.
+  EXPECT_TRUE(GetErrorDetail(FromGrpcStatus(status)).request_damaged());
   EXPECT_TRUE(client_->GetStatus().ok());
+}
+
+// A flipped bit was a mistake of the user: an unknown dataset, a rank that is
+// none of the world, another plan.
+TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
+  StartServer();
+  OpenRequest open;
+  open.set_protocol_version(kProtocolVersion);
+  open.mutable_spec()->add_sources()->set_dataset("d");
+  const std::string methods = "/millrace.v1.DataService/";
+  for (const auto& [method, good] :
+       {std::pair(methods + "Open", WithDigest(open.SerializeAsString())),
+        std::pair(methods + "GetBatches",
+                  WithDigest(
+                      RpcClient::Request(Plan(), 3, 1).SerializeAsString()))}) {
+    SCOPED_TRACE(method);
+    std::string response;
+    EXPECT_TRUE(CallRaw(client_->channel(), method, good, &response).ok());
+    const size_t content = good.size() - 11;  // the digest takes 11 bytes
+    for (size_t bit = 0; bit < 8 * content; ++bit) {
+      std::string damaged = good;
+      damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
+      const absl::Status status = FromGrpcStatus(
+          CallRaw(client_->channel(), method, damaged, &response));
+      ASSERT_TRUE(absl::IsDataLoss(status)) << "bit " << bit << " " << status;
+      ASSERT_TRUE(GetErrorDetail(status).request_damaged()) << "bit " << bit;
+    }
+  }
+  // Of text that is not UTF-8 the request's digest says that it was sent so.
+  std::string response;
+  const absl::Status mistake = FromGrpcStatus(CallRaw(
+      client_->channel(), methods + "Open",
+      WithDigest(std::string("\x12\x05\x1a\x03\x0a\x01\xff", 7)), &response));
+  EXPECT_TRUE(absl::IsInvalidArgument(mistake)) << mistake;
+  EXPECT_FALSE(GetErrorDetail(mistake).request_damaged());
 }
 
 // Messages in a message take many times their bytes when they are parsed.
