@@ -225,6 +225,9 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
   response->set_idle_thread_seconds(stats.idle_thread_seconds);
   response->set_blocked_sends(environment_.registry->Blocked(kBlockedAfter));
+  for (const FullShare& share : environment_.registry->FullShares()) {
+    *response->add_full_shares() = share;
+  }
   FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
   if (const Operators* operators = environment_.engine->operators()) {
     for (const Operators::Entry& entry : operators->List()) {

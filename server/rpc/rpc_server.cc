@@ -97,6 +97,10 @@ class RpcServerImpl final : public RpcServer {
                                absl::FromChrono(look_interval_))}),
         registry_({.send_timeout = options.send_timeout,
                    .batch_timeout = options.batch_timeout,
+                   .budget_for =
+                       [engine = options.engine](uint64_t bytes) {
+                         return engine->BudgetForBatches(bytes);
+                       },
                    .budget = options.budget,
                    .shares = &shares_,
                    .tend =

@@ -427,6 +427,78 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
 }
 
+// Slow connections of an address filled its share, and neither the log nor the
+// status said so, or with which budget they would not.
+TEST_F(RpcServerTest, AShareThatSlowConnectionsFillIsNamedWithABudget) {
+  config_.payload_bytes = 4 * kMiB;
+  options_.batch_timeout = absl::Milliseconds(50);
+  options_.send_timeout = absl::Minutes(2);  // not to be saved by it
+  constexpr int kSlow = 3;                   // batches: all of 12 MiB
+  uint64_t advised = 0;
+  for (const bool larger : {false, true}) {
+    SCOPED_TRACE(larger);
+    ByteBudget budget(larger ? advised : budget_.capacity());
+    config_.budget = &budget;
+    options_.budget = &budget;
+    ::testing::internal::CaptureStderr();
+    StartServer();
+    const OpenResponse plan = Plan();
+    std::vector<std::unique_ptr<v1::DataService::Stub>> clients;
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<Frame>>> streams;
+    for (int i = 0; i < kSlow; ++i) {
+      clients.push_back(NarrowClient(server_->address()));
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      streams.push_back(clients.back()->GetBatches(
+          contexts.back().get(), RpcClient::Request(plan, 100 * i, 1)));
+      ASSERT_TRUE(Eventually([&] {
+        return engine_->batches_made() == static_cast<uint64_t>(i + 1);
+      }));
+    }
+    std::vector<ReceivedBatch> batches;
+    std::thread good([&] {
+      RpcClient client(server_->address());
+      EXPECT_TRUE(
+          client.GetBatches(RpcClient::Request(plan, 7, 1), &batches).ok());
+    });
+    if (!larger) {
+      ASSERT_TRUE(Eventually(
+          [&] { return client_->GetStatus()->full_shares_size() == 1; }));
+      const FullShare share = client_->GetStatus()->full_shares(0);
+      EXPECT_EQ(share.peer(), "ipv4:127.0.0.1");
+      EXPECT_EQ(share.waiting_clients(), 1);
+      EXPECT_EQ(share.connections(), kSlow + 1);
+      EXPECT_EQ(share.held_bytes(), 12 * kMiB);
+      EXPECT_EQ(share.share_bytes(), 12 * kMiB);
+      advised = share.advised_budget_bytes();
+      EXPECT_GT(advised, budget.capacity());
+      EXPECT_LT(advised, 2 * budget.capacity());
+      // The log's turn comes with the next look.
+      absl::SleepFor(absl::Milliseconds(200));
+      for (const auto& context : contexts) context->TryCancel();
+    }
+    good.join();
+    EXPECT_EQ(batches.size(), 1);
+    for (const auto& context : contexts) context->TryCancel();
+    streams.clear();
+    client_.reset();
+    server_.reset();
+    engine_.reset();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    const std::string line =
+        "1 client of ipv4:127.0.0.1 gets no batches: the 4 connections of that "
+        "address hold 12 MiB of batches, its share is 12 MiB of the memory "
+        "budget of 16 MiB";
+    if (larger) {
+      EXPECT_THAT(log, ::testing::Not(HasSubstr("gets no batches")));
+    } else {
+      EXPECT_THAT(log, HasSubstr(line));
+      EXPECT_THAT(log, HasSubstr("raise --memory_budget to " +
+                                 std::to_string(advised >> 20) + "MiB"));
+    }
+  }
+}
+
 // What gRPC has been given comes back at the end of the call only.
 TEST_F(RpcServerTest, ACallOfASlowReaderEndsWhereEachSendsItsOnlyBatch) {
   config_.payload_bytes = 4 * kMiB;
