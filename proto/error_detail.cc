@@ -53,6 +53,7 @@ absl::Status WithErrorDetail(absl::Status status, const ErrorDetail& detail) {
   if (merged.retry_delay_ms() == 0) {
     merged.set_retry_delay_ms(detail.retry_delay_ms());
   }
+  if (detail.request_damaged()) merged.set_request_damaged(true);
   status.SetPayload(kPayloadUrl, absl::Cord(merged.SerializeAsString()));
   return status;
 }

@@ -55,6 +55,14 @@ std::string StageShares(const GetStatusResponse& before,
   });
 }
 
+std::string RaiseBudget(const FullShare& share) {
+  return absl::StrCat(
+      "raise --memory_budget",
+      share.advised_budget_bytes() == 0
+          ? ""
+          : absl::StrCat(" to ", share.advised_budget_bytes() >> 20, "MiB"));
+}
+
 std::string ServerVerdict(const GetStatusResponse& before,
                           const GetStatusResponse& after) {
   if (after.shutting_down()) return "stopping";
@@ -78,6 +86,14 @@ std::string ServerVerdict(const GetStatusResponse& before,
                             ? std::string()
                             : absl::StrCat(", most in ", stages[0].second),
                         ": add cores or servers");
+  }
+  if (after.full_shares_size() > 0) {
+    const FullShare& full = after.full_shares(0);
+    return absl::StrCat(
+        share, "; ", CountText(full.waiting_clients(), "client"), " of ",
+        full.peer(), full.waiting_clients() == 1 ? " gets" : " get",
+        " nothing, slow connections hold the address's share of the memory: ",
+        RaiseBudget(full));
   }
   if (after.blocked_sends() > 0) {
     return absl::StrCat(share, "; ", after.blocked_sends(), " of ",

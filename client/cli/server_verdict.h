@@ -26,6 +26,10 @@ double BusyShare(const GetStatusResponse& before,
 std::string StageShares(const GetStatusResponse& before,
                         const GetStatusResponse& after);
 
+// "raise --memory_budget to 192MiB"; without the number where the server knows
+// none.
+std::string RaiseBudget(const FullShare& share);
+
 // `before` without anything: since the server has started.
 std::string ServerVerdict(const GetStatusResponse& before,
                           const GetStatusResponse& after);

@@ -138,6 +138,19 @@ std::string ServerJson(const ServerStatus& server,
   }
   report.AddJson("clients", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
   parts.clear();
+  for (const FullShare& share : s.full_shares()) {
+    Report one;
+    one.Add("peer", "", absl::string_view(share.peer()));
+    one.Add("waiting_clients", "", share.waiting_clients());
+    one.Add("connections", "", share.connections());
+    one.Add("held_bytes", "", share.held_bytes());
+    one.Add("share_bytes", "", share.share_bytes());
+    one.Add("advised_budget_bytes", "", share.advised_budget_bytes());
+    parts.push_back(one.Json());
+  }
+  report.AddJson("full_shares",
+                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
+  parts.clear();
   for (const DatasetSummary& dataset : s.datasets()) {
     Report one;
     one.Add("name", "", absl::string_view(dataset.name()));
@@ -222,6 +235,9 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   std::vector<std::vector<std::string>> clients = {{"CLIENT", "FROM", "DATASET",
                                                     "WORKER TIME", "SHARE NOW",
                                                     "STREAMS", "SERVER"}};
+  std::vector<std::vector<std::string>> shares = {
+      {"FULL SHARE OF", "HELD", "CONNECTIONS", "CLIENTS WITHOUT A BATCH",
+       "SERVER", "ADVICE"}};
   std::vector<std::vector<std::string>> operators = {
       {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
   for (const ServerStatus& server : servers) {
@@ -258,6 +274,14 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
            absl::StrFormat("%.0f %%", 100 * client.recent_share()),
            absl::StrCat(client.active_streams()), server.address});
     }
+    for (const FullShare& share : s.full_shares()) {
+      shares.push_back({share.peer(),
+                        absl::StrCat(FormatByteSize(share.held_bytes()), " of ",
+                                     FormatByteSize(share.share_bytes())),
+                        absl::StrCat(share.connections()),
+                        absl::StrCat(share.waiting_clients()), server.address,
+                        RaiseBudget(share)});
+    }
     for (const DatasetSummary& dataset : s.datasets()) {
       datasets.push_back({dataset.name(), dataset.format(),
                           absl::StrCat(dataset.samples()),
@@ -283,6 +307,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   if (work.size() > 1) absl::StrAppend(&text, "\n", Table(work));
   if (changes.size() > 1) absl::StrAppend(&text, "\n", Table(changes));
   if (clients.size() > 1) absl::StrAppend(&text, "\n", Table(clients));
+  if (shares.size() > 1) absl::StrAppend(&text, "\n", Table(shares));
   if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
   if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
   if (bad_samples.size() > 1) {

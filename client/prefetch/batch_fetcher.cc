@@ -106,7 +106,7 @@ void BatchFetcher::OnFrame(CallId id, FrameView& frame) {
   if (absl::Status status = Receive(*call, frame); !status.ok()) {
     const FailureAction action = Judge(*call, status);
     if (action == FailureAction::kFinal) {
-      Fail(FinalError(servers_.AddressOf(call->server), status, "prefetch"));
+      Fail(ErrorOf(*call, status, "prefetch"));
     } else {
       NoteFailure(action, *call, status, call->frame_at);
       GiveUp(id);
@@ -133,7 +133,7 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   LoseSteps(call);
   const absl::Time now = now_();
   if (action == FailureAction::kFinal) {
-    Fail(FinalError(servers_.AddressOf(call.server), status, "receive"));
+    Fail(ErrorOf(call, status, "receive"));
     return;
   }
   NoteFailure(action, call, status, now);
@@ -376,21 +376,32 @@ FailureAction BatchFetcher::Judge(const Call& call,
   const bool arrives_elsewhere =
       call.batch.wanted() && calls_.at(call.number()).calls > 1;
   FailureFacts facts;
-  facts.may_retry_damaged = IsDamaged(status) && MayRetryDamaged(call);
+  facts.may_retry_damaged = IsDamaged(status) && CountDamage(call) <= 1;
   facts.requested_from_others =
       arrives_elsewhere || calls_.RequestedFromOthers(call);
   facts.others_may_serve = servers_.OthersMayServe(call.server);
   return ActionFor(status, facts);
 }
 
-bool BatchFetcher::MayRetryDamaged(const Call& call) {
-  // Where no batch has begun, the step of the damaged frame is not known: the
-  // first step that is owed stands for it.
-  const std::optional<uint64_t> number =
-      call.batch.wanted() ? call.number() : calls_.FirstOwed(call);
-  if (!number.has_value()) return true;
-  const bool first = !std::exchange(calls_.at(*number).damaged, true);
-  return first && servers_.OthersMayServe(call.server);
+std::optional<uint64_t> BatchFetcher::DamagedStep(const Call& call) const {
+  return call.batch.wanted() ? call.number() : calls_.FirstOwed(call);
+}
+
+uint32_t BatchFetcher::CountDamage(const Call& call) {
+  const std::optional<uint64_t> number = DamagedStep(call);
+  return number.has_value() ? ++calls_.at(*number).damages : 0;
+}
+
+absl::Status BatchFetcher::ErrorOf(const Call& call, const absl::Status& status,
+                                   absl::string_view stage) const {
+  const std::string address = servers_.AddressOf(call.server);
+  const std::optional<uint64_t> number = DamagedStep(call);
+  if (!IsDamaged(status) || !number.has_value()) {
+    return FinalError(address, status, stage);
+  }
+  return FinalDamageError(address, status, stage,
+                          PositionText(calls_.sequence().At(*number)),
+                          calls_.at(*number).damages);
 }
 
 void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
@@ -403,7 +414,7 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
       // The first of a row, and then ever more rarely.
       if (absl::has_single_bit(failures)) {
         MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                        << "; its steps are asked again"
+                        << "; its steps are requested again"
                         << (failures == 1
                                 ? ""
                                 : absl::StrCat(" (it has failed ", failures,
@@ -422,7 +433,10 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
     case FailureAction::kDamaged:
       servers_.Failed(call.server, call.requested, now, status.message());
       MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                      << "; another server is asked for it";
+                      << (servers_.OthersMayServe(call.server)
+                              ? "; requested again, once, from another server"
+                              : "; requested again, once, from this server, "
+                                "the only one");
       break;
     case FailureAction::kLeaveOut:
       if (servers_.LeaveOut(call.server, now, status.message())) {
@@ -433,7 +447,7 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
       break;
     case FailureAction::kLeaveToOthers:
       MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                      << "; another one was asked, too";
+                      << "; its steps are requested from another server, too";
       servers_.LeaveOut(call.server, now, status.message());
       break;
     case FailureAction::kFinal:

@@ -32,9 +32,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/prefetch/call_failure.h"
@@ -133,9 +135,16 @@ class BatchFetcher final : public TransportEvents {
 
   // What to do about the failure of `call`, whose steps are not lost yet.
   FailureAction Judge(const Call& call, const absl::Status& status);
-  // What `call` brought is damaged. True when the step may be retried on
-  // another server: once for each step, where there is another.
-  bool MayRetryDamaged(const Call& call);
+  // The step that damage of `call` counts for. Where no batch has begun it is
+  // not known, and the first step that is owed stands for it. None: `call` owes
+  // nothing.
+  std::optional<uint64_t> DamagedStep(const Call& call) const;
+  // Counts damage of `call`. Returns how many requests for its step and answers
+  // to it have been damaged: the first one is retried. 0: `call` owes nothing.
+  uint32_t CountDamage(const Call& call);
+  // The error that ends everything, of a call that failed with `status`.
+  absl::Status ErrorOf(const Call& call, const absl::Status& status,
+                       absl::string_view stage) const;
   // Remembers at the server what has happened; not for kFinal.
   void NoteFailure(FailureAction action, const Call& call,
                    const absl::Status& status, absl::Time now);

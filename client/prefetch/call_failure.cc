@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -23,10 +24,15 @@ absl::StatusCode FinalCode(absl::StatusCode code) {
 }  // namespace
 
 bool IsDamaged(const absl::Status& status) {
-  return absl::IsDataLoss(status) && !HasErrorDetail(status);
+  return HasErrorDetail(status) ? GetErrorDetail(status).request_damaged()
+                                : absl::IsDataLoss(status);
 }
 
 FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts) {
+  if (IsDamaged(status) &&
+      (facts.may_retry_damaged || facts.requested_from_others)) {
+    return FailureAction::kDamaged;
+  }
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       return FailureAction::kRetry;
@@ -48,10 +54,6 @@ FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts) {
     default:
       break;
   }
-  if (IsDamaged(status) &&
-      (facts.may_retry_damaged || facts.requested_from_others)) {
-    return FailureAction::kDamaged;
-  }
   return facts.requested_from_others ? FailureAction::kLeaveToOthers
                                      : FailureAction::kFinal;
 }
@@ -64,6 +66,21 @@ absl::Status FinalError(absl::string_view address, const absl::Status& status,
       absl::Status(FinalCode(status.code()),
                    absl::StrCat("server ", address, ": ", status.message())),
       where);
+}
+
+absl::Status FinalDamageError(absl::string_view address,
+                              const absl::Status& status,
+                              absl::string_view stage,
+                              absl::string_view position, uint32_t damages) {
+  return FinalError(
+      address,
+      WithErrorDetail(absl::DataLossError(absl::StrCat(
+                          status.message(), "; the exchange of ", position,
+                          " has been damaged ", CountText(damages, "time"),
+                          ": check the network to that server, and the memory "
+                          "of both machines")),
+                      GetErrorDetail(status)),
+      stage);
 }
 
 }  // namespace millrace

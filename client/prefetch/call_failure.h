@@ -4,8 +4,9 @@
 //   Unavailable            retry elsewhere, or after a backoff
 //   ResourceExhausted      with the server's delay: retry after it
 //   DataLoss               without a server's ErrorDetail, the answer was
-//                          damaged on the way: retry on another server, once
-//                          for a step
+//                          damaged on the way; any code whose ErrorDetail says
+//                          that the request was: retry once for a step, on
+//                          another server where there is one
 //   FailedPrecondition, NotFound, Unimplemented
 //                          the server does not serve the plan: left out while
 //                          others may
@@ -17,6 +18,8 @@
 #ifndef MILLRACE_CLIENT_PREFETCH_CALL_FAILURE_H_
 #define MILLRACE_CLIENT_PREFETCH_CALL_FAILURE_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -25,7 +28,7 @@ namespace millrace {
 enum class FailureAction {
   kRetry,          // the server or the way to it is gone
   kPause,          // the server asks for a pause
-  kDamaged,        // the steps come from another server
+  kDamaged,        // the steps are requested again
   kLeaveOut,       // the server does not serve the plan, others may
   kLeaveToOthers,  // other calls owe the same steps
   kFinal,          // the error ends everything
@@ -33,7 +36,7 @@ enum class FailureAction {
 
 // What is known of the call besides its status.
 struct FailureFacts {
-  // A damaged answer may be requested again from another server.
+  // The steps of a damaged request or answer may be requested again.
   bool may_retry_damaged = false;
   // Other calls owe all that this one owes, or the batch that was arriving.
   bool requested_from_others = false;
@@ -41,7 +44,8 @@ struct FailureFacts {
   bool others_may_serve = false;
 };
 
-// The answer could not be read or did not fit, and no server says so itself.
+// The answer could not be parsed or did not fit, and no server says so itself;
+// or a server says so of the request.
 bool IsDamaged(const absl::Status& status);
 
 FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts);
@@ -52,6 +56,13 @@ FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts);
 // Cancelled) become Internal.
 absl::Status FinalError(absl::string_view address, const absl::Status& status,
                         absl::string_view stage);
+
+// DataLoss for kFinal of damage: `damages` requests or answers of the step at
+// `position` have been damaged. Says how many, and what to check.
+absl::Status FinalDamageError(absl::string_view address,
+                              const absl::Status& status,
+                              absl::string_view stage,
+                              absl::string_view position, uint32_t damages);
 
 }  // namespace millrace
 

@@ -58,7 +58,7 @@ class CallTable {
     State state = State::kWhole;
     uint32_t calls = 0;    // calls in flight that owe it
     ServerId avoid = 0;    // the server that failed it last
-    bool damaged = false;  // a damaged answer to it has come
+    uint32_t damages = 0;  // of requests for it and answers to it
     absl::Time requested;  // when the first of `calls` was started
   };
 

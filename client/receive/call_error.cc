@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
+#include "proto/wire/version.h"
 
 namespace millrace {
 namespace {
@@ -26,7 +27,7 @@ constexpr absl::string_view kClosedAtOnce[] = {
 // ours has no limit, so that the message is the request.
 constexpr absl::string_view kTooLarge = "larger than max";
 
-absl::Status NotTheServers(const absl::Status& error) {
+absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
   const std::string said = absl::StrCat(absl::StatusCodeToString(error.code()),
                                         ": ", error.message());
   if (absl::IsUnimplemented(error)) {
@@ -37,6 +38,13 @@ absl::Status NotTheServers(const absl::Status& error) {
   }
   if (absl::IsResourceExhausted(error) &&
       absl::StrContains(error.message(), kTooLarge)) {
+    if (request_bytes <= kMaxRequestBytes) {
+      return absl::DataLossError(absl::StrCat(
+          "the request was damaged on the way: it has ", request_bytes,
+          " bytes, and the server was told of "
+          "more than it takes (",
+          said, ")"));
+    }
     return absl::ResourceExhaustedError(
         absl::StrCat("the request is too large for the server (", said,
                      "); the pipeline spec is most of it"));
@@ -49,7 +57,7 @@ absl::Status NotTheServers(const absl::Status& error) {
 
 }  // namespace
 
-absl::Status CallError(const grpc::Status& status) {
+absl::Status CallError(const grpc::Status& status, size_t request_bytes) {
   const absl::Status error = FromGrpcStatus(status);
   if (absl::IsCancelled(error)) {
     return absl::UnavailableError(
@@ -57,7 +65,7 @@ absl::Status CallError(const grpc::Status& status) {
                      "); it may be stopping"));
   }
   if (!absl::IsUnavailable(error)) {
-    return HasErrorDetail(error) ? error : NotTheServers(error);
+    return HasErrorDetail(error) ? error : NotTheServers(error, request_bytes);
   }
   absl::string_view message = error.message();
   if (HasErrorDetail(error)) return error;

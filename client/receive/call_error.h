@@ -6,6 +6,8 @@
 
 #include <grpcpp/support/status.h>
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 
 namespace millrace {
@@ -26,7 +28,10 @@ namespace millrace {
 //   Unimplemented      nobody knows the method: another kind of server, or no
 //                      route to one
 //   ResourceExhausted  the server takes no request of this size
-absl::Status CallError(const grpc::Status& status);
+// `request_bytes` is the size of the call's request. DataLoss: a request that
+// every server takes was refused for its size, so its length was damaged on the
+// way.
+absl::Status CallError(const grpc::Status& status, size_t request_bytes);
 
 }  // namespace millrace
 

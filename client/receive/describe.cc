@@ -23,19 +23,23 @@ absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
   return servers;
 }
 
+// As AskServers(); the answer of servers[i] is in (*answers)[i].
 template <typename Response>
-absl::StatusOr<Response> Parse(const std::string& bytes) {
-  Response response;
-  if (!response.ParseFromString(bytes)) {
-    return absl::DataLossError(
-        "it sent an answer that is no message of the data service");
-  }
-  return response;
-}
-
-template <typename Response>
-absl::Status Check(const std::string& bytes) {
-  return Parse<Response>(bytes).status();
+std::vector<absl::Status> Ask(absl::Span<const ServerChannel> servers,
+                              const std::string& method,
+                              const google::protobuf::Message& request,
+                              const UnaryOptions& options,
+                              std::vector<Response>* answers) {
+  answers->resize(servers.size());
+  return AskServers(servers, "/millrace.v1.DataService/" + method,
+                    request.SerializeAsString(), options,
+                    [answers](size_t server, const std::string& bytes) {
+                      return (*answers)[server].ParseFromString(bytes)
+                                 ? absl::OkStatus()
+                                 : absl::DataLossError(
+                                       "it sent an answer that is no message "
+                                       "of the data service");
+                    });
 }
 
 template <typename Response>
@@ -44,15 +48,14 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
                                 const google::protobuf::Message& request,
                                 absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
-  const auto answers = AskServers(servers, "/millrace.v1.DataService/" + method,
-                                  request.SerializeAsString(),
-                                  {.timeout = timeout,
-                                   .grace = absl::ZeroDuration(),
-                                   .check = Check<Response>});
-  for (const absl::StatusOr<std::string>& answer : answers) {
-    if (answer.ok()) return Parse<Response>(*answer);
+  std::vector<Response> answers;
+  const std::vector<absl::Status> results =
+      Ask(servers, method, request,
+          {.timeout = timeout, .grace = absl::ZeroDuration()}, &answers);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (results[i].ok()) return std::move(answers[i]);
   }
-  return NoAnswerError(endpoint, servers, answers);
+  return NoAnswerError(endpoint, servers, results);
 }
 
 // While a server explains another batch.
@@ -84,20 +87,16 @@ absl::StatusOr<std::vector<DatasetSummary>> ListDatasets(
 absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     absl::string_view endpoint, absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
-  const auto answers =
-      AskServers(servers, "/millrace.v1.DataService/GetStatus",
-                 GetStatusRequest().SerializeAsString(),
-                 {.timeout = timeout, .check = Check<GetStatusResponse>});
-  std::vector<ServerStatus> result;
+  std::vector<GetStatusResponse> answers;
+  const std::vector<absl::Status> results = Ask(
+      servers, "GetStatus", GetStatusRequest(), {.timeout = timeout}, &answers);
+  std::vector<ServerStatus> statuses;
   for (size_t i = 0; i < servers.size(); ++i) {
-    const std::string& address = servers[i].address.text;
-    if (answers[i].ok()) {
-      result.push_back({address, Parse<GetStatusResponse>(*answers[i])});
-    } else {
-      result.push_back({address, answers[i].status()});
-    }
+    absl::StatusOr<GetStatusResponse> status = std::move(answers[i]);
+    if (!results[i].ok()) status = results[i];
+    statuses.push_back({servers[i].address.text, std::move(status)});
   }
-  return result;
+  return statuses;
 }
 
 absl::StatusOr<ExplainBatchResponse> ExplainBatch(
@@ -105,23 +104,23 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   const SteadyTime deadline = SteadyDeadline(timeout);
-  const std::string bytes = request.SerializeAsString();
-  std::vector<absl::StatusOr<std::string>> answers(
-      servers.size(), absl::DeadlineExceededError("was not asked in time"));
+  std::vector<absl::Status> results(
+      servers.size(),
+      absl::DeadlineExceededError("the request was not sent in time"));
   while (true) {
     bool busy = false;
     for (size_t i = 0; i < servers.size(); ++i) {
       const absl::Duration left =
           absl::FromChrono(deadline - SteadyTime::clock::now());
       if (left <= absl::ZeroDuration()) break;
-      answers[i] = AskServers(
-          {&servers[i], 1}, "/millrace.v1.DataService/ExplainBatch", bytes,
-          {.timeout = left, .check = Check<ExplainBatchResponse>})[0];
-      if (answers[i].ok()) return Parse<ExplainBatchResponse>(*answers[i]);
-      busy = busy || absl::IsResourceExhausted(answers[i].status());
+      std::vector<ExplainBatchResponse> answer;
+      results[i] = Ask({&servers[i], 1}, "ExplainBatch", request,
+                       {.timeout = left}, &answer)[0];
+      if (results[i].ok()) return std::move(answer[0]);
+      busy = busy || absl::IsResourceExhausted(results[i]);
     }
     if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {
-      return NoAnswerError(endpoint, servers, answers);
+      return NoAnswerError(endpoint, servers, results);
     }
     absl::SleepFor(kAskAgainAfter);
   }

@@ -17,14 +17,15 @@
 
 #include "absl/strings/string_view.h"
 #include "client/receive/address_watcher.h"
-#include "client/receive/byte_buffer.h"
 #include "client/receive/call_error.h"
 #include "client/receive/receive_memory.h"
 #include "client/receive/same_host_peer.h"
 #include "client/receive/steady_deadline.h"
 #include "common/logging.h"
 #include "common/mutex.h"
+#include "proto/byte_buffer.h"
 #include "proto/wire/frame_view.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/same_host.h"
 
 namespace millrace {
@@ -69,6 +70,7 @@ class GrpcTransport final : public BatchTransport {
     bool answered = false;               // a frame has come
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    size_t request_bytes = 0;
     grpc::ByteBuffer message;
     grpc::Status status;
   };
@@ -96,7 +98,7 @@ class GrpcTransport final : public BatchTransport {
   std::vector<Server> servers_;
   ServerId next_server_ = 1;
   std::map<CallId, std::unique_ptr<Call>> calls_;
-  std::vector<CallId> lost_;  // asked of a server that was gone
+  std::vector<CallId> lost_;  // requested from a server that was gone
   FrameView frame_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::string_view> pieces_;
@@ -271,7 +273,8 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   call->id = id;
   call->same_host = known->same_host;
   call->shared = call->same_host->Prepare(&request_, id);
-  const grpc::ByteBuffer bytes = ToByteBuffer(request_.SerializeAsString());
+  const std::string request = WithDigest(request_.SerializeAsString());
+  call->request_bytes = request.size();
   // Metadata, request and half-close leave together with the write.
   call->context.set_initial_metadata_corked(true);
   const bool second = ++known->calls % 2 == 0 &&
@@ -280,8 +283,8 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   grpc::GenericStub stub(second ? known->link.second : known->link.channel);
   call->stream = stub.PrepareCall(&call->context, kMethod, &queue_);
   call->stream->StartCall(nullptr);
-  call->stream->Write(bytes, grpc::WriteOptions().set_last_message(),
-                      call.get());
+  call->stream->Write(ToByteBuffer(request),
+                      grpc::WriteOptions().set_last_message(), call.get());
   calls_.emplace(id, std::move(call));
 }
 
@@ -376,7 +379,9 @@ void GrpcTransport::Finished(Call* call) {
   const CallId id = call->id;
   const bool cancelled = call->cancelled;
   absl::Status status = call->damage;
-  if (status.ok() && !call->status.ok()) status = CallError(call->status);
+  if (status.ok() && !call->status.ok()) {
+    status = CallError(call->status, call->request_bytes);
+  }
   // Announcements that never came lie at the server.
   if (!status.ok()) EndShared(call);
   calls_.erase(id);

@@ -20,6 +20,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/open_answer.h"
 #include "proto/wire/version.h"
 
@@ -108,30 +109,26 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
   open.set_client_id(DrawClientId());
-  const std::string request = open.SerializeAsString();
-  auto answers = AskServers(servers, "/millrace.v1.DataService/Open", request,
-                            {.timeout = options.open_timeout,
-                             .insist = true,
-                             .grace = kOpenGrace,
-                             .check = [&request](const std::string& answer) {
-                               OpenResponse unused;
-                               return ParseOpenAnswer(request, answer, &unused);
-                             }});
+  const std::string request = WithDigest(open.SerializeAsString());
+  std::vector<OpenResponse> plans(servers.size());
+  const std::vector<absl::Status> results = AskServers(
+      servers, "/millrace.v1.DataService/Open", request,
+      {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace},
+      [&](size_t server, const std::string& answer) {
+        return ParseOpenAnswer(request, answer, &plans[server]);
+      });
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (!answers[i].ok()) continue;
-    PlanOffer offer{servers[i].address.text, {}};
-    MR_RETURN_IF_ERROR(ParseOpenAnswer(request, *answers[i], &offer.plan));
-    offers.push_back(std::move(offer));
+    if (!results[i].ok()) continue;
+    offers.push_back({servers[i].address.text, std::move(plans[i])});
   }
   if (offers.empty()) {
-    return NoAnswerError(options.endpoint, servers, answers);
+    return NoAnswerError(options.endpoint, servers, results);
   }
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (answers[i].ok() || ServesOtherPlan(answers[i].status())) continue;
+    if (results[i].ok() || ServesOtherPlan(results[i])) continue;
     MR_LOG(WARNING) << "server " << servers[i].address.text
-                    << " did not open the plan: "
-                    << answers[i].status().message();
+                    << " did not open the plan: " << results[i].message();
   }
   MR_ASSIGN_OR_RETURN(OpenResponse plan,
                       ChoosePlan(offers, options.expected_plan_hash,

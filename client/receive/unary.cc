@@ -13,11 +13,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/receive/byte_buffer.h"
+#include "client/prefetch/call_failure.h"
 #include "client/receive/call_error.h"
 #include "client/receive/steady_deadline.h"
 #include "common/logging.h"
 #include "common/mutex.h"
+#include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -37,33 +38,35 @@ struct Asking {
   grpc::Status status;
   grpc::Alarm pause;
   bool pausing = false;
-  bool damaged = false;  // it has given an answer that the check refused
+  bool damaged = false;  // its answer, or the request to it, has been damaged
   bool done = false;
 };
 
-// When a server that gave this answer is to be asked again. Nothing: its answer
-// is final.
+// When the request is sent again to a server with this result. Nothing: the
+// result is final.
 std::optional<std::chrono::milliseconds> AskAgainAfter(
-    const absl::Status& answer) {
-  if (absl::IsUnavailable(answer)) return kAskAgainAfter;
-  if (!absl::IsResourceExhausted(answer)) return std::nullopt;
-  const int64_t delay_ms = GetErrorDetail(answer).retry_delay_ms();
+    const absl::Status& result) {
+  if (absl::IsUnavailable(result)) return kAskAgainAfter;
+  if (!absl::IsResourceExhausted(result)) return std::nullopt;
+  const int64_t delay_ms = GetErrorDetail(result).retry_delay_ms();
   if (delay_ms <= 0) return std::nullopt;
   return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
 }
 
 }  // namespace
 
-std::vector<absl::StatusOr<std::string>> AskServers(
-    absl::Span<const ServerChannel> servers, const std::string& method,
-    const std::string& request, const UnaryOptions& options) {
+std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
+                                     const std::string& method,
+                                     const std::string& request,
+                                     const UnaryOptions& options,
+                                     const TakeAnswer& take) {
   const Clock::time_point deadline =
       Clock::now() + absl::ToChronoMilliseconds(options.timeout);
   Clock::time_point give_up = deadline + std::chrono::milliseconds(100);
   const grpc::ByteBuffer bytes = ToByteBuffer(request);
   grpc::CompletionQueue queue;
   std::vector<Asking> askings(servers.size());
-  std::vector<absl::StatusOr<std::string>> answers(
+  std::vector<absl::Status> results(
       servers.size(),
       absl::DeadlineExceededError(absl::StrCat(
           "no answer within ", absl::FormatDuration(options.timeout))));
@@ -96,34 +99,28 @@ std::vector<absl::StatusOr<std::string>> AskServers(
       continue;
     }
     if (asking.status.ok()) {
-      answers[i] = ToString(asking.answer);
-      if (options.check) {
-        const absl::Status checked = options.check(*answers[i]);
-        if (!checked.ok()) {
-          answers[i] = checked;
-          if (!std::exchange(asking.damaged, true)) {
-            MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
-                            << checked.message() << "; it is asked again, once";
-            ask(i);
-            continue;
-          }
-        }
-      }
+      results[i] = take(i, ToString(asking.answer));
+    } else if (asking.status.error_code() !=
+                   grpc::StatusCode::DEADLINE_EXCEEDED ||
+               Clock::now() + kTimerSlack < deadline) {
+      // Not of our own deadline.
+      results[i] = CallError(asking.status, request.size());
     }
-    if (answers[i].ok()) {
+    if (IsDamaged(results[i]) && !std::exchange(asking.damaged, true)) {
+      MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
+                      << results[i].message()
+                      << "; the request is sent again, once";
+      ask(i);
+      continue;
+    }
+    if (results[i].ok()) {
       if (!answered && options.grace < options.timeout) {
         give_up = std::min(
             give_up, Clock::now() + absl::ToChronoMilliseconds(options.grace));
       }
       answered = true;
-    } else if (!asking.status.ok() &&
-               (asking.status.error_code() !=
-                    grpc::StatusCode::DEADLINE_EXCEEDED ||
-                Clock::now() + kTimerSlack < deadline)) {
-      // Not of our own deadline.
-      answers[i] = CallError(asking.status);
     }
-    const auto again = AskAgainAfter(answers[i].status());
+    const auto again = AskAgainAfter(results[i]);
     if (options.insist && !answered && again.has_value() &&
         Clock::now() + *again < deadline) {
       asking.pausing = true;
@@ -140,8 +137,8 @@ std::vector<absl::StatusOr<std::string>> AskServers(
     Asking& asking = askings[i];
     if (asking.done) continue;
     // Not the time that it could have had.
-    if (in_time && absl::IsDeadlineExceeded(answers[i].status())) {
-      answers[i] = absl::DeadlineExceededError(
+    if (in_time && absl::IsDeadlineExceeded(results[i])) {
+      results[i] = absl::DeadlineExceededError(
           absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
                        " after the one of another server"));
     }
@@ -156,12 +153,12 @@ std::vector<absl::StatusOr<std::string>> AskServers(
   bool ok = false;
   while (queue.Next(&tag, &ok)) {
   }
-  return answers;
+  return results;
 }
 
-absl::Status NoAnswerError(
-    absl::string_view endpoint, absl::Span<const ServerChannel> servers,
-    absl::Span<const absl::StatusOr<std::string>> answers) {
+absl::Status NoAnswerError(absl::string_view endpoint,
+                           absl::Span<const ServerChannel> servers,
+                           absl::Span<const absl::Status> results) {
   // Of a server that has answered with an error; one that another server may
   // not have (Unavailable) only where there is no other.
   const absl::Status* first = nullptr;
@@ -169,7 +166,7 @@ absl::Status NoAnswerError(
   std::string reasons;
   bool connected = false;  // with a server that has not answered in time
   for (size_t i = 0; i < servers.size(); ++i) {
-    const absl::Status& status = answers[i].status();
+    const absl::Status& status = results[i];
     if (status.ok()) continue;
     connected |= absl::IsDeadlineExceeded(status) &&
                  servers[i].channel != nullptr &&

@@ -6,11 +6,12 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_UNARY_H_
 #define MILLRACE_CLIENT_RECEIVE_UNARY_H_
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -20,29 +21,39 @@ namespace millrace {
 
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
-  // Ask a server that cannot be reached again until the timeout: it may be
-  // starting. Likewise a busy one, after the delay that it names.
+  // Send the request again, until the timeout, to a server that cannot be
+  // reached: it may be starting. Likewise to a busy one, after the delay that
+  // it names.
   bool insist = false;
   // Once a server has answered with OK, wait at most so long for the others.
   absl::Duration grace = absl::InfiniteDuration();
-  // Checks each answer. A server whose answer it refuses is asked once more; a
-  // second such answer counts as no answer. May be empty.
-  std::function<absl::Status(const std::string&)> check;
 };
 
-// The answer of each server. Unavailable: not reached; DeadlineExceeded: no
-// answer in time.
-std::vector<absl::StatusOr<std::string>> AskServers(
-    absl::Span<const ServerChannel> servers, const std::string& method,
-    const std::string& request, const UnaryOptions& options);
+// Parses and checks the answer of servers[`server`], and keeps what the caller
+// wants of it. DataLoss without ErrorDetail: the answer is damaged.
+using TakeAnswer =
+    std::function<absl::Status(size_t server, const std::string& answer)>;
 
-// One sentence for answers of which none is OK: names each server and why.
+// Sends the request to each server; `take` is called on this thread with each
+// answer. A server is sent the request once more when what `take` says, or what
+// the server says of the request, is damage (IsDamaged()).
+//
+// Of each server: OK: its answer was taken. Unavailable: not reached.
+// DeadlineExceeded: no answer in time. Otherwise what `take` or the server
+// says.
+std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
+                                     const std::string& method,
+                                     const std::string& request,
+                                     const UnaryOptions& options,
+                                     const TakeAnswer& take);
+
+// One sentence for results of which none is OK: names each server and why.
 // Its code is that of the first server that has answered, with an error that is
 // not Unavailable where there is one. Unavailable, "no data server answers" or,
 // where a connection is there, "is connected and has not answered": none has.
-absl::Status NoAnswerError(
-    absl::string_view endpoint, absl::Span<const ServerChannel> servers,
-    absl::Span<const absl::StatusOr<std::string>> answers);
+absl::Status NoAnswerError(absl::string_view endpoint,
+                           absl::Span<const ServerChannel> servers,
+                           absl::Span<const absl::Status> results);
 
 }  // namespace millrace
 

@@ -3,15 +3,14 @@
 // and of the request, to which the server would have given a good answer for
 // another pipeline.
 //
-// OpenResponse.answer_xxh3 has the largest field number of the message and is
-// therefore its last field: XXH3-64 (https://github.com/Cyan4973/xxHash) of all
-// bytes of the answer before it, with XXH3-64 of the request's bytes as the
-// seed.
+// OpenResponse.answer_xxh3 is a digest at the end (message_digest.h) with
+// XXH3-64 of the request's bytes as the seed.
+//
+// Pure functions.
 
 #ifndef MILLRACE_PROTO_WIRE_OPEN_ANSWER_H_
 #define MILLRACE_PROTO_WIRE_OPEN_ANSWER_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,18 +20,15 @@
 
 namespace millrace {
 
-// What answer_xxh3 holds for these bytes of an OpenRequest and of the
-// OpenResponse before that field.
-uint64_t OpenAnswerDigest(absl::string_view request, absl::string_view answer);
-
 // The bytes of `answer` to the OpenRequest `request` with the digest. What
-// answer_xxh3 holds is ignored.
+// answer_xxh3 holds is ignored. The digest covers fields of `answer` that this
+// version does not know, too.
 std::string SerializeOpenAnswer(absl::string_view request, OpenResponse answer);
 
 // DataLoss: the bytes are no OpenResponse, or not what the server sent to this
-// request. An answer without a digest (of a server of before) is taken as it
-// is; with fields that this version does not know it is not, for a server that
-// has those sends a digest.
+// request. An answer without a digest (of a server of an earlier version) is
+// taken as it is; with fields that this version does not know it is not, for a
+// server that has those sends a digest.
 absl::Status ParseOpenAnswer(absl::string_view request, absl::string_view bytes,
                              OpenResponse* answer);
 

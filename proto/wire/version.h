@@ -25,6 +25,10 @@ inline constexpr uint64_t kFrameDataBytes = 512 << 10;
 // A header that is larger is refused: no batch needs it.
 inline constexpr uint64_t kMaxBatchHeaderBytes = 1 << 20;
 
+// A server refuses a larger request before it parses it: requests carry a spec
+// of at most 64 KiB, and what is parsed may take many times its bytes.
+inline constexpr uint64_t kMaxRequestBytes = 256 << 10;
+
 }  // namespace millrace
 
 #endif  // MILLRACE_PROTO_WIRE_VERSION_H_

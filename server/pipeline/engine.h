@@ -284,6 +284,13 @@ class Engine {
   // Bytes of the budget that batches can have: what the engine holds for
   // itself and what is held elsewhere is not among them. Constant, above 0.
   virtual uint64_t batch_budget_bytes() const = 0;
+
+  // A memory budget above the present one, in whole MiB, that leaves at least
+  // `bytes` for batches. 0: not known, or none does.
+  virtual uint64_t BudgetForBatches(uint64_t bytes) const {
+    static_cast<void>(bytes);
+    return 0;
+  }
 };
 
 }  // namespace millrace

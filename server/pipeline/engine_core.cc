@@ -303,6 +303,13 @@ class EngineImpl final : public Engine {
 
   uint64_t batch_budget_bytes() const override { return limit_.bytes; }
 
+  uint64_t BudgetForBatches(uint64_t bytes) const override {
+    if (limit_.with_budget == nullptr) return 0;
+    return LargerBudget(limit_.whole_budget, [&](uint64_t budget) {
+      return limit_.with_budget(budget).bytes >= bytes;
+    });
+  }
+
   const Operators* operators() const override { return loaded_; }
 
   void ReleaseIdleMemory() override { parts_.pool->ReleaseIdle(); }

@@ -1,6 +1,8 @@
 #include "server/rpc/client_shares.h"
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 
 #include "common/logging.h"
 
@@ -17,6 +19,7 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
     client->second.connection =
         host.connections.try_emplace(member->connection_name_).first;
     ++client->second.connection->second.clients;
+    client->second.nothing_since = std::chrono::steady_clock::now();
   }
   ++member->client_->calls;
   return member;
@@ -27,6 +30,40 @@ uint64_t ClientShares::starving() const {
   uint64_t starving = 0;
   for (const Member* member : waiting_) starving += IsStarving(*member);
   return starving;
+}
+
+std::vector<ClientShares::FullHost> ClientShares::FullHosts(
+    SteadyTime before, SteadyTime since) const {
+  std::map<std::string, FullHost> full;
+  std::set<const Client*> seen;
+  MutexLock lock(mu_);
+  for (const Member* member : waiting_) {
+    const Client& client = *member->client_;
+    if (client.outstanding_bytes > 0 || !HostIsFull(*member) ||
+        std::max({member->waits_since_, client.nothing_since, since}) >
+            before) {
+      continue;
+    }
+    const Host& host = *member->host_;
+    const Connection& connection = client.connection->second;
+    FullHost& found = full[member->host_name_];
+    found.host = member->host_name_;
+    found.clients += seen.insert(&client).second ? 1 : 0;
+    found.connections = host.connections.size();
+    found.held_bytes = host.outstanding_bytes;
+    found.share_bytes = HostShare();
+    // With it a batch is within the part of each connection; and of each client
+    // of a connection that has others' batches outstanding.
+    const uint64_t clients =
+        connection.outstanding_bytes > 0 ? connection.clients : 1;
+    const uint64_t share =
+        member->step_bytes_ * clients * host.connections.size();
+    found.needed_bytes =
+        std::max(found.needed_bytes, (share * hosts_.size() + 2) / 3 * 4);
+  }
+  std::vector<FullHost> hosts;
+  for (auto& [name, host] : full) hosts.push_back(std::move(host));
+  return hosts;
 }
 
 uint64_t ClientShares::HostShare() const {
@@ -57,10 +94,7 @@ bool ClientShares::HasRoom(const Member& member) const {
   const Client& client = *member.client_;
   const Connection& connection = client.connection->second;
   const uint64_t bytes = member.step_bytes_;
-  if (host.outstanding_bytes > 0 &&
-      host.outstanding_bytes + bytes > HostShare()) {
-    return false;
-  }
+  if (HostIsFull(member)) return false;
   if (connection.outstanding_bytes == 0) return true;
   if (MustYield(member)) return false;
   if (client.outstanding_bytes == 0) {
@@ -76,6 +110,11 @@ bool ClientShares::HasRoom(const Member& member) const {
   // as there is plenty.
   return member.outstanding_ == 0 &&
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
+}
+
+bool ClientShares::HostIsFull(const Member& member) const {
+  const uint64_t outstanding = member.host_->outstanding_bytes;
+  return outstanding > 0 && outstanding + member.step_bytes_ > HostShare();
 }
 
 bool ClientShares::IsStarving(const Member& member) const {
@@ -116,6 +155,9 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ -= steps;
   member->client_->outstanding_bytes -= bytes;
+  if (bytes > 0 && member->client_->outstanding_bytes == 0) {
+    member->client_->nothing_since = std::chrono::steady_clock::now();
+  }
   member->client_->connection->second.outstanding_bytes -= bytes;
   member->host_->outstanding_bytes -= bytes;
   outstanding_bytes_ -= bytes;
@@ -190,6 +232,7 @@ uint64_t ClientShares::Member::Take(uint64_t most) {
   if (waits != waits_) {
     waits_ = waits;
     if (waits) {
+      waits_since_ = std::chrono::steady_clock::now();
       shares_->waiting_.push_back(this);
     } else {
       shares_->waiting_.remove(this);

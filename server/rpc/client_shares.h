@@ -62,6 +62,22 @@ class ClientShares {
   // have a right to one batch.
   uint64_t starving() const;
 
+  // A host that holds its whole part while clients of it have nothing.
+  struct FullHost {
+    std::string host;
+    uint64_t clients = 0;      // that have nothing
+    uint64_t connections = 0;  // of the host, on which clients stream
+    uint64_t held_bytes = 0;   // requested and not yet sent
+    uint64_t share_bytes = 0;  // the host's part
+    // Memory for batches with which these clients have one each, whatever the
+    // host's other connections hold: excess is taken back (Excess()).
+    uint64_t needed_bytes = 0;
+  };
+
+  // Those with a client that has had nothing and has waited since `before`,
+  // not counting the time before `since`.
+  std::vector<FullHost> FullHosts(SteadyTime before, SteadyTime since) const;
+
  private:
   struct Connection {
     uint64_t outstanding_bytes = 0;
@@ -71,6 +87,7 @@ class ClientShares {
   struct Client {
     Connections::iterator connection;  // of the host
     uint64_t outstanding_bytes = 0;
+    SteadyTime nothing_since;  // of 0 outstanding_bytes
     uint64_t calls = 0;
   };
   struct Host {
@@ -86,6 +103,8 @@ class ClientShares {
   uint64_t ClientShare(const Member& member) const MR_REQUIRES(mu_);
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
+  // One more batch of the call would be more than its host's part.
+  bool HostIsFull(const Member& member) const MR_REQUIRES(mu_);
   // The call's client has nothing outstanding and a right to one batch.
   bool IsStarving(const Member& member) const MR_REQUIRES(mu_);
   // Another call must have its first batch before `member` gets more.
@@ -142,6 +161,7 @@ class ClientShares::Member {
   uint64_t outstanding_ = 0;  // steps, those of granted_ among them
   uint64_t granted_ = 0;      // and not taken yet
   bool waits_ = false;        // is in waiting_
+  SteadyTime waits_since_;    // of waits_
 };
 
 }  // namespace millrace

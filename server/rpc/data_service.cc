@@ -6,7 +6,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,8 +14,10 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/open_answer.h"
 #include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
@@ -59,34 +60,49 @@ void FillSummaries(
   }
 }
 
-// InvalidArgument: the bytes are no `Message`. Cancelled: there are none, or
-// the client is gone: it may have sent no request at all.
 template <typename Message>
-absl::StatusOr<std::shared_ptr<const Message>> Parse(
-    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes) {
-  if (context.IsCancelled() || !bytes.Valid()) {
+struct Request {
+  Message message;
+  std::string bytes;
+};
+
+template <typename Message>
+constexpr bool kHasDigest = requires(Message message) {
+  message.request_xxh3();
+};
+
+// DataLoss with ErrorDetail.request_damaged: its digest does not match.
+// InvalidArgument: the bytes are no `Message`, perhaps because of damage, which
+// the detail says then, too. Cancelled: there are none, or the client is gone:
+// it may have sent no request at all.
+template <typename Message>
+absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
+    const grpc::CallbackServerContext& context,
+    const grpc::ByteBuffer& buffer) {
+  if (context.IsCancelled() || !buffer.Valid()) {
     return absl::CancelledError("the client ended the call");
   }
-  auto message = std::make_shared<Message>();
-  grpc::ByteBuffer buffer = bytes;  // a reference: parsing consumes it
-  if (!grpc::SerializationTraits<Message>::Deserialize(&buffer, message.get())
-           .ok()) {
-    return absl::InvalidArgumentError(
+  auto request = std::make_shared<Request<Message>>();
+  request->bytes = ToString(buffer);
+  DigestCheck digest = DigestCheck::kAbsent;
+  if constexpr (kHasDigest<Message>) digest = CheckDigest(request->bytes);
+  ErrorDetail damaged = MakeErrorDetail("rpc");
+  damaged.set_request_damaged(true);
+  if (digest == DigestCheck::kWrong) {
+    return WithErrorDetail(
+        absl::DataLossError("the request was damaged on the way: its digest "
+                            "does not match; send it again"),
+        damaged);
+  }
+  if (!request->message.ParseFromString(request->bytes)) {
+    const absl::Status error = absl::InvalidArgumentError(
         absl::StrCat("the request is no ", Message::descriptor()->name(),
                      ", or text in it (the name of a dataset, for example) is "
                      "not UTF-8; see proto/data_service.proto"));
+    return digest == DigestCheck::kRight ? error
+                                         : WithErrorDetail(error, damaged);
   }
-  return message;
-}
-
-std::string Flat(const grpc::ByteBuffer& buffer) {
-  std::string bytes;
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return bytes;
+  return request;
 }
 
 template <typename Message>
@@ -127,7 +143,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
   const auto parsed = Parse<DescribeDatasetRequest>(*context, *request);
   absl::Status status = parsed.status();
   DescribeDatasetResponse described;
-  if (status.ok()) status = Describe(**parsed, &described);
+  if (status.ok()) status = Describe((*parsed)->message, &described);
   if (status.ok()) status = Write(described, response);
   return Answer(context, "DescribeDataset", status);
 }
@@ -135,30 +151,28 @@ grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
 grpc::ServerUnaryReactor* DataServiceImpl::Open(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
     grpc::ByteBuffer* response) {
-  const auto request = Parse<OpenRequest>(*context, *bytes);
-  if (!request.ok()) return Answer(context, "Open", request.status());
+  const auto parsed = Parse<OpenRequest>(*context, *bytes);
+  if (!parsed.ok()) return Answer(context, "Open", parsed.status());
+  const OpenRequest& request = (*parsed)->message;
   absl::Status refused = CheckRunning();
-  if (refused.ok()) {
-    refused = CheckProtocolVersion((*request)->protocol_version());
-  }
-  const auto caller = CallerOf(context->peer(), (*request)->client_id());
+  if (refused.ok()) refused = CheckProtocolVersion(request.protocol_version());
+  const auto caller = CallerOf(context->peer(), request.client_id());
   if (refused.ok()) refused = caller.status();
   if (!refused.ok()) return Answer(context, "Open", refused);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   // gRPC keeps context and response until Answer().
   environment_.engine->OpenAsync(
-      (*request)->spec(), *caller,
-      [context] { return !context->IsCancelled(); },
-      [this, reactor, context, request = *request,
-       request_bytes = std::make_shared<const std::string>(Flat(*bytes)),
+      request.spec(), *caller, [context] { return !context->IsCancelled(); },
+      [this, reactor, context, request = *parsed,
        response](absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
         absl::Status status = pipeline.status();
         OpenResponse plan;
-        if (status.ok()) status = DescribePlan(*request, **pipeline, &plan);
         if (status.ok()) {
-          const grpc::Slice answer(
-              SerializeOpenAnswer(*request_bytes, std::move(plan)));
-          *response = grpc::ByteBuffer(&answer, 1);
+          status = DescribePlan(request->message, **pipeline, &plan);
+        }
+        if (status.ok()) {
+          *response = ToByteBuffer(
+              SerializeOpenAnswer(request->bytes, std::move(plan)));
         }
         Answer(reactor, context, "Open", status);
       });
@@ -211,6 +225,9 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
   for (const StageTime& stage : stats.stages) *response->add_stages() = stage;
   response->set_idle_thread_seconds(stats.idle_thread_seconds);
   response->set_blocked_sends(environment_.registry->Blocked(kBlockedAfter));
+  for (const FullShare& share : environment_.registry->FullShares()) {
+    *response->add_full_shares() = share;
+  }
   FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
   if (const Operators* operators = environment_.engine->operators()) {
     for (const Operators::Entry& entry : operators->List()) {
@@ -235,18 +252,18 @@ grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
     grpc::ByteBuffer* response) {
   const auto parsed = Parse<ExplainBatchRequest>(*context, *bytes);
   if (!parsed.ok()) return Answer(context, "ExplainBatch", parsed.status());
-  const std::shared_ptr<const ExplainBatchRequest>& request = *parsed;
+  const ExplainBatchRequest& request = (*parsed)->message;
   absl::Status refused = CheckRunning();
-  const auto caller = CallerOf(context->peer(), request->batch().client_id());
+  const auto caller = CallerOf(context->peer(), request.batch().client_id());
   if (refused.ok()) refused = caller.status();
   if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   FindPipeline(
-      *caller, request->batch(), [context] { return !context->IsCancelled(); },
-      [this, reactor, context, request,
+      *caller, request.batch(), [context] { return !context->IsCancelled(); },
+      [this, reactor, context, request = *parsed,
        response](absl::StatusOr<BatchStream::Steps> found) {
         const absl::Status refused = StartExplaining(
-            reactor, context, *request, response, std::move(found));
+            reactor, context, request->message, response, std::move(found));
         if (!refused.ok()) Answer(reactor, context, "ExplainBatch", refused);
       });
   return reactor;
@@ -410,9 +427,9 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
   MR_RETURN_IF_ERROR(CheckRunning());
   MR_RETURN_IF_ERROR(CheckRoomForStream());
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const GetBatchesRequest> parsed,
+  MR_ASSIGN_OR_RETURN(const auto parsed,
                       Parse<GetBatchesRequest>(*context, bytes));
-  const GetBatchesRequest& request = *parsed;
+  const GetBatchesRequest& request = parsed->message;
   MR_ASSIGN_OR_RETURN(const Caller caller,
                       CallerOf(context->peer(), request.client_id()));
   std::shared_ptr<PayloadMemory> memory;

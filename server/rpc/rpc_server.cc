@@ -24,6 +24,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/library_logs.h"
+#include "proto/wire/version.h"
 #include "server/local/local_server.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/connection_acceptor.h"
@@ -43,9 +44,6 @@ namespace {
 
 // After streams were told to end, and for gRPC to close connections.
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
-// Requests carry a spec of at most 64 KiB; nothing that clients send is larger.
-// What is parsed may take many times its bytes.
-constexpr int kMaxRequestBytes = 256 << 10;
 // What gRPC may take for connections and requests (not for batches, which the
 // budget counts): above it, it refuses calls and closes idle connections.
 constexpr uint64_t kGrpcBytes = 128 << 20;
@@ -99,6 +97,10 @@ class RpcServerImpl final : public RpcServer {
                                absl::FromChrono(look_interval_))}),
         registry_({.send_timeout = options.send_timeout,
                    .batch_timeout = options.batch_timeout,
+                   .budget_for =
+                       [engine = options.engine](uint64_t bytes) {
+                         return engine->BudgetForBatches(bytes);
+                       },
                    .budget = options.budget,
                    .shares = &shares_,
                    .tend =
@@ -139,7 +141,7 @@ class RpcServerImpl final : public RpcServer {
 
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
-    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxRequestBytes));
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                kMaxCallsPerConnection);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "server/rpc/batch_stream.h"
 #include "server/rpc/client_shares.h"
@@ -90,6 +92,7 @@ void StreamRegistry::Watch() {
     const SteadyTime since = running.Look(now);
     CancelBlocked(since);
     TakeBackExcess(now, since);
+    SayFullShares(now, since);
     if (now - tended < kTendInterval) continue;
     tended = now;
     bool idle;
@@ -140,6 +143,58 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       << " calls of slow readers, the slowest " << peer << ", because "
       << waiting << " others wait for memory ("
       << counters_->revoked_batches.load() << " since the start)";
+}
+
+std::vector<FullShare> StreamRegistry::FullShares() const {
+  return FullShares(std::chrono::steady_clock::now(), SteadyTime::min());
+}
+
+std::vector<FullShare> StreamRegistry::FullShares(SteadyTime now,
+                                                  SteadyTime since) const {
+  std::vector<FullShare> shares;
+  const SteadyTime before =
+      now - absl::ToChronoNanoseconds(options_.batch_timeout);
+  for (const ClientShares::FullHost& host :
+       options_.shares->FullHosts(before, since)) {
+    FullShare& share = shares.emplace_back();
+    share.set_peer(host.host);
+    share.set_waiting_clients(host.clients);
+    share.set_connections(host.connections);
+    share.set_held_bytes(host.held_bytes);
+    share.set_share_bytes(host.share_bytes);
+    if (options_.budget_for == nullptr) continue;
+    // A larger budget may have room for more threads, with which a batch takes
+    // a little more.
+    share.set_advised_budget_bytes(
+        options_.budget_for(host.needed_bytes + host.needed_bytes / 8));
+  }
+  return shares;
+}
+
+void StreamRegistry::SayFullShares(SteadyTime now, SteadyTime since) {
+  const std::vector<FullShare> shares = FullShares(now, since);
+  if (shares.empty()) return;
+  const FullShare& share = shares[0];
+  MR_LOG_EVERY(WARNING, absl::Seconds(10))
+      << CountText(share.waiting_clients(), "client") << " of " << share.peer()
+      << (share.waiting_clients() == 1 ? " gets" : " get")
+      << " no batches: the " << CountText(share.connections(), "connection")
+      << " of that address hold " << FormatByteSize(share.held_bytes())
+      << " of batches, its share is " << FormatByteSize(share.share_bytes())
+      << " of the memory budget of "
+      << FormatByteSize(options_.budget->capacity())
+      << ", and their clients read slowly; "
+      << (share.advised_budget_bytes() == 0
+              ? "raise --memory_budget"
+              : absl::StrCat("raise --memory_budget to ",
+                             share.advised_budget_bytes() >> 20, "MiB"))
+      << ", or bound the connections with --max_connections_per_peer"
+      << (shares.size() == 1
+              ? ""
+              : absl::StrCat(" (",
+                             CountText(shares.size() - 1, "more address",
+                                       "more addresses"),
+                             ": see `millrace status`)"));
 }
 
 uint64_t StreamRegistry::Blocked(absl::Duration timeout) {

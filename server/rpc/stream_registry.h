@@ -16,11 +16,14 @@
 #include <string>
 #include <thread>
 #include <unordered_set>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
 #include "common/mutex.h"
+#include "proto/data_service.pb.h"
+#include "proto/names.h"
 #include "server/rpc/counters.h"
 
 namespace millrace {
@@ -37,6 +40,8 @@ class StreamRegistry {
     // A client whose oldest batch waits to be sent for so long is a slow
     // reader. Above 0.
     absl::Duration batch_timeout;
+    // A memory budget that leaves so many bytes for batches; 0: not known.
+    std::function<uint64_t(uint64_t)> budget_for;
     // Whether somebody waits for memory. Not owned.
     const ByteBudget* budget = nullptr;
     const ClientShares* shares = nullptr;
@@ -55,6 +60,10 @@ class StreamRegistry {
   // Streams of which one write has been under way for so long.
   uint64_t Blocked(absl::Duration timeout);
 
+  // Addresses whose share of the memory is full, while clients of theirs have
+  // had nothing for `batch_timeout`.
+  std::vector<FullShare> FullShares() const;
+
   // Streams of each peer (BatchStream::peer()).
   std::map<std::string, uint64_t> CallsByPeer();
 
@@ -71,6 +80,9 @@ class StreamRegistry {
   // What clients have above their shares, slowest first, as far as others wait
   // for memory.
   void TakeBackExcess(SteadyTime now, SteadyTime since);
+  std::vector<FullShare> FullShares(SteadyTime now, SteadyTime since) const;
+  // Logs why clients get nothing, and what to do.
+  void SayFullShares(SteadyTime now, SteadyTime since);
 
   const Options options_;
   const std::shared_ptr<RpcCounters> counters_;

@@ -77,6 +77,9 @@ class FakeEngine final : public Engine {
     return config_.batch_budget_bytes != 0 ? config_.batch_budget_bytes
                                            : config_.budget->capacity();
   }
+  uint64_t BudgetForBatches(uint64_t bytes) const override {
+    return bytes + (config_.budget->capacity() - batch_budget_bytes());
+  }
 
   uint64_t batches_made() const { return batches_made_; }
   uint64_t runs_done() const { return runs_done_; }

@@ -106,9 +106,11 @@ grpc::Status RecordedServer::Open(grpc::ServerContext* context,
       response->GetReflection()->MutableUnknownFields(response);
   if (!later->empty()) {
     // A server that knows more fields sends a digest, as the last one.
+    OpenResponse with_digest;
+    with_digest.ParseFromString(
+        SerializeOpenAnswer(request->SerializeAsString(), *response));
     later->AddFixed64(OpenResponse::kAnswerXxh3FieldNumber,
-                      OpenAnswerDigest(request->SerializeAsString(),
-                                       response->SerializeAsString()));
+                      with_digest.answer_xxh3());
   }
   return grpc::Status::OK;
 }

@@ -96,6 +96,7 @@ bool TcpGate::Pass(Way& way) {
     if (bytes == 0) way.ended = true;
     if (bytes < 0 && errno != EAGAIN) return false;
     if (bytes > 0) {
+      DamageBytes(buffer, static_cast<size_t>(bytes));
       way.waiting.insert(way.waiting.end(), buffer, buffer + bytes);
     }
   }
@@ -113,6 +114,30 @@ bool TcpGate::Pass(Way& way) {
     }
   }
   return !way.ended || !way.waiting.empty();
+}
+
+void TcpGate::Damage(const std::string& pattern, int times) {
+  MutexLock lock(damage_mu_);
+  pattern_ = pattern;
+  times_ = times;
+  damages_ = 0;
+}
+
+int TcpGate::damages() const {
+  MutexLock lock(damage_mu_);
+  return damages_;
+}
+
+void TcpGate::DamageBytes(char* bytes, size_t count) {
+  MutexLock lock(damage_mu_);
+  char* const end = bytes + count;
+  while (damages_ < times_) {
+    bytes = std::search(bytes, end, pattern_.begin(), pattern_.end());
+    if (bytes == end) return;
+    bytes += pattern_.size();
+    bytes[-1] ^= 1;
+    ++damages_;
+  }
 }
 
 void TcpGate::Loop() {

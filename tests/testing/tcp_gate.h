@@ -1,7 +1,7 @@
-// TcpGate is a link between programs of this machine that a test can cut and
-// slow down: it listens on a port of its own and passes bytes to a server and
-// back. What it is not: a network. A connection is made at once also while the
-// link is cut (the kernel does that), it only hears nothing.
+// TcpGate is a link between programs of this machine that a test can cut, slow
+// down and let damage bytes: it listens on a port of its own and passes bytes
+// to a server and back. What it is not: a network. A connection is made at once
+// also while the link is cut (the kernel does that), it only hears nothing.
 //
 // Thread-safe; owns a thread.
 //
@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/mutex.h"
+
 namespace millrace::testing {
 
 class TcpGate {
@@ -37,6 +39,12 @@ class TcpGate {
 
   // From the server to its clients, over all connections; 0: no limit.
   void Limit(uint64_t bytes_per_second) { Set(limit_, bytes_per_second); }
+
+  // Flips a bit of the last byte of `pattern` the next `times` times that it
+  // passes, in either direction. Only one that arrives in one piece is found.
+  void Damage(const std::string& pattern, int times);
+  // How often that was done since the last Damage().
+  int damages() const;
 
  private:
   // What goes from one socket to another.
@@ -62,6 +70,7 @@ class TcpGate {
   void Accept();
   // False when the connection has ended.
   bool Pass(Way& way);
+  void DamageBytes(char* bytes, size_t count);
 
   const int port_;
   int listener_ = -1;
@@ -70,6 +79,10 @@ class TcpGate {
   std::atomic<bool> stop_{false};
   std::atomic<bool> cut_{false};
   std::atomic<uint64_t> limit_{0};
+  mutable Mutex damage_mu_;
+  std::string pattern_ MR_GUARDED_BY(damage_mu_);
+  int times_ MR_GUARDED_BY(damage_mu_) = 0;
+  int damages_ MR_GUARDED_BY(damage_mu_) = 0;
   // Of the thread.
   std::list<Connection> connections_;
   int64_t room_ = 0;  // bytes that the limit lets pass now

@@ -51,6 +51,21 @@ TEST(ServerVerdictTest, LooksAtWhatHappenedInBetween) {
             "threads busy 90 %, most in augment: add cores or servers");
 }
 
+// "2 of 11 streams wait for their client" hid that another client got nothing.
+TEST(ServerVerdictTest, AFullShareIsNamedBeforeTheSlowClientsThatFillIt) {
+  GetStatusResponse status = Status(360);
+  status.set_blocked_sends(2);
+  FullShare& share = *status.add_full_shares();
+  share.set_peer("ipv4:10.0.0.9");
+  share.set_waiting_clients(1);
+  EXPECT_EQ(ServerVerdict({}, status),
+            "threads busy 10 %; 1 client of ipv4:10.0.0.9 gets nothing, slow "
+            "connections hold the address's share of the memory: raise "
+            "--memory_budget");
+  share.set_advised_budget_bytes(uint64_t{192} << 20);
+  EXPECT_EQ(RaiseBudget(share), "raise --memory_budget to 192MiB");
+}
+
 TEST(ServerVerdictTest, IdleThreadsPointToWhatTheyWaitFor) {
   GetStatusResponse status = Status(360);
   EXPECT_EQ(ServerVerdict({}, status), "threads busy 10 %: room for more");

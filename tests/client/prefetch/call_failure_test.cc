@@ -10,6 +10,9 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
 // What a data server answers carries a detail.
 absl::Status FromServer(absl::Status status, int64_t retry_delay_ms = 0) {
   ErrorDetail detail = MakeErrorDetail("decode");
@@ -49,6 +52,31 @@ TEST(CallFailureTest, ADamagedAnswerIsRetriedWhereItMayBe) {
   const absl::Status sample = FromServer(absl::DataLossError("bad JPEG"));
   EXPECT_FALSE(IsDamaged(sample));
   EXPECT_EQ(ActionFor(sample, kOthersMayServe), FailureAction::kFinal);
+}
+
+// "The request is no GetBatchesRequest" ended the job.
+TEST(CallFailureTest, ARequestThatWasDamagedIsSentAgain) {
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_request_damaged(true);
+  for (const absl::Status& said :
+       {absl::DataLossError("its digest does not match"),
+        absl::InvalidArgumentError("no GetBatchesRequest")}) {
+    const absl::Status damaged = WithErrorDetail(said, detail);
+    EXPECT_TRUE(IsDamaged(damaged));
+    EXPECT_EQ(ActionFor(damaged, {.may_retry_damaged = true}),
+              FailureAction::kDamaged);
+    EXPECT_EQ(ActionFor(damaged, kRequestedFromOthers),
+              FailureAction::kDamaged);
+    EXPECT_EQ(ActionFor(damaged, kOthersMayServe), FailureAction::kFinal);
+    // The user has made no mistake.
+    const absl::Status error =
+        FinalDamageError("data-1:7001", damaged, "receive", "step 7", 2);
+    EXPECT_TRUE(absl::IsDataLoss(error)) << error;
+    EXPECT_THAT(error.message(),
+                AllOf(HasSubstr("server data-1:7001: "), HasSubstr("step 7"),
+                      HasSubstr("damaged 2 times")));
+    EXPECT_EQ(GetErrorDetail(error).stage(), "rpc");
+  }
 }
 
 TEST(CallFailureTest, AServerOfAnotherPlanIsLeftOutWhileOthersMayServe) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,13 @@ using ::millrace::testing::MakePlan;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+
+// A batch of `position` with a header that does not fit the plan.
+FakeBatch Damaged(const OpenResponse& plan, Position position) {
+  FakeBatch batch = MakeBatch(plan, position);
+  batch.header.mutable_tensors(0)->set_offset(1 << 20);
+  return batch;
+}
 
 class PrefetchLoaderTest : public ::testing::Test {
  protected:
@@ -62,6 +70,27 @@ class PrefetchLoaderTest : public ::testing::Test {
     while (!fake_->calls().empty()) {
       fake_->Complete(fake_->calls().begin()->first);
     }
+  }
+
+  // A call whose range has the step.
+  CallId CallFor(uint64_t step) {
+    for (const auto& [id, call] : fake_->calls()) {
+      if (step - call.steps.first_step < call.steps.step_count) return id;
+    }
+    ADD_FAILURE() << "no call for step " << step;
+    return 0;
+  }
+
+  // The status of Next() when `send` answers the call for the step, and again
+  // the call that requests it once more.
+  absl::Status AfterTwice(uint64_t step,
+                          const std::function<void(CallId)>& send) {
+    for (int i = 0; i < 2; ++i) {
+      send(CallFor(step));
+      time_ += absl::Seconds(3);  // more than the server's backoff
+      fake_->Tick();
+    }
+    return loader_->Next().status();
   }
 
   // The only call at `server`.
@@ -316,13 +345,6 @@ TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
   EXPECT_TRUE(fake_->calls().empty()) << "calls go on after the error";
 }
 
-// A batch of `position` with a header that does not fit the plan.
-FakeBatch Damaged(const OpenResponse& plan, Position position) {
-  FakeBatch batch = MakeBatch(plan, position);
-  batch.header.mutable_tensors(0)->set_offset(1 << 20);
-  return batch;
-}
-
 TEST_F(PrefetchLoaderTest, ADamagedAnswerIsAskedOfAnotherServer) {
   for (const bool by_transport : {false, true}) {
     SCOPED_TRACE(by_transport);
@@ -338,7 +360,7 @@ TEST_F(PrefetchLoaderTest, ADamagedAnswerIsAskedOfAnotherServer) {
     }
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 AllOf(HasSubstr("server data-1:7001: "),
-                      HasSubstr("another server is asked")));
+                      HasSubstr("from another server")));
     const auto& [server, steps] = fake_->history().back();
     EXPECT_EQ(server, 2);
     EXPECT_EQ(steps.first_step, 1);
@@ -369,13 +391,54 @@ TEST_F(PrefetchLoaderTest, AStepThatIsDamagedTwiceIsTheEnd) {
   fake_->SendBatch(fake_->CallsAt(2).back(), Damaged(plan_, {0, 0}));
   const absl::Status status = loader_->Next().status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("data-2:7001"));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("data-2:7001"), HasSubstr("epoch 0 step 0"),
+                    HasSubstr("damaged 2 times")));
 }
 
-TEST_F(PrefetchLoaderTest, ADamagedAnswerOfTheOnlyServerIsTheEnd) {
-  Open(8, {{1, "data-1:7001", true}});
-  fake_->SendBatch(fake_->CallsAt(1)[0], Damaged(plan_, {0, 0}));
-  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+// One flipped bit ended a job with one server.
+TEST_F(PrefetchLoaderTest, ADamagedAnswerOfTheOnlyServerIsRequestedAgainOnce) {
+  for (const bool again : {false, true}) {
+    SCOPED_TRACE(again);
+    Open(8, {{1, "data-1:7001", true}});
+    ::testing::internal::CaptureStderr();
+    fake_->SendBatch(CallFor(0), Damaged(plan_, {0, 0}));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("server data-1:7001: "),
+                      HasSubstr("requested again, once, from this server")));
+    fake_->SendBatch(CallFor(5), Damaged(plan_, {0, 5}));  // has its own try
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+    if (!again) {
+      CompleteAll();
+      for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+      continue;
+    }
+    fake_->SendBatch(CallFor(0), Damaged(plan_, {0, 0}));
+    const absl::Status status = loader_->Next().status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("server data-1:7001: "),
+                                        HasSubstr("epoch 0 step 0"),
+                                        HasSubstr("damaged 2 times")));
+    EXPECT_TRUE(fake_->calls().empty()) << "calls go on after the error";
+  }
+}
+
+// A bit of a request that was flipped on the way ended the job as if the user
+// had been wrong.
+TEST_F(PrefetchLoaderTest, ARequestThatWasDamagedIsSentAgain) {
+  Open(4, {{1, "data-1:7001", true}});
+  ErrorDetail detail = MakeErrorDetail("rpc");
+  detail.set_request_damaged(true);
+  ::testing::internal::CaptureStderr();
+  fake_->End(fake_->CallsAt(1)[0],
+             WithErrorDetail(absl::InvalidArgumentError("no request"), detail));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("server data-1:7001: no request; requested again"));
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
 }
 
 // A sample that cannot be read: every server has the same.
@@ -639,50 +702,56 @@ TEST_F(PrefetchLoaderTest, DropsAStepThatIsSentTwice) {
 
 TEST_F(PrefetchLoaderTest, RefusesAStepThatWasNotAskedFor) {
   Open(20, {{1, "a", true}});
-  fake_->SendBatch(fake_->CallsAt(1)[0], MakeBatch(plan_, {0, 7}));
-  const absl::Status status = loader_->Next().status();
+  const absl::Status status = AfterTwice(0, [this](CallId call) {
+    fake_->SendBatch(call, MakeBatch(plan_, {0, 7}));
+  });
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("epoch 0 step 7"));
 }
 
 TEST_F(PrefetchLoaderTest, RefusesAFrameWithoutItsHeader) {
   Open(4, {{1, "a", true}});
-  FrameView frame;
-  frame.data_bytes = 3;
-  frame.data = {"abc"};
-  fake_->SendRaw(fake_->CallsAt(1)[0], frame);
-  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+  const absl::Status status = AfterTwice(0, [this](CallId call) {
+    FrameView frame;
+    frame.data_bytes = 3;
+    frame.data = {"abc"};
+    fake_->SendRaw(call, frame);
+  });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
 TEST_F(PrefetchLoaderTest, RefusesFramesThatLeaveAGapOrRunOver) {
   for (const uint64_t offset : {uint64_t{9}, uint64_t{11}, ~uint64_t{0}}) {
     SCOPED_TRACE(offset);
     Open(4, {{1, "a", true}});
-    const CallId call = fake_->CallsAt(1)[0];
-    fake_->SendFrame(call, 10);
-    FrameView frame;
-    frame.offset = offset;
-    frame.data_bytes = 3;
-    frame.data = {"abc"};
-    fake_->SendRaw(call, frame);
-    EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+    const absl::Status status = AfterTwice(0, [&](CallId call) {
+      fake_->SendFrame(call, 10);
+      FrameView frame;
+      frame.offset = offset;
+      frame.data_bytes = 3;
+      frame.data = {"abc"};
+      fake_->SendRaw(call, frame);
+    });
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     loader_.reset();
   }
   Open(4, {{1, "a", true}});
-  FakeBatch batch = MakeBatch(plan_, {0, 0});
-  batch.payload += "more";
-  fake_->SendBatch(fake_->CallsAt(1)[0], batch);
-  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+  const absl::Status status = AfterTwice(0, [this](CallId call) {
+    FakeBatch batch = MakeBatch(plan_, {0, 0});
+    batch.payload += "more";
+    fake_->SendBatch(call, batch);
+  });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
 TEST_F(PrefetchLoaderTest, RefusesAFrameThatBringsNothing) {
   Open(4, {{1, "a", true}});
-  const CallId call = fake_->CallsAt(1)[0];
-  fake_->SendFrame(call, 10);
-  FrameView frame;
-  frame.offset = 10;
-  fake_->SendRaw(call, frame);
-  const absl::Status status = loader_->Next().status();
+  const absl::Status status = AfterTwice(0, [this](CallId call) {
+    fake_->SendFrame(call, 10);
+    FrameView frame;
+    frame.offset = 10;
+    fake_->SendRaw(call, frame);
+  });
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("an empty frame"));
 }
@@ -707,20 +776,20 @@ TEST_F(PrefetchLoaderTest, RefusesABatchLargerThanItsSlot) {
   FakeBatch batch = MakeBatch(plan_, {0, 0});
   batch.header.set_payload_bytes(plan_.max_payload_bytes() + 1);
   batch.payload.resize(plan_.max_payload_bytes() + 1);
-  fake_->SendBatch(fake_->CallsAt(1)[0], batch);
-  EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
+  const absl::Status status =
+      AfterTwice(0, [&](CallId call) { fake_->SendBatch(call, batch); });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
 TEST_F(PrefetchLoaderTest, ComparesTheDigestOfAPayload) {
   options_.verify_payload = true;
   Open(4, {{1, "a", true}});
-  const CallId call = fake_->CallsAt(1)[0];
-  fake_->SendFrame(call);
+  fake_->SendFrame(fake_->CallsAt(1)[0]);
   ExpectNext({0, 0});
   FakeBatch batch = MakeBatch(plan_, {0, 1});
   batch.payload[3] ^= 1;
-  fake_->SendBatch(call, batch);
-  const absl::Status status = loader_->Next().status();
+  const absl::Status status =
+      AfterTwice(1, [&](CallId call) { fake_->SendBatch(call, batch); });
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("digest"));
 }

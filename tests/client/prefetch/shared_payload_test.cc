@@ -199,13 +199,21 @@ TEST_F(SharedPayloadTest, APartOfABatchIsRefused) {
   options_.read_only_payload = true;
   Open(100, {{1, "a", true}});
   const FakeBatch batch = MakeBatch(plan_, {0, 0});
-  FrameView frame;
-  frame.has_header = true;
-  frame.header = batch.header;
-  frame.data_bytes = 10;
-  frame.data = {absl::string_view(batch.payload).substr(0, 10)};
-  frame.hold = std::make_shared<int>(0);
-  fake_->SendRaw(fake_->calls().begin()->first, frame);
+  for (int i = 0; i < 2; ++i) {  // damage is requested again, once
+    FrameView frame;
+    frame.has_header = true;
+    frame.header = batch.header;
+    frame.data_bytes = 10;
+    frame.data = {absl::string_view(batch.payload).substr(0, 10)};
+    frame.hold = std::make_shared<int>(0);
+    const auto call = std::find_if(
+        fake_->calls().begin(), fake_->calls().end(),
+        [](const auto& one) { return one.second.steps.first_step == 0; });
+    ASSERT_NE(call, fake_->calls().end());
+    fake_->SendRaw(call->first, frame);
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+  }
   EXPECT_TRUE(absl::IsDataLoss(loader_->Next().status()));
 }
 

@@ -16,18 +16,24 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+constexpr size_t kRequestBytes = 1000;
+
 // A proxy's RST_STREAM ended jobs: it is INTERNAL, which was final.
 TEST(CallErrorTest, AStatusWithoutDetailIsTheWaysWhateverItsCode) {
   for (int code = 1; code <= 16; ++code) {
     SCOPED_TRACE(code);
     if (code == grpc::StatusCode::UNIMPLEMENTED) continue;
-    const absl::Status error = CallError(grpc::Status(
-        static_cast<grpc::StatusCode>(code), "RST_STREAM with error code 2"));
+    const absl::Status error =
+        CallError(grpc::Status(static_cast<grpc::StatusCode>(code),
+                               "RST_STREAM with error code 2"),
+                  kRequestBytes);
     EXPECT_TRUE(absl::IsUnavailable(error)) << error;
     EXPECT_THAT(error.message(), HasSubstr("RST_STREAM with error code 2"));
   }
   EXPECT_THAT(
-      CallError(grpc::Status(grpc::StatusCode::INTERNAL, "reset")).message(),
+      CallError(grpc::Status(grpc::StatusCode::INTERNAL, "reset"),
+                kRequestBytes)
+          .message(),
       AllOf(HasSubstr("a proxy on the way ended the call, not the server"),
             HasSubstr("INTERNAL: reset")));
 }
@@ -35,7 +41,7 @@ TEST(CallErrorTest, AStatusWithoutDetailIsTheWaysWhateverItsCode) {
 TEST(CallErrorTest, TheServersWordStands) {
   for (int code = 2; code <= 16; ++code) {
     const absl::Status said(static_cast<absl::StatusCode>(code), "so");
-    const absl::Status error = CallError(ToGrpcStatus(said));
+    const absl::Status error = CallError(ToGrpcStatus(said), kRequestBytes);
     EXPECT_EQ(error.code(), said.code());
     EXPECT_EQ(error.message(), "so");
     EXPECT_TRUE(HasErrorDetail(error));
@@ -50,7 +56,8 @@ grpc::Status NotConnected(const std::string& why) {
 TEST(CallErrorTest, AConnectionThatIsNotMadeSaysWhy) {
   const absl::Status error = CallError(
       NotConnected("UNKNOWN: ipv4:127.0.0.1:7001: Failed to connect to remote "
-                   "host: Connection refused"));
+                   "host: Connection refused"),
+      kRequestBytes);
   EXPECT_TRUE(absl::IsUnavailable(error)) << error;
   EXPECT_EQ(error.message(), "Connection refused");
 }
@@ -61,31 +68,42 @@ TEST(CallErrorTest, AConnectionThatIsClosedAtOnceNamesTheLimits) {
   for (const char* reason :
        {"Socket closed", "recvmsg:Connection reset by peer",
         "sendmsg: Broken pipe"}) {
-    const absl::Status error = CallError(NotConnected(
-        std::string("UNAVAILABLE: ipv4:127.0.0.1:7001: ") + reason));
+    const absl::Status error = CallError(
+        NotConnected(std::string("UNAVAILABLE: ipv4:127.0.0.1:7001: ") +
+                     reason),
+        kRequestBytes);
     EXPECT_TRUE(absl::IsUnavailable(error)) << error;
     EXPECT_THAT(error.message(), AllOf(HasSubstr("--max_connections_per_peer"),
                                        HasSubstr("closed before")));
   }
   // One that carried calls before had been let in.
   const absl::Status later =
-      CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
+      CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"),
+                kRequestBytes);
   EXPECT_EQ(later.message(), "Socket closed");
 }
 
 TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {
   const absl::Status unknown = CallError(
-      grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "unknown service"));
+      grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "unknown service"),
+      kRequestBytes);
   EXPECT_TRUE(absl::IsUnimplemented(unknown)) << unknown;
   EXPECT_THAT(unknown.message(), AllOf(HasSubstr("no millrace-server answers"),
                                        HasSubstr("unknown service")));
   // gRPC's words.
-  const absl::Status large = CallError(
-      grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                   "Received message larger than max (300000 vs. 262144)"));
+  const grpc::Status too_large(
+      grpc::StatusCode::RESOURCE_EXHAUSTED,
+      "Received message larger than max (300000 vs. 262144)");
+  const absl::Status large = CallError(too_large, 300'000);
   EXPECT_TRUE(absl::IsResourceExhausted(large)) << large;
   EXPECT_THAT(large.message(), AllOf(HasSubstr("too large for the server"),
                                      HasSubstr("300000 vs. 262144")));
+  // Every server takes such a request: its length has become another one.
+  const absl::Status damaged = CallError(too_large, kRequestBytes);
+  EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
+  EXPECT_FALSE(HasErrorDetail(damaged));
+  EXPECT_THAT(damaged.message(), AllOf(HasSubstr("damaged on the way"),
+                                       HasSubstr("300000 vs. 262144")));
 }
 
 }  // namespace

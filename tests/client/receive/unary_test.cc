@@ -26,13 +26,11 @@ using ::testing::Not;
 
 absl::Status Headline(const std::vector<absl::Status>& errors) {
   std::vector<ServerChannel> servers;
-  std::vector<absl::StatusOr<std::string>> answers;
-  for (const absl::Status& error : errors) {
+  for (size_t i = 0; i < errors.size(); ++i) {
     servers.push_back({});
     servers.back().address.text = "data-" + std::to_string(servers.size());
-    answers.push_back(error);
   }
-  return NoAnswerError("data:7001", servers, answers);
+  return NoAnswerError("data:7001", servers, errors);
 }
 
 absl::Status OfTheServer(absl::Status status) {
@@ -68,9 +66,11 @@ TEST(NoAnswerErrorTest, AServerThatIsConnectedIsSaidToBe) {
                                            grpc::InsecureChannelCredentials());
   ASSERT_TRUE(servers[0].channel->WaitForConnected(
       std::chrono::system_clock::now() + std::chrono::seconds(60)));
-  const auto answers = AskServers(servers, "/millrace.v1.DataService/Open", "",
-                                  {.timeout = absl::Milliseconds(100)});
-  const absl::Status error = NoAnswerError("data:7001", servers, answers);
+  const std::vector<absl::Status> results =
+      AskServers(servers, "/millrace.v1.DataService/Open", "",
+                 {.timeout = absl::Milliseconds(100)},
+                 [](size_t, const std::string&) { return absl::OkStatus(); });
+  const absl::Status error = NoAnswerError("data:7001", servers, results);
   EXPECT_TRUE(absl::IsUnavailable(error));
   EXPECT_THAT(error.message(),
               AllOf(HasSubstr("is connected and has not answered"),

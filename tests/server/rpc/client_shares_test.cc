@@ -2,6 +2,7 @@
 
 #include "server/rpc/client_shares.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -143,6 +144,47 @@ TEST_F(ClientSharesTest, AHostIsBounded) {
   EXPECT_GT(shares_.starving(), 300);
   const Member good = Join("good", "a");
   EXPECT_EQ(good->Take(kAll), 37);
+}
+
+// Nothing said why a client got no batch.
+TEST_F(ClientSharesTest, AHostWhosePartIsFullIsNamed) {
+  constexpr auto kLater = std::chrono::seconds(2);
+  const auto full = [this](SteadyTime before) {
+    return shares_.FullHosts(before, SteadyTime::min());
+  };
+  std::vector<Member> slow;
+  for (int i = 0; i < 5; ++i) {
+    slow.push_back(Join("h1", std::to_string(i), 15 * kStep));
+    EXPECT_EQ(slow.back()->Take(1), 1);  // 75 in all: the host's part
+  }
+  const Member good = Join("h1", "good", 15 * kStep);
+  EXPECT_EQ(good->Take(kAll), 0);
+  const SteadyTime now = std::chrono::steady_clock::now();
+  EXPECT_TRUE(full(now - kLater).empty()) << "it has just come";
+  EXPECT_TRUE(shares_.FullHosts(now + kLater, now + 2 * kLater).empty())
+      << "the server did not run";
+  const auto hosts = full(now + kLater);
+  ASSERT_EQ(hosts.size(), 1);
+  EXPECT_EQ(hosts[0].host, "h1");
+  EXPECT_EQ(hosts[0].clients, 1);
+  EXPECT_EQ(hosts[0].connections, 6);
+  EXPECT_EQ(hosts[0].held_bytes, 75 * kStep);
+  EXPECT_EQ(hosts[0].share_bytes, 75 * kStep);
+  // With what is said to be needed it would have had its batch.
+  ClientShares larger(hosts[0].needed_bytes);
+  std::vector<Member> all;
+  for (int i = 0; i < 6; ++i) {
+    all.push_back(larger.Join({.host = "h1",
+                               .connection = std::to_string(i),
+                               .client = std::to_string(i),
+                               .step_bytes = 15 * kStep,
+                               .on_room = [] {}}));
+    EXPECT_EQ(all.back()->Take(1), 1) << i;
+  }
+  // One who has a batch is not shut out, and neither is one who may have one.
+  Return(slow[0], 1);
+  EXPECT_EQ(woken_.back(), 1);
+  EXPECT_TRUE(full(std::chrono::steady_clock::now() + kLater).empty());
 }
 
 TEST_F(ClientSharesTest, EveryClientHasOneBatchHoweverLarge) {

@@ -21,7 +21,10 @@
 #include "common/byte_budget.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
+#include "proto/grpc_status.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/version.h"
 #include "server/storage/memory/memory_source.h"
 #include "tests/testing/fake_engine.h"
@@ -56,9 +59,8 @@ grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel,
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
-  const grpc::Slice slice(request);
-  auto call = stub.PrepareUnaryCall(&context, method,
-                                    grpc::ByteBuffer(&slice, 1), &queue);
+  auto call =
+      stub.PrepareUnaryCall(&context, method, ToByteBuffer(request), &queue);
   call->StartCall();
   grpc::ByteBuffer bytes;
   grpc::Status status;
@@ -66,12 +68,7 @@ grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel,
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  std::vector<grpc::Slice> slices;
-  if (status.ok() && bytes.Dump(&slices).ok()) {
-    for (const grpc::Slice& s : slices) {
-      response->append(reinterpret_cast<const char*>(s.begin()), s.size());
-    }
-  }
+  if (status.ok()) *response = ToString(bytes);
   return status;
 }
 
@@ -268,7 +265,44 @@ TEST_F(RpcServerTest, RefusesARequestThatIsNoMessage) {
       CallRaw(client_->channel(), "/millrace.v1.DataService/GetBatches",
               "\xff\xff\xff\xff", &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  // It may have been damaged on the way.
+  EXPECT_TRUE(GetErrorDetail(FromGrpcStatus(status)).request_damaged());
   EXPECT_TRUE(client_->GetStatus().ok());
+}
+
+// A flipped bit was a mistake of the user: an unknown dataset, a rank that is
+// none of the world, another plan.
+TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
+  StartServer();
+  OpenRequest open;
+  open.set_protocol_version(kProtocolVersion);
+  open.mutable_spec()->add_sources()->set_dataset("d");
+  const std::string methods = "/millrace.v1.DataService/";
+  for (const auto& [method, good] :
+       {std::pair(methods + "Open", WithDigest(open.SerializeAsString())),
+        std::pair(methods + "GetBatches",
+                  WithDigest(
+                      RpcClient::Request(Plan(), 3, 1).SerializeAsString()))}) {
+    SCOPED_TRACE(method);
+    std::string response;
+    EXPECT_TRUE(CallRaw(client_->channel(), method, good, &response).ok());
+    const size_t content = good.size() - 11;  // the digest takes 11 bytes
+    for (size_t bit = 0; bit < 8 * content; ++bit) {
+      std::string damaged = good;
+      damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
+      const absl::Status status = FromGrpcStatus(
+          CallRaw(client_->channel(), method, damaged, &response));
+      ASSERT_TRUE(absl::IsDataLoss(status)) << "bit " << bit << " " << status;
+      ASSERT_TRUE(GetErrorDetail(status).request_damaged()) << "bit " << bit;
+    }
+  }
+  // Of text that is not UTF-8 the request's digest says that it was sent so.
+  std::string response;
+  const absl::Status mistake = FromGrpcStatus(CallRaw(
+      client_->channel(), methods + "Open",
+      WithDigest(std::string("\x12\x05\x1a\x03\x0a\x01\xff", 7)), &response));
+  EXPECT_TRUE(absl::IsInvalidArgument(mistake)) << mistake;
+  EXPECT_FALSE(GetErrorDetail(mistake).request_damaged());
 }
 
 // Messages in a message take many times their bytes when they are parsed.
@@ -391,6 +425,78 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   first.join();
   EXPECT_GT(engine_->batches_made(), 2 * kSteps);
   EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
+}
+
+// Slow connections of an address filled its share, and neither the log nor the
+// status said so, or with which budget they would not.
+TEST_F(RpcServerTest, AShareThatSlowConnectionsFillIsNamedWithABudget) {
+  config_.payload_bytes = 4 * kMiB;
+  options_.batch_timeout = absl::Milliseconds(50);
+  options_.send_timeout = absl::Minutes(2);  // not to be saved by it
+  constexpr int kSlow = 3;                   // batches: all of 12 MiB
+  uint64_t advised = 0;
+  for (const bool larger : {false, true}) {
+    SCOPED_TRACE(larger);
+    ByteBudget budget(larger ? advised : budget_.capacity());
+    config_.budget = &budget;
+    options_.budget = &budget;
+    ::testing::internal::CaptureStderr();
+    StartServer();
+    const OpenResponse plan = Plan();
+    std::vector<std::unique_ptr<v1::DataService::Stub>> clients;
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<Frame>>> streams;
+    for (int i = 0; i < kSlow; ++i) {
+      clients.push_back(NarrowClient(server_->address()));
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      streams.push_back(clients.back()->GetBatches(
+          contexts.back().get(), RpcClient::Request(plan, 100 * i, 1)));
+      ASSERT_TRUE(Eventually([&] {
+        return engine_->batches_made() == static_cast<uint64_t>(i + 1);
+      }));
+    }
+    std::vector<ReceivedBatch> batches;
+    std::thread good([&] {
+      RpcClient client(server_->address());
+      EXPECT_TRUE(
+          client.GetBatches(RpcClient::Request(plan, 7, 1), &batches).ok());
+    });
+    if (!larger) {
+      ASSERT_TRUE(Eventually(
+          [&] { return client_->GetStatus()->full_shares_size() == 1; }));
+      const FullShare share = client_->GetStatus()->full_shares(0);
+      EXPECT_EQ(share.peer(), "ipv4:127.0.0.1");
+      EXPECT_EQ(share.waiting_clients(), 1);
+      EXPECT_EQ(share.connections(), kSlow + 1);
+      EXPECT_EQ(share.held_bytes(), 12 * kMiB);
+      EXPECT_EQ(share.share_bytes(), 12 * kMiB);
+      advised = share.advised_budget_bytes();
+      EXPECT_GT(advised, budget.capacity());
+      EXPECT_LT(advised, 2 * budget.capacity());
+      // The log's turn comes with the next look.
+      absl::SleepFor(absl::Milliseconds(200));
+      for (const auto& context : contexts) context->TryCancel();
+    }
+    good.join();
+    EXPECT_EQ(batches.size(), 1);
+    for (const auto& context : contexts) context->TryCancel();
+    streams.clear();
+    client_.reset();
+    server_.reset();
+    engine_.reset();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    const std::string line =
+        "1 client of ipv4:127.0.0.1 gets no batches: the 4 connections of that "
+        "address hold 12 MiB of batches, its share is 12 MiB of the memory "
+        "budget of 16 MiB";
+    if (larger) {
+      EXPECT_THAT(log, ::testing::Not(HasSubstr("gets no batches")));
+    } else {
+      EXPECT_THAT(log, HasSubstr(line));
+      EXPECT_THAT(log, HasSubstr("raise --memory_budget to " +
+                                 std::to_string(advised >> 20) + "MiB"));
+    }
+  }
 }
 
 // What gRPC has been given comes back at the end of the call only.

@@ -1,8 +1,10 @@
 // Between gRPC's byte buffers and strings, for messages that are small. Frames
 // do not come this way.
+//
+// Thread-safe functions.
 
-#ifndef MILLRACE_CLIENT_RECEIVE_BYTE_BUFFER_H_
-#define MILLRACE_CLIENT_RECEIVE_BYTE_BUFFER_H_
+#ifndef MILLRACE_PROTO_BYTE_BUFFER_H_
+#define MILLRACE_PROTO_BYTE_BUFFER_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
@@ -17,6 +19,7 @@ inline grpc::ByteBuffer ToByteBuffer(const std::string& bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+// Empty for a buffer without bytes, and for one that cannot be decompressed.
 inline std::string ToString(const grpc::ByteBuffer& buffer) {
   std::string bytes;
   std::vector<grpc::Slice> slices;
@@ -29,4 +32,4 @@ inline std::string ToString(const grpc::ByteBuffer& buffer) {
 
 }  // namespace millrace
 
-#endif  // MILLRACE_CLIENT_RECEIVE_BYTE_BUFFER_H_
+#endif  // MILLRACE_PROTO_BYTE_BUFFER_H_

@@ -1,0 +1,135 @@
+// Ten slow connections of an address fill its share of the server's memory, and
+// another client of the address gets nothing. The budget that the server then
+// names, given back to it, is one with which that client gets its batches.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/data_service.grpc.pb.h"
+#include "proto/names.h"
+#include "tests/testing/rpc_client.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/subprocess.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kSlow = 10;
+constexpr uint64_t kSteps = 5;
+
+// Batches of 9.2 MiB.
+PipelineSpec Spec() {
+  PipelineSpec spec;
+  Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
+  synthetic.set_samples(64 * 10'000);
+  SyntheticField& field = *synthetic.add_fields();
+  field.set_name("pixels");
+  field.set_dtype(DTYPE_UINT8);
+  for (const int side : {224, 224, 3}) field.add_shape(side);
+  spec.set_batch_size(64);
+  return spec;
+}
+
+// Requests batches and reads none.
+class SlowConnection {
+ public:
+  SlowConnection(const std::string& address, const OpenResponse& plan)
+      : client_(address),
+        stream_(client_.stub().GetBatches(&context_,
+                                          RpcClient::Request(plan, 0, 1000))) {}
+  ~SlowConnection() {
+    context_.TryCancel();
+    stream_->Finish();
+  }
+
+ private:
+  RpcClient client_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<Frame>> stream_;
+};
+
+class FullShareTest : public ::testing::Test {
+ protected:
+  void Serve(uint64_t budget_mib) {
+    slow_.clear();
+    server_.reset();
+    auto server = ServerProcess::Start(
+        {"--synthetic_only", "--threads=2", "--batch_timeout=500ms",
+         "--send_timeout=5m",
+         absl::StrCat("--memory_budget=", budget_mib, "MiB")});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    const auto plan = RpcClient(server_->address()).Open(Spec(), 1);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan_ = *plan;
+    for (int i = 0; i < kSlow; ++i) {
+      slow_.push_back(
+          std::make_unique<SlowConnection>(server_->address(), plan_));
+    }
+    // Until they hold what they can: nothing more is made for them.
+    uint64_t used = 0;
+    for (int still = 0; still < 10;) {
+      absl::SleepFor(absl::Milliseconds(100));
+      const uint64_t now =
+          RpcClient(server_->address()).GetStatus()->memory_used_bytes();
+      still = now == used && now > plan_.max_payload_bytes() ? still + 1 : 0;
+      used = now;
+    }
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  OpenResponse plan_;
+  std::vector<std::unique_ptr<SlowConnection>> slow_;
+};
+
+TEST_F(FullShareTest, TheBudgetThatIsNamedHelps) {
+  ASSERT_NO_FATAL_FAILURE(Serve(112));
+  FullShare full;
+  {
+    SlowConnection shut_out(server_->address(), plan_);
+    for (int i = 0; i < 300 && full.share_bytes() == 0; ++i) {
+      absl::SleepFor(absl::Milliseconds(100));
+      const auto status = RpcClient(server_->address()).GetStatus();
+      ASSERT_TRUE(status.ok()) << status.status();
+      if (status->full_shares_size() > 0) full = status->full_shares(0);
+    }
+    ASSERT_GT(full.share_bytes(), 0) << "no share is full";
+    const ProgramResult shown =
+        RunProgram({ProgramPath("client/cli/millrace"), "status",
+                    "--endpoint=" + server_->address()});
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_THAT(shown.out,
+                AllOf(HasSubstr("FULL SHARE OF"), HasSubstr("ipv4:127.0.0.1"),
+                      HasSubstr(absl::StrCat("raise --memory_budget to ",
+                                             full.advised_budget_bytes() >> 20,
+                                             "MiB"))));
+  }
+  EXPECT_EQ(full.peer(), "ipv4:127.0.0.1");
+  EXPECT_EQ(full.connections(), kSlow + 1);
+  EXPECT_LE(full.held_bytes(), full.share_bytes());
+  ASSERT_GT(full.advised_budget_bytes(), uint64_t{112} << 20);
+
+  ASSERT_NO_FATAL_FAILURE(Serve(full.advised_budget_bytes() >> 20));
+  std::vector<ReceivedBatch> batches;
+  const absl::Status status =
+      RpcClient(server_->address())
+          .GetBatches(RpcClient::Request(plan_, 0, kSteps), &batches);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(batches.size(), kSteps);
+}
+
+}  // namespace
+}  // namespace millrace::testing
