@@ -54,6 +54,7 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
                         OpenRecordSource(uri, {.operators = operators.get()}));
     datasets.push_back(std::move(source));
   }
+  NameSource(uris[0], spec);
   MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets, spec));
   if (batch_size > 0) spec.set_batch_size(batch_size);
   if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);

@@ -24,6 +24,7 @@
 #include "server/data_tool/preview_batch.h"
 #include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
+#include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
 #include "server/plan/presets.h"
 #include "server/plan/spec_limits.h"
@@ -284,7 +285,7 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
 // `samples_given`: --samples is no default.
 absl::Status Preview(const Flags& flags, bool samples_given,
                      std::ostream& out) {
-  MR_ASSIGN_OR_RETURN(const PipelineSpec spec, ReadSpec(flags));
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec, ReadSpec(flags));
   std::shared_ptr<const Operators> operators;
   if (!flags.operators.empty()) {
     MR_ASSIGN_OR_RETURN(operators,
@@ -298,6 +299,7 @@ absl::Status Preview(const Flags& flags, bool samples_given,
                         OpenRecordSource(uri, open));
     datasets.push_back(std::move(source));
   }
+  NameSource(flags.datasets[0], spec);
   PreviewOptions options;
   options.epoch = static_cast<uint64_t>(flags.epoch);
   options.step = static_cast<uint64_t>(flags.step);

@@ -2,10 +2,38 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/clean_text.h"
 #include "common/count_text.h"
+#include "common/file_error.h"
 #include "common/usage_error.h"
 
 namespace millrace {
+namespace {
+
+// Of a name, below what a spec may have.
+constexpr size_t kMaxNameBytes = 200;
+
+}  // namespace
+
+void NameSource(const std::string& uri, PipelineSpec& spec) {
+  if (spec.sources_size() > 1) return;
+  if (spec.sources_size() == 0) spec.add_sources();
+  Source& source = *spec.mutable_sources(0);
+  if (source.has_synthetic() || !source.dataset().empty()) return;
+  absl::string_view path = uri;
+  path.remove_prefix(path.find(':') + 1);  // of no scheme: 0
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  const std::string file = FileName(path);
+  absl::string_view name = file;
+  if (!absl::ConsumeSuffix(&name, ".lmdb")) {
+    absl::ConsumeSuffix(&name, ".parquet");
+  }
+  // The bytes of a path may be no text.
+  if (!name.empty()) source.set_dataset(CleanText(name, kMaxNameBytes));
+}
 
 absl::StatusOr<NamedDatasets> NameDatasets(
     const std::vector<std::shared_ptr<const RecordSource>>& datasets,

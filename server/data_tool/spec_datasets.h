@@ -1,8 +1,9 @@
 // Which dataset of the command line each source of a pipeline file means: the
 // first --dataset is the first name among the sources, and so on.
 //
-// Pure function.
+// Pure functions.
 //
+//   NameSource(uris[0], spec);
 //   MR_ASSIGN_OR_RETURN(auto named, NameDatasets(datasets, spec));
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_SPEC_DATASETS_H_
@@ -22,6 +23,10 @@ namespace millrace {
 
 using NamedDatasets =
     std::map<std::string, std::shared_ptr<const RecordSource>>;
+
+// Names the source of a spec that names none after the file or folder of `uri`,
+// as a person would: "photos" of "lmdb:/data/photos.lmdb".
+void NameSource(const std::string& uri, PipelineSpec& spec);
 
 // A spec without a source, or whose one source has no name, is given "NAME".
 // InvalidArgument, a usage error: the spec names more or fewer datasets than

@@ -35,10 +35,15 @@ absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
                                        })));
 }
 
-std::string FieldNames(const DatasetInfo& info) {
-  return absl::StrJoin(
-      info.schema().fields(), ", ",
-      [](std::string* out, const Field& f) { out->append(f.name()); });
+// "its fields are image, label".
+std::string ItsFields(const DatasetInfo& info) {
+  const auto& fields = info.schema().fields();
+  if (fields.empty()) return "it has no field that is served";
+  return absl::StrCat(
+      fields.size() == 1 ? "its only field is " : "its fields are ",
+      absl::StrJoin(fields, ", ", [](std::string* out, const Field& f) {
+        out->append(f.name());
+      }));
 }
 
 const Field* FindField(const DatasetInfo& info, const std::string& name) {
@@ -64,12 +69,11 @@ absl::Status NoSuchField(absl::string_view where, const std::string& name,
     if (column.name() != name) continue;
     return absl::NotFoundError(
         absl::StrCat(where, ": column \"", name, "\" of dataset ", info.name(),
-                     " is left out: ", column.reason(), "; its fields are ",
-                     FieldNames(info)));
+                     " is left out: ", column.reason(), "; ", ItsFields(info)));
   }
-  return absl::NotFoundError(
-      absl::StrCat(where, ": dataset ", info.name(), " has no field \"", name,
-                   "\"; its fields are ", FieldNames(info)));
+  return absl::NotFoundError(absl::StrCat(where, ": dataset ", info.name(),
+                                          " has no field \"", name, "\"; ",
+                                          ItsFields(info)));
 }
 
 // The fields of the roles exist, and stored masks are as large as their images.
@@ -175,8 +179,8 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   }
   if (!listed) {
     for (const LeftOutColumn& column : info.left_out()) {
-      missing.push_back(absl::StrCat("column ", column.name(), ": ",
-                                     column.reason()));
+      missing.push_back(
+          absl::StrCat("column ", column.name(), ": ", column.reason()));
     }
   }
   if (!missing.empty() || spec.outputs_size() == 0) {

@@ -30,11 +30,12 @@ absl::Status Missing(absl::string_view where, absl::string_view kind,
   if (!asked.library_hash().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         where, ": the job runs with the ", kind, " ", FormatOperator(asked),
-        ", which this server has not loaded (it has: ", have, "): ", kLoad));
+        ", which is not loaded (loaded: ", have, "): ", kLoad));
   }
   return absl::NotFoundError(
-      absl::StrCat(where, ": this server has no ", kind, " \"", asked.name(),
-                   "\" (it has: ", have, "): ", kLoad, " on every server"));
+      absl::StrCat(where, ": no ", kind, " \"", asked.name(),
+                   "\" is loaded (loaded: ", have, "): ", kLoad,
+                   ", on every server that serves the job"));
 }
 
 absl::Status At(absl::string_view where, const absl::Status& status) {

@@ -29,6 +29,12 @@ std::vector<std::string> OutputFields(const PipelineSpec& spec) {
   return fields;
 }
 
+std::string ClassCount(int64_t classes) {
+  return classes == 0 ? "without classes"
+                      : absl::StrCat("of ", classes,
+                                     classes == 1 ? " class" : " classes");
+}
+
 // What the trainer is given of a sample.
 std::string Format(const FieldTrace& trace) {
   return absl::StrCat(DTypeName(trace.device_dtype), " [",
@@ -44,7 +50,8 @@ class Comparison {
     const std::vector<std::string> a = OutputFields(first);
     const std::vector<std::string> b = OutputFields(other);
     if (a == b) return absl::OkStatus();
-    return Differ("", absl::StrJoin(b, ", "), absl::StrJoin(a, ", "),
+    return Differ("the outputs are ", absl::StrJoin(b, ", "),
+                  absl::StrJoin(a, ", "),
                   "list the outputs that all sources have");
   }
 
@@ -53,9 +60,8 @@ class Comparison {
     const Field& a = FieldOf(first_, name);
     const Field& b = FieldOf(other_, name);
     if (a.num_classes() != b.num_classes()) {
-      return Differ(absl::StrCat("field ", name, " of "),
-                    absl::StrCat(b.num_classes(), " classes"),
-                    absl::StrCat(a.num_classes(), " classes"),
+      return Differ(absl::StrCat("field ", name, " is "),
+                    ClassCount(b.num_classes()), ClassCount(a.num_classes()),
                     "pack them with one list of classes");
     }
     if (a.class_names_size() > 0 && b.class_names_size() > 0) {
@@ -63,7 +69,7 @@ class Comparison {
         if (i < b.class_names_size() && a.class_names(i) == b.class_names(i)) {
           continue;
         }
-        return Differ(absl::StrCat("class ", i, " of field ", name, " "),
+        return Differ(absl::StrCat("class ", i, " of field ", name, " is "),
                       i < b.class_names_size() ? b.class_names(i)
                                                : std::string("no name"),
                       a.class_names(i), "pack them with one list of classes");
@@ -77,7 +83,7 @@ class Comparison {
         mine.device_shape == yours.device_shape) {
       return absl::OkStatus();
     }
-    return Differ(absl::StrCat("field ", name, " as "), Format(yours),
+    return Differ(absl::StrCat("field ", name, " is "), Format(yours),
                   Format(mine),
                   "add transforms that make one size and type of them");
   }
@@ -90,20 +96,23 @@ class Comparison {
         continue;
       }
       return absl::InvalidArgumentError(absl::StrCat(
-          "sources[", source_, "]: transforms[", i, "] makes other tensors of ",
-          other_.name(), " than of the first source, ", first_.name(),
-          ": sources that are mixed give the same tensors"));
+          "sources[", source_, "]: transforms[", i,
+          "] makes one tensor of dataset ", other_.name(),
+          " and another one of dataset ", first_.name(),
+          " (sources[0]); sources that are mixed must give the same tensors"));
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status Differ(absl::string_view of, absl::string_view other,
+  // `what`: "field x is ", of which `other` and `first` are said.
+  absl::Status Differ(absl::string_view what, absl::string_view other,
                       absl::string_view first, absl::string_view advice) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "sources[", source_, "]: dataset ", other_.name(), " gives ", of, other,
-        ", the first source, ", first_.name(), ", ", first,
-        ": sources that are mixed give the same tensors; ", advice));
+        "sources[", source_, "]: ", what, other, " in dataset ", other_.name(),
+        " and ", first, " in dataset ", first_.name(),
+        " (sources[0]); sources that are mixed must give the same tensors: ",
+        advice));
   }
 
   const DatasetInfo& first_;

@@ -1,6 +1,5 @@
 #include "server/storage/dataset_writer.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/packed_set.h"
+#include "server/storage/shard_paths.h"
 
 namespace millrace {
 namespace {
@@ -29,50 +29,6 @@ constexpr absl::string_view kOverwriteHint =
 
 std::string Join(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
-}
-
-// Hidden and with another suffix, so that nobody takes it for a shard; with
-// the process in it, so that two packings do not write into one file.
-std::string TemporaryPath(const std::string& path) {
-  return Join(FolderOf(path),
-              absl::StrCat(".", FileName(path), ".", getpid(), ".tmp"));
-}
-
-bool IsTemporaryName(absl::string_view name) {
-  return absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp");
-}
-
-bool IsPackedShardName(absl::string_view name) {
-  NumberedName numbered;
-  return (ParseNumberedName(name, ".lmdb", &numbered) ||
-          ParseNumberedName(name, ".parquet", &numbered)) &&
-         numbered.prefix == "part";
-}
-
-// In the order of the directory, without "." and "..".
-absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
-                                                   closedir);
-  if (folder == nullptr) return FileError(errno, "read folder", path);
-  std::vector<std::string> names;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  return names;
-}
-
-// Removes a folder with the shards and temporary files of packings in it.
-// False: something else is in it, which stays.
-bool RemoveShardFolder(const std::string& path) {
-  const auto names = NamesIn(path);
-  if (!names.ok()) return false;
-  for (const std::string& name : *names) {
-    if (IsPackedShardName(name) || IsTemporaryName(name)) {
-      (void)unlink(Join(path, name).c_str());
-    }
-  }
-  return rmdir(path.c_str()) == 0;
 }
 
 bool ExchangeNames(const std::string& a, const std::string& b) {
@@ -149,20 +105,6 @@ absl::StatusOr<DatasetUri> ParseOutput(absl::string_view uri) {
   return parsed;
 }
 
-// Tells of hidden files and folders that an interrupted packing has left.
-void WarnOfLeftOvers(const std::string& folder) {
-  const auto names = NamesIn(folder);
-  if (!names.ok()) return;
-  const auto left = std::count_if(
-      names->begin(), names->end(),
-      [](const std::string& name) { return IsTemporaryName(name); });
-  if (left > 0) {
-    MR_LOG(WARNING) << "folder " << folder << " holds " << left
-                    << " hidden .tmp files of another packing; remove them if "
-                       "it is not running any more";
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
@@ -197,8 +139,16 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
 
 absl::Status DatasetWriter::PlanFiles(const std::string& path) {
   MR_ASSIGN_OR_RETURN(target_, FindTarget(path, options_));
-  if (target_.in_folder) WarnOfLeftOvers(target_.folder);
-  if (target_.replaces) MR_RETURN_IF_ERROR(MakeStaging());
+  if (target_.replaces) {
+    MR_RETURN_IF_ERROR(MakeStaging());
+  } else {
+    if (target_.in_folder) MR_RETURN_IF_ERROR(MakeFolder());
+    const std::string name = FileName(path);
+    temporary_files_ = TemporaryFiles(
+        target_.folder, [&](absl::string_view of) {
+          return target_.in_folder ? IsPackedShardName(of) : of == name;
+        });
+  }
   const int count = static_cast<int>(options_.shards);
   const std::string set_id = RandomSetId();
   for (int i = 0; i < count; ++i) {
@@ -228,18 +178,20 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
     metadata.set_eval_preset(info_.eval_preset());
     shards_.push_back(std::move(shard));
   }
-  if (target_.in_folder && !target_.replaces) {
-    if (mkdir(target_.folder.c_str(), 0777) == 0) {
-      made_folder_ = true;
-    } else if (errno != EEXIST) {
-      return FileError(errno, "create folder", target_.folder);
-    }
-  }
   // The first shard is made at once: an output that cannot be written is told
   // before the work, not after it.
   (void)unlink(shards_[0].temporary_path.c_str());
   MR_ASSIGN_OR_RETURN(writer_, format_.NewShardWriter(shards_[0].temporary_path,
                                                       info_.schema()));
+  return absl::OkStatus();
+}
+
+absl::Status DatasetWriter::MakeFolder() {
+  if (mkdir(target_.folder.c_str(), 0777) == 0) {
+    made_folder_ = true;
+  } else if (errno != EEXIST) {
+    return FileError(errno, "create folder", target_.folder);
+  }
   return absl::OkStatus();
 }
 
@@ -333,20 +285,11 @@ absl::Status DatasetWriter::MakeStaging() {
       realpath(target_.folder.c_str(), nullptr), &free);
   if (real == nullptr) return FileError(errno, "find", target_.folder);
   real_folder_ = real.get();
-  const std::string parent = FolderOf(real_folder_);
-  const std::string hidden = absl::StrCat(".", FileName(real_folder_), ".");
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(parent));
-  for (const std::string& name : names) {
-    if (absl::StartsWith(name, hidden) && IsTemporaryName(name)) {
-      MR_LOG(WARNING) << Join(parent, name)
-                      << " is what an interrupted --overwrite of "
-                      << target_.folder
-                      << " left; remove it if no packing is running";
-    }
-  }
-  const std::string staging =
-      Join(parent, absl::StrCat(hidden, getpid(), ".tmp"));
-  (void)RemoveShardFolder(staging);  // of an earlier process of that number
+  const std::string name = FileName(real_folder_);
+  temporary_files_ =
+      TemporaryFiles(FolderOf(real_folder_),
+                     [&name](absl::string_view of) { return of == name; });
+  const std::string staging = TemporaryPath(real_folder_);
   if (mkdir(staging.c_str(), 0777) != 0) {
     return FileError(errno, "create folder", staging);
   }

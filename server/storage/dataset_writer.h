@@ -7,6 +7,9 @@
 // that holds the new ones. Whoever opens the dataset at any moment, or after a
 // crash at any moment, finds the old one or the new one.
 //
+// What a packing that was killed has left of the same output is removed by the
+// next one (server/storage/temporary_files.h).
+//
 // It does not know where samples come from. Belongs to one thread at a time.
 // Destroying it before Finish() removes what it has written.
 //
@@ -33,6 +36,7 @@
 #include "server/storage/content_hash.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_format.h"
+#include "server/storage/temporary_files.h"
 
 namespace millrace {
 
@@ -100,6 +104,7 @@ class DatasetWriter {
   DatasetWriter(const ShardFormat& format, SampleCheck check)
       : format_(format), check_(std::move(check)) {}
   absl::Status PlanFiles(const std::string& path);
+  absl::Status MakeFolder();
   absl::Status MakeStaging();
   absl::Status FinishShard();
   absl::Status Publish();
@@ -111,6 +116,7 @@ class DatasetWriter {
   DatasetInfo info_;
   Target target_;
   bool made_folder_ = false;  // that was not there before
+  TemporaryFiles temporary_files_;
   // Of shards that replace those of a folder: the folder that holds them until
   // Publish(), and the folder itself without links. Empty: none.
   std::string staging_;

@@ -50,13 +50,13 @@ absl::Status CheckShardMetadata(const std::string& path,
   }
   if (metadata.shard_count() < 1 || metadata.shard_index() < 0 ||
       metadata.shard_index() >= metadata.shard_count()) {
-    return damaged("gives the shard no place in its set");
+    return damaged("does not say which shard of its set it is");
   }
   if (metadata.shard_samples() < 1 || metadata.first_sample() < 0 ||
       metadata.total_samples() < metadata.shard_samples() ||
       metadata.first_sample() >
           metadata.total_samples() - metadata.shard_samples()) {
-    return damaged("counts its samples wrongly");
+    return damaged("has numbers of samples that cannot be");
   }
   if (absl::Status schema = SampleCheck::Create(metadata.schema()).status();
       !schema.ok()) {
@@ -82,9 +82,11 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
     if (shard.metadata.shard_count() != any.metadata.shard_count() ||
         shard.metadata.total_samples() != any.metadata.total_samples() ||
         !SameSchema(shard.metadata.schema(), any.metadata.schema())) {
-      return absl::DataLossError(
-          absl::StrCat(shard.path, " does not fit to ", FileName(any.path),
-                       ": they differ in schema or counts", kPackAgain));
+      return absl::DataLossError(absl::StrCat(
+          shard.path, " does not belong to the set of ", FileName(any.path),
+          ": they differ in schema or in the number of shards or "
+          "samples",
+          kPackAgain));
     }
   }
   std::sort(shards.begin(), shards.end(),

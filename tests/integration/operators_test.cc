@@ -179,7 +179,7 @@ TEST_F(OperatorsTest, AServerWithAnotherLibraryRefusesTheJob) {
   EXPECT_THAT(version.message(), HasSubstr("the pipeline names version 1.0"));
   const absl::Status none = FirstStep(without->address(), *plan);
   EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(none.message(), HasSubstr("this server has not loaded"));
+  EXPECT_THAT(none.message(), HasSubstr("which is not loaded (loaded: "));
 
   const absl::Status unknown =
       RpcClient(without->address()).Open(Spec(kCutout), 1).status();

@@ -233,7 +233,9 @@ absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
       absl::StrAppend(&names, names.empty() ? "" : ", ", field->name());
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        path_, " has no column '", column, "'; its columns are: ", names));
+        path_, " has no column '", column, "'; ",
+        names.empty() ? "it has no column at all" : "its columns are: ",
+        names));
   }
   // Every form has numbers or strings of one kind inside.
   if (leaves.size() != 1) {

@@ -1003,7 +1003,7 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
   EXPECT_THAT(good.out, HasSubstr("no mistakes, and it fits lmdb:"));
   EXPECT_THAT(good.out, HasSubstr(": 2 steps an epoch"));
   EXPECT_THAT(check("seed: 1"),
-              FailsWith("p.textproto: outputs: 1 field of dataset NAME "
+              FailsWith("p.textproto: outputs: 1 field of dataset d "
                         "would be missing from the batch: field image holds "
                         "encoded images"));
   EXPECT_THAT(check("preset: 'imagenet_train' outputs { field: 'mask' }"),

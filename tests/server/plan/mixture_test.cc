@@ -370,22 +370,22 @@ TEST_F(Mixture, SourcesThatGiveOtherTensorsAreRefusedWithWhatDiffers) {
   DatasetInfo other = Info("z", 50);
   other.mutable_schema()->mutable_fields(0)->add_shape(3);
   EXPECT_EQ(refused(other),
-            "sources[1]: dataset z gives field x as int64 [3], the first "
-            "source, a, int64 []: sources that are mixed give the same "
-            "tensors; add transforms that make one size and type of them");
+            "sources[1]: field x is int64 [3] in dataset z and int64 [] in "
+            "dataset a (sources[0]); sources that are mixed must give the same "
+            "tensors: add transforms that make one size and type of them");
   other = Info("z", 50);
   other.mutable_schema()->mutable_fields(0)->set_num_classes(10);
   EXPECT_EQ(refused(other),
-            "sources[1]: dataset z gives field x of 10 classes, the first "
-            "source, a, 0 classes: sources that are mixed give the same "
-            "tensors; pack them with one list of classes");
+            "sources[1]: field x is of 10 classes in dataset z and without "
+            "classes in dataset a (sources[0]); sources that are mixed must "
+            "give the same tensors: pack them with one list of classes");
   other = Info("z", 50);
   *other.mutable_schema()->add_fields() = other.schema().fields(0);
   other.mutable_schema()->mutable_fields(1)->set_name("more");
   EXPECT_EQ(refused(other),
-            "sources[1]: dataset z gives more, x, the first source, a, x: "
-            "sources that are mixed give the same tensors; list the outputs "
-            "that all sources have");
+            "sources[1]: the outputs are more, x in dataset z and x in dataset "
+            "a (sources[0]); sources that are mixed must give the same "
+            "tensors: list the outputs that all sources have");
   // Which is what it says.
   EXPECT_TRUE(TryPlan("batch_size: 10 sources { dataset: 'a' } "
                       "sources { dataset: 'z' } outputs { field: 'x' }")
@@ -405,9 +405,9 @@ TEST_F(Mixture, ClassesMustAgreeWhereBothKnowThem) {
       "batch_size: 10 sources { dataset: 'a' } sources { dataset: 'z' } ";
   Register({labelled("a", {"cat", "dog"}), labelled("z", {"dog", "cat"})});
   EXPECT_EQ(std::string(TryPlan(text).status().message()),
-            "sources[1]: dataset z gives class 0 of field x dog, the first "
-            "source, a, cat: sources that are mixed give the same tensors; "
-            "pack them with one list of classes");
+            "sources[1]: class 0 of field x is dog in dataset z and cat in "
+            "dataset a (sources[0]); sources that are mixed must give the same "
+            "tensors: pack them with one list of classes");
   Register({labelled("a", {"cat", "dog"}), labelled("z", {})});
   EXPECT_TRUE(TryPlan(text).ok());
 }

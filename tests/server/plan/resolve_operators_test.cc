@@ -136,7 +136,7 @@ TEST_F(ResolveOperatorsTest, AJobIsRefusedWhereTheLibraryDiffers) {
     Refused(spec, &newer, absl::StatusCode::kFailedPrecondition,
             {"transforms[0]", "version 1.0", "version 1.1"});
     Refused(spec, nullptr, absl::StatusCode::kFailedPrecondition,
-            {"transforms[0]", kHashA, "has not loaded", "--operators"});
+            {"transforms[0]", kHashA, "which is not loaded", "--operators"});
   }
 }
 
@@ -146,7 +146,7 @@ TEST_F(ResolveOperatorsTest, UnknownNamesAreNotFound) {
           {"transforms[0].custom", "\"other\"", "embed 1.0, paint 1.0",
            "--operators=FILE.so"});
   Refused(Parse(kPaint), nullptr, absl::StatusCode::kNotFound,
-          {"\"paint\"", "it has: none"});
+          {"\"paint\"", "loaded: none"});
   Refused(Parse("transforms { decode_image { decoders { name: 'x' } } }"),
           &operators_, absl::StatusCode::kNotFound,
           {"decoders[0]", "\"x\"", "pnm 1.0"});

@@ -239,7 +239,8 @@ TEST_P(DatasetTest, AFolderWithoutShardsSaysWhatItHolds) {
 
 TEST_P(DatasetTest, EmptyAndForeignFilesAreRefused) {
   WriteFile(folder_ / "empty", "");
-  WriteFile(folder_ / "short", "PAR1");
+  // The first bytes of the other format are a mistake of another kind.
+  WriteFile(folder_ / "short", GetParam() == "parquet" ? "PAR1" : "PAR");
   WriteFile(folder_ / "text", std::string(100000, 'x'));
   for (const char* name : {"empty", "short", "text"}) {
     const absl::Status status = OpenError(name);

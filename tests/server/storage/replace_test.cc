@@ -89,6 +89,8 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class ReplaceTest : public ::testing::Test {
  protected:
@@ -139,9 +141,24 @@ class ReplaceTest : public ::testing::Test {
       // Whatever was left, packing again replaces it.
       ASSERT_TRUE(PackTo(path, 7, shards).ok());
       ASSERT_EQ(SamplesOf(path), 7);
+      // And removes it: the room of a dataset was lost with each end.
+      EXPECT_THAT(Hidden(), IsEmpty()) << "ended at change " << changes;
     }
     EXPECT_GE(old_seen, 1);
     EXPECT_GE(new_seen, 1);
+  }
+
+  // Hidden files and folders, and what is in them.
+  std::vector<std::string> Hidden() const {
+    std::vector<std::string> hidden;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(folder_.path())) {
+      const std::string path = entry.path();
+      if (path.find("/.", folder_.path().size()) != std::string::npos) {
+        hidden.push_back(path);
+      }
+    }
+    return hidden;
   }
 
   TempFolder folder_;
@@ -213,6 +230,48 @@ TEST_F(ReplaceTest, WhatCameIntoTheFolderMeanwhileIsKept) {
     if (name != "d") letter = ReadFile(folder_ / name + "/letter");
   }
   EXPECT_EQ(letter, "dear");
+}
+
+// Ends with 0 when `body` gives true.
+int InProcess(const std::function<bool()>& body, pid_t* pid = nullptr) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body() ? 0 : 1);
+  if (pid != nullptr) *pid = child;
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+// Left-overs are told from what a packing beside this one writes into.
+TEST_F(ReplaceTest, WhatARunningPackingHasIsKept) {
+  const std::string path = folder_ / "d";
+  ASSERT_TRUE(PackTo(path, 10, 3).ok());
+  pid_t gone = 0;
+  ASSERT_EQ(InProcess([] { return true; }, &gone), 0);
+  const auto left_by = [&](pid_t pid) {
+    const std::string left = folder_ / absl::StrCat(".d.", pid, ".tmp");
+    std::filesystem::create_directory(left);
+    WriteFile(left + "/part-00000-of-00001.lmdb", "x");
+    return left;
+  };
+  const std::string left = left_by(gone);
+  const std::string of_older_version = left_by(getppid());
+  const std::string of_another = folder_ / absl::StrCat(".e.", gone, ".tmp");
+  WriteFile(of_another, "x");
+  {
+    // In another container: its process cannot be seen.
+    auto writer =
+        DatasetWriter::Create("lmdb:" + (folder_ / "e"), ImageDataset(7), {});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    EXPECT_FALSE(std::filesystem::exists(of_another));
+    EXPECT_TRUE(std::filesystem::exists(left)) << "of another dataset";
+    ASSERT_EQ(InProcess([&] { return PackTo(path, 7, 2).ok(); }), 0);
+    EXPECT_TRUE(std::filesystem::exists(left));
+  }
+  ASSERT_TRUE(PackTo(path, 7, 2).ok());
+  EXPECT_THAT(Hidden(), UnorderedElementsAre(
+                            of_older_version,
+                            of_older_version + "/part-00000-of-00001.lmdb"));
 }
 
 // Opening lists the folder first and opens the shards then.

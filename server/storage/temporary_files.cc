@@ -1,0 +1,131 @@
+#include "server/storage/temporary_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/file_error.h"
+#include "common/logging.h"
+#include "server/storage/shard_paths.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::string_view kSuffix = ".tmp";
+
+std::string Join(absl::string_view folder, absl::string_view name) {
+  return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
+}
+
+// The parts of ".NAME.PID.tmp"; false for any other name.
+bool ParseTemporaryName(absl::string_view name, absl::string_view* of,
+                        int* pid) {
+  if (!IsTemporaryName(name)) return false;
+  name.remove_prefix(1);
+  name.remove_suffix(kSuffix.size());
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos) return false;
+  *of = name.substr(0, dot);
+  return absl::SimpleAtoi(name.substr(dot + 1), pid) && *pid > 0;
+}
+
+// This process has made nothing yet: a name with its number is of another one.
+bool IsGone(int pid) {
+  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+bool Remove(const std::string& path) {
+  if (unlink(path.c_str()) == 0) return true;
+  // Where it was tried whether two folders can change names.
+  for (const char* name : {"a", "b"}) (void)rmdir(Join(path, name).c_str());
+  return RemoveShardFolder(path);
+}
+
+}  // namespace
+
+std::string TemporaryPath(const std::string& path) {
+  return Join(FolderOf(path),
+              absl::StrCat(".", FileName(path), ".", getpid(), kSuffix));
+}
+
+bool IsTemporaryName(absl::string_view name) {
+  return absl::StartsWith(name, ".") && absl::EndsWith(name, kSuffix);
+}
+
+bool IsPackedShardName(absl::string_view name) {
+  NumberedName numbered;
+  return (ParseNumberedName(name, ".lmdb", &numbered) ||
+          ParseNumberedName(name, ".parquet", &numbered)) &&
+         numbered.prefix == "part";
+}
+
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
+                                                   closedir);
+  if (folder == nullptr) return FileError(errno, "read folder", path);
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  return names;
+}
+
+bool RemoveShardFolder(const std::string& path) {
+  const auto names = NamesIn(path);
+  if (!names.ok()) return false;
+  for (const std::string& name : *names) {
+    if (IsPackedShardName(name) || IsTemporaryName(name)) {
+      (void)unlink(Join(path, name).c_str());
+    }
+  }
+  return rmdir(path.c_str()) == 0;
+}
+
+TemporaryFiles::TemporaryFiles(
+    const std::string& folder,
+    absl::FunctionRef<bool(absl::string_view)> ours) {
+  fd_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd_ < 0) return;  // writing into it says why
+  const bool alone = flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  const auto names = NamesIn(folder);
+  for (const std::string& name :
+       names.ok() ? *names : std::vector<std::string>()) {
+    absl::string_view of;
+    int pid = 0;
+    if (!ParseTemporaryName(name, &of, &pid) || !ours(of)) continue;
+    const std::string path = Join(folder, name);
+    if (alone && IsGone(pid) && Remove(path)) {
+      MR_LOG(INFO) << "removed " << path
+                   << ", which a packing that did not end has left";
+    } else {
+      MR_LOG(WARNING) << path << " is of another packing of " << folder << "/"
+                      << of << ", which may be running; remove it if none is";
+    }
+  }
+  // Waits no longer than others take to remove left-overs.
+  (void)flock(fd_, LOCK_SH);
+}
+
+TemporaryFiles::~TemporaryFiles() {
+  if (fd_ >= 0) close(fd_);
+}
+
+TemporaryFiles::TemporaryFiles(TemporaryFiles&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)) {}
+
+TemporaryFiles& TemporaryFiles::operator=(TemporaryFiles&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+}  // namespace millrace
