@@ -24,7 +24,7 @@ absl::Status BatchAssembly::Begin(const FrameView& frame,
     return absl::DataLossError(absl::StrCat(
         "a batch of ", PositionText({header.epoch(), header.step()}),
         " came when ", steps.step_count, " steps from ",
-        PositionText({steps.epoch, steps.first_step}), " were asked for"));
+        PositionText({steps.epoch, steps.first_step}), " were requested"));
   }
   expect.epoch = header.epoch();
   expect.step = header.step();

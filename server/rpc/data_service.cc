@@ -344,10 +344,10 @@ absl::Status DataServiceImpl::CheckRoomForStream() const {
   detail.set_retry_delay_ms(kRetryDelayMs);
   return WithErrorDetail(
       absl::ResourceExhaustedError(absl::StrCat(
-          active, " GetBatches calls are under way and this server takes ",
+          active, " GetBatches calls are in flight and this server takes ",
           environment_.max_streams,
-          ": ask again, or ask another server; few long calls are better than "
-          "many short ones")),
+          ": request again, or from another server; few long calls are better "
+          "than many short ones")),
       detail);
 }
 

@@ -121,7 +121,7 @@ TEST_F(BatchAssemblyTest, RefusesABatchThatWasNotRequestedAndOneTooEarly) {
        {Position{0, 1}, Position{0, 5}, Position{1, 3}}) {
     EXPECT_THAT(
         Begin(Whole(MakeBatch(plan_, position))).message(),
-        HasSubstr("came when 3 steps from epoch 0 step 2 were asked for"));
+        HasSubstr("came when 3 steps from epoch 0 step 2 were requested"));
   }
   FakeBatch other_plan = batch_;
   other_plan.header.mutable_tensors(0)->set_name("other");
