@@ -114,6 +114,19 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
   return absl::OkStatus();
 }
 
+// Opening a FIFO would wait for a program at its other end. InvalidArgument for
+// whatever exists and is no file; OK where nothing is there.
+absl::Status CheckIsFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the audit log ", path, " is ",
+      S_ISDIR(info.st_mode) ? "a folder" : "a FIFO, a socket or a device",
+      ": name a file, or remove it"));
+}
+
 }  // namespace
 
 bool IsSamePlan(const AuditRun& a, const AuditRun& b) {
@@ -123,6 +136,7 @@ bool IsSamePlan(const AuditRun& a, const AuditRun& b) {
 
 absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                                                                AuditRun run) {
+  MR_RETURN_IF_ERROR(CheckIsFile(path));
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(errno, "open the audit log", path);
@@ -193,6 +207,7 @@ absl::Status AuditWriter::Append(Position position, const AuditRecord& record) {
 }
 
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
+  MR_RETURN_IF_ERROR(CheckIsFile(path));
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return FileError(errno == 0 ? EIO : errno, "read the audit log", path);

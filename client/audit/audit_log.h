@@ -41,7 +41,8 @@ class AuditWriter {
   // plan and content, on whatever number of ranks. Scans the file once, 32
   // bytes a step. The run's place is written with the first record.
   // InvalidArgument: the file has steps of another plan or other content, or is
-  // no audit log; it is left as it was. FailedPrecondition: another process
+  // no audit log, or the path names no file (a FIFO, a folder); it is left as it
+  // was. FailedPrecondition: another process
   // writes to it.
   static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
                                                            AuditRun run);
@@ -83,7 +84,7 @@ struct AuditFile {
   uint64_t skipped_bytes = 0;
 };
 
-// DataLoss: not an audit log. Memory follows the number of segments, not of
+// DataLoss: not an audit log. InvalidArgument: not a file at all. Memory follows the number of segments, not of
 // records.
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path);
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -396,6 +397,23 @@ TEST_F(AuditTest, AFileThatIsNoLogIsNotAppendedTo) {
     SetBytes(PathOf(1), Bytes(PathOf(1)).substr(0, length));
     EXPECT_TRUE(AuditWriter::Open(PathOf(1), Run(2, 1, 2)).ok()) << length;
     Write(2, 1, 2, 0, 3);
+  }
+}
+
+// Opening a FIFO waits for a program at its other end: a training hung for ten
+// minutes, and only SIGKILL ended it.
+TEST_F(AuditTest, WhatIsNoFileIsRefusedAtOnce) {
+  ASSERT_EQ(mkfifo(PathOf(0).c_str(), 0600), 0);
+  ASSERT_EQ(mkdir(PathOf(1).c_str(), 0700), 0);
+  for (const int rank : {0, 1}) {
+    for (const absl::Status& status :
+         {AuditWriter::Open(PathOf(rank), Run(1, 0, 1)).status(),
+          ReadAuditFile(PathOf(rank)).status()}) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("the audit log " + PathOf(rank) + " is a " +
+                            (rank == 0 ? "FIFO" : "folder")));
+    }
   }
 }
 
