@@ -40,10 +40,9 @@ class AuditWriter {
   // Makes the file, or goes on at the end of a log of the same job: of the same
   // plan and content, on whatever number of ranks. Scans the file once, 32
   // bytes a step. The run's place is written with the first record.
-  // InvalidArgument: the file has steps of another plan or other content, or is
-  // no audit log, or the path names no file (a FIFO, a folder); it is left as it
-  // was. FailedPrecondition: another process
-  // writes to it.
+  // InvalidArgument: the file has steps of another plan or other content, is no
+  // audit log, or is no file (a FIFO, a folder); it is left as it was.
+  // FailedPrecondition: another process writes to it.
   static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
                                                            AuditRun run);
   ~AuditWriter();
