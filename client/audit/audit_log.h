@@ -83,8 +83,8 @@ struct AuditFile {
   uint64_t skipped_bytes = 0;
 };
 
-// DataLoss: not an audit log. InvalidArgument: not a file at all. Memory follows
-// the number of segments, not of records.
+// DataLoss: not an audit log. InvalidArgument: not a file at all. Memory grows
+// with the number of segments, not of records.
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path);
 
 // Calls `each` with records `first` .. `first + count` of the segment, whose
