@@ -15,13 +15,13 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/decode/limits.h"
-#include "server/pipeline/fair_queue.h"
-#include "server/pipeline/operator_catalog.h"
-#include "server/pipeline/pipeline_bytes.h"
-#include "server/pipeline/pipeline_cache.h"
+#include "server/pipeline/built/pipeline_bytes.h"
+#include "server/pipeline/built/pipeline_cache.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/stage/operator_catalog.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/thread_tuning.h"
-#include "server/pipeline/worker_state.h"
+#include "server/pipeline/threads/fair_queue.h"
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
 #include "server/storage/synthetic/synthetic_source.h"
@@ -364,8 +364,8 @@ class EngineImpl final : public Engine {
 
   // A thread's scratch counts as used once the thread may have decoded.
   uint64_t UnusedBytes() const {
-    uint64_t used = file_metadata_ +
-                    parts_.pool->idle_bytes();  // what is borrowed as well
+    uint64_t used =
+        file_metadata_ + parts_.pool->idle_bytes();  // what is borrowed as well
     if (parts_.ahead != nullptr) {
       const SampleBuffers& buffers = parts_.ahead->buffers();
       used += buffers.held_bytes() + buffers.idle_bytes();
@@ -447,8 +447,8 @@ class EngineImpl final : public Engine {
   }
 
   static std::string PipelineAdvice(uint64_t bytes) {
-    const uint64_t budget =
-        LargerBudget(0, [&](uint64_t one) { return PipelineRoom(one) >= bytes; });
+    const uint64_t budget = LargerBudget(
+        0, [&](uint64_t one) { return PipelineRoom(one) >= bytes; });
     if (budget == 0) return "; no --memory_budget is large enough";
     return absl::StrCat(", or give the server --memory_budget=", budget >> 20,
                         "MiB or more");
@@ -602,10 +602,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   const MemoryUse use = PlanMemory(needs, options.budget->capacity(),
                                    options.budget_held_elsewhere_bytes);
   if (use.batches == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(use.Sentence(),
-                     "nothing for batches: give a larger --memory_budget",
-                     use.threads > 1 ? " or fewer --threads" : ""));
+    return absl::InvalidArgumentError(absl::StrCat(
+        use.Sentence(), "nothing for batches: give a larger --memory_budget",
+        use.threads > 1 ? " or fewer --threads" : ""));
   }
   BatchMemoryLimit limit;
   limit.bytes = use.batches;
@@ -614,15 +613,15 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.more_threads = static_cast<uint32_t>(use.more_threads);
   limit.whole_budget = use.budget;
   if (options.held_elsewhere_of != nullptr) {
-    limit.with_budget = [needs, elsewhere = options.held_elsewhere_of](
-                            uint64_t budget) {
-      const MemoryUse other = PlanMemory(needs, budget, elsewhere(budget));
-      BatchMemoryLimit limit;
-      limit.bytes = other.batches;
-      limit.threads = static_cast<uint32_t>(other.threads);
-      limit.more_threads = static_cast<uint32_t>(other.more_threads);
-      return limit;
-    };
+    limit.with_budget =
+        [needs, elsewhere = options.held_elsewhere_of](uint64_t budget) {
+          const MemoryUse other = PlanMemory(needs, budget, elsewhere(budget));
+          BatchMemoryLimit limit;
+          limit.bytes = other.batches;
+          limit.threads = static_cast<uint32_t>(other.threads);
+          limit.more_threads = static_cast<uint32_t>(other.more_threads);
+          return limit;
+        };
   }
   limit.budget = options.budget;
   limit.timeout = options.admission_timeout;

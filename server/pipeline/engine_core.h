@@ -12,15 +12,15 @@
 #include "common/deadline_timer.h"
 #include "server/batch/buffer_pool.h"
 #include "server/decode/large_image_gate.h"
-#include "server/pipeline/bad_sample_list.h"
-#include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built/ready_batches.h"
 #include "server/pipeline/engine.h"
-#include "server/pipeline/fair_queue.h"
-#include "server/pipeline/read_ahead.h"
-#include "server/pipeline/ready_batches.h"
-#include "server/pipeline/scheduler.h"
-#include "server/pipeline/stage_clock.h"
-#include "server/pipeline/thread_tuner.h"
+#include "server/pipeline/reading/read_ahead.h"
+#include "server/pipeline/row/bad_sample_list.h"
+#include "server/pipeline/threads/fair_queue.h"
+#include "server/pipeline/threads/scheduler.h"
+#include "server/pipeline/threads/stage_clock.h"
+#include "server/pipeline/threads/thread_tuner.h"
 
 namespace millrace {
 

@@ -14,9 +14,9 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/error_detail.h"
-#include "server/pipeline/batch_reads.h"
-#include "server/pipeline/row_filler.h"
-#include "server/pipeline/thread_waits.h"
+#include "server/pipeline/reading/batch_reads.h"
+#include "server/pipeline/row/row_filler.h"
+#include "server/pipeline/threads/thread_waits.h"
 
 namespace millrace {
 namespace {

@@ -19,12 +19,12 @@
 #include "common/byte_budget.h"
 #include "common/deadline_timer.h"
 #include "common/mutex.h"
-#include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built/ready_batches.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/engine_core.h"
-#include "server/pipeline/ready_batches.h"
-#include "server/pipeline/scheduler.h"
-#include "server/pipeline/worker_state.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/threads/scheduler.h"
 
 namespace millrace {
 

@@ -1,0 +1,141 @@
+#include "server/pipeline/reading/batch_reads.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "server/pipeline/threads/thread_waits.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Pages that lie side by side are asked for together.
+constexpr uint64_t kMaxPageSamples = 32;
+
+uint64_t SamplesPerUnit(const BatchSlice& slice) {
+  return slice.units.pairs ? 2 : 1;
+}
+
+// A pair may begin in another rank's rows.
+uint64_t FirstPosition(const BatchSlice& slice) {
+  return slice.first - (slice.units.odd ? 1 : 0);
+}
+
+}  // namespace
+
+BatchReads::BatchReads(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
+                       const BatchSlice& slice, uint64_t units_per_task,
+                       SampleBuffers& buffers)
+    : pipeline_(pipeline),
+      epoch_(epoch),
+      slice_(slice),
+      buffers_(buffers),
+      samples_per_unit_(SamplesPerUnit(slice)),
+      units_per_task_(units_per_task),
+      first_(FirstPosition(slice)),
+      samples_(slice.units.count() * samples_per_unit_),
+      left_((slice.units.count() + units_per_task - 1) / units_per_task) {
+  const uint64_t per_task = units_per_task_ * samples_per_unit_;
+  for (uint64_t task = 0; task < left_.size(); ++task) {
+    left_[task] =
+        std::min<uint64_t>(per_task, samples_.size() - task * per_task);
+  }
+}
+
+BatchReads::~BatchReads() {
+  for (FetchedSample* sample : samples_) buffers_.Give(sample);
+}
+
+uint64_t BatchReads::samples_per_task() const {
+  if (pipeline_.pace().wait() == ReadWait::kRead) return 1;
+  return std::clamp<uint64_t>(units_per_task_ * samples_per_unit_ / 8, 1,
+                              kMaxPageSamples);
+}
+
+bool BatchReads::Needs(uint64_t position) const {
+  if (position >= slice_.first && position - slice_.first < slice_.units.rows) {
+    return true;
+  }
+  // The partner of a row, of another rank.
+  return slice_.mix.kind != BatchMix::NONE &&
+         position - slice_.step_first < slice_.global_rows;
+}
+
+BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
+                                  WorkerState& reader, ReadGates& gates) {
+  const Clock::time_point start = Clock::now();
+  const uint64_t switches = ThreadWaits::Now().switches;
+  std::chrono::nanoseconds for_room{0}, at_gates{0};
+  for (uint64_t i = begin; i < end; ++i) {
+    if (!Needs(first_ + i)) continue;
+    const SampleRef ref = epoch_.At(first_ + i);
+    if (!ref.valid) continue;
+    const auto& source = pipeline_.shared_source(ref.source);
+    const ReadWait wait = source->read_wait();
+    if (wait == ReadWait::kNever) continue;
+    // What goes wrong here is met again, and told, where the sample is used.
+    auto found = reader.ReaderOf(source);
+    if (!found.ok()) continue;
+    RecordReader& records = **found;
+    if (!records.UseFields(pipeline_.used_fields(ref.source)).ok()) continue;
+    if (wait == ReadWait::kPages) {
+      records.Prefetch(ref.index);
+      continue;
+    }
+    const ReadGates::Pass pass(gates, *source);
+    at_gates += pass.waited();
+    SampleBuffers::Turn turn(buffers_);
+    FetchedSample* sample = nullptr;
+    // While it is visited, nobody may wait for room where readers wait for each
+    // other's memory: then it is read once more.
+    const bool may_wait = source->max_concurrent_reads() == 0;
+    const auto copy = [&](const EncodedSample& read) {
+      sample = may_wait ? turn.Copy(read) : turn.TryCopy(read);
+      return absl::OkStatus();
+    };
+    absl::Status status = records.Read(ref.index, copy);
+    if (status.ok() && sample == nullptr && turn.AwaitRoom()) {
+      status = records.Read(ref.index, copy);
+    }
+    records.Release();
+    samples_[i] = status.ok() ? sample : turn.Fail(std::move(status));
+    for_room += turn.waited();
+  }
+  const std::chrono::nanoseconds took = Clock::now() - start - for_room;
+  if (for_room.count() == 0) {
+    const bool waited = ThreadWaits::Now().switches != switches;
+    pipeline_.pace().NoteWait(end - begin, waited ? took.count() : 0);
+  }
+  return {took, at_gates};
+}
+
+void BatchReads::Done(
+    uint64_t begin, uint64_t end,
+    absl::FunctionRef<void(uint64_t from, uint64_t to)> ready) {
+  const uint64_t per_task = units_per_task_ * samples_per_unit_;
+  const uint64_t units = samples_.size() / samples_per_unit_;
+  while (begin < end) {
+    const uint64_t task = begin / per_task;
+    const uint64_t to = std::min(end, (task + 1) * per_task);
+    const uint64_t count = to - begin;
+    // The last one sees what the others have read.
+    if (left_[task].fetch_sub(count, std::memory_order_acq_rel) == count) {
+      buffers_.Ready(
+          absl::MakeConstSpan(samples_).subspan(task * per_task, per_task));
+      ready(task * units_per_task_,
+            std::min(units, (task + 1) * units_per_task_));
+    }
+    begin = to;
+  }
+}
+
+void BatchReads::Release(uint64_t from, uint64_t to) {
+  for (uint64_t i = from * samples_per_unit_; i < to * samples_per_unit_; ++i) {
+    buffers_.Give(std::exchange(samples_[i], nullptr));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,158 @@
+// ReadAhead is the engine's threads that wait for storage, apart from those
+// that decode: far more of them than CPUs, so that the waits of many samples
+// overlap (network file systems, object stores, cold disks). The threads are
+// started when storage first makes somebody wait
+// (server/pipeline/reading/read_pace.h) and sleep when it does not.
+//
+// Thread-safe. Owns threads, their readers and the samples' memory. Plans and
+// their clients share the threads' time, and where there are several plans none
+// has all threads; within a run samples are read in the order of their rows.
+//
+//   ReadAhead ahead({.threads = 32, .buffer_bytes = 64 << 20,
+//                    .read = [](const Task& task, WorkerState& reader) {...}});
+//   ahead.Add(lane, job, samples, /*samples_per_task=*/1, step);
+
+#ifndef MILLRACE_SERVER_PIPELINE_READING_READ_AHEAD_H_
+#define MILLRACE_SERVER_PIPELINE_READING_READ_AHEAD_H_
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/pipeline/reading/read_gates.h"
+#include "server/pipeline/reading/sample_buffers.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/threads/scheduler.h"
+
+namespace millrace {
+
+class ReadAhead {
+ public:
+  using Task = Scheduler::Task;
+
+  struct Options {
+    uint32_t threads = 1;       // at first, at least 1
+    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
+    uint64_t buffer_bytes = 0;  // of samples that nobody has used yet
+    // Called on one of the threads for every task.
+    std::function<void(const Task& task, WorkerState& reader)> read;
+  };
+
+  explicit ReadAhead(Options options)
+      : most_(std::max(options.threads, options.most_threads)),
+        read_(std::move(options.read)),
+        buffers_(options.buffer_bytes),
+        readers_(most_),
+        wanted_(options.threads) {}
+
+  // As Scheduler::Add().
+  void Add(const std::shared_ptr<Scheduler::Lane>& lane,
+           std::shared_ptr<Scheduler::Job> job, uint64_t samples,
+           uint64_t samples_per_task, uint64_t order) MR_EXCLUDES(mu_) {
+    Scheduler* threads;
+    {
+      MutexLock lock(mu_);
+      if (threads_ == nullptr) {
+        threads_ = std::make_unique<Scheduler>(Scheduler::Options{
+            .threads = wanted_,
+            .most_threads = most_,
+            .run = [this](uint32_t thread,
+                          const Task& task) { read_(task, readers_[thread]); },
+            .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
+            .name = "mr-reader",
+            // A slow storage must not have all of them.
+            .sharing = {.leaves_room = true}});
+      }
+      threads = threads_.get();
+    }
+    threads->Add(lane, std::move(job), 0, samples, samples_per_task, order);
+  }
+
+  // Takes back what no thread has begun.
+  std::vector<Task> Remove(const std::shared_ptr<Scheduler::Lane>& lane)
+      MR_EXCLUDES(mu_) {
+    Scheduler* const threads = started();
+    return threads == nullptr ? std::vector<Task>() : threads->Remove(lane);
+  }
+
+  // As Scheduler::SetThreads(); the number that there are, or will be once
+  // somebody waits for storage.
+  uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    wanted_ = std::clamp<uint32_t>(threads, 1, most_);
+    if (threads_ != nullptr) wanted_ = threads_->SetThreads(wanted_);
+    return wanted_;
+  }
+
+  uint32_t threads() MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    return wanted_;
+  }
+  uint32_t most_threads() const { return most_; }
+
+  // Samples that a thread has read, and how long that took.
+  void NoteReads(uint64_t samples, std::chrono::nanoseconds took) {
+    read_samples_.fetch_add(samples, std::memory_order_relaxed);
+    read_nanos_.fetch_add(took.count(), std::memory_order_relaxed);
+  }
+
+  // So far; thread-seconds.
+  struct Usage {
+    double thread_seconds = 0;   // that the threads were there
+    double idle_seconds = 0;     // without anything to read
+    double blocked_seconds = 0;  // without room, or leave, to read
+    double read_seconds = 0;     // that `samples` took
+    uint64_t samples = 0;
+  };
+  Usage Measure() MR_EXCLUDES(mu_) {
+    Usage usage;
+    if (Scheduler* const threads = started()) {
+      const Scheduler::Usage measured = threads->Measure(/*with_cpu=*/false);
+      usage.thread_seconds = measured.thread_seconds;
+      usage.idle_seconds = measured.idle_seconds;
+    }
+    usage.blocked_seconds = buffers_.WaitedSeconds() + gates_.WaitedSeconds();
+    usage.samples = read_samples_.load(std::memory_order_relaxed);
+    usage.read_seconds =
+        1e-9 * static_cast<double>(read_nanos_.load(std::memory_order_relaxed));
+    return usage;
+  }
+
+  // Reads what was added, then joins. Idempotent; nothing may be added after.
+  void Stop() MR_EXCLUDES(mu_) {
+    Scheduler* const threads = started();
+    if (threads != nullptr) threads->Stop();
+  }
+
+  SampleBuffers& buffers() { return buffers_; }
+  ReadGates& gates() { return gates_; }
+
+ private:
+  // Null: nobody has waited yet.
+  Scheduler* started() MR_EXCLUDES(mu_) {
+    MutexLock lock(mu_);
+    return threads_.get();
+  }
+
+  const uint32_t most_;
+  const std::function<void(const Task&, WorkerState&)> read_;
+  SampleBuffers buffers_;
+  ReadGates gates_;
+  std::vector<WorkerState> readers_;  // of each thread, used by it alone
+  std::atomic<uint64_t> read_samples_{0};
+  std::atomic<uint64_t> read_nanos_{0};
+  Mutex mu_;
+  uint32_t wanted_ MR_GUARDED_BY(mu_);
+  // Last; made once. Its threads use all of the above.
+  std::unique_ptr<Scheduler> threads_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_READING_READ_AHEAD_H_

@@ -1,0 +1,349 @@
+#include "server/pipeline/threads/fair_queue.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+// What a row is taken to cost before the first has been measured.
+constexpr double kUnknownRowNanos = 1e6;
+// A measured time that is below the last one counts as a part of the mean; one
+// above it counts at once, so that tasks soon are short enough.
+constexpr double kNewPart = 0.25;
+constexpr int64_t kRefreshNanos = 250'000'000;
+constexpr int64_t kWindowNanos = 5'000'000'000;
+
+}  // namespace
+
+// Its place in the tree is root > group > plan > peer of the plan > client.
+class FairQueue::Client : public FairNode {
+ public:
+  PeerOfPlan* peer = nullptr;
+  std::string name;
+  std::deque<std::shared_ptr<Lane>> lanes;  // with work, in turn
+  uint32_t running = 0;                     // threads
+  // Of calls that may still come with work.
+  std::vector<std::weak_ptr<const Sharer>> calls;
+  int64_t last_seen = 0;
+  double given = 0;
+  double recent[2] = {0, 0};  // in the windows that `window` tells
+  uint64_t window = 0;
+
+  void TurnTo(uint64_t now) {
+    if (window == now) return;
+    recent[0] = window + 1 == now ? recent[1] : 0;
+    recent[1] = 0;
+    window = now;
+  }
+
+  bool IsLive() {
+    std::erase_if(calls, [](const auto& call) { return call.expired(); });
+    return running > 0 || !lanes.empty() || !calls.empty();
+  }
+};
+
+struct FairQueue::PeerOfPlan {
+  FairNode node;
+  Plan* plan = nullptr;
+  std::string name;
+  std::map<std::string, std::unique_ptr<Client>> clients;
+  bool live = false;
+};
+
+struct FairQueue::Plan {
+  FairNode node;
+  Group* group = nullptr;
+  std::string hash;
+  std::string dataset;
+  double weight = 1;
+  double row_nanos = 0;  // 0: not measured yet
+  uint32_t running = 0;
+  bool live = false;
+  std::map<std::string, std::unique_ptr<PeerOfPlan>> peers;
+};
+
+struct FairQueue::Group {
+  FairNode node;
+  std::set<Plan*> plans;
+};
+
+FairQueue::FairQueue(Options options) : options_(options) {}
+
+FairQueue::~FairQueue() = default;
+
+void FairQueue::Place(Plan* plan) {
+  const PeerOfPlan* only = nullptr;
+  int live = 0;
+  for (const auto& [name, peer] : plan->peers) {
+    if (!peer->live) continue;
+    only = peer.get();
+    ++live;
+  }
+  if (live == 0 && plan->group != nullptr) return;  // it keeps its past
+  const std::string key = live > 1          ? "plan " + plan->hash
+                          : only != nullptr ? "peer " + only->name
+                                            : "peer ";
+  std::unique_ptr<Group>& group = groups_[key];
+  if (group == nullptr) {
+    group = std::make_unique<Group>();
+    group->node.Attach(&root_);
+    group->node.set_weight(plan->weight);
+  }
+  if (plan->group != group.get()) {
+    const bool waits = plan->node.waiting();
+    if (plan->group != nullptr) {
+      plan->node.Detach();
+      plan->group->plans.erase(plan);
+    }
+    plan->group = group.get();
+    plan->group->plans.insert(plan);
+    plan->node.Attach(&group->node);
+    if (waits) plan->node.Enter();
+  }
+}
+
+FairQueue::Client* FairQueue::Join(const std::shared_ptr<const Sharer>& sharer,
+                                   int64_t now) {
+  std::unique_ptr<Plan>& plan = plans_[sharer->plan];
+  const bool new_plan = plan == nullptr;
+  if (new_plan) {
+    plan = std::make_unique<Plan>();
+    plan->hash = sharer->plan;
+  }
+  plan->dataset = sharer->dataset;
+  plan->weight = sharer->weight;
+  std::unique_ptr<PeerOfPlan>& peer = plan->peers[sharer->peer];
+  if (peer == nullptr) {
+    peer = std::make_unique<PeerOfPlan>();
+    peer->plan = plan.get();
+    peer->name = sharer->peer;
+    peer->node.Attach(&plan->node);
+  }
+  std::unique_ptr<Client>& client = peer->clients[sharer->client];
+  const bool new_client = client == nullptr;
+  if (new_client) {
+    client = std::make_unique<Client>();
+    client->peer = peer.get();
+    client->name = sharer->client;
+    client->window = window_;
+    client->Attach(&peer->node);
+    ++clients_;
+  }
+  client->last_seen = now;
+  std::erase_if(client->calls, [](const auto& call) { return call.expired(); });
+  const bool known =
+      std::any_of(client->calls.begin(), client->calls.end(),
+                  [&](const auto& call) { return call.lock() == sharer; });
+  if (!known) client->calls.push_back(sharer);
+  Client* const joined = client.get();
+  if (new_client || !peer->live) CountPlan(*plan, now, /*forget=*/false);
+  if (now - refreshed_ >= kRefreshNanos || clients_ > 2 * kMaxIdleClients) {
+    Refresh(now);  // forgets others
+  }
+  return joined;
+}
+
+void FairQueue::CountPlan(Plan& plan, int64_t now, bool forget) {
+  const bool lived = plan.live;
+  plan.live = false;
+  for (auto q = plan.peers.begin(); q != plan.peers.end();) {
+    PeerOfPlan& peer = *q->second;
+    uint32_t live = 0;
+    for (auto c = peer.clients.begin(); c != peer.clients.end();) {
+      Client& client = *c->second;
+      if (client.IsLive()) {
+        client.last_seen = now;
+        ++live;
+      } else if (forget || now - client.last_seen > kForgetNanos) {
+        client.Detach();
+        c = peer.clients.erase(c);
+        --clients_;
+        continue;
+      }
+      ++c;
+    }
+    peer.live = live > 0;
+    plan.live |= peer.live;
+    if (peer.clients.empty()) {
+      peer.node.Detach();
+      q = plan.peers.erase(q);
+      continue;
+    }
+    peer.node.set_weight(std::clamp<uint32_t>(live, 1, kMaxClientsOfPeer));
+    ++q;
+  }
+  live_plans_ += plan.live;
+  live_plans_ -= lived;
+  if (!plan.peers.empty()) {
+    plan.node.set_weight(plan.weight);
+    Place(&plan);
+  }
+}
+
+void FairQueue::Refresh(int64_t now) {
+  refreshed_ = now;
+  const bool crowded = clients_ > kMaxIdleClients;
+  for (auto p = plans_.begin(); p != plans_.end();) {
+    Plan& plan = *p->second;
+    CountPlan(plan, now, crowded);
+    if (plan.peers.empty()) {
+      plan.node.Detach();
+      plan.group->plans.erase(&plan);
+      p = plans_.erase(p);
+    } else {
+      ++p;
+    }
+  }
+  for (auto g = groups_.begin(); g != groups_.end();) {
+    Group& group = *g->second;
+    if (group.plans.empty()) {
+      group.node.Detach();
+      g = groups_.erase(g);
+      continue;
+    }
+    double weight = 0;
+    for (const Plan* plan : group.plans) {
+      if (plan->live) weight = std::max(weight, plan->weight);
+    }
+    if (weight > 0) group.node.set_weight(weight);
+    ++g;
+  }
+}
+
+void FairQueue::Push(const std::shared_ptr<Lane>& lane, int64_t now) {
+  if (lane->client_ == nullptr) {
+    lane->client_ =
+        Join(lane->sharer_ == nullptr ? nobody_ : lane->sharer_, now);
+  }
+  Client& client = *lane->client_;
+  client.lanes.push_back(lane);
+  client.Enter();
+}
+
+void FairQueue::Remove(Lane* lane) {
+  Client* const client = lane->client_;
+  if (client == nullptr) return;
+  std::erase_if(client->lanes,
+                [lane](const auto& other) { return other.get() == lane; });
+  if (client->lanes.empty()) client->Leave();
+}
+
+FairQueue::Lane* FairQueue::Next(uint32_t threads) const {
+  if (!root_.has_waiting()) return nullptr;
+  const bool limited = options_.leaves_room && live_plans_ > 1;
+  const uint32_t free_threads = threads > running_ ? threads - running_ : 0;
+  for (const FairNode* group : root_.children()) {
+    for (const FairNode* plan_node : group->children()) {
+      const auto* client =
+          static_cast<const Client*>(plan_node->First()->First());
+      const Plan& plan = *client->peer->plan;
+      if (limited && plan.running >= std::max<uint32_t>(1, free_threads)) {
+        continue;
+      }
+      return client->lanes.front().get();
+    }
+  }
+  return nullptr;
+}
+
+uint64_t FairQueue::RowsPerTask(const Lane& lane) const {
+  if (options_.task_nanos == 0) return UINT64_MAX;
+  const double row = lane.client_->peer->plan->row_nanos;
+  if (row <= 0) return 1;
+  const double rows = static_cast<double>(options_.task_nanos) / row;
+  return rows >= 1e9 ? 1'000'000'000
+                     : std::max<uint64_t>(1, static_cast<uint64_t>(rows));
+}
+
+FairQueue::Turn FairQueue::Begin(Lane* lane, uint64_t rows, bool more) {
+  Client& client = *lane->client_;
+  Plan& plan = *client.peer->plan;
+  Turn turn;
+  turn.client = &client;
+  turn.rows = rows;
+  // At once, so that threads that ask meanwhile do not all take the same
+  // client's work.
+  turn.charged = static_cast<double>(rows) *
+                 (plan.row_nanos > 0 ? plan.row_nanos : kUnknownRowNanos);
+  client.NoteTurn();
+  client.Charge(turn.charged);
+  ++client.running;
+  ++plan.running;
+  ++running_;
+  std::shared_ptr<Lane> held = std::move(client.lanes.front());
+  client.lanes.pop_front();
+  if (more) {
+    client.lanes.push_back(std::move(held));
+  } else if (client.lanes.empty()) {
+    client.Leave();
+  }
+  return turn;
+}
+
+void FairQueue::End(const Turn& turn, int64_t took, int64_t now) {
+  Client& client = *turn.client;
+  Plan& plan = *client.peer->plan;
+  const auto nanos = static_cast<double>(std::max<int64_t>(took, 1));
+  client.Charge(nanos - turn.charged);
+  --client.running;
+  --plan.running;
+  --running_;
+  client.last_seen = now;
+  const double row = nanos / static_cast<double>(turn.rows);
+  plan.row_nanos = row > plan.row_nanos
+                       ? row
+                       : plan.row_nanos + kNewPart * (row - plan.row_nanos);
+  TurnWindow(now);
+  client.TurnTo(window_);
+  client.given += nanos;
+  client.recent[1] += nanos;
+  given_[1] += nanos;
+  if (now - refreshed_ >= kRefreshNanos) Refresh(now);
+}
+
+bool FairQueue::NextIsAlone() const {
+  const Lane* const lane = Next(UINT32_MAX);
+  return lane != nullptr && lane->client_->peer->plan->running == 0;
+}
+
+void FairQueue::TurnWindow(int64_t now) {
+  if (now - window_begin_ < kWindowNanos) return;
+  const bool just_one = now - window_begin_ < 2 * kWindowNanos;
+  window_ += just_one ? 1 : 2;
+  window_begin_ = just_one ? window_begin_ + kWindowNanos : now;
+  given_[0] = just_one ? given_[1] : 0;
+  given_[1] = 0;
+}
+
+std::vector<FairQueue::Share> FairQueue::Shares(size_t most, int64_t now) {
+  TurnWindow(now);
+  Refresh(now);
+  const double all = given_[0] + given_[1];
+  std::vector<Share> shares;
+  for (const auto& [hash, plan] : plans_) {
+    for (const auto& [address, peer] : plan->peers) {
+      for (const auto& [name, client] : peer->clients) {
+        client->TurnTo(window_);
+        Share& share = shares.emplace_back();
+        share.client = name;
+        share.peer = address;
+        share.dataset = plan->dataset;
+        share.seconds = 1e-9 * client->given;
+        share.recent_share =
+            all > 0 ? (client->recent[0] + client->recent[1]) / all : 0;
+        share.calls = client->calls.size();
+      }
+    }
+  }
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
+    return std::tie(b.recent_share, b.seconds, a.client) <
+           std::tie(a.recent_share, a.seconds, b.client);
+  });
+  if (shares.size() > most) shares.resize(most);
+  return shares;
+}
+
+}  // namespace millrace

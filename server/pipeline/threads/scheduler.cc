@@ -1,0 +1,328 @@
+#include "server/pipeline/threads/scheduler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "common/logging.h"
+#include "server/pipeline/threads/thread_times.h"
+
+namespace millrace {
+namespace {
+
+class CallJob final : public Scheduler::Job {
+ public:
+  explicit CallJob(std::function<void()> call) : call_(std::move(call)) {}
+
+ private:
+  bool RunSelf() override {
+    call_();
+    return true;
+  }
+
+  const std::function<void()> call_;
+};
+
+}  // namespace
+
+Scheduler::Scheduler(Options options)
+    : most_(std::max(options.threads, options.most_threads)),
+      long_task_nanos_(options.long_task_nanos),
+      clock_(std::move(options.clock)),
+      run_(std::move(options.run)),
+      rest_(std::move(options.rest)),
+      name_(std::move(options.name)),
+      ids_(most_),
+      queue_(options.sharing),
+      began_(most_) {
+  MR_CHECK(options.threads >= 1);
+  const uint32_t started = SetThreads(options.threads);
+  MR_CHECK(started > 0) << "the system gives no thread";
+}
+
+Scheduler::~Scheduler() { Stop(); }
+
+uint32_t Scheduler::SetThreads(uint32_t threads) {
+  threads = std::clamp<uint32_t>(threads, 1, most_);
+  MutexLock starting(start_mu_);
+  if (joined_) return threads;
+  const auto set_active = [this](uint32_t active) {
+    MutexLock lock(mu_);
+    active_ = active;
+    active_now_.store(active);
+  };
+  set_active(threads);
+  // And one that helps where tasks take long.
+  const uint32_t wanted =
+      long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
+  try {
+    while (threads_.size() < wanted) {
+      const uint32_t worker = static_cast<uint32_t>(threads_.size());
+      threads_.emplace_back(name_ + "-" + std::to_string(worker),
+                            [this, worker] { Work(worker); });
+    }
+  } catch (const std::system_error&) {
+    // A limit of the system: those that are there do.
+    threads = std::min(threads, static_cast<uint32_t>(threads_.size()));
+    set_active(threads);
+  }
+  // Who is wanted wakes up, who is not goes to rest.
+  wanted_.NotifyAll();
+  work_.NotifyAll();
+  return threads;
+}
+
+void Scheduler::Stop() {
+  {
+    MutexLock lock(mu_);
+    stop_ = true;
+  }
+  work_.NotifyAll();
+  wanted_.NotifyAll();
+  MutexLock starting(start_mu_);
+  joined_ = true;
+  for (NamedThread& thread : threads_) thread.Join();
+}
+
+void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+                    uint64_t begin, uint64_t end, uint64_t rows_per_task,
+                    uint64_t order) {
+  MR_CHECK(begin < end && rows_per_task >= 1);
+  uint64_t idle, tasks;
+  const int64_t now = Now();
+  {
+    MutexLock lock(mu_);
+    const bool waits = !lane->entries.empty();
+    auto at = lane->entries.end();
+    while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
+    lane->entries.insert(at,
+                         {std::move(job), begin, end, rows_per_task, order});
+    if (!waits) queue_.Push(lane, now);
+    const uint64_t rows = std::min(rows_per_task, queue_.RowsPerTask(*lane));
+    tasks = (end - begin + rows - 1) / rows;
+    idle = idle_.threads();
+    WakeHelper();
+  }
+  // No more than there is work for: hundreds that wake up for nothing cost more
+  // than the work.
+  if (tasks >= idle) {
+    if (idle > 0) work_.NotifyAll();
+    return;
+  }
+  for (uint64_t task = 0; task < tasks; ++task) work_.NotifyOne();
+}
+
+std::vector<Scheduler::Task> Scheduler::Remove(
+    const std::shared_ptr<Lane>& lane) {
+  std::vector<Task> removed;
+  MutexLock lock(mu_);
+  for (Lane::Entry& entry : lane->entries) {
+    removed.push_back({std::move(entry.job), entry.next, entry.end});
+  }
+  if (!lane->entries.empty()) {
+    lane->entries.clear();
+    queue_.Remove(lane.get());
+  }
+  return removed;
+}
+
+void Scheduler::PostShared(std::shared_ptr<const Sharer> sharer,
+                           std::function<void()> closure) {
+  Add(std::make_shared<Lane>(std::move(sharer)),
+      std::make_shared<CallJob>(std::move(closure)), 0, 1, 1, 0);
+}
+
+std::vector<FairQueue::Share> Scheduler::Shares(size_t most) {
+  const int64_t now = Now();
+  MutexLock lock(mu_);
+  return queue_.Shares(most, now);
+}
+
+int64_t Scheduler::Now() const {
+  if (clock_ != nullptr) return clock_();
+  return std::chrono::nanoseconds(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Scheduler::Post(std::function<void()> closure) {
+  {
+    MutexLock lock(mu_);
+    closures_.push_back(std::move(closure));
+  }
+  work_.NotifyOne();
+}
+
+double Scheduler::IdleThreadSeconds() {
+  MutexLock lock(mu_);
+  return idle_.Seconds();
+}
+
+Scheduler::Usage Scheduler::Measure(bool with_cpu) {
+  Usage usage;
+  {
+    MutexLock lock(mu_);
+    usage.thread_seconds = there_.Seconds();
+    usage.idle_seconds = idle_.Seconds();
+  }
+  if (!with_cpu) return usage;
+  usage.knows_cpu = true;
+  for (const std::atomic<pid_t>& id : ids_) {
+    const pid_t thread = id.load();
+    if (thread == 0) continue;
+    const std::optional<ThreadTimes> times = ThreadTimes::Of(thread);
+    if (!times) {
+      usage.knows_cpu = false;
+      break;
+    }
+    usage.cpu_seconds += times->cpu_seconds;
+    usage.delayed_seconds += times->delayed_seconds;
+  }
+  return usage;
+}
+
+void Scheduler::WakeHelper() {
+  if (!helper_sleeps_ || idle_.threads() > 0 || !queue_.NextIsAlone()) return;
+  helper_sleeps_ = false;
+  wanted_.NotifyAll();
+}
+
+int64_t Scheduler::HelpsAt(uint32_t worker) {
+  if (long_task_nanos_ == 0 || worker != active_) return INT64_MAX;
+  helper_sleeps_ = true;
+  if (idle_.threads() > 0 || !queue_.NextIsAlone()) return INT64_MAX;
+  int64_t last = 0;
+  for (uint32_t other = 0; other < active_; ++other) {
+    if (began_[other] == 0) return INT64_MAX;  // it takes the next task itself
+    last = std::max(last, began_[other]);
+  }
+  helper_sleeps_ = false;
+  return last + long_task_nanos_;
+}
+
+bool Scheduler::Rest(uint32_t worker) {
+  bool rested = false;
+  while (true) {
+    Begun help;
+    {
+      MutexLock lock(mu_);
+      there_.Add(-1);
+      while (worker >= active_ && !stop_) {
+        const int64_t helps_at = HelpsAt(worker);
+        if (helps_at == INT64_MAX) {
+          if (!rested) break;  // gives its memory back first
+          wanted_.Wait(lock);
+        } else if (const int64_t now = Now(); now < helps_at) {
+          wanted_.WaitUntil(lock, std::chrono::steady_clock::now() +
+                                      std::chrono::nanoseconds(helps_at - now));
+        } else {
+          help = TakeTask(worker);
+          if (help.task.job != nullptr) break;
+          wanted_.Wait(lock);
+        }
+      }
+      there_.Add(1);
+      if (help.task.job == nullptr && (rested || worker < active_ || stop_)) {
+        return worker < active_;
+      }
+    }
+    if (help.task.job == nullptr) {
+      if (rest_ != nullptr) rest_(worker);
+      rested = true;
+      continue;
+    }
+    rested = false;
+    Run(worker, help);
+    const int64_t now = Now();
+    MutexLock lock(mu_);
+    EndTask(worker, help, now);
+  }
+}
+
+Scheduler::Begun Scheduler::TakeTask(uint32_t worker) {
+  Begun begun;
+  auto* const lane = static_cast<Lane*>(queue_.Next(active_));
+  if (lane == nullptr) return begun;
+  Lane::Entry& entry = lane->entries.front();
+  const uint64_t rows = std::min(
+      {entry.rows_per_task, queue_.RowsPerTask(*lane), entry.end - entry.next});
+  begun.task.begin = entry.next;
+  begun.task.end = entry.next += rows;
+  if (entry.next == entry.end) {
+    begun.task.job = std::move(entry.job);
+    lane->entries.pop_front();
+  } else {
+    begun.task.job = entry.job;
+  }
+  begun.turn = queue_.Begin(lane, rows, !lane->entries.empty());
+  begun.at = began_[worker] = Now();
+  return begun;
+}
+
+void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
+  if (begun.turn.client == nullptr) return;
+  queue_.End(begun.turn, now - begun.at, now);
+  began_[worker] = 0;
+  begun.turn.client = nullptr;
+}
+
+void Scheduler::Run(uint32_t worker, Begun& begun) {
+  if (!begun.task.job->RunSelf()) run_(worker, begun.task);
+  begun.task.job.reset();
+}
+
+void Scheduler::Work(uint32_t worker) {
+  ids_[worker] = gettid();
+  {
+    MutexLock lock(mu_);
+    there_.Add(1);
+  }
+  Begun begun;  // the last task, and then the next one
+  while (true) {
+    std::function<void()> closure;
+    bool too_many;
+    const int64_t now = begun.turn.client == nullptr ? 0 : Now();
+    {
+      MutexLock lock(mu_);
+      EndTask(worker, begun, now);
+      while (worker < active_ && !has_work()) {
+        // What is left may begin only when something ends.
+        if (stop_ && queue_.empty()) {
+          work_.NotifyAll();  // others may wait for this
+          return;
+        }
+        idle_.Add(1);
+        work_.Wait(lock);
+        idle_.Add(-1);
+      }
+      too_many = worker >= active_;
+      if (too_many) {
+        // It may have been woken up for this.
+        if (has_work()) work_.NotifyOne();
+      } else if (!closures_.empty()) {
+        closure = std::move(closures_.front());
+        closures_.pop_front();
+      } else {
+        begun = TakeTask(worker);
+        // An end may have let more than one begin.
+        if (idle_.threads() > 0 && has_work()) work_.NotifyOne();
+        WakeHelper();
+      }
+    }
+    if (too_many) {
+      if (!Rest(worker)) return;
+    } else if (closure != nullptr) {
+      closure();
+    } else {
+      Run(worker, begun);
+    }
+  }
+}
+
+}  // namespace millrace
