@@ -14,6 +14,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "proto/retry_delay.h"
 #include "server/decode/limits.h"
 #include "server/pipeline/built/pipeline_bytes.h"
 #include "server/pipeline/built/pipeline_cache.h"
@@ -43,17 +44,13 @@ constexpr uint64_t kLeastPipelineBytes = 1 << 20;
 // Specs that wait to be built, as protobuf keeps them. A connection has no more
 // than it leaves free.
 constexpr uint64_t kMaxOpeningBytes = 8 << 20;
-// When a client whose pipeline found no room should ask again.
-constexpr int64_t kRetryDelayMs = 500;
 constexpr size_t kSharesShown = 10;
 // Clients' part of building pipelines below which it is nothing to show.
 constexpr double kLeastOpeningShare = 0.01;
 constexpr char kOpening[] = "(opening pipelines)";
 
 absl::Status AskAgain(std::string why) {
-  ErrorDetail detail = MakeErrorDetail("plan");
-  detail.set_retry_delay_ms(kRetryDelayMs);
-  return WithErrorDetail(absl::ResourceExhaustedError(std::move(why)), detail);
+  return WithRetryDelay(absl::ResourceExhaustedError(std::move(why)), "plan");
 }
 
 // The scratch that one worker needs for a dataset's images.

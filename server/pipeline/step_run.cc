@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/mutex.h"
-#include "proto/error_detail.h"
+#include "proto/retry_delay.h"
 #include "server/pipeline/reading/batch_reads.h"
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/threads/thread_waits.h"
@@ -22,9 +22,6 @@ namespace millrace {
 namespace {
 
 using Nanos = std::chrono::nanoseconds;
-
-// When a client whose request found no room should ask again.
-constexpr int64_t kRetryDelayMs = 500;
 
 // Of a source that may wait itself: a wait that begins is noticed after so many
 // rows.
@@ -354,8 +351,6 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
   }
   if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
   parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
-  ErrorDetail detail = MakeErrorDetail("pipeline");
-  detail.set_retry_delay_ms(kRetryDelayMs);
   {
     MutexLock lock(mu_);
     waiting_ = false;
@@ -363,12 +358,10 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     timer_ = 0;
     ended_ = true;  // batches under way are still delivered
     if (status_.ok()) {
-      status_ = WithErrorDetail(
-          absl::ResourceExhaustedError(absl::StrCat(
-              "step ", step, " found no ", bytes, " bytes of the server's ",
-              parts_->budget->capacity(), " bytes of memory budget within ",
-              absl::FormatDuration(parts_->admission_timeout), ": ask again")),
-          detail);
+      status_ = absl::ResourceExhaustedError(absl::StrCat(
+          "step ", step, " found no ", bytes, " bytes of the server's ",
+          parts_->budget->capacity(), " bytes of memory budget within ",
+          absl::FormatDuration(parts_->admission_timeout), ": ask again"));
     }
   }
   FinishIfDone();
@@ -599,9 +592,7 @@ void StepRun::FinishIfDone() {
     if (absl::IsResourceExhausted(status_)) {
       // Also where a single allocation failed. Without a delay a client takes
       // it as final.
-      ErrorDetail detail = MakeErrorDetail("pipeline");
-      detail.set_retry_delay_ms(kRetryDelayMs);
-      status_ = WithErrorDetail(std::move(status_), detail);
+      status_ = WithRetryDelay(std::move(status_), "pipeline");
     }
     // Given away, not shared: the receiver may be on another thread, and the
     // count of a status lies in a library that ThreadSanitizer cannot see.

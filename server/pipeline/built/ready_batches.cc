@@ -3,23 +3,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/error_detail.h"
+#include "proto/retry_delay.h"
 #include "server/storage/synthetic/synthetic_values.h"
 
 namespace millrace {
 namespace {
 
-// When a client whose set found no room should ask again.
-constexpr int64_t kRetryDelayMs = 500;
-
 absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
-  ErrorDetail detail = MakeErrorDetail("pipeline");
-  detail.set_retry_delay_ms(kRetryDelayMs);
-  return WithErrorDetail(
-      absl::ResourceExhaustedError(
-          absl::StrCat("the ", slots, " ready batches found no ", bytes,
-                       " bytes of the ", where, " are in use: ask again")),
-      detail);
+  return WithRetryDelay(absl::ResourceExhaustedError(absl::StrCat(
+                            "the ", slots, " ready batches found no ", bytes,
+                            " bytes of the ", where, " are in use: ask again")),
+                        "pipeline");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/error_detail.h"
+#include "proto/retry_delay.h"
 #include "server/augment/parameter_log.h"
 #include "server/pipeline/built/built_pipeline.h"
 #include "server/pipeline/row/bad_sample_list.h"
@@ -96,9 +96,6 @@ void FillOrigin(const DatasetInfo& info, const std::string& dataset,
   row->set_shard_row(row->sample() - shard->first_sample());
 }
 
-// What a call that found no memory should wait before it asks again.
-constexpr int64_t kRetryDelayMs = 500;
-
 // How often a call that waits for memory asks whether it is still wanted.
 constexpr absl::Duration kAskAfter = absl::Milliseconds(100);
 
@@ -141,14 +138,12 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
     return std::move(place->reservation);
   }
   if (!stopped.ok()) return stopped;
-  ErrorDetail detail = MakeErrorDetail("pipeline");
-  detail.set_retry_delay_ms(kRetryDelayMs);
-  return WithErrorDetail(
+  return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
           "rows to explain found no ", bytes, " bytes of the server's ",
           budget.capacity(), " bytes of memory budget within ",
           absl::FormatDuration(timeout), ": ask again")),
-      detail);
+      "pipeline");
 }
 
 uint64_t OffsetOf(const BatchHeader& header, absl::string_view name) {
