@@ -92,6 +92,7 @@ class EngineImpl final : public Engine {
              EngineTuning tuning)
       : catalog_(std::move(catalog)),
         infos_(std::move(infos)),
+        budget_(options.budget),
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
         held_(std::move(held)),
@@ -105,22 +106,20 @@ class EngineImpl final : public Engine {
                std::max(use.pipelines, kLeastPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
-    parts_.budget = options.budget;
-    parts_.pool = std::make_shared<BufferPool>(use.recycled, options.budget);
+    pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
     options.budget->SetReclaim(
-        [pool = std::weak_ptr<BufferPool>(parts_.pool)](uint64_t bytes) {
+        [pool = std::weak_ptr<BufferPool>(pool_)](uint64_t bytes) {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
         });
-    parts_.admission_timeout = options.admission_timeout;
-    parts_.ready_share = std::make_shared<ReadyShare>(limit_.ready_bytes());
-    parts_.large_images = std::make_unique<LargeImageGate>(
+    ready_share_ = std::make_shared<ReadyShare>(limit_.ready_bytes());
+    large_images_ = std::make_unique<LargeImageGate>(
         std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
         options.budget);
     for (WorkerState& worker : workers_) {
-      worker.set_large_images(parts_.large_images.get());
+      worker.set_large_images(large_images_.get());
     }
     if (options.read_threads > 0) {
-      parts_.ahead = std::make_unique<ReadAhead>(ReadAhead::Options{
+      ahead_ = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
           .most_threads = static_cast<uint32_t>(use.read_threads),
           .buffer_bytes = use.read_buffers,
@@ -128,8 +127,8 @@ class EngineImpl final : public Engine {
             StepRun::Read(task, reader);
           }});
     }
-    parts_.timer = std::make_unique<DeadlineTimer>("mr-admission");
-    parts_.scheduler = std::make_unique<Scheduler>(Scheduler::Options{
+    timer_ = std::make_unique<DeadlineTimer>("mr-admission");
+    scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{
         .threads = static_cast<uint32_t>(use.threads),
         .most_threads = static_cast<uint32_t>(workers_.size()),
         .run =
@@ -145,16 +144,25 @@ class EngineImpl final : public Engine {
                               .readers = options.adapt_read_threads,
                               .interval = tuning.interval,
                               .policy = std::move(tuning.policy)},
-        parts_.scheduler.get(), parts_.ahead.get(), &parts_.clock);
-    tuning_->Start(*parts_.timer);
+        scheduler_.get(), ahead_.get(), &clock_);
+    tuning_->Start(*timer_);
+    services_ = {.scheduler = scheduler_.get(),
+                 .ahead = ahead_.get(),
+                 .budget = budget_,
+                 .admission_timeout = options.admission_timeout,
+                 .timer = timer_.get(),
+                 .large_images = large_images_.get(),
+                 .pool = pool_,
+                 .clock = &clock_,
+                 .tally = &tally_};
   }
 
   ~EngineImpl() override {
     // First what may add to the scheduler, then the workers. Both stay in
     // place: workers that finish the rows of cancelled runs still use them.
-    parts_.timer->Stop();
-    if (parts_.ahead != nullptr) parts_.ahead->Stop();
-    parts_.scheduler->Stop();
+    timer_->Stop();
+    if (ahead_ != nullptr) ahead_->Stop();
+    scheduler_->Stop();
   }
 
   const DatasetCatalog& catalog() const override { return catalog_; }
@@ -247,17 +255,16 @@ class EngineImpl final : public Engine {
     sharer->dataset = kOpening;
     sharer->client = connection;
     sharer->peer = caller.peer;
-    parts_.scheduler->PostShared(
-        std::move(sharer),
-        [this, spec, connection, bytes, wanted = std::move(wanted),
-         opened = std::move(opened)] {
-          RemoveOpening(connection, bytes);
-          if (wanted != nullptr && !wanted()) {
-            opened(absl::CancelledError("the client ended the call"));
-          } else {
-            opened(Open(spec));
-          }
-        });
+    scheduler_->PostShared(std::move(sharer), [this, spec, connection, bytes,
+                                               wanted = std::move(wanted),
+                                               opened = std::move(opened)] {
+      RemoveOpening(connection, bytes);
+      if (wanted != nullptr && !wanted()) {
+        opened(absl::CancelledError("the client ended the call"));
+      } else {
+        opened(Open(spec));
+      }
+    });
   }
 
   std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
@@ -284,15 +291,15 @@ class EngineImpl final : public Engine {
     }
     std::shared_ptr<ReadySet> ready;
     if (built->ready() != nullptr) {
-      MR_ASSIGN_OR_RETURN(ready,
-                          built->ready()->Take(
-                              built->plan().steps().MaxRows(range.world_size),
-                              *parts_.budget, parts_.ready_share, parts_.pool));
+      MR_ASSIGN_OR_RETURN(
+          ready,
+          built->ready()->Take(built->plan().steps().MaxRows(range.world_size),
+                               *budget_, ready_share_, pool_));
     }
     StepRange of_sharer = range;
     if (range.sharer == nullptr) of_sharer.sharer = SharerOf(*built, {});
     auto run =
-        std::make_shared<StepRun>(&parts_, std::move(built), of_sharer,
+        std::make_shared<StepRun>(&services_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
     run->Start();
     return std::make_unique<Handle>(std::move(run));
@@ -309,24 +316,24 @@ class EngineImpl final : public Engine {
 
   const Operators* operators() const override { return loaded_; }
 
-  void ReleaseIdleMemory() override { parts_.pool->ReleaseIdle(); }
+  void ReleaseIdleMemory() override { pool_->ReleaseIdle(); }
 
   Stats stats() const override {
     Stats stats;
-    stats.threads = parts_.scheduler->threads();
-    stats.most_threads = parts_.scheduler->most_threads();
-    if (parts_.ahead != nullptr) {
-      stats.read_threads = parts_.ahead->threads();
-      stats.most_read_threads = parts_.ahead->most_threads();
+    stats.threads = scheduler_->threads();
+    stats.most_threads = scheduler_->most_threads();
+    if (ahead_ != nullptr) {
+      stats.read_threads = ahead_->threads();
+      stats.most_read_threads = ahead_->most_threads();
     }
     stats.thread_changes = tuning_->Changes();
-    stats.bad_samples = parts_.bad_samples.load(std::memory_order_relaxed);
-    stats.recent_bad_samples = parts_.bad_list.Newest();
+    stats.bad_samples = tally_.bad_samples.load(std::memory_order_relaxed);
+    stats.recent_bad_samples = tally_.bad_list.Newest();
     stats.refused_admissions =
-        parts_.refused_admissions.load(std::memory_order_relaxed);
+        tally_.refused_admissions.load(std::memory_order_relaxed);
     stats.cached_pipelines = cache_.size();
     stats.pipeline_bytes = cache_.used_bytes();
-    for (FairQueue::Share& share : parts_.scheduler->Shares(2 * kSharesShown)) {
+    for (FairQueue::Share& share : scheduler_->Shares(2 * kSharesShown)) {
       if (stats.clients.size() == kSharesShown) break;
       if (share.dataset == kOpening &&
           share.recent_share < kLeastOpeningShare) {
@@ -340,9 +347,9 @@ class EngineImpl final : public Engine {
       client.set_recent_share(share.recent_share);
       client.set_active_streams(share.calls);
     }
-    stats.stages = parts_.clock.Read();
+    stats.stages = clock_.Read();
     stats.unused_bytes = UnusedBytes();
-    stats.idle_thread_seconds = parts_.scheduler->IdleThreadSeconds();
+    stats.idle_thread_seconds = scheduler_->IdleThreadSeconds();
     return stats;
   }
 
@@ -362,14 +369,14 @@ class EngineImpl final : public Engine {
   // A thread's scratch counts as used once the thread may have decoded.
   uint64_t UnusedBytes() const {
     uint64_t used =
-        file_metadata_ + parts_.pool->idle_bytes();  // what is borrowed as well
-    if (parts_.ahead != nullptr) {
-      const SampleBuffers& buffers = parts_.ahead->buffers();
+        file_metadata_ + pool_->idle_bytes();  // what is borrowed as well
+    if (ahead_ != nullptr) {
+      const SampleBuffers& buffers = ahead_->buffers();
       used += buffers.held_bytes() + buffers.idle_bytes();
     }
-    for (const StageTime& stage : parts_.clock.Read()) {
+    for (const StageTime& stage : clock_.Read()) {
       if (stage.stage() != "decode" || stage.samples() == 0) continue;
-      used += parts_.scheduler->threads() * limit_.scratch;
+      used += scheduler_->threads() * limit_.scratch;
     }
     uint64_t unused = held_.bytes() - std::min(used, held_.bytes());
     for (const auto& [name, source] : catalog_) {
@@ -499,6 +506,7 @@ class EngineImpl final : public Engine {
   const DatasetCatalog catalog_;
   const std::map<std::string, DatasetInfo> infos_;
   DatasetInfos info_by_name_;
+  ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
   // Scratch, idle buffers and file_metadata_.
@@ -518,7 +526,17 @@ class EngineImpl final : public Engine {
   std::map<std::string, uint64_t> opening_ MR_GUARDED_BY(opening_mu_);
   // Each belongs to its thread.
   std::vector<WorkerState> workers_;
-  EngineParts parts_;
+  // Self-synchronised. The timer and the scheduler come last: their threads use
+  // what stands before them.
+  std::shared_ptr<BufferPool> pool_;
+  std::unique_ptr<ReadAhead> ahead_;  // null: workers read themselves
+  StageClock clock_;
+  RunTally tally_;
+  std::shared_ptr<ReadyShare> ready_share_;
+  std::unique_ptr<LargeImageGate> large_images_;
+  std::unique_ptr<DeadlineTimer> timer_;
+  std::unique_ptr<Scheduler> scheduler_;
+  RunServices services_;  // of the above; constant once the engine is made
   std::unique_ptr<ThreadTuning> tuning_;
 };
 

@@ -85,9 +85,10 @@ class StepRun::Job final : public Scheduler::Job {
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(this->run->refers()
                     ? Refer(this->run->ready_, step, std::move(reservation))
-                    : std::make_shared<BatchPayload>(
-                          placed.payload_bytes(), std::move(reservation),
-                          this->run->parts_->pool, this->run->range_.memory)),
+                    : std::make_shared<BatchPayload>(placed.payload_bytes(),
+                                                     std::move(reservation),
+                                                     this->run->services_->pool,
+                                                     this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {
@@ -152,7 +153,7 @@ class StepRun::Job final : public Scheduler::Job {
     if (!begun_.load(std::memory_order_relaxed)) return;
     const double make = Seconds(SteadyTime::clock::now() - began_at_);
     const double idle = (IdleThreadSeconds() - idle_before_) /
-                        run->parts_->scheduler->threads();
+                        run->services_->scheduler->threads();
     // At least 1: 0 stands for "not measured".
     stages->set_make(static_cast<uint64_t>(1e6 * make) + 1);
     stages->set_idle(std::min(static_cast<uint64_t>(1e6 * std::max(0.0, idle)),
@@ -162,14 +163,15 @@ class StepRun::Job final : public Scheduler::Job {
  private:
   // Of all worker threads: without work, or in a read that waits.
   double IdleThreadSeconds() const {
-    return run->parts_->scheduler->IdleThreadSeconds() +
-           1e-9 * static_cast<double>(run->parts_->storage_wait_nanos.load(
-                      std::memory_order_relaxed));
+    return run->services_->scheduler->IdleThreadSeconds() +
+           1e-9 * static_cast<double>(
+                      run->services_->tally->storage_wait_nanos.load(
+                          std::memory_order_relaxed));
   }
 
   void PlanReads() {
     const BuiltPipeline& pipeline = *run->pipeline_;
-    ReadAhead* const ahead = run->parts_->ahead.get();
+    ReadAhead* const ahead = run->services_->ahead;
     const bool may_wait =
         ahead != nullptr && run->ready_ == nullptr && slice.units.count() > 0;
     const uint64_t rows_of_unit = slice.units.pairs ? 2 : 1;
@@ -196,11 +198,11 @@ class StepRun::Job final : public Scheduler::Job {
   double idle_before_ = 0;
 };
 
-StepRun::StepRun(EngineParts* parts,
+StepRun::StepRun(const RunServices* services,
                  std::shared_ptr<const BuiltPipeline> pipeline,
                  const StepRange& range, Engine::Callbacks callbacks,
                  std::shared_ptr<ReadySet> ready)
-    : parts_(parts),
+    : services_(services),
       pipeline_(std::move(pipeline)),
       ready_(std::move(ready)),
       range_(range),
@@ -213,14 +215,14 @@ StepRun::StepRun(EngineParts* parts,
 
 uint64_t StepRun::MostOpen() const {
   // Enough for every worker to have one under way and one to go on with.
-  uint64_t batches = 2 * uint64_t{parts_->scheduler->threads()} + 2;
-  if (ready_ == nullptr && parts_->ahead != nullptr &&
+  uint64_t batches = 2 * uint64_t{services_->scheduler->threads()} + 2;
+  if (ready_ == nullptr && services_->ahead != nullptr &&
       pipeline_->pace().ahead()) {
     // And for all that read: while some batches are read, others are worked on,
     // and none of both has to wait for the other.
     const uint64_t rows = std::max<uint64_t>(
         1, pipeline_->plan().steps().MaxRows(range_.world_size));
-    batches += (2 * uint64_t{parts_->ahead->threads()} + rows - 1) / rows;
+    batches += (2 * uint64_t{services_->ahead->threads()} + rows - 1) / rows;
   }
   return batches;
 }
@@ -244,11 +246,11 @@ void StepRun::Admit() {
     const uint64_t bytes = refers() ? BuiltPipeline::kBatchOverheadBytes
                                     : pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
-    if (parts_->budget->TryReserve(bytes, &reservation)) {
+    if (services_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
       continue;
     }
-    const ByteBudget::Ticket ticket = parts_->budget->ReserveAsync(
+    const ByteBudget::Ticket ticket = services_->budget->ReserveAsync(
         bytes, [self = shared_from_this(), step,
                 rows = *rows](ByteBudget::Reservation granted) {
           self->Granted(step, rows, std::move(granted));
@@ -264,18 +266,18 @@ void StepRun::Admit() {
           cancel = true;
         } else {
           ticket_ = ticket;
-          if (parts_->admission_timeout > absl::ZeroDuration()) {
+          if (services_->admission_timeout > absl::ZeroDuration()) {
             timer_ =
-                parts_->timer->After(parts_->admission_timeout,
-                                     [weak = weak_from_this(), step, bytes] {
-                                       if (auto self = weak.lock())
-                                         self->TimedOut(step, bytes);
-                                     });
+                services_->timer->After(services_->admission_timeout,
+                                        [weak = weak_from_this(), step, bytes] {
+                                          if (auto self = weak.lock())
+                                            self->TimedOut(step, bytes);
+                                        });
           }
         }
       }
     }
-    if (cancel && parts_->budget->CancelWait(ticket)) {
+    if (cancel && services_->budget->CancelWait(ticket)) {
       MutexLock lock(mu_);
       waiting_ = false;
     }
@@ -303,20 +305,21 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
       ++open_;
     }
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
+  if (timer != 0) services_->timer->Cancel(timer);
   if (drop) return;  // the reservation goes back
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
                                    std::move(reservation), now, wait_memory);
   if (job->reads) {
     const uint64_t samples = job->reads->count();
     const uint64_t samples_per_task = job->reads->samples_per_task();
-    parts_->ahead->Add(read_lane_, std::move(job), samples, samples_per_task,
-                       step);
+    services_->ahead->Add(read_lane_, std::move(job), samples, samples_per_task,
+                          step);
     return;
   }
   const uint64_t units = job->units();
   const uint64_t units_per_task = job->units_per_task;
-  parts_->scheduler->Add(lane_, std::move(job), 0, units, units_per_task, step);
+  services_->scheduler->Add(lane_, std::move(job), 0, units, units_per_task,
+                            step);
 }
 
 void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
@@ -325,12 +328,12 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
   if (!run.stopped_.load(std::memory_order_relaxed)) {
     const SteadyTime now = SteadyTime::clock::now();
     job.NoteBegin(now);
-    ReadAhead& ahead = *run.parts_->ahead;
+    ReadAhead& ahead = *run.services_->ahead;
     const BatchReads::Took took =
         job.reads->Read(task.begin, task.end, reader, ahead.gates());
     ahead.NoteReads(task.end - task.begin, took.all - took.at_gates);
     Times::Add(job.times.read, took.all);
-    run.parts_->clock.Add(StageClock::READ, Seconds(took.all), 0);
+    run.services_->clock->Add(StageClock::READ, Seconds(took.all), 0);
   }
   run.ReadDone(task);
 }
@@ -338,7 +341,7 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
 void StepRun::ReadDone(const Scheduler::Task& task) {
   Job& job = static_cast<Job&>(*task.job);
   job.reads->Done(task.begin, task.end, [&](uint64_t from, uint64_t to) {
-    parts_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
+    services_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
   });
 }
 
@@ -349,8 +352,8 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     if (!waiting_ || next_step_ != step || ticket_ == 0) return;
     ticket = ticket_;
   }
-  if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
-  parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
+  if (!services_->budget->CancelWait(ticket)) return;  // it has come after all
+  services_->tally->refused_admissions.fetch_add(1, std::memory_order_relaxed);
   {
     MutexLock lock(mu_);
     waiting_ = false;
@@ -360,8 +363,8 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     if (status_.ok()) {
       status_ = absl::ResourceExhaustedError(absl::StrCat(
           "step ", step, " found no ", bytes, " bytes of the server's ",
-          parts_->budget->capacity(), " bytes of memory budget within ",
-          absl::FormatDuration(parts_->admission_timeout), ": ask again"));
+          services_->budget->capacity(), " bytes of memory budget within ",
+          absl::FormatDuration(services_->admission_timeout), ": ask again"));
     }
   }
   FinishIfDone();
@@ -378,17 +381,17 @@ void StepRun::Stop(absl::Status status) {
     ticket = std::exchange(ticket_, 0);
     timer = std::exchange(timer_, 0);
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
-  if (ticket != 0 && parts_->budget->CancelWait(ticket)) {
+  if (timer != 0) services_->timer->Cancel(timer);
+  if (ticket != 0 && services_->budget->CancelWait(ticket)) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
-  if (parts_->ahead != nullptr) {
-    for (const Scheduler::Task& task : parts_->ahead->Remove(read_lane_)) {
+  if (services_->ahead != nullptr) {
+    for (const Scheduler::Task& task : services_->ahead->Remove(read_lane_)) {
       ReadDone(task);
     }
   }
-  for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
+  for (const Scheduler::Task& task : services_->scheduler->Remove(lane_)) {
     Job& job = static_cast<Job&>(*task.job);
     // Now: the batch may live on in the hands of who waits for this room.
     job.Take(task.begin).Leave();
@@ -420,7 +423,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const BuiltPipeline& pipeline = *run.pipeline_;
     // What storage makes this thread wait is of interest where it could be had
     // otherwise.
-    ReadPace* const pace = run.parts_->ahead != nullptr &&
+    ReadPace* const pace = run.services_->ahead != nullptr &&
                                    pipeline.pace().wait() != ReadWait::kNever
                                ? &pipeline.pace()
                                : nullptr;
@@ -431,7 +434,8 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const ThreadWaits before =
         reads_itself ? ThreadWaits::Now() : ThreadWaits();
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
-                     run.parts_->bad_list, job.reads ? &*job.reads : nullptr);
+                     run.services_->tally->bad_list,
+                     job.reads ? &*job.reads : nullptr);
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
     for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
@@ -452,8 +456,8 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
                                  std::memory_order_relaxed);
     }
     if (filler.bad_samples() > 0) {
-      run.parts_->bad_samples.fetch_add(filler.bad_samples(),
-                                        std::memory_order_relaxed);
+      run.services_->tally->bad_samples.fetch_add(filler.bad_samples(),
+                                                  std::memory_order_relaxed);
     }
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
@@ -463,7 +467,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const Nanos decode = FromSeconds(images.decode_seconds);
     const Nanos augment = FromSeconds(images.augment_seconds);
     const Nanos read = std::max(took - decode - augment, Nanos(0));
-    StageClock& clock = run.parts_->clock;
+    StageClock& clock = *run.services_->clock;
     clock.Add(StageClock::READ, Seconds(read), rows);
     Times::Add(job.times.read, read);
     if (has_images && pipeline.has_stages()) {
@@ -479,7 +483,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
       if (waited || after.page_reads != before.page_reads) {
         const int64_t without_cpu =
             took.count() - (after.cpu_nanos - before.cpu_nanos);
-        run.parts_->storage_wait_nanos.fetch_add(
+        run.services_->tally->storage_wait_nanos.fetch_add(
             std::clamp<int64_t>(without_cpu, 0, read.count()),
             std::memory_order_relaxed);
       }
@@ -503,11 +507,11 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
 
 void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
                    int64_t bytes) {
-  parts_->large_images->EnterAsync(
+  services_->large_images->EnterAsync(
       bytes, [this, job, unit](LargeImageGate::Admission admission) {
         Job& parked = static_cast<Job&>(*job);
         parked.Bring(unit, std::move(admission));
-        parts_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
+        services_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
       });
 }
 
@@ -564,8 +568,8 @@ void StepRun::Deliver(Job& job) {
   batch.payload = std::move(job.payload);
   Describe(job.times, *header.mutable_stage_micros());
   batch.whole = SteadyTime::clock::now();
-  parts_->clock.Add(StageClock::BATCH, Seconds(batch.whole - start),
-                    job.rows.rows);
+  services_->clock->Add(StageClock::BATCH, Seconds(batch.whole - start),
+                        job.rows.rows);
   callbacks_.on_batch(std::move(batch));
 }
 
@@ -598,7 +602,7 @@ void StepRun::FinishIfDone() {
     // count of a status lies in a library that ThreadSanitizer cannot see.
     status = std::exchange(status_, absl::OkStatus());
   }
-  parts_->scheduler->Post(
+  services_->scheduler->Post(
       [self = shared_from_this(), status = std::move(status)]() mutable {
         self->callbacks_.on_done(std::move(status));
       });

@@ -5,7 +5,7 @@
 // Thread-safe. Kept alive by its jobs, by the budget's line and by the handle.
 // Callbacks run without locks held.
 //
-//   auto run = std::make_shared<StepRun>(parts, pipeline, range, callbacks);
+//   auto run = std::make_shared<StepRun>(services, pipeline, range, callbacks);
 //   run->Start();
 
 #ifndef MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
@@ -22,18 +22,19 @@
 #include "server/pipeline/built/built_pipeline.h"
 #include "server/pipeline/built/ready_batches.h"
 #include "server/pipeline/engine.h"
-#include "server/pipeline/engine_core.h"
 #include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/run_services.h"
 #include "server/pipeline/threads/scheduler.h"
 
 namespace millrace {
 
 class StepRun : public std::enable_shared_from_this<StepRun> {
  public:
-  // The range has been checked. `parts` outlives the run's work. `ready` is of
-  // the pipeline, where it has ready batches.
-  StepRun(EngineParts* parts, std::shared_ptr<const BuiltPipeline> pipeline,
-          const StepRange& range, Engine::Callbacks callbacks,
+  // The range has been checked. `services` outlives the run's work. `ready` is
+  // of the pipeline, where it has ready batches.
+  StepRun(const RunServices* services,
+          std::shared_ptr<const BuiltPipeline> pipeline, const StepRange& range,
+          Engine::Callbacks callbacks,
           std::shared_ptr<ReadySet> ready = nullptr);
 
   void Start() { Admit(); }
@@ -83,7 +84,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   void FinishIfDone();
 
   // Constant.
-  EngineParts* const parts_;
+  const RunServices* const services_;
   const std::shared_ptr<const BuiltPipeline> pipeline_;
   const std::shared_ptr<ReadySet> ready_;  // null: rows are read and placed
   const StepRange range_;
