@@ -41,9 +41,10 @@ std::string MemoryUse::Sentence() const {
                                        more_threads, " more threads, "),
       read_buffers, " for samples read ahead, ", recycled,
       " for recycled batches, ", pipelines, " for pipelines",
-      file_metadata == 0 ? ""
-                         : absl::StrCat(", ", file_metadata,
-                                        " for the footers of Parquet files"),
+      file_metadata == 0
+          ? ""
+          : absl::StrCat(", ", file_metadata,
+                         " for the footers of Parquet files"),
       " and ", elsewhere, " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, batches);
   return text;
@@ -95,7 +96,8 @@ uint64_t PipelineRoom(uint64_t budget) {
   return std::min(kMaxPipelineBytes, budget / kPipelineShare);
 }
 
-uint64_t LargerBudget(uint64_t from, absl::FunctionRef<bool(uint64_t)> works) {
+uint64_t LargerBudget(uint64_t from,
+                      absl::FunctionRef<bool(uint64_t)> works) {
   // Not a binary search: a budget with room for more threads may be too small
   // where a smaller one is not.
   for (uint64_t mib = from / kMiB + 1; mib <= kMostMiB;
