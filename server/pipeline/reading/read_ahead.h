@@ -1,12 +1,17 @@
-// ReadAhead is the engine's threads that wait for storage, apart from those
+// ReadAhead is the engine's threads that block on storage, apart from those
 // that decode: far more of them than CPUs, so that the waits of many samples
 // overlap (network file systems, object stores, cold disks). The threads are
-// started when storage first makes somebody wait
-// (server/pipeline/reading/read_pace.h) and sleep when it does not.
+// started by the first Add(), which comes when storage first makes a thread
+// wait (server/pipeline/reading/read_pace.h), and sleep when nothing is to be
+// read.
 //
 // Thread-safe. Owns threads, their readers and the samples' memory. Plans and
 // their clients share the threads' time, and where there are several plans none
 // has all threads; within a run samples are read in the order of their rows.
+//
+// A thread here may block on storage, on a gate of the source or on room in the
+// buffers. It never waits for a worker by name, and workers never wait for it:
+// so the room that it waits for always comes.
 //
 //   ReadAhead ahead({.threads = 32, .buffer_bytes = 64 << 20,
 //                    .read = [](const Task& task, WorkerState& reader) {...}});
@@ -51,7 +56,8 @@ class ReadAhead {
         readers_(most_),
         wanted_(options.threads) {}
 
-  // As Scheduler::Add().
+  // As Scheduler::Add(), for samples [0, samples). The first call starts the
+  // threads.
   void Add(const std::shared_ptr<Scheduler::Lane>& lane,
            std::shared_ptr<Scheduler::Job> job, uint64_t samples,
            uint64_t samples_per_task, uint64_t order) MR_EXCLUDES(mu_) {
@@ -66,23 +72,25 @@ class ReadAhead {
                           const Task& task) { read_(task, readers_[thread]); },
             .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
             .name = "mr-reader",
-            // A slow storage must not have all of them.
+            // Reads block: a plan that is new must find a thread that is not
+            // blocked in another plan's storage.
             .sharing = {.leaves_room = true}});
       }
+      // Used outside the lock: threads_ is made once and never replaced.
       threads = threads_.get();
     }
     threads->Add(lane, std::move(job), 0, samples, samples_per_task, order);
   }
 
-  // Takes back what no thread has begun.
+  // Takes back what no thread has begun, each part as one task.
   std::vector<Task> Remove(const std::shared_ptr<Scheduler::Lane>& lane)
       MR_EXCLUDES(mu_) {
     Scheduler* const threads = started();
     return threads == nullptr ? std::vector<Task>() : threads->Remove(lane);
   }
 
-  // As Scheduler::SetThreads(); the number that there are, or will be once
-  // somebody waits for storage.
+  // As Scheduler::SetThreads(). Before the threads are started, the number is
+  // kept for then.
   uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
     wanted_ = std::clamp<uint32_t>(threads, 1, most_);
@@ -96,13 +104,14 @@ class ReadAhead {
   }
   uint32_t most_threads() const { return most_; }
 
-  // Samples that a thread has read, and how long that took.
+  // A thread has read `samples` in `took`. Relaxed: the sums are for rates,
+  // which need not be consistent with each other to a sample.
   void NoteReads(uint64_t samples, std::chrono::nanoseconds took) {
     read_samples_.fetch_add(samples, std::memory_order_relaxed);
     read_nanos_.fetch_add(took.count(), std::memory_order_relaxed);
   }
 
-  // So far; thread-seconds.
+  // Sums since the start, in thread-seconds.
   struct Usage {
     double thread_seconds = 0;   // that the threads were there
     double idle_seconds = 0;     // without anything to read
@@ -124,7 +133,8 @@ class ReadAhead {
     return usage;
   }
 
-  // Reads what was added, then joins. Idempotent; nothing may be added after.
+  // Reads what was added, then joins. Idempotent; one caller at a time. What is
+  // added afterwards is never read.
   void Stop() MR_EXCLUDES(mu_) {
     Scheduler* const threads = started();
     if (threads != nullptr) threads->Stop();
@@ -134,7 +144,7 @@ class ReadAhead {
   ReadGates& gates() { return gates_; }
 
  private:
-  // Null: nobody has waited yet.
+  // Null before the first Add().
   Scheduler* started() MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
     return threads_.get();
@@ -144,12 +154,18 @@ class ReadAhead {
   const std::function<void(const Task&, WorkerState&)> read_;
   SampleBuffers buffers_;
   ReadGates gates_;
-  std::vector<WorkerState> readers_;  // of each thread, used by it alone
+  // readers_[i] is touched by thread i alone. Its size never changes.
+  std::vector<WorkerState> readers_;
   std::atomic<uint64_t> read_samples_{0};
   std::atomic<uint64_t> read_nanos_{0};
+  // Guards the start of the threads. Held while they are started, and taken
+  // before the scheduler's own locks.
   Mutex mu_;
+  // The number of threads: of those that work, or of those to start. In [1,
+  // most_].
   uint32_t wanted_ MR_GUARDED_BY(mu_);
-  // Last; made once. Its threads use all of the above.
+  // Null, then set once by Add(). Last, so that its threads end before what
+  // they use.
   std::unique_ptr<Scheduler> threads_ MR_GUARDED_BY(mu_);
 };
 

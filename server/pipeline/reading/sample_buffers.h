@@ -1,15 +1,17 @@
 // SampleBuffers is the memory of samples that were read ahead and are not yet
-// worked on. It is bounded in bytes: who reads waits for room until samples
-// before it have been used. Only while there is nothing that could be used (no
-// sample is Ready()) the one that was begun first does not wait, and may lie
-// above the bound: what that takes are the samples of tasks that still lack
-// one, a task or so for each run.
+// used. It is bounded in bytes: a thread that reads waits for room until
+// earlier samples have been used.
 //
-// Who uses samples must never wait for those who read, and must give back ready
-// ones whatever becomes of their batch.
+// Why nobody waits for ever: threads that use samples never wait for threads
+// that read, and give ready samples back whatever becomes of their batch. So
+// while any sample is Ready(), room comes. While none is, the thread with the
+// oldest Turn does not wait and may exceed the bound. What that takes are the
+// samples of tasks that still lack one, a task or so for each run.
 //
-// Thread-safe. Owns the memory, also of samples that are handed out; it is used
-// again. A sample belongs to who has it.
+// Thread-safe. Owns the memory, also of samples that are handed out, and uses
+// it again. Between Copy() and Give() a sample belongs to one thread at a time;
+// handing it from a reader to a worker needs a happens-before edge of the
+// caller's.
 //
 //   SampleBuffers::Turn turn(buffers);        // before it is read
 //   FetchedSample* sample = turn.Copy(read);  // waits for room
@@ -53,10 +55,13 @@ class FetchedSample {
   std::vector<absl::Span<const uint8_t>> fields_;
   int32_t shard_ = 0;
   int64_t row_ = 0;
-  // Moved on, never shared: the count of a status lies in a library that
-  // ThreadSanitizer cannot see.
+  // Moved, never copied: the reference count of a Status is changed in a
+  // library that ThreadSanitizer does not see into.
   absl::Status status_;
+  // What the sample counts for in held_, or in idle_ while it is idle. Written
+  // under the mutex of the SampleBuffers, as is ready_.
   uint64_t charged_ = 0;
+  // Counted in SampleBuffers::ready_, too.
   bool ready_ = false;
 };
 
@@ -68,7 +73,8 @@ class SampleBuffers {
   SampleBuffers(const SampleBuffers&) = delete;
   SampleBuffers& operator=(const SampleBuffers&) = delete;
 
-  // A place in the order of those who read. Belongs to one thread.
+  // A place in the order of reads: turns are numbered as they begin. Belongs to
+  // one thread, which holds one at a time.
   class Turn {
    public:
     explicit Turn(SampleBuffers& buffers);
@@ -78,38 +84,46 @@ class SampleBuffers {
 
     // Null: the system has no memory.
     FetchedSample* Copy(const EncodedSample& sample);
-    // The same, but null also where it would have to wait for room.
+    // The same, but null also where it would have to wait for room: for sources
+    // during whose visit nobody may wait.
     FetchedSample* TryCopy(const EncodedSample& sample);
-    // Waits for the room that TryCopy() has not found; now it finds it. False:
-    // that was not what it lacked.
+    // Waits for the room that TryCopy() has not found; a TryCopy() of at most
+    // as many bytes then succeeds. False: room was not what TryCopy() lacked.
     bool AwaitRoom();
-    // The sample whose reading has failed.
+    // A sample that stands for a failed read: Visit() returns `status`. Waits
+    // for room as Copy() does.
     FetchedSample* Fail(absl::Status status);
 
-    // That it has waited for room, which is no time of reading.
+    // Time that it has waited for room, which is no time of reading.
     std::chrono::nanoseconds waited() const { return waited_; }
 
    private:
     friend class SampleBuffers;
-    // Of a sample that is taken.
+    // Copies into a sample that Take() gave. Null: the system has no memory;
+    // the sample is given back.
     FetchedSample* Fill(FetchedSample* copy, const EncodedSample& sample,
                         uint64_t bytes);
     SampleBuffers& buffers_;
     uint64_t number_;
-    uint64_t wanted_ = 0;                // that TryCopy() has not found
-    FetchedSample* reserved_ = nullptr;  // with room for them
+    // Bytes that the last TryCopy() has found no room for; 0: it has found
+    // some.
+    uint64_t wanted_ = 0;
+    // From AwaitRoom() to the next TryCopy(): a sample with room for wanted_
+    // bytes.
+    FetchedSample* reserved_ = nullptr;
+    // Signalled under the mutex while this turn is in waiters_.
     CondVar room_;
     std::chrono::nanoseconds waited_{0};
   };
 
-  // Nobody needs to read more before these can be used, and given back; null
-  // is nothing.
+  // The samples of a task that lacks none any more: they will be used and given
+  // back without a further read. Null entries are ignored.
   void Ready(absl::Span<FetchedSample* const> samples);
 
-  // Takes the sample back; null is nothing.
+  // Takes the sample back, ready or not. Null is ignored.
   void Give(FetchedSample* sample);
 
-  // Thread-seconds that were waited for room, so far.
+  // Thread-seconds that turns have waited for room, so far.
   double WaitedSeconds();
 
   uint64_t held_bytes() const;
@@ -117,22 +131,34 @@ class SampleBuffers {
   uint64_t idle_bytes() const;
 
  private:
-  // Null: there is no room, and `wait` is false.
+  // A sample that is charged for `bytes`. Null: there is no room, and `wait` is
+  // false.
   FetchedSample* Take(Turn& turn, uint64_t bytes, bool wait = true);
-  // Of those who wait for room one after the other looks whether there is any:
-  // who gets it wakes the next. All at once would cost more than their reads.
+  // Wakes the first waiter, which takes room if there is any and then wakes the
+  // next one. All at once would cost more than their reads: nearly all would
+  // find no room.
+  //
+  // To be called whenever the first waiter may have become able to go on: room
+  // came back, ready_ fell, a turn before it ended.
   void WakeFirst() MR_REQUIRES(mu_);
 
   const uint64_t half_;
   mutable Mutex mu_;
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
-  // Who waits for room, by number.
+  // Turns that wait for room, by number.
   std::map<uint64_t, Turn*> waiters_ MR_GUARDED_BY(mu_);
+  // Bytes charged for samples from Take() to Give(). At most half_, but for
+  // what turns have taken as the oldest while ready_ was 0.
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
-  uint64_t ready_ MR_GUARDED_BY(mu_) = 0;  // of held_
+  // Bytes of held_ that are Ready(): above 0, room is sure to come.
+  uint64_t ready_ MR_GUARDED_BY(mu_) = 0;
+  // Bytes of idle_samples_; at most half_.
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
   uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;
-  std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);  // under way, ascending
+  // Numbers of the turns that live, ascending: the first is the oldest read,
+  // and the only one that may exceed the bound.
+  std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);
+  // A stack: the sample that came back last has the warmest memory.
   std::vector<std::unique_ptr<FetchedSample>> idle_samples_ MR_GUARDED_BY(mu_);
 };
 
