@@ -16,6 +16,7 @@
 namespace millrace {
 namespace {
 
+// One closure as a job of one row, so that it waits for its turn as tasks do.
 class CallJob final : public Scheduler::Job {
  public:
   explicit CallJob(std::function<void()> call) : call_(std::move(call)) {}
@@ -57,8 +58,9 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
     active_ = active;
     active_now_.store(active);
   };
+  // Before the threads start: a new thread compares its number with active_.
   set_active(threads);
-  // And one that helps where tasks take long.
+  // And one more, which helps where tasks take long.
   const uint32_t wanted =
       long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
   try {
@@ -68,11 +70,14 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
                             [this, worker] { Work(worker); });
     }
   } catch (const std::system_error&) {
-    // A limit of the system: those that are there do.
+    // A limit of the system: the threads that are there do. active_ must not
+    // count others, for tasks would wait for them.
     threads = std::min(threads, static_cast<uint32_t>(threads_.size()));
     set_active(threads);
   }
-  // Who is wanted wakes up, who is not goes to rest.
+  // Workers that are wanted again leave wanted_; workers that are too many
+  // leave work_ for Rest(). active_ was changed under mu_, which each of them
+  // holds when it decides to wait: none misses this.
   wanted_.NotifyAll();
   work_.NotifyAll();
   return threads;
@@ -85,6 +90,8 @@ void Scheduler::Stop() {
   }
   work_.NotifyAll();
   wanted_.NotifyAll();
+  // After stop_ is set and signalled: a SetThreads() that holds start_mu_ now
+  // starts threads that find stop_ and end; one that comes later finds joined_.
   MutexLock starting(start_mu_);
   joined_ = true;
   for (NamedThread& thread : threads_) thread.Join();
@@ -100,6 +107,8 @@ void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
     MutexLock lock(mu_);
     const bool waits = !lane->entries.empty();
     auto at = lane->entries.end();
+    // From the end, for steps come mostly in order; behind those of the same
+    // order, which keeps units of one batch in turn.
     while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
     lane->entries.insert(at,
                          {std::move(job), begin, end, rows_per_task, order});
@@ -110,7 +119,9 @@ void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
     WakeHelper();
   }
   // No more than there is work for: hundreds that wake up for nothing cost more
-  // than the work.
+  // than the work. Outside the lock, so that they do not wake into it. Too few
+  // is no loss, either: a worker that takes a task wakes another one while
+  // there is more to begin.
   if (tasks >= idle) {
     if (idle > 0) work_.NotifyAll();
     return;
@@ -126,6 +137,7 @@ std::vector<Scheduler::Task> Scheduler::Remove(
     removed.push_back({std::move(entry.job), entry.next, entry.end});
   }
   if (!lane->entries.empty()) {
+    // The queue has the lane exactly while it has entries.
     lane->entries.clear();
     queue_.Remove(lane.get());
   }
@@ -175,9 +187,12 @@ Scheduler::Usage Scheduler::Measure(bool with_cpu) {
   usage.knows_cpu = true;
   for (const std::atomic<pid_t>& id : ids_) {
     const pid_t thread = id.load();
+    // Not started. The list is read without a lock: ids are set once.
     if (thread == 0) continue;
     const std::optional<ThreadTimes> times = ThreadTimes::Of(thread);
     if (!times) {
+      // A thread that has ended, or a kernel that does not count: a sum over
+      // the others would be too small.
       usage.knows_cpu = false;
       break;
     }
@@ -188,6 +203,8 @@ Scheduler::Usage Scheduler::Measure(bool with_cpu) {
 }
 
 void Scheduler::WakeHelper() {
+  // An idle thread takes the work itself, and a plan that some thread works for
+  // is not starved.
   if (!helper_sleeps_ || idle_.threads() > 0 || !queue_.NextIsAlone()) return;
   helper_sleeps_ = false;
   wanted_.NotifyAll();
@@ -195,33 +212,45 @@ void Scheduler::WakeHelper() {
 
 int64_t Scheduler::HelpsAt(uint32_t worker) {
   if (long_task_nanos_ == 0 || worker != active_) return INT64_MAX;
+  // Until proven otherwise: each return of INT64_MAX lets the caller wait on
+  // wanted_ without a limit.
   helper_sleeps_ = true;
   if (idle_.threads() > 0 || !queue_.NextIsAlone()) return INT64_MAX;
   int64_t last = 0;
   for (uint32_t other = 0; other < active_; ++other) {
-    if (began_[other] == 0) return INT64_MAX;  // it takes the next task itself
+    // Between two tasks: it takes the next one itself.
+    if (began_[other] == 0) return INT64_MAX;
     last = std::max(last, began_[other]);
   }
+  // The caller waits with a time limit: the last task to begin counts, for all
+  // of them must have been in their tasks for that long.
   helper_sleeps_ = false;
   return last + long_task_nanos_;
 }
 
 bool Scheduler::Rest(uint32_t worker) {
+  // Its memory was given back since the last task.
   bool rested = false;
   while (true) {
     Begun help;
     {
       MutexLock lock(mu_);
+      // there_ follows this thread: it is counted while it helps, and not while
+      // it sleeps.
       there_.Add(-1);
       while (worker >= active_ && !stop_) {
         const int64_t helps_at = HelpsAt(worker);
         if (helps_at == INT64_MAX) {
-          if (!rested) break;  // gives its memory back first
+          // Before the long sleep its memory is given back, which needs the
+          // lock released: out of the loop and in again.
+          if (!rested) break;
           wanted_.Wait(lock);
         } else if (const int64_t now = Now(); now < helps_at) {
           wanted_.WaitUntil(lock, std::chrono::steady_clock::now() +
                                       std::chrono::nanoseconds(helps_at - now));
         } else {
+          // The time has come and the state is still the same: HelpsAt() has
+          // just looked, under this lock.
           help = TakeTask(worker);
           if (help.task.job != nullptr) break;
           wanted_.Wait(lock);
@@ -237,6 +266,7 @@ bool Scheduler::Rest(uint32_t worker) {
       rested = true;
       continue;
     }
+    // The task may have used scratch again.
     rested = false;
     Run(worker, help);
     const int64_t now = Now();
@@ -255,11 +285,14 @@ Scheduler::Begun Scheduler::TakeTask(uint32_t worker) {
   begun.task.begin = entry.next;
   begun.task.end = entry.next += rows;
   if (entry.next == entry.end) {
+    // Moved, not copied: a lane holds no job whose rows are all handed out.
     begun.task.job = std::move(entry.job);
     lane->entries.pop_front();
   } else {
     begun.task.job = entry.job;
   }
+  // After the entry is gone: the queue keeps the lane only if it has more, and
+  // `lane` may be destroyed here when it has not.
   begun.turn = queue_.Begin(lane, rows, !lane->entries.empty());
   begun.at = began_[worker] = Now();
   return begun;
@@ -273,6 +306,8 @@ void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
 }
 
 void Scheduler::Run(uint32_t worker, Begun& begun) {
+  // The job is let go of here, outside the lock and before EndTask(): its
+  // destructor may free a batch, which is a part of the task's time.
   if (!begun.task.job->RunSelf()) run_(worker, begun.task);
   begun.task.job.reset();
 }
@@ -283,6 +318,8 @@ void Scheduler::Work(uint32_t worker) {
     MutexLock lock(mu_);
     there_.Add(1);
   }
+  // A task is begun under the lock in one round, done without it, and ended
+  // under the lock of the next round: one locking for both.
   Begun begun;  // the last task, and then the next one
   while (true) {
     std::function<void()> closure;
@@ -292,9 +329,12 @@ void Scheduler::Work(uint32_t worker) {
       MutexLock lock(mu_);
       EndTask(worker, begun, now);
       while (worker < active_ && !has_work()) {
-        // What is left may begin only when something ends.
+        // Otherwise lanes with work are left that may begin only when some task
+        // ends, and the thread of that task wakes this one.
         if (stop_ && queue_.empty()) {
-          work_.NotifyAll();  // others may wait for this
+          // The last task may have ended without a signal: the others wait for
+          // the end now.
+          work_.NotifyAll();
           return;
         }
         idle_.Add(1);
@@ -303,14 +343,15 @@ void Scheduler::Work(uint32_t worker) {
       }
       too_many = worker >= active_;
       if (too_many) {
-        // It may have been woken up for this.
+        // The signal that woke it may have been for this work.
         if (has_work()) work_.NotifyOne();
       } else if (!closures_.empty()) {
         closure = std::move(closures_.front());
         closures_.pop_front();
       } else {
         begun = TakeTask(worker);
-        // An end may have let more than one begin.
+        // The end of a task may have let more than one begin, and Add() signals
+        // no more than there was room for then.
         if (idle_.threads() > 0 && has_work()) work_.NotifyOne();
         WakeHelper();
       }

@@ -40,14 +40,15 @@ namespace millrace {
 
 class Scheduler {
  public:
-  // What tasks are made of; its owner derives from it.
+  // What tasks are made of; its owner derives from it. The lane and each task
+  // of it hold a reference; the last one may go on any thread.
   class Job {
    public:
     virtual ~Job() = default;
 
    private:
     friend class Scheduler;
-    // True: it has done its rows itself.
+    // Does the rows itself and returns true, or false: Options::run does them.
     virtual bool RunSelf() { return false; }
   };
 
@@ -58,14 +59,15 @@ class Scheduler {
     uint64_t end = 0;
   };
 
-  // A queue of jobs of one sharer. Shared by whoever adds to it and the
-  // scheduler.
+  // A queue of jobs of one sharer. Its owner and, while it has entries, the
+  // scheduler hold it.
   class Lane final : public FairQueue::Lane {
    public:
     using FairQueue::Lane::Lane;
 
    private:
     friend class Scheduler;
+    // Rows [next, end) of a job that were not handed out; never empty.
     struct Entry {
       std::shared_ptr<Job> job;
       uint64_t next = 0;
@@ -73,7 +75,9 @@ class Scheduler {
       uint64_t rows_per_task = 1;
       uint64_t order = 0;
     };
-    std::deque<Entry> entries;  // guarded by the scheduler's mutex
+    // In ascending `order`. Guarded by the scheduler's mutex. Not empty exactly
+    // while the FairQueue has the lane.
+    std::deque<Entry> entries;
   };
 
   struct Options {
@@ -81,15 +85,17 @@ class Scheduler {
     uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
     // Called on worker `worker` (0 .. most_threads-1) for every task.
     std::function<void(uint32_t worker, const Task& task)> run;
-    // Called on a worker before it goes to sleep as one too many; may be null.
+    // Called on a worker before it sleeps as one too many, without locks; may
+    // be null. The worker may do tasks again afterwards.
     std::function<void(uint32_t worker)> rest;
-    // The threads are called so and their number.
+    // Threads are named this, a dash and their number.
     std::string name = "mr-worker";
     FairQueue::Options sharing;
-    // Above 0: where all threads have been in their tasks for so long and a
-    // plan waits that none of them works for, a thread that is too many does a
-    // task of that plan, if there is such a thread. The system shares the CPUs
-    // between them, so that a row which takes seconds holds up nobody.
+    // Above 0: when all threads have been in their tasks for this long, and a
+    // plan waits that none of them works for, one helper takes tasks of that
+    // plan: the first thread that is too many, if there is one. The system
+    // shares the CPUs between them, so that a row which takes seconds holds up
+    // nobody.
     int64_t long_task_nanos = 0;
     // Nanoseconds; null: the steady clock.
     std::function<int64_t()> clock;
@@ -114,10 +120,12 @@ class Scheduler {
            uint64_t begin, uint64_t end, uint64_t rows_per_task,
            uint64_t order);
 
-  // Takes back what was not handed out of the lane, each as one task.
+  // Takes back what was not handed out of the lane, each entry as one task.
+  // Tasks that threads have begun go on.
   std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);
 
-  // Runs on a worker, soon.
+  // Runs on a worker, before any task: for what is short. Closures run in the
+  // order in which they were posted, but several may run at once.
   void Post(std::function<void()> closure);
 
   // Runs on a worker in its turn, as a task of the sharer: for what takes long.
@@ -127,9 +135,9 @@ class Scheduler {
   // FairQueue::Shares().
   std::vector<FairQueue::Share> Shares(size_t most);
 
-  // How many threads work from now on, 1 .. most_threads(). Those that have
-  // never worked are started. Fewer when the system gives no more threads:
-  // returns the number.
+  // How many threads work from now on, 1 .. most_threads(). Starts threads as
+  // far as there are too few. Fewer when the system gives no more threads:
+  // returns the number. Threads above the number finish their tasks first.
   uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(start_mu_, mu_);
 
   uint32_t threads() const { return active_now_.load(); }
@@ -167,17 +175,26 @@ class Scheduler {
 
   void Work(uint32_t worker);
   void Run(uint32_t worker, Begun& begun);
-  // The next task; without a job when there is none for now.
+  // The next task, for which its client is charged from now on; without a job
+  // when none may begin. To be ended with EndTask().
   Begun TakeTask(uint32_t worker) MR_REQUIRES(mu_);
-  // Says that the thread's task, if it has one, is over.
+  // The thread's task is over, if it has one: the client is charged what the
+  // task really took. Idempotent for one Begun.
   void EndTask(uint32_t worker, Begun& begun, int64_t now) MR_REQUIRES(mu_);
-  // Until the worker is wanted again, or for a task. False: never.
+  // The worker, one too many, sleeps and helps until it is wanted again (true)
+  // or the scheduler stops (false).
   bool Rest(uint32_t worker);
-  // When the worker, one too many, may take a task for want of others; never:
-  // INT64_MAX.
+  // Time from which the worker, one too many, may take a task because all
+  // others are busy; INT64_MAX: not before the state changes, and then
+  // helper_sleeps_ is set. Only worker `active_` helps, so at most one thread
+  // does.
   int64_t HelpsAt(uint32_t worker) MR_REQUIRES(mu_);
+  // Wakes the helper if it sleeps without a time limit and there may be
+  // something to help with: it then works out when itself. Called whenever work
+  // was added or a task was begun.
   void WakeHelper() MR_REQUIRES(mu_);
   int64_t Now() const;
+  // A closure, or a task that may begin now.
   bool has_work() const MR_REQUIRES(mu_) {
     return !closures_.empty() || queue_.Next(active_) != nullptr;
   }
@@ -189,25 +206,46 @@ class Scheduler {
   const std::function<void(uint32_t)> rest_;
   const std::string name_;
 
-  std::atomic<uint32_t> active_now_{0};  // a copy of active_
-  std::vector<std::atomic<pid_t>> ids_;  // of the system; 0: not started
+  // A copy of active_, so that threads() needs no lock. Written under mu_.
+  std::atomic<uint32_t> active_now_{0};
+  // Each thread's id at the system, written by itself; 0: not started yet.
+  // Measure() may ask about a thread that has ended, and is told that nothing
+  // is known.
+  std::vector<std::atomic<pid_t>> ids_;
 
+  // Not held while a task, a closure or rest_ runs.
   Mutex mu_;
+  // Waited for by workers below active_ that have nothing to do. One signal for
+  // each task that can be begun; a worker that finds itself too many passes its
+  // signal on.
   CondVar work_;
-  CondVar wanted_;  // of those that are too many
-  // The one of those that may help waits without a time limit.
+  // Waited for by workers from active_ on. All are woken at once: few, and
+  // rarely.
+  CondVar wanted_;
+  // The thread that may help waits on wanted_ without a time limit, or is about
+  // to: WakeHelper() has to wake it.
   bool helper_sleeps_ MR_GUARDED_BY(mu_) = false;
-  FairQueue queue_ MR_GUARDED_BY(mu_);  // of lanes with entries
-  // When each thread began its task; 0: it has none.
+  // Of the lanes that have entries.
+  FairQueue queue_ MR_GUARDED_BY(mu_);
+  // When each thread began its task, by Now(); 0: it has none.
   std::vector<int64_t> began_ MR_GUARDED_BY(mu_);
+  // First come first served, before any task.
   std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
-  // Workers from this number on are too many. Those before it are started.
+  // Workers from this number on are too many. Those before it are started, but
+  // while SetThreads() is starting them.
   uint32_t active_ MR_GUARDED_BY(mu_) = 0;
+  // Threads that are there to work: not those that sleep as too many.
   ThreadTally there_ MR_GUARDED_BY(mu_);
+  // Threads of there_ that wait on work_.
   ThreadTally idle_ MR_GUARDED_BY(mu_);
+  // Stop() was called: a worker ends when nothing is left that it or another
+  // one could begin. Never cleared.
   bool stop_ MR_GUARDED_BY(mu_) = false;
 
-  Mutex start_mu_;  // before mu_
+  // Held while threads are started and joined. Taken before mu_; workers never
+  // take it.
+  Mutex start_mu_;
+  // No thread is started any more.
   bool joined_ MR_GUARDED_BY(start_mu_) = false;
   // Last: they use all of the above.
   std::vector<NamedThread> threads_ MR_GUARDED_BY(start_mu_);

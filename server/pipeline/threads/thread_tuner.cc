@@ -8,56 +8,67 @@
 namespace millrace {
 namespace {
 
-// A number grows so far at once: a model that is wrong does little harm before
-// the next look.
+// The constants below are choices, checked by the simulated loads of
+// thread_tuner_simulation_test.cc, and have no unit unless they say otherwise.
+// One that was measured says so.
+//
+// Factor by which a number grows at once, and the least that the threads that
+// read grow to: a model that is wrong does little harm before the next look.
 constexpr double kGrowth = 4;
 constexpr double kFewThreads = 16;
 
-// Threads that have nothing to do for less than that share of their time are
-// the limit; with more of it, something else is.
+// Threads that have nothing to do for less than this share of their time are
+// the bottleneck; with more, something else is.
 constexpr double kBusyIdleShare = 0.1;
-// Up to as many as CPUs there is nothing to lose by growing.
+// The same for numbers below that of CPUs, where growing costs nothing.
 constexpr double kSafeIdleShare = 0.3;
-// Of the time that threads could run: in line for a CPU for longer says that
-// there is none left.
+// Share of the time that threads could run which they spend in line for a CPU:
+// above it no CPU is left for more threads.
 constexpr double kCrowdedShare = 0.15;
-// Below that there is too little work to tell anything by.
+// Busy thread-seconds in a second below which there is too little work to tell
+// anything by.
 constexpr double kLeastBusySeconds = 0.05;
 
-// Of what a trial should have brought.
+// Share of the expected gain that a trial must bring.
 constexpr double kLeastGain = 0.25;
-// Less than that part of what there was before is harm, whatever limits now.
+// A rate below this part of the one before is harm, whatever limits it now.
 constexpr double kHarm = 0.9;
-// How long a ceiling stays when nothing else tells that the load is another;
-// then a small step tries again, without a word.
+// Seconds that a ceiling stays while nothing says that the load is another one;
+// then a step by the factor kProbe tries again, without a word. Long beside the
+// interval of 2 s, so that the trials cost little.
 constexpr double kHold = 36;
 constexpr double kProbe = 1.5;
-// A load that differs by more is another one.
+// A load whose sign differs by more than this factor is another one.
 constexpr double kOtherLoad = 1.5;
-// Beyond a factor of 2 to this power nothing tells loads apart.
+// Upper bound of Kind::misled: with a factor of 2 to this power no sign tells
+// loads apart any more.
 constexpr uint32_t kMostMisled = 20;
 
-// What is wanted differs by so much, or the number stays.
+// The number grows if kGrowFrom times as many are wanted, and shrinks if that
+// part of it would do, in so many intervals in a row. The gap between the
+// factors keeps a number from swinging.
 constexpr double kGrowFrom = 1.15;
-constexpr double kShrinkFrom = 0.7;  // of the number
+constexpr double kShrinkFrom = 0.7;
 constexpr double kReaderShrinkFrom = 0.75;
 constexpr uint32_t kShrinkIntervals = 2;
 constexpr uint32_t kReaderShrinkIntervals = 4;
 
-// Of the threads that read: beyond what Little's law says, for reads that take
-// longer than the average.
+// Threads that read, as a multiple of what Little's law says: to grow to, and
+// to shrink to, for reads that take longer than the average.
 constexpr double kHeadRoom = 1.3;
 constexpr double kShrinkRoom = 1.5;
+// Share of their time that threads read for, above which more of them may help.
 constexpr double kReadersBusy = 0.8;
-// Where everything beside decoding takes more than so many times its CPU time,
-// threads that read are for this part of the CPUs (measured: samples of 256
-// bytes, 2 ms away: 256 threads read 112,000/s, 384 read 75,000/s).
+// Where everything beside decoding takes more than kDearHandOver times its CPU
+// time, threads that read are for the part kServed of the CPUs (measured:
+// samples of 256 bytes, 2 ms away: 256 threads read 112,000/s, 384 read
+// 75,000/s).
 constexpr double kDearHandOver = 1;
 constexpr double kServed = 0.85;
-// Of the time of those that decode: in line for a CPU for longer says that more
-// threads that read would only take it from them.
+// Share of their time that the threads which decode are in line for a CPU:
+// above it, more threads that read would only take the CPU from them.
 constexpr double kInLine = 0.1;
-// Of the CPUs: a process that takes more of them has none left.
+// Part of the CPUs above which the process has none left.
 constexpr double kCpusTaken = 0.9;
 
 uint32_t Threads(double number) {
@@ -79,6 +90,7 @@ std::string Time(double seconds) {
 }  // namespace
 
 void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
+  // Also without a trial: then `due` is not looked at, and Begin() sets it.
   kind.trial.due -= seconds;
   Ceiling& ceiling = kind.ceiling;
   if (ceiling.threads == 0) return;
@@ -87,6 +99,7 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
   const bool other =
       sign > 0 && ceiling.sign > 0 &&
       (sign > differs * ceiling.sign || ceiling.sign > differs * sign);
+  // Signs that are not known (0) tell nothing: then age alone ends a ceiling.
   if (!other && ceiling.seconds_left > 0) return;
   kind.probing = !other;
   kind.other_load = other;
@@ -96,12 +109,16 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
 bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
                          bool has_work) {
   if (kind.trial.from == 0 || kind.trial.due > 0) return false;
+  // Judged once, whatever the result is.
   const Trial trial = kind.trial;
   kind.trial = Trial();
   const double wanted = trial.rate * (1 + kLeastGain * (trial.gain - 1));
   const bool did_harm = has_work && rate < kHarm * trial.rate;
+  // Passed, or not to be judged: what limits the rate now would limit it with
+  // any number of threads.
   if (rate >= wanted || (limited_elsewhere && !did_harm)) {
     kind.probing = false;
+    // Growing has paid: signs are trusted a little more again.
     if (rate >= wanted) kind.misled /= 2;
     return false;
   }
@@ -112,6 +129,7 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
 
 uint32_t ThreadTuner::Next(const Kind& kind, uint32_t now, double wanted,
                            double step) {
+  // A probe goes a small step beyond the old ceiling, which is gone by now.
   const double most = kind.probing ? std::ceil(kProbe * now) : step;
   const uint32_t next = Threads(std::round(std::min(wanted, most)));
   return kind.ceiling.threads == 0 ? next
@@ -140,21 +158,27 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   const uint32_t n = m.threads;
   const double busy = m.thread_seconds - m.idle_seconds;
   const double idle_share = Share(m.idle_seconds, m.thread_seconds);
-  // Without the system's numbers they are taken to compute all the time.
+  // Without the system's numbers all busy time counts as computing: then the
+  // number of CPUs is the result.
   const double cpu = m.knows_cpu ? m.cpu_seconds : busy;
   const double delayed = m.knows_cpu ? m.delayed_seconds : 0;
   const double waited = std::max(0.0, busy - cpu - delayed);
   const double wait_ratio = Share(cpu + waited, cpu);  // sign of the load
   Pass(workers_, measured.seconds, wait_ratio);
   if (m.most <= 1 || busy < kLeastBusySeconds * measured.seconds) {
+    // Nothing is decided by an interval without work, and what it says does not
+    // count towards shrinking.
     workers_.too_many = 0;
     return;
   }
   const double rate = static_cast<double>(m.samples) / measured.seconds;
   const bool crowded = Share(delayed, cpu + delayed) > kCrowdedShare &&
                        idle_share < kSafeIdleShare;
+  // Rounded up: a container's share may be 1.5 CPUs. The small term keeps a
+  // share such as 2.0001 from counting as 3.
   const uint32_t cpus =
       std::min(m.most, Threads(std::ceil(measured.cpus - 0.01)));
+  // Back to the number before, but never below the CPUs, which are no trial.
   if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded, false)) {
     decision.workers = std::max(cpus, workers_.ceiling.threads);
     if (decision.workers < n) {
@@ -165,7 +189,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     }
     decision.workers = n;
   }
-  // Those that keep all CPUs busy that can be had.
+  // As many as keep the CPUs busy that can be had: where others take them,
+  // those that were on a CPU or blocked, and not those in line.
   const double wanted = crowded ? (cpu + waited) / measured.seconds
                                 : measured.cpus * (cpu + waited) /
                                       std::max(cpu, 1e-3 * measured.seconds);
@@ -174,10 +199,11 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     decision.workers_reason = absl::StrFormat(
         "they were busy %d %% of the time and there are %.3g CPUs",
         Percent(1 - idle_share), measured.cpus);
-    // Nothing to show: they are no more than CPUs.
+    // No trial: they are no more than CPUs.
     workers_.too_many = 0;
     return;
   }
+  // A trial runs: the number stays until it is judged.
   if (workers_.trial.from != 0) return;
 
   const uint32_t target = std::min(
@@ -204,7 +230,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       return;
     }
     if (crowded) {
-      // Said once: a try with more that others leave no CPU for is not news.
+      // Logged once for about this number: when the next probe finds no CPU
+      // again, that is no news.
       const double before = crowded_at_;
       if (before == 0 || decision.workers > kProbe * before ||
           before > kProbe * decision.workers) {
@@ -213,6 +240,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
                             Percent(Share(delayed, busy)));
       }
       crowded_at_ = decision.workers;
+      // Otherwise the model would want the old number back in the next
+      // interval, in which nobody is in line any more.
       workers_.ceiling = {decision.workers, wait_ratio, kHold};
     } else {
       decision.workers_reason =
@@ -241,6 +270,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     has_read_ = false;
     return;
   }
+  // Set while reading goes on; cleared above when it has stopped.
   has_read_ |= m.samples > 0;
   const double rate = static_cast<double>(m.samples) / seconds;
   const double worker_idle = Share(w.idle_seconds, w.thread_seconds);
@@ -262,7 +292,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   if (readers_.trial.from != 0) return;
 
   // Samples/s that the threads that decode could take: each is occupied for a
-  // while by a sample, and all of them share the CPUs.
+  // while by a sample, and all of them share the CPUs. At least what they took.
   const double samples = static_cast<double>(w.samples);
   const double delayed = w.knows_cpu ? w.delayed_seconds : 0;
   const double occupied = w.thread_seconds - w.idle_seconds - delayed;
@@ -277,10 +307,12 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     could = std::max(could, rate);
   }
   const bool knows = could > 0 && a_read > 0;
-  // Samples come in bunches, and this interval has none: the next one has.
+  // Samples come in bunches (a row group), and this interval has none: the next
+  // one has.
   if (!knows && has_read_) return;
 
-  // Reads that compute (they decode row groups) have no use for more threads.
+  // Reads that compute (they decode row groups) keep the CPUs busy themselves:
+  // more threads would not help.
   const bool no_cpu =
       measured.process_cpu_seconds > kCpusTaken * measured.cpus * seconds;
   if (reading_share >= kReadersBusy && worker_idle >= kBusyIdleShare &&
@@ -309,6 +341,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     readers_.too_many = 0;
     return;
   }
+  // Not busy, or somebody else is the bottleneck: fewer may do.
   const uint32_t least = std::min(kLeastReaders, m.most);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
   if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {

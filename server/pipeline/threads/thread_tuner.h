@@ -46,14 +46,17 @@ struct ThreadMeasurement {
 
   // Those that decode and augment.
   struct Workers {
-    uint32_t threads = 1;  // now
-    uint32_t most = 1;     // that may be
+    // Now, and the upper bound that options and memory allow.
+    uint32_t threads = 1;
+    uint32_t most = 1;
     double thread_seconds = 0;
-    double idle_seconds = 0;  // no work
-    // Of the others; the rest they waited.
+    // Without work.
+    double idle_seconds = 0;
+    // Of the time that is not idle: on a CPU, and in line for one. What then is
+    // left they were blocked. Valid only if knows_cpu.
     bool knows_cpu = false;
     double cpu_seconds = 0;
-    double delayed_seconds = 0;  // no CPU was free
+    double delayed_seconds = 0;
     uint64_t samples = 0;
   };
   Workers workers;
@@ -64,7 +67,7 @@ struct ThreadMeasurement {
     uint32_t most = 0;
     double thread_seconds = 0;
     double idle_seconds = 0;
-    // For samples before theirs to be used, or for a source that may not be
+    // Blocked on room for samples, or at the gate of a source that may not be
     // read by so many.
     double blocked_seconds = 0;
     double read_seconds = 0;  // of the samples that came
@@ -76,8 +79,8 @@ struct ThreadMeasurement {
 struct ThreadDecision {
   uint32_t workers = 1;
   uint32_t readers = 0;
-  // Clauses. Empty: no change, or a small step that tries whether what did not
-  // pay before does now.
+  // Clauses for people. Empty: no change, or a step so small that it is no
+  // news: it tries whether what did not pay before does now.
   std::string workers_reason;
   std::string readers_reason;
 };
@@ -91,21 +94,31 @@ class ThreadPolicy {
 
 class ThreadTuner final : public ThreadPolicy {
  public:
-  // Threads that read are not reduced below so many: they cost next to nothing.
+  // Lower bound to which the threads that read are reduced: a thread that
+  // sleeps costs a few pages of stack. Engine::kDefaultReadThreads is the same
+  // number.
   static constexpr uint32_t kLeastReaders = 32;
 
   ThreadDecision Decide(const ThreadMeasurement& measured) override;
 
  private:
-  // A number that grew and must show that it pays.
+  // A number that grew and must show that it pays. While a trial runs the
+  // number does not change.
   struct Trial {
-    uint32_t from = 0;  // 0: none
-    double gain = 1;    // of samples/s that was expected
-    double rate = 0;    // samples/s before
-    double sign = 0;    // what was measured of the load, before
-    double due = 0;     // seconds until it is judged
+    // The number before; 0: no trial runs.
+    uint32_t from = 0;
+    // Factor by which samples/s were expected to rise.
+    double gain = 1;
+    // Samples/s before.
+    double rate = 0;
+    // What tells the load from others, before: see Pass().
+    double sign = 0;
+    // Seconds until it is judged: work that was begun with the old number is
+    // done by then.
+    double due = 0;
   };
-  // What growing further did not pay beyond.
+  // The number beyond which growing did not pay. Next() stays at or below it
+  // until Pass() ends it.
   struct Ceiling {
     uint32_t threads = 0;  // 0: none
     double sign = 0;
@@ -114,15 +127,22 @@ class ThreadTuner final : public ThreadPolicy {
   struct Kind {
     Trial trial;
     Ceiling ceiling;
-    bool probing = false;  // beyond a ceiling that has only grown old
-    // The last ceiling ended because the load seemed to be another one, and how
-    // often growing did not pay all the same: the load's sign varies by itself.
+    // The last ceiling ended by age alone: the next step is small and silent.
+    bool probing = false;
+    // The last ceiling ended because the load seemed to be another one.
     bool other_load = false;
+    // How often growing did not pay after such an end: each doubles the
+    // difference of signs that counts as another load, for the sign varies by
+    // itself.
     uint32_t misled = 0;
-    uint32_t too_many = 0;  // intervals in a row
+    // Intervals in a row in which fewer would do. Any other decision sets it to
+    // 0.
+    uint32_t too_many = 0;
   };
 
-  // Time passes; a ceiling ends when `sign` says that the load is another.
+  // `seconds` have passed. A ceiling ends when its time is over, or when `sign`
+  // says that the load is another one. The sign of workers is their time per
+  // CPU time, that of readers the seconds a read takes; 0: not known.
   static void Pass(Kind& kind, double seconds, double sign);
   // Judges the trial that is due: whether the number goes back. A trial that
   // something else limits has not failed, unless it did harm while there was
@@ -141,10 +161,13 @@ class ThreadTuner final : public ThreadPolicy {
                      ThreadDecision& decision);
 
   Kind workers_;
-  uint32_t crowded_at_ =
-      0;  // what they shrank to when no CPU was free; 0: never
+  // The number that the workers last shrank to because no CPU was free; 0: they
+  // never did.
+  uint32_t crowded_at_ = 0;
   Kind readers_;
-  bool has_read_ = false;  // samples have come since reading began
+  // Samples have come since reading began: an interval without any is then a
+  // gap and not the beginning.
+  bool has_read_ = false;
 };
 
 }  // namespace millrace
