@@ -30,30 +30,46 @@
 namespace millrace {
 namespace {
 
+// Upper bound of --threads: beyond any machine, so that a slip of the pen does
+// not start a million threads. A choice.
 constexpr uint32_t kMaxThreads = 4096;
+// Of a spec as it is requested and as it is resolved. A client sends the
+// resolved one with every call, and it must fit into a request of gRPC beside
+// it. A choice, far above any spec written by hand.
 constexpr size_t kMaxSpecBytes = 64 << 10;
-// A task of a worker: long beside its dispatch, short beside a client's wait.
+// Nanoseconds that a worker's task should take: long beside its dispatch, short
+// beside the time that another client waits for its turn. A choice.
 constexpr int64_t kTaskNanos = 1'000'000;
-// A row that takes longer does not hold up other plans.
+// Nanoseconds after which tasks count as long and a helper may take a plan that
+// waits (Scheduler::Options::long_task_nanos): a few times the intended length,
+// so that ordinary rows start no helper. A choice.
 constexpr int64_t kLongTaskNanos = 5'000'000;
-// Of the budget, beside it: for images that are larger than a thread's scratch
-// is counted for while the budget has no room.
+// The gate for large images has a quarter of the budget beside the budget, for
+// the time when the budget itself has no room; never more than
+// kMaxDecodedBytes, which the largest image takes. A choice.
 constexpr uint64_t kLargeImagesShare = 4;
-// Small budgets have room for a few ordinary pipelines, too.
+// Lower bound of the bytes for pipelines: small budgets, too, have room for a
+// few ordinary ones.
 constexpr uint64_t kLeastPipelineBytes = 1 << 20;
-// Specs that wait to be built, as protobuf keeps them. A connection has no more
-// than it leaves free.
+// Bytes of specs, as protobuf keeps them, that may wait to be built. One
+// connection gets at most half of what the others leave (AddOpening()). A
+// choice: hundreds of ordinary specs.
 constexpr uint64_t kMaxOpeningBytes = 8 << 20;
+// Clients in Stats, so that the answer of Status stays short.
 constexpr size_t kSharesShown = 10;
-// Clients' part of building pipelines below which it is nothing to show.
+// A client that builds pipelines for less than this part of the workers' time
+// is left out of Stats.
 constexpr double kLeastOpeningShare = 0.01;
+// In the place of a dataset's name: whoever builds pipelines has none yet.
 constexpr char kOpening[] = "(opening pipelines)";
 
+// ResourceExhausted that a client retries after a delay.
 absl::Status AskAgain(std::string why) {
   return WithRetryDelay(absl::ResourceExhaustedError(std::move(why)), "plan");
 }
 
-// The scratch that one worker needs for a dataset's images.
+// The scratch that one worker needs for a dataset's images, by the usual recipe
+// for training: which pipelines come is not known when the budget is divided.
 absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
                                       const ImageStageFactory& make_stage) {
   uint64_t most = 0;
@@ -83,6 +99,14 @@ bool HasSyntheticSource(const PipelineSpec& spec) {
   return false;
 }
 
+// Owns the parts and joins them; every rule of order is in StepRun and in the
+// parts themselves.
+//
+// Lifetimes: runs and jobs point into the engine (services_) without
+// references. They may, because the engine is destroyed only when every run is
+// done or cancelled, and its destructor joins the threads that finish cancelled
+// ones. Batches that were handed out may outlive the engine: they share the
+// buffer pool, and the budget outlives them.
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const Options& options, DatasetCatalog catalog,
@@ -107,6 +131,8 @@ class EngineImpl final : public Engine {
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
+    // The budget outlives the engine: it keeps a weak reference, and after the
+    // pool's end there is nothing to reclaim.
     options.budget->SetReclaim(
         [pool = std::weak_ptr<BufferPool>(pool_)](uint64_t bytes) {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
@@ -115,6 +141,7 @@ class EngineImpl final : public Engine {
     large_images_ = std::make_unique<LargeImageGate>(
         std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
         options.budget);
+    // Before the threads start. Readers have no gate: they decode nothing.
     for (WorkerState& worker : workers_) {
       worker.set_large_images(large_images_.get());
     }
@@ -135,7 +162,8 @@ class EngineImpl final : public Engine {
             [this](uint32_t worker, const Scheduler::Task& task) {
               StepRun::Work(task, workers_[worker]);
             },
-        // The memory of one that is too many goes back to the system.
+        // The scratch of a worker that is too many goes back to the system. On
+        // that worker's own thread, as every use of its state.
         .rest = [this](uint32_t worker) { workers_[worker].Clear(); },
         .sharing = {.task_nanos = kTaskNanos},
         .long_task_nanos = kLongTaskNanos});
@@ -145,7 +173,10 @@ class EngineImpl final : public Engine {
                               .interval = tuning.interval,
                               .policy = std::move(tuning.policy)},
         scheduler_.get(), ahead_.get(), &clock_);
+    // Its ticks run on the timer, which is stopped first.
     tuning_->Start(*timer_);
+    // The threads exist already and do not read it: they get it with the first
+    // run, which Start() adds through the scheduler's lock.
     services_ = {.scheduler = scheduler_.get(),
                  .ahead = ahead_.get(),
                  .budget = budget_,
@@ -158,8 +189,12 @@ class EngineImpl final : public Engine {
   }
 
   ~EngineImpl() override {
-    // First what may add to the scheduler, then the workers. Both stay in
-    // place: workers that finish the rows of cancelled runs still use them.
+    // In the order in which work flows: the timer posts ends of runs, readers
+    // add units, workers finish them. Each Stop() returns when its threads have
+    // finished what was added, so what they add to the next one is still done.
+    // The objects stay in place until all threads are joined, because workers
+    // that finish rows of cancelled runs still use all of them: a worker may
+    // call ReadAhead and the timer after their Stop().
     timer_->Stop();
     if (ahead_ != nullptr) ahead_->Stop();
     scheduler_->Stop();
@@ -174,7 +209,8 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
-    // Resolving takes longer, the more sources and transforms there are.
+    // Before the spec is resolved, which takes longer, the more sources and
+    // transforms there are.
     MR_RETURN_IF_ERROR(CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
@@ -185,7 +221,8 @@ class EngineImpl final : public Engine {
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
                         ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
-    // The client sends this one with every call, where it must fit, too.
+    // The client sends the resolved spec with every call, where it must fit,
+    // too.
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
@@ -194,8 +231,13 @@ class EngineImpl final : public Engine {
               " with what it leaves out filled in: at most ", kMaxSpecBytes)),
           MakeErrorDetail("plan"));
     }
+    // Two threads may miss here and both build: Insert() keeps the first, and
+    // the second one's room is given back with its pipeline. The result is the
+    // same, for it is a function of the key.
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
+      // Room first: pipelines of threads that build at once cannot exceed the
+      // bound together.
       MR_ASSIGN_OR_RETURN(std::shared_ptr<const void> room, TakeRoom(resolved));
       std::vector<BuiltPipeline::Dataset> datasets;
       for (const Source& source : resolved.sources()) {
@@ -213,6 +255,8 @@ class EngineImpl final : public Engine {
         detail.set_dataset(resolved.sources(0).dataset());
         return WithErrorDetail(built.status(), detail);
       }
+      // The pipeline that is handed out owns the built one and its room: the
+      // room is given back when the last run lets go, not when the cache does.
       const BuiltPipeline* const made = built->get();
       pipeline = cache_.Insert(
           key, std::shared_ptr<const BuiltPipeline>(
@@ -233,7 +277,8 @@ class EngineImpl final : public Engine {
       opened(Served(std::move(found)));
       return;
     }
-    // Not in turn with those that are built.
+    // At once, not in the queue of those that are built: the answer needs no
+    // work.
     if (absl::Status fits =
             CheckCanFit(spec, "at least", LeastPipelineBytes(spec));
         !fits.ok()) {
@@ -247,9 +292,9 @@ class EngineImpl final : public Engine {
       opened(std::move(waits));
       return;
     }
-    // All that are being built share one plan's part, by address, then by
-    // connection: a program can invent client ids, each of which would have a
-    // turn.
+    // All pipelines that are being built have one plan's part of the workers'
+    // time together, and share it by address, then by connection. Not by client
+    // id: a program can invent ids, each of which would get a turn.
     auto sharer = std::make_shared<Sharer>();
     sharer->plan = "opening";
     sharer->dataset = kOpening;
@@ -258,6 +303,7 @@ class EngineImpl final : public Engine {
     scheduler_->PostShared(std::move(sharer), [this, spec, connection, bytes,
                                                wanted = std::move(wanted),
                                                opened = std::move(opened)] {
+      // Before it is built: what is bounded is the specs that wait.
       RemoveOpening(connection, bytes);
       if (wanted != nullptr && !wanted()) {
         opened(absl::CancelledError("the client ended the call"));
@@ -302,6 +348,7 @@ class EngineImpl final : public Engine {
         std::make_shared<StepRun>(&services_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
     run->Start();
+    // on_batch and on_done may have run by now, and the run may be over.
     return std::make_unique<Handle>(std::move(run));
   }
 
@@ -354,6 +401,8 @@ class EngineImpl final : public Engine {
   }
 
  private:
+  // The caller's end of a run. Its end cancels; the run lives on in its jobs
+  // until on_done.
   class Handle final : public Run {
    public:
     explicit Handle(std::shared_ptr<StepRun> run) : run_(std::move(run)) {}
@@ -366,7 +415,9 @@ class EngineImpl final : public Engine {
     const std::shared_ptr<StepRun> run_;
   };
 
-  // A thread's scratch counts as used once the thread may have decoded.
+  // Bytes of `held_` and of the datasets' own reservations that hold nothing at
+  // the moment: an estimate for people, of counters that are read one after the
+  // other. A thread's scratch counts as used once any thread has decoded.
   uint64_t UnusedBytes() const {
     uint64_t used =
         file_metadata_ + pool_->idle_bytes();  // what is borrowed as well
@@ -385,7 +436,7 @@ class EngineImpl final : public Engine {
     return unused;
   }
 
-  // Before any memory is counted: no budget mends what is refused here.
+  // First of all checks: no budget mends what is refused here.
   static absl::Status CheckSpecSize(const PipelineSpec& spec) {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
@@ -396,12 +447,15 @@ class EngineImpl final : public Engine {
                            MakeErrorDetail("plan"));
   }
 
-  // Counts a spec that waits to be built, unless too many do.
+  // Counts a spec that waits to be built, until RemoveOpening().
+  // ResourceExhausted: too many bytes wait.
   absl::Status AddOpening(const std::string& connection, uint64_t bytes) {
     MutexLock lock(opening_mu_);
     const auto it = opening_.find(connection);
     const uint64_t own = it == opening_.end() ? 0 : it->second;
-    // Each further connection finds room, however many one of them sends.
+    // Counting a connection's own bytes twice leaves it at most half of the
+    // room that others leave: however much one connection sends, a further one
+    // finds room.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
           "pipeline specs of ", opening_bytes_, " of at most ",
@@ -437,7 +491,7 @@ class EngineImpl final : public Engine {
         MakeErrorDetail("plan"));
   }
 
-  // Held by the pipeline that is built.
+  // Room for a pipeline, to be held by it.
   absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
       const PipelineSpec& resolved) {
     const uint64_t bytes = PipelineBytes(resolved);
@@ -458,14 +512,17 @@ class EngineImpl final : public Engine {
                         "MiB or more");
   }
 
-  // Another server may have files that are whole.
+  // `pipeline`, unless a file of its datasets has changed or is lost:
+  // Unavailable, because another server may have it whole. Asked at every
+  // Open(), also of a pipeline from the cache.
   static absl::StatusOr<std::shared_ptr<const Pipeline>> Served(
       std::shared_ptr<const BuiltPipeline> pipeline) {
     MR_RETURN_IF_ERROR(pipeline->CheckFiles());
     return pipeline;
   }
 
-  // Owned by the pipelines that are built of it.
+  // The source of a synthetic spec. The pipelines that are built from it own
+  // it.
   absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
       const PipelineSpec& spec) const {
     absl::Status checked =
@@ -490,7 +547,7 @@ class EngineImpl final : public Engine {
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
     const StepTable& steps = pipeline.plan().steps();
-    // The first step too: the message names the one that is asked for.
+    // The first step by itself: its message names the step that was requested.
     MR_RETURN_IF_ERROR(
         steps.Rows(range.first_step, range.rank, range.world_size).status());
     if (range.step_count > steps.steps() - range.first_step) {
@@ -509,7 +566,8 @@ class EngineImpl final : public Engine {
   ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
-  // Scratch, idle buffers and file_metadata_.
+  // What the engine holds of the budget for itself from its start to its end:
+  // scratch of the threads, idle buffers, file_metadata_.
   const ByteBudget::Reservation held_;
   const uint64_t file_metadata_;
   const std::string decoder_digest_;
@@ -521,13 +579,15 @@ class EngineImpl final : public Engine {
   // Self-synchronised.
   PipelineCache cache_;
   Mutex opening_mu_;
-  // Of specs that wait to be built: in all, by connection.
+  // Bytes of specs between AddOpening() and RemoveOpening(): opening_bytes_ is
+  // the sum of opening_, whose entries are above 0.
   uint64_t opening_bytes_ MR_GUARDED_BY(opening_mu_) = 0;
   std::map<std::string, uint64_t> opening_ MR_GUARDED_BY(opening_mu_);
-  // Each belongs to its thread.
+  // workers_[i] is touched by worker i alone, and by the constructor before the
+  // threads start. Its size never changes.
   std::vector<WorkerState> workers_;
-  // Self-synchronised. The timer and the scheduler come last: their threads use
-  // what stands before them.
+  // Self-synchronised. The timer and the scheduler come last, so that they end
+  // first: their threads use what stands before them.
   std::shared_ptr<BufferPool> pool_;
   std::unique_ptr<ReadAhead> ahead_;  // null: workers read themselves
   StageClock clock_;
