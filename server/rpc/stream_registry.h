@@ -54,6 +54,9 @@ class StreamRegistry {
   // Every stream must be gone.
   ~StreamRegistry();
 
+  // A stream is here from its constructor to its OnDone, so one that is found
+  // under the lock is alive. Calls on streams under the lock return what must
+  // be done without it (BatchStream::Deferred).
   void Add(BatchStream* stream);
   void Remove(BatchStream* stream);
 
@@ -87,11 +90,15 @@ class StreamRegistry {
   const Options options_;
   const std::shared_ptr<RpcCounters> counters_;
 
+  // Taken before the locks of streams; no stream takes it under a lock of its
+  // own.
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
   std::unordered_set<BatchStream*> streams_ MR_GUARDED_BY(mu_);
-  bool had_streams_ MR_GUARDED_BY(mu_) = false;  // since the last look
+  // There was a stream at some time since the last `tend`.
+  bool had_streams_ MR_GUARDED_BY(mu_) = false;
+  // Last: it uses all of the above.
   std::thread watcher_;
 };
 
