@@ -34,7 +34,7 @@ struct MapGuard::Entry {
   // Address of the first page that was replaced by zeros; UINTPTR_MAX: none.
   // Only falls while the entry stands for a map.
   std::atomic<uintptr_t> lost{UINTPTR_MAX};
-  Entry* next = nullptr;                     // constant once linked
+  Entry* next = nullptr;  // constant once linked
 };
 
 namespace {
