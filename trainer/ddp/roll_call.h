@@ -108,26 +108,36 @@ class RollCall {
   void Lose(Absence absence);
   void SayGoodbye();
 
-  // Constant.
+  // Constant once the thread runs. `beat_` is the time between two signs of
+  // life: a second, or a quarter of `silence` if that is less.
   const Options options_;
   const Role role_;
   const std::chrono::steady_clock::duration silence_;
   const std::chrono::steady_clock::duration beat_;
   uint16_t port_ = 0;
+  // An eventfd; written by End(), read by the thread.
   UniqueFd wake_;
 
-  // Of the thread.
+  // Touched by the thread alone, once it runs. Peers whose descriptor is closed
+  // are erased before the next poll().
   UniqueFd listener_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<bool> met_;  // of each rank: it has said its name
+  // Of each rank: it has greeted. Never cleared, so a rank that was lost cannot
+  // come back.
+  std::vector<bool> met_;
   SteadyTime started_;
 
+  // Guards what the thread shares with callers. Not held while anything is read
+  // or written.
   mutable Mutex mu_;
   mutable CondVar changed_;
+  // The first rank that went missing. Set once, never changed.
   std::optional<Absence> missing_ MR_GUARDED_BY(mu_);
+  // End() was called; why_ is that of the first call.
   bool ending_ MR_GUARDED_BY(mu_) = false;
   std::string why_ MR_GUARDED_BY(mu_);
 
+  // Last: it uses all of the above.
   NamedThread thread_;
 };
 
