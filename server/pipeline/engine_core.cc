@@ -105,8 +105,10 @@ bool HasSyntheticSource(const PipelineSpec& spec) {
 // Lifetimes: runs and jobs point into the engine (services_) without
 // references. They may, because the engine is destroyed only when every run is
 // done or cancelled, and its destructor joins the threads that finish cancelled
-// ones. Batches that were handed out may outlive the engine: they share the
-// buffer pool, and the budget outlives them.
+// ones. Its owner must also see to it that no other thread is giving memory
+// back to the budget by then: the grant that follows may be one for a cancelled
+// run (rpc_server.cc waits for LivePayloads). Batches that were handed out may
+// outlive the engine: they share the buffer pool, and the budget outlives them.
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const Options& options, DatasetCatalog catalog,
