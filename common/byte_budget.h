@@ -3,13 +3,13 @@
 // request at the head of the queue is not overtaken by small ones behind it, so
 // none starves.
 //
-// Bytes that nobody uses can be borrowed, to keep memory for later. A request
-// is granted as if nothing was borrowed; whoever borrowed is told to free
+// Bytes that are not in use can be borrowed, to keep memory for later. A
+// request is granted as if nothing was borrowed; the borrower is told to free
 // memory before the requester gets to use what it was granted.
 //
 // Thread-safe. Owns no thread: `granted` runs on the thread that made room (or
-// on the caller's, when there is room at once), without the lock. So whoever
-// destroys a reservation may run other callers' code: it must hold no lock that
+// on the caller's, when there is room at once), without the lock. So destroying
+// a reservation may run other callers' code: do not do so under a lock that
 // this code takes.
 
 #ifndef MILLRACE_COMMON_BYTE_BUDGET_H_
@@ -65,7 +65,7 @@ class ByteBudget {
   bool CancelWait(Ticket ticket);
 
   // Counts `bytes` as borrowed, which used() does not include. False: they are
-  // in use, or somebody waits for them.
+  // in use, or a request waits for them.
   bool Borrow(uint64_t bytes);
 
   // `bytes` that were borrowed are free: to be called after their memory is.
@@ -93,7 +93,7 @@ class ByteBudget {
   // `bytes` are in use from now on; the caller has seen that they are free.
   void Count(uint64_t bytes) MR_REQUIRES(mu_);
   // Frees what is borrowed beyond the capacity. After Count(), without the lock
-  // and before anybody uses what was counted.
+  // and before what was counted is used.
   void ReclaimBorrowed();
   // Grants from the head of the queue as long as it fits. To be called without
   // the lock whenever bytes have become free or the head has changed.
@@ -109,9 +109,8 @@ class ByteBudget {
   uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
   std::function<void(uint64_t)> reclaim_ MR_GUARDED_BY(mu_);
   Ticket next_ticket_ MR_GUARDED_BY(mu_) = 1;
-  // Requests that wait, first come first. If it is not empty, nobody else is
-  // granted anything, and its head does not fit, or a thread is on its way to
-  // Pump().
+  // Requests that wait, first come first. If it is not empty, no other request
+  // is granted, and its head does not fit, or a thread is on its way to Pump().
   std::deque<Waiter> line_ MR_GUARDED_BY(mu_);
 };
 

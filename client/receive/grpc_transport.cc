@@ -119,7 +119,7 @@ class GrpcTransport final : public BatchTransport {
   std::optional<AddressWatcher> watcher_;
 
   // Touched by the receive thread alone, and by the constructor. frame_,
-  // slices_ and pieces_ are of the frame at hand, kept for their memory.
+  // slices_ and pieces_ are of the present frame, kept for their memory.
   std::vector<Server> servers_;
   ServerId next_server_ = 1;
   std::map<CallId, std::unique_ptr<Call>> calls_;

@@ -384,7 +384,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
 }
 
 void DeviceFeeder::Drop(Prepared prepared) {
-  // The copy into the slot may not have begun: whoever gets the slot next waits
+  // The copy into the slot may not have begun: the next lease of the slot waits
   // for it. No stream of the consumer has seen the slot.
   if (prepared.slot != nullptr) prepared.slot->AddEvent(prepared.ready);
 }
@@ -435,7 +435,7 @@ void DeviceFeeder::ProduceLoop() {
     {
       MutexLock lock(mu_);
       waiting_for_slot_ = false;
-      // Else a Seek() came while it was made: nobody wants it.
+      // Else a Seek() came while it was made, and it is dropped.
       if (produced.generation == generation_) {
         if (IsFinal(prepared.status())) {
           final_ = std::move(prepared).status();

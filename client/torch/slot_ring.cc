@@ -8,8 +8,8 @@
 namespace millrace {
 
 SlotRing::Lease::~Lease() {
-  // The last holder is gone, on whatever thread: nobody adds events any more.
-  // The lock is for the annotations, and orders what other threads added.
+  // The last holder is gone, on whatever thread: no thread adds events any
+  // more. The lock is for the annotations, and orders what other threads added.
   Events events;
   {
     MutexLock lock(mu_);
@@ -20,7 +20,7 @@ SlotRing::Lease::~Lease() {
       events.push_back(ring_->device_->RecordOn(stream));
     }
   }
-  // A lease whose events nobody has taken has not been written to: the next one
+  // A lease whose events were not taken has not been written to: the next one
   // has to wait for them in its place.
   events.insert(events.end(), before_.begin(), before_.end());
   ring_->Return(data_, std::move(events));

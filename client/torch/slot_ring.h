@@ -88,8 +88,8 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   uint64_t slot_bytes() const { return slot_bytes_; }
 
  private:
-  // A slot that nobody holds. `events` may not have passed yet: the slot is
-  // free for the host, not for the device.
+  // A slot without a lease. `events` may not have passed yet: the slot is free
+  // for the host, not for the device.
   struct Free {
     uint8_t* data;
     Events events;

@@ -75,7 +75,7 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
  private:
   class Call;
   // A slot's memory and what it counts for. To be destroyed without the lock,
-  // by Forget(): the budget runs whoever waits at once.
+  // by Forget(): the budget runs the callbacks of waiting requests at once.
   struct Memory {
     SealedMemory mapping;
     ByteBudget::Reservation reservation;

@@ -44,7 +44,8 @@ std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
 
 void SlotTable::Return(uint64_t number, SteadyTime now) {
   Slot* slot = Find(number);
-  // Numbers of our own: a slot that a thread fills is removed by nobody else.
+  // Numbers of our own: a slot that a thread fills is removed by that thread
+  // alone.
   MR_CHECK(slot != nullptr && slot->state == State::kFilling);
   MakeIdle(*slot, now);
 }

@@ -60,7 +60,7 @@ constexpr size_t kSharesShown = 10;
 // A client that builds pipelines for less than this part of the workers' time
 // is left out of Stats.
 constexpr double kLeastOpeningShare = 0.01;
-// In the place of a dataset's name: whoever builds pipelines has none yet.
+// In the place of a dataset's name for clients that open pipelines.
 constexpr char kOpening[] = "(opening pipelines)";
 
 // ResourceExhausted that a client retries after a delay.

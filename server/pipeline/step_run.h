@@ -15,8 +15,8 @@
 // of the steps; the steps after that finish in any order.
 //
 // The end: on_done is posted once no step is due, none is reserved and none
-// follows. Whoever brings the run into that state (the last Complete(),
-// TimedOut(), Stop(), or a grant that comes after the end) calls
+// follows. The thread that brings the run into that state (in the last
+// Complete(), TimedOut(), Stop(), or a grant that comes after the end) calls
 // FinishIfDone(), which posts it at most once.
 
 #ifndef MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
@@ -136,9 +136,9 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Complete(). A further step becomes due only while this is below MostOpen().
   uint64_t open_ MR_GUARDED_BY(mu_) = 0;
   // next_step_ is due: exactly one thread or one request in the budget's queue
-  // is reserving its memory. Set by Admit(); cleared by Granted(), or by
-  // whoever has cancelled the request, and CancelWait() is true for one caller
-  // at most. While it is set, on_done is not posted.
+  // is reserving its memory. Set by Admit(); cleared by Granted(), or by the
+  // thread that has cancelled the request, and CancelWait() is true for one
+  // caller at most. While it is set, on_done is not posted.
   bool waiting_ MR_GUARDED_BY(mu_) = false;
   // When next_step_ became due; of waiting_.
   SteadyTime due_ MR_GUARDED_BY(mu_);

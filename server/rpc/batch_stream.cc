@@ -84,9 +84,9 @@ struct BatchStream::Action {
 // stream as long as it lives (`stream`).
 //
 // States of a call: waiting for its pipeline (`share` null) -> streaming ->
-// `abandoned` (nothing more is written, the write that is under way ends) or
-// complete -> `finished` (Finish() is called) -> over (`stream` null). None of
-// the flags is ever cleared.
+// `abandoned` (nothing more is written, the write in flight ends) or complete
+// -> `finished` (Finish() is called) -> over (`stream` null). `abandoned` and
+// `finished` are never cleared.
 //
 // Locks: mu may be taken under the registry's lock. Under mu only locks are
 // taken under which nothing calls back: those of ClientShares, LivePayloads and
@@ -155,7 +155,7 @@ struct BatchStream::State {
 
   // Decides what comes next: the next frame, or the end of the call. To be
   // called after every change that may bring one of them; does nothing while a
-  // write is under way, whose end calls it again.
+  // write is in flight, whose end calls it again.
   void Proceed(Action* action) MR_REQUIRES(mu) {
     if (writing || finished) return;
     if (!abandoned) {
@@ -179,12 +179,12 @@ struct BatchStream::State {
         action->write = true;
         return;
       }
-      // After an error no step is requested; batches that are under way are
+      // After an error no step is requested; batches that are being made are
       // still delivered.
       const bool more = HasMoreSteps() && status.ok();
       if (more || runs_under_way > 0) return;
     }
-    // Also when abandoned: at once, although runs may still be under way. They
+    // Also when abandoned: at once, although runs may still be active. They
     // find the flag, or no stream.
     finished = true;
     action->finish = true;
@@ -192,9 +192,8 @@ struct BatchStream::State {
   }
 
   // Ends the call early with `why`: nothing more is written. What is dropped
-  // goes into `action`. A write that is under way cannot be taken back; the
-  // call ends after it, or its caller cancels the call. The first reason
-  // counts.
+  // goes into `action`. A write in flight cannot be taken back; the call ends
+  // after it, or its caller cancels the call. The first reason counts.
   void Abandon(absl::Status why, Action* action) MR_REQUIRES(mu) {
     if (abandoned || finished) return;
     abandoned = true;
@@ -207,7 +206,7 @@ struct BatchStream::State {
     action->frames.swap(current);
   }
 
-  // How long a write has been under way, from `since` on; without one less than
+  // How long a write has been in flight, from `since` on; without one less than
   // any duration, so that no call counts as blocked.
   absl::Duration BlockedFor(SteadyTime since) const MR_REQUIRES(mu) {
     if (!writing || abandoned) return -absl::InfiniteDuration();
@@ -237,7 +236,7 @@ struct BatchStream::State {
   // gRPC's while `writing`, else guarded by mu. Its slices refer to the
   // payload, whose memory is free when gRPC lets go of the last one.
   grpc::ByteBuffer frame;
-  // A StartWrite() is decided or under way, until OnWriteDone().
+  // A StartWrite() is decided or in flight, until OnWriteDone().
   // `write_started` is of it.
   bool writing MR_GUARDED_BY(mu) = false;
   SteadyTime write_started MR_GUARDED_BY(mu);

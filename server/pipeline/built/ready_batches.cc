@@ -78,7 +78,7 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
     uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
     std::shared_ptr<BufferPool> pool) {
   // Declared before the lock: what is not enough is given back after it,
-  // because a grant to whoever waits runs at once.
+  // because the callbacks of requests that are granted run at once.
   std::vector<ByteBudget::Reservation> reservations(recipe_->slots);
   MutexLock lock(mu_);
   // Expired entries are those of sets that are gone.

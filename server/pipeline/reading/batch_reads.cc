@@ -148,8 +148,8 @@ void BatchReads::Done(
     // thread that brings the last one see those of the others. Its scheduler's
     // lock hands them on to the workers.
     if (left_[task].fetch_sub(count, std::memory_order_acq_rel) == count) {
-      // Before the units are given to anybody: from then on a worker may give
-      // samples back at any time.
+      // Before the units are given to the scheduler: from then on a worker may
+      // give samples back at any time.
       buffers_.Ready(
           absl::MakeConstSpan(samples_).subspan(task * per_task, per_task));
       ready(task * units_per_task_,

@@ -106,9 +106,9 @@ FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
 FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   std::unique_ptr<FetchedSample> sample;
   MutexLock lock(mu_);
-  // Full for this turn: over the bound, and somebody else brings room (ready
-  // samples will be given back) or has to go first (an older turn lives).
-  // turns_ is not empty, for this turn is in it.
+  // Full for this turn: over the bound, and either room is sure to come (ready
+  // samples will be given back) or an older turn has to go first. turns_ is not
+  // empty, for this turn is in it.
   const auto is_full = [&]() MR_REQUIRES(mu_) {
     return held_ + bytes + kOverheadBytes > half_ &&
            (ready_ > 0 || turns_.front() != turn.number_);
@@ -148,7 +148,7 @@ void SampleBuffers::Ready(absl::Span<FetchedSample* const> samples) {
   for (FetchedSample* sample : samples) {
     if (sample == nullptr || sample->ready_) continue;
     sample->ready_ = true;
-    // Nobody is woken: a rise of ready_ lets nobody go on who could not before.
+    // No turn is woken: a rise of ready_ lets none go on that could not before.
     ready_ += sample->charged_;
   }
 }

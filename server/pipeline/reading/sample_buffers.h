@@ -2,7 +2,7 @@
 // used. It is bounded in bytes: a thread that reads waits for room until
 // earlier samples have been used.
 //
-// Why nobody waits for ever: threads that use samples never wait for threads
+// Why no thread waits for ever: threads that use samples never wait for threads
 // that read, and give ready samples back whatever becomes of their batch. So
 // while any sample is Ready(), room comes. While none is, the thread with the
 // oldest Turn does not wait and may exceed the bound. What that takes are the

@@ -174,8 +174,8 @@ FairQueue::Client* FairQueue::Join(const std::shared_ptr<const Sharer>& sharer,
   if (!known) client->calls.push_back(sharer);
   Client* const joined = client.get();
   // The plan may have gone from one peer to several, or back to life: it is
-  // placed before its first turn. Forgets nobody who is live, and `client` is:
-  // its call has just been added.
+  // placed before its first turn. Forgets no client that is live, and `client`
+  // is: its call has just been added.
   if (new_client || !peer->live) CountPlan(*plan, now, /*forget=*/false);
   if (now - refreshed_ >= kRefreshNanos || clients_ > 2 * kMaxIdleClients) {
     // Many clients at once count as a reason to forget earlier. Not `client`,

@@ -60,7 +60,7 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
   };
   // Before the threads start: a new thread compares its number with active_.
   set_active(threads);
-  // And one more, which helps where tasks take long.
+  // One thread more, which helps where tasks take long.
   const uint32_t wanted =
       long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
   try {

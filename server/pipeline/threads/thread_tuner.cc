@@ -241,7 +241,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       }
       crowded_at_ = decision.workers;
       // Otherwise the model would want the old number back in the next
-      // interval, in which nobody is in line any more.
+      // interval, in which no thread is in line any more.
       workers_.ceiling = {decision.workers, wait_ratio, kHold};
     } else {
       decision.workers_reason =
@@ -341,7 +341,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     readers_.too_many = 0;
     return;
   }
-  // Not busy, or somebody else is the bottleneck: fewer may do.
+  // Not busy, or not the bottleneck: fewer may do.
   const uint32_t least = std::min(kLeastReaders, m.most);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
   if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {
