@@ -5,8 +5,8 @@
 // cannot be looked up keeps its addresses, the others go on changing. New
 // addresses come with the round trip to them.
 //
-// Thread-safe. The destructor joins the thread and may wait for a lookup that
-// is under way.
+// Thread-safe. The destructor joins the thread and waits for a lookup in
+// progress.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_
 #define MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_

@@ -3,8 +3,8 @@
 // its pages at the first touch of every batch, which costs about as much as
 // filling them. What is idle is bounded by `max_idle_bytes`; the owner counts
 // those in its budget (buffers in use are counted by their batches). With a
-// budget to borrow from, up to kMostIdle times as much is idle as long as
-// nobody needs that memory.
+// budget to borrow from, up to kMostIdle times as much is idle as long as no
+// request needs that memory.
 //
 // Thread-safe. Owns the idle buffers.
 //

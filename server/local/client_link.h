@@ -5,7 +5,7 @@
 //
 // When the client is gone, breaks the rules or keeps memory that others need,
 // the link ends: what was lent is forgotten (the client's own mappings stay
-// good, and are its memory from then on), calls under way go on over gRPC.
+// good, and are its memory from then on), calls in progress go on over gRPC.
 //
 // Thread-safe. Owns the socket. Reservations are given back without locks held,
 // because whoever waited for them runs at once.
@@ -53,16 +53,16 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
 
   // The memory for the batches of a call of this number. Null: the link has
   // ended, the client has given the call up already, or a call of this number
-  // is under way; batches are then sent.
+  // is in progress; batches are then sent.
   std::shared_ptr<PayloadMemory> BeginCall(uint64_t call);
 
   // InvalidArgument: the client breaks the rules; the link is to be ended.
   absl::Status OnMessage(const SameHostMessage& message);
 
-  // Drops slots that nobody needs now. DeadlineExceeded: while others wait for
-  // memory, the client has given nothing back for `timeout`, or has kept a
-  // batch for as long as giving back all slots one by one at that pace would
-  // take.
+  // Drops slots that have been idle for kKeepIdle (kKeepIdlePressed while
+  // others wait for memory). DeadlineExceeded: while others wait for memory,
+  // the client has given nothing back for `timeout`, or has kept a batch for as
+  // long as giving back all slots one by one at that pace would take.
   absl::Status Tick(absl::Duration timeout);
 
   // Ends it: nothing is lent any more, memory that no thread is filling is

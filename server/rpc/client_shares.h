@@ -1,7 +1,7 @@
 // ClientShares divides the memory for batches among the clients that stream, so
 // that those which read slowly do not hold what the others need. It counts the
-// steps that each call has asked the engine for and not yet sent, and says when
-// a call may ask for more. It holds no memory itself.
+// steps that each call has requested from the engine and not yet sent, and says
+// when a call may request more. It holds no memory itself.
 //
 // A client is what its id says, or else a connection; a host is an address. All
 // hosts have equal parts of three quarters of the memory: a quarter is left to

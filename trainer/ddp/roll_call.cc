@@ -38,7 +38,7 @@ constexpr size_t kLongestName = 255;
 // Bytes that wait to be written to a peer that does not read. Further lines are
 // dropped: signs of life, to a peer that is about to count as gone.
 constexpr size_t kMostUnsent = 1 << 16;
-// Connections that have not greeted: bounds what anybody on the network can
+// Connections that have not greeted: bounds what a program on the network can
 // make this process hold. A choice.
 constexpr size_t kMostStrangers = 64;
 // Time for a connection to greet. A choice.
@@ -317,7 +317,7 @@ void RollCall::Accept() {
     const auto strangers =
         std::count_if(peers_.begin(), peers_.end(),
                       [](const auto& peer) { return !peer->met; });
-    // Accepted and closed, so that the line of those who wait moves on.
+    // Accepted and closed, so that the connections behind it are accepted.
     if (static_cast<size_t>(strangers) >= kMostStrangers) continue;
     auto peer = std::make_unique<Peer>();
     peer->fd = std::move(fd);
@@ -375,8 +375,8 @@ bool RollCall::Greet(Peer& peer, absl::string_view line) {
       met_[rank]) {
     return false;
   }
-  // The first one who names a rank with the token has it; a second one is
-  // refused.
+  // The first connection that names a rank, with the token, has it; a second
+  // one is refused.
   met_[rank] = true;
   peer.met = true;
   peer.rank = rank;

@@ -1,6 +1,6 @@
 // ReadPace decides whether the samples of a pipeline are read ahead, on threads
 // that may wait, or by the threads that work on them. It goes by what is
-// measured: storage that makes nobody wait (its pages lie in memory, its row
+// measured: storage that blocks no thread (its pages are in memory, its row
 // groups in a cache) is read where it is used, which costs no hand-over; as
 // soon as threads lose a tenth of their time waiting for it, they do so no
 // more. Batches are the same either way.

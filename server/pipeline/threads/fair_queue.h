@@ -10,7 +10,8 @@
 // use counts for none of them.
 //
 // A client that was idle has saved up nothing. A new one begins at the present:
-// it waits for what threads are doing, and for nobody's past.
+// it waits for the tasks that threads are in, and not for what others were
+// given before.
 //
 // It holds no work itself, runs nothing and reads no clock. Not thread-safe:
 // the scheduler's mutex guards it.
@@ -49,13 +50,13 @@ struct Sharer {
 class FairQueue {
  public:
   static constexpr uint32_t kMaxClientsOfPeer = 16;
-  // Idle clients are remembered so long, and so many of them.
+  // Idle clients are remembered for this time, and at most this number of them.
   static constexpr int64_t kForgetNanos = 60'000'000'000;
   static constexpr uint64_t kMaxIdleClients = 1024;
 
   struct Options {
-    // Tasks take about so long, by the measured time of a row, one row at
-    // least. 0: as long as their rows take.
+    // Intended time of a task, by the measured time of a row, one row at least.
+    // 0: as long as their rows take.
     int64_t task_nanos = 0;
     // Where several plans are there, none has more threads than are left free:
     // for work that waits, so that a plan that comes does not find all threads
@@ -120,7 +121,7 @@ class FairQueue {
 
   // A thread begins `rows` rows of Next()'s lane, which then has `more`.
   Turn Begin(Lane* lane, uint64_t rows, bool more);
-  // That took so long.
+  // The task of the turn is over, and took `took`.
   void End(const Turn& turn, int64_t took, int64_t now);
 
   // No thread works for the plan of Next()'s lane.
@@ -135,8 +136,8 @@ class FairQueue {
   struct Group;
 
   Client* Join(const std::shared_ptr<const Sharer>& sharer, int64_t now);
-  // Counts who uses the plan: weights follow. Forgets clients that are gone,
-  // also those of the last minute with `forget`.
+  // Counts the clients and peers that use the plan: weights follow. Forgets
+  // clients that are gone, also those of the last minute with `forget`.
   void CountPlan(Plan& plan, int64_t now, bool forget);
   // The same for all plans.
   void Refresh(int64_t now);
