@@ -289,8 +289,8 @@ void StepRun::Admit() {
     const uint64_t bytes = refers() ? BuiltPipeline::kBatchOverheadBytes
                                     : pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
-    // Not under mu_: a grant runs the callback of whoever waits, which may be
-    // another run, or this one.
+    // Not under mu_: a grant runs the callback of the request that waits, of
+    // another run or of this one.
     if (services_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
       continue;
@@ -495,6 +495,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   }
   const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
+  uint64_t unit = task.begin;
   uint64_t parked = 0;
   LargeImages& large = worker.large_images();
   // A parked unit is a task of that unit alone, and no task that begins with
@@ -521,9 +522,13 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
                      job.reads ? &*job.reads : nullptr);
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
-    for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
+    for (; unit < end && status.ok(); ++unit) {
       if (run.stopped_.load(std::memory_order_relaxed)) break;
       status = filler.Fill(unit);
+      // Before the unit is parked: another thread may fill it at once, and must
+      // not find samples that this one gives back. It reads them again, for
+      // others may wait for the room.
+      if (job.reads) job.reads->Release(unit, unit + 1);
       if (const int64_t bytes = std::exchange(large.wanted, 0); bytes > 0) {
         // The thread goes on with other units instead of waiting for the
         // memory. What it holds it gives back first: the gate grants in order
@@ -586,9 +591,8 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     if (!status.ok()) run.Stop(std::move(status));
   }
   large.admission.Leave();
-  // Also those of parked units, which are read again: others may wait for the
-  // room.
-  if (job.reads) job.reads->Release(task.begin, end);
+  // Units that were not reached.
+  if (job.reads) job.reads->Release(unit, end);
   // Last: with the last unit counted, the batch is delivered and the run may
   // end. Units that were not reached because of an error or a Stop() count as
   // given up; those that were parked are counted by their next task.
@@ -613,8 +617,8 @@ void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
 void StepRun::Complete(Job& job, uint64_t units) {
   if (units == 0) return;
   // Release, so that the rows and times of this thread's units are visible to
-  // whoever counts the last one; acquire, so that the last one sees those of
-  // all the others.
+  // the thread that counts the last one; acquire, so that the last one sees
+  // those of all the others.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -373,6 +374,88 @@ TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
   busy.Open();
   EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(other.AwaitDone().ok());
+}
+
+// As FakeStage, but the first image that it is given finds no memory. The
+// thread that gave that image up then waits, with the other work of its task
+// still to do, until the image is given again: by another thread.
+class OnceFullStage final : public ImageStage {
+ public:
+  struct Runs {
+    Mutex mu;
+    CondVar changed;
+    int count MR_GUARDED_BY(mu) = 0;
+  };
+
+  explicit OnceFullStage(Runs* runs) : runs_(runs) {}
+  const std::vector<int64_t>& output_shape() const override {
+    return base_.output_shape();
+  }
+  uint64_t max_scratch_bytes() const override { return 1024; }
+  std::unique_ptr<Scratch> NewScratch() const override {
+    return std::make_unique<WaitingScratch>(runs_);
+  }
+  absl::Status Run(absl::Span<const uint8_t> stored, uint64_t key,
+                   Scratch& scratch, absl::Span<uint8_t> out) const override {
+    {
+      MutexLock lock(runs_->mu);
+      runs_->changed.NotifyAll();
+      if (++runs_->count == 1) {
+        scratch.large->wanted = 1;
+        return absl::UnavailableError("not now");
+      }
+    }
+    return base_.Run(stored, key, scratch, out);
+  }
+
+ private:
+  // A task asks for its times behind its last unit.
+  class WaitingScratch final : public Scratch {
+   public:
+    explicit WaitingScratch(Runs* runs) : runs_(runs) {}
+    Times TakeTimes() override {
+      MutexLock lock(runs_->mu);
+      while (runs_->count < 2) runs_->changed.Wait(lock);
+      return {};
+    }
+
+   private:
+    Runs* const runs_;
+  };
+
+  const FakeStage base_;
+  Runs* const runs_;
+};
+
+// The second thread must not work on a sample that the first one gives back:
+// its memory is used again for other samples.
+TEST_F(ReadAheadTest, AnImageThatIsGivenUpIsReadAgain) {
+  OnceFullStage::Runs runs;
+  std::atomic<uint64_t> worker_reads{0};
+  Engine::Options options;
+  options.threads = 2;
+  options.read_threads = 1;
+  budget_ = std::make_unique<ByteBudget>(64 << 20);
+  options.budget = budget_.get();
+  auto engine =
+      CreateEngine(options,
+                   {{"images", Waiting(Images(1),
+                                       [&](int64_t) {
+                                         if (!IsReader()) ++worker_reads;
+                                         return absl::OkStatus();
+                                       })}},
+                   [&](const Field&, absl::Span<const PlacedTransform>,
+                       const ImageStageOptions&)
+                       -> absl::StatusOr<std::unique_ptr<ImageStage>> {
+                     return std::make_unique<OnceFullStage>(&runs);
+                   });
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto batches =
+      RunAll(**engine, std::string("sources { dataset: 'images' } "
+                                   "batch_size: 1 ") +
+                           kImageTransforms);
+  EXPECT_EQ(batches.size(), 1u);
+  EXPECT_EQ(worker_reads.load(), 1u);
 }
 
 }  // namespace
