@@ -30,8 +30,8 @@
 namespace millrace {
 namespace {
 
-// Upper bound of --threads: beyond any machine, so that a slip of the pen does
-// not start a million threads. A choice.
+// Upper bound of Options::threads, far above the CPUs of any machine: a
+// mistyped number is refused. A choice.
 constexpr uint32_t kMaxThreads = 4096;
 // Of a spec as it is requested and as it is resolved. A client sends the
 // resolved one with every call, and it must fit into a request of gRPC beside
@@ -196,7 +196,7 @@ class EngineImpl final : public Engine {
     // finished what was added, so what they add to the next one is still done.
     // The objects stay in place until all threads are joined, because workers
     // that finish rows of cancelled runs still use all of them: a worker may
-    // call ReadAhead and the timer after their Stop().
+    // call ReadAhead and the timer after their Stop(), which take no work then.
     timer_->Stop();
     if (ahead_ != nullptr) ahead_->Stop();
     scheduler_->Stop();

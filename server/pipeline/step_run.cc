@@ -377,8 +377,12 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
   if (job->reads) {
     const uint64_t samples = job->reads->count();
     const uint64_t samples_per_task = job->reads->samples_per_task();
-    services_->ahead->Add(read_lane_, std::move(job), samples, samples_per_task,
-                          step);
+    if (!services_->ahead->Add(read_lane_, job, samples, samples_per_task,
+                               step)) {
+      // The engine is ending and the run was cancelled, as this thread was on
+      // its way here: the units go to the workers, who give them up.
+      ReadDone({.job = std::move(job), .begin = 0, .end = samples});
+    }
     return;
   }
   const uint64_t units = job->units();

@@ -57,29 +57,27 @@ class ReadAhead {
         wanted_(options.threads) {}
 
   // As Scheduler::Add(), for samples [0, samples). The first call starts the
-  // threads.
-  void Add(const std::shared_ptr<Scheduler::Lane>& lane,
+  // threads. False after Stop(): nothing was added.
+  bool Add(const std::shared_ptr<Scheduler::Lane>& lane,
            std::shared_ptr<Scheduler::Job> job, uint64_t samples,
            uint64_t samples_per_task, uint64_t order) MR_EXCLUDES(mu_) {
-    Scheduler* threads;
-    {
-      MutexLock lock(mu_);
-      if (threads_ == nullptr) {
-        threads_ = std::make_unique<Scheduler>(Scheduler::Options{
-            .threads = wanted_,
-            .most_threads = most_,
-            .run = [this](uint32_t thread,
-                          const Task& task) { read_(task, readers_[thread]); },
-            .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
-            .name = "mr-reader",
-            // Reads block: a plan that is new must find a thread that is not
-            // blocked in another plan's storage.
-            .sharing = {.leaves_room = true}});
-      }
-      // Used outside the lock: threads_ is made once and never replaced.
-      threads = threads_.get();
+    MutexLock lock(mu_);
+    if (stopped_) return false;
+    if (threads_ == nullptr) {
+      threads_ = std::make_unique<Scheduler>(Scheduler::Options{
+          .threads = wanted_,
+          .most_threads = most_,
+          .run = [this](uint32_t thread,
+                        const Task& task) { read_(task, readers_[thread]); },
+          .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
+          .name = "mr-reader",
+          // Reads block: a plan that is new must find a thread that is not
+          // blocked in another plan's storage.
+          .sharing = {.leaves_room = true}});
     }
-    threads->Add(lane, std::move(job), 0, samples, samples_per_task, order);
+    // Under the lock: Stop() then finds what was added, and waits for it.
+    threads_->Add(lane, std::move(job), 0, samples, samples_per_task, order);
+    return true;
   }
 
   // Takes back what no thread has begun, each part as one task.
@@ -133,18 +131,21 @@ class ReadAhead {
     return usage;
   }
 
-  // Reads what was added, then joins. Idempotent; one caller at a time. What is
-  // added afterwards is never read.
+  // Reads what was added, then joins. Idempotent; one caller at a time.
   void Stop() MR_EXCLUDES(mu_) {
-    Scheduler* const threads = started();
-    if (threads != nullptr) threads->Stop();
+    {
+      MutexLock lock(mu_);
+      stopped_ = true;
+    }
+    if (Scheduler* const threads = started()) threads->Stop();
   }
 
   SampleBuffers& buffers() { return buffers_; }
   ReadGates& gates() { return gates_; }
 
  private:
-  // Null before the first Add().
+  // Null before the first Add(). Used without the lock: made once and never
+  // replaced.
   Scheduler* started() MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
     return threads_.get();
@@ -158,12 +159,14 @@ class ReadAhead {
   std::vector<WorkerState> readers_;
   std::atomic<uint64_t> read_samples_{0};
   std::atomic<uint64_t> read_nanos_{0};
-  // Guards the start of the threads. Held while they are started, and taken
-  // before the scheduler's own locks.
+  // Guards the start and the end of the threads. Held while they are started,
+  // and taken before the scheduler's own locks.
   Mutex mu_;
   // The number of threads: of those that work, or of those to start. In [1,
   // most_].
   uint32_t wanted_ MR_GUARDED_BY(mu_);
+  // Stop() was called. Never cleared.
+  bool stopped_ MR_GUARDED_BY(mu_) = false;
   // Null, then set once by Add(). Last, so that its threads end before what
   // they use.
   std::unique_ptr<Scheduler> threads_ MR_GUARDED_BY(mu_);

@@ -9,8 +9,8 @@ namespace millrace {
 namespace {
 
 // Nanoseconds that a row is charged for before the first of its plan has been
-// measured. A choice, about that of an image: a plan whose rows cost less gets
-// the difference back when its first task ends.
+// measured. A choice, above the time of most images: a plan whose rows cost
+// less gets the difference back when its first task ends.
 constexpr double kUnknownRowNanos = 1e6;
 // Weight of a measured time below the mean of a plan's rows. One above the mean
 // replaces it at once, so that tasks become short enough after the first that

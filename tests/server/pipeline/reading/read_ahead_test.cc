@@ -1,6 +1,8 @@
 // Reading apart from decoding: more reads at a time than there are workers, the
 // same batches whoever reads, and nothing left behind when a run ends early.
 
+#include "server/pipeline/reading/read_ahead.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -456,6 +458,23 @@ TEST_F(ReadAheadTest, AnImageThatIsGivenUpIsReadAgain) {
                            kImageTransforms);
   EXPECT_EQ(batches.size(), 1u);
   EXPECT_EQ(worker_reads.load(), 1u);
+}
+
+// Else a run that ends with its engine would wait for reads that never come.
+TEST(ReadAhead, TakesNothingAfterItsEnd) {
+  class NoJob final : public Scheduler::Job {};
+  const auto lane = std::make_shared<Scheduler::Lane>();
+  std::atomic<uint64_t> reads{0};
+  ReadAhead ahead(
+      {.threads = 1,
+       .most_threads = 1,
+       .buffer_bytes = 1 << 20,
+       .read = [&](const Scheduler::Task&, WorkerState&) { ++reads; }});
+  EXPECT_TRUE(ahead.Add(lane, std::make_shared<NoJob>(), 3, 1, 0));
+  ahead.Stop();
+  EXPECT_EQ(reads.load(), 3u);
+  EXPECT_FALSE(ahead.Add(lane, std::make_shared<NoJob>(), 3, 1, 1));
+  EXPECT_TRUE(ahead.Remove(lane).empty());
 }
 
 }  // namespace
