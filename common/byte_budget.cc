@@ -32,10 +32,15 @@ ByteBudget::ByteBudget(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
 bool ByteBudget::TryReserve(uint64_t bytes, Reservation* reservation) {
   {
     MutexLock lock(mu_);
+    // Nothing past the queue, even if it fits: small requests would starve a
+    // large one at its head. The subtraction cannot wrap: used_ is at most
+    // capacity_.
     if (!line_.empty() || bytes > capacity_ - used_) return false;
     Count(bytes);
   }
+  // Counted already, so no other thread can take the bytes meanwhile.
   ReclaimBorrowed();
+  // Without the lock: what `*reservation` held before goes back by Give().
   *reservation = Reservation(this, bytes);
   return true;
 }
@@ -47,6 +52,8 @@ ByteBudget::Ticket ByteBudget::ReserveAsync(
   {
     MutexLock lock(mu_);
     if (!line_.empty() || bytes > capacity_ - used_) {
+      // In the queue and with its ticket under one lock: the callback may run
+      // before the caller has the ticket.
       const Ticket ticket = next_ticket_++;
       line_.push_back({ticket, bytes, std::move(granted)});
       return ticket;
@@ -59,7 +66,9 @@ ByteBudget::Ticket ByteBudget::ReserveAsync(
 }
 
 bool ByteBudget::CancelWait(Ticket ticket) {
-  Waiter cancelled;  // its callback is destroyed outside the lock
+  // Declared before the lock: its callback, and what that holds, is destroyed
+  // after it.
+  Waiter cancelled;
   {
     MutexLock lock(mu_);
     auto it = std::find_if(line_.begin(), line_.end(),
@@ -68,7 +77,8 @@ bool ByteBudget::CancelWait(Ticket ticket) {
     cancelled = std::move(*it);
     line_.erase(it);
   }
-  Pump();  // the next in line may fit where the cancelled one did not
+  // The next one may fit where the cancelled one did not.
+  Pump();
   return true;
 }
 
@@ -82,6 +92,11 @@ void ByteBudget::Give(uint64_t bytes) {
 }
 
 void ByteBudget::Pump() {
+  // Several threads may be here: each grant is taken from the queue and counted
+  // under one lock, so none is made twice, and the last thread that frees bytes
+  // looks after it. `granted` may come back here, by a reservation that it
+  // drops; each level makes progress, for the waiter that it grants is out of
+  // the queue.
   while (true) {
     Waiter next;
     {
@@ -98,7 +113,7 @@ void ByteBudget::Pump() {
 
 bool ByteBudget::Borrow(uint64_t bytes) {
   MutexLock lock(mu_);
-  // After a grant, until it is reclaimed, there may be more than there is.
+  // Between a grant and its ReclaimBorrowed() the sum may exceed the capacity.
   const uint64_t taken = used_ + borrowed_;
   if (!line_.empty() || taken > capacity_ || bytes > capacity_ - taken) {
     return false;
@@ -130,6 +145,9 @@ void ByteBudget::ReclaimBorrowed() {
     MutexLock lock(mu_);
     if (used_ + borrowed_ <= capacity_) return;
     bytes = used_ + borrowed_ - capacity_;
+    // Copied, and called without the lock, which it takes by Repay(). Two
+    // grants that come at once may both name the same bytes; then more is freed
+    // than is needed, which does no harm.
     reclaim = reclaim_;
   }
   if (reclaim != nullptr) reclaim(bytes);

@@ -1,14 +1,16 @@
 // ByteBudget bounds the memory of everything that takes part in it. A whole
 // batch is reserved at once, before any work, first come first served: a large
-// request at the head of the queue is not overtaken by small ones behind it,
-// so none starves.
+// request at the head of the queue is not overtaken by small ones behind it, so
+// none starves.
 //
-// What nobody uses can be borrowed to keep memory for later. A request is
-// granted as if nothing was borrowed; whoever borrowed is asked to free memory
-// before the requester gets to use what it was granted.
+// Bytes that are not in use can be borrowed, to keep memory for later. A
+// request is granted as if nothing was borrowed; the borrower is told to free
+// memory before the requester gets to use what it was granted.
 //
 // Thread-safe. Owns no thread: `granted` runs on the thread that made room (or
-// on the caller's, when there is room at once), outside the lock.
+// on the caller's, when there is room at once), without the lock. So destroying
+// a reservation may run other callers' code: do not do so under a lock that
+// this code takes.
 
 #ifndef MILLRACE_COMMON_BYTE_BUDGET_H_
 #define MILLRACE_COMMON_BYTE_BUDGET_H_
@@ -48,7 +50,8 @@ class ByteBudget {
 
   using Ticket = uint64_t;  // of a waiting request; 0 is never given
 
-  // Takes the bytes now, or nothing: also nothing while others wait in line.
+  // Takes the bytes now, or nothing: also nothing while others wait in the
+  // queue. A reservation that `*reservation` held before is given back.
   bool TryReserve(uint64_t bytes, Reservation* reservation);
 
   // Queues for `bytes` (at most capacity(): the caller has checked that) and
@@ -56,20 +59,21 @@ class ByteBudget {
   // it was granted before the return.
   Ticket ReserveAsync(uint64_t bytes, std::function<void(Reservation)> granted);
 
-  // True when the request was still waiting; its callback will never run.
-  // False when it ran or is about to run.
+  // True: the request was still waiting, and its callback will never run.
+  // False: it has run, runs, or is about to run on another thread. Of several
+  // callers with one ticket, one gets true.
   bool CancelWait(Ticket ticket);
 
-  // Keeps so many bytes for later, not counted in used(). False: they are in
-  // use, or somebody waits for them.
+  // Counts `bytes` as borrowed, which used() does not include. False: they are
+  // in use, or a request waits for them.
   bool Borrow(uint64_t bytes);
 
-  // So many borrowed bytes are free.
+  // `bytes` that were borrowed are free: to be called after their memory is.
   void Repay(uint64_t bytes);
 
-  // Called, without locks, on a thread that was just granted bytes of which so
-  // many are borrowed: frees and repays at least these, as far as it still has
-  // them. Replaces the one before.
+  // `reclaim` is called without locks on a thread that was just granted bytes,
+  // of which so many are borrowed: it frees and repays at least these, as far
+  // as it still has them. Replaces the one before.
   void SetReclaim(std::function<void(uint64_t bytes)> reclaim);
 
   uint64_t capacity() const { return capacity_; }
@@ -84,20 +88,29 @@ class ByteBudget {
     std::function<void(Reservation)> granted;
   };
 
+  // The end of a reservation.
   void Give(uint64_t bytes);
+  // `bytes` are in use from now on; the caller has seen that they are free.
   void Count(uint64_t bytes) MR_REQUIRES(mu_);
-  // After Count() and without the lock.
+  // Frees what is borrowed beyond the capacity. After Count(), without the lock
+  // and before what was counted is used.
   void ReclaimBorrowed();
-  // Grants from the head of the line, outside the lock.
+  // Grants from the head of the queue as long as it fits. To be called without
+  // the lock whenever bytes have become free or the head has changed.
   void Pump();
 
   const uint64_t capacity_;
   mutable Mutex mu_;
+  // Bytes of all reservations; at most capacity_.
   uint64_t used_ MR_GUARDED_BY(mu_) = 0;
   uint64_t peak_ MR_GUARDED_BY(mu_) = 0;
+  // With used_ at most capacity_, but between a grant and the end of its
+  // ReclaimBorrowed().
   uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
   std::function<void(uint64_t)> reclaim_ MR_GUARDED_BY(mu_);
   Ticket next_ticket_ MR_GUARDED_BY(mu_) = 1;
+  // Requests that wait, first come first. If it is not empty, no other request
+  // is granted, and its head does not fit, or a thread is on its way to Pump().
   std::deque<Waiter> line_ MR_GUARDED_BY(mu_);
 };
 

@@ -15,6 +15,8 @@ void DeadlineTimer::Stop() {
     stop_ = true;
   }
   changed_.NotifyAll();
+  // The function that runs ends first. What is left stays in calls_ until the
+  // timer is destroyed, or is cancelled.
   thread_.Join();
 }
 
@@ -30,16 +32,21 @@ DeadlineTimer::Id DeadlineTimer::After(absl::Duration timeout,
     const auto at = calls_.emplace(std::pair(when, id), std::move(call)).first;
     first = at == calls_.begin();
   }
+  // The thread sleeps until the first function is due: only a new first one
+  // changes that.
   if (first) changed_.NotifyAll();
   return id;
 }
 
 bool DeadlineTimer::Cancel(Id id) {
-  std::function<void()> dropped;  // destroyed outside the lock
+  // Declared before the lock: what the function holds is destroyed after it.
+  std::function<void()> dropped;
   MutexLock lock(mu_);
   const auto time = times_.find(id);
+  // It runs, has run, or never was.
   if (time == times_.end()) return false;
   const auto call = calls_.find(std::pair(time->second, id));
+  // The thread is not woken: it finds that nothing is due and sleeps on.
   dropped = std::move(call->second);
   calls_.erase(call);
   times_.erase(time);
@@ -56,7 +63,11 @@ void DeadlineTimer::Loop() {
         changed_.WaitUntil(lock, calls_.empty() ? SteadyTime::max()
                                                 : calls_.begin()->first.first);
       }
+      // Before anything that is due: after Stop() has set it, no further
+      // function starts.
       if (stop_) return;
+      // From here on Cancel() is false: taken out under the lock, run without
+      // it.
       due = std::move(calls_.begin()->second);
       times_.erase(calls_.begin()->first.second);
       calls_.erase(calls_.begin());

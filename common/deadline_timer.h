@@ -1,10 +1,11 @@
 // DeadlineTimer calls a function after a time unless that is cancelled before.
-// It goes by the steady clock: setting the system's clock fires nothing.
-// It is for deadlines that are rarely reached (admission, idle streams), not
-// for exact or frequent ticks.
+// It goes by the steady clock: setting the system's clock fires nothing. It is
+// for deadlines that are rarely reached (admission, idle streams), not for
+// exact or frequent ticks.
 //
-// Thread-safe. Owns one thread, which runs the functions one after the other:
-// they must not block. Stop() drops what is not due; the destructor stops.
+// Thread-safe. Owns one thread, which runs the functions one after the other,
+// without locks: a function that blocks delays all others. Stop() drops what is
+// not due; the destructor stops.
 //
 //   const DeadlineTimer::Id id = timer.After(limit, [=] { ... });
 //   timer.Cancel(id);
@@ -33,7 +34,8 @@ class DeadlineTimer {
   DeadlineTimer& operator=(const DeadlineTimer&) = delete;
   ~DeadlineTimer();
 
-  // At once when `timeout` is not above 0; never when it is infinite.
+  // Calls `call` once, on the timer's thread: at once when `timeout` is not
+  // above 0, never when it is infinite. After Stop(): never.
   Id After(absl::Duration timeout, std::function<void()> call);
 
   // True when the function had not been started; it will never run. Does not
@@ -47,8 +49,11 @@ class DeadlineTimer {
  private:
   void Loop();
 
+  // Not held while a function runs or is destroyed.
   Mutex mu_;
   CondVar changed_;
+  // Functions that were not started, by time and then in the order in which
+  // they came; times_ has the time of each, by id. Both have the same entries.
   std::map<std::pair<SteadyTime, Id>, std::function<void()>> calls_
       MR_GUARDED_BY(mu_);
   std::map<Id, SteadyTime> times_ MR_GUARDED_BY(mu_);

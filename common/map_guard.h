@@ -3,7 +3,7 @@
 // ends the process by default. Under a guard the handler puts zeros in the
 // place of the map from that page on, notes it, and the read goes on.
 //
-// It does not mend data: whoever reads must ask lost() after reading and before
+// It does not mend data: the reader must call lost() after reading and before
 // using what was read. It does not catch SIGSEGV, and leaves every SIGBUS
 // outside of guarded maps to the handler that was installed before it (a
 // sanitizer's, or the system's, which ends the process).

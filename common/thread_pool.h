@@ -32,6 +32,8 @@ class ThreadPool {
     threads_.reserve(threads);
     for (uint32_t i = 0; i < threads; ++i) {
       threads_.emplace_back(name + "-" + std::to_string(i), [this] {
+        // Nothing comes after Close() once the queue is empty. The task is
+        // destroyed before the next one is taken.
         while (auto task = tasks_.Pop()) (*task)();
       });
     }
@@ -45,13 +47,15 @@ class ThreadPool {
     return tasks_.Push(std::move(task));
   }
 
-  // Runs what was submitted, then joins. Idempotent; not from a task.
+  // Runs what was submitted, then joins. Idempotent; one caller at a time, not
+  // from a task. Submit() calls that wait for room return false.
   void Close() {
     tasks_.Close();
     for (NamedThread& thread : threads_) thread.Join();
   }
 
  private:
+  // Thread-safe by itself. Before threads_, which use it until they are joined.
   BoundedQueue<std::function<void()>> tasks_;
   std::vector<NamedThread> threads_;
 };

@@ -17,8 +17,8 @@
 namespace millrace {
 namespace {
 
-// How often a fetcher that no server answers logs it, and other events that may
-// come in numbers.
+// Min time between two log lines about servers that do not answer, and about
+// other events that may come in numbers. A choice.
 constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
 
 }  // namespace
@@ -119,6 +119,8 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   ApplySeek();
   Call* const found = calls_.Find(id);
   if (found == nullptr) return;
+  // The slot goes back before the call leaves the table; its steps are lost
+  // only after Judge(), which asks who else owes them.
   Drop(*found);
   const Call call = Forget(id);
   if (failed_) return;
@@ -143,6 +145,8 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
 void BatchFetcher::ApplySeek() {
   if (!queue_->seek_pending()) return;
   CancelAll();
+  // No call is in flight here, and no event of a cancelled one comes: what is
+  // delivered from here on is of the new place.
   calls_.Restart(queue_->TakeSeek());
   end_.store(0);
   total_.store(calls_.sequence().total());
@@ -165,6 +169,8 @@ void BatchFetcher::Pump() {
     StartCall(*server, run, false);
   }
   while (true) {
+    // Anew for each call: the consumer may take batches meanwhile, and the last
+    // call has used some of the room.
     const RequestBudget budget = Budget();
     if (!budget.RoomForCall()) return;
     const auto server = servers_.Pick(now, 0);
@@ -174,6 +180,8 @@ void BatchFetcher::Pump() {
         std::min({budget.Chunk(servers_.Share(*server)), budget.Free(),
                   budget.total - first, calls_.sequence().LeftInEpoch(first)});
     calls_.Append(count, now);
+    // After Append(), before the transport may answer: other threads never see
+    // fewer steps requested than there are.
     end_.store(calls_.end());
     StartCall(*server, {first, count}, false);
   }
@@ -191,6 +199,7 @@ void BatchFetcher::RequestLateSteps() {
   const absl::Time now = now_();
   const LateSteps::Silent silent = late_.FindSilent(now);
   for (const CallId id : silent.covered) {
+    // Asked again: the call that covered this one may just have been given up.
     if (late_.IsCovered(id, now)) GiveUp(id);
   }
   for (const LateSteps::Request& request : silent.requests) {
@@ -280,6 +289,8 @@ absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
 
 absl::StatusOr<uint8_t*> BatchFetcher::TakeSlot(const Call& call) {
   const uint64_t number = call.number();
+  // No spare is needed: the pool has a slot for each step that may be
+  // outstanding.
   if (calls_.Filling(number) == 0) return pool_->Take();
   if (calls_.SparesUsed() < spares_) {
     if (uint8_t* const slot = pool_->TryTake()) return slot;
@@ -310,6 +321,9 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
   const uint64_t number = call.number();
   const CallTable::Step& step = calls_.at(number);
   hedge_.Delivered(call.frame_at - step.requested);
+  // Before the step is whole: the losers are those that owe it now, and their
+  // slots are free again for the next requests. Delivered last: from then on
+  // the consumer may ask for more.
   if (step.calls > 1) EndLosers(call);
   calls_.MarkWhole(number);
   // The first batch that is not whole is what the consumer waits for next.
@@ -456,6 +470,7 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
 }
 
 void BatchFetcher::Fail(absl::Status error) {
+  // First: what is cancelled below is not requested again.
   failed_ = true;
   CancelAll();
   queue_->Fail(std::move(error));

@@ -19,6 +19,8 @@ void CallTable::Restart(const Sequence& sequence) {
 
 void CallTable::Append(uint64_t count, absl::Time now) {
   for (uint64_t i = 0; i < count; ++i, ++end_) {
+    // The place is free: the owner appends at most what the window has room
+    // for.
     at(end_) = {.state = State::kInFlight, .calls = 1, .requested = now};
   }
 }
@@ -30,6 +32,7 @@ CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
     if (run.count == 0) {
       if (step.state != State::kWaiting) continue;
       run = {number, 1};
+      // A call is for steps of one epoch.
       limit = std::min(limit, sequence_.LeftInEpoch(number));
     } else if (step.state == State::kWaiting &&
                step.avoid == at(run.first).avoid) {
@@ -46,6 +49,8 @@ void CallTable::Request(Run run, absl::Time now) {
   for (uint64_t number = run.first; number < run.first + run.count; ++number) {
     Step& step = at(number);
     MR_CHECK(step.state != State::kWhole) << "a whole batch is requested again";
+    // `requested` is that of the oldest call in flight: a further call for a
+    // step that is in flight leaves it.
     if (step.state == State::kWaiting) {
       --waiting_;
       step.requested = now;
@@ -57,6 +62,8 @@ void CallTable::Request(Run run, absl::Time now) {
 
 void CallTable::MarkWhole(uint64_t number) {
   at(number).state = State::kWhole;
+  // `calls` of the step stays: calls that still owe it are the owner's to end,
+  // and Append() sets it anew.
   while (low_ < end_ && at(low_).state == State::kWhole) ++low_;
 }
 
@@ -66,6 +73,7 @@ CallTable::Call* CallTable::Find(CallId id) {
 }
 
 CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
+  // Never used again: a late event of a call that is over finds nothing.
   const CallId id = next_call_++;
   const Position first = sequence_.At(run.first);
   Call& call = calls_[id];
@@ -87,6 +95,7 @@ uint64_t CallTable::Lose(const Call& call) {
   uint64_t lost = 0;
   for (uint64_t i = 0; i < call.run.count; ++i) {
     const uint64_t number = call.run.first + i;
+    // Batches that another call has brought are not lost.
     if (!incomplete(number)) continue;
     Step& step = at(number);
     step.avoid = call.server;

@@ -49,8 +49,11 @@ class CallTable {
   };
 
   enum class State {
-    kInFlight,  // `calls` calls owe it
-    kWaiting,   // to be requested again
+    // `calls` calls owe it, at least 1.
+    kInFlight,
+    // To be requested again; no call owes it.
+    kWaiting,
+    // It has been delivered. Also the state of a place without a step.
     kWhole,
   };
 
@@ -98,7 +101,8 @@ class CallTable {
 
   // --- steps ---------------------------------------------------------------
 
-  // Every batch below is whole.
+  // Every batch below is whole. low() <= end() <= low() + capacity, so no two
+  // steps of [low(), end()) share a place in the ring.
   uint64_t low() const { return low_; }
   // The first batch that was never requested.
   uint64_t end() const { return end_; }
@@ -162,9 +166,11 @@ class CallTable {
 
  private:
   Sequence sequence_;
+  // A ring by number; entries outside of [low_, end_) mean nothing.
   std::vector<Step> steps_;
   uint64_t low_ = 0;
   uint64_t end_ = 0;
+  // How many steps of [low_, end_) are kWaiting.
   uint64_t waiting_ = 0;
   Calls calls_;
   CallId next_call_ = 1;

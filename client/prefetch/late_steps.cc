@@ -11,8 +11,9 @@ namespace {
 using Call = CallTable::Call;
 using Run = CallTable::Run;
 
-// A server that owes a frame for so many hedge delays, and for at least a
-// second, counts as silent.
+// A server that owes a frame for this many hedge delays, and for at least a
+// second, counts as silent. Choices: the delay is already above nearly all
+// times of the server, and a second is above the pauses of a busy machine.
 constexpr double kSilentDelays = 4;
 constexpr absl::Duration kMinSilence = absl::Seconds(1);
 
@@ -36,6 +37,7 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
   for (uint64_t i = 0; i < call.run.count; ++i) {
     const uint64_t number = call.run.first + i;
     if (!calls_->incomplete(number)) continue;
+    // A call at a silent server covers nothing: it may never bring the step.
     const bool covered =
         calls_->at(number).calls > 1 &&
         std::any_of(calls_->calls().begin(), calls_->calls().end(),
@@ -69,6 +71,8 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
     const bool slow = hedge_->Solvent() && quiet >= delay &&
                       servers_->HasLostRace(call.server);
     if (!call_silent && quiet < silent_after && !slow) continue;
+    // Retried once: Lose() clears this when the other call does not bring a
+    // step.
     if (call.retried) continue;
     const std::vector<Run> owed = Owed(call, now);
     if (owed.empty()) {
@@ -80,7 +84,8 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
     const bool silent = call_silent || quiet >= silent_after;
     const bool alone =
         !servers_->PickOther(now, call.server, patience, silent).has_value();
-    // Without another server there is none to prefer.
+    // With one server there is none to prefer. A silent call goes on to the log
+    // line, for a person.
     if (alone && !call_silent) continue;
     if (servers_->Silent(call.server, now)) {
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
@@ -94,6 +99,8 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
                                   "too");
     }
     if (alone) continue;
+    // Set before the requests are made: Assign() takes it back when no server
+    // can take one.
     call.retried = true;
     for (const Run& run : owed) {
       found.requests.push_back({id, call.server, run, patience, !silent});
@@ -124,6 +131,8 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
             delay) {
       break;
     }
+    // Waiting steps are requested by Pump(), and a step that two calls owe is
+    // hedged already.
     if (step.state != CallTable::State::kInFlight || step.calls != 1) {
       if (run.count > 0) break;
       continue;
@@ -133,6 +142,7 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
                      [number](const auto& entry) {
                        return entry.second.run.Contains(number);
                      });
+    // Does not happen: a step in flight has a call.
     if (owing == calls_->calls().end()) break;
     const Call& call = owing->second;
     // Its frames are arriving: no other server would be faster.
@@ -168,10 +178,11 @@ std::optional<ServerId> LateSteps::Assign(const Request& request,
   const auto other = servers_->PickOther(now, request.server, request.patience,
                                          !request.hedge);
   if (!other.has_value()) {
-    // The next look may find one.
+    // The next look may find a server: the call counts as not retried.
     calls_->Find(request.late)->retried = false;
     return std::nullopt;
   }
+  // Paid for only when a server was found.
   if (request.hedge) hedge_->Spend(request.run.count);
   calls_->Request(request.run, now);
   return other;

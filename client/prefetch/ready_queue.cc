@@ -9,10 +9,12 @@
 namespace millrace {
 namespace {
 
-// Weight of the newest in the running mean of the time from batch to batch.
+// Weight of the newest time in the running mean of the time from batch to
+// batch: about the last five count. A choice.
 constexpr double kConsumerGain = 0.2;
 
-// Next() looks so often whatever happens.
+// Upper bound of one wait of Next(), so that times are counted and deadlines
+// are seen even if no signal comes. A choice: too rare to cost anything.
 constexpr absl::Duration kMaxWait = absl::Milliseconds(200);
 
 }  // namespace
@@ -37,20 +39,21 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
   min_in_hand_ = std::min(min_in_hand_,
                           whole_below_ - std::min(whole_below_, next_.load()));
   const absl::StatusOr<absl::Time> there = AwaitBatch(lock);
-  // A wait that brings no batch counts, too.
+  // A wait that ends with an error counts, too.
   const Waiting waited = std::exchange(waiting_, {});
   stats_.wait_seconds += waited.seconds;
   stats_.no_answer_seconds += waited.no_answer_seconds;
   if (!there.ok()) return there.status();
   const absl::Time now = *there;
   const uint64_t number = next_.load();
+  // AwaitBatch() has found this entry full under the lock, which is held since.
   Ready& ready = ready_[number % options_.slots];
   if (last_return_ != absl::InfinitePast()) {
     consumer_step_ += kConsumerGain * (now - last_return_ - consumer_step_);
   }
   last_return_ = now;
-  // The server that brings the batch is not what was waited for while none
-  // answered.
+  // Time in which no server answered is not charged to the server that brings
+  // the batch in the end.
   tally_.CountWait(ready.server, waited.seconds - waited.no_answer_seconds);
   if (stats_.batches++ == 0) {
     stats_.first_batch_seconds =
@@ -71,6 +74,8 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
   ready.full = false;
   stats_.samples += batch.header.local_valid();
   stats_.payload_bytes += batch.payload.size();
+  // After the lease: a thread that reads next_ and then held() never finds more
+  // free slots than there are.
   next_.store(number + 1);
   return batch;
 }
@@ -78,7 +83,8 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
 absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
   const absl::Time entered = now_();
   absl::Time now = entered;
-  // next_ is another number, of another generation, after a Seek() meanwhile.
+  // Read anew after each wait: a Seek() meanwhile has made it another number,
+  // of another generation. A batch that is there goes before an error.
   while (closed_ || !ready_[next_.load() % options_.slots].full) {
     const uint64_t number = next_.load();
     if (closed_) return absl::CancelledError("the loader was closed");
@@ -92,6 +98,8 @@ absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
       return TimeoutError(now - entered);
     }
     AwaitChange(lock, now, entered + options_.next_timeout);
+    // Into waiting_ at once, so that stats() of another thread sees the wait
+    // grow.
     const absl::Time before = std::exchange(now, now_());
     const double seconds = absl::ToDoubleSeconds(now - before);
     waiting_.seconds += seconds;
@@ -103,12 +111,15 @@ absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
 void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
                              absl::Time timeout) {
   if (now >= late_at_) {
+    // Once for each Arrival: its next one says anew.
     late_at_ = absl::InfiniteFuture();
     wake_();
   }
   const absl::Duration longest =
       std::min({kMaxWait, timeout - now, late_at_ - now});
   if (wait_ != nullptr) {
+    // Time is simulated: the wait itself makes the transport deliver, on this
+    // thread, which takes the lock.
     mu_.Unlock();
     wait_(longest);
     mu_.Lock();
@@ -120,6 +131,8 @@ void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
 absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   const std::string what =
       absl::StrCat("no batch within ", absl::FormatDuration(waited));
+  // The consumer holds every slot that it may: no batch can come until it lets
+  // one go.
   if (pool_->held() == options_.slots) {
     return absl::DeadlineExceededError(absl::StrCat(
         what, ": all ", options_.slots,
@@ -141,6 +154,8 @@ Position ReadyQueue::position() const {
 absl::Status ReadyQueue::Seek(const Sequence& sequence) {
   MutexLock lock(mu_);
   if (closed_) return absl::CancelledError("the loader was closed");
+  // Slots only: memory that is shared goes with its entry. Batches that the
+  // consumer has been leased stay valid.
   for (Ready& ready : ready_) {
     if (ready.full && ready.batch.slot != nullptr) {
       pool_->PutBack(ready.batch.slot);
@@ -155,6 +170,9 @@ absl::Status ReadyQueue::Seek(const Sequence& sequence) {
   error_ = absl::OkStatus();
   late_at_ = absl::InfiniteFuture();
   last_return_ = absl::InfinitePast();
+  // After everything else has changed: the transport's thread that sees it
+  // takes the lock, and finds the new place. Until it does, Deliver() and
+  // Fail() drop what they bring, so nothing of the old generation gets in.
   seek_pending_.store(true);
   changed_.NotifyAll();
   return absl::OkStatus();
@@ -180,6 +198,7 @@ HostLoader::Stats ReadyQueue::stats() const {
 
 Sequence ReadyQueue::TakeSeek() {
   MutexLock lock(mu_);
+  // Under the lock, with the sequence: a Seek() that comes now sets it again.
   seek_pending_.store(false);
   return sequence_;
 }
@@ -187,11 +206,13 @@ Sequence ReadyQueue::TakeSeek() {
 void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
                          const Arrival& arrival) {
   MutexLock lock(mu_);
+  // Of the old generation.
   if (seek_pending_.load()) {
     if (batch.slot != nullptr) pool_->PutBack(batch.slot);
     return;
   }
   Ready& ready = ready_[number % options_.slots];
+  // The place is free: `number` is less than next_ + slots, and delivered once.
   MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
   ready.full = true;
   ready.server = tally_.Count(arrival.server, batch.header, arrival.shared,
@@ -200,11 +221,13 @@ void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
   stats_.copy_seconds = arrival.copy_seconds;
   whole_below_ = arrival.whole_below;
   late_at_ = arrival.late_at;
+  // The consumer waits for this batch alone.
   if (number == next_.load()) changed_.NotifyAll();
 }
 
 void ReadyQueue::Fail(absl::Status error) {
   MutexLock lock(mu_);
+  // An error of the old place says nothing about the new one.
   if (error_.ok() && !seek_pending_.load()) error_ = std::move(error);
   changed_.NotifyAll();
 }

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// What an empty batch takes: it needs an address too.
+// Bytes of a slot for batches without payload: it needs an address, too.
 constexpr uint64_t kEmptySlotBytes = 64;
 
 }  // namespace
@@ -24,6 +24,7 @@ SlotPool::SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
 }
 
 SlotPool::~SlotPool() {
+  // All slots are free: every lease holds the pool.
   for (uint8_t* slot : all_) allocator_->Free(slot, slot_bytes_);
 }
 
@@ -31,9 +32,12 @@ uint8_t* SlotPool::TakeLocked() {
   if (!free_.empty()) {
     uint8_t* slot = free_.back();
     free_.pop_back();
+    // The slots below stay untouched: the stack is used from the back.
     untouched_ = std::min(untouched_, free_.size());
     return slot;
   }
+  // Allocated under the lock, though it may take milliseconds: only when a slot
+  // is used for the first time, or after a trim.
   MR_CHECK(all_.size() < slots_) << "more slots are filled than there are";
   uint8_t* slot = allocator_->Allocate(slot_bytes_);
   if (slot != nullptr) all_.push_back(slot);
@@ -56,6 +60,7 @@ uint8_t* SlotPool::TryTake() {
 }
 
 std::shared_ptr<void> SlotPool::Lease(uint8_t* slot) {
+  // Before the consumer has the lease (see held_).
   held_.fetch_add(1);
   return std::shared_ptr<void>(slot,
                                [pool = shared_from_this()](void* released) {
@@ -74,6 +79,8 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
   return std::shared_ptr<void>(
       data,
       [pool = shared_from_this(), memory = std::move(memory)](void*) mutable {
+        // The memory goes first: a thread that sees the lower count finds it
+        // given back.
         memory.reset();
         pool->CountReleased();
       });
@@ -81,6 +88,8 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
 
 void SlotPool::BeginTrim() {
   MutexLock lock(mu_);
+  // All that are free now; TakeLocked() lowers it as the stack shrinks, and
+  // nothing raises it, for slots that come back lie above.
   untouched_ = free_.size();
 }
 
@@ -89,12 +98,15 @@ bool SlotPool::TrimOne(uint32_t keep) {
   {
     MutexLock lock(mu_);
     if (untouched_ == 0 || all_.size() <= keep) return false;
+    // The front was free for longest, and is among the untouched ones. Slots
+    // are few: moving the others is cheap.
     slot = free_.front();
     free_.erase(free_.begin());
     --untouched_;
     all_.erase(std::find(all_.begin(), all_.end(), slot));
   }
-  // Outside: it may take milliseconds where memory is pinned.
+  // Without the lock: it may take milliseconds where memory is pinned. Nobody
+  // else knows the slot any more.
   allocator_->Free(slot, slot_bytes_);
   return true;
 }
@@ -113,6 +125,8 @@ void SlotPool::CountReleased() {
   // The slot is in free_ already: a thread that sees the lower count can take
   // it.
   held_.fetch_sub(1);
+  // Held during the call, so that OnRelease(nullptr) returns only when none
+  // runs. The callback must not release a lease itself.
   MutexLock lock(callback_mu_);
   if (callback_) callback_();
 }

@@ -1,7 +1,8 @@
 // BatchTransport carries requests for steps to servers and frames back. It is
-// the border between the bookkeeping of the window (this room: which step is
-// asked where, again, and in what order batches come out) and gRPC
-// (client/receive). Bookkeeping is tested against a fake of it.
+// the border between the bookkeeping of the window (this component: which step
+// is requested from which server, which is requested again, and in which order
+// batches are handed out) and gRPC (client/receive). Bookkeeping is tested
+// against a fake of it.
 //
 // It does not retry, choose a server, or look into a batch.
 //

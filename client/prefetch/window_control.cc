@@ -5,12 +5,15 @@
 namespace millrace {
 namespace {
 
-// A slot must have been of no use for so long before its memory is given back.
+// Time for which a slot must have been of no use before its memory is given
+// back: long beside a step, so that memory is not pinned and unpinned again and
+// again. A choice.
 constexpr absl::Duration kTrimAfter = absl::Seconds(10);
-// Servers that more than this share of the batches came from speak for all.
+// Servers that brought more than this share of the batches speak for all. A
+// choice: the majority.
 constexpr double kMostBatches = 0.5;
-// A server that works on batches of this client for this share of the time is
-// busy.
+// A server that makes batches of this client for this share of the time is
+// busy. A choice.
 constexpr double kBusy = 0.9;
 
 }  // namespace
@@ -20,6 +23,9 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
   if (disturbed || seen.batches == 0 ||
       seen.last_return == absl::InfinitePast() ||
       seen.generation != start_.generation) {
+    // Another generation counts other batches, and before the first batch there
+    // is no rate: nothing that was counted so far may be compared with what
+    // comes.
     tuner_.Disturbed();
     CountAnew(seen, now);
     return true;
@@ -35,6 +41,8 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
       tuner_.Decide(Interval(seen, servers));
       break;
   }
+  // Slots that were free with the old window may be needed with the new one:
+  // the time without use begins anew.
   if (window() != before) trim_at_ = absl::InfinitePast();
   CountAnew(seen, now);
   return true;
@@ -43,7 +51,8 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
 WindowInterval WindowControl::Interval(const Consumption& seen,
                                        uint32_t servers) const {
   WindowInterval interval;
-  // From batch to batch, so that no part of one is counted.
+  // From the return of a batch to that of another one, so that no part of a
+  // step is counted.
   interval.seconds = absl::ToDoubleSeconds(seen.last_return - start_.returned);
   interval.batches = seen.batches - start_.batches;
   interval.stall_seconds = seen.wait_seconds - start_.wait_seconds;
@@ -63,8 +72,9 @@ WindowInterval WindowControl::Interval(const Consumption& seen,
       case WaitCause::kDecoding:
       case WaitCause::kAugmenting:
       case WaitCause::kWork:
-        // Idle is what its threads were while it made batches: between them it
-        // may have had none to make.
+        // Only a server that makes our batches nearly all the time is busy:
+        // between them it may have had none to make, whatever its threads did
+        // while it made one.
         if (server.make_seconds >= kBusy * interval.seconds) busy += batches;
         break;
       default:
@@ -92,6 +102,9 @@ void WindowControl::Trim(SlotPool* pool, uint32_t spares, absl::Time now) {
     trim_at_ = now + kTrimAfter;
   }
   if (now < trim_at_) return;
+  // Kept: a slot for each batch in flight or ready, the spares, and one for
+  // each batch that the consumer holds. When nothing is left to give back, the
+  // watch begins anew.
   if (!pool->TrimOne(window() + spares + pool->held())) {
     trim_at_ = absl::InfinitePast();
   }

@@ -66,6 +66,8 @@ class WindowControl {
   WindowInterval Interval(const Consumption& seen, uint32_t servers) const;
   void CountAnew(const Consumption& seen, absl::Time now);
 
+  // start_ is where the present interval began; Difference() to it is what the
+  // tuner sees.
   WindowTuner tuner_;
   Start start_;
   bool refused_ = false;  // since `start_`

@@ -13,6 +13,8 @@
 namespace millrace {
 namespace {
 
+// Min time between two lookups, however many servers fail: names are looked up
+// over the network. A choice.
 constexpr absl::Duration kShortestInterval = absl::Seconds(2);
 
 }  // namespace
@@ -40,6 +42,8 @@ AddressWatcher::~AddressWatcher() {
   {
     MutexLock lock(mu_);
     stop_ = true;
+    // Under the lock, as stop_ is read under it: the thread cannot miss it. A
+    // lookup in progress is waited for.
     wake_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
@@ -61,6 +65,8 @@ void AddressWatcher::Loop() {
   while (true) {
     {
       MutexLock lock(mu_);
+      // Both from the end of the last lookup, so that one that takes long is
+      // not followed by the next at once.
       const SteadyTime soonest = SteadyDeadline(kShortestInterval);
       const SteadyTime latest = SteadyDeadline(interval_);
       while (!stop_) {
@@ -69,6 +75,7 @@ void AddressWatcher::Loop() {
         wake_.WaitUntil(lock, until);
       }
       if (stop_) return;
+      // Before the lookup: a server that fails during it asks for another one.
       refresh_ = false;
     }
     if (!LookUp()) continue;
@@ -88,6 +95,7 @@ void AddressWatcher::Loop() {
       MutexLock lock(mu_);
       found_ = std::move(addresses);
     }
+    // Without the lock: it wakes the transport, which may call Take().
     changed_();
   }
 }

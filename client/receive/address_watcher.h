@@ -5,8 +5,8 @@
 // cannot be looked up keeps its addresses, the others go on changing. New
 // addresses come with the round trip to them.
 //
-// Thread-safe. The destructor joins the thread and may wait for a lookup that
-// is under way.
+// Thread-safe. The destructor joins the thread and waits for a lookup in
+// progress.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_
 #define MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_
@@ -46,13 +46,17 @@ class AddressWatcher {
   const std::vector<HostPort> hosts_;
   const absl::Duration interval_;
   const std::function<void()> changed_;
-  // One entry a host; the watcher's thread alone changes it.
+  // Addresses of each host, as last found. Touched by the watcher's thread
+  // alone, once it runs.
   std::vector<std::vector<Address>> known_;
   Mutex mu_;
   CondVar wake_;
   bool stop_ MR_GUARDED_BY(mu_) = false;
+  // RefreshSoon() was called since the last lookup began.
   bool refresh_ MR_GUARDED_BY(mu_) = false;
+  // What Take() has not fetched yet; a newer result replaces an older one.
   std::optional<std::vector<Address>> found_ MR_GUARDED_BY(mu_);
+  // Not joinable when every address is numeric. Last: it uses all of the above.
   std::thread thread_;
 };
 

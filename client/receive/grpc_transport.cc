@@ -33,9 +33,14 @@ namespace {
 
 using Clock = SteadyTime::clock;
 
+// Max time between two OnTick(), as BatchTransport promises.
 constexpr std::chrono::milliseconds kTick(100);
 const char kMethod[] = "/millrace.v1.DataService/GetBatches";
 
+// Threads: Start() and Stop() by the owner, Wake() by any. All else runs on the
+// receive thread, also StartCall() and CancelCall(), which events alone may
+// call: so servers and calls need no lock. Events are called from that thread,
+// never from within a call of the events' owner.
 class GrpcTransport final : public BatchTransport {
  public:
   explicit GrpcTransport(GrpcTransportOptions options);
@@ -48,6 +53,8 @@ class GrpcTransport final : public BatchTransport {
   void Stop() override;
 
  private:
+  // An address of the endpoint. `ready` is what the events were last told, or
+  // are about to be told. `calls` only alternates between the two connections.
   struct Server {
     ServerId id = 0;
     ServerChannel link;
@@ -56,18 +63,30 @@ class GrpcTransport final : public BatchTransport {
     uint64_t calls = 0;
   };
 
-  // One call of GetBatches. Exactly one operation is under way at a time and
-  // has the call itself as its tag.
+  // One call of GetBatches. Exactly one operation is in flight at a time and
+  // has the call itself as its tag, so the call lives until that operation has
+  // come out of the queue: cancelling only marks it, and Finished() alone
+  // erases it.
+  //
+  // kAsking (the request is being written) -> kReading, frame after frame,
+  // until a read fails -> kFinishing (the status is awaited) -> erased.
   struct Call {
     enum class Doing { kAsking, kReading, kFinishing };
     CallId id = 0;
-    bool cancelled = false;  // no event any more
+    // No event of it is delivered any more.
+    bool cancelled = false;
     Doing doing = Doing::kAsking;
-    absl::Status damage;  // what a frame was refused for
+    // What a frame was refused for: the call is cancelled, further frames are
+    // dropped, and OnCallDone() reports this instead of gRPC's status.
+    absl::Status damage;
     std::shared_ptr<SameHostPeer> same_host;
-    std::shared_ptr<ServerLink> shared;  // null: nothing comes through it
-    uint64_t announced = 0;              // batches that came through it
-    bool answered = false;               // a frame has come
+    // Null: no batch comes through shared memory, or EndShared() was called.
+    std::shared_ptr<ServerLink> shared;
+    // Batches that were announced on this call. The server takes back those
+    // that it announced after them.
+    uint64_t announced = 0;
+    // A frame has come: the offer of shared memory was looked at.
+    bool answered = false;
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
     size_t request_bytes = 0;
@@ -79,33 +98,50 @@ class GrpcTransport final : public BatchTransport {
   void Loop();
   void Tick();
   void Advance(Call* call, bool ok);
-  // Gives the message that was read to the events.
+  // Gives the message that was read to the events, or marks the call as damaged
+  // and cancels it.
   void Deliver(Call* call);
-  // Where the memory is shared: offers, and payloads that lie in it.
+  // Same host: takes the offer of a first frame, and puts a payload in shared
+  // memory in the place of the frame's bytes. DataLoss: what the server says of
+  // it is wrong.
   absl::Status TakeShared(Call* call);
+  // Tells the server which announcements have come. Idempotent.
   static void EndShared(Call* call);
   void Finished(Call* call);
   void TakeAddresses();
   void ReportServers();
 
   const GrpcTransportOptions options_;
-  GetBatchesRequest request_;  // epoch and steps change from call to call
+  // As options_.request; epoch and steps change from call to call.
+  GetBatchesRequest request_;
   TransportEvents* events_ = nullptr;
   grpc::CompletionQueue queue_;
   std::optional<AddressWatcher> watcher_;
 
-  // The receive thread's.
+  // Touched by the receive thread alone, and by the constructor. frame_,
+  // slices_ and pieces_ are of the present frame, kept for their memory.
   std::vector<Server> servers_;
   ServerId next_server_ = 1;
   std::map<CallId, std::unique_ptr<Call>> calls_;
-  std::vector<CallId> lost_;  // requested from a server that was gone
+  // Calls that were requested from a server that is gone: they fail with the
+  // next tick, because StartCall() itself must call no event.
+  std::vector<CallId> lost_;
   FrameView frame_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::string_view> pieces_;
 
+  // Set by Stop(), then the thread is woken.
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> woken_{false};  // an alarm is under way
+  // An alarm is set and has not come out of the queue: further Wake() calls
+  // need none. The order of this flag and of what a caller of Wake() has
+  // changed before must be total: a caller that finds true relies on a tick
+  // after the flag is cleared. So accesses are sequentially consistent, as are
+  // those of the atomics that the events read (others are read under locks).
+  std::atomic<bool> woken_{false};
+  // Guards the alarm against the end of the queue. Leaf: only gRPC is called
+  // under it.
   Mutex wake_mu_;
+  // The queue is shut down, or about to be: no alarm may be set.
   bool closed_ MR_GUARDED_BY(wake_mu_) = false;
   grpc::Alarm alarm_ MR_GUARDED_BY(wake_mu_);
   std::thread thread_;
@@ -136,6 +172,8 @@ void GrpcTransport::Stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
   Wake();
+  // The watcher may still call Wake(), which finds closed_. It is ended after
+  // the thread, which uses it.
   thread_.join();
   watcher_.reset();
 }
@@ -161,15 +199,20 @@ void GrpcTransport::Loop() {
       if (tag != nullptr) {
         Advance(static_cast<Call*>(tag), ok);
       } else {
+        // Before the tick, not after: a Wake() that comes during the tick sets
+        // a new alarm.
         woken_ = false;
         tick = true;
       }
     }
-    // A stream of frames leaves no pause in which the wait could end.
+    // While frames stream, the wait never times out: the time decides.
     if (!tick && Clock::now() < next_tick) continue;
     Tick();
     next_tick = Clock::now() + kTick;
   }
+  // The end. No event is called any more: every call is marked as cancelled.
+  // Each has one operation in flight, which cancelling ends, and is erased by
+  // its last one.
   for (auto& [id, call] : calls_) {
     call->cancelled = true;
     call->context.TryCancel();
@@ -178,16 +221,20 @@ void GrpcTransport::Loop() {
   while (!calls_.empty()) {
     void* tag = nullptr;
     bool ok = false;
+    // Does not happen before the shutdown below.
     if (!queue_.Next(&tag, &ok)) break;
     if (tag != nullptr) Advance(static_cast<Call*>(tag), ok);
   }
   {
     MutexLock lock(wake_mu_);
+    // In one step with the shutdown: gRPC must not be given an alarm for a
+    // queue that is shut down.
     closed_ = true;
     queue_.Shutdown();
   }
   void* tag = nullptr;
   bool ok = false;
+  // What is left is at most the alarm.
   while (queue_.Next(&tag, &ok)) {
   }
 }
@@ -197,7 +244,7 @@ void GrpcTransport::Tick() {
   bool changed = false;
   bool trouble = false;
   for (Server& server : servers_) {
-    // Also makes an idle channel connect.
+    // `true` also makes an idle channel connect.
     const bool ready =
         server.link.channel->GetState(true) == GRPC_CHANNEL_READY;
     if (server.link.second != nullptr) server.link.second->GetState(true);
@@ -208,6 +255,7 @@ void GrpcTransport::Tick() {
   }
   if (trouble) watcher_->RefreshSoon();
   if (changed) ReportServers();
+  // Taken out before: an event may start calls, which may add to it.
   for (const CallId id : std::exchange(lost_, {})) {
     events_->OnCallDone(id, absl::UnavailableError("the server is gone"));
   }
@@ -224,6 +272,8 @@ void GrpcTransport::TakeAddresses() {
           return server.link.address.target == address.target;
         });
     if (known != servers_.end()) {
+      // With its id and its connections: calls in flight go on, also those of a
+      // server that leaves the list, for they hold what they need of it.
       servers.push_back(std::move(*known));
       servers_.erase(known);
     } else {
@@ -262,6 +312,7 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   const auto known =
       std::find_if(servers_.begin(), servers_.end(),
                    [server](const Server& s) { return s.id == server; });
+  // The events have chosen a server that they are no longer told of.
   if (known == servers_.end()) {
     lost_.push_back(id);
     return;
@@ -285,6 +336,8 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   call->stream->StartCall(nullptr);
   call->stream->Write(ToByteBuffer(request),
                       grpc::WriteOptions().set_last_message(), call.get());
+  // After the first operation was started: its tag is the object, which does
+  // not move.
   calls_.emplace(id, std::move(call));
 }
 
@@ -292,6 +345,8 @@ void GrpcTransport::CancelCall(CallId id) {
   const auto it = calls_.find(id);
   if (it == calls_.end() || it->second->cancelled) return;
   it->second->cancelled = true;
+  // Only a request to gRPC: the operation in flight comes back through the
+  // queue, and the chain to Finished() goes on from there without events.
   it->second->context.TryCancel();
   EndShared(it->second.get());
 }
@@ -299,6 +354,8 @@ void GrpcTransport::CancelCall(CallId id) {
 void GrpcTransport::Advance(Call* call, bool ok) {
   switch (call->doing) {
     case Call::Doing::kReading:
+      // Deliver() may cancel this call or others, by an event; none is erased
+      // before its operation has come back.
       if (ok && !call->cancelled && call->damage.ok()) Deliver(call);
       [[fallthrough]];
     case Call::Doing::kAsking:
@@ -330,7 +387,7 @@ void GrpcTransport::Deliver(Call* call) {
   }
   if (call->damage.ok()) {
     events_->OnFrame(call->id, frame_);
-    // Gives the memory back now, not when the next frame is there.
+    // Memory of the frame goes back now, not when the next frame is there.
     frame_.hold = nullptr;
     slices_.clear();
     call->message.Clear();
@@ -357,6 +414,8 @@ absl::Status GrpcTransport::TakeShared(Call* call) {
     return absl::DataLossError(
         "a batch in shared memory came on a call that shares none");
   }
+  // Counted whether it is found or not: the client is responsible for it from
+  // here on.
   ++call->announced;
   auto found =
       call->shared->Find(frame_.header.shared(), frame_.header.payload_bytes());
@@ -382,8 +441,11 @@ void GrpcTransport::Finished(Call* call) {
   if (status.ok() && !call->status.ok()) {
     status = CallError(call->status, call->request_bytes);
   }
-  // Announcements that never came lie at the server.
+  // The server may have announced batches that never came; it waits for them to
+  // be given back until it is told. A call that ended in order has none.
   if (!status.ok()) EndShared(call);
+  // Before the event, which may start other calls. Everything that the event
+  // needs was copied.
   calls_.erase(id);
   if (cancelled) return;
   if (absl::IsUnavailable(status)) watcher_->RefreshSoon();

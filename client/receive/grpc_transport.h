@@ -1,7 +1,7 @@
 // GrpcTransport is the BatchTransport over gRPC: one channel an address, calls
-// of GetBatches whose frames are parsed where they lie in gRPC's slices, one
-// completion queue, and one thread that polls it and runs all events,
-// including the copy of the payload. A second thread looks names up again.
+// of GetBatches whose frames are parsed in place, in gRPC's slices, one
+// completion queue, and one thread that polls it and runs all events, including
+// the copy of the payload. A second thread looks names up again.
 
 #ifndef MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
 #define MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
@@ -22,7 +22,7 @@ namespace millrace {
 
 struct GrpcTransportOptions {
   std::vector<HostPort> hosts;
-  // Channels that are there already: those that Open was asked through.
+  // Channels that exist already: those of Open().
   std::vector<ServerChannel> servers;
   // What every call says; epoch and steps are filled in.
   GetBatchesRequest request;

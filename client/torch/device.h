@@ -63,7 +63,7 @@ class Device {
   // 64-byte aligned, or nullptr when there is no room. What is queued on the
   // caller's current stream may still be using the memory, as its last owner.
   virtual uint8_t* Allocate(uint64_t bytes) = 0;
-  // Gives memory back, which may be somebody else's when the events of `after`
+  // Gives memory back: its next owner may use it when the events of `after`
   // have passed. The host does not wait for them.
   virtual void Free(uint8_t* data, uint64_t bytes,
                     absl::Span<const std::shared_ptr<DeviceEvent>> after) = 0;

@@ -13,11 +13,14 @@
 namespace millrace {
 namespace {
 
+// Bytes. Of every tensor in a slot: a cache line, and what libtorch's kernels
+// expect.
 constexpr uint64_t kAlignment = 64;
 
-// On the host, a cast tensor whose samples are at most so large has memory of
+// On the host, a cast tensor whose samples are at most this large has memory of
 // its own: class labels, which evaluation loops keep by the thousand. A larger
-// one belongs into the ring, whose memory is warm.
+// one belongs into the ring, whose memory is warm. A choice, between labels (8
+// bytes) and images.
 constexpr uint64_t kOwnSampleBytes = 256;
 
 uint64_t Align(uint64_t bytes) {
@@ -29,7 +32,8 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-// After these two the host loader goes on, and may be asked again.
+// After a timeout and without a server the host loader goes on, and Next() may
+// be called again. Any other error stays until a Seek().
 bool IsFinal(const absl::Status& status) {
   return !status.ok() && !absl::IsDeadlineExceeded(status) &&
          !absl::IsUnavailable(status);
@@ -152,6 +156,7 @@ absl::StatusOr<std::unique_ptr<DeviceFeeder>> DeviceFeeder::Start(
   MR_RETURN_IF_ERROR(feeder->Plan());
   MutexLock lock(feeder->join_mu_);
   if (streams) {
+    // Before the producer, which gives it work.
     feeder->releaser_ = std::thread([f = feeder.get()] { f->ReleaseLoop(); });
   }
   if (streams || options.thread) {
@@ -233,8 +238,8 @@ std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
 DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   std::shared_ptr<SlotRing::Lease> slot;
   absl::Status status;
-  // The slot first: a batch that has been taken from the host loader is never
-  // lost to a deadline.
+  // The slot before the batch: a batch that was taken from the host loader has
+  // a slot, so a deadline that passes while all slots are held loses none.
   if (ring_ != nullptr) {
     auto acquired = ring_->Acquire(slot_deadline);
     if (acquired.ok()) {
@@ -248,8 +253,9 @@ DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   {
     MutexLock lock(mu_);
     waiting_for_slot_ = false;
-    // Of an error, which does not say it. When a Seek() comes meanwhile it may
-    // be of the new place: the host loader repeats such a one.
+    // For an error, which does not say its generation; a batch does. Read
+    // before host_->Next(): if a Seek() comes in between, an error of the new
+    // place counts as old and is dropped, and the host loader repeats it.
     produced.generation = generation_;
   }
   if (!status.ok()) {
@@ -263,6 +269,7 @@ DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   }
   produced.generation = host->generation;
   const auto start = std::chrono::steady_clock::now();
+  // Without the lock: copies and transforms take long.
   produced.prepared = Prepare(*std::move(host), std::move(slot));
   const double seconds = SecondsSince(start);
   MutexLock lock(mu_);
@@ -301,14 +308,19 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
           "a batch has ", payload_bytes, " bytes; the plan said at most ",
           host_->plan().max_payload_bytes()));
     }
+    // The device may still be reading the slot for its last batch. The copy
+    // stream waits, not this thread.
     for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
     begun = device_->RecordCopy();
     base = slot->data();
-    // Until it is given out: a hold that dies asks the thread's current stream.
+    // The lease itself, not SlotRing::Hold(), until the batch is given out: a
+    // hold that dies records an event on the stream that is current on its
+    // thread, and here that would be the producer's.
     hold = slot;
   }
-  // From here on work may be queued that reads the received slot: it is given
-  // back behind an event, also when something below fails.
+  // From here on work may be queued that reads the received slot, also when
+  // something below fails: so host.lease leaves by copies_ alone, behind an
+  // event.
   absl::Status status;
   if (streams && payload_bytes > 0) {
     status = device_->CopyIn(base, host.payload.data(), payload_bytes);
@@ -353,10 +365,12 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     if (recipe.channels_first && tensor.sizes.size() == 4) SeeAsNchw(&tensor);
   }
   if (streams) {
+    // After all that was queued, whether it succeeded or not.
     prepared.ready = device_->RecordCopy();
     if (status.ok()) status = prepared.ready->status();
     {
       MutexLock lock(mu_);
+      // The releaser frees the received slot once the event has passed.
       copies_.push_back({begun, prepared.ready, std::move(host.lease)});
       changed_.NotifyAll();
     }
@@ -370,18 +384,21 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
 }
 
 void DeviceFeeder::Drop(Prepared prepared) {
+  // The copy into the slot may not have begun: the next lease of the slot waits
+  // for it. No stream of the consumer has seen the slot.
   if (prepared.slot != nullptr) prepared.slot->AddEvent(prepared.ready);
 }
 
 DeviceFeeder::Prepared DeviceFeeder::GiveOut(Prepared prepared) {
   if (prepared.slot != nullptr) {
-    // Each tensor of a device slot has a hold of its own: it dies on the
-    // stream on which the tensor does.
+    // A hold for each tensor, in the place of the lease: each dies on the
+    // stream that is current where its tensor dies.
     for (DeviceTensor& tensor : prepared.batch.tensors) {
       tensor.hold = SlotRing::Hold(prepared.slot);
     }
-    // Next() makes this stream wait for the copy: the caller's work is queued
-    // here, wherever the tensors die.
+    // Next() makes this stream wait for the copy, and the caller queues its
+    // work here, wherever the tensors die: so the slot's next user waits for
+    // this stream.
     prepared.slot->UsedOn(device_->CurrentStream());
     prepared.batch.slot = prepared.slot;
     prepared.slot.reset();
@@ -401,14 +418,15 @@ void DeviceFeeder::ProduceLoop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      // With a ring its slots are the bound; without one this is. After a final
-      // error a Seek() may come.
+      // ready_ is bounded by the slots of the ring where there is one, and by
+      // this. After a final error the thread waits for a Seek().
       while (!closed_ && (!final_.ok() || ready_.size() >= options_.prefetch)) {
         changed_.Wait(lock);
       }
       if (closed_) return;
-      // From now on the consumer minds the deadline; without a ring the host
-      // loader does.
+      // From now on Await() watches the deadline itself: this thread may wait
+      // for a slot that the consumer holds. Without a ring, and once the slot
+      // is there, the host loader watches it.
       waiting_for_slot_ = ring_ != nullptr;
       changed_.NotifyAll();
     }
@@ -417,6 +435,7 @@ void DeviceFeeder::ProduceLoop() {
     {
       MutexLock lock(mu_);
       waiting_for_slot_ = false;
+      // Else a Seek() came while it was made, and it is dropped.
       if (produced.generation == generation_) {
         if (IsFinal(prepared.status())) {
           final_ = std::move(prepared).status();
@@ -427,14 +446,17 @@ void DeviceFeeder::ProduceLoop() {
         continue;
       }
     }
+    // Without the lock, as every release of a lease: it runs the host loader's
+    // callback.
     if (prepared.ok()) Drop(*std::move(prepared));
   }
 }
 
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
   const SteadyTime deadline = SteadyDeadline(options_.next_timeout);
-  // The host loader's own deadline began when it was asked, before the caller
-  // came: what it says then is true, but the caller has time left.
+  // The host loader's deadline began when the thread called its Next(), before
+  // the caller came here: its error is true, but the caller has time left. It
+  // is kept for the caller's own deadline.
   absl::Status early;
   MutexLock lock(mu_);
   while (true) {
@@ -450,7 +472,9 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
     }
     if (!final_.ok()) return final_;
     if (!waiting_for_slot_) {
-      // The host loader minds its deadline, and knows what it waits for.
+      // The host loader's Next() ends at its own deadline, with an error that
+      // names what it waits for; the producer puts it into ready_. Once such an
+      // error has come early, this thread watches the rest of its own time.
       if (early.ok()) {
         changed_.Wait(lock);
       } else if (!changed_.WaitUntil(lock, deadline) && ready_.empty() &&
@@ -473,7 +497,8 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
     }
     Produced produced = Produce(deadline);
     MutexLock lock(mu_);
-    // On the host nothing has to be waited for before it is dropped.
+    // A Seek() came meanwhile. On the host no event has to be waited for before
+    // the batch is dropped; it goes after the lock.
     if (produced.generation != generation_) continue;
     if (produced.prepared.ok()) return GiveOut(*std::move(produced.prepared));
     if (IsFinal(produced.prepared.status())) {
@@ -486,14 +511,17 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
 absl::Status DeviceFeeder::Seek(Position position) {
   std::deque<absl::StatusOr<Prepared>> dropped;
   {
-    // The host loader's generation changes with ours: what it gives out from
-    // now on is of the new place, and nobody has taken any of it for old.
+    // Both generations change under one lock: a batch that the host loader
+    // gives out from here on is of the new place, and no other thread has
+    // compared it with the old generation. The host loader's lock is taken
+    // under this one, never the other way round.
     MutexLock lock(mu_);
     if (closed_) return absl::CancelledError("the loader was closed");
     MR_RETURN_IF_ERROR(host_->Seek(position));
     ++generation_;
     position_ = Normal(position);
     final_ = absl::OkStatus();
+    // Dropped after the lock.
     dropped.swap(ready_);
     changed_.NotifyAll();
   }
@@ -508,12 +536,15 @@ absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
   const bool threaded = !device_->is_host() || options_.thread;
   absl::StatusOr<Prepared> prepared = threaded ? Await() : ProduceNow();
   if (prepared.ok() && prepared->ready != nullptr) {
+    // On the caller's thread, whose current stream is meant. Not under the
+    // lock.
     device_->ConsumerWaits(*prepared->ready);
   }
   const double seconds = SecondsSince(start);
   MutexLock lock(mu_);
   stats_.wait_seconds += seconds;
   if (!prepared.ok()) {
+    // A Close() meanwhile explains every error.
     return closed_ ? absl::CancelledError("the loader was closed")
                    : prepared.status();
   }
@@ -536,11 +567,14 @@ void DeviceFeeder::ReleaseLoop() {
     Copied copied;
     {
       MutexLock lock(mu_);
+      // In the order of the copy stream, so awaiting the first one delays no
+      // other. Ends when the producer has ended and all copies have passed.
       while (copies_.empty() && !copies_ended_) changed_.Wait(lock);
       if (copies_.empty()) return;
       copied = std::move(copies_.front());
       copies_.pop_front();
     }
+    // Without the lock: it takes as long as the device does.
     copied.done->Await();
     const double seconds = copied.done->SecondsAfter(*copied.begun);
     MutexLock lock(mu_);
@@ -554,18 +588,24 @@ void DeviceFeeder::Close() {
     closed_ = true;
     changed_.NotifyAll();
   }
+  // Wakes a producer that waits for a batch; the ring's wakes one that waits
+  // for a slot. closed_ is set before, so it does not wait anew.
   host_->Close();
   if (ring_ != nullptr) ring_->Close();
 
+  // A second caller waits here until the threads have ended. mu_ is taken under
+  // join_mu_, which the threads never take.
   MutexLock join(join_mu_);
   if (producer_.joinable()) producer_.join();
   std::deque<absl::StatusOr<Prepared>> undelivered;
   {
     MutexLock lock(mu_);
+    // After the producer, which alone adds copies.
     copies_ended_ = true;
     undelivered.swap(ready_);
     changed_.NotifyAll();
   }
+  // Received memory is given back before the host loader is destroyed.
   if (releaser_.joinable()) releaser_.join();
   for (auto& prepared : undelivered) {
     if (prepared.ok()) Drop(*std::move(prepared));

@@ -98,9 +98,9 @@ class DeviceFeeder {
     double device_copy_seconds = 0;
   };
 
-  // From here on nobody else calls `host`'s Seek(), and nobody has.
-  // InvalidArgument, Unimplemented: transforms of the plan. ResourceExhausted:
-  // no room for the slots.
+  // `host` is the feeder's from here on: its Seek() was not called before, and
+  // only the feeder calls it. InvalidArgument, Unimplemented: transforms of the
+  // plan. ResourceExhausted: no room for the slots.
   static absl::StatusOr<std::unique_ptr<DeviceFeeder>> Start(
       std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
       const Options& options);
@@ -115,11 +115,11 @@ class DeviceFeeder {
   // after it.
   Position position() const;
 
-  // As HostLoader::Seek(): what is under way and what is ready on the device is
-  // dropped, Next() gives out that batch next, also one that waits. Waits for
-  // no work of the device: slots and received memory of what is dropped are
-  // used again behind its copies. Ends a final error, also that all epochs were
-  // delivered. InvalidArgument, Cancelled: nothing has changed.
+  // As HostLoader::Seek(): what is being prepared and what is ready on the
+  // device is dropped, Next() gives out that batch next, also one that waits.
+  // Waits for no work of the device: slots and received memory of what is
+  // dropped are used again behind its copies. Ends a final error, also that all
+  // epochs were delivered. InvalidArgument, Cancelled: nothing has changed.
   absl::Status Seek(Position position);
 
   Stats stats() const;
@@ -168,7 +168,7 @@ class DeviceFeeder {
   // Out of the hands of the feeder: gives `prepared`'s tensors holds on their
   // slot and counts the batch as given out.
   Prepared GiveOut(Prepared prepared) MR_REQUIRES(mu_);
-  // A batch that nobody is going to see.
+  // A batch that is not handed out: its slot is used again behind its copy.
   static void Drop(Prepared prepared);
   // `position` as position() names it.
   Position Normal(Position position) const;

@@ -8,15 +8,20 @@
 namespace millrace {
 
 SlotRing::Lease::~Lease() {
+  // The last holder is gone, on whatever thread: no thread adds events any
+  // more. The lock is for the annotations, and orders what other threads added.
   Events events;
   {
     MutexLock lock(mu_);
     events = std::move(after_);
     for (const DeviceStream& stream : streams_) {
+      // Recorded now and not when the stream was named: it covers all work that
+      // was queued there meanwhile.
       events.push_back(ring_->device_->RecordOn(stream));
     }
   }
-  // A lease that nobody has taken the events of still has to hand them on.
+  // A lease whose events were not taken has not been written to: the next one
+  // has to wait for them in its place.
   events.insert(events.end(), before_.begin(), before_.end());
   ring_->Return(data_, std::move(events));
 }
@@ -76,14 +81,15 @@ absl::StatusOr<std::shared_ptr<SlotRing::Lease>> SlotRing::Acquire(
     SteadyTime deadline) {
   MutexLock lock(mu_);
   while (free_.empty() && !closed_) {
+    // A slot that comes back just at the deadline is taken.
     if (!changed_.WaitUntil(lock, deadline) && free_.empty() && !closed_) {
       return absl::DeadlineExceededError(
           absl::StrCat("all ", slots_, " slots are held"));
     }
   }
   if (closed_) return absl::CancelledError("the loader was closed");
-  // The one that has been free for longest: its events have most likely
-  // passed.
+  // The slot that has been free for longest: its events have most likely
+  // passed, so the copy stream need not wait.
   Free slot = std::move(free_.front());
   free_.erase(free_.begin());
   return std::shared_ptr<Lease>(
@@ -97,6 +103,8 @@ std::shared_ptr<void> SlotRing::Hold(std::shared_ptr<Lease> lease) {
       Device& device = *lease->ring_->device_;
       if (device.is_host()) return;
       const DeviceStream current = device.CurrentStream();
+      // On that stream the lease's own event comes later, and covers this one.
+      // Recording may not throw or block: this is a tensor's destructor.
       if (!lease->IsUsedOn(current)) lease->AddEvent(device.RecordOn(current));
     }
     const std::shared_ptr<Lease> lease;
@@ -112,6 +120,7 @@ void SlotRing::Close() {
 
 void SlotRing::Return(uint8_t* data, Events events) {
   MutexLock lock(mu_);
+  // Also after Close(): the memory is freed with the ring.
   free_.push_back({data, std::move(events)});
   changed_.NotifyOne();
 }

@@ -54,10 +54,15 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
 
     const std::shared_ptr<SlotRing> ring_;
     uint8_t* const data_;
+    // Touched by the owner of the lease alone: TakeEvents() before it is shared
+    // with tensors, then the destructor.
     Events before_;
     bool IsUsedOn(const DeviceStream& stream);
 
     Mutex mu_;
+    // Events that tensors left when they died, and the streams on which the
+    // slot is in use until the lease ends. Guarded because tensors die on any
+    // thread.
     Events after_ MR_GUARDED_BY(mu_);
     std::vector<DeviceStream> streams_ MR_GUARDED_BY(mu_);  // each once
   };
@@ -83,6 +88,8 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   uint64_t slot_bytes() const { return slot_bytes_; }
 
  private:
+  // A slot without a lease. `events` may not have passed yet: the slot is free
+  // for the host, not for the device.
   struct Free {
     uint8_t* data;
     Events events;
@@ -99,6 +106,7 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   Mutex mu_;
   CondVar changed_;
   bool closed_ MR_GUARDED_BY(mu_) = false;
+  // First in, first out.
   std::vector<Free> free_ MR_GUARDED_BY(mu_);
 };
 

@@ -45,10 +45,11 @@ c10::Device WithIndex(c10::Device device) {
 
 namespace {
 
-// Between two looks at an event.
+// Upper bound of the pause between two looks at an event: short beside a step,
+// long enough that a thread which waits takes no CPU. A choice.
 constexpr std::chrono::microseconds kLongestPause(200);
 
-// libtorch reports by exceptions: they end here.
+// libtorch reports by exceptions, which must not leave this file.
 absl::Status ToStatus(const std::exception& error, absl::string_view what) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return absl::InternalError(absl::StrCat(
@@ -57,7 +58,8 @@ absl::Status ToStatus(const std::exception& error, absl::string_view what) {
                              : error.what()));
 }
 
-// Tensors by the address of their bytes: they are the memory's owners.
+// Owns memory of libtorch's allocators: tensors, by the address of their bytes.
+// Thread-safe; tensors are made without the lock, and freed under it.
 class Memory {
  public:
   uint8_t* Allocate(uint64_t bytes, const at::TensorOptions& options,
@@ -115,13 +117,13 @@ class CudaPageLock final : public PageLock {
       return absl::UnimplementedError("this process has no CUDA runtime");
     }
     try {
-      // Threads of the network have no device of their own: the first one would
-      // get a context of half a gigabyte.
+      // Threads of the network have no device of their own: on the first one a
+      // context of half a gigabyte would be made.
       c10::DeviceGuard guard(device_);
       const int error = register_(data, bytes, kPortable);
       if (error == 0) return absl::OkStatus();
-      // CUDA keeps it for whoever asks next on this thread: a kernel that is
-      // all right would be blamed.
+      // CUDA keeps the error for the next one who asks on this thread: a kernel
+      // that is all right would be blamed. Asking takes it away.
       last_error_();
       return absl::ResourceExhaustedError(
           absl::StrCat("cudaHostRegister failed with error ", error));
@@ -134,7 +136,8 @@ class CudaPageLock final : public PageLock {
       c10::DeviceGuard guard(device_);
       if (unregister_(data) != 0) last_error_();
     } catch (const std::exception& error) {
-      // The device has failed; its driver gives the pages back at the end.
+      // The device has failed; its driver gives the pages back when the process
+      // ends.
       MR_LOG_EVERY(ERROR, absl::Minutes(1))
           << ToStatus(error, "unlocking pages").message();
     }
@@ -152,9 +155,10 @@ class CudaPageLock final : public PageLock {
   LastError* last_error_;
 };
 
-// Exactly as large as the slots where CUDA locks pages that it is given;
+// Memory that is as large as the slots where CUDA locks pages that it is given;
 // otherwise memory of libtorch's pinned allocator, which rounds a slot up to a
-// power of two.
+// power of two. Decided by the first allocation, for good, so that Free() knows
+// whose memory it is given.
 class PinnedAllocator final : public SlotAllocator {
  public:
   PinnedAllocator(c10::Device device,
@@ -167,6 +171,8 @@ class PinnedAllocator final : public SlotAllocator {
     if (!rounds_) {
       absl::Status status;
       uint8_t* const data = locked_.Allocate(bytes, &status);
+      // Only the first attempt may change over: memory of the other kind would
+      // be freed in the wrong way afterwards.
       if (data != nullptr || locked_any_) {
         locked_any_ = true;
         if (data == nullptr) MR_LOG(ERROR) << status.message();
@@ -193,12 +199,18 @@ class PinnedAllocator final : public SlotAllocator {
  private:
   const std::shared_ptr<std::atomic<uint64_t>> pinned_;
   Mutex mu_;
+  // Both are called under mu_: slots are allocated rarely.
   PageLockedMemory locked_;
   Memory memory_;
+  // Memory comes from memory_, not from locked_; set before any was given out.
+  // locked_any_: locked_ has given some out.
   bool rounds_ MR_GUARDED_BY(mu_) = false;
   bool locked_any_ MR_GUARDED_BY(mu_) = false;
 };
 
+// An event of libtorch that was recorded once, by the constructor. The other
+// functions may be called from several threads: the event itself does not
+// change any more.
 class StreamEvent final : public DeviceEvent {
  public:
   // `timed`: for SecondsAfter().
@@ -217,8 +229,9 @@ class StreamEvent final : public DeviceEvent {
   absl::Status status() const override { return status_; }
   void Await() override {
     if (!status_.ok()) return;
-    // synchronize() would spin on a core, for as long as a step may take: the
-    // copy waits for its slot. Nobody is in a hurry for what this releases.
+    // synchronize() would spin on a core, for as long as a step may take, as
+    // the copy waits for its slot. What is released afterwards can wait:
+    // looking with growing pauses costs up to kLongestPause more.
     auto pause = std::chrono::microseconds(20);
     try {
       while (!event_.query()) {
@@ -254,7 +267,8 @@ class StreamEvent final : public DeviceEvent {
   }
 
   c10::Event event_;
-  absl::Status status_;  // set by the constructor
+  // Set by the constructor, constant from then on.
+  absl::Status status_;
 };
 
 class TorchDevice final : public Device {
@@ -264,9 +278,9 @@ class TorchDevice final : public Device {
         device_(WithIndex(device)),
         copy_stream_(guard_.getStreamFromGlobalPool(device_)) {}
 
-  // A new thread's current device is the first one, and libtorch goes back to
-  // it after every event of another: which would make a context there, half a
-  // gigabyte for every rank.
+  // A new thread's current device is the first one, and libtorch returns to it
+  // after every event of another device. That would make a context on the first
+  // one: half a gigabyte for every rank.
   void EnterThread() override {
     try {
       guard_.setDevice(device_);
@@ -281,9 +295,9 @@ class TorchDevice final : public Device {
     return memory_.Allocate(bytes, Options(at::kByte),
                             guard_.getStream(device_));
   }
-  // The caching allocator gives the memory to the next one who asks for some on
-  // the stream that it was allocated for, at once: it is that stream that has
-  // to wait, whichever is current here.
+  // The caching allocator gives the memory to the next request on the stream
+  // that it was allocated for, at once: that stream has to wait for the events,
+  // whichever is current here.
   void Free(uint8_t* data, uint64_t,
             absl::Span<const std::shared_ptr<DeviceEvent>> after) override {
     if (const auto stream = memory_.StreamOf(data); stream.has_value()) {
@@ -359,6 +373,7 @@ class TorchDevice final : public Device {
   absl::Status Queue(absl::string_view what, Work&& work) {
     try {
       at::NoGradGuard no_grad;
+      // The thread's current stream while `work` runs, and for it alone.
       c10::StreamGuard on_copy_stream(copy_stream_);
       work();
       return absl::OkStatus();
@@ -372,7 +387,9 @@ class TorchDevice final : public Device {
     std::optional<LookupCast> lookup;  // none: by libtorch's operations
   };
 
-  // Made once for each transform of the plan; used by the feeder's thread.
+  // Made once for each transform of the plan, whose address names it: the
+  // plan's recipes outlive the device's use. Called by the feeder's thread
+  // alone, so without a lock.
   const Converter& ConverterOf(const TensorCast& cast) {
     auto [it, fresh] = converters_.try_emplace(&cast);
     if (!fresh) return it->second;
@@ -397,6 +414,7 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::Stream copy_stream_;
   Memory memory_;
+  // Touched by the thread that calls Cast(), alone.
   std::map<const TensorCast*, Converter> converters_;
 };
 

@@ -3,8 +3,8 @@
 // its pages at the first touch of every batch, which costs about as much as
 // filling them. What is idle is bounded by `max_idle_bytes`; the owner counts
 // those in its budget (buffers in use are counted by their batches). With a
-// budget to borrow from, up to kMostIdle times as much is idle as long as
-// nobody needs that memory.
+// budget to borrow from, up to kMostIdle times as much is idle as long as no
+// request needs that memory.
 //
 // Thread-safe. Owns the idle buffers.
 //
@@ -26,6 +26,8 @@ namespace millrace {
 
 class BufferPool {
  public:
+  // Idle bytes are at most this multiple of max_idle_bytes, the part above 1
+  // borrowed. A choice.
   static constexpr uint64_t kMostIdle = 4;
 
   // `lender` may be null; otherwise it outlives the pool.
@@ -38,13 +40,16 @@ class BufferPool {
   // As NewPayloadBuffer().
   uint8_t* Take(uint64_t bytes, uint64_t* capacity);
 
-  // Keeps the buffer or frees it.
+  // Keeps the buffer or frees it. To be called before the batch's own
+  // reservation is given back: the memory is then counted twice for a moment
+  // instead of not at all.
   void Give(uint8_t* data, uint64_t capacity);
 
   // Gives what is idle back to the system.
   void ReleaseIdle();
 
-  // Gives so much of what is borrowed back, as far as there is.
+  // Frees idle buffers until `bytes` less are borrowed, as far as so many are,
+  // and repays them. For ByteBudget::SetReclaim(); without locks held.
   void Reclaim(uint64_t bytes);
 
   uint64_t idle_bytes() const;
@@ -55,19 +60,25 @@ class BufferPool {
     uint64_t capacity;
   };
 
-  // Whether there may be `bytes` more, borrowed as far as necessary.
+  // Whether `bytes` more may be idle; borrows what is missing. Does not add
+  // them to idle_bytes_.
   bool MakeRoom(uint64_t bytes) MR_REQUIRES(mu_);
   // Takes the oldest out of the list.
   Idle DropOldest() MR_REQUIRES(mu_);
-  // Repays what is not needed any more.
+  // Repays what is borrowed beyond the need of idle_bytes_.
   void Settle() MR_REQUIRES(mu_);
 
   const uint64_t max_idle_bytes_;
   ByteBudget* const lender_;
+  // Taken before the budget's lock (Borrow(), Repay()). The budget calls
+  // Reclaim() without its lock.
   mutable Mutex mu_;
-  std::deque<Idle> idle_ MR_GUARDED_BY(mu_);  // the warmest last
+  // In the order in which they came back: the last one is the warmest.
+  std::deque<Idle> idle_ MR_GUARDED_BY(mu_);
   uint64_t idle_bytes_ MR_GUARDED_BY(mu_) = 0;
-  // At least what idle_bytes_ has above max_idle_bytes_.
+  // Bytes borrowed from lender_: at least what idle_bytes_ has above
+  // max_idle_bytes_, and more only until the next Settle(). Always 0 without a
+  // lender.
   uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
 };
 

@@ -17,8 +17,8 @@
 #include "server/data_tool/spec_datasets.h"
 #include "server/data_tool/tensor_pixels.h"
 #include "server/pipeline/engine.h"
-#include "server/pipeline/explain.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/row/explain.h"
+#include "server/pipeline/stage/image_stage.h"
 #include "server/plan/field_trace.h"
 
 namespace millrace {

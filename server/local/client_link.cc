@@ -13,13 +13,16 @@
 namespace millrace {
 namespace {
 
-// Calls that ended before they began: a client gives up few at a time.
+// Upper bound of ended_early_: a client gives up few calls at a time, and the
+// list must not grow with its messages. A choice.
 constexpr size_t kMaxEndedEarly = 1024;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
+// The link as the memory of one call. Batches of the call hold it, so it ends
+// with the last of them.
 class ClientLink::Call final : public PayloadMemory {
  public:
   Call(std::shared_ptr<ClientLink> link, uint64_t number)
@@ -36,7 +39,8 @@ class ClientLink::Call final : public PayloadMemory {
  private:
   const std::shared_ptr<ClientLink> link_;
   const uint64_t number_;
-  uint64_t sequence_ = 0;  // announcements; guarded by the link's lock
+  // Announcements of this call; written in Lend(), under the link's lock.
+  uint64_t sequence_ = 0;
 };
 
 ClientLink::ClientLink(UniqueFd socket, SameHostId id,
@@ -52,6 +56,8 @@ ClientLink::~ClientLink() { End(); }
 
 std::shared_ptr<PayloadMemory> ClientLink::BeginCall(uint64_t call) {
   MutexLock lock(mu_);
+  // The client's messages come over another way than the call: it may have
+  // given the call up before the call is here.
   const auto early = std::find(ended_early_.begin(), ended_early_.end(), call);
   if (ended_ || early != ended_early_.end() || !calls_.insert(call).second) {
     return nullptr;
@@ -71,6 +77,8 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
   {
     MutexLock lock(mu_);
     if (ended_) return nullptr;
+    // Idle, and from here on this batch's: the state kFilling keeps everybody
+    // else away from the memory, so it is written without the lock.
     if (const auto slot = slots_.Take(rounded)) {
       return memory_.at(*slot).mapping.data();
     }
@@ -79,8 +87,9 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
     }
     link_bytes = bytes_;
   }
-  // Two threads may get past here at once: the limit for all links is exact,
-  // that of a link is not.
+  // Without the lock, for a reservation and a mapping take long. Two threads
+  // may get past the checks at once: the limit for all links is exact, those of
+  // a link (its share, kMaxSlots) are not.
   Memory memory;
   if (!limits_->TryReserve(rounded, link_bytes, &memory.reservation)) {
     return nullptr;
@@ -102,7 +111,9 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
     absl::Status sent = absl::CancelledError("the link has ended");
     if (!ended_) {
       slot = slots_.Add(rounded);
-      // Before any announcement of it, which goes another way.
+      // Before any announcement of the slot, which goes over gRPC: the client
+      // may see that first all the same, and then looks on this socket. In the
+      // table before, so that the client's answer finds it.
       sent = SendPacket(
           socket_.get(),
           EncodeSameHost(
@@ -121,6 +132,7 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
   return nullptr;
 }
 
+// At most kMaxSlots: walked.
 std::optional<uint64_t> ClientLink::SlotAt(const uint8_t* data) {
   for (const auto& [slot, memory] : memory_) {
     if (memory.mapping.data() == data) return slot;
@@ -135,6 +147,7 @@ void ClientLink::Give(uint8_t* data) {
     const auto slot = SlotAt(data);
     MR_CHECK(slot.has_value()) << "memory that is none of the link's";
     if (ended_) {
+      // End() has left it to this thread.
       slots_.Remove(*slot);
       over.push_back(std::move(memory_.at(*slot)));
       memory_.erase(*slot);
@@ -159,7 +172,8 @@ std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
 
 void ClientLink::TakeBack(const PayloadMemory::Lent& lent) {
   MutexLock lock(mu_);
-  // The client may have ended the call meanwhile, and with it this.
+  // The client may have ended the call meanwhile, which has made the slot idle:
+  // Release() then refuses the generation, and that is right.
   if (!ended_) slots_.Release(lent.slot, lent.generation, Now()).IgnoreError();
 }
 
@@ -179,6 +193,7 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
         if (slots_.EndCall(message.slot, message.number, now)) {
           last_release_ = now;
         }
+        // The message has the call's number in the place of a slot's.
         if (calls_.count(message.slot) > 0) {
           given_up_.insert(message.slot);
         } else {
@@ -203,7 +218,8 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
             absl::StrCat("a message of kind ",
                          static_cast<uint32_t>(message.kind), " came"));
     }
-    // Another client needs its share.
+    // Shares shrink as clients come: idle slots above this link's share go to
+    // the others.
     if (status.ok() && limits_->AboveShare(bytes_)) {
       Drop(slots_.RemoveIdle(SteadyTime::max()), &over);
     }
@@ -222,6 +238,8 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
     const SteadyTime now = Now();
     const absl::Duration keep = pressed ? kKeepIdlePressed : kKeepIdle;
     Drop(slots_.RemoveIdle(now - absl::ToChronoNanoseconds(keep)), &over);
+    // The client has memory that it has to give back; otherwise the time begins
+    // anew.
     const bool held = slots_.lent() > 0 || !dropped_.empty();
     if (!held) last_release_ = now;
     if (pressed && held && absl::FromChrono(now - last_release_) >= timeout) {
@@ -229,6 +247,9 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
           "it has given back none of ", slots_.lent(), " batches for ",
           absl::FormatDuration(timeout), " while others wait for memory"));
     }
+    // A client that gives back one slot after the other but keeps one of them
+    // is found by this: at the slowest pace that is allowed, all slots take so
+    // long.
     const absl::Duration longest = timeout * SharedMemoryLimits::kMaxSlots;
     if (pressed && status.ok() &&
         absl::FromChrono(now - slots_.oldest_lending().value_or(now)) >=
@@ -260,7 +281,8 @@ void ClientLink::Drop(const std::vector<uint64_t>& slots,
 }
 
 void ClientLink::Forget(Memory memory) {
-  // Unmapped before the budget says that the bytes are free.
+  // Unmapped before the budget says that the bytes are free: they may be
+  // granted at once.
   memory.mapping = SealedMemory();
   limits_->Release(std::move(memory.reservation));
 }
@@ -271,10 +293,12 @@ void ClientLink::End() {
     MutexLock lock(mu_);
     if (ended_) return;
     ended_ = true;
-    // The number stays ours until nobody can use it any more.
+    // Shut down and not closed: the descriptor's number stays this link's until
+    // the last call has let go, so nobody writes into another socket.
     shutdown(socket_.get(), SHUT_RDWR);
     for (auto it = memory_.begin(); it != memory_.end();) {
-      if (slots_.filling(it->first)) {  // its thread gives it back
+      // A thread is writing into it, and gives it back (Give()).
+      if (slots_.filling(it->first)) {
         ++it;
         continue;
       }
@@ -287,6 +311,7 @@ void ClientLink::End() {
     }
     dropped_.clear();
   }
+  // Once for each link, as in the constructor: ended_ was false above.
   limits_->links().fetch_sub(1);
   ForgetAll(std::move(over));
 }

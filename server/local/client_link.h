@@ -5,7 +5,7 @@
 //
 // When the client is gone, breaks the rules or keeps memory that others need,
 // the link ends: what was lent is forgotten (the client's own mappings stay
-// good, and are its memory from then on), calls under way go on over gRPC.
+// good, and are its memory from then on), calls in progress go on over gRPC.
 //
 // Thread-safe. Owns the socket. Reservations are given back without locks held,
 // because whoever waited for them runs at once.
@@ -36,8 +36,9 @@ namespace millrace {
 
 class ClientLink : public std::enable_shared_from_this<ClientLink> {
  public:
-  // An idle slot is kept so long for the next batch, and while others wait for
-  // memory.
+  // How long an idle slot is kept for the next batch; and how long while others
+  // wait for memory: long enough that a slot which goes from batch to batch is
+  // not made anew each time. Choices.
   static constexpr absl::Duration kKeepIdle = absl::Seconds(10);
   static constexpr absl::Duration kKeepIdlePressed = absl::Milliseconds(100);
 
@@ -50,19 +51,22 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   const SameHostId& id() const { return id_; }
   int socket() const { return socket_.get(); }
 
-  // The memory for the batches of a call of this number.
+  // The memory for the batches of a call of this number. Null: the link has
+  // ended, the client has given the call up already, or a call of this number
+  // is in progress; batches are then sent.
   std::shared_ptr<PayloadMemory> BeginCall(uint64_t call);
 
   // InvalidArgument: the client breaks the rules; the link is to be ended.
   absl::Status OnMessage(const SameHostMessage& message);
 
-  // Drops slots that nobody needs now. DeadlineExceeded: while others wait for
-  // memory, the client has given nothing back for `timeout`, or has kept a
-  // batch for as long as giving back all slots one by one at that pace would
-  // take.
+  // Drops slots that have been idle for kKeepIdle (kKeepIdlePressed while
+  // others wait for memory). DeadlineExceeded: while others wait for memory,
+  // the client has given nothing back for `timeout`, or has kept a batch for as
+  // long as giving back all slots one by one at that pace would take.
   absl::Status Tick(absl::Duration timeout);
 
-  // Ends it. Idempotent.
+  // Ends it: nothing is lent any more, memory that no thread is filling is
+  // given back. Idempotent; any thread.
   void End();
 
   // Slots that the client has not given back.
@@ -70,12 +74,14 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
 
  private:
   class Call;
-  // Gives everything back when it goes: to be destroyed without the lock.
+  // A slot's memory and what it counts for. To be destroyed without the lock,
+  // by Forget(): the budget runs the callbacks of waiting requests at once.
   struct Memory {
     SealedMemory mapping;
     ByteBudget::Reservation reservation;
   };
 
+  // PayloadMemory of all calls, on worker threads and on gRPC's.
   uint8_t* Take(uint64_t bytes);
   void Give(uint8_t* data);
   std::optional<PayloadMemory::Lent> Lend(uint8_t* data, uint64_t call,
@@ -84,31 +90,47 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   void CallIsOver(uint64_t call);
 
   std::optional<uint64_t> SlotAt(const uint8_t* data) MR_REQUIRES(mu_);
-  // Tells the client to unmap them; the budget has their bytes back when it
-  // says so.
+  // Unmaps slots here and tells the client to do the same; their bytes stay
+  // counted, in dropped_, until the client says so. What the client could not
+  // be told of goes to `over`.
   void Drop(const std::vector<uint64_t>& slots, std::vector<Memory>* over)
       MR_REQUIRES(mu_);
+  // Gives memory back. Without the lock.
   void Forget(Memory memory);
   void ForgetAll(std::vector<Memory> memories) {
     for (Memory& memory : memories) Forget(std::move(memory));
   }
 
+  // Read by the LocalServer's thread alone. Messages about slots are written
+  // under mu_, without blocking, so that they go out in the order of the slots'
+  // states.
   const UniqueFd socket_;
   const SameHostId id_;
   const std::shared_ptr<SharedMemoryLimits> limits_;
 
+  // Not held while a reservation is given back. The budget's lock is taken
+  // without it.
   mutable Mutex mu_;
+  // End() was called. From then on memory_ has only slots that threads are
+  // filling, and each goes with its Give(). Never cleared.
   bool ended_ MR_GUARDED_BY(mu_) = false;
   SlotTable slots_ MR_GUARDED_BY(mu_);
-  uint64_t bytes_ MR_GUARDED_BY(mu_) = 0;  // of slots and of dropped_
-  std::map<uint64_t, Memory> memory_ MR_GUARDED_BY(mu_);  // by slot
-  // Unmapped here, maybe not yet there.
+  // Bytes of memory_ and dropped_ together, for the link's share; of no use
+  // once ended_.
+  uint64_t bytes_ MR_GUARDED_BY(mu_) = 0;
+  // By slot: the same slots as those of slots_.
+  std::map<uint64_t, Memory> memory_ MR_GUARDED_BY(mu_);
+  // By slot: unmapped here, and not known to be unmapped by the client. Not in
+  // slots_ any more.
   std::map<uint64_t, ByteBudget::Reservation> dropped_ MR_GUARDED_BY(mu_);
+  // When the client last gave memory back, or had none.
   SteadyTime last_release_ MR_GUARDED_BY(mu_);
-  std::set<uint64_t> calls_ MR_GUARDED_BY(mu_);  // under way
-  // Calls that the client gave up before they began here; the newest ones.
+  // Numbers of calls from BeginCall() until their PayloadMemory is gone.
+  std::set<uint64_t> calls_ MR_GUARDED_BY(mu_);
+  // Calls that the client gave up before they began here: its message has
+  // overtaken the call. The newest kMaxEndedEarly.
   std::deque<uint64_t> ended_early_ MR_GUARDED_BY(mu_);
-  // Calls under way that the client gave up.
+  // Calls of calls_ that the client gave up: nothing more is lent to them.
   std::set<uint64_t> given_up_ MR_GUARDED_BY(mu_);
 };
 

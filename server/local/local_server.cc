@@ -21,17 +21,21 @@
 namespace millrace {
 namespace {
 
-// How often slots that nobody needs, and clients that keep theirs, are looked
-// for.
+// Interval in which idle slots are dropped and clients that keep theirs are
+// found: small beside kKeepIdle and send_timeout, rare enough to cost nothing.
+// A choice.
 constexpr int kTickMs = 250;
-// For a client to say hello.
+// Time for a client to send its hello. A choice.
 constexpr absl::Duration kGreetingTime = absl::Seconds(5);
-// Messages of one client before the others have their turn.
+// Messages of one client before the others have their turn; what is left is
+// found by the next poll(). A choice.
 constexpr int kMessagesAtOnce = 64;
-// Connections that are no links (yet), beyond as many as there may be links:
-// whoever may connect must not have all of the process's descriptors.
+// Connections that are no links (yet), beyond as many as there may be links: a
+// program that may connect must not get all of the process's descriptors. A
+// choice.
 constexpr size_t kMaxGreeting = 64;
-// Connections of other users, who are only told that they are.
+// Connections of other users, which are refused after their hello: apart from
+// the others, so that they take nobody's place. A choice.
 constexpr size_t kMaxOtherUsers = 8;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
@@ -65,7 +69,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(
   if (!wake.ok()) {
     return absl::InternalError(absl::StrCat("eventfd: ", strerror(errno)));
   }
-  // The constructor is private.
+  // Not make_unique: the constructor is private. The thread starts last, on an
+  // object that is whole.
   std::unique_ptr<LocalServer> server(new LocalServer(
       options, std::move(offer), std::move(listener), std::move(wake)));
   server->thread_ =
@@ -93,10 +98,13 @@ void LocalServer::Stop() {
     stopping_ = true;
   }
   const uint64_t one = 1;
+  // stopping_ is set before: a thread that is woken finds it. Never read, so
+  // poll() returns at once from now on.
   static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
   thread_.Join();
-  // Somebody may have removed ours, and another server may have come. Its
-  // number is ours as long as we listen on it.
+  // Somebody may have removed our socket file, and another server may have put
+  // its own there. The inode number is ours as long as we listen on it, so
+  // equal numbers mean our file.
   if (socket_file_.has_value() && FindSocketFile() == socket_file_) {
     unlink(offer_.socket().c_str());
   }
@@ -123,6 +131,7 @@ std::shared_ptr<PayloadMemory> LocalServer::BeginCall(
     if (it == links_.end()) return nullptr;
     link = it->second;
   }
+  // Without the lock. A link that ends meanwhile gives null.
   return link->BeginCall(call.call());
 }
 
@@ -132,6 +141,9 @@ LocalServer::Stats LocalServer::stats() const {
 }
 
 void LocalServer::Loop() {
+  // polled[0] wakes, polled[1] is the listener (-1: ignored by poll()), and
+  // polled[i + 2] belongs to clients_[i]: clients are erased and added only
+  // after the walk over polled.
   std::vector<pollfd> polled;
   SteadyTime next_tick = Now();
   while (true) {
@@ -152,6 +164,7 @@ void LocalServer::Loop() {
       Client& client = clients_[i - 2];
       if (polled[i].revents == 0 || Read(client)) continue;
       if (client.link != nullptr) EndLink(client.link);
+      // Emptied, not erased: places must not move during the walk.
       client = {};
     }
     if (Now() >= next_tick) {
@@ -183,9 +196,11 @@ void LocalServer::Loop() {
 
 void LocalServer::Accept() {
   absl::StatusOr<UniqueFd> socket = AcceptPackets(listener_.get());
-  if (absl::IsUnavailable(socket.status())) return;  // it went away again
+  // The connection ended before it was accepted.
+  if (absl::IsUnavailable(socket.status())) return;
   if (!socket.ok()) {
-    // The connection still waits, so poll() would return at once, for ever.
+    // The connection still waits, so poll() would return at once, for ever: the
+    // listener is left out for a tick.
     accept_from_ = Now() + std::chrono::milliseconds(kTickMs);
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
         << "clients of this machine cannot come for shared memory: "
@@ -198,7 +213,8 @@ void LocalServer::Accept() {
       [&](const Client& c) { return c.other_user == other_user; });
   if (alike >=
       (other_user ? kMaxOtherUsers : options_.max_links + kMaxGreeting)) {
-    return;  // the connection ends
+    // The connection is closed.
+    return;
   }
   Client& client = clients_.emplace_back();
   client.socket = *std::move(socket);
@@ -212,9 +228,11 @@ bool LocalServer::IsOtherUser(int socket) const {
 }
 
 bool LocalServer::Read(Client& client) {
+  // One byte more than a message: a longer packet is recognised and refused.
   char packet[kSameHostMessageBytes + 1];
   size_t bytes = 0;
-  UniqueFd attached;  // nothing that we take
+  // Descriptors that a client sends are closed: none is expected.
+  UniqueFd attached;
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     switch (
         ReceivePacket(client.fd(), packet, sizeof(packet), &bytes, &attached)) {
@@ -263,6 +281,7 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
     return Refuse(client, SameHostRefusal::kOtherServer);
   }
   if (client.other_user) return Refuse(client, SameHostRefusal::kOtherUser);
+  // An id that nobody can guess: a call that names it may use the link.
   const absl::StatusOr<SameHostId> id = RandomId();
   if (!id.ok() || limits_->links().load() >= options_.max_links) {
     return Refuse(client, SameHostRefusal::kTooMany);
@@ -274,7 +293,8 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
     MutexLock lock(mu_);
     links_[*id] = std::move(link);
   }
-  // After the table knows it: the client's next call may come at once.
+  // After the table knows it: the client's next call may come as soon as it has
+  // read this.
   return SendPacket(client.fd(), EncodeSameHost({.kind = SameHostKind::kWelcome,
                                                  .number = kSameHostVersion,
                                                  .id = *id}))

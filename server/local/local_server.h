@@ -81,12 +81,15 @@ class LocalServer {
   void Stop();
 
  private:
-  // A client that has connected; `link` once it has said the right word.
+  // A client that has connected. It is greeting (`socket` is its own) until it
+  // has sent the right hello; from then on `link` has the socket. An empty one
+  // (`fd()` below 0) is to be erased.
   struct Client {
     UniqueFd socket;  // until the link has it
     std::shared_ptr<ClientLink> link;
     SteadyTime since;
-    bool other_user = false;  // it is only told so
+    // Of a user who may not share memory: is told so and nothing else.
+    bool other_user = false;
     int fd() const { return link != nullptr ? link->socket() : socket.get(); }
   };
 
@@ -100,6 +103,7 @@ class LocalServer {
   LocalServer(const Options& options, SameHostOffer offer, UniqueFd listener,
               UniqueFd wake);
   std::optional<SocketFile> FindSocketFile() const;
+  // Everything down to EndLink() runs on the thread.
   void Loop();
   void Accept();
   // False: it is over.
@@ -107,6 +111,8 @@ class LocalServer {
   bool Greet(Client& client, const SameHostMessage& hello);
   bool Refuse(const Client& client, SameHostRefusal why);
   bool IsOtherUser(int socket) const;
+  // Takes the link out of the table, so that no call finds it any more, and
+  // ends it. Calls that have it already get no memory from it.
   void EndLink(const std::shared_ptr<ClientLink>& link);
 
   const Options options_;
@@ -116,12 +122,16 @@ class LocalServer {
   const std::optional<SocketFile> socket_file_;  // ours
   const UniqueFd wake_;
   const std::shared_ptr<SharedMemoryLimits> limits_;
-  // Of the thread.
+  // Touched by the thread alone.
   std::vector<Client> clients_;
-  SteadyTime accept_from_;  // until then no connection is looked for
+  // Until then no connection is accepted: the last attempt found no descriptor.
+  SteadyTime accept_from_;
 
+  // Guards what the thread shares with callers. The locks of links are taken
+  // without it.
   mutable Mutex mu_;
   bool stopping_ MR_GUARDED_BY(mu_) = false;
+  // By id: links that may begin calls. A subset of those of clients_.
   std::map<SameHostId, std::shared_ptr<ClientLink>> links_ MR_GUARDED_BY(mu_);
   NamedThread thread_;  // last: it uses all of the above
 };

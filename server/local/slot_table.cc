@@ -14,6 +14,8 @@ SlotTable::Slot* SlotTable::Find(uint64_t number) {
   return nullptr;
 }
 
+// The only way into kIdle. The generation stays: a second Release() of the same
+// lending finds a slot that is not lent.
 void SlotTable::MakeIdle(Slot& slot, SteadyTime now) {
   slot.state = State::kIdle;
   slot.idle_since = now;
@@ -28,7 +30,9 @@ uint64_t SlotTable::Add(uint64_t bytes) {
 }
 
 std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
-  Slot* best = nullptr;  // the warmest
+  // The one that became idle last: its memory is warmest, and the others grow
+  // old enough to be removed.
+  Slot* best = nullptr;
   for (Slot& slot : slots_) {
     if (slot.state != State::kIdle || slot.bytes != bytes) continue;
     if (best == nullptr || slot.idle_order > best->idle_order) best = &slot;
@@ -40,6 +44,8 @@ std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
 
 void SlotTable::Return(uint64_t number, SteadyTime now) {
   Slot* slot = Find(number);
+  // Numbers of our own: a slot that a thread fills is removed by that thread
+  // alone.
   MR_CHECK(slot != nullptr && slot->state == State::kFilling);
   MakeIdle(*slot, now);
 }
@@ -52,12 +58,15 @@ uint64_t SlotTable::Lend(uint64_t number, uint64_t call, uint64_t sequence,
   slot->call = call;
   slot->sequence = sequence;
   slot->lent_since = now;
+  // A new generation for each lending, so that the client's answer to an
+  // earlier one cannot give this one back.
   return ++slot->generation;
 }
 
 absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
                                 SteadyTime now) {
   Slot* slot = Find(number);
+  // Foreign numbers from here on: refused, and nothing changes.
   if (slot == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("slot ", number, " was given back and does not exist"));
@@ -76,6 +85,8 @@ absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
 bool SlotTable::EndCall(uint64_t call, uint64_t seen, SteadyTime now) {
   bool any = false;
   for (Slot& slot : slots_) {
+    // Announcements up to `seen` the client gives back one by one, now or
+    // later.
     if (slot.state == State::kLent && slot.call == call &&
         slot.sequence > seen) {
       MakeIdle(slot, now);
@@ -92,6 +103,7 @@ std::vector<uint64_t> SlotTable::RemoveIdle(SteadyTime before) {
       removed.push_back(slot.number);
     }
   }
+  // After the walk: Remove() moves the slots behind.
   for (const uint64_t number : removed) Remove(number);
   return removed;
 }

@@ -27,7 +27,7 @@ class SlotTable {
  public:
   enum class State { kIdle, kFilling, kLent };
 
-  // A slot of `bytes` that is being filled.
+  // Adds a slot of `bytes` that is being filled, and returns its number.
   uint64_t Add(uint64_t bytes);
 
   // The slot of exactly `bytes` that became idle last: filling from now on.
@@ -65,10 +65,14 @@ class SlotTable {
     uint64_t number = 0;
     uint64_t bytes = 0;
     State state = State::kFilling;
+    // How often the slot was lent: of the present lending while it is lent.
     uint64_t generation = 0;
+    // Of the present lending.
     uint64_t call = 0;
     uint64_t sequence = 0;
     SteadyTime lent_since;
+    // Of an idle slot. The order tells slots apart that became idle at one
+    // time.
     SteadyTime idle_since;
     uint64_t idle_order = 0;
   };
@@ -76,7 +80,10 @@ class SlotTable {
   Slot* Find(uint64_t number);
   void MakeIdle(Slot& slot, SteadyTime now);
 
-  std::vector<Slot> slots_;  // few: searched one by one
+  // At most SharedMemoryLimits::kMaxSlots or so: searched one by one.
+  std::vector<Slot> slots_;
+  // Numbers never come again, so a late message about a slot that is gone is
+  // recognised.
   uint64_t next_number_ = 1;
   uint64_t next_order_ = 1;
 };

@@ -5,7 +5,7 @@
 #include "common/status_macros.h"
 #include "server/decode/decoder_digest.h"
 #include "server/pipeline/engine_core.h"
-#include "server/pipeline/operator_stage.h"
+#include "server/pipeline/stage/operator_stage.h"
 
 namespace millrace {
 

@@ -5,8 +5,8 @@
 //
 // Thread-safe. Callbacks run on worker threads, some of them before Start() has
 // returned, and must not block. Plans and their clients share the threads' time
-// (server/pipeline/fair_queue.h), so none starves; within a run workers gather
-// on the earliest step.
+// (server/pipeline/threads/fair_queue.h), so none starves; within a run workers
+// gather on the earliest step.
 //
 //   MR_ASSIGN_OR_RETURN(auto pipeline, engine.Open(spec));
 //   auto run = engine.Start(pipeline, range, {on_batch, on_done});
@@ -134,8 +134,8 @@ class Engine {
     // none; the worker threads read.
     uint32_t read_threads = kDefaultReadThreads;
     // The numbers above are those at first, and change by what is measured
-    // (server/pipeline/thread_tuner.h). With 0 read threads there never are
-    // any.
+    // (server/pipeline/threads/thread_tuner.h). With 0 read threads there never
+    // are any.
     bool adapt_threads = false;
     bool adapt_read_threads = false;
     // Bytes for batches under way and scratch. Not owned; must outlive the
@@ -209,8 +209,8 @@ class Engine {
     std::vector<ClientShare> clients;
     std::vector<StageTime> stages;
     // Of what the engine and its datasets hold of the budget for themselves
-    // (scratch, samples read ahead, recycled batches, caches of row groups), the
-    // bytes that hold nothing now.
+    // (scratch, samples read ahead, recycled batches, caches of row groups),
+    // the bytes that hold nothing now.
     uint64_t unused_bytes = 0;
     // Thread-seconds that the workers had nothing to do.
     double idle_thread_seconds = 0;

@@ -14,14 +14,15 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "proto/retry_delay.h"
 #include "server/decode/limits.h"
-#include "server/pipeline/fair_queue.h"
-#include "server/pipeline/operator_catalog.h"
-#include "server/pipeline/pipeline_bytes.h"
-#include "server/pipeline/pipeline_cache.h"
+#include "server/pipeline/built/pipeline_bytes.h"
+#include "server/pipeline/built/pipeline_cache.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/stage/operator_catalog.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/thread_tuning.h"
-#include "server/pipeline/worker_state.h"
+#include "server/pipeline/threads/fair_queue.h"
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
 #include "server/storage/synthetic/synthetic_source.h"
@@ -29,34 +30,46 @@
 namespace millrace {
 namespace {
 
+// Upper bound of Options::threads, far above the CPUs of any machine: a
+// mistyped number is refused. A choice.
 constexpr uint32_t kMaxThreads = 4096;
+// Of a spec as it is requested and as it is resolved. A client sends the
+// resolved one with every call, and it must fit into a request of gRPC beside
+// it. A choice, far above any spec written by hand.
 constexpr size_t kMaxSpecBytes = 64 << 10;
-// A task of a worker: long beside its dispatch, short beside a client's wait.
+// Nanoseconds that a worker's task should take: long beside its dispatch, short
+// beside the time that another client waits for its turn. A choice.
 constexpr int64_t kTaskNanos = 1'000'000;
-// A row that takes longer does not hold up other plans.
+// Nanoseconds after which tasks count as long and a helper may take a plan that
+// waits (Scheduler::Options::long_task_nanos): a few times the intended length,
+// so that ordinary rows start no helper. A choice.
 constexpr int64_t kLongTaskNanos = 5'000'000;
-// Of the budget, beside it: for images that are larger than a thread's scratch
-// is counted for while the budget has no room.
+// The gate for large images has a quarter of the budget beside the budget, for
+// the time when the budget itself has no room; never more than
+// kMaxDecodedBytes, which the largest image takes. A choice.
 constexpr uint64_t kLargeImagesShare = 4;
-// Small budgets have room for a few ordinary pipelines, too.
+// Lower bound of the bytes for pipelines: small budgets, too, have room for a
+// few ordinary ones.
 constexpr uint64_t kLeastPipelineBytes = 1 << 20;
-// Specs that wait to be built, as protobuf keeps them. A connection has no more
-// than it leaves free.
+// Bytes of specs, as protobuf keeps them, that may wait to be built. One
+// connection gets at most half of what the others leave (AddOpening()). A
+// choice: hundreds of ordinary specs.
 constexpr uint64_t kMaxOpeningBytes = 8 << 20;
-// When a client whose pipeline found no room should ask again.
-constexpr int64_t kRetryDelayMs = 500;
+// Clients in Stats, so that the answer of Status stays short.
 constexpr size_t kSharesShown = 10;
-// Clients' part of building pipelines below which it is nothing to show.
+// A client that builds pipelines for less than this part of the workers' time
+// is left out of Stats.
 constexpr double kLeastOpeningShare = 0.01;
+// In the place of a dataset's name for clients that open pipelines.
 constexpr char kOpening[] = "(opening pipelines)";
 
+// ResourceExhausted that a client retries after a delay.
 absl::Status AskAgain(std::string why) {
-  ErrorDetail detail = MakeErrorDetail("plan");
-  detail.set_retry_delay_ms(kRetryDelayMs);
-  return WithErrorDetail(absl::ResourceExhaustedError(std::move(why)), detail);
+  return WithRetryDelay(absl::ResourceExhaustedError(std::move(why)), "plan");
 }
 
-// The scratch that one worker needs for a dataset's images.
+// The scratch that one worker needs for a dataset's images, by the usual recipe
+// for training: which pipelines come is not known when the budget is divided.
 absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
                                       const ImageStageFactory& make_stage) {
   uint64_t most = 0;
@@ -86,6 +99,16 @@ bool HasSyntheticSource(const PipelineSpec& spec) {
   return false;
 }
 
+// Owns the parts and joins them; every rule of order is in StepRun and in the
+// parts themselves.
+//
+// Lifetimes: runs and jobs point into the engine (services_) without
+// references. They may, because the engine is destroyed only when every run is
+// done or cancelled, and its destructor joins the threads that finish cancelled
+// ones. Its owner must also see to it that no other thread is giving memory
+// back to the budget by then: the grant that follows may be one for a cancelled
+// run (rpc_server.cc waits for LivePayloads). Batches that were handed out may
+// outlive the engine: they share the buffer pool, and the budget outlives them.
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const Options& options, DatasetCatalog catalog,
@@ -95,6 +118,7 @@ class EngineImpl final : public Engine {
              EngineTuning tuning)
       : catalog_(std::move(catalog)),
         infos_(std::move(infos)),
+        budget_(options.budget),
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
         held_(std::move(held)),
@@ -108,22 +132,23 @@ class EngineImpl final : public Engine {
                std::max(use.pipelines, kLeastPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
-    parts_.budget = options.budget;
-    parts_.pool = std::make_shared<BufferPool>(use.recycled, options.budget);
+    pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
+    // The budget outlives the engine: it keeps a weak reference, and after the
+    // pool's end there is nothing to reclaim.
     options.budget->SetReclaim(
-        [pool = std::weak_ptr<BufferPool>(parts_.pool)](uint64_t bytes) {
+        [pool = std::weak_ptr<BufferPool>(pool_)](uint64_t bytes) {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
         });
-    parts_.admission_timeout = options.admission_timeout;
-    parts_.ready_share = std::make_shared<ReadyShare>(limit_.ready_bytes());
-    parts_.large_images = std::make_unique<LargeImageGate>(
+    ready_share_ = std::make_shared<ReadyShare>(limit_.ready_bytes());
+    large_images_ = std::make_unique<LargeImageGate>(
         std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
         options.budget);
+    // Before the threads start. Readers have no gate: they decode nothing.
     for (WorkerState& worker : workers_) {
-      worker.set_large_images(parts_.large_images.get());
+      worker.set_large_images(large_images_.get());
     }
     if (options.read_threads > 0) {
-      parts_.ahead = std::make_unique<ReadAhead>(ReadAhead::Options{
+      ahead_ = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
           .most_threads = static_cast<uint32_t>(use.read_threads),
           .buffer_bytes = use.read_buffers,
@@ -131,15 +156,16 @@ class EngineImpl final : public Engine {
             StepRun::Read(task, reader);
           }});
     }
-    parts_.timer = std::make_unique<DeadlineTimer>("mr-admission");
-    parts_.scheduler = std::make_unique<Scheduler>(Scheduler::Options{
+    timer_ = std::make_unique<DeadlineTimer>("mr-admission");
+    scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{
         .threads = static_cast<uint32_t>(use.threads),
         .most_threads = static_cast<uint32_t>(workers_.size()),
         .run =
             [this](uint32_t worker, const Scheduler::Task& task) {
               StepRun::Work(task, workers_[worker]);
             },
-        // The memory of one that is too many goes back to the system.
+        // The scratch of a worker that is too many goes back to the system. On
+        // that worker's own thread, as every use of its state.
         .rest = [this](uint32_t worker) { workers_[worker].Clear(); },
         .sharing = {.task_nanos = kTaskNanos},
         .long_task_nanos = kLongTaskNanos});
@@ -148,16 +174,32 @@ class EngineImpl final : public Engine {
                               .readers = options.adapt_read_threads,
                               .interval = tuning.interval,
                               .policy = std::move(tuning.policy)},
-        parts_.scheduler.get(), parts_.ahead.get(), &parts_.clock);
-    tuning_->Start(*parts_.timer);
+        scheduler_.get(), ahead_.get(), &clock_);
+    // Its ticks run on the timer, which is stopped first.
+    tuning_->Start(*timer_);
+    // The threads exist already and do not read it: they get it with the first
+    // run, which Start() adds through the scheduler's lock.
+    services_ = {.scheduler = scheduler_.get(),
+                 .ahead = ahead_.get(),
+                 .budget = budget_,
+                 .admission_timeout = options.admission_timeout,
+                 .timer = timer_.get(),
+                 .large_images = large_images_.get(),
+                 .pool = pool_,
+                 .clock = &clock_,
+                 .tally = &tally_};
   }
 
   ~EngineImpl() override {
-    // First what may add to the scheduler, then the workers. Both stay in
-    // place: workers that finish the rows of cancelled runs still use them.
-    parts_.timer->Stop();
-    if (parts_.ahead != nullptr) parts_.ahead->Stop();
-    parts_.scheduler->Stop();
+    // In the order in which work flows: the timer posts ends of runs, readers
+    // add units, workers finish them. Each Stop() returns when its threads have
+    // finished what was added, so what they add to the next one is still done.
+    // The objects stay in place until all threads are joined, because workers
+    // that finish rows of cancelled runs still use all of them: a worker may
+    // call ReadAhead and the timer after their Stop(), which take no work then.
+    timer_->Stop();
+    if (ahead_ != nullptr) ahead_->Stop();
+    scheduler_->Stop();
   }
 
   const DatasetCatalog& catalog() const override { return catalog_; }
@@ -169,7 +211,8 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
-    // Resolving takes longer, the more sources and transforms there are.
+    // Before the spec is resolved, which takes longer, the more sources and
+    // transforms there are.
     MR_RETURN_IF_ERROR(CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
@@ -180,7 +223,8 @@ class EngineImpl final : public Engine {
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
                         ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
-    // The client sends this one with every call, where it must fit, too.
+    // The client sends the resolved spec with every call, where it must fit,
+    // too.
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
@@ -189,8 +233,13 @@ class EngineImpl final : public Engine {
               " with what it leaves out filled in: at most ", kMaxSpecBytes)),
           MakeErrorDetail("plan"));
     }
+    // Two threads may miss here and both build: Insert() keeps the first, and
+    // the second one's room is given back with its pipeline. The result is the
+    // same, for it is a function of the key.
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
+      // Room first: pipelines of threads that build at once cannot exceed the
+      // bound together.
       MR_ASSIGN_OR_RETURN(std::shared_ptr<const void> room, TakeRoom(resolved));
       std::vector<BuiltPipeline::Dataset> datasets;
       for (const Source& source : resolved.sources()) {
@@ -208,6 +257,8 @@ class EngineImpl final : public Engine {
         detail.set_dataset(resolved.sources(0).dataset());
         return WithErrorDetail(built.status(), detail);
       }
+      // The pipeline that is handed out owns the built one and its room: the
+      // room is given back when the last run lets go, not when the cache does.
       const BuiltPipeline* const made = built->get();
       pipeline = cache_.Insert(
           key, std::shared_ptr<const BuiltPipeline>(
@@ -228,7 +279,8 @@ class EngineImpl final : public Engine {
       opened(Served(std::move(found)));
       return;
     }
-    // Not in turn with those that are built.
+    // At once, not in the queue of those that are built: the answer needs no
+    // work.
     if (absl::Status fits =
             CheckCanFit(spec, "at least", LeastPipelineBytes(spec));
         !fits.ok()) {
@@ -242,25 +294,25 @@ class EngineImpl final : public Engine {
       opened(std::move(waits));
       return;
     }
-    // All that are being built share one plan's part, by address, then by
-    // connection: a program can invent client ids, each of which would have a
-    // turn.
+    // All pipelines that are being built have one plan's part of the workers'
+    // time together, and share it by address, then by connection. Not by client
+    // id: a program can invent ids, each of which would get a turn.
     auto sharer = std::make_shared<Sharer>();
     sharer->plan = "opening";
     sharer->dataset = kOpening;
     sharer->client = connection;
     sharer->peer = caller.peer;
-    parts_.scheduler->PostShared(
-        std::move(sharer),
-        [this, spec, connection, bytes, wanted = std::move(wanted),
-         opened = std::move(opened)] {
-          RemoveOpening(connection, bytes);
-          if (wanted != nullptr && !wanted()) {
-            opened(absl::CancelledError("the client ended the call"));
-          } else {
-            opened(Open(spec));
-          }
-        });
+    scheduler_->PostShared(std::move(sharer), [this, spec, connection, bytes,
+                                               wanted = std::move(wanted),
+                                               opened = std::move(opened)] {
+      // Before it is built: what is bounded is the specs that wait.
+      RemoveOpening(connection, bytes);
+      if (wanted != nullptr && !wanted()) {
+        opened(absl::CancelledError("the client ended the call"));
+      } else {
+        opened(Open(spec));
+      }
+    });
   }
 
   std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
@@ -287,17 +339,18 @@ class EngineImpl final : public Engine {
     }
     std::shared_ptr<ReadySet> ready;
     if (built->ready() != nullptr) {
-      MR_ASSIGN_OR_RETURN(ready,
-                          built->ready()->Take(
-                              built->plan().steps().MaxRows(range.world_size),
-                              *parts_.budget, parts_.ready_share, parts_.pool));
+      MR_ASSIGN_OR_RETURN(
+          ready,
+          built->ready()->Take(built->plan().steps().MaxRows(range.world_size),
+                               *budget_, ready_share_, pool_));
     }
     StepRange of_sharer = range;
     if (range.sharer == nullptr) of_sharer.sharer = SharerOf(*built, {});
     auto run =
-        std::make_shared<StepRun>(&parts_, std::move(built), of_sharer,
+        std::make_shared<StepRun>(&services_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
     run->Start();
+    // on_batch and on_done may have run by now, and the run may be over.
     return std::make_unique<Handle>(std::move(run));
   }
 
@@ -312,24 +365,24 @@ class EngineImpl final : public Engine {
 
   const Operators* operators() const override { return loaded_; }
 
-  void ReleaseIdleMemory() override { parts_.pool->ReleaseIdle(); }
+  void ReleaseIdleMemory() override { pool_->ReleaseIdle(); }
 
   Stats stats() const override {
     Stats stats;
-    stats.threads = parts_.scheduler->threads();
-    stats.most_threads = parts_.scheduler->most_threads();
-    if (parts_.ahead != nullptr) {
-      stats.read_threads = parts_.ahead->threads();
-      stats.most_read_threads = parts_.ahead->most_threads();
+    stats.threads = scheduler_->threads();
+    stats.most_threads = scheduler_->most_threads();
+    if (ahead_ != nullptr) {
+      stats.read_threads = ahead_->threads();
+      stats.most_read_threads = ahead_->most_threads();
     }
     stats.thread_changes = tuning_->Changes();
-    stats.bad_samples = parts_.bad_samples.load(std::memory_order_relaxed);
-    stats.recent_bad_samples = parts_.bad_list.Newest();
+    stats.bad_samples = tally_.bad_samples.load(std::memory_order_relaxed);
+    stats.recent_bad_samples = tally_.bad_list.Newest();
     stats.refused_admissions =
-        parts_.refused_admissions.load(std::memory_order_relaxed);
+        tally_.refused_admissions.load(std::memory_order_relaxed);
     stats.cached_pipelines = cache_.size();
     stats.pipeline_bytes = cache_.used_bytes();
-    for (FairQueue::Share& share : parts_.scheduler->Shares(2 * kSharesShown)) {
+    for (FairQueue::Share& share : scheduler_->Shares(2 * kSharesShown)) {
       if (stats.clients.size() == kSharesShown) break;
       if (share.dataset == kOpening &&
           share.recent_share < kLeastOpeningShare) {
@@ -343,13 +396,15 @@ class EngineImpl final : public Engine {
       client.set_recent_share(share.recent_share);
       client.set_active_streams(share.calls);
     }
-    stats.stages = parts_.clock.Read();
+    stats.stages = clock_.Read();
     stats.unused_bytes = UnusedBytes();
-    stats.idle_thread_seconds = parts_.scheduler->IdleThreadSeconds();
+    stats.idle_thread_seconds = scheduler_->IdleThreadSeconds();
     return stats;
   }
 
  private:
+  // The caller's end of a run. Its end cancels; the run lives on in its jobs
+  // until on_done.
   class Handle final : public Run {
    public:
     explicit Handle(std::shared_ptr<StepRun> run) : run_(std::move(run)) {}
@@ -362,17 +417,19 @@ class EngineImpl final : public Engine {
     const std::shared_ptr<StepRun> run_;
   };
 
-  // A thread's scratch counts as used once the thread may have decoded.
+  // Bytes of `held_` and of the datasets' own reservations that hold nothing at
+  // the moment: an estimate for people, of counters that are read one after the
+  // other. A thread's scratch counts as used once any thread has decoded.
   uint64_t UnusedBytes() const {
-    uint64_t used = file_metadata_ +
-                    parts_.pool->idle_bytes();  // what is borrowed as well
-    if (parts_.ahead != nullptr) {
-      const SampleBuffers& buffers = parts_.ahead->buffers();
+    uint64_t used =
+        file_metadata_ + pool_->idle_bytes();  // what is borrowed as well
+    if (ahead_ != nullptr) {
+      const SampleBuffers& buffers = ahead_->buffers();
       used += buffers.held_bytes() + buffers.idle_bytes();
     }
-    for (const StageTime& stage : parts_.clock.Read()) {
+    for (const StageTime& stage : clock_.Read()) {
       if (stage.stage() != "decode" || stage.samples() == 0) continue;
-      used += parts_.scheduler->threads() * limit_.scratch;
+      used += scheduler_->threads() * limit_.scratch;
     }
     uint64_t unused = held_.bytes() - std::min(used, held_.bytes());
     for (const auto& [name, source] : catalog_) {
@@ -381,7 +438,7 @@ class EngineImpl final : public Engine {
     return unused;
   }
 
-  // Before any memory is counted: no budget mends what is refused here.
+  // First of all checks: no budget mends what is refused here.
   static absl::Status CheckSpecSize(const PipelineSpec& spec) {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
@@ -392,12 +449,15 @@ class EngineImpl final : public Engine {
                            MakeErrorDetail("plan"));
   }
 
-  // Counts a spec that waits to be built, unless too many do.
+  // Counts a spec that waits to be built, until RemoveOpening().
+  // ResourceExhausted: too many bytes wait.
   absl::Status AddOpening(const std::string& connection, uint64_t bytes) {
     MutexLock lock(opening_mu_);
     const auto it = opening_.find(connection);
     const uint64_t own = it == opening_.end() ? 0 : it->second;
-    // Each further connection finds room, however many one of them sends.
+    // Counting a connection's own bytes twice leaves it at most half of the
+    // room that others leave: however much one connection sends, a further one
+    // finds room.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
           "pipeline specs of ", opening_bytes_, " of at most ",
@@ -433,7 +493,7 @@ class EngineImpl final : public Engine {
         MakeErrorDetail("plan"));
   }
 
-  // Held by the pipeline that is built.
+  // Room for a pipeline, to be held by it.
   absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
       const PipelineSpec& resolved) {
     const uint64_t bytes = PipelineBytes(resolved);
@@ -447,21 +507,24 @@ class EngineImpl final : public Engine {
   }
 
   static std::string PipelineAdvice(uint64_t bytes) {
-    const uint64_t budget =
-        LargerBudget(0, [&](uint64_t one) { return PipelineRoom(one) >= bytes; });
+    const uint64_t budget = LargerBudget(
+        0, [&](uint64_t one) { return PipelineRoom(one) >= bytes; });
     if (budget == 0) return "; no --memory_budget is large enough";
     return absl::StrCat(", or give the server --memory_budget=", budget >> 20,
                         "MiB or more");
   }
 
-  // Another server may have files that are whole.
+  // `pipeline`, unless a file of its datasets has changed or is lost:
+  // Unavailable, because another server may have it whole. Asked at every
+  // Open(), also of a pipeline from the cache.
   static absl::StatusOr<std::shared_ptr<const Pipeline>> Served(
       std::shared_ptr<const BuiltPipeline> pipeline) {
     MR_RETURN_IF_ERROR(pipeline->CheckFiles());
     return pipeline;
   }
 
-  // Owned by the pipelines that are built of it.
+  // The source of a synthetic spec. The pipelines that are built from it own
+  // it.
   absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
       const PipelineSpec& spec) const {
     absl::Status checked =
@@ -486,7 +549,7 @@ class EngineImpl final : public Engine {
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
     const StepTable& steps = pipeline.plan().steps();
-    // The first step too: the message names the one that is asked for.
+    // The first step by itself: its message names the step that was requested.
     MR_RETURN_IF_ERROR(
         steps.Rows(range.first_step, range.rank, range.world_size).status());
     if (range.step_count > steps.steps() - range.first_step) {
@@ -502,9 +565,11 @@ class EngineImpl final : public Engine {
   const DatasetCatalog catalog_;
   const std::map<std::string, DatasetInfo> infos_;
   DatasetInfos info_by_name_;
+  ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
-  // Scratch, idle buffers and file_metadata_.
+  // What the engine holds of the budget for itself from its start to its end:
+  // scratch of the threads, idle buffers, file_metadata_.
   const ByteBudget::Reservation held_;
   const uint64_t file_metadata_;
   const std::string decoder_digest_;
@@ -516,12 +581,24 @@ class EngineImpl final : public Engine {
   // Self-synchronised.
   PipelineCache cache_;
   Mutex opening_mu_;
-  // Of specs that wait to be built: in all, by connection.
+  // Bytes of specs between AddOpening() and RemoveOpening(): opening_bytes_ is
+  // the sum of opening_, whose entries are above 0.
   uint64_t opening_bytes_ MR_GUARDED_BY(opening_mu_) = 0;
   std::map<std::string, uint64_t> opening_ MR_GUARDED_BY(opening_mu_);
-  // Each belongs to its thread.
+  // workers_[i] is touched by worker i alone, and by the constructor before the
+  // threads start. Its size never changes.
   std::vector<WorkerState> workers_;
-  EngineParts parts_;
+  // Self-synchronised. The timer and the scheduler come last, so that they end
+  // first: their threads use what stands before them.
+  std::shared_ptr<BufferPool> pool_;
+  std::unique_ptr<ReadAhead> ahead_;  // null: workers read themselves
+  StageClock clock_;
+  RunTally tally_;
+  std::shared_ptr<ReadyShare> ready_share_;
+  std::unique_ptr<LargeImageGate> large_images_;
+  std::unique_ptr<DeadlineTimer> timer_;
+  std::unique_ptr<Scheduler> scheduler_;
+  RunServices services_;  // of the above; constant once the engine is made
   std::unique_ptr<ThreadTuning> tuning_;
 };
 
@@ -602,10 +679,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   const MemoryUse use = PlanMemory(needs, options.budget->capacity(),
                                    options.budget_held_elsewhere_bytes);
   if (use.batches == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(use.Sentence(),
-                     "nothing for batches: give a larger --memory_budget",
-                     use.threads > 1 ? " or fewer --threads" : ""));
+    return absl::InvalidArgumentError(absl::StrCat(
+        use.Sentence(), "nothing for batches: give a larger --memory_budget",
+        use.threads > 1 ? " or fewer --threads" : ""));
   }
   BatchMemoryLimit limit;
   limit.bytes = use.batches;
@@ -614,15 +690,15 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.more_threads = static_cast<uint32_t>(use.more_threads);
   limit.whole_budget = use.budget;
   if (options.held_elsewhere_of != nullptr) {
-    limit.with_budget = [needs, elsewhere = options.held_elsewhere_of](
-                            uint64_t budget) {
-      const MemoryUse other = PlanMemory(needs, budget, elsewhere(budget));
-      BatchMemoryLimit limit;
-      limit.bytes = other.batches;
-      limit.threads = static_cast<uint32_t>(other.threads);
-      limit.more_threads = static_cast<uint32_t>(other.more_threads);
-      return limit;
-    };
+    limit.with_budget =
+        [needs, elsewhere = options.held_elsewhere_of](uint64_t budget) {
+          const MemoryUse other = PlanMemory(needs, budget, elsewhere(budget));
+          BatchMemoryLimit limit;
+          limit.bytes = other.batches;
+          limit.threads = static_cast<uint32_t>(other.threads);
+          limit.more_threads = static_cast<uint32_t>(other.more_threads);
+          return limit;
+        };
   }
   limit.budget = options.budget;
   limit.timeout = options.admission_timeout;

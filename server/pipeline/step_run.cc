@@ -13,26 +13,27 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/mutex.h"
-#include "proto/error_detail.h"
-#include "server/pipeline/batch_reads.h"
-#include "server/pipeline/row_filler.h"
-#include "server/pipeline/thread_waits.h"
+#include "proto/retry_delay.h"
+#include "server/pipeline/reading/batch_reads.h"
+#include "server/pipeline/row/row_filler.h"
+#include "server/pipeline/threads/thread_waits.h"
 
 namespace millrace {
 namespace {
 
 using Nanos = std::chrono::nanoseconds;
 
-// When a client whose request found no room should ask again.
-constexpr int64_t kRetryDelayMs = 500;
-
-// Of a source that may wait itself: a wait that begins is noticed after so many
-// rows.
+// Upper bound of the rows in one task where reads of the source may block
+// (ReadWait::kRead). What a task met is judged after its last row, so this is
+// also how soon a source that begins to block is noticed. A choice, not
+// measured.
 constexpr uint64_t kMaxWaitingRowsPerTask = 64;
 
-// How often a thread asks the system which pages it had to wait for, and about
-// how long one takes.
+// Interval in which a thread asks the system for its page reads: 1 ms, because
+// the question costs as much as a small sample (worker_state.h).
 constexpr int64_t kPageWatchNanos = 1'000'000;
+// Time that one page read is taken to block: 0.1 ms, about that of an SSD. An
+// estimate; the kernel counts the reads and not their time.
 constexpr uint64_t kNanosOfPage = 100'000;
 
 double Seconds(Nanos nanos) {
@@ -46,7 +47,8 @@ Nanos FromSeconds(double seconds) {
 
 uint64_t Micros(uint64_t nanos) { return (nanos + 999) / 1000; }
 
-// Notes the pages that a thread which works on samples has waited for itself.
+// Notes how often a thread that fills rows was blocked by page faults of its
+// own. `watch` is the thread's; it gathers samples until the interval is over.
 void WatchPages(WorkerState::PageWatch& watch, uint64_t samples, SteadyTime now,
                 ReadPace& pace) {
   watch.samples += samples;
@@ -59,7 +61,10 @@ void WatchPages(WorkerState::PageWatch& watch, uint64_t samples, SteadyTime now,
 
 }  // namespace
 
-// Where the time of a batch goes. Threads add to it.
+// Where the time of a batch goes. `granted` and `wait_memory` are set before
+// the job is given to any thread. The sums are added to by the threads in its
+// tasks, relaxed: Complete() orders these additions before Deliver() reads
+// them.
 struct StepRun::Times {
   SteadyTime granted;
   Nanos wait_memory{0};
@@ -74,10 +79,16 @@ struct StepRun::Times {
   }
 };
 
-// A batch under way.
+// One step from the grant of its memory to its delivery. Held by its tasks, by
+// its entries in the lanes and by parked units; when the last of these goes,
+// the payload has been handed over or is freed, with its reservation.
+//
+// A unit is in one place at a time: in a lane, in a task of one thread, or
+// parked at the gate for large images. Its thread writes the unit's rows in the
+// payload and nobody else does, so the payload needs no lock.
 class StepRun::Job final : public Scheduler::Job {
  public:
-  // `granted`: since when it has its memory, which it had been due for
+  // `granted`: when the memory was granted, for which the step had been due for
   // `wait_memory` before.
   Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
       ByteBudget::Reservation reservation, SteadyTime granted,
@@ -88,9 +99,10 @@ class StepRun::Job final : public Scheduler::Job {
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(this->run->refers()
                     ? Refer(this->run->ready_, step, std::move(reservation))
-                    : std::make_shared<BatchPayload>(
-                          placed.payload_bytes(), std::move(reservation),
-                          this->run->parts_->pool, this->run->range_.memory)),
+                    : std::make_shared<BatchPayload>(placed.payload_bytes(),
+                                                     std::move(reservation),
+                                                     this->run->services_->pool,
+                                                     this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {
@@ -99,13 +111,16 @@ class StepRun::Job final : public Scheduler::Job {
     PlanReads();
   }
 
-  // A rank without rows still gets its (empty) batch: one unit of no row.
-  // A ready one is filled at once.
+  // Units that Complete() has to count, at least one: a rank without rows still
+  // gets its empty batch, and that needs a task. A ready batch is filled as a
+  // whole, by one task.
   uint64_t units() const {
     if (run->ready_ != nullptr) return 1;
     return std::max<uint64_t>(1, slice.units.count());
   }
 
+  // By the thread of the only task. ReadySet::Fill() returns when the payload
+  // is complete, whichever thread writes it.
   void FillReady() {
     run->ready_->Fill(step);
     if (run->refers()) return;
@@ -117,21 +132,33 @@ class StepRun::Job final : public Scheduler::Job {
   const uint64_t step;
   const StepRows rows;
   const BatchLayout::Placed placed;
+  // Moved out by Deliver(); else reset by the last Complete(), so that the
+  // memory is free although parked lambdas or the caller still hold the job.
   std::shared_ptr<BatchPayload> payload;
   const BatchSlice slice;
+  // Units that have not been counted by Complete(). A unit that is parked stays
+  // counted here, so the batch cannot finish without it.
   std::atomic<uint64_t> units_left;
+  // Rows left empty under the policy ZERO. Added to relaxed, ordered by
+  // units_left.
   std::atomic<uint64_t> emptied_rows{0};
   Times times;
-  uint64_t units_per_task = 1;  // at most
-  // Absent: who fills the rows reads.
+  // Upper bound for the scheduler; constant after the constructor.
+  uint64_t units_per_task = 1;
+  // Absent: the thread that fills a row reads its samples. Constant after the
+  // constructor.
   std::optional<BatchReads> reads;
 
-  // Memory for the large images of a unit that was parked until it came.
+  // Keeps the memory for a parked unit until its new task takes it. Called
+  // before that task is added: the scheduler's lock orders the two, so the
+  // acquire in Take() only matters to tasks that were never parked, and those
+  // find no entry either way.
   void Bring(uint64_t unit, LargeImageGate::Admission admission) {
     MutexLock lock(mu);
     admissions[unit] = std::move(admission);
     some_are_parked.store(true, std::memory_order_release);
   }
+  // The memory that Bring() has kept for the unit, or an empty admission.
   LargeImageGate::Admission Take(uint64_t unit) {
     if (!some_are_parked.load(std::memory_order_acquire)) return {};
     MutexLock lock(mu);
@@ -140,7 +167,10 @@ class StepRun::Job final : public Scheduler::Job {
                          : std::move(found.mapped());
   }
 
-  // A thread begins with a row.
+  // A thread begins with a row or a read of the batch. The first one wins the
+  // exchange and alone writes began_at_ and idle_before_. Relaxed suffices:
+  // that thread counts its units or samples later with release, and
+  // FillMakeTimes() runs on the thread that has acquired all those counts.
   void NoteBegin(std::chrono::steady_clock::time_point now) {
     if (begun_.load(std::memory_order_relaxed) ||
         begun_.exchange(true, std::memory_order_relaxed)) {
@@ -150,12 +180,12 @@ class StepRun::Job final : public Scheduler::Job {
     began_at_ = now;
     idle_before_ = IdleThreadSeconds();
   }
-  // By the thread that finishes the batch.
+  // By the thread that has counted the last unit.
   void FillMakeTimes(StageMicros* stages) const {
     if (!begun_.load(std::memory_order_relaxed)) return;
     const double make = Seconds(SteadyTime::clock::now() - began_at_);
     const double idle = (IdleThreadSeconds() - idle_before_) /
-                        run->parts_->scheduler->threads();
+                        run->services_->scheduler->threads();
     // At least 1: 0 stands for "not measured".
     stages->set_make(static_cast<uint64_t>(1e6 * make) + 1);
     stages->set_idle(std::min(static_cast<uint64_t>(1e6 * std::max(0.0, idle)),
@@ -163,16 +193,19 @@ class StepRun::Job final : public Scheduler::Job {
   }
 
  private:
-  // Of all worker threads: without work, or in a read that waits.
+  // Time of all worker threads without work, or blocked in reads of their own.
   double IdleThreadSeconds() const {
-    return run->parts_->scheduler->IdleThreadSeconds() +
-           1e-9 * static_cast<double>(run->parts_->storage_wait_nanos.load(
-                      std::memory_order_relaxed));
+    return run->services_->scheduler->IdleThreadSeconds() +
+           1e-9 * static_cast<double>(
+                      run->services_->tally->storage_wait_nanos.load(
+                          std::memory_order_relaxed));
   }
 
+  // Decides once whether this batch is read ahead; what ReadPace learns
+  // meanwhile concerns later batches.
   void PlanReads() {
     const BuiltPipeline& pipeline = *run->pipeline_;
-    ReadAhead* const ahead = run->parts_->ahead.get();
+    ReadAhead* const ahead = run->services_->ahead;
     const bool may_wait =
         ahead != nullptr && run->ready_ == nullptr && slice.units.count() > 0;
     const uint64_t rows_of_unit = slice.units.pairs ? 2 : 1;
@@ -189,21 +222,25 @@ class StepRun::Job final : public Scheduler::Job {
     }
   }
 
-  // Set with the first admission.
+  // Set with the first admission and never cleared: batches without large
+  // images, which are nearly all, take no lock in Take().
   std::atomic<bool> some_are_parked{false};
   Mutex mu;
+  // By unit; from Bring() to the unit's next task.
   std::map<uint64_t, LargeImageGate::Admission> admissions MR_GUARDED_BY(mu);
 
+  // begun_ is set before the other two are written; they are read by the thread
+  // that finishes the batch alone.
   std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point began_at_;
   double idle_before_ = 0;
 };
 
-StepRun::StepRun(EngineParts* parts,
+StepRun::StepRun(const RunServices* services,
                  std::shared_ptr<const BuiltPipeline> pipeline,
                  const StepRange& range, Engine::Callbacks callbacks,
                  std::shared_ptr<ReadySet> ready)
-    : parts_(parts),
+    : services_(services),
       pipeline_(std::move(pipeline)),
       ready_(std::move(ready)),
       range_(range),
@@ -215,15 +252,18 @@ StepRun::StepRun(EngineParts* parts,
       next_step_(range.first_step) {}
 
 uint64_t StepRun::MostOpen() const {
-  // Enough for every worker to have one under way and one to go on with.
-  uint64_t batches = 2 * uint64_t{parts_->scheduler->threads()} + 2;
-  if (ready_ == nullptr && parts_->ahead != nullptr &&
+  // For each worker a batch in work and another one to go on with, when each
+  // batch is a single task; and 2 so that a server with few threads keeps its
+  // clients supplied while one batch waits for its last row. A choice.
+  uint64_t batches = 2 * uint64_t{services_->scheduler->threads()} + 2;
+  if (ready_ == nullptr && services_->ahead != nullptr &&
       pipeline_->pace().ahead()) {
-    // And for all that read: while some batches are read, others are worked on,
-    // and none of both has to wait for the other.
+    // For each reader two samples' worth of batches: while some batches are
+    // read, others are filled, and neither readers nor workers wait for the
+    // other.
     const uint64_t rows = std::max<uint64_t>(
         1, pipeline_->plan().steps().MaxRows(range_.world_size));
-    batches += (2 * uint64_t{parts_->ahead->threads()} + rows - 1) / rows;
+    batches += (2 * uint64_t{services_->ahead->threads()} + rows - 1) / rows;
   }
   return batches;
 }
@@ -241,17 +281,24 @@ void StepRun::Admit() {
       due_ = SteadyTime::clock::now();
       step = next_step_;
     }
+    // From here until waiting_ is cleared this thread, or the request that it
+    // leaves in the queue, owns the reservation of `step`.
     const auto rows =
         pipeline_->plan().steps().Rows(step, range_.rank, range_.world_size);
     MR_CHECK(rows.ok()) << "Start() has checked the range: " << rows.status();
     const uint64_t bytes = refers() ? BuiltPipeline::kBatchOverheadBytes
                                     : pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
-    if (parts_->budget->TryReserve(bytes, &reservation)) {
+    // Not under mu_: a grant runs the callback of the request that waits, of
+    // another run or of this one.
+    if (services_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
       continue;
     }
-    const ByteBudget::Ticket ticket = parts_->budget->ReserveAsync(
+    // The callback may run before ReserveAsync() returns, on this thread or on
+    // another one, and it continues with Admit() itself. So this call ends here
+    // in any case.
+    const ByteBudget::Ticket ticket = services_->budget->ReserveAsync(
         bytes, [self = shared_from_this(), step,
                 rows = *rows](ByteBudget::Reservation granted) {
           self->Granted(step, rows, std::move(granted));
@@ -261,24 +308,31 @@ void StepRun::Admit() {
     bool cancel = false;
     {
       MutexLock lock(mu_);
-      // Otherwise it has been granted already.
+      // Otherwise the grant has come meanwhile: Granted() has cleared waiting_,
+      // or a later Admit() has made a further step due. Both leave nothing to
+      // set, for that step has a ticket of its own.
       if (waiting_ && next_step_ == step) {
         if (ended_) {
+          // Stop() came before there was a ticket to cancel.
           cancel = true;
         } else {
           ticket_ = ticket;
-          if (parts_->admission_timeout > absl::ZeroDuration()) {
+          if (services_->admission_timeout > absl::ZeroDuration()) {
+            // Under mu_, so that neither the grant nor the timer itself can
+            // find the request without its timer: Granted() would not cancel
+            // it.
             timer_ =
-                parts_->timer->After(parts_->admission_timeout,
-                                     [weak = weak_from_this(), step, bytes] {
-                                       if (auto self = weak.lock())
-                                         self->TimedOut(step, bytes);
-                                     });
+                services_->timer->After(services_->admission_timeout,
+                                        [weak = weak_from_this(), step, bytes] {
+                                          if (auto self = weak.lock())
+                                            self->TimedOut(step, bytes);
+                                        });
           }
         }
       }
     }
-    if (cancel && parts_->budget->CancelWait(ticket)) {
+    // False: the callback runs or will run; it clears waiting_ and finishes.
+    if (cancel && services_->budget->CancelWait(ticket)) {
       MutexLock lock(mu_);
       waiting_ = false;
     }
@@ -300,26 +354,41 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
     if (step == range_.first_step) wait_memory += range_.waited;
     ticket_ = 0;
     timer = std::exchange(timer_, 0);
+    // Decided under the lock that Stop() sets ended_ under: a step that is not
+    // dropped is counted in open_ before Stop() looks, so on_done waits for its
+    // job, also when that job reaches the scheduler after Stop() has emptied
+    // the lanes. Its tasks then find stopped_ set and fill nothing.
     drop = ended_;
     if (!drop) {
       ++next_step_;
       ++open_;
     }
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
+  // Need not succeed: a TimedOut() that runs anyway finds that the step is no
+  // longer due.
+  if (timer != 0) services_->timer->Cancel(timer);
   if (drop) return;  // the reservation goes back
+  // `now` and not a new time: building the job (it allocates the payload) is no
+  // wait for memory.
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
                                    std::move(reservation), now, wait_memory);
+  // After Add() the batch may be delivered and the job gone: what the call
+  // needs of the job is copied before.
   if (job->reads) {
     const uint64_t samples = job->reads->count();
     const uint64_t samples_per_task = job->reads->samples_per_task();
-    parts_->ahead->Add(read_lane_, std::move(job), samples, samples_per_task,
-                       step);
+    if (!services_->ahead->Add(read_lane_, job, samples, samples_per_task,
+                               step)) {
+      // The engine is ending and the run was cancelled, as this thread was on
+      // its way here: the units go to the workers, who give them up.
+      ReadDone({.job = std::move(job), .begin = 0, .end = samples});
+    }
     return;
   }
   const uint64_t units = job->units();
   const uint64_t units_per_task = job->units_per_task;
-  parts_->scheduler->Add(lane_, std::move(job), 0, units, units_per_task, step);
+  services_->scheduler->Add(lane_, std::move(job), 0, units, units_per_task,
+                            step);
 }
 
 void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
@@ -328,20 +397,24 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
   if (!run.stopped_.load(std::memory_order_relaxed)) {
     const SteadyTime now = SteadyTime::clock::now();
     job.NoteBegin(now);
-    ReadAhead& ahead = *run.parts_->ahead;
+    ReadAhead& ahead = *run.services_->ahead;
     const BatchReads::Took took =
         job.reads->Read(task.begin, task.end, reader, ahead.gates());
     ahead.NoteReads(task.end - task.begin, took.all - took.at_gates);
     Times::Add(job.times.read, took.all);
-    run.parts_->clock.Add(StageClock::READ, Seconds(took.all), 0);
+    run.services_->clock->Add(StageClock::READ, Seconds(took.all), 0);
   }
+  // Also when the run is stopped: the units behind these samples are counted
+  // only when they come to the scheduler.
   run.ReadDone(task);
 }
 
 void StepRun::ReadDone(const Scheduler::Task& task) {
   Job& job = static_cast<Job&>(*task.job);
   job.reads->Done(task.begin, task.end, [&](uint64_t from, uint64_t to) {
-    parts_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
+    // As one task: all of its samples are there, and they hold room in the
+    // buffers that readers may wait for.
+    services_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
   });
 }
 
@@ -350,25 +423,25 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
   {
     MutexLock lock(mu_);
     if (!waiting_ || next_step_ != step || ticket_ == 0) return;
+    // The request may be granted or cancelled from here on; CancelWait() tells.
     ticket = ticket_;
   }
-  if (!parts_->budget->CancelWait(ticket)) return;  // it has come after all
-  parts_->refused_admissions.fetch_add(1, std::memory_order_relaxed);
-  ErrorDetail detail = MakeErrorDetail("pipeline");
-  detail.set_retry_delay_ms(kRetryDelayMs);
+  // From a successful CancelWait() on, this thread owns waiting_: nobody else
+  // clears it, and FinishIfDone() does nothing until it is cleared below.
+  if (!services_->budget->CancelWait(ticket)) return;
+  services_->tally->refused_admissions.fetch_add(1, std::memory_order_relaxed);
   {
     MutexLock lock(mu_);
     waiting_ = false;
     ticket_ = 0;
     timer_ = 0;
-    ended_ = true;  // batches under way are still delivered
+    // Not stopped_: the steps before this one are delivered.
+    ended_ = true;
     if (status_.ok()) {
-      status_ = WithErrorDetail(
-          absl::ResourceExhaustedError(absl::StrCat(
-              "step ", step, " found no ", bytes, " bytes of the server's ",
-              parts_->budget->capacity(), " bytes of memory budget within ",
-              absl::FormatDuration(parts_->admission_timeout), ": ask again")),
-          detail);
+      status_ = absl::ResourceExhaustedError(absl::StrCat(
+          "step ", step, " found no ", bytes, " bytes of the server's ",
+          services_->budget->capacity(), " bytes of memory budget within ",
+          absl::FormatDuration(services_->admission_timeout), ": ask again"));
     }
   }
   FinishIfDone();
@@ -379,25 +452,33 @@ void StepRun::Stop(absl::Status status) {
   DeadlineTimer::Id timer;
   {
     MutexLock lock(mu_);
+    // One caller passes. stopped_ is set before the lanes are emptied: a task
+    // that is added later finds it.
     if (done_ || stopped_.exchange(true)) return;
     if (status_.ok()) status_ = std::move(status);
     ended_ = true;
+    // Taken, so that of this and a TimedOut() that has the ticket already one
+    // cancels the request; the budget decides which.
     ticket = std::exchange(ticket_, 0);
     timer = std::exchange(timer_, 0);
   }
-  if (timer != 0) parts_->timer->Cancel(timer);
-  if (ticket != 0 && parts_->budget->CancelWait(ticket)) {
+  if (timer != 0) services_->timer->Cancel(timer);
+  if (ticket != 0 && services_->budget->CancelWait(ticket)) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
-  if (parts_->ahead != nullptr) {
-    for (const Scheduler::Task& task : parts_->ahead->Remove(read_lane_)) {
+  // First the reads, whose units then are in lane_ or with a thread that is
+  // still reading. Such a thread adds its units later; they are dropped as
+  // tasks that find stopped_.
+  if (services_->ahead != nullptr) {
+    for (const Scheduler::Task& task : services_->ahead->Remove(read_lane_)) {
       ReadDone(task);
     }
   }
-  for (const Scheduler::Task& task : parts_->scheduler->Remove(lane_)) {
+  for (const Scheduler::Task& task : services_->scheduler->Remove(lane_)) {
     Job& job = static_cast<Job&>(*task.job);
-    // Now: the batch may live on in the hands of who waits for this room.
+    // Here and not with the job: the lambda of another parked unit may hold the
+    // job, and that one may be waiting for this very room.
     job.Take(task.begin).Leave();
     if (job.reads) job.reads->Release(task.begin, task.end);
     Complete(job, task.end - task.begin);
@@ -418,16 +499,19 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   }
   const RowUnits& units = job.slice.units;
   const uint64_t end = std::min(task.end, units.count());
+  uint64_t unit = task.begin;
   uint64_t parked = 0;
   LargeImages& large = worker.large_images();
-  large.admission = job.Take(task.begin);  // its only unit's
+  // A parked unit is a task of that unit alone, and no task that begins with
+  // another unit finds an admission here.
+  large.admission = job.Take(task.begin);
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const SteadyTime start = SteadyTime::clock::now();
     job.NoteBegin(start);
     const BuiltPipeline& pipeline = *run.pipeline_;
-    // What storage makes this thread wait is of interest where it could be had
-    // otherwise.
-    ReadPace* const pace = run.parts_->ahead != nullptr &&
+    // How long storage blocks this thread matters only where the engine could
+    // read ahead instead.
+    ReadPace* const pace = run.services_->ahead != nullptr &&
                                    pipeline.pace().wait() != ReadWait::kNever
                                ? &pipeline.pace()
                                : nullptr;
@@ -438,14 +522,22 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const ThreadWaits before =
         reads_itself ? ThreadWaits::Now() : ThreadWaits();
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
-                     run.parts_->bad_list, job.reads ? &*job.reads : nullptr);
+                     run.services_->tally->bad_list,
+                     job.reads ? &*job.reads : nullptr);
     absl::Status status = filler.Begin();
     uint64_t rows = 0;
-    for (uint64_t unit = task.begin; unit < end && status.ok(); ++unit) {
+    for (; unit < end && status.ok(); ++unit) {
       if (run.stopped_.load(std::memory_order_relaxed)) break;
       status = filler.Fill(unit);
+      // Before the unit is parked: another thread may fill it at once, and must
+      // not find samples that this one gives back. It reads them again, for
+      // others may wait for the room.
+      if (job.reads) job.reads->Release(unit, unit + 1);
       if (const int64_t bytes = std::exchange(large.wanted, 0); bytes > 0) {
-        // This thread does not wait for the memory.
+        // The thread goes on with other units instead of waiting for the
+        // memory. What it holds it gives back first: the gate grants in order
+        // of arrival, and a thread that held memory while its unit waits in
+        // that order could block the units before it.
         status = absl::OkStatus();
         large.admission.Leave();
         ++parked;
@@ -459,8 +551,8 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
                                  std::memory_order_relaxed);
     }
     if (filler.bad_samples() > 0) {
-      run.parts_->bad_samples.fetch_add(filler.bad_samples(),
-                                        std::memory_order_relaxed);
+      run.services_->tally->bad_samples.fetch_add(filler.bad_samples(),
+                                                  std::memory_order_relaxed);
     }
     ImageStage::Scratch::Times images;
     const bool has_images = worker.scratch() != nullptr;
@@ -470,7 +562,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const Nanos decode = FromSeconds(images.decode_seconds);
     const Nanos augment = FromSeconds(images.augment_seconds);
     const Nanos read = std::max(took - decode - augment, Nanos(0));
-    StageClock& clock = run.parts_->clock;
+    StageClock& clock = *run.services_->clock;
     clock.Add(StageClock::READ, Seconds(read), rows);
     Times::Add(job.times.read, read);
     if (has_images && pipeline.has_stages()) {
@@ -486,7 +578,7 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
       if (waited || after.page_reads != before.page_reads) {
         const int64_t without_cpu =
             took.count() - (after.cpu_nanos - before.cpu_nanos);
-        run.parts_->storage_wait_nanos.fetch_add(
+        run.services_->tally->storage_wait_nanos.fetch_add(
             std::clamp<int64_t>(without_cpu, 0, read.count()),
             std::memory_order_relaxed);
       }
@@ -499,45 +591,60 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
         WatchPages(worker.page_watch(), rows, now, *pace);
       }
     }
+    // The first error of any task becomes the run's; Stop() ignores later ones.
     if (!status.ok()) run.Stop(std::move(status));
   }
   large.admission.Leave();
-  // Also those of parked units, which are read again: others may wait for the
-  // room.
-  if (job.reads) job.reads->Release(task.begin, end);
+  // Units that were not reached.
+  if (job.reads) job.reads->Release(unit, end);
+  // Last: with the last unit counted, the batch is delivered and the run may
+  // end. Units that were not reached because of an error or a Stop() count as
+  // given up; those that were parked are counted by their next task.
   run.Complete(job, task.end - task.begin - parked);
 }
 
 void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
                    int64_t bytes) {
-  parts_->large_images->EnterAsync(
+  // `this` needs no reference: the job, which the lambda holds, holds the run.
+  // The lambda runs here when there is room at once, else on the thread that
+  // leaves the gate. While a unit waits, an admission is held by a thread in a
+  // task or by a unit in a lane; it is given back before the scheduler ends, so
+  // the lambda runs before that, too.
+  services_->large_images->EnterAsync(
       bytes, [this, job, unit](LargeImageGate::Admission admission) {
         Job& parked = static_cast<Job&>(*job);
         parked.Bring(unit, std::move(admission));
-        parts_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
+        services_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
       });
 }
 
 void StepRun::Complete(Job& job, uint64_t units) {
   if (units == 0) return;
-  // The last one sees what the others have written.
+  // Release, so that the rows and times of this thread's units are visible to
+  // the thread that counts the last one; acquire, so that the last one sees
+  // those of all the others.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }
   if (!stopped_.load(std::memory_order_relaxed)) {
-    // After the last read of a file and before anybody sees the batch.
+    // After the last read of any file and before anybody sees the batch: a file
+    // that has changed by now may have given this batch wrong bytes, one that
+    // changes later has not.
     if (absl::Status files = CheckFiles(job); files.ok()) {
       Deliver(job);
     } else {
       Stop(std::move(files));
     }
   }
-  job.payload.reset();  // when it was not delivered: memory for others
+  // Before open_ falls, so that the Admit() below finds the memory of a dropped
+  // batch free.
+  job.payload.reset();
   {
     MutexLock lock(mu_);
     --open_;
   }
-  Admit();  // and finishes the run when there is nothing left
+  // The place that `open_` has left free is taken, or the run is finished.
+  Admit();
 }
 
 absl::Status StepRun::CheckFiles(const Job& job) const {
@@ -549,7 +656,8 @@ absl::Status StepRun::CheckFiles(const Job& job) const {
 
 void StepRun::Deliver(Job& job) {
   const SteadyTime start = SteadyTime::clock::now();
-  // The memory of a ready one is shared, and complete.
+  // A ready payload is shared by batches that may be on the wire, and complete:
+  // nothing is written to it.
   if (ready_ == nullptr) job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
   BatchHeader& header = batch.header;
@@ -568,11 +676,12 @@ void StepRun::Deliver(Job& job) {
     header.set_payload_xxh3(
         XXH3_64bits(job.payload->data(), job.payload->bytes()));
   }
+  // No task of the job is left, so nobody else reads job.payload.
   batch.payload = std::move(job.payload);
   Describe(job.times, *header.mutable_stage_micros());
   batch.whole = SteadyTime::clock::now();
-  parts_->clock.Add(StageClock::BATCH, Seconds(batch.whole - start),
-                    job.rows.rows);
+  services_->clock->Add(StageClock::BATCH, Seconds(batch.whole - start),
+                        job.rows.rows);
   callbacks_.on_batch(std::move(batch));
 }
 
@@ -595,19 +704,22 @@ void StepRun::FinishIfDone() {
         !(ended_ || next_step_ == end_step_)) {
       return;
     }
+    // Set under the lock: of several callers that find nothing left, one posts.
     done_ = true;
     if (absl::IsResourceExhausted(status_)) {
-      // Also where a single allocation failed. Without a delay a client takes
-      // it as final.
-      ErrorDetail detail = MakeErrorDetail("pipeline");
-      detail.set_retry_delay_ms(kRetryDelayMs);
-      status_ = WithErrorDetail(std::move(status_), detail);
+      // Also of a single allocation that failed. A client takes
+      // ResourceExhausted without a delay as final.
+      status_ = WithRetryDelay(std::move(status_), "pipeline");
     }
-    // Given away, not shared: the receiver may be on another thread, and the
-    // count of a status lies in a library that ThreadSanitizer cannot see.
+    // Moved, not copied: the receiver may be on another thread, and the
+    // reference count of a Status is changed in a library that ThreadSanitizer
+    // does not see into.
     status = std::exchange(status_, absl::OkStatus());
   }
-  parts_->scheduler->Post(
+  // Posted and not called: this may be the thread of a callback of another run,
+  // deep in the budget's Pump(), and on_done may do anything. Every batch has
+  // been handed to on_batch before open_ fell, so on_done is the last callback.
+  services_->scheduler->Post(
       [self = shared_from_this(), status = std::move(status)]() mutable {
         self->callbacks_.on_done(std::move(status));
       });

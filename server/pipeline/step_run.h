@@ -1,12 +1,23 @@
 // StepRun carries one range of steps through the engine: it reserves memory for
 // the steps in their order, gives their rows to the scheduler, hands finished
-// batches out and says once when all is over.
+// batches out and reports once that all is over.
 //
-// Thread-safe. Kept alive by its jobs, by the budget's line and by the handle.
-// Callbacks run without locks held.
+// Thread-safe. Its jobs, a request that waits in the budget's queue and the
+// engine's handle keep it alive. Callbacks run without locks held.
 //
-//   auto run = std::make_shared<StepRun>(parts, pipeline, range, callbacks);
+//   auto run = std::make_shared<StepRun>(services, pipeline, range, callbacks);
 //   run->Start();
+//
+// The life of a step: due (`waiting_`) -> reserved (`open_`, a Job exists) ->
+// its samples are read ahead, where the pipeline does so -> its units are
+// filled, in any order and on any thread -> delivered or dropped (`open_`
+// falls). At most one step is due at a time, so memory is reserved in the order
+// of the steps; the steps after that finish in any order.
+//
+// The end: on_done is posted once no step is due, none is reserved and none
+// follows. The thread that brings the run into that state (in the last
+// Complete(), TimedOut(), Stop(), or a grant that comes after the end) calls
+// FinishIfDone(), which posts it at most once.
 
 #ifndef MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
 #define MILLRACE_SERVER_PIPELINE_STEP_RUN_H_
@@ -19,92 +30,129 @@
 #include "common/byte_budget.h"
 #include "common/deadline_timer.h"
 #include "common/mutex.h"
-#include "server/pipeline/built_pipeline.h"
+#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built/ready_batches.h"
 #include "server/pipeline/engine.h"
-#include "server/pipeline/engine_core.h"
-#include "server/pipeline/ready_batches.h"
-#include "server/pipeline/scheduler.h"
-#include "server/pipeline/worker_state.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/run_services.h"
+#include "server/pipeline/threads/scheduler.h"
 
 namespace millrace {
 
 class StepRun : public std::enable_shared_from_this<StepRun> {
  public:
-  // The range has been checked. `parts` outlives the run's work. `ready` is of
-  // the pipeline, where it has ready batches.
-  StepRun(EngineParts* parts, std::shared_ptr<const BuiltPipeline> pipeline,
-          const StepRange& range, Engine::Callbacks callbacks,
+  // The range has been checked. `services` outlives the run's work. `ready` is
+  // the pipeline's set where it has ready batches, else null.
+  StepRun(const RunServices* services,
+          std::shared_ptr<const BuiltPipeline> pipeline, const StepRange& range,
+          Engine::Callbacks callbacks,
           std::shared_ptr<ReadySet> ready = nullptr);
 
   void Start() { Admit(); }
 
-  // Ends the run with `status` unless it has ended: what waits is dropped, what
-  // is under way stops at its next sample. Idempotent.
+  // Ends the run with `status` unless Stop() was called or on_done was posted
+  // before. Tasks that no thread has begun are dropped; a thread that is in a
+  // task stops at its next unit. Does not wait for those threads. Idempotent;
+  // any thread, also from a task of this run.
   void Stop(absl::Status status);
 
-  // Does some rows of one of its batches. Called by the scheduler's threads.
+  // Fills some units of one of its batches. Called by the scheduler's threads,
+  // without locks.
   static void Work(const Scheduler::Task& task, WorkerState& worker);
 
   // Reads some samples of one of its batches. Called by the threads of
-  // ReadAhead.
+  // ReadAhead, without locks.
   static void Read(const Scheduler::Task& task, WorkerState& reader);
 
  private:
   class Job;
   struct Times;
 
-  // Batches refer to ready payloads instead of being filled. What is shared
-  // with the client, or packed in its place, is a copy for every batch.
+  // Batches refer to ready payloads instead of being filled. A batch that is
+  // shared with the client, or compressed in place, needs a copy of its own.
   bool refers() const {
     return ready_ != nullptr && range_.memory == nullptr &&
            pipeline_->plan().spec().compression() == COMPRESSION_NONE;
   }
 
-  // Reserves memory for the next steps as long as there is room.
+  // Reserves memory for the next steps as long as there is room, then
+  // FinishIfDone(). Any thread; of several at once, each step is taken by one.
   void Admit();
-  // Batches that may be reserved and not finished.
+  // Upper bound of `open_`.
   uint64_t MostOpen() const;
-  // Memory for `step` has come.
+  // Memory for `step` was granted: starts its job, or gives the memory back
+  // when the run has ended. Called once for a grant, on the thread that made
+  // room.
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
+  // `step` has been due for the admission timeout: ends the run, unless its
+  // memory was granted meanwhile. On the timer's thread.
   void TimedOut(uint64_t step, uint64_t bytes);
-  // Gives the unit to the scheduler again when there is memory for its images.
+  // Gives the unit to the scheduler again, as a task of its own, when there is
+  // memory for its images. From this call on another thread may be filling the
+  // unit, so the caller no longer touches the unit or its samples.
   void Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
             int64_t bytes);
-  // Samples of a task of Read() have been read or given up.
+  // Samples of a task of Read() have been read or given up: units whose samples
+  // are all there go to the scheduler.
   void ReadDone(const Scheduler::Task& task);
-  // `units` more units of the job's rows are done or given up.
+  // `units` more units of the job are done or given up. Each unit is counted
+  // exactly once; the call that counts the last one delivers the batch or drops
+  // it. `job` may be gone afterwards unless the caller holds it.
   void Complete(Job& job, uint64_t units);
+  // Hands the batch to on_batch. By the thread that has counted the last unit.
   void Deliver(Job& job);
-  // Unavailable: a file changed while the batch was read of it.
+  // Unavailable: a file changed while the batch was read from it.
   absl::Status CheckFiles(const Job& job) const;
   static void Describe(const Times& times, StageMicros& micros);
-  // Posts on_done when nothing is left.
+  // Posts on_done when no step is due, reserved or left to reserve.
   void FinishIfDone();
 
   // Constant.
-  EngineParts* const parts_;
+  const RunServices* const services_;
   const std::shared_ptr<const BuiltPipeline> pipeline_;
   const std::shared_ptr<ReadySet> ready_;  // null: rows are read and placed
   const StepRange range_;
   const uint64_t end_step_;
   const Plan::Epoch epoch_;
   const Engine::Callbacks callbacks_;
+  // Queues of this run at the scheduler and at ReadAhead. Their entries hold
+  // jobs, which hold the run, which holds the lanes: the circle ends when the
+  // last entry is taken out, so no entry may be left when the threads end.
   const std::shared_ptr<Scheduler::Lane> lane_;
   const std::shared_ptr<Scheduler::Lane> read_lane_;
 
-  // Self-synchronised: set with ended_, read before every sample.
+  // Set by Stop() under mu_, read without a lock before every unit. Relaxed
+  // reads suffice: a thread that misses the store fills one unit too many, and
+  // what it fills is dropped or delivered before on_done all the same.
   std::atomic<bool> stopped_{false};
 
+  // Taken before the timer's lock (Admit() sets timer_ under it); never held
+  // while the budget, the scheduler or a callback is called.
   Mutex mu_;
-  uint64_t next_step_ MR_GUARDED_BY(mu_);    // to reserve memory for
-  uint64_t open_ MR_GUARDED_BY(mu_) = 0;     // reserved and not delivered
-  bool waiting_ MR_GUARDED_BY(mu_) = false;  // for memory for next_step_
-  SteadyTime due_ MR_GUARDED_BY(mu_);        // when that began
+  // The step to reserve memory for next; those below have been granted it.
+  uint64_t next_step_ MR_GUARDED_BY(mu_);
+  // Steps that were granted their memory and have not been counted off by
+  // Complete(). A further step becomes due only while this is below MostOpen().
+  uint64_t open_ MR_GUARDED_BY(mu_) = 0;
+  // next_step_ is due: exactly one thread or one request in the budget's queue
+  // is reserving its memory. Set by Admit(); cleared by Granted(), or by the
+  // thread that has cancelled the request, and CancelWait() is true for one
+  // caller at most. While it is set, on_done is not posted.
+  bool waiting_ MR_GUARDED_BY(mu_) = false;
+  // When next_step_ became due; of waiting_.
+  SteadyTime due_ MR_GUARDED_BY(mu_);
+  // Of the request in the budget's queue, and of the timer that limits its
+  // wait. 0: none, or ReserveAsync() has not returned yet; then Admit() sets
+  // them, or cancels the request when the run has ended meanwhile.
   ByteBudget::Ticket ticket_ MR_GUARDED_BY(mu_) = 0;
   DeadlineTimer::Id timer_ MR_GUARDED_BY(mu_) = 0;
-  bool ended_ MR_GUARDED_BY(mu_) = false;  // no further step
-  bool done_ MR_GUARDED_BY(mu_) = false;   // on_done is posted
+  // No further step is reserved: Stop() was called or a step timed out. Never
+  // cleared. Steps that are open are delivered unless stopped_ is set, too.
+  bool ended_ MR_GUARDED_BY(mu_) = false;
+  // on_done is posted. Never cleared.
+  bool done_ MR_GUARDED_BY(mu_) = false;
+  // What on_done reports: the first error. Moved out when done_ is set.
   absl::Status status_ MR_GUARDED_BY(mu_);
 };
 

@@ -1,7 +1,7 @@
 // ThreadTuning lets the engine's numbers of threads follow what is measured: it
 // looks at what they did every few seconds, asks the policy what pays
-// (server/pipeline/thread_tuner.h), sets the numbers, and writes a line into
-// the log for each change.
+// (server/pipeline/threads/thread_tuner.h), sets the numbers, and writes a line
+// into the log for each change.
 //
 // Thread-safe. Owns no thread: it runs on the timer. Timer and threads outlive
 // it, and the timer is stopped before it goes.
@@ -23,10 +23,10 @@
 #include "common/mutex.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
-#include "server/pipeline/read_ahead.h"
-#include "server/pipeline/scheduler.h"
-#include "server/pipeline/stage_clock.h"
-#include "server/pipeline/thread_tuner.h"
+#include "server/pipeline/reading/read_ahead.h"
+#include "server/pipeline/threads/scheduler.h"
+#include "server/pipeline/threads/stage_clock.h"
+#include "server/pipeline/threads/thread_tuner.h"
 
 namespace millrace {
 

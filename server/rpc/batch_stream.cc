@@ -26,11 +26,15 @@
 namespace millrace {
 namespace {
 
-// Upper bound for one Engine::Start, so that its cost stays small.
+// Upper bound of the steps of one Engine::Start(). Shares limit it further; it
+// only keeps the arithmetic of one call small. A choice.
 constexpr uint64_t kMaxStepsPerRun = 1024;
 
-// gRPC's status for a call cannot be set from outside of its reactions while a
-// write is blocked; this ends it with the code that makes a client ask again.
+// Returns a function that ends the call with `status`, to be called without
+// locks. While a write is blocked, gRPC accepts no Finish(); this is the only
+// way to end the call with a code that a client retries. The reference keeps
+// the call valid although the stream may be gone by then; on a call that is
+// over it does nothing.
 BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
                                  const absl::Status& status) {
   grpc_call* call = context->c_call();
@@ -44,31 +48,54 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 
 }  // namespace
 
-// A batch that waits to be written.
+// A batch that waits to be written. `made`: when the engine handed it over.
 struct BatchStream::Outgoing {
   FilledBatch batch;
   BatchPacking packing;
   SteadyTime made;
 };
 
-// What is decided under the lock and done after it: gRPC and the engine may
-// call back at once.
+// What is decided under State::mu and done after it, by Perform(): gRPC, the
+// engine, shares and the budget may all call back at once, on this thread, into
+// this or another stream.
+//
+// `write` and `finish` exclude each other. Each is decided only while none is
+// pending (`writing`, `finished`), and gRPC does not call OnDone before both
+// are over: so the stream lives until the Action has been performed.
 struct BatchStream::Action {
   bool write = false;
   grpc::WriteOptions options;
   bool finish = false;
   absl::Status status;
-  // Destroyed outside the lock: runs cancel, batches give memory back.
+  // Destroyed without the lock: runs are cancelled, batches and frames give
+  // memory back to the budget, which may grant it to others at once.
   std::list<std::unique_ptr<Engine::Run>> runs;
   std::deque<Outgoing> batches;
   std::optional<BatchFrames> frames;
   grpc::ByteBuffer frame;
-  // Gives its room in the client's share to others.
+  // Destroyed without the lock: gives its room in the client's share to others.
   std::unique_ptr<ClientShares::Member> share;
-  std::vector<std::function<void()>> wake;  // calls that have room now
+  // on_room of calls that have room now. Last of all: they request steps.
+  std::vector<std::function<void()>> wake;
 };
 
+// What the stream shares with callbacks that may come after it: of the engine,
+// of the shares, of OpenAsync(). They hold the state; the state knows the
+// stream as long as it lives (`stream`).
+//
+// States of a call: waiting for its pipeline (`share` null) -> streaming ->
+// `abandoned` (nothing more is written, the write in flight ends) or complete
+// -> `finished` (Finish() is called) -> over (`stream` null). `abandoned` and
+// `finished` are never cleared.
+//
+// Locks: mu may be taken under the registry's lock. Under mu only locks are
+// taken under which nothing calls back: those of ClientShares, LivePayloads and
+// the client's link of shared memory.
 struct BatchStream::State {
+  // A part of the steps at the engine. `run` is null until Engine::Start() has
+  // returned and after Abandon(); `done`: on_done has come. The pointer that
+  // on_done has stays good until then: AskMore() removes only slots with both,
+  // and OnDone(), which removes all, clears `stream` first.
   struct RunSlot {
     std::unique_ptr<Engine::Run> run;
     bool done = false;
@@ -78,7 +105,7 @@ struct BatchStream::State {
         grpc::CallbackServerContext* context)
       : environment(environment), context(context) {}
 
-  // Before anything is asked for.
+  // Once, before the first step is requested from the engine.
   void Set(Steps steps, std::unique_ptr<ClientShares::Member> its_share)
       MR_REQUIRES(mu) {
     pipeline = std::move(steps.pipeline);
@@ -99,7 +126,8 @@ struct BatchStream::State {
     return runs_under_way == 0 && ready.empty() && !current.has_value();
   }
 
-  // The next steps that follow each other: first those that were taken back.
+  // The next steps to request, one after the other: first those that were taken
+  // back, because the client may be waiting for them.
   StepRange NextSteps() const MR_REQUIRES(mu) {
     StepRange part = range;
     if (again.empty()) {
@@ -116,6 +144,7 @@ struct BatchStream::State {
     return part;
   }
 
+  // `part`, the beginning of NextSteps(), is requested.
   void Asked(const StepRange& part) MR_REQUIRES(mu) {
     if (again.empty()) {
       next_step += part.step_count;
@@ -124,7 +153,9 @@ struct BatchStream::State {
     }
   }
 
-  // Prepares the next frame, or finds that the call is over.
+  // Decides what comes next: the next frame, or the end of the call. To be
+  // called after every change that may bring one of them; does nothing while a
+  // write is in flight, whose end calls it again.
   void Proceed(Action* action) MR_REQUIRES(mu) {
     if (writing || finished) return;
     if (!abandoned) {
@@ -136,38 +167,47 @@ struct BatchStream::State {
         ready.pop_front();
       }
       if (current.has_value()) {
+        // From here to OnWriteDone() `frame` is gRPC's.
         frame = current->Next(frame_size.bytes());
         writing = true;
         write_started = std::chrono::steady_clock::now();
-        // More is ready: gRPC may wait for it and fill its packets.
+        // More is ready: gRPC may wait for it and fill its packets. Never
+        // without more, for the frame would then wait for nothing.
         if (!current->done() || !ready.empty()) {
           action->options.set_buffer_hint();
         }
         action->write = true;
         return;
       }
+      // After an error no step is requested; batches that are being made are
+      // still delivered.
       const bool more = HasMoreSteps() && status.ok();
       if (more || runs_under_way > 0) return;
     }
+    // Also when abandoned: at once, although runs may still be active. They
+    // find the flag, or no stream.
     finished = true;
     action->finish = true;
     action->status = status;
   }
 
-  // Ends the call early.
+  // Ends the call early with `why`: nothing more is written. What is dropped
+  // goes into `action`. A write in flight cannot be taken back; the call ends
+  // after it, or its caller cancels the call. The first reason counts.
   void Abandon(absl::Status why, Action* action) MR_REQUIRES(mu) {
     if (abandoned || finished) return;
     abandoned = true;
     status = std::move(why);
     for (RunSlot& slot : runs) {
+      // The slots stay: their on_done may still come.
       if (slot.run != nullptr) action->runs.push_back(std::move(slot.run));
     }
     action->batches.swap(ready);
     action->frames.swap(current);
   }
 
-  // How long a write has been under way, from `since` on; without one nothing
-  // is ever blocked for any time.
+  // How long a write has been in flight, from `since` on; without one less than
+  // any duration, so that no call counts as blocked.
   absl::Duration BlockedFor(SteadyTime since) const MR_REQUIRES(mu) {
     if (!writing || abandoned) return -absl::InfiniteDuration();
     return absl::FromChrono(std::chrono::steady_clock::now() -
@@ -175,36 +215,58 @@ struct BatchStream::State {
   }
 
   const StreamEnvironment environment;
-  // Constant once they are set.
+  // Set by Set() under mu and constant from then on: threads that request
+  // steps, or get batches, have seen `share` under mu before.
   std::shared_ptr<const Pipeline> pipeline;
   StepRange range;
   uint64_t end_step = 0;
   bool packs = false;
 
   Mutex mu;
-  // Null after OnDone.
+  // Null after OnDone. gRPC deletes the stream then, so it is used without the
+  // lock only for an Action (see there), and in its own reactions.
   BatchStream* stream MR_GUARDED_BY(mu) = nullptr;
+  // Null after OnDone, like `stream`.
   grpc::CallbackServerContext* context MR_GUARDED_BY(mu);
+  // Batches that were made and not begun to be sent, in the order in which they
+  // came; `current` is being sent. Both are empty once abandoned.
   std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   SteadyTime current_made MR_GUARDED_BY(mu);
-  grpc::ByteBuffer frame;  // gRPC's while `writing`, else guarded by mu
+  // gRPC's while `writing`, else guarded by mu. Its slices refer to the
+  // payload, whose memory is free when gRPC lets go of the last one.
+  grpc::ByteBuffer frame;
+  // A StartWrite() is decided or in flight, until OnWriteDone().
+  // `write_started` is of it.
   bool writing MR_GUARDED_BY(mu) = false;
   SteadyTime write_started MR_GUARDED_BY(mu);
+  // Follows how long writes take.
   FrameSize frame_size MR_GUARDED_BY(mu);
-  bool abandoned MR_GUARDED_BY(mu) = false;  // nothing more is written
-  bool finished MR_GUARDED_BY(mu) = false;   // Finish is called or about to be
-  bool asking MR_GUARDED_BY(mu) = false;     // a thread is in AskMore
-  absl::Status status MR_GUARDED_BY(mu);     // of the call: the first error
+  // Nothing more is written.
+  bool abandoned MR_GUARDED_BY(mu) = false;
+  // Finish() is decided, and called by Perform().
+  bool finished MR_GUARDED_BY(mu) = false;
+  // A thread is between taking steps and the return of Engine::Start(), in
+  // AskMore(). One at a time; it looks again afterwards, so another thread that
+  // finds the flag leaves the work to it.
+  bool asking MR_GUARDED_BY(mu) = false;
+  // What the call ends with: the first error.
+  absl::Status status MR_GUARDED_BY(mu);
+  // A list: callbacks hold pointers to the slots.
   std::list<RunSlot> runs MR_GUARDED_BY(mu);
+  // Runs whose on_done has not come.
   uint64_t runs_under_way MR_GUARDED_BY(mu) = 0;
-  uint64_t next_step MR_GUARDED_BY(mu) = 0;    // to ask the engine for
-  std::set<uint64_t> again MR_GUARDED_BY(mu);  // steps that were taken back
+  // The first step that was never requested from the engine.
+  uint64_t next_step MR_GUARDED_BY(mu) = 0;
+  // Steps below next_step that were taken back, to be requested once more.
+  std::set<uint64_t> again MR_GUARDED_BY(mu);
   // Since when a call that has nothing waits for its client's share; the
-  // clock's maximum: it does not.
+  // clock's maximum: it does not. The next part carries it as
+  // StepRange::waited.
   SteadyTime waits_since MR_GUARDED_BY(mu) = SteadyTime::max();
-  // Has the steps that were asked for and are not written. Null before the
-  // pipeline is found and after OnDone.
+  // Counts the steps that were requested and are not written whole: taken in
+  // AskMore(), returned by OnWriteDone() and TakeBack(), the rest by its
+  // destructor. Null before the pipeline is found and after OnDone().
   std::unique_ptr<ClientShares::Member> share MR_GUARDED_BY(mu);
 };
 
@@ -226,7 +288,8 @@ BatchStream::~BatchStream() = default;
 
 std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
   return [state = state_, caller = caller_](absl::StatusOr<Steps> steps) {
-    // Outside the lock: a share that comes or goes may wake other calls.
+    // Without the lock: a share that comes or goes may wake other calls, whose
+    // on_room takes their locks.
     std::unique_ptr<ClientShares::Member> share;
     if (steps.ok()) {
       share = state->environment.shares->Join(
@@ -243,6 +306,8 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
     {
       MutexLock lock(state->mu);
       if (state->stream == nullptr || state->abandoned || state->finished) {
+        // The call has ended meanwhile: the share goes with `action`, after the
+        // lock.
         action.share = std::move(share);
       } else if (steps.ok()) {
         stream = state->stream;
@@ -255,7 +320,9 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
     }
     if (stream == nullptr) return;
     if (action.finish) {
-      // Refused, and told so already.
+      // The refusal is the call's answer, and was logged where it was decided.
+      // `stream` lives: `finished` was set here, so nobody else calls Finish(),
+      // and OnDone comes after it.
       stream->Finish(ToGrpcStatus(action.status));
     } else {
       AskMore(state);
@@ -275,7 +342,9 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
   while (true) {
     StepRange part;
     State::RunSlot* slot = nullptr;
-    std::list<State::RunSlot> over;  // destroyed outside the lock
+    // Runs that are done: destroyed without the lock, as their destructor
+    // cancels.
+    std::list<State::RunSlot> over;
     {
       MutexLock lock(state.mu);
       for (auto it = state.runs.begin(); it != state.runs.end();) {
@@ -284,16 +353,21 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
           over.splice(over.end(), state.runs, at);
         }
       }
-      // A thread that asks looks again afterwards.
+      // With `asking`, the other thread comes back here after Engine::Start()
+      // and finds what this one has come for.
       if (state.stream == nullptr || state.asking || state.abandoned ||
           state.finished || !state.status.ok() || !state.HasMoreSteps()) {
         return;
       }
       part = state.NextSteps();
+      // Not null: a call without a share has no steps yet, and one that has
+      // given its share back has no stream.
       part.step_count = state.share->Take(part.step_count);
       const SteadyTime now = std::chrono::steady_clock::now();
       if (part.step_count == 0) {
         if (state.HasNothing()) {
+          // Only a call that has nothing waits for its share; one that still
+          // has batches waits for its client to read.
           state.waits_since = std::min(state.waits_since, now);
         }
         return;
@@ -302,6 +376,8 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
         part.waited = now - state.waits_since;
         state.waits_since = SteadyTime::max();
       }
+      // Counted before the engine is asked: callbacks may come before Start()
+      // returns.
       state.Asked(part);
       ++state.runs_under_way;
       state.asking = true;
@@ -312,7 +388,8 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       Outgoing outgoing;
       outgoing.batch = std::move(batch);
       outgoing.made = std::chrono::steady_clock::now();
-      // Here, on a worker, where several batches are packed at a time.
+      // Here, on a worker and without the lock: several batches are packed at a
+      // time.
       if (state->packs) outgoing.packing = PackBatch(outgoing.batch);
       Action action;
       BatchStream* stream = nullptr;
@@ -334,7 +411,10 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       {
         MutexLock lock(state->mu);
         stream = state->stream;
-        if (stream == nullptr) return;  // the slot is gone, too
+        // OnDone() has removed the slots.
+        if (stream == nullptr) return;
+        // Last use of `slot`: from here on AskMore() may remove it, once `run`
+        // is set.
         slot->done = true;
         --state->runs_under_way;
         if (!status.ok() && state->status.ok()) {
@@ -358,8 +438,11 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
         if (state.status.ok()) state.status = run.status();
         state.Proceed(&action);
       } else if (stream == nullptr || state.abandoned) {
-        action.runs.push_back(*std::move(run));  // the slot may be gone, too
+        // Abandoned while the run was started: it is cancelled after the lock.
+        // After OnDone() the slot is gone, too.
+        action.runs.push_back(*std::move(run));
       } else {
+        // The slot is there: without `run` no AskMore() removes it.
         slot->run = *std::move(run);
       }
     }
@@ -375,6 +458,7 @@ void BatchStream::OnWriteDone(bool ok) {
     state.writing = false;
     state.frame_size.Note(std::chrono::steady_clock::now() -
                           state.write_started);
+    // Freed without the lock: the last slice gives a payload back.
     action.frame.Swap(&state.frame);
     if (!ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
@@ -387,13 +471,17 @@ void BatchStream::OnWriteDone(bool ok) {
       counters.bytes_sent.fetch_add(header.payload_bytes(),
                                     std::memory_order_relaxed);
       action.frames.swap(state.current);
+      // The share is there: only OnDone() takes it, and gRPC calls that after
+      // this.
       action.wake = state.share->Return(1);
     }
     state.Proceed(&action);
   }
+  // Read before Perform(), which may end the call.
   const bool over = action.finish;
   Perform(this, std::move(action));
-  // gRPC keeps the stream until this reaction returns.
+  // gRPC keeps the stream until this reaction returns; AskMore() needs the
+  // state alone.
   if (!over) AskMore(state_);
 }
 
@@ -418,8 +506,9 @@ BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
   auto action = std::make_shared<Action>();
   Deferred cancel;
   {
-    // Looked at and stopped under one lock: a write that ends in between is
-    // none that is blocked.
+    // Looked at and stopped under one lock: a write that ends in between is not
+    // blocked. The cancel is made under the lock, too, while `context` is good,
+    // and called after it.
     MutexLock lock(state_->mu);
     if (state_->stream == nullptr || state_->finished ||
         state_->BlockedFor(since) < timeout) {
@@ -431,7 +520,8 @@ BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
   }
   return [this, action, cancel = std::move(cancel)] {
     if (cancel != nullptr) cancel();
-    // Without a write or an end to perform `this` may be gone and is not used.
+    // `this` lives if the action has an end to perform (see Action), and is not
+    // used otherwise.
     Perform(this, std::move(*action));
   };
 }
@@ -463,10 +553,11 @@ BatchStream::Deferred BatchStream::TakeBack(uint64_t max,
     if (state.stream == nullptr || state.abandoned || state.finished) {
       return nullptr;
     }
-    // Without a share nothing was asked for yet.
+    // Without a share no step was requested yet.
     max = state.share == nullptr ? 0 : std::min(max, state.share->Excess());
     uint64_t count = 0;
     for (; count < max && !state.ready.empty(); ++count) {
+      // From the back: what would be sent last.
       state.again.insert(state.ready.back().batch.header.step());
       action->batches.push_back(std::move(state.ready.back()));
       state.ready.pop_back();
@@ -474,11 +565,13 @@ BatchStream::Deferred BatchStream::TakeBack(uint64_t max,
     if (count > 0) {
       action->wake = state.share->Return(count);
     } else if (max > 0 && !end.ok() && state.writing) {
-      // gRPC gives back what it was given at the end of the call only.
+      // What was given to gRPC comes back at the end of the call only.
       cancel = CancelCall(state.context, end);
       state.Abandon(end, action.get());
       state.Proceed(action.get());
-      // Now, so that no other call ends for the same memory.
+      // Now and not in OnDone(), so that no other call ends for the same
+      // memory. After Abandon() nothing is returned a second time: `current` is
+      // empty, and AskMore() takes no more.
       action->wake = state.share->ReturnAll();
       count = 1;
     }
@@ -502,11 +595,14 @@ void BatchStream::OnDone() {
       if (slot.run != nullptr) action.runs.push_back(std::move(slot.run));
     }
     state_->runs.clear();
+    // From here on callbacks find no stream, and no slot.
     state_->stream = nullptr;
     state_->context = nullptr;
     action.share = std::move(state_->share);
   }
-  // Other calls may ask the engine now, which outlives the registry's streams.
+  // Runs are cancelled and the share is given back before the registry forgets
+  // the stream: the server waits for an empty registry before it destroys the
+  // engine and the shares, which both are used here.
   Perform(nullptr, std::move(action));
   environment_.registry->Remove(this);
   environment_.counters->active_streams.fetch_sub(1);
@@ -514,12 +610,16 @@ void BatchStream::OnDone() {
 }
 
 void BatchStream::Perform(BatchStream* stream, Action action) {
+  // What gives memory back comes first, so that others, and this call's next
+  // steps, find it.
   action.runs.clear();
   action.batches.clear();
   action.frames.reset();
   action.frame.Clear();
   action.share.reset();
   if (action.write) {
+    // `writing` was set under the lock, so only this thread touches `frame`. On
+    // a call that was cancelled meanwhile gRPC reports the write as failed.
     stream->StartWrite(&stream->state_->frame, action.options);
   } else if (action.finish) {
     if (!action.status.ok() && !absl::IsCancelled(action.status)) {
@@ -529,7 +629,8 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
     }
     stream->Finish(ToGrpcStatus(action.status));
   }
-  // The stream may be gone.
+  // After StartWrite() or Finish() other reactions may have run, and the stream
+  // may be gone.
   for (const auto& wake : action.wake) wake();
 }
 

@@ -1,11 +1,12 @@
-// BatchStream answers one GetBatches call: it asks the engine for the steps,
-// a bounded part at a time, and writes the batches as they become ready, one
-// frame after the other.
+// BatchStream answers one GetBatches call: it requests the steps from the
+// engine, a bounded part at a time, and writes the batches as they become
+// ready, one frame after the other.
 //
-// Bounded: what it has asked for and not yet written stays within its client's
+// Bounded: what it has requested and not yet written stays within its client's
 // share of the budget's bytes for batches (client_shares.h), so a client that
 // reads slowly cannot hold the memory that other clients need. As shares become
-// smaller, batches above them can be taken back: the call makes them again.
+// smaller, batches above them can be taken back: the call requests them again
+// later.
 //
 // Lives from the call's start to gRPC's OnDone, which deletes it. Callbacks of
 // the engine may come later: they hold its state, not the stream.
@@ -71,7 +72,7 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
               grpc::CallbackServerContext* context, Caller caller);
   ~BatchStream() override;
 
-  // A function to be called once: asks for the first steps, or ends the call
+  // A function to be called once: requests the first steps, or ends the call
   // with the error. The stream may be gone by then.
   std::function<void(absl::StatusOr<Steps>)> Begin();
   // False: the call is over. The stream may be gone.
@@ -81,13 +82,13 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // `status`.
   Deferred Stop(absl::Status status);
 
-  // When one write has been under way for `timeout`, not counting the time
-  // before `since`, whatever was done to the system's clock meanwhile: drops
-  // the rest and returns a function that cancels the call with `status`.
+  // When one write has been in flight for `timeout` of the steady clock, not
+  // counting the time before `since`: drops the rest and returns a function
+  // that cancels the call with `status`.
   Deferred StopIfBlockedFor(absl::Duration timeout, SteadyTime since,
                             absl::Status status);
 
-  // A write has been under way for so long.
+  // A write has been in flight for `timeout`.
   bool IsBlockedFor(absl::Duration timeout) const;
 
   // Since when the oldest batch that was made waits to be sent whole, not
@@ -96,9 +97,9 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   // Takes back up to `max` batches that were made and not sent, as far as the
   // client has more than its share: those that would be sent last. They are
-  // made again when there is room. With an error for `end` also the one that is
-  // being written when there is no other: the call ends with that. Adds to
-  // `taken` how many these were; null when there were none.
+  // requested again when there is room. With an error for `end` also the one
+  // that is being written when there is no other: the call ends with that. Adds
+  // to `taken` how many these were; null when there were none.
   Deferred TakeBack(uint64_t max, const absl::Status& end, uint64_t* taken);
 
   const std::string& peer() const { return peer_; }

@@ -11,6 +11,8 @@ namespace millrace {
 std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   std::unique_ptr<Member> member(new Member(this, std::move(call)));
   MutexLock lock(mu_);
+  // Entries of maps stay where they are until they are erased, which the last
+  // member that points to them does.
   member->host_ = &hosts_[member->host_name_];
   Host& host = *member->host_;
   const auto [client, is_new] = host.clients.try_emplace(member->client_name_);
@@ -21,6 +23,8 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
     ++client->second.connection->second.clients;
     client->second.nothing_since = std::chrono::steady_clock::now();
   }
+  // Shares are smaller from here on. Nobody is called: others find out with
+  // their next Take(), or through Excess().
   ++member->client_->calls;
   return member;
 }
@@ -53,7 +57,8 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
     found.held_bytes = host.outstanding_bytes;
     found.share_bytes = HostShare();
     // With it a batch is within the part of each connection; and of each client
-    // of a connection that has others' batches outstanding.
+    // of a connection that has others' batches outstanding. The inverse of
+    // HostShare(): the host's part times hosts, times 4/3, rounded up.
     const uint64_t clients =
         connection.outstanding_bytes > 0 ? connection.clients : 1;
     const uint64_t share =
@@ -67,6 +72,8 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
 }
 
 uint64_t ClientShares::HostShare() const {
+  // A quarter stays free, so that a host that comes finds room at once, before
+  // others have shrunk to their new parts. The quarter is a choice.
   return bytes_ / 4 * 3 / hosts_.size();
 }
 
@@ -75,7 +82,8 @@ uint64_t ClientShares::ConnectionShare(const Host& host,
   const uint64_t connections = host.connections.size();
   const uint64_t share = HostShare() / connections;
   if (hosts_.size() > 1) return share;
-  // The only host leaves as much to a client of its own that may still come.
+  // The only host leaves as much as a client has to one of its own that may
+  // still come.
   return std::min(share, bytes_ / (connections * clients + 1) * clients);
 }
 
@@ -95,19 +103,22 @@ bool ClientShares::HasRoom(const Member& member) const {
   const Connection& connection = client.connection->second;
   const uint64_t bytes = member.step_bytes_;
   if (HostIsFull(member)) return false;
+  // A connection with nothing outstanding always gets one batch within its
+  // host's part: that is what keeps every process going.
   if (connection.outstanding_bytes == 0) return true;
   if (MustYield(member)) return false;
   if (client.outstanding_bytes == 0) {
-    // One more client of its connection. Programs invent ids: where each had a
-    // batch for certain, those that read slowly would fill the host's part.
+    // One more client of its connection. Programs invent ids: if each had a
+    // batch for certain, clients that read slowly would fill the host's part.
     return connection.outstanding_bytes + bytes <=
                ConnectionShare(host, connection.clients) ||
            host.connections.size() == 1 ||
            host.outstanding_bytes + bytes <= HostShare() / 2;
   }
   if (client.outstanding_bytes + bytes <= ClientShare(member)) return true;
-  // A client may read its calls in turns: none waits for another one's as long
-  // as there is plenty.
+  // A client may read its calls in turns: a call that has nothing gets one
+  // beyond the client's part while there is plenty, so that it does not wait
+  // until another call of the same client is read.
   return member.outstanding_ == 0 &&
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
@@ -129,8 +140,9 @@ bool ClientShares::MustYield(const Member& member) const {
     if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0) {
       continue;
     }
-    // Connections without a batch come first, then clients without one: those
-    // with small batches would keep one with large batches waiting for ever.
+    // Connections without a batch come first, then clients without one:
+    // otherwise calls with small batches, which always find room, would keep
+    // one with large batches waiting for ever.
     const auto connection = other->client_->connection;
     if (connection->second.outstanding_bytes == 0) return true;
     if (has_none) continue;
@@ -154,6 +166,8 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   MR_CHECK(steps <= member->outstanding_);
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ -= steps;
+  // The same bytes as in Count(): step_bytes_ is constant, whatever the batch
+  // really took.
   member->client_->outstanding_bytes -= bytes;
   if (bytes > 0 && member->client_->outstanding_bytes == 0) {
     member->client_->nothing_since = std::chrono::steady_clock::now();
@@ -166,7 +180,8 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
 std::vector<std::function<void()>> ClientShares::Grant() {
   std::vector<std::function<void()>> callbacks;
   while (!waiting_.empty()) {
-    // The client that has least first, then the call that waits longest.
+    // The client that has least first, then the call that waits longest. Each
+    // grant is counted before the next is looked for.
     auto best = waiting_.end();
     for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
       const uint64_t outstanding = (*at)->client_->outstanding_bytes;
@@ -200,6 +215,8 @@ ClientShares::Member::~Member() {
   std::vector<std::function<void()>> callbacks;
   {
     MutexLock lock(shares_->mu_);
+    // on_room of this member may still be called, by a thread that has copied
+    // it: it must find out by itself that the call is over.
     if (waits_) shares_->waiting_.remove(this);
     shares_->Uncount(this, outstanding_);
     if (--client_->calls == 0) {
@@ -212,18 +229,22 @@ ClientShares::Member::~Member() {
     }
     callbacks = shares_->Grant();
   }
+  // Without the lock: on_room calls Take().
   for (const auto& on_room : callbacks) on_room();
 }
 
 uint64_t ClientShares::Member::Take(uint64_t most) {
   MutexLock lock(shares_->mu_);
+  // Steps that were granted are counted already.
   uint64_t taken = std::min(most, granted_);
   granted_ -= taken;
   const uint64_t window = shares_->Window(*this);
-  // Few large runs cost less than many small ones.
+  // Few large runs cost less than many small ones. A call that is not below
+  // half of its window is not put into waiting_, either: its own Return()
+  // brings it here again.
   if (taken == 0 && outstanding_ > window / 2) return 0;
-  // No call that waits is overtaken: whoever makes room grants it to those at
-  // once, so what is left now is no use to them.
+  // No call that waits is overtaken: whoever makes room calls Grant() under the
+  // same lock, so what is left now is of no use to calls that wait.
   while (taken < most && outstanding_ < window && shares_->HasRoom(*this)) {
     shares_->Count(this, 1);
     ++taken;
@@ -250,6 +271,7 @@ std::vector<std::function<void()>> ClientShares::Member::Return(
 
 std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
   MutexLock lock(shares_->mu_);
+  // Steps that were granted and not taken are among outstanding_.
   granted_ = 0;
   shares_->Uncount(this, outstanding_);
   return shares_->Grant();

@@ -1,7 +1,7 @@
 // ClientShares divides the memory for batches among the clients that stream, so
 // that those which read slowly do not hold what the others need. It counts the
-// steps that each call has asked the engine for and not yet sent, and says when
-// a call may ask for more. It holds no memory itself.
+// steps that each call has requested from the engine and not yet sent, and says
+// when a call may request more. It holds no memory itself.
 //
 // A client is what its id says, or else a connection; a host is an address. All
 // hosts have equal parts of three quarters of the memory: a quarter is left to
@@ -59,7 +59,7 @@ class ClientShares {
   std::unique_ptr<Member> Join(Call call);
 
   // Calls that wait for on_room, whose clients have nothing outstanding and
-  // have a right to one batch.
+  // have a right to one batch: for whom others' excess is taken back.
   uint64_t starving() const;
 
   // A host that holds its whole part while clients of it have nothing.
@@ -79,15 +79,19 @@ class ClientShares {
   std::vector<FullHost> FullHosts(SteadyTime before, SteadyTime since) const;
 
  private:
+  // Sums over the steps outstanding, in bytes; each level is the sum of those
+  // below it. Entries live as long as a call of theirs.
   struct Connection {
     uint64_t outstanding_bytes = 0;
     uint64_t clients = 0;
   };
   using Connections = std::map<std::string, Connection>;
   struct Client {
-    Connections::iterator connection;  // of the host
+    // Of the host; that on which the client's first call came. Constant.
+    Connections::iterator connection;
     uint64_t outstanding_bytes = 0;
-    SteadyTime nothing_since;  // of 0 outstanding_bytes
+    // When outstanding_bytes became 0; of no use while it is above.
+    SteadyTime nothing_since;
     uint64_t calls = 0;
   };
   struct Host {
@@ -96,12 +100,16 @@ class ClientShares {
     std::map<std::string, Client> clients;
   };
 
+  // Parts in bytes, as of now: they change with every host, connection and
+  // client that comes or goes.
   uint64_t HostShare() const MR_REQUIRES(mu_);
   // Of each connection of the host, which has `clients`.
   uint64_t ConnectionShare(const Host& host, uint64_t clients) const
       MR_REQUIRES(mu_);
   uint64_t ClientShare(const Member& member) const MR_REQUIRES(mu_);
+  // Steps that the call may have outstanding, at least 1.
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
+  // The call may have one more step now.
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
   // One more batch of the call would be more than its host's part.
   bool HostIsFull(const Member& member) const MR_REQUIRES(mu_);
@@ -109,16 +117,22 @@ class ClientShares {
   bool IsStarving(const Member& member) const MR_REQUIRES(mu_);
   // Another call must have its first batch before `member` gets more.
   bool MustYield(const Member& member) const MR_REQUIRES(mu_);
+  // Add to and subtract from all sums that the steps are part of.
   void Count(Member* member, uint64_t steps) MR_REQUIRES(mu_);
   void Uncount(Member* member, uint64_t steps) MR_REQUIRES(mu_);
-  // Grants steps to those that wait; the callbacks to run after the lock.
+  // Grants steps to calls that wait, as long as one has room, and returns their
+  // on_room, to be called without the lock. To be called whenever room was
+  // made, under the same lock: a step that no waiting call may have is then
+  // free for Take().
   std::vector<std::function<void()>> Grant() MR_REQUIRES(mu_);
 
   const uint64_t bytes_;
   mutable Mutex mu_;
   std::map<std::string, Host> hosts_ MR_GUARDED_BY(mu_);
   uint64_t outstanding_bytes_ MR_GUARDED_BY(mu_) = 0;
-  std::list<Member*> waiting_ MR_GUARDED_BY(mu_);  // first come first
+  // Calls whose last Take() gave nothing, first come first; they are in here
+  // exactly while their waits_ is set.
+  std::list<Member*> waiting_ MR_GUARDED_BY(mu_);
 };
 
 // One call's part. Thread-safe.
@@ -157,11 +171,12 @@ class ClientShares::Member {
   const std::function<void()> on_room_;
   Host* host_ = nullptr;      // of the maps, constant
   Client* client_ = nullptr;  // likewise
-  // Guarded by shares_->mu_.
-  uint64_t outstanding_ = 0;  // steps, those of granted_ among them
-  uint64_t granted_ = 0;      // and not taken yet
-  bool waits_ = false;        // is in waiting_
-  SteadyTime waits_since_;    // of waits_
+  // Guarded by shares_->mu_. outstanding_ counts steps from Take() or a grant
+  // to Return(); granted_ is the part of it that Take() has not handed out yet.
+  uint64_t outstanding_ = 0;
+  uint64_t granted_ = 0;
+  bool waits_ = false;      // is in waiting_
+  SteadyTime waits_since_;  // of waits_
 };
 
 }  // namespace millrace

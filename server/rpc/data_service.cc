@@ -17,6 +17,7 @@
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
+#include "proto/retry_delay.h"
 #include "proto/wire/message_digest.h"
 #include "proto/wire/open_answer.h"
 #include "proto/wire/same_host.h"
@@ -32,9 +33,6 @@ namespace {
 
 // A write that takes so long waits for its client, or for the way to it.
 constexpr absl::Duration kBlockedAfter = absl::Milliseconds(100);
-
-// When a client whose call found too many others should ask again.
-constexpr int64_t kRetryDelayMs = 500;
 
 // A GetBatches call that ends as it begins.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
@@ -279,13 +277,11 @@ absl::Status DataServiceImpl::StartExplaining(
         absl::StrCat("step_count is ", found->range.step_count,
                      "; one batch is explained at once"));
   }
-  ErrorDetail detail = MakeErrorDetail("rpc");
-  detail.set_retry_delay_ms(kRetryDelayMs);
   MutexLock lock(explain_mu_);
   if (explaining_) {
-    return WithErrorDetail(absl::ResourceExhaustedError(
-                               "the server explains another batch; ask again"),
-                           detail);
+    return WithRetryDelay(absl::ResourceExhaustedError(
+                              "the server explains another batch; ask again"),
+                          "rpc");
   }
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
   auto explain = [this, reactor, context, response, found = *std::move(found),
@@ -311,11 +307,10 @@ absl::Status DataServiceImpl::StartExplaining(
   try {
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
-    return WithErrorDetail(
-        absl::ResourceExhaustedError(
-            absl::StrCat("the system gives no thread to explain a batch (",
-                         error.what(), "); ask again")),
-        detail);
+    return WithRetryDelay(absl::ResourceExhaustedError(absl::StrCat(
+                              "the system gives no thread to explain a batch (",
+                              error.what(), "); ask again")),
+                          "rpc");
   }
   explaining_ = true;
   return absl::OkStatus();
@@ -340,15 +335,13 @@ absl::Status DataServiceImpl::CheckRunning() const {
 absl::Status DataServiceImpl::CheckRoomForStream() const {
   const uint64_t active = environment_.counters->active_streams.load();
   if (active < environment_.max_streams) return absl::OkStatus();
-  ErrorDetail detail = MakeErrorDetail("rpc");
-  detail.set_retry_delay_ms(kRetryDelayMs);
-  return WithErrorDetail(
+  return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
           active, " GetBatches calls are in flight and this server takes ",
           environment_.max_streams,
           ": request again, or from another server; few long calls are better "
           "than many short ones")),
-      detail);
+      "rpc");
 }
 
 absl::Status DataServiceImpl::Describe(

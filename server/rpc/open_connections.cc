@@ -13,13 +13,17 @@
 namespace millrace {
 namespace {
 
-// For files of data sets, shared memory, gRPC and whatever libraries open.
+// Descriptors that are left for files of datasets, shared memory, gRPC and
+// whatever libraries open: an eighth of the limit, at least 64. A choice.
 constexpr uint64_t kLeastOtherFiles = 64;
 constexpr uint64_t kOtherFilesShare = 8;
+// Connections that are accepted whatever the limit of descriptors is.
 constexpr uint64_t kLeastConnections = 8;
-// The system does not say how many files there may be.
+// Taken as the limit of descriptors when the system names none.
 constexpr uint64_t kUnknownDescriptors = 65536;
 
+// Between two sweeps, each of which asks the system about every connection:
+// during a flood of connections at a limit, at most 10 a second. A choice.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 
 }  // namespace
@@ -53,6 +57,7 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
     const auto at = by_peer_.find(peer);
     return at == by_peer_.end() ? 0 : at->second;
   };
+  // Connections that have ended are only looked for when they would matter.
   if (by_fd_.size() >= limits_.total || of_peer() >= limits_.per_peer) {
     Sweep(now);
   }
@@ -71,7 +76,7 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
 }
 
 void OpenConnections::Add(int fd, const std::string& peer, int port) {
-  // Descriptors are used again: the one before has ended.
+  // Descriptors are used again: the connection that had this one has ended.
   if (const auto old = by_fd_.find(fd); old != by_fd_.end()) Forget(old);
   by_fd_[fd] = {inode_of_(fd), peer, port};
   ++by_peer_[peer];

@@ -60,6 +60,8 @@ class OpenConnections {
   uint64_t total() const { return by_fd_.size(); }
 
  private:
+  // `inode` names the socket that the descriptor was when it was added: another
+  // number now means that it was closed, and maybe opened again.
   struct Connection {
     uint64_t inode = 0;
     std::string peer;
@@ -73,8 +75,11 @@ class OpenConnections {
 
   const ConnectionLimits limits_;
   const std::function<uint64_t(int)> inode_of_;
+  // Connections that were added and not found to have ended; by_peer_ counts
+  // them by address, and has no entry of 0.
   std::unordered_map<int, Connection> by_fd_;
   std::unordered_map<std::string, uint64_t> by_peer_;
+  // Before that time nothing is swept.
   SteadyTime next_sweep_;
 };
 

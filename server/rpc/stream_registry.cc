@@ -18,6 +18,7 @@
 namespace millrace {
 namespace {
 
+// Between two calls of Options::tend.
 constexpr std::chrono::seconds kTendInterval{1};
 
 }  // namespace
@@ -47,6 +48,8 @@ void StreamRegistry::Add(BatchStream* stream) {
 void StreamRegistry::Remove(BatchStream* stream) {
   MutexLock lock(mu_);
   streams_.erase(stream);
+  // Under the lock: AwaitEmpty() may return at once and the registry be
+  // destroyed, but not before this thread has released the lock.
   if (streams_.empty()) changed_.NotifyAll();
 }
 
@@ -62,7 +65,8 @@ bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
 void StreamRegistry::StopAll(const absl::Status& status) {
   std::vector<BatchStream::Deferred> ends;
   {
-    // A stream that is found here is alive: OnDone removes it first.
+    // A stream that is found here is alive: its OnDone waits for this lock, to
+    // remove it, before it deletes it.
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
       if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
@@ -89,6 +93,8 @@ void StreamRegistry::Watch() {
       if (closing_) return;
     }
     now = std::chrono::steady_clock::now();
+    // While the whole process stood still (a debugger, a suspended machine), no
+    // client could read: that time does not count.
     const SteadyTime since = running.Look(now);
     CancelBlocked(since);
     TakeBackExcess(now, since);
@@ -106,6 +112,7 @@ void StreamRegistry::Watch() {
 }
 
 void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
+  // How many batches have to come back: one for each that waits.
   const uint64_t waiting =
       options_.budget->waiting() + options_.shares->starving();
   if (waiting == 0) return;
@@ -125,6 +132,8 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       if (waits <= slow) readers.emplace_back(waits, stream);
     }
     std::sort(readers.begin(), readers.end());
+    // First batches that can be taken back without ending a call, from all slow
+    // readers; then, if that is not enough, calls are ended.
     for (const absl::Status& end : {absl::OkStatus(), status}) {
       for (const auto& [waits, stream] : readers) {
         if (taken >= waiting) break;
@@ -163,8 +172,8 @@ std::vector<FullShare> StreamRegistry::FullShares(SteadyTime now,
     share.set_held_bytes(host.held_bytes);
     share.set_share_bytes(host.share_bytes);
     if (options_.budget_for == nullptr) continue;
-    // A larger budget may have room for more threads, with which a batch takes
-    // a little more.
+    // An eighth more: a larger budget may have room for more threads, with
+    // which a batch takes a little more.
     share.set_advised_budget_bytes(
         options_.budget_for(host.needed_bytes + host.needed_bytes / 8));
   }

@@ -1,8 +1,8 @@
-// StreamRegistry knows the GetBatches calls under way. Its thread cancels those
-// whose client does not take what is sent, so that memory does not stay with a
-// client that is stuck, takes batches back from slow readers while others wait
-// for memory, and has memory given back to the system when there is no call; at
-// shutdown it waits for streams or ends them.
+// StreamRegistry knows the GetBatches calls in progress. Its thread cancels
+// those whose client does not take what is sent, so that memory does not stay
+// with a client that is stuck, takes batches back from slow readers while
+// others wait for memory, and has memory given back to the system when there is
+// no call; at shutdown it waits for streams or ends them.
 //
 // Thread-safe. Owns one thread; streams own themselves.
 
@@ -34,15 +34,15 @@ class ClientShares;
 class StreamRegistry {
  public:
   struct Options {
-    // A write that is blocked for so long cancels its call; a pause of the
-    // whole process does not count. Above 0.
+    // Time after which a blocked write cancels its call; a pause of the whole
+    // process does not count. Above 0.
     absl::Duration send_timeout;
-    // A client whose oldest batch waits to be sent for so long is a slow
-    // reader. Above 0.
+    // Time that the oldest batch of a client waits to be sent after which the
+    // client is a slow reader. Above 0.
     absl::Duration batch_timeout;
-    // A memory budget that leaves so many bytes for batches; 0: not known.
+    // A memory budget that leaves the given bytes for batches; 0: not known.
     std::function<uint64_t(uint64_t)> budget_for;
-    // Whether somebody waits for memory. Not owned.
+    // Tell whether a request waits for memory. Not owned.
     const ByteBudget* budget = nullptr;
     const ClientShares* shares = nullptr;
     // Called on the registry's thread about every second, with whether there
@@ -54,10 +54,13 @@ class StreamRegistry {
   // Every stream must be gone.
   ~StreamRegistry();
 
+  // A stream is here from its constructor to its OnDone, so one that is found
+  // under the lock is alive. Calls on streams under the lock return what must
+  // be done without it (BatchStream::Deferred).
   void Add(BatchStream* stream);
   void Remove(BatchStream* stream);
 
-  // Streams of which one write has been under way for so long.
+  // Streams of which one write has been in flight for `timeout`.
   uint64_t Blocked(absl::Duration timeout);
 
   // Addresses whose share of the memory is full, while clients of theirs have
@@ -87,11 +90,15 @@ class StreamRegistry {
   const Options options_;
   const std::shared_ptr<RpcCounters> counters_;
 
+  // Taken before the locks of streams; no stream takes it under a lock of its
+  // own.
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
   std::unordered_set<BatchStream*> streams_ MR_GUARDED_BY(mu_);
-  bool had_streams_ MR_GUARDED_BY(mu_) = false;  // since the last look
+  // There was a stream at some time since the last `tend`.
+  bool had_streams_ MR_GUARDED_BY(mu_) = false;
+  // Last: it uses all of the above.
   std::thread watcher_;
 };
 

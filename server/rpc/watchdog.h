@@ -44,9 +44,13 @@ using NewProbe = std::function<std::unique_ptr<Probe>()>;
 
 class Watchdog {
  public:
+  // Between two looks: small beside the timeout of a probe. A choice.
   static constexpr std::chrono::milliseconds kTick{250};
 
   struct Options {
+    // With these a server is given up 30 to 40 seconds after it stopped
+    // answering. A choice: long beside any pause that passes, short beside a
+    // person.
     std::chrono::milliseconds interval{10'000};
     std::chrono::milliseconds timeout{10'000};
     uint32_t failures = 3;
@@ -68,10 +72,14 @@ class Watchdog {
   const Options options_;
   const NewProbe new_probe_;
   RunningTime running_;
-  std::unique_ptr<Probe> probe_;  // null: none is under way
+  // Null: no probe is under way.
+  std::unique_ptr<Probe> probe_;
+  // In running time: when the last probe began, and when the next one does.
   SteadyTime::duration begun_{0};
   SteadyTime::duration next_{0};
-  uint32_t failures_ = 0;  // in a row
+  // Failures since the last success; those of probes that could not be made do
+  // not count.
+  uint32_t failures_ = 0;
   bool armed_ = false;
   absl::Status last_failure_;
 };
@@ -87,11 +95,13 @@ class WatchdogThread {
  private:
   void Run();
 
-  Watchdog watchdog_;  // of the thread
+  // Touched by the thread alone, once it runs.
+  Watchdog watchdog_;
   const std::function<void(absl::Status)> on_dead_;
   Mutex mu_;
   CondVar changed_;
   bool closing_ MR_GUARDED_BY(mu_) = false;
+  // Last: it uses all of the above.
   NamedThread thread_;
 };
 

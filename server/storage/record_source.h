@@ -40,7 +40,7 @@ struct EncodedSample {
 
 // Who waits when a sample does not lie in memory yet. Waits overlap on threads
 // of their own when there is something to overlap
-// (server/pipeline/read_ahead.h).
+// (server/pipeline/reading/read_ahead.h).
 enum class ReadWait {
   kNever,  // samples lie in memory
   kPages,  // who touches a mapped file's pages first; see Prefetch()

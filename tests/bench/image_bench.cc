@@ -20,7 +20,7 @@
 #include "server/augment/geometry_chain.h"
 #include "server/augment/resize.h"
 #include "server/decode/image_decoder.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 
 namespace millrace {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "proto/names.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 
 namespace millrace {
 namespace {

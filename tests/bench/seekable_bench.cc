@@ -27,7 +27,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/names.h"
 #include "server/decode/seekable_jpeg.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 
 namespace millrace {
 namespace {

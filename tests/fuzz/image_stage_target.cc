@@ -11,7 +11,7 @@
 #include "common/logging.h"
 #include "proto/names.h"
 #include "proto/spec_text.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/resolve.h"
 #include "tests/fuzz/fuzz_decode.h"

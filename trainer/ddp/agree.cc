@@ -14,11 +14,14 @@ absl::Status Agree(absl::Status mine, Communicator& ranks,
   const uint32_t world = ranks.world_size();
   if (together != nullptr) *together = world == 1;
   if (world == 1) return mine;
+  // A place for each rank: the sum names those that cannot go on. Every rank
+  // makes the call, also one with an error, or the others would wait for it.
   torch::Tensor left = at::zeros({world}, torch::kInt64);
   auto* of_rank = left.data_ptr<int64_t>();
   if (!mine.ok()) of_rank[ranks.rank()] = 1;
   const absl::Status summed = ranks.Sum(left);
   if (together != nullptr) *together = summed.ok();
+  // A rank's own error explains more than one of the call.
   if (!mine.ok()) return mine;
   MR_RETURN_IF_ERROR(summed);
   for (uint32_t rank = 0; rank < world; ++rank) {

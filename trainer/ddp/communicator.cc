@@ -35,26 +35,32 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A collective call may fail before its reason is known: so long it is waited
-// for.
+// Time that Explain() waits for a name after a collective call has failed: its
+// connections break at the same moment as those of the roll call, and rank 0
+// has to pass the name on. A choice.
 constexpr absl::Duration kReasonWait = absl::Seconds(3);
-// A call that does not fail by itself although a rank is missing (its machine
-// is gone, so nothing closes its connections) is waited for so long, or as long
-// as for a sign of life when that is less.
+// Time that a call which does not fail by itself goes on after a rank was
+// missed (its machine is gone, so nothing closes its connections), or `timeout`
+// when that is less. A choice: long beside kReasonWait and a step.
 constexpr absl::Duration kStuck = absl::Seconds(10);
-// On a device with streams times are looked at this seldom, and long after:
-// looking waits for them.
+// On a device with streams one step in this many is timed, and its times are
+// looked at that many steps later: looking waits for the device, which has
+// passed them by then. A choice.
 constexpr int kTimedSteps = 50;
 
-// Since when this rank waits for others: nanoseconds of the steady clock, 0: it
-// does not.
+// Since when this rank waits for others: ticks of the steady clock, 0: it does
+// not. Written by the trainer's thread, read by the roll call's. Nothing else
+// is passed by it; a value that is read a moment late only shifts the watchdog
+// by one look.
 struct Waiting {
   std::atomic<int64_t> since{0};
   void Begin() { since = Clock::now().time_since_epoch().count(); }
   void End() { since = 0; }
 };
 
-// Ends a process that waits in vain. On the roll call's thread.
+// Ends a process that waits in vain. Called on the roll call's thread about
+// once a second while a rank is missing; keeps the time of the first call.
+// Copied before the first call only.
 class Watchdog {
  public:
   Watchdog(std::shared_ptr<Waiting> waiting, uint32_t world_size,
@@ -66,14 +72,19 @@ class Watchdog {
   void operator()(const RollCall::Absence& absence) {
     const Clock::time_point now = Clock::now();
     if (noticed_ == Clock::time_point()) noticed_ = now;
+    // Not waiting: the trainer computes, and will fail or wait soon.
     const int64_t since = waiting_->since;
     if (since == 0) return;
+    // The later of the two: neither the time before the rank was missed nor
+    // that before this wait began is waiting in vain.
     const Clock::time_point from =
         std::max(noticed_, Clock::time_point(Clock::duration(since)));
     if (now - from < patience_) return;
     MR_LOG(ERROR) << absence.Sentence(world_size_)
                   << "; this rank waits for it in vain and ends, without a "
                      "checkpoint of this moment";
+    // Not exit(): the trainer's thread stands in a call, and destructors would
+    // wait for it.
     _exit(1);
   }
 
@@ -89,8 +100,8 @@ class TimedReducer final : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
 
-  // Time from the one to the other in the last step that was timed. Waits for
-  // the device.
+  // Time from the one to the other in the last step that was timed; 0: none
+  // was. Waits for the device.
   double WaitedSeconds() {
     if (timer_ == nullptr) return 0;
     const std::optional<int64_t> nanos =
@@ -137,7 +148,8 @@ class GroupCommunicator final : public Communicator {
 
   ~GroupCommunicator() override {
     if (nccl_ == nullptr) return;
-    // The run failed. Closing in order would wait for ranks that may be gone.
+    // Without Leave() the run failed. Closing in order would wait for ranks
+    // that may be gone.
     try {
       nccl_->abort();
     } catch (const std::exception& error) {
@@ -150,12 +162,14 @@ class GroupCommunicator final : public Communicator {
 
   absl::Status Sum(torch::Tensor& tensor) override {
     const Clock::time_point start = Clock::now();
+    // Counted also when the call fails.
     const absl::Cleanup count = [&] {
       stats_.allreduce_seconds +=
           std::chrono::duration<double>(Clock::now() - start).count();
       stats_.bytes += tensor.nbytes();
     };
     return Collective("sum", [&] {
+      // Views of the same memory: summed in place.
       std::vector<torch::Tensor> tensors = {tensor};
       group_->allreduce(tensors)->wait();
     });
@@ -165,7 +179,8 @@ class GroupCommunicator final : public Communicator {
     return Collective("broadcast", [&] {
       torch::NoGradGuard no_grad;
       for (const torch::Tensor& tensor : tensors) {
-        // Both backends move plain memory.
+        // Both backends move plain memory: a tensor that is not contiguous goes
+        // by way of a copy.
         std::vector<torch::Tensor> one = {tensor.detach().contiguous()};
         group_->broadcast(one)->wait();
         if (!one[0].is_alias_of(tensor)) tensor.detach().copy_(one[0]);
@@ -206,7 +221,8 @@ class GroupCommunicator final : public Communicator {
   void BeforeForward() override {
     if (reducer_ == nullptr) return;
     if (has_streams_ && (reducer_->steps() + 1) % kTimedSteps == 0) {
-      // The step that was timed lies far back: nothing is waited for.
+      // The step that was timed was kTimedSteps steps ago: the device has
+      // passed its events, and nothing is waited for.
       stats_.allreduce_seconds += kTimedSteps * reducer_->WaitedSeconds();
     }
     reducer_->prepare_for_forward();
@@ -216,6 +232,8 @@ class GroupCommunicator final : public Communicator {
   }
   void BeforeBackward() override {
     if (reducer_ == nullptr) return;
+    // From here to AfterBackward() the pass may block on other ranks. If it
+    // throws, Explain() ends the waiting in its place.
     averaging_ = true;
     waiting_->Begin();
     reducer_->prepare_for_backward({});
@@ -229,6 +247,7 @@ class GroupCommunicator final : public Communicator {
 
   absl::Status Explain(absl::Status error) override {
     waiting_->End();
+    // End() before, not after: waiting for a name is no waiting in vain.
     const auto absence = roll_->AwaitMissing(kReasonWait);
     if (!absence.has_value()) return error;
     lost_ = true;
@@ -242,6 +261,7 @@ class GroupCommunicator final : public Communicator {
   absl::Status Leave() override {
     absl::Status left;
     if (nccl_ != nullptr) {
+      // While the roll call still watches: closing waits for the other ranks.
       left = Collective("end",
                         [this] { std::exchange(nccl_, nullptr)->shutdown(); });
     }
@@ -249,16 +269,20 @@ class GroupCommunicator final : public Communicator {
     return left;
   }
   void Fail(const absl::Status& why) override {
+    // First: the others hear why before this rank's connections break.
     roll_->End(why.message());
     if (nccl_ == nullptr || !lost_) return;
-    // The device may stand in an average that the lost rank never joins:
-    // nothing that waits for it (a checkpoint, the end of the loader) returns.
+    // The device may be in an average that the lost rank never joins: nothing
+    // that waits for the device (a checkpoint, the end of the loader) would
+    // return.
     MR_LOG(ERROR) << why.message()
                   << "; this rank ends without a checkpoint of this moment";
     _exit(1);
   }
 
  private:
+  // Runs `call`, which may block on other ranks and throws what libtorch
+  // throws. Unavailable, with the missing rank's name where there is one.
   template <typename Call>
   absl::Status Collective(absl::string_view what, Call&& call) {
     waiting_->Begin();
@@ -280,12 +304,15 @@ class GroupCommunicator final : public Communicator {
   const std::shared_ptr<Waiting> waiting_;
   std::unique_ptr<TimedReducer> reducer_;
   bool has_streams_ = false;
-  bool averaging_ = false;  // between BeforeBackward and AfterBackward
-  bool lost_ = false;       // a call or a pass failed for want of a rank
+  // Between BeforeBackward() and AfterBackward().
+  bool averaging_ = false;
+  // A call or a pass failed because a rank is missing.
+  bool lost_ = false;
+  // Of all parameters; stats_ is touched by the one thread of the owner.
   uint64_t gradient_bytes_ = 0;
   Stats stats_;
-  // Ends before the connections do: else the others would miss this rank before
-  // it has said why it ends.
+  // Last, so that it ends first: if the connections broke before, the others
+  // would miss this rank before it has said why it ends.
   std::unique_ptr<RollCall> roll_;
 };
 
@@ -302,14 +329,15 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
   }
   c10::intrusive_ptr<c10d::Store> store =
       c10::make_intrusive<c10d::TCPStore>(env.master_address, options);
-  // torchrun's store lives on when ranks are restarted.
+  // torchrun's store lives on when ranks are restarted: keys of an earlier
+  // attempt must not be found.
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("millrace/attempt_", env.restart), store);
 }
 
-// Gloo and c10d's store write to their sockets as a Python process lets them,
-// where this signal is ignored: by default a write to a rank that has ended
-// would end this process, too, without a word.
+// Gloo and c10d's store write to sockets as in a Python process, which ignores
+// this signal: by default a write to a rank that has ended would end this
+// process, too, without a word. A handler of the program's stays.
 void IgnoreBrokenPipes() {
   struct sigaction now = {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
@@ -321,7 +349,8 @@ bool OnThisMachine(const std::string& address) {
   return address == "127.0.0.1" || address == "localhost" || address == "::1";
 }
 
-// Rank 0 says in the store where it calls the roll.
+// Rank 0 puts the port and a random token into the store; the others wait for
+// them there.
 absl::StatusOr<std::unique_ptr<RollCall>> StartRollCall(
     const RankEnv& env, absl::Duration timeout,
     const std::shared_ptr<Waiting>& waiting, c10d::Store& store) {
@@ -361,7 +390,8 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   if (!interface.empty()) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
-  // All ranks are on this machine: its own name may lead anywhere.
+  // All ranks are on this machine. The loopback, because the machine's own name
+  // may lead anywhere.
   if (OnThisMachine(env.master_address)) {
     return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
   }
@@ -375,7 +405,9 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-// Ranks on GPUs would wait in NCCL for ranks that are not there.
+// FailedPrecondition on all ranks when some run on GPUs and others on CPUs:
+// ranks on GPUs would wait in NCCL for ranks that never come. A collective call
+// over Gloo.
 absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
                               c10d::ProcessGroup& group) {
   std::vector<torch::Tensor> on_gpu = {
@@ -418,8 +450,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
                       c10::intrusive_ptr<c10d::Backend>(gloo));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     MR_RETURN_IF_ERROR(CheckSameDevices(env, options.device, *group));
+    // `timeout` was for the ranks to come; they are there now.
     gloo->setTimeout(call_timeout);
-    // Before NCCL connects: it waits for a rank that dies meanwhile.
+    // Before NCCL connects: NCCL waits for a rank that dies meanwhile, and the
+    // roll call then ends this process.
     auto waiting = std::make_shared<Waiting>();
     MR_ASSIGN_OR_RETURN(auto roll,
                         StartRollCall(env, options.timeout, waiting, *store));

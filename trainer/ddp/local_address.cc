@@ -33,6 +33,7 @@ std::string Text(const sockaddr* address) {
              : text;
 }
 
+// IPv4 only: what Gloo is given when the host's name leads to the loopback.
 std::string FirstOutwardAddress() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
@@ -62,7 +63,7 @@ std::string LocalAddressTowards(const std::string& host, uint16_t port) {
   std::string text;
   for (const addrinfo* a = found; a != nullptr && text.empty();
        a = a->ai_next) {
-    // Connecting such a socket chooses a route and sends nothing.
+    // Connecting a datagram socket chooses a route and sends nothing.
     const UniqueFd fd(socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage storage = {};
     socklen_t size = sizeof(storage);

@@ -13,6 +13,7 @@
 namespace millrace {
 namespace {
 
+// As tools/build names it.
 constexpr char kFile[] = "libmillrace_nccl.so";
 
 }  // namespace
@@ -47,8 +48,9 @@ absl::StatusOr<MakeNcclBackend*> LoadNccl(
         absl::StrJoin(paths, " and no "),
         "; tools/build puts it there; or use one rank, or --device=cpu"));
   }
-  // All of its symbols at once: what libtorch_cuda.so of another version lacks
-  // is an error here and not the end of the process later.
+  // RTLD_NOW resolves all of its symbols at once: a symbol that
+  // libtorch_cuda.so of another version lacks is an error here and not the end
+  // of the process later. Never closed: threads of the backend run its code.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// As many ranks are named.
+// Upper bound of the ranks that an error names.
 constexpr size_t kMostNamed = 8;
 
 std::string RankList(const std::vector<size_t>& ranks) {

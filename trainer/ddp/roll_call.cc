@@ -30,21 +30,32 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr absl::string_view kGreeting = "millrace-roll-1 ";
+// Bytes of a line that may come; what this side writes stays below
+// (kLongestReason and kLongestName bound its parts). More is no rank's.
 constexpr size_t kLongestLine = 4096;
 constexpr size_t kLongestReason = 2000;
 constexpr size_t kLongestName = 255;
+// Bytes that wait to be written to a peer that does not read. Further lines are
+// dropped: signs of life, to a peer that is about to count as gone.
 constexpr size_t kMostUnsent = 1 << 16;
-// Connections that have not said who they are.
+// Connections that have not greeted: bounds what a program on the network can
+// make this process hold. A choice.
 constexpr size_t kMostStrangers = 64;
+// Time for a connection to greet. A choice.
 constexpr std::chrono::seconds kGreetingTime(10);
+// Upper bound of the time that a rank stays to say why it ends: for ranks that
+// are just connecting, and again for the last words to arrive. A choice: a job
+// that failed should not seem to hang.
 constexpr std::chrono::milliseconds kGoodbyeTime(500);
+// Between two attempts to connect to rank 0.
 constexpr std::chrono::milliseconds kConnectPause(100);
 
 absl::Status Unavailable(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// What of a text fits into one line, or into one word of it.
+// The part of a text that fits into one line, or into one word of it: control
+// characters would end the line for the other side.
 std::string OneLine(absl::string_view text, size_t longest) {
   std::string line(text.substr(0, longest));
   for (char& c : line) {
@@ -65,15 +76,25 @@ std::string MissingLine(const RollCall::Absence& absence) {
 
 }  // namespace
 
+// A connection. On rank 0 one for each other rank, and strangers; on other
+// ranks the one to rank 0. A closed `fd` marks a peer to be erased.
+//
+// Not met -> met -> ended (it has said goodbye; that its connection closes is
+// then no news), or lost.
 struct RollCall::Peer {
   UniqueFd fd;
-  bool met = false;  // has said its name
+  // It has greeted; on other ranks set from the beginning.
+  bool met = false;
   uint32_t rank = 0;
   std::string host;
-  std::string input;   // a line that is not whole yet
-  std::string unsent;  // output
-  SteadyTime heard;    // last sign of life, or when it connected
-  bool ended = false;  // has said goodbye
+  // What was read behind the last whole line.
+  std::string input;
+  // What could not be written without blocking.
+  std::string unsent;
+  // When the last line came; before that, when it connected.
+  SteadyTime heard;
+  // It has said goodbye.
+  bool ended = false;
 };
 
 std::string RollCall::Absence::Sentence(uint32_t world_size) const {
@@ -140,6 +161,7 @@ absl::StatusOr<std::unique_ptr<RollCall>> RollCall::Keep(const Options& options,
   if (!listener.ok()) return Unavailable("cannot listen for the other ranks");
   std::unique_ptr<RollCall> roll(
       new RollCall(options, Role::kKeeper, std::move(listener), port));
+  // Before the thread runs: it waits for all others only.
   roll->met_[options.rank] = true;
   MR_RETURN_IF_ERROR(roll->Start());
   return roll;
@@ -191,6 +213,7 @@ absl::StatusOr<std::unique_ptr<RollCall>> RollCall::Answer(
   peer->host = address;  // until it says its name
   peer->met = true;
   peer->heard = Clock::now();
+  // Before the thread runs, which owns the peer from Start() on.
   roll->Write(*peer, absl::StrCat(kGreeting, options.token, " ", options.rank,
                                   " ", OneWord(options.host), "\n"));
   roll->peers_.push_back(std::move(peer));
@@ -224,11 +247,14 @@ void RollCall::End(absl::string_view why) {
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof(one));
+  // The thread says goodbye and ends, within about twice kGoodbyeTime. The
+  // eventfd may be written before the thread looks: it stays readable.
   thread_.Join();
 }
 
 void RollCall::Run() {
   SteadyTime next_beat = Clock::now();
+  // When to leave at the latest, once End() was called.
   SteadyTime leave_at = SteadyTime::max();
   while (true) {
     const SteadyTime now = Clock::now();
@@ -238,7 +264,8 @@ void RollCall::Run() {
         leave_at = now + kGoodbyeTime;
       }
     }
-    // Who is just connecting is to be told as well.
+    // Rank 0 waits a little for ranks that are just connecting, so that it can
+    // tell them why it ends. Others leave at once: they have one connection.
     if (leave_at != SteadyTime::max() &&
         (now >= leave_at || role_ == Role::kMember ||
          std::find(met_.begin(), met_.end(), false) == met_.end())) {
@@ -249,11 +276,14 @@ void RollCall::Run() {
         if (peer->met && !peer->ended) Write(*peer, "here\n");
       }
       CheckSilence(now);
+      // On this thread, without locks; it may end the process.
       if (options_.while_missing) {
         if (const auto absence = Missing()) options_.while_missing(*absence);
       }
       next_beat = now + beat_;
     }
+    // waits[first + i] belongs to peers_[i]: peers are erased and accepted only
+    // after the walk over waits. waits[1] is the listener, where there is one.
     std::vector<pollfd> waits = {{wake_.get(), POLLIN, 0}};
     if (listener_.ok()) waits.push_back({listener_.get(), POLLIN, 0});
     const size_t first = waits.size();
@@ -270,6 +300,7 @@ void RollCall::Run() {
     [[maybe_unused]] const ssize_t n = read(wake_.get(), &woken, sizeof(woken));
     for (size_t i = first; i < waits.size(); ++i) {
       Peer& peer = *peers_[i - first];
+      // Flush() never closes a connection, so Read() finds it open.
       if ((waits[i].revents & POLLOUT) != 0) Flush(peer);
       if ((waits[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(peer);
     }
@@ -286,6 +317,7 @@ void RollCall::Accept() {
     const auto strangers =
         std::count_if(peers_.begin(), peers_.end(),
                       [](const auto& peer) { return !peer->met; });
+    // Accepted and closed, so that the connections behind it are accepted.
     if (static_cast<size_t>(strangers) >= kMostStrangers) continue;
     auto peer = std::make_unique<Peer>();
     peer->fd = std::move(fd);
@@ -300,6 +332,7 @@ void RollCall::Read(Peer& peer) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     peer.fd.Reset();
+    // Closed before Lose(), which writes to every open connection.
     if (peer.met && !peer.ended) {
       Lose({peer.rank, peer.host,
             "is gone: its connection closed without a word, so its process "
@@ -309,6 +342,8 @@ void RollCall::Read(Peer& peer) {
   }
   peer.input.append(bytes, static_cast<size_t>(n));
   size_t begin = 0;
+  // A line may close the connection (goodbye, a wrong greeting): the rest is
+  // then not looked at.
   for (size_t end = peer.input.find('\n');
        end != std::string::npos && peer.fd.ok();
        end = peer.input.find('\n', begin)) {
@@ -322,7 +357,7 @@ void RollCall::Read(Peer& peer) {
     begin = end + 1;
   }
   peer.input.erase(0, begin);
-  // Nothing of ours is so long.
+  // No rank writes a line of this length.
   if (peer.input.size() > kLongestLine) {
     peer.fd.Reset();
     if (peer.met && !peer.ended) {
@@ -340,21 +375,26 @@ bool RollCall::Greet(Peer& peer, absl::string_view line) {
       met_[rank]) {
     return false;
   }
+  // The first connection that names a rank, with the token, has it; a second
+  // one is refused.
   met_[rank] = true;
   peer.met = true;
   peer.rank = rank;
   peer.host = OneWord(words[2]);
   peer.heard = Clock::now();
   Write(peer, absl::StrCat(kGreeting, OneWord(options_.host), "\n"));
-  // Who comes late is told what the others know.
+  // A rank that connects late is told what the others know: the line about a
+  // missing rank is written once, to those that are met then.
   if (const auto absence = Missing()) Write(peer, MissingLine(*absence));
   return true;
 }
 
 void RollCall::Understand(Peer& peer, absl::string_view line) {
   peer.heard = Clock::now();
+  // Any line is a sign of life.
   if (line == "here") return;
   if (line == "end" || absl::ConsumePrefix(&line, "end ")) {
+    // Before Lose(), which then does not write to it.
     peer.ended = true;
     if (line != "end") {
       Lose({peer.rank, peer.host, absl::StrCat("has ended: ", line)});
@@ -362,6 +402,7 @@ void RollCall::Understand(Peer& peer, absl::string_view line) {
     peer.fd.Reset();
     return;
   }
+  // Further kinds of lines go from rank 0 to the others only.
   if (role_ == Role::kKeeper) return;
   if (absl::ConsumePrefix(&line, kGreeting)) {
     peer.host = OneWord(line);
@@ -387,8 +428,8 @@ void RollCall::Flush(Peer& peer) {
   while (!peer.unsent.empty()) {
     const ssize_t n = send(peer.fd.get(), peer.unsent.data(),
                            peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    // What the other side has said last is still to be read: Read() finds the
-    // end of the connection.
+    // An error is not handled here: the other side's last words may still have
+    // to be read, and Read() finds the end of the connection behind them.
     if (n <= 0) return;
     peer.unsent.erase(0, static_cast<size_t>(n));
   }
@@ -398,6 +439,7 @@ void RollCall::CheckSilence(SteadyTime now) {
   const std::string how = absl::StrCat("is gone: no sign of life for ",
                                        absl::FormatDuration(options_.silence));
   for (auto& peer : peers_) {
+    // Closed here, erased below: the walk goes on.
     if (!peer->met) {
       if (now - peer->heard > kGreetingTime) peer->fd.Reset();
     } else if (!peer->ended && now - peer->heard > silence_) {
@@ -406,6 +448,8 @@ void RollCall::CheckSilence(SteadyTime now) {
     }
   }
   std::erase_if(peers_, [](const auto& peer) { return !peer->fd.ok(); });
+  // A rank that has never greeted has no peer: the time since the start counts
+  // for it.
   if (role_ == Role::kKeeper && now - started_ > silence_) {
     for (uint32_t rank = 0; rank < options_.world_size; ++rank) {
       if (met_[rank]) continue;
@@ -418,11 +462,14 @@ void RollCall::CheckSilence(SteadyTime now) {
 void RollCall::Lose(Absence absence) {
   {
     MutexLock lock(mu_);
-    // What follows is mostly its consequence.
+    // The first one counts: that further ranks go missing is mostly a
+    // consequence.
     if (missing_.has_value()) return;
     missing_ = absence;
     changed_.NotifyAll();
   }
+  // Only rank 0 has connections to the others. Callers of AwaitMissing() were
+  // woken before anything was written.
   if (role_ == Role::kMember) return;
   const std::string line = MissingLine(absence);
   for (auto& peer : peers_) {
@@ -441,10 +488,11 @@ void RollCall::SayGoodbye() {
   for (auto& peer : peers_) {
     if (!peer->met || peer->ended) continue;
     Write(*peer, line);
+    // The other side reads the words and then the end, and closes.
     shutdown(peer->fd.get(), SHUT_WR);
   }
-  // The words must arrive before the connection is torn down, which a close
-  // with unread input would do.
+  // Closing with unread input would reset the connection, and the words could
+  // be lost: so input is read until the other side closes, or the time is over.
   const SteadyTime deadline = Clock::now() + kGoodbyeTime;
   for (auto& peer : peers_) {
     while (peer->met && peer->fd.ok()) {

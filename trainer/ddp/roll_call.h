@@ -1,4 +1,4 @@
-// RollCall tells the ranks of a job who is missing. Every rank keeps a
+// RollCall tells the ranks of a job which rank is missing. Every rank keeps a
 // connection to rank 0 and says each second that it is there. A process that
 // dies is noticed at once, because its connection closes without a word; a
 // machine that is gone after `silence`; and a rank that ends because of an
@@ -13,8 +13,8 @@
 //                 again, at last "end" or "end WHY"
 //   rank 0 to r:  "millrace-roll-1 HOST", then the same, and
 //                 "missing RANK HOST HOW"
-// Who does not know the token, which the ranks share in another way, is not
-// listened to. A lost rank is never found again.
+// A connection that does not name the token, which the ranks share in another
+// way, is refused. A lost rank is never found again.
 //
 //   auto roll = RollCall::Keep({.rank = 0, ...});       // rank 0
 //   auto roll = RollCall::Answer({.rank = 1, ...}, "10.0.0.7", port);
@@ -57,7 +57,7 @@ class RollCall {
     uint32_t world_size = 1;
     std::string host;   // name of this machine
     std::string token;  // letters and digits; the same on all ranks
-    // A rank that was not heard of for so long is gone. Above 0.
+    // Time without a sign of life after which a rank is gone. Above 0.
     absl::Duration silence = absl::Minutes(2);
     // Called about once a second while a rank is missing, on this object's
     // thread. May be empty.
@@ -68,7 +68,8 @@ class RollCall {
   // Unavailable: cannot listen.
   static absl::StatusOr<std::unique_ptr<RollCall>> Keep(const Options& options,
                                                         bool loopback);
-  // Everybody else's. Unavailable: rank 0 cannot be reached within `timeout`.
+  // The other ranks' side. Unavailable: rank 0 cannot be reached within
+  // `timeout`.
   static absl::StatusOr<std::unique_ptr<RollCall>> Answer(
       const Options& options, const std::string& address, uint16_t port,
       absl::Duration timeout);
@@ -108,26 +109,36 @@ class RollCall {
   void Lose(Absence absence);
   void SayGoodbye();
 
-  // Constant.
+  // Constant once the thread runs. `beat_` is the time between two signs of
+  // life: a second, or a quarter of `silence` if that is less.
   const Options options_;
   const Role role_;
   const std::chrono::steady_clock::duration silence_;
   const std::chrono::steady_clock::duration beat_;
   uint16_t port_ = 0;
+  // An eventfd; written by End(), read by the thread.
   UniqueFd wake_;
 
-  // Of the thread.
+  // Touched by the thread alone, once it runs. Peers whose descriptor is closed
+  // are erased before the next poll().
   UniqueFd listener_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<bool> met_;  // of each rank: it has said its name
+  // Of each rank: it has greeted. Never cleared, so a rank that was lost cannot
+  // come back.
+  std::vector<bool> met_;
   SteadyTime started_;
 
+  // Guards what the thread shares with callers. Not held while anything is read
+  // or written.
   mutable Mutex mu_;
   mutable CondVar changed_;
+  // The first rank that went missing. Set once, never changed.
   std::optional<Absence> missing_ MR_GUARDED_BY(mu_);
+  // End() was called; why_ is that of the first call.
   bool ending_ MR_GUARDED_BY(mu_) = false;
   std::string why_ MR_GUARDED_BY(mu_);
 
+  // Last: it uses all of the above.
   NamedThread thread_;
 };
 

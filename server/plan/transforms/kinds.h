@@ -2,8 +2,9 @@
 // For server/plan/transforms/transforms.cc, which lists them.
 //
 // A new transform is a message in proto/pipeline.proto, a file here, a line
-// below and in that list, its operation in server/pipeline/transform_ops.cc,
-// and its section in docs/transforms.md.
+// below and in that list, its operation in
+// server/pipeline/stage/transform_ops.cc, and its section in
+// docs/transforms.md.
 //
 // Pure functions.
 

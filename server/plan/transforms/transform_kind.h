@@ -1,8 +1,8 @@
 // TransformKind is everything that the plan knows of one kind of transform: its
 // phase, its parameters with their bounds and defaults, and what it makes of a
 // field. Each kind is described once, in its file of this folder; what it does
-// to pixels is in server/pipeline/transform_ops.h, which trusts what has passed
-// Check().
+// to pixels is in server/pipeline/stage/transform_ops.h, which trusts what has
+// passed Check().
 //
 // Built once, immutable afterwards; safe from any thread.
 //

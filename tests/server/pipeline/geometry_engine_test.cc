@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/augment/random.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"

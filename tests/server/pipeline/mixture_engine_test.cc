@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 #include "server/pipeline/engine.h"
-#include "server/pipeline/explain.h"
+#include "server/pipeline/row/explain.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
 namespace millrace {

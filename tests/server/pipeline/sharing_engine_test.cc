@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "proto/error_detail.h"
-#include "server/pipeline/fair_queue.h"
-#include "server/pipeline/pipeline_bytes.h"
+#include "server/pipeline/built/pipeline_bytes.h"
+#include "server/pipeline/threads/fair_queue.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
 namespace millrace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "server/pipeline/engine.h"
-#include "server/pipeline/thread_tuner.h"
+#include "server/pipeline/threads/thread_tuner.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
 namespace millrace {

@@ -1,0 +1,90 @@
+// BatchReads is the reading ahead of one batch: which samples its rows need,
+// the samples that have come, and which rows can be worked on because all of
+// theirs have. Threads that read and threads that work meet here. Those that
+// work never wait for those that read, which wait for room in the buffers.
+//
+// It only brings samples nearer: one that is missing, for whatever reason, is
+// read where it is used.
+//
+// Read(), Done() and At() may be called from any thread, for an index or a unit
+// by one at a time. Gives its samples back when it is destroyed.
+//
+//   reads.Read(begin, end, worker, gates);
+//   reads.Done(begin, end, [&](uint64_t from, uint64_t to) { Work(from, to);
+//   });
+
+#ifndef MILLRACE_SERVER_PIPELINE_READING_BATCH_READS_H_
+#define MILLRACE_SERVER_PIPELINE_READING_BATCH_READS_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/reading/read_gates.h"
+#include "server/pipeline/reading/sample_buffers.h"
+#include "server/pipeline/row/row_filler.h"
+#include "server/pipeline/row/worker_state.h"
+
+namespace millrace {
+
+class BatchReads final : public SamplesAhead {
+ public:
+  // All must outlive it. Units of the slice become ready `units_per_task` at a
+  // time.
+  BatchReads(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
+             const BatchSlice& slice, uint64_t units_per_task,
+             SampleBuffers& buffers);
+  ~BatchReads() override;
+  BatchReads(const BatchReads&) = delete;
+  BatchReads& operator=(const BatchReads&) = delete;
+
+  // Samples, in the order of their rows; at least 1.
+  uint64_t count() const { return samples_.size(); }
+
+  // Samples that a thread should take at once.
+  uint64_t samples_per_task() const;
+
+  // Without waiting for room in the buffers.
+  struct Took {
+    std::chrono::nanoseconds all{0};
+    std::chrono::nanoseconds at_gates{0};  // of it
+  };
+  // Reads samples [begin, end); takes as long as storage does.
+  Took Read(uint64_t begin, uint64_t end, WorkerState& reader,
+            ReadGates& gates);
+
+  // Samples [begin, end) have been read or given up. Calls `ready` for the
+  // units whose last ones they were: now they must be released soon, others may
+  // wait for their room.
+  void Done(uint64_t begin, uint64_t end,
+            absl::FunctionRef<void(uint64_t from, uint64_t to)> ready);
+
+  FetchedSample* At(uint64_t position) const override {
+    return position - first_ < samples_.size() ? samples_[position - first_]
+                                               : nullptr;
+  }
+
+  // Units [from, to) have been worked on, or never will be.
+  void Release(uint64_t from, uint64_t to);
+
+ private:
+  // Whether the rows need the sample at `position`.
+  bool Needs(uint64_t position) const;
+
+  const BuiltPipeline& pipeline_;
+  const Plan::Epoch& epoch_;
+  const BatchSlice& slice_;
+  SampleBuffers& buffers_;
+  const uint64_t samples_per_unit_;
+  const uint64_t units_per_task_;
+  const uint64_t first_;  // position of samples_[0]
+  std::vector<FetchedSample*> samples_;
+  std::vector<std::atomic<uint64_t>> left_;  // of each task, to be read
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_READING_BATCH_READS_H_

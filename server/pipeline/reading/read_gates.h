@@ -1,0 +1,77 @@
+// ReadGates lets no more threads read a source ahead at the same time than the
+// source has memory for (RecordSource::max_concurrent_reads).
+//
+// Thread-safe. A pass may wait; a thread holds one at a time. Sources with a
+// limit must outlive it.
+//
+//   const ReadGates::Pass pass(gates, source);  // until it goes
+
+#ifndef MILLRACE_SERVER_PIPELINE_READING_READ_GATES_H_
+#define MILLRACE_SERVER_PIPELINE_READING_READ_GATES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+
+#include "common/mutex.h"
+#include "server/pipeline/threads/thread_tally.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+class ReadGates {
+ public:
+  class Pass {
+   public:
+    Pass(ReadGates& gates, const RecordSource& source)
+        : gates_(gates),
+          source_(source),
+          limit_(source.max_concurrent_reads()) {
+      if (limit_ == 0) return;
+      MutexLock lock(gates_.mu_);
+      if (gates_.inside_[&source_] >= limit_) {
+        const auto start = std::chrono::steady_clock::now();
+        gates_.waiting_.Add(1);
+        while (gates_.inside_[&source_] >= limit_) gates_.changed_.Wait(lock);
+        gates_.waiting_.Add(-1);
+        waited_ = std::chrono::steady_clock::now() - start;
+      }
+      ++gates_.inside_[&source_];
+    }
+    ~Pass() {
+      if (limit_ == 0) return;
+      {
+        MutexLock lock(gates_.mu_);
+        --gates_.inside_[&source_];
+      }
+      gates_.changed_.NotifyAll();
+    }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+    // For it to come.
+    std::chrono::nanoseconds waited() const { return waited_; }
+
+   private:
+    ReadGates& gates_;
+    const RecordSource& source_;
+    const uint32_t limit_;
+    std::chrono::nanoseconds waited_{0};
+  };
+
+  // Thread-seconds that passes were waited for, so far.
+  double WaitedSeconds() {
+    MutexLock lock(mu_);
+    return waiting_.Seconds();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  ThreadTally waiting_ MR_GUARDED_BY(mu_);
+  std::map<const RecordSource*, uint32_t> inside_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_READING_READ_GATES_H_

@@ -1,0 +1,195 @@
+#include "server/pipeline/reading/sample_buffers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+// Bytes. Fields begin at multiples of it, which is enough for every type of a
+// tensor.
+constexpr uint64_t kAlignment = 16;
+// Charged beside the bytes of each sample: the object and its list of fields
+// take about that, and it bounds the number of tiny samples, too.
+constexpr uint64_t kOverheadBytes = 256;
+
+uint64_t Aligned(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+uint64_t BytesOf(const EncodedSample& sample) {
+  uint64_t bytes = 0;
+  for (const auto& field : sample.fields) bytes += Aligned(field.size());
+  return bytes;
+}
+
+}  // namespace
+
+SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
+  MutexLock lock(buffers_.mu_);
+  number_ = buffers_.next_turn_++;
+  // Numbers are given out under the lock, so turns_ stays ascending.
+  buffers_.turns_.push_back(number_);
+}
+
+SampleBuffers::Turn::~Turn() {
+  // Without the lock, which Give() takes.
+  buffers_.Give(reserved_);
+  MutexLock lock(buffers_.mu_);
+  std::erase(buffers_.turns_, number_);
+  // The first waiter may be the oldest turn now, which need not wait while
+  // nothing is ready.
+  buffers_.WakeFirst();
+}
+
+void SampleBuffers::WakeFirst() {
+  // Under the lock: a turn that is found in waiters_ cannot leave the wait, and
+  // destroy its condition, before the lock is released.
+  if (!waiters_.empty()) waiters_.begin()->second->room_.NotifyOne();
+}
+
+FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
+  const uint64_t bytes = BytesOf(sample);
+  return Fill(buffers_.Take(*this, bytes), sample, bytes);
+}
+
+FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
+  const uint64_t bytes = BytesOf(sample);
+  FetchedSample* copy = nullptr;
+  // Of two reads of one sample the second may give more bytes, when its file
+  // has changed: then the room of the first is not enough, and is given back
+  // with the turn.
+  if (reserved_ != nullptr && bytes <= wanted_) {
+    copy = std::exchange(reserved_, nullptr);
+  } else {
+    copy = buffers_.Take(*this, bytes, /*wait=*/false);
+  }
+  wanted_ = copy == nullptr ? bytes : 0;
+  return copy == nullptr ? nullptr : Fill(copy, sample, bytes);
+}
+
+bool SampleBuffers::Turn::AwaitRoom() {
+  if (wanted_ == 0 || reserved_ != nullptr) return false;
+  // Not null: Take() waits. The turn keeps its number, so a thread that reads
+  // twice keeps its place.
+  reserved_ = buffers_.Take(*this, wanted_);
+  return true;
+}
+
+FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
+                                         const EncodedSample& sample,
+                                         uint64_t bytes) {
+  // Outside the lock: the sample belongs to this turn.
+  uint8_t* at = copy->bytes_.Reserve(bytes);
+  if (at == nullptr) {
+    buffers_.Give(copy);
+    return nullptr;
+  }
+  copy->fields_.clear();
+  for (const auto& field : sample.fields) {
+    if (!field.empty()) std::memcpy(at, field.data(), field.size());
+    copy->fields_.push_back({at, field.size()});
+    at += Aligned(field.size());
+  }
+  copy->shard_ = sample.shard;
+  copy->row_ = sample.row;
+  return copy;
+}
+
+FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
+  FetchedSample* const sample = buffers_.Take(*this, 0);
+  sample->status_ = std::move(status);
+  return sample;
+}
+
+FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
+  std::unique_ptr<FetchedSample> sample;
+  MutexLock lock(mu_);
+  // Full for this turn: over the bound, and either room is sure to come (ready
+  // samples will be given back) or an older turn has to go first. turns_ is not
+  // empty, for this turn is in it.
+  const auto is_full = [&]() MR_REQUIRES(mu_) {
+    return held_ + bytes + kOverheadBytes > half_ &&
+           (ready_ > 0 || turns_.front() != turn.number_);
+  };
+  if (is_full()) {
+    if (!wait) return nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    waiting_.Add(1);
+    // In waiters_ exactly while it waits: WakeFirst() relies on it.
+    waiters_.emplace(turn.number_, &turn);
+    while (is_full()) turn.room_.Wait(lock);
+    waiters_.erase(turn.number_);
+    waiting_.Add(-1);
+    turn.waited_ += std::chrono::steady_clock::now() - start;
+  }
+  if (!idle_samples_.empty()) {
+    sample = std::move(idle_samples_.back());
+    idle_samples_.pop_back();
+    idle_ -= sample->charged_;
+    // Bounds what a small sample holds in the memory of a large one that came
+    // before: at most twice its bytes and the overhead.
+    sample->bytes_.ReleaseAbove(2 * bytes + kOverheadBytes);
+  } else {
+    sample = std::make_unique<FetchedSample>();
+  }
+  // By the capacity and not by the bytes: what the system has given counts.
+  sample->charged_ =
+      std::max<uint64_t>(bytes, sample->bytes_.capacity()) + kOverheadBytes;
+  held_ += sample->charged_;
+  // There may be room for the next waiter, too; this one was woken alone.
+  if (held_ + kOverheadBytes <= half_) WakeFirst();
+  return sample.release();
+}
+
+void SampleBuffers::Ready(absl::Span<FetchedSample* const> samples) {
+  MutexLock lock(mu_);
+  for (FetchedSample* sample : samples) {
+    if (sample == nullptr || sample->ready_) continue;
+    sample->ready_ = true;
+    // No turn is woken: a rise of ready_ lets none go on that could not before.
+    ready_ += sample->charged_;
+  }
+}
+
+void SampleBuffers::Give(FetchedSample* sample) {
+  if (sample == nullptr) return;
+  // Declared before the lock, so that memory that is not kept is freed after
+  // it.
+  std::unique_ptr<FetchedSample> owned(sample);
+  // By the thread that gives it, which owns it until it is in idle_samples_.
+  owned->status_ = absl::OkStatus();
+  MutexLock lock(mu_);
+  held_ -= owned->charged_;
+  if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
+  // From here on the charge is that of the idle memory.
+  owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
+  if (idle_ + owned->charged_ <= half_) {
+    idle_ += owned->charged_;
+    idle_samples_.push_back(std::move(owned));
+  }
+  WakeFirst();
+}
+
+double SampleBuffers::WaitedSeconds() {
+  MutexLock lock(mu_);
+  return waiting_.Seconds();
+}
+
+uint64_t SampleBuffers::held_bytes() const {
+  MutexLock lock(mu_);
+  return held_;
+}
+
+uint64_t SampleBuffers::ready_bytes() const {
+  MutexLock lock(mu_);
+  return ready_;
+}
+
+uint64_t SampleBuffers::idle_bytes() const {
+  MutexLock lock(mu_);
+  return idle_;
+}
+
+}  // namespace millrace

@@ -1,0 +1,167 @@
+// SampleBuffers is the memory of samples that were read ahead and are not yet
+// used. It is bounded in bytes: a thread that reads waits for room until
+// earlier samples have been used.
+//
+// Why no thread waits for ever: threads that use samples never wait for threads
+// that read, and give ready samples back whatever becomes of their batch. So
+// while any sample is Ready(), room comes. While none is, the thread with the
+// oldest Turn does not wait and may exceed the bound. What that takes are the
+// samples of tasks that still lack one, a task or so for each run.
+//
+// Thread-safe. Owns the memory, also of samples that are handed out, and uses
+// it again. Between Copy() and Give() a sample belongs to one thread at a time;
+// handing it from a reader to a worker needs a happens-before edge of the
+// caller's.
+//
+//   SampleBuffers::Turn turn(buffers);        // before it is read
+//   FetchedSample* sample = turn.Copy(read);  // waits for room
+//   buffers.Ready({&sample, 1});              // it can be worked on
+//   sample->Visit(visit);
+//   buffers.Give(sample);
+
+#ifndef MILLRACE_SERVER_PIPELINE_READING_SAMPLE_BUFFERS_H_
+#define MILLRACE_SERVER_PIPELINE_READING_SAMPLE_BUFFERS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "common/mutex.h"
+#include "server/pipeline/threads/thread_tally.h"
+#include "server/storage/record_source.h"
+
+namespace millrace {
+
+// What one RecordReader::Read() gave.
+class FetchedSample {
+ public:
+  // As RecordReader::Read() of that sample; once.
+  absl::Status Visit(
+      absl::FunctionRef<absl::Status(const EncodedSample&)> visit) {
+    if (!status_.ok()) return std::move(status_);
+    return visit({.fields = fields_, .shard = shard_, .row = row_});
+  }
+
+ private:
+  friend class SampleBuffers;
+  AlignedBuffer bytes_;
+  std::vector<absl::Span<const uint8_t>> fields_;
+  int32_t shard_ = 0;
+  int64_t row_ = 0;
+  // Moved, never copied: the reference count of a Status is changed in a
+  // library that ThreadSanitizer does not see into.
+  absl::Status status_;
+  // What the sample counts for in held_, or in idle_ while it is idle. Written
+  // under the mutex of the SampleBuffers, as is ready_.
+  uint64_t charged_ = 0;
+  // Counted in SampleBuffers::ready_, too.
+  bool ready_ = false;
+};
+
+class SampleBuffers {
+ public:
+  // Half of the bytes for samples that are held, half for memory that is kept
+  // for the next ones.
+  explicit SampleBuffers(uint64_t bytes) : half_(bytes / 2) {}
+  SampleBuffers(const SampleBuffers&) = delete;
+  SampleBuffers& operator=(const SampleBuffers&) = delete;
+
+  // A place in the order of reads: turns are numbered as they begin. Belongs to
+  // one thread, which holds one at a time.
+  class Turn {
+   public:
+    explicit Turn(SampleBuffers& buffers);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    // Null: the system has no memory.
+    FetchedSample* Copy(const EncodedSample& sample);
+    // The same, but null also where it would have to wait for room: for sources
+    // during whose visit nobody may wait.
+    FetchedSample* TryCopy(const EncodedSample& sample);
+    // Waits for the room that TryCopy() has not found; a TryCopy() of at most
+    // as many bytes then succeeds. False: room was not what TryCopy() lacked.
+    bool AwaitRoom();
+    // A sample that stands for a failed read: Visit() returns `status`. Waits
+    // for room as Copy() does.
+    FetchedSample* Fail(absl::Status status);
+
+    // Time that it has waited for room, which is no time of reading.
+    std::chrono::nanoseconds waited() const { return waited_; }
+
+   private:
+    friend class SampleBuffers;
+    // Copies into a sample that Take() gave. Null: the system has no memory;
+    // the sample is given back.
+    FetchedSample* Fill(FetchedSample* copy, const EncodedSample& sample,
+                        uint64_t bytes);
+    SampleBuffers& buffers_;
+    uint64_t number_;
+    // Bytes that the last TryCopy() has found no room for; 0: it has found
+    // some.
+    uint64_t wanted_ = 0;
+    // From AwaitRoom() to the next TryCopy(): a sample with room for wanted_
+    // bytes.
+    FetchedSample* reserved_ = nullptr;
+    // Signalled under the mutex while this turn is in waiters_.
+    CondVar room_;
+    std::chrono::nanoseconds waited_{0};
+  };
+
+  // The samples of a task that lacks none any more: they will be used and given
+  // back without a further read. Null entries are ignored.
+  void Ready(absl::Span<FetchedSample* const> samples);
+
+  // Takes the sample back, ready or not. Null is ignored.
+  void Give(FetchedSample* sample);
+
+  // Thread-seconds that turns have waited for room, so far.
+  double WaitedSeconds();
+
+  uint64_t held_bytes() const;
+  uint64_t ready_bytes() const;  // of these
+  uint64_t idle_bytes() const;
+
+ private:
+  // A sample that is charged for `bytes`. Null: there is no room, and `wait` is
+  // false.
+  FetchedSample* Take(Turn& turn, uint64_t bytes, bool wait = true);
+  // Wakes the first waiter, which takes room if there is any and then wakes the
+  // next one. All at once would cost more than their reads: nearly all would
+  // find no room.
+  //
+  // To be called whenever the first waiter may have become able to go on: room
+  // came back, ready_ fell, a turn before it ended.
+  void WakeFirst() MR_REQUIRES(mu_);
+
+  const uint64_t half_;
+  mutable Mutex mu_;
+  ThreadTally waiting_ MR_GUARDED_BY(mu_);
+  // Turns that wait for room, by number.
+  std::map<uint64_t, Turn*> waiters_ MR_GUARDED_BY(mu_);
+  // Bytes charged for samples from Take() to Give(). At most half_, but for
+  // what turns have taken as the oldest while ready_ was 0.
+  uint64_t held_ MR_GUARDED_BY(mu_) = 0;
+  // Bytes of held_ that are Ready(): above 0, room is sure to come.
+  uint64_t ready_ MR_GUARDED_BY(mu_) = 0;
+  // Bytes of idle_samples_; at most half_.
+  uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
+  uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;
+  // Numbers of the turns that live, ascending: the first is the oldest read,
+  // and the only one that may exceed the bound.
+  std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);
+  // A stack: the sample that came back last has the warmest memory.
+  std::vector<std::unique_ptr<FetchedSample>> idle_samples_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_READING_SAMPLE_BUFFERS_H_

@@ -1,0 +1,312 @@
+#include "server/pipeline/row/explain.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/aligned_buffer.h"
+#include "common/byte_budget.h"
+#include "common/logging.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "proto/retry_delay.h"
+#include "server/augment/parameter_log.h"
+#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/row/bad_sample_list.h"
+#include "server/pipeline/row/row_filler.h"
+#include "server/pipeline/row/worker_state.h"
+#include "server/plan/transforms/transforms.h"
+
+namespace millrace {
+namespace {
+
+// Of one call: its rows lie in memory of their own, and its answer must stay
+// well below what a message may hold.
+constexpr uint64_t kMostRows = 256;
+constexpr uint64_t kMostPayloadBytes = 16 << 20;
+
+std::string TransformAt(const PipelineSpec& spec, uint32_t place) {
+  return static_cast<int>(place) < spec.transforms_size()
+             ? TransformName(spec.transforms(static_cast<int>(place)))
+             : "";
+}
+
+// What was drawn since Clear(), sample by sample in the order of their making.
+class UnitLog final : public ParameterLog {
+ public:
+  struct Sample {
+    int64_t index;
+    uint64_t key;
+    std::vector<Drawn> drawn;
+  };
+
+  explicit UnitLog(const PipelineSpec& spec) : spec_(spec) {}
+
+  void Clear() { samples_.clear(); }
+  std::vector<Sample>& samples() { return samples_; }
+
+  void BeginSample(int64_t index, uint64_t key) override {
+    samples_.push_back({index, key, {}});
+    field_.clear();
+  }
+  void BeginField(const std::string& field) override { field_ = field; }
+  void Add(uint32_t place, std::string what) override {
+    MR_CHECK(!samples_.empty()) << "drawn for no sample";
+    Drawn drawn;
+    drawn.set_place(place);
+    drawn.set_transform(TransformAt(spec_, place));
+    drawn.set_field(field_);
+    drawn.set_what(std::move(what));
+    // Of a field in the order of the transforms, which is not always that in
+    // which stages draw.
+    std::vector<Drawn>& list = samples_.back().drawn;
+    auto at = list.end();
+    while (at != list.begin() && std::prev(at)->field() == field_ &&
+           std::prev(at)->place() > place) {
+      --at;
+    }
+    list.insert(at, std::move(drawn));
+  }
+
+ private:
+  const PipelineSpec& spec_;
+  std::string field_;
+  std::vector<Sample> samples_;
+};
+
+void FillOrigin(const DatasetInfo& info, const std::string& dataset,
+                ExplainedRow* row) {
+  row->set_dataset(dataset);
+  row->set_shard_row(-1);
+  const auto& shards = info.shards();
+  auto shard = std::upper_bound(shards.begin(), shards.end(), row->sample(),
+                                [](int64_t sample, const ShardInfo& s) {
+                                  return sample < s.first_sample();
+                                });
+  if (shard == shards.begin()) return;
+  --shard;
+  if (row->sample() - shard->first_sample() >= shard->samples()) return;
+  row->set_shard(shard->name());
+  row->set_shard_row(row->sample() - shard->first_sample());
+}
+
+// How often a call that waits for memory asks whether it is still wanted.
+constexpr absl::Duration kAskAfter = absl::Milliseconds(100);
+
+// Waits in the budget's line like a batch: also where there is much to do it is
+// its turn at some time.
+absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
+    ByteBudget& budget, uint64_t bytes, absl::Duration timeout,
+    absl::FunctionRef<absl::Status()> stop) {
+  struct Place {
+    Mutex mu;
+    CondVar changed;
+    bool granted MR_GUARDED_BY(mu) = false;
+    ByteBudget::Reservation reservation MR_GUARDED_BY(mu);
+  };
+  const auto place = std::make_shared<Place>();
+  const ByteBudget::Ticket ticket =
+      budget.ReserveAsync(bytes, [place](ByteBudget::Reservation reservation) {
+        MutexLock lock(place->mu);
+        place->reservation = std::move(reservation);
+        place->granted = true;
+        place->changed.NotifyAll();
+      });
+  const SteadyTime deadline = timeout > absl::ZeroDuration()
+                                  ? SteadyDeadline(timeout)
+                                  : SteadyTime::max();
+  absl::Status stopped;
+  while (stopped.ok() && SteadyTime::clock::now() < deadline) {
+    {
+      const SteadyTime ask = std::min(deadline, SteadyDeadline(kAskAfter));
+      MutexLock lock(place->mu);
+      while (!place->granted && place->changed.WaitUntil(lock, ask)) {
+      }
+      if (place->granted) return std::move(place->reservation);
+    }
+    stopped = stop();
+  }
+  if (!budget.CancelWait(ticket)) {  // it comes after all
+    MutexLock lock(place->mu);
+    while (!place->granted) place->changed.Wait(lock);
+    return std::move(place->reservation);
+  }
+  if (!stopped.ok()) return stopped;
+  return WithRetryDelay(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "rows to explain found no ", bytes, " bytes of the server's ",
+          budget.capacity(), " bytes of memory budget within ",
+          absl::FormatDuration(timeout), ": ask again")),
+      "pipeline");
+}
+
+uint64_t OffsetOf(const BatchHeader& header, absl::string_view name) {
+  for (const TensorHeader& tensor : header.tensors()) {
+    if (tensor.name() == name) return tensor.offset();
+  }
+  MR_CHECK(false) << "a batch without " << name;
+  return 0;
+}
+
+}  // namespace
+
+absl::Status BuiltPipeline::ExplainRows(
+    const StepRange& range, uint64_t first_row, uint64_t row_count,
+    ExplainBatchResponse* response,
+    absl::FunctionRef<absl::Status()> stop) const {
+  if (ready_ != nullptr) {
+    return absl::InvalidArgumentError(
+        "ready batches hold no samples that could be explained: set "
+        "ready_batches to 0");
+  }
+  MR_ASSIGN_OR_RETURN(
+      const StepRows all,
+      plan_.steps().Rows(range.first_step, range.rank, range.world_size));
+  response->set_rows(all.rows);
+  if (all.rows == 0) return absl::OkStatus();
+  if (first_row >= all.rows) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the request is for row ", first_row, "; the rank's batch has ",
+        all.rows, " rows, counted from 0"));
+  }
+  const uint64_t row_bytes =
+      std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);
+  StepRows part = all;
+  part.first += first_row;
+  part.rows = std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
+                        kMostRows,
+                        std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
+  const uint64_t beside =
+      kBatchOverheadBytes + staging_.bytes + operator_bytes_;
+  const auto fits = [&](const BatchMemoryLimit& limit) {
+    return limit_.budget == nullptr ||
+           layout_.PayloadBytes(part.rows) + beside <= limit.bytes;
+  };
+  while (part.rows > 1 && !fits(limit_)) part.rows /= 2;
+  if (!fits(limit_)) {
+    // Nobody has checked that: whoever asks may have opened it elsewhere.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a row does not fit into the server's memory: ", row_bytes,
+        " bytes and up to ", beside, " to build it, but ", limit_.arithmetic,
+        ": ask another server, or ", Advice(fits)));
+  }
+
+  const BatchLayout::Placed placed = layout_.ForRows(part.rows);
+  ByteBudget::Reservation reservation;
+  if (limit_.budget != nullptr) {
+    const uint64_t bytes = placed.payload_bytes() + beside;
+    // With scratch it may be a little more than batches can have at all.
+    MR_ASSIGN_OR_RETURN(
+        reservation, AwaitMemory(*limit_.budget,
+                                 std::min(bytes + limit_.scratch, limit_.bytes),
+                                 limit_.timeout, stop));
+  }
+  AlignedBuffer buffer;
+  uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
+  if (payload == nullptr) {
+    return absl::ResourceExhaustedError("no memory for the rows to explain");
+  }
+  BatchHeader header;
+  placed.Describe(header);
+  const uint8_t* const index_at = payload + OffsetOf(header, "sample_index");
+  const uint8_t* const valid_at = payload + OffsetOf(header, "valid");
+  const BatchSlice slice =
+      SliceOf(*this, range.epoch, range.first_step, part, placed, payload);
+  const PipelineSpec& spec = plan_.spec();
+  if (slice.mix.kind != BatchMix::NONE) {
+    Drawn* const drawn = response->add_drawn();
+    drawn->set_place(mixers_.place(slice.mix.mixer));
+    drawn->set_transform(TransformAt(spec, drawn->place()));
+    drawn->set_what(millrace::Describe(slice.mix));
+  }
+
+  const Plan::Epoch order = plan_.ForEpoch(range.epoch);
+  UnitLog log(spec);
+  WorkerState worker;
+  worker.set_log(&log);
+  BadSampleList bad_list;
+  RowFiller filler(*this, order, slice, worker, bad_list);
+  MR_RETURN_IF_ERROR(filler.Begin());
+  for (uint64_t unit = 0; unit < slice.units.count(); ++unit) {
+    log.Clear();
+    MR_RETURN_IF_ERROR(stop());
+    MR_RETURN_IF_ERROR(filler.Fill(unit));
+    // Own samples come before a partner's of another rank, which is in the log,
+    // too: what is left over belongs to it.
+    size_t next = 0;
+    for (uint64_t row = slice.units.begin(unit); row < slice.units.end(unit);
+         ++row) {
+      const SampleRef ref = order.At(part.first + row);
+      ExplainedRow* const explained = response->add_explained();
+      explained->set_row(first_row + row);
+      explained->set_position(part.first + row);
+      explained->set_sample(-1);
+      explained->set_shard_row(-1);
+      if (!ref.valid) continue;
+      int64_t index;
+      std::memcpy(&index, index_at + row * sizeof(index), sizeof(index));
+      explained->set_sample(index);
+      explained->set_source(ref.source);
+      explained->set_left_empty(valid_at[row] == 0);
+      FillOrigin(info(ref.source),
+                 spec.sources(static_cast<int>(ref.source)).dataset(),
+                 explained);
+      while (next < log.samples().size()) {
+        UnitLog::Sample& sample = log.samples()[next++];
+        if (sample.index != index) {
+          explained->add_replaced(sample.index);
+          continue;
+        }
+        explained->set_key(sample.key);
+        for (Drawn& drawn : sample.drawn) {
+          *explained->add_drawn() = std::move(drawn);
+        }
+        break;
+      }
+    }
+  }
+  // Before anybody sees the rows.
+  return CheckFiles();
+}
+
+absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
+                                         uint64_t epoch, uint64_t step,
+                                         ParameterLog& log) {
+  const auto* built = dynamic_cast<const BuiltPipeline*>(&pipeline);
+  MR_CHECK(built != nullptr) << "a pipeline that no engine has made";
+  MR_ASSIGN_OR_RETURN(const StepRows rows,
+                      built->plan().steps().Rows(step, 0, 1));
+  const BatchLayout::Placed placed = built->layout().ForRows(rows.rows);
+  AlignedBuffer buffer;
+  uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
+  if (payload == nullptr) {
+    return absl::ResourceExhaustedError(
+        "no memory for the batch: take a smaller batch_size");
+  }
+  const BatchSlice slice = SliceOf(*built, epoch, step, rows, placed, payload);
+  if (slice.mix.kind != BatchMix::NONE) {
+    log.Add(built->mixers().place(slice.mix.mixer), Describe(slice.mix));
+  }
+  const Plan::Epoch order = built->plan().ForEpoch(epoch);
+  WorkerState worker;
+  worker.set_log(&log);
+  BadSampleList bad_list;
+  {
+    RowFiller filler(*built, order, slice, worker, bad_list);
+    MR_RETURN_IF_ERROR(filler.Begin());
+    for (uint64_t unit = 0; unit < slice.units.count(); ++unit) {
+      MR_RETURN_IF_ERROR(filler.Fill(unit));
+    }
+  }
+  placed.ZeroGaps(payload);
+  return std::string(reinterpret_cast<const char*>(payload),
+                     placed.payload_bytes());
+}
+
+}  // namespace millrace

@@ -1,0 +1,231 @@
+#include "server/pipeline/stage/box_stage.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/augment/affine_map.h"
+#include "server/augment/geometry_op.h"
+#include "server/augment/random_affine.h"
+#include "server/pipeline/stage/transform_ops.h"
+
+namespace millrace {
+namespace {
+
+struct Box {
+  float left, top, right, bottom;
+};
+static_assert(sizeof(Box) == 16);
+
+// One thing that is done to every box of a sample.
+struct Move {
+  enum class Kind { kShift, kScale, kMirrorX, kMirrorY, kMap };
+  Kind kind = Kind::kShift;
+  float x = 0;  // subtracted, or a factor
+  float y = 0;
+  std::array<float, 6> map{};  // xx, xy, x0, yx, yy, y0
+  float width = 0;             // of the canvas afterwards
+  float height = 0;
+};
+using MoveList = absl::InlinedVector<Move, 12>;
+
+void Clamp(const Move& move, Box& box) {
+  box.left = std::clamp(box.left, 0.0f, move.width);
+  box.top = std::clamp(box.top, 0.0f, move.height);
+  box.right = std::clamp(box.right, 0.0f, move.width);
+  box.bottom = std::clamp(box.bottom, 0.0f, move.height);
+}
+
+void Map(const std::array<float, 6>& m, Box& box) {
+  const float xs[4] = {box.left, box.right, box.right, box.left};
+  const float ys[4] = {box.top, box.top, box.bottom, box.bottom};
+  for (int i = 0; i < 4; ++i) {
+    const float x = xs[i] * m[0] + ys[i] * m[1] + m[2];
+    const float y = xs[i] * m[3] + ys[i] * m[4] + m[5];
+    if (i == 0) {
+      box = {x, y, x, y};
+      continue;
+    }
+    box.left = std::min(box.left, x);
+    box.top = std::min(box.top, y);
+    box.right = std::max(box.right, x);
+    box.bottom = std::max(box.bottom, y);
+  }
+}
+
+void Apply(const Move& move, Box& box) {
+  switch (move.kind) {
+    case Move::Kind::kShift:
+      box = {box.left - move.x, box.top - move.y, box.right - move.x,
+             box.bottom - move.y};
+      return Clamp(move, box);
+    case Move::Kind::kScale:
+      box = {box.left * move.x, box.top * move.y, box.right * move.x,
+             box.bottom * move.y};
+      return;
+    case Move::Kind::kMirrorX:
+      box = {move.width - box.right, box.top, move.width - box.left,
+             box.bottom};
+      return;
+    case Move::Kind::kMirrorY:
+      box = {box.left, move.height - box.bottom, box.right,
+             move.height - box.top};
+      return;
+    case Move::Kind::kMap:
+      Map(move.map, box);
+      return Clamp(move, box);
+  }
+}
+
+Move MoveOf(const GeometryStep& step, Size& size) {
+  Move move;
+  switch (step.kind) {
+    case GeometryStep::Kind::kCut:
+      move.kind = Move::Kind::kShift;
+      move.x = static_cast<float>(step.rect.left);
+      move.y = static_cast<float>(step.rect.top);
+      size = {step.rect.width, step.rect.height};
+      break;
+    case GeometryStep::Kind::kResize:
+      move.kind = Move::Kind::kScale;
+      move.x = static_cast<float>(static_cast<double>(step.size.width) /
+                                  static_cast<double>(size.width));
+      move.y = static_cast<float>(static_cast<double>(step.size.height) /
+                                  static_cast<double>(size.height));
+      size = step.size;
+      break;
+    case GeometryStep::Kind::kFlipHorizontal:
+      move.kind = Move::Kind::kMirrorX;
+      break;
+    case GeometryStep::Kind::kFlipVertical:
+      move.kind = Move::Kind::kMirrorY;
+      break;
+  }
+  move.width = static_cast<float>(size.width);
+  move.height = static_cast<float>(size.height);
+  return move;
+}
+
+class BoxStage final : public ImageStage {
+ public:
+  using Op = std::variant<GeometryOp, RandomAffineOptions>;
+
+  BoxStage(int64_t boxes, std::vector<Op> ops)
+      : output_shape_{boxes, 4}, ops_(std::move(ops)) {}
+
+  const std::vector<int64_t>& output_shape() const override {
+    return output_shape_;
+  }
+
+  uint64_t max_scratch_bytes() const override { return 0; }
+
+  std::unique_ptr<Scratch> NewScratch() const override {
+    return NewImageScratch();
+  }
+
+  absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
+                   Scratch& scratch, absl::Span<uint8_t> out) const override {
+    const size_t bytes = output_shape_[0] * sizeof(Box);
+    if (stored.size() != bytes) {
+      return absl::DataLossError(
+          absl::StrCat("the stored boxes have ", stored.size(), " bytes, ",
+                       bytes, " were expected; pack the dataset again"));
+    }
+    if (out.size() != bytes) {
+      return absl::InternalError(absl::StrCat(
+          "boxes: ", out.size(), " bytes given for a result of ", bytes));
+    }
+    MoveList moves;
+    MR_RETURN_IF_ERROR(
+        Plan(scratch.image_size, sample_key, scratch.log, moves));
+    for (size_t at = 0; at < bytes; at += sizeof(Box)) {
+      Box box;
+      std::memcpy(&box, stored.data() + at, sizeof(Box));
+      if (box.left != 0 || box.top != 0 || box.right != 0 || box.bottom != 0) {
+        for (const Move& move : moves) Apply(move, box);
+      }
+      std::memcpy(out.data() + at, &box, sizeof(Box));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Plan(Size size, uint64_t sample_key, ParameterLog* log,
+                    MoveList& moves) const {
+    if (size.width <= 0 || size.height <= 0) {
+      return absl::InternalError("boxes: the image's size is not known");
+    }
+    StepList steps;
+    for (const Op& op : ops_) {
+      if (const auto* geometry = std::get_if<GeometryOp>(&op)) {
+        steps.clear();
+        Size after = size;
+        MR_RETURN_IF_ERROR(Resolve(*geometry, sample_key, log, after, steps));
+        for (const GeometryStep& step : steps) {
+          moves.push_back(MoveOf(step, size));
+        }
+        continue;
+      }
+      AffinePair maps;
+      if (!DrawAffine(std::get<RandomAffineOptions>(op), sample_key, size, log,
+                      maps)) {
+        continue;
+      }
+      const AffineMap& m = maps.forward;
+      Move& move = moves.emplace_back();
+      move.kind = Move::Kind::kMap;
+      move.map = {static_cast<float>(m.xx), static_cast<float>(m.xy),
+                  static_cast<float>(m.x0), static_cast<float>(m.yx),
+                  static_cast<float>(m.yy), static_cast<float>(m.y0)};
+      move.width = static_cast<float>(size.width);
+      move.height = static_cast<float>(size.height);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<int64_t> output_shape_;
+  const std::vector<Op> ops_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
+    const Field& field, absl::Span<const PlacedTransform> transforms) {
+  if (field.kind() != FIELD_KIND_TENSOR || field.dtype() != DTYPE_FLOAT32 ||
+      field.shape_size() != 2 || field.shape(0) < 0 || field.shape(1) != 4) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field \"", field.name(),
+        "\" holds no boxes: they are float32 [K, 4], K the same in every "
+        "sample"));
+  }
+  // As for a mask: the fill of a colour image means nothing here.
+  ImageStageOptions options;
+  options.role = FieldRole::MASK;
+  std::vector<BoxStage::Op> ops;
+  for (const PlacedTransform& placed : transforms) {
+    if (auto op = GeometryOf(placed, options)) {
+      if (op->surround != Surround::kFill) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(OpName(*op),
+                         ": boxes cannot follow what is mirrored or drawn out "
+                         "at the edges; take padding_mode: PADDING_CONSTANT"));
+      }
+      ops.emplace_back(*std::move(op));
+    } else if (auto affine = AffineOf(placed, options)) {
+      ops.emplace_back(*std::move(affine));
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field \"", field.name(), "\" holds boxes, which transform ",
+          placed.place, " does not move; leave the field out of it"));
+    }
+  }
+  return std::make_unique<BoxStage>(field.shape(0), std::move(ops));
+}
+
+}  // namespace millrace

@@ -1,0 +1,153 @@
+#include "server/pipeline/stage/image_program.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "server/pipeline/stage/transform_ops.h"
+
+namespace millrace {
+namespace {
+
+// Reads the transforms of one field in their order.
+class ProgramReader {
+ public:
+  ProgramReader(ImageProgram& program, const ImageStageOptions& options)
+      : program_(program), options_(options) {
+    if (!program.encoded) size_ = program.raw;
+  }
+
+  absl::Status Read(const PlacedTransform& placed) {
+    if (placed.transform->has_decode_image()) {
+      return ReadDecode(placed.transform->decode_image(), placed.place);
+    }
+    if (auto op = GeometryOf(placed, options_)) {
+      return AddGeometry(*std::move(op));
+    }
+    return AddPixelOp(placed);
+  }
+
+  absl::Status Finish() {
+    if (!ops_.empty() || program_.phases.empty()) {
+      MR_RETURN_IF_ERROR(EndGeometry());
+    }
+    if (options_.size_only) return absl::OkStatus();
+    if (program_.role == FieldRole::MASK && program_.channels != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a mask has one channel, this one ", program_.channels,
+                       "; decode it with color: INDEX (or GRAY)"));
+    }
+    if (!size_.has_value()) {
+      // Says which transform is to blame.
+      return GeometryChain::Create(std::move(last_geometry_), std::nullopt)
+          .status();
+    }
+    program_.output = *size_;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadDecode(const DecodeImage& decode, uint32_t place) {
+    program_.channels = decode.color() == DecodeImage::RGB ? 3 : 1;
+    program_.index = decode.color() == DecodeImage::INDEX;
+    program_.exact = decode.mode() == DecodeImage::EXACT;
+    program_.exif_transpose = decode.exif_transpose();
+    for (const OperatorRef& ref : decode.decoders()) {
+      const Operators::Decoder* const decoder =
+          options_.operators == nullptr
+              ? nullptr
+              : options_.operators->FindDecoder(ref.name());
+      if (decoder == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "decode_image (transform ", place, "): there is no decoder \"",
+            ref.name(), "\" among the operators"));
+      }
+      program_.decoders.push_back(decoder);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddGeometry(GeometryOp op) {
+    const bool interpolates =
+        !op.nearest && (op.kind == GeometryOp::Kind::kRandomResizedCrop ||
+                        op.kind == GeometryOp::Kind::kResizeShortSide ||
+                        op.kind == GeometryOp::Kind::kResize);
+    if (interpolates && program_.channels != 1 && program_.channels != 3) {
+      return absl::UnimplementedError(
+          absl::StrCat(OpName(op), ": resizing ", program_.channels,
+                       " channels by another interpolation than "
+                       "INTERPOLATION_NEAREST (1 and 3 are) is not built in "
+                       "this version"));
+    }
+    ops_.push_back(std::move(op));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddPixelOp(const PlacedTransform& placed) {
+    MR_ASSIGN_OR_RETURN(auto op,
+                        MakePixelOp(placed, program_.channels, options_));
+    // Pixels are changed in memory of ours: the first phase brings them there.
+    if (!ops_.empty() || program_.phases.empty()) {
+      MR_RETURN_IF_ERROR(EndGeometry());
+    }
+    program_.phases.push_back({std::nullopt, std::move(op)});
+    return absl::OkStatus();
+  }
+
+  absl::Status EndGeometry() {
+    MR_ASSIGN_OR_RETURN(GeometryChain chain,
+                        GeometryChain::CreateAnySize(ops_, size_));
+    size_ = chain.fixed_output();
+    program_.phases.push_back({std::move(chain), nullptr});
+    last_geometry_.insert(last_geometry_.end(), ops_.begin(), ops_.end());
+    ops_.clear();
+    return absl::OkStatus();
+  }
+
+  ImageProgram& program_;
+  const ImageStageOptions& options_;
+  std::optional<Size> size_;               // when all images have the same
+  std::vector<GeometryOp> ops_;            // of the phase that is being read
+  std::vector<GeometryOp> last_geometry_;  // of all phases
+};
+
+}  // namespace
+
+absl::StatusOr<ImageProgram> ImageProgram::Read(
+    const Field& field, absl::Span<const PlacedTransform> transforms,
+    const ImageStageOptions& options) {
+  ImageProgram program;
+  program.role = options.role;
+  if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
+    program.encoded = true;
+  } else if (field.kind() == FIELD_KIND_TENSOR &&
+             field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
+    for (int64_t side : field.shape()) {
+      if (side <= 0 || side > kMaxImageSide) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("field \"", field.name(), "\" has the shape [",
+                         absl::StrJoin(field.shape(), ", "),
+                         "]; each size must be 1 to ", kMaxImageSide));
+      }
+    }
+    program.raw = {field.shape(1), field.shape(0)};
+    program.channels = static_cast<int>(field.shape(2));
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field \"", field.name(),
+        "\" is no image: image transforms work on encoded images and on uint8 "
+        "tensors of shape [height, width, channels]"));
+  }
+  ProgramReader reader(program, options);
+  for (const PlacedTransform& placed : transforms) {
+    MR_RETURN_IF_ERROR(reader.Read(placed));
+  }
+  if (absl::Status status = reader.Finish(); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("field \"", field.name(),
+                                                    "\": ", status.message()));
+  }
+  return program;
+}
+
+}  // namespace millrace

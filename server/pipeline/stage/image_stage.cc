@@ -1,0 +1,344 @@
+#include "server/pipeline/stage/image_stage.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
+#include "common/status_macros.h"
+#include "server/decode/large_image_gate.h"
+#include "server/decode/limits.h"
+#include "server/pipeline/stage/box_stage.h"
+#include "server/pipeline/stage/image_program.h"
+#include "server/pipeline/stage/segment_painter.h"
+#include "server/plan/transforms/transforms.h"
+
+namespace millrace {
+namespace {
+
+// What a worker's buffers keep from image to image; the rest of an unusually
+// large one is given back at once.
+constexpr size_t kKeptBytes = 4 << 20;
+// Decoded pixels, turned pixels, transposed columns, intermediate images and
+// libjpeg's own rows.
+constexpr uint64_t kTypicalScratchBytes = 16 << 20;
+
+// Of threads that belong to no engine: together such images take no more than
+// one of the largest may.
+LargeImageGate& GateOfProcess() {
+  static LargeImageGate& gate = *new LargeImageGate(kMaxDecodedBytes);
+  return gate;
+}
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+class StageScratch : public ImageStage::Scratch {
+ public:
+  Times TakeTimes() override {
+    times.augment_seconds += std::exchange(operator_seconds, 0);
+    return std::exchange(times, Times{});
+  }
+
+  void ReleaseUnusual() {
+    painter.ReleaseAbove(kKeptBytes);
+    for (AlignedBuffer& buffer : images) buffer.ReleaseAbove(kKeptBytes);
+    pixel_op.ReleaseAbove(kKeptBytes);
+  }
+
+  SegmentPainter painter;
+  AlignedBuffer images[2];         // between segments, in turn
+  AlignedBuffer pixel_op;          // of the pixel operations
+  std::vector<SegmentList> plans;  // of the geometry phases, in order
+  Times times;
+};
+
+class BuiltImageStage : public ImageStage {
+ public:
+  explicit BuiltImageStage(ImageProgram program)
+      : program_(std::move(program)),
+        output_shape_{program_.output.height, program_.output.width,
+                      program_.channels} {
+    for (size_t i = 0; i < program_.phases.size(); ++i) {
+      if (program_.phases[i].geometry.has_value()) last_geometry_ = i;
+    }
+  }
+
+  const std::vector<int64_t>& output_shape() const override {
+    return output_shape_;
+  }
+
+  uint64_t max_scratch_bytes() const override { return kTypicalScratchBytes; }
+
+  std::unique_ptr<Scratch> NewScratch() const override {
+    return NewImageScratch();
+  }
+
+  absl::StatusOr<Size> ReadSize(absl::Span<const uint8_t> stored,
+                                Scratch& scratch) const override {
+    MR_ASSIGN_OR_RETURN(const ImageHeader header,
+                        Open(stored, static_cast<StageScratch&>(scratch)));
+    return Size{header.width, header.height};
+  }
+
+  bool leaves_size() const override { return program_.role != FieldRole::MASK; }
+
+  absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
+                   Scratch& scratch, absl::Span<uint8_t> out) const override {
+    auto& s = static_cast<StageScratch&>(scratch);
+    const Clock::time_point start = Clock::now();
+    Clock::duration decoding{};
+    LargeImageGate::Admission large;  // until the memory is given back
+    absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
+    s.times.decode_seconds += Seconds(decoding);
+    s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
+    s.ReleaseUnusual();
+    return status;
+  }
+
+ private:
+  absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> stored,
+                                   StageScratch& s) const {
+    ImageHeader header;
+    if (program_.encoded) {
+      MR_ASSIGN_OR_RETURN(
+          header, s.painter.decoder().Open(stored, program_.exif_transpose,
+                                           program_.decoders));
+      if (header.width <= 0 || header.height <= 0 ||
+          header.width > kMaxImageSide || header.height > kMaxImageSide) {
+        return absl::DataLossError(absl::StrCat(
+            "the image claims ", header.width, " x ", header.height,
+            " pixels; each side must be 1 to ", kMaxImageSide));
+      }
+      return header;
+    }
+    header.width = program_.raw.width;
+    header.height = program_.raw.height;
+    const uint64_t expected =
+        static_cast<uint64_t>(header.width) * header.height * program_.channels;
+    if (stored.size() != expected) {
+      return absl::DataLossError(absl::StrCat(
+          "the stored pixels have ", stored.size(), " bytes, ", expected,
+          " were expected (", header.height, " x ", header.width, " x ",
+          program_.channels, "); pack the dataset again"));
+    }
+    return header;
+  }
+
+  absl::Status Fill(absl::Span<const uint8_t> stored, uint64_t sample_key,
+                    StageScratch& s, absl::Span<uint8_t> out,
+                    LargeImageGate::Admission& large,
+                    Clock::duration& decoding) const {
+    const int channels = program_.channels;
+    const uint64_t out_bytes =
+        static_cast<uint64_t>(output_shape_[0]) * output_shape_[1] * channels;
+    if (out.size() != out_bytes) {
+      return absl::InternalError(absl::StrCat("image stage: ", out.size(),
+                                              " bytes given for a result of ",
+                                              out_bytes));
+    }
+    const Clock::time_point start = Clock::now();
+    absl::StatusOr<ImageHeader> opened = Open(stored, s);
+    if (!opened.ok()) {
+      decoding += Clock::now() - start;
+      return opened.status();
+    }
+    const ImageHeader& header = *opened;
+    const Size stored_size = {header.width, header.height};
+    if (program_.role != FieldRole::MASK) {
+      s.image_size = stored_size;
+    } else if (s.image_size != stored_size) {
+      decoding += Clock::now() - start;
+      return absl::DataLossError(absl::StrCat(
+          "the mask is ", stored_size.height, " x ", stored_size.width,
+          " pixels (height x width), its image ", s.image_size.height, " x ",
+          s.image_size.width, "; both must have one size"));
+    }
+    absl::Status status = PlanGeometry(stored_size, sample_key, s);
+    if (!status.ok()) {
+      decoding += Clock::now() - start;
+      return status;
+    }
+    if (const int64_t bytes = ScratchBytes(header, s.plans);
+        bytes > static_cast<int64_t>(kTypicalScratchBytes)) {
+      status = Admit(bytes, s, large);
+    }
+    decoding += Clock::now() - start;
+    MR_RETURN_IF_ERROR(status);
+
+    Size size = stored_size;
+    Pixels pixels;
+    if (!program_.encoded) {
+      pixels = {stored.data(), size.width * channels, 0, 0, false};
+    }
+    bool decode = program_.encoded;
+    int next = 0;              // of s.images
+    uint8_t* image = nullptr;  // where the last segment went
+    auto plan = s.plans.begin();
+    for (size_t i = 0; i < program_.phases.size(); ++i) {
+      const ImageProgram::Phase& phase = program_.phases[i];
+      if (phase.op != nullptr) {
+        OpContext context;
+        context.sample_key = sample_key;
+        context.scratch = &s.pixel_op;
+        context.log = s.log;
+        MR_RETURN_IF_ERROR(phase.op->Apply(
+            {image, size.height, size.width, channels, size.width * channels},
+            context));
+        continue;
+      }
+      const SegmentList& segments = *plan++;
+      for (size_t k = 0; k < segments.size(); ++k) {
+        const Segment& segment = segments[k];
+        const bool last = i == last_geometry_ && k + 1 == segments.size();
+        // Sides are below 2^33, so the product fits.
+        if (!last && segment.canvas.width * segment.canvas.height >
+                         kMaxDecodedBytes / channels) {
+          return absl::DataLossError(
+              absl::StrCat("the image of ", header.width, " x ", header.height,
+                           " pixels becomes ", segment.canvas.width, " x ",
+                           segment.canvas.height, " on its way; at most ",
+                           kMaxDecodedBytes, " bytes are given to one image"));
+        }
+        if (decode) {
+          decode = false;
+          const Clock::time_point begin = Clock::now();
+          SegmentPainter::Decoding how;
+          how.divisor = DivisorFor(segment, header);
+          how.channels = channels;
+          how.index = program_.index;
+          status = s.painter.Decode(segment, size, how, &pixels);
+          decoding += Clock::now() - begin;
+          MR_RETURN_IF_ERROR(status);
+        } else {
+          s.painter.Prepare(segment, size);
+        }
+        image = out.data();
+        const int64_t stride = segment.canvas.width * channels;
+        if (!last) {
+          const int64_t bytes = stride * segment.canvas.height;
+          image = s.images[next].Reserve(bytes + kResizeReadSlack);
+          if (image == nullptr) return NoMemoryForPixels(bytes);
+          next = 1 - next;
+        }
+        MR_RETURN_IF_ERROR(
+            s.painter.Draw(segment, pixels, channels, image, stride));
+        size = segment.canvas;
+        pixels = {image, stride, 0, 0, !last};
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Admit(int64_t bytes, StageScratch& s,
+                            LargeImageGate::Admission& large) {
+    if (s.large == nullptr) {
+      GateOfProcess().Enter(bytes, &large);
+      return absl::OkStatus();
+    }
+    if (bytes <= s.large->admission.bytes() ||
+        s.large->gate->TryEnter(bytes, &large)) {
+      return absl::OkStatus();
+    }
+    s.large->wanted = bytes;
+    return absl::UnavailableError(
+        "the memory for large images is in use by others");
+  }
+
+  absl::Status PlanGeometry(Size size, uint64_t sample_key,
+                            StageScratch& s) const {
+    s.plans.clear();
+    for (const ImageProgram::Phase& phase : program_.phases) {
+      if (!phase.geometry.has_value()) continue;
+      MR_ASSIGN_OR_RETURN(SegmentList plan,
+                          phase.geometry->Plan(size, sample_key, s.log));
+      s.plans.push_back(std::move(plan));
+      size = s.plans.back().back().canvas;
+    }
+    return absl::OkStatus();
+  }
+
+  int DivisorFor(const Segment& segment, const ImageHeader& header) const {
+    return ChooseDivisor(segment, program_.exact ? 1 : header.max_divisor);
+  }
+
+  // About what the image will take on its way; more than may be given to one
+  // counts as that, for it is refused before.
+  int64_t ScratchBytes(const ImageHeader& header,
+                       absl::Span<const SegmentList> plans) const {
+    double bytes = header.whole_bytes;  // sides may be below 2^33: no overflow
+    bool first = true;
+    auto plan = plans.begin();
+    for (size_t i = 0; i < program_.phases.size(); ++i) {
+      const ImageProgram::Phase& phase = program_.phases[i];
+      if (phase.op != nullptr) {
+        // Between operations the size is the last canvas'.
+        bytes += phase.op->ScratchBytes((plan - 1)->back().canvas,
+                                        program_.channels);
+        continue;
+      }
+      for (size_t k = 0; k < plan->size(); ++k) {
+        const Segment& segment = (*plan)[k];
+        const bool decode = program_.encoded && first;
+        const int divisor = decode ? DivisorFor(segment, header) : 1;
+        const double row = static_cast<double>(segment.box.width) *
+                           program_.channels / divisor;
+        if (first && (decode || segment.resize)) {
+          const int copies = decode && header.orientation != 1 ? 2 : 1;
+          const double region = row * segment.box.height / divisor;
+          bytes += region * copies;
+          const int decoded = header.decoded_channels;
+          if (decode && decoded != 0 && decoded != program_.channels) {
+            bytes += region / program_.channels * decoded;
+          }
+        }
+        first = false;
+        if (segment.resize) bytes += row * 64;  // transposed columns
+        if (i != last_geometry_ || k + 1 < plan->size()) {
+          bytes += static_cast<double>(segment.canvas.width) *
+                   segment.canvas.height * program_.channels;
+        }
+      }
+      ++plan;
+    }
+    return static_cast<int64_t>(
+        std::min(bytes, static_cast<double>(kMaxDecodedBytes)));
+  }
+
+  const ImageProgram program_;
+  const std::vector<int64_t> output_shape_;
+  size_t last_geometry_ = 0;  // whose last segment is drawn into the result
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStage::Scratch> NewImageScratch() {
+  return std::make_unique<StageScratch>();
+}
+
+absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
+    const Field& field, absl::Span<const PlacedTransform> transforms,
+    const ImageStageOptions& options) {
+  // Of a resolved spec nothing changes; tools and tests make transforms of
+  // their own.
+  std::vector<Transform> written;
+  written.reserve(transforms.size());
+  std::vector<PlacedTransform> placed;
+  for (const PlacedTransform& each : transforms) {
+    WriteDefaults(written.emplace_back(*each.transform));
+    placed.push_back({&written.back(), each.place});
+  }
+  if (options.role == FieldRole::BOXES_XYXY) {
+    return MakeBoxStage(field, placed);
+  }
+  MR_ASSIGN_OR_RETURN(ImageProgram program,
+                      ImageProgram::Read(field, placed, options));
+  return std::make_unique<BuiltImageStage>(std::move(program));
+}
+
+}  // namespace millrace

@@ -1,0 +1,286 @@
+#include "server/pipeline/stage/transform_ops.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/repeated_field.h"
+#include "server/augment/auto_augment.h"
+#include "server/augment/color_jitter.h"
+#include "server/augment/gaussian_blur.h"
+#include "server/augment/grayscale.h"
+#include "server/augment/portable_math.h"
+#include "server/augment/random_erasing.h"
+#include "server/operators/operators.h"
+#include "server/pipeline/stage/operator_transform.h"
+#include "server/plan/spec_limits.h"
+#include "server/plan/transforms/transforms.h"
+
+namespace millrace {
+namespace {
+
+using Kind = GeometryOp::Kind;
+
+// What the plan lets through is what the operations can do.
+static_assert(kMaxFillValues <= FillColor::kMaxChannels);
+static_assert(kMaxBlurKernel <= kMaxBlurTaps);
+static_assert(kMaxSpecSide <= kMaxImageSide);
+
+bool IsMask(const ImageStageOptions& options) {
+  return options.role == FieldRole::MASK;
+}
+
+// No value, one, or one a channel.
+FillColor FillOf(const google::protobuf::RepeatedField<uint32_t>& fill,
+                 const ImageStageOptions& options) {
+  // A colour says nothing about classes.
+  if (IsMask(options)) return FillColor(options.mask_fill);
+  if (fill.empty()) return FillColor();
+  uint8_t values[FillColor::kMaxChannels] = {};
+  for (int i = 0; i < fill.size(); ++i) {
+    values[i] = static_cast<uint8_t>(fill[i]);
+  }
+  return FillColor(values, fill.size());
+}
+
+template <typename M>
+bool TakesNearest(const M& message, const ImageStageOptions& options) {
+  return IsMask(options) || message.interpolation() == INTERPOLATION_NEAREST;
+}
+
+template <typename M>
+void SetSize(const M& message, GeometryOp& op) {
+  op.size = {message.width(), message.height()};
+}
+
+template <typename M>
+void SetResampling(const M& message, const ImageStageOptions& options,
+                   GeometryOp& op) {
+  op.antialias = !message.no_antialias();
+  op.nearest = TakesNearest(message, options);
+}
+
+// Padding and what it holds.
+template <typename M>
+void SetSurround(const M& message, const ImageStageOptions& options,
+                 GeometryOp& op) {
+  const auto& padding = message.padding();  // none or four
+  if (!padding.empty()) {
+    op.padding = {padding[0], padding[1], padding[2], padding[3]};
+  }
+  switch (message.padding_mode()) {
+    case PADDING_EDGE:
+      op.surround = Surround::kEdge;
+      break;
+    case PADDING_REFLECT:
+      op.surround = Surround::kReflect;
+      break;
+    case PADDING_SYMMETRIC:
+      op.surround = Surround::kSymmetric;
+      break;
+    default:
+      op.surround = Surround::kFill;
+  }
+  op.fill = FillOf(message.fill(), options);
+}
+
+// What random_rotation and random_affine have in common.
+template <typename M>
+RandomAffineOptions TurnOptions(const M& message, uint32_t place,
+                                const ImageStageOptions& options) {
+  RandomAffineOptions o;
+  o.place = place;
+  o.degrees_min = message.degrees_min();
+  o.degrees_max = message.degrees_max();
+  o.probability = message.p();
+  o.nearest = TakesNearest(message, options);
+  o.fill = FillOf(message.fill(), options);
+  return o;
+}
+
+// What trivial_augment_wide and rand_augment have in common.
+template <typename M>
+AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
+                               const ImageStageOptions& options) {
+  AutoAugmentOptions o;
+  o.place = place;
+  o.bins = static_cast<int>(message.num_magnitude_bins());
+  o.probability = message.p();
+  o.nearest = TakesNearest(message, options);
+  o.fill = FillOf(message.fill(), options);
+  return o;
+}
+
+// Absent: that one is left out.
+std::optional<ColorJitterOptions::Interval> Interval(double low, double high) {
+  if (low == 0 && high == 0) return std::nullopt;
+  return ColorJitterOptions::Interval{low, high};
+}
+
+std::unique_ptr<const PixelOp> Make(const ColorJitter& jitter, uint32_t place) {
+  ColorJitterOptions o;
+  o.place = place;
+  o.p = jitter.p();
+  o.brightness = Interval(jitter.brightness_min(), jitter.brightness_max());
+  o.contrast = Interval(jitter.contrast_min(), jitter.contrast_max());
+  o.saturation = Interval(jitter.saturation_min(), jitter.saturation_max());
+  o.hue = Interval(jitter.hue_min(), jitter.hue_max());
+  return MakeColorJitter(o);
+}
+
+std::unique_ptr<const PixelOp> Make(const RandomErasing& erasing,
+                                    uint32_t place) {
+  RandomErasingOptions o;
+  o.place = place;
+  o.p = erasing.p();
+  o.scale_min = erasing.scale_min();
+  o.scale_max = erasing.scale_max();
+  o.ratio_min = erasing.ratio_min();
+  o.ratio_max = erasing.ratio_max();
+  o.value.assign(erasing.value().begin(), erasing.value().end());
+  o.random_value = erasing.random_value();
+  return MakeRandomErasing(std::move(o));
+}
+
+absl::StatusOr<std::unique_ptr<const PixelOp>> MakeCustom(
+    const PlacedTransform& placed, int channels,
+    const ImageStageOptions& options) {
+  const CustomTransform& custom = placed.transform->custom();
+  const Operators::Transform* const transform =
+      options.operators == nullptr
+          ? nullptr
+          : options.operators->FindTransform(custom.name());
+  if (transform == nullptr ||
+      transform->functions.works_on != MILLRACE_ON_IMAGE) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "custom (transform ", placed.place, "): there is no transform \"",
+        custom.name(), "\" on images among the operators"));
+  }
+  return MakeOperatorPixelOp(*transform, custom, placed.place, channels);
+}
+
+}  // namespace
+
+std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
+                                     const ImageStageOptions& options) {
+  const Transform& t = *placed.transform;
+  GeometryOp op;
+  op.place = placed.place;
+  switch (t.kind_case()) {
+    case Transform::kRandomResizedCrop: {
+      const RandomResizedCrop& crop = t.random_resized_crop();
+      op.kind = Kind::kRandomResizedCrop;
+      if (crop.has_p()) op.probability = crop.p();  // 1 is not written
+      SetSize(crop, op);
+      SetResampling(crop, options, op);
+      op.distribution = {crop.scale_min(), crop.scale_max(),
+                         PortableLog(crop.ratio_min()),
+                         PortableLog(crop.ratio_max())};
+      return op;
+    }
+    case Transform::kResize: {
+      const Resize& resize = t.resize();
+      op.kind =
+          resize.short_side() == 0 ? Kind::kResize : Kind::kResizeShortSide;
+      op.short_side = resize.short_side();
+      SetSize(resize, op);
+      SetResampling(resize, options, op);
+      return op;
+    }
+    case Transform::kCenterCrop:
+      op.kind = Kind::kCenterCrop;
+      SetSize(t.center_crop(), op);
+      op.fill = FillOf({}, options);
+      return op;
+    case Transform::kRandomCrop: {
+      const RandomCrop& crop = t.random_crop();
+      op.kind = Kind::kRandomCrop;
+      op.probability = crop.p();
+      op.pad_if_needed = crop.pad_if_needed();
+      SetSize(crop, op);
+      SetSurround(crop, options, op);
+      return op;
+    }
+    case Transform::kPad:
+      op.kind = Kind::kPad;
+      SetSurround(t.pad(), options, op);
+      return op;
+    case Transform::kHorizontalFlip:
+      op.kind = Kind::kHorizontalFlip;
+      op.probability = t.horizontal_flip().p();
+      return op;
+    case Transform::kVerticalFlip:
+      op.kind = Kind::kVerticalFlip;
+      op.probability = t.vertical_flip().p();
+      return op;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<RandomAffineOptions> AffineOf(const PlacedTransform& placed,
+                                            const ImageStageOptions& options) {
+  const Transform& t = *placed.transform;
+  if (t.has_random_rotation()) {
+    RandomAffineOptions o =
+        TurnOptions(t.random_rotation(), placed.place, options);
+    o.rotation = true;
+    return o;
+  }
+  if (!t.has_random_affine()) return std::nullopt;
+  const RandomAffine& affine = t.random_affine();
+  RandomAffineOptions o = TurnOptions(affine, placed.place, options);
+  o.translate_x = affine.translate_x();
+  o.translate_y = affine.translate_y();
+  o.scale_min = affine.scale_min();
+  o.scale_max = affine.scale_max();
+  o.shear_x_min = affine.shear_x_min();
+  o.shear_x_max = affine.shear_x_max();
+  o.shear_y_min = affine.shear_y_min();
+  o.shear_y_max = affine.shear_y_max();
+  return o;
+}
+
+absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
+    const PlacedTransform& placed, int channels,
+    const ImageStageOptions& options) {
+  const Transform& t = *placed.transform;
+  const uint32_t place = placed.place;
+  if (const auto affine = AffineOf(placed, options)) {
+    return MakeRandomAffine(*affine);
+  }
+  switch (t.kind_case()) {
+    case Transform::kColorJitter:
+      return Make(t.color_jitter(), place);
+    case Transform::kGrayscale:
+      return MakeGrayscale({.place = place, .p = t.grayscale().p()});
+    case Transform::kGaussianBlur: {
+      const GaussianBlur& blur = t.gaussian_blur();
+      return MakeGaussianBlur(
+          {.place = place,
+           .p = blur.p(),
+           .kernel_size = static_cast<int>(blur.kernel_size()),
+           .sigma_min = blur.sigma_min(),
+           .sigma_max = blur.sigma_max()});
+    }
+    case Transform::kRandomErasing:
+      return Make(t.random_erasing(), place);
+    case Transform::kTrivialAugmentWide:
+      return MakeAutoAugment(
+          AutoOptions(t.trivial_augment_wide(), place, options));
+    case Transform::kRandAugment: {
+      AutoAugmentOptions o = AutoOptions(t.rand_augment(), place, options);
+      o.wide = false;
+      o.num_ops = static_cast<int>(t.rand_augment().num_ops());
+      o.magnitude = static_cast<int>(t.rand_augment().magnitude());
+      return MakeAutoAugment(o);
+    }
+    case Transform::kCustom:
+      return MakeCustom(placed, channels, options);
+    default:
+      return absl::UnimplementedError(
+          absl::StrCat(TransformName(t), " (transform ", place,
+                       "): it is not built in this version"));
+  }
+}
+
+}  // namespace millrace

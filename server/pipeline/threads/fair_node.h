@@ -1,0 +1,121 @@
+// FairNode is a member of a tree whose members share time: among the children
+// of a node the one that was given the least time, relative to its weight, is
+// next (start-time fair queuing: Goyal, Vin and Cheng, SIGCOMM 1996). A child
+// that had nothing to do continues at its parent's present, so it saves up no
+// credit.
+//
+// It reads no clock: its owner says what work has cost. Not thread-safe: its
+// owner's mutex guards it. A node must be removed before its parent dies.
+//
+//   FairNode root, a, b;
+//   a.Attach(&root);
+//   a.Enter();                      // it has work
+//   FairNode* next = root.First();  // a
+//   next->NoteTurn();               // the time of its parent is now its own
+//   next->Charge(cost_in_nanos);
+
+#ifndef MILLRACE_SERVER_PIPELINE_THREADS_FAIR_NODE_H_
+#define MILLRACE_SERVER_PIPELINE_THREADS_FAIR_NODE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+namespace millrace {
+
+class FairNode {
+ public:
+  FairNode() = default;
+  FairNode(const FairNode&) = delete;
+  FairNode& operator=(const FairNode&) = delete;
+
+  FairNode* parent() const { return parent_; }
+
+  // Makes it a child of `parent`, in whose present it begins.
+  void Attach(FairNode* parent) {
+    parent_ = parent;
+    tag_ = parent->now_;
+  }
+
+  // Takes it from its parent; Attach() may follow.
+  void Detach() {
+    Leave();
+    parent_ = nullptr;
+  }
+
+  // Relative to its siblings'; above 0.
+  void set_weight(double weight) { weight_ = weight; }
+
+  // It has work from now on, and so have the nodes above.
+  void Enter() {
+    if (waiting_ || parent_ == nullptr) return;
+    waiting_ = true;
+    tag_ = std::max(tag_, parent_->now_);
+    order_ = parent_->arrivals_++;
+    parent_->children_.insert(this);
+    parent_->Enter();
+  }
+
+  // It has none any more; nor have the nodes above that have no other child
+  // with work.
+  void Leave() {
+    if (!waiting_) return;
+    waiting_ = false;
+    parent_->children_.erase(this);
+    if (parent_->children_.empty()) parent_->Leave();
+  }
+
+  bool waiting() const { return waiting_; }
+  bool has_waiting() const { return !children_.empty(); }
+
+  // Those with work, in the order of their turns.
+  struct Before {
+    bool operator()(const FairNode* a, const FairNode* b) const {
+      return a->tag_ != b->tag_ ? a->tag_ < b->tag_ : a->order_ < b->order_;
+    }
+  };
+  using Waiting = std::set<FairNode*, Before>;
+  const Waiting& children() const { return children_; }
+  FairNode* First() const {
+    return children_.empty() ? nullptr : *children_.begin();
+  }
+
+  // It is given a turn, and so are the nodes above.
+  void NoteTurn() {
+    for (FairNode* node = this; node->parent_ != nullptr;
+         node = node->parent_) {
+      node->parent_->now_ = std::max(node->parent_->now_, node->tag_);
+    }
+  }
+
+  // Work of it has cost so much more, or less than was charged before.
+  void Charge(double nanos) {
+    for (FairNode* node = this; node->parent_ != nullptr;
+         node = node->parent_) {
+      // In its place among its siblings only where it waits.
+      if (node->waiting_) {
+        auto held = node->parent_->children_.extract(node);
+        node->tag_ += nanos / node->weight_;
+        node->parent_->children_.insert(std::move(held));
+      } else {
+        node->tag_ += nanos / node->weight_;
+      }
+    }
+  }
+
+ private:
+  FairNode* parent_ = nullptr;
+  double tag_ = 0;  // nanoseconds that it was given, by weight, at its start
+  double weight_ = 1;
+  uint64_t order_ = 0;  // of siblings with one tag: who came first
+  bool waiting_ = false;
+  // Of its children.
+  Waiting children_;
+  double now_ = 0;  // the tag of the one that had the last turn
+  uint64_t arrivals_ = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_THREADS_FAIR_NODE_H_

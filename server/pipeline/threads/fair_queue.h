@@ -1,0 +1,167 @@
+// FairQueue says whose work a thread does next: time of the threads is shared
+// by plans, within a plan by its clients, and within a client its lanes (calls)
+// take turns. What counts is measured time, not rows or calls: a plan with
+// expensive rows gets fewer of them, and a client with a larger window gets no
+// more than another.
+//
+// Limits for a peer (an address): its plans together weigh no more than one
+// plan, and its clients of one plan no more than kMaxClientsOfPeer clients. So
+// neither many seeds nor many client ids buy time. A plan that several peers
+// use counts for none of them.
+//
+// A client that was idle has saved up nothing. A new one begins at the present:
+// it waits for the tasks that threads are in, and not for what others were
+// given before.
+//
+// It holds no work itself, runs nothing and reads no clock. Not thread-safe:
+// the scheduler's mutex guards it.
+//
+//   queue.Push(lane, now);                 // the lane has work
+//   while (auto* lane = queue.Next(threads)) {
+//     auto turn = queue.Begin(lane, rows, /*more=*/...);
+//     ...
+//     queue.End(turn, took, now);
+//   }
+
+#ifndef MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_
+#define MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/pipeline/threads/fair_node.h"
+
+namespace millrace {
+
+// For whom work is done. One object for each call, alive as long as the call.
+struct Sharer {
+  std::string plan;     // its hash: calls with one hash share one plan's part
+  double weight = 1;    // of the plan beside others; above 0
+  std::string client;   // an id, or the connection's address
+  std::string peer;     // address without the port
+  std::string dataset;  // of the plan's first source, for people
+};
+
+class FairQueue {
+ public:
+  static constexpr uint32_t kMaxClientsOfPeer = 16;
+  // Idle clients are remembered for this time, and at most this number of them.
+  static constexpr int64_t kForgetNanos = 60'000'000'000;
+  static constexpr uint64_t kMaxIdleClients = 1024;
+
+  struct Options {
+    // Intended time of a task, by the measured time of a row, one row at least.
+    // 0: as long as their rows take.
+    int64_t task_nanos = 0;
+    // Where several plans are there, none has more threads than are left free:
+    // for work that waits, so that a plan that comes does not find all threads
+    // blocked.
+    bool leaves_room = false;
+  };
+
+ private:
+  class Client;
+
+ public:
+  // A queue of work. Belongs to whoever adds to it; with work to the queue,
+  // too.
+  class Lane {
+   public:
+    // Null: for nobody in particular, as all others without one.
+    explicit Lane(std::shared_ptr<const Sharer> sharer = nullptr)
+        : sharer_(std::move(sharer)) {}
+    virtual ~Lane() = default;
+
+   private:
+    friend class FairQueue;
+    const std::shared_ptr<const Sharer> sharer_;
+    // Null before its first work; alive as long as the sharer.
+    Client* client_ = nullptr;
+  };
+
+  // What one thread does.
+  struct Turn {
+    Client* client = nullptr;  // null: none
+    uint64_t rows = 0;
+    double charged = 0;
+  };
+
+  // What a client was given.
+  struct Share {
+    std::string client;
+    std::string peer;
+    std::string dataset;
+    double seconds = 0;       // since its first call
+    double recent_share = 0;  // 0-1 of what all were given in the last seconds
+    uint64_t calls = 0;       // now
+  };
+
+  explicit FairQueue(Options options);
+  ~FairQueue();
+
+  // The lane had no work and has some from now on. `now`: nanoseconds of any
+  // steady clock.
+  void Push(const std::shared_ptr<Lane>& lane, int64_t now);
+  // It has none any more.
+  void Remove(Lane* lane);
+
+  bool empty() const { return !root_.has_waiting(); }
+
+  // The lane whose turn it is on one of `threads` threads. Null: none has work,
+  // or none may begin before another ends.
+  Lane* Next(uint32_t threads) const;
+
+  // Rows for a task of the lane, at least 1.
+  uint64_t RowsPerTask(const Lane& lane) const;
+
+  // A thread begins `rows` rows of Next()'s lane, which then has `more`.
+  Turn Begin(Lane* lane, uint64_t rows, bool more);
+  // The task of the turn is over, and took `took`.
+  void End(const Turn& turn, int64_t took, int64_t now);
+
+  // No thread works for the plan of Next()'s lane.
+  bool NextIsAlone() const;
+
+  // The clients of the last minute with the most time, most first.
+  std::vector<Share> Shares(size_t most, int64_t now);
+
+ private:
+  struct PeerOfPlan;
+  struct Plan;
+  struct Group;
+
+  Client* Join(const std::shared_ptr<const Sharer>& sharer, int64_t now);
+  // Counts the clients and peers that use the plan: weights follow. Forgets
+  // clients that are gone, also those of the last minute with `forget`.
+  void CountPlan(Plan& plan, int64_t now, bool forget);
+  // The same for all plans.
+  void Refresh(int64_t now);
+  // Where the plan belongs by the peers that use it now.
+  void Place(Plan* plan);
+  void TurnWindow(int64_t now);
+
+  const Options options_;
+  const std::shared_ptr<const Sharer> nobody_ =
+      std::make_shared<const Sharer>();
+  FairNode root_;
+  // By peer ("peer ...") or by plan ("plan ...").
+  std::map<std::string, std::unique_ptr<Group>> groups_;
+  std::map<std::string, std::unique_ptr<Plan>> plans_;
+  uint64_t clients_ = 0;
+  uint32_t live_plans_ = 0;
+  uint32_t running_ = 0;
+  int64_t refreshed_ = 0;
+  // Of the time that all were given: before the last seconds' window, in it.
+  int64_t window_begin_ = 0;
+  uint64_t window_ = 0;
+  double given_[2] = {0, 0};
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_

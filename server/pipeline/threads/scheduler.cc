@@ -1,0 +1,369 @@
+#include "server/pipeline/threads/scheduler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "common/logging.h"
+#include "server/pipeline/threads/thread_times.h"
+
+namespace millrace {
+namespace {
+
+// One closure as a job of one row, so that it waits for its turn as tasks do.
+class CallJob final : public Scheduler::Job {
+ public:
+  explicit CallJob(std::function<void()> call) : call_(std::move(call)) {}
+
+ private:
+  bool RunSelf() override {
+    call_();
+    return true;
+  }
+
+  const std::function<void()> call_;
+};
+
+}  // namespace
+
+Scheduler::Scheduler(Options options)
+    : most_(std::max(options.threads, options.most_threads)),
+      long_task_nanos_(options.long_task_nanos),
+      clock_(std::move(options.clock)),
+      run_(std::move(options.run)),
+      rest_(std::move(options.rest)),
+      name_(std::move(options.name)),
+      ids_(most_),
+      queue_(options.sharing),
+      began_(most_) {
+  MR_CHECK(options.threads >= 1);
+  const uint32_t started = SetThreads(options.threads);
+  MR_CHECK(started > 0) << "the system gives no thread";
+}
+
+Scheduler::~Scheduler() { Stop(); }
+
+uint32_t Scheduler::SetThreads(uint32_t threads) {
+  threads = std::clamp<uint32_t>(threads, 1, most_);
+  MutexLock starting(start_mu_);
+  if (joined_) return threads;
+  const auto set_active = [this](uint32_t active) {
+    MutexLock lock(mu_);
+    active_ = active;
+    active_now_.store(active);
+  };
+  // Before the threads start: a new thread compares its number with active_.
+  set_active(threads);
+  // One thread more, which helps where tasks take long.
+  const uint32_t wanted =
+      long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
+  try {
+    while (threads_.size() < wanted) {
+      const uint32_t worker = static_cast<uint32_t>(threads_.size());
+      threads_.emplace_back(name_ + "-" + std::to_string(worker),
+                            [this, worker] { Work(worker); });
+    }
+  } catch (const std::system_error&) {
+    // A limit of the system: the threads that are there do. active_ must not
+    // count others, for tasks would wait for them.
+    threads = std::min(threads, static_cast<uint32_t>(threads_.size()));
+    set_active(threads);
+  }
+  // Workers that are wanted again leave wanted_; workers that are too many
+  // leave work_ for Rest(). active_ was changed under mu_, which each of them
+  // holds when it decides to wait: none misses this.
+  wanted_.NotifyAll();
+  work_.NotifyAll();
+  return threads;
+}
+
+void Scheduler::Stop() {
+  {
+    MutexLock lock(mu_);
+    stop_ = true;
+  }
+  work_.NotifyAll();
+  wanted_.NotifyAll();
+  // After stop_ is set and signalled: a SetThreads() that holds start_mu_ now
+  // starts threads that find stop_ and end; one that comes later finds joined_.
+  MutexLock starting(start_mu_);
+  joined_ = true;
+  for (NamedThread& thread : threads_) thread.Join();
+}
+
+void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+                    uint64_t begin, uint64_t end, uint64_t rows_per_task,
+                    uint64_t order) {
+  MR_CHECK(begin < end && rows_per_task >= 1);
+  uint64_t idle, tasks;
+  const int64_t now = Now();
+  {
+    MutexLock lock(mu_);
+    const bool waits = !lane->entries.empty();
+    auto at = lane->entries.end();
+    // From the end, for steps come mostly in order; behind those of the same
+    // order, which keeps units of one batch in turn.
+    while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
+    lane->entries.insert(at,
+                         {std::move(job), begin, end, rows_per_task, order});
+    if (!waits) queue_.Push(lane, now);
+    const uint64_t rows = std::min(rows_per_task, queue_.RowsPerTask(*lane));
+    tasks = (end - begin + rows - 1) / rows;
+    idle = idle_.threads();
+    WakeHelper();
+  }
+  // No more than there is work for: hundreds that wake up for nothing cost more
+  // than the work. Outside the lock, so that they do not wake into it. Too few
+  // is no loss, either: a worker that takes a task wakes another one while
+  // there is more to begin.
+  if (tasks >= idle) {
+    if (idle > 0) work_.NotifyAll();
+    return;
+  }
+  for (uint64_t task = 0; task < tasks; ++task) work_.NotifyOne();
+}
+
+std::vector<Scheduler::Task> Scheduler::Remove(
+    const std::shared_ptr<Lane>& lane) {
+  std::vector<Task> removed;
+  MutexLock lock(mu_);
+  for (Lane::Entry& entry : lane->entries) {
+    removed.push_back({std::move(entry.job), entry.next, entry.end});
+  }
+  if (!lane->entries.empty()) {
+    // The queue has the lane exactly while it has entries.
+    lane->entries.clear();
+    queue_.Remove(lane.get());
+  }
+  return removed;
+}
+
+void Scheduler::PostShared(std::shared_ptr<const Sharer> sharer,
+                           std::function<void()> closure) {
+  Add(std::make_shared<Lane>(std::move(sharer)),
+      std::make_shared<CallJob>(std::move(closure)), 0, 1, 1, 0);
+}
+
+std::vector<FairQueue::Share> Scheduler::Shares(size_t most) {
+  const int64_t now = Now();
+  MutexLock lock(mu_);
+  return queue_.Shares(most, now);
+}
+
+int64_t Scheduler::Now() const {
+  if (clock_ != nullptr) return clock_();
+  return std::chrono::nanoseconds(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Scheduler::Post(std::function<void()> closure) {
+  {
+    MutexLock lock(mu_);
+    closures_.push_back(std::move(closure));
+  }
+  work_.NotifyOne();
+}
+
+double Scheduler::IdleThreadSeconds() {
+  MutexLock lock(mu_);
+  return idle_.Seconds();
+}
+
+Scheduler::Usage Scheduler::Measure(bool with_cpu) {
+  Usage usage;
+  {
+    MutexLock lock(mu_);
+    usage.thread_seconds = there_.Seconds();
+    usage.idle_seconds = idle_.Seconds();
+  }
+  if (!with_cpu) return usage;
+  usage.knows_cpu = true;
+  for (const std::atomic<pid_t>& id : ids_) {
+    const pid_t thread = id.load();
+    // Not started. The list is read without a lock: ids are set once.
+    if (thread == 0) continue;
+    const std::optional<ThreadTimes> times = ThreadTimes::Of(thread);
+    if (!times) {
+      // A thread that has ended, or a kernel that does not count: a sum over
+      // the others would be too small.
+      usage.knows_cpu = false;
+      break;
+    }
+    usage.cpu_seconds += times->cpu_seconds;
+    usage.delayed_seconds += times->delayed_seconds;
+  }
+  return usage;
+}
+
+void Scheduler::WakeHelper() {
+  // An idle thread takes the work itself, and a plan that some thread works for
+  // is not starved.
+  if (!helper_sleeps_ || idle_.threads() > 0 || !queue_.NextIsAlone()) return;
+  helper_sleeps_ = false;
+  wanted_.NotifyAll();
+}
+
+int64_t Scheduler::HelpsAt(uint32_t worker) {
+  if (long_task_nanos_ == 0 || worker != active_) return INT64_MAX;
+  // Until proven otherwise: each return of INT64_MAX lets the caller wait on
+  // wanted_ without a limit.
+  helper_sleeps_ = true;
+  if (idle_.threads() > 0 || !queue_.NextIsAlone()) return INT64_MAX;
+  int64_t last = 0;
+  for (uint32_t other = 0; other < active_; ++other) {
+    // Between two tasks: it takes the next one itself.
+    if (began_[other] == 0) return INT64_MAX;
+    last = std::max(last, began_[other]);
+  }
+  // The caller waits with a time limit: the last task to begin counts, for all
+  // of them must have been in their tasks for that long.
+  helper_sleeps_ = false;
+  return last + long_task_nanos_;
+}
+
+bool Scheduler::Rest(uint32_t worker) {
+  // Its memory was given back since the last task.
+  bool rested = false;
+  while (true) {
+    Begun help;
+    {
+      MutexLock lock(mu_);
+      // there_ follows this thread: it is counted while it helps, and not while
+      // it sleeps.
+      there_.Add(-1);
+      while (worker >= active_ && !stop_) {
+        const int64_t helps_at = HelpsAt(worker);
+        if (helps_at == INT64_MAX) {
+          // Before the long sleep its memory is given back, which needs the
+          // lock released: out of the loop and in again.
+          if (!rested) break;
+          wanted_.Wait(lock);
+        } else if (const int64_t now = Now(); now < helps_at) {
+          wanted_.WaitUntil(lock, std::chrono::steady_clock::now() +
+                                      std::chrono::nanoseconds(helps_at - now));
+        } else {
+          // The time has come and the state is still the same: HelpsAt() has
+          // just looked, under this lock.
+          help = TakeTask(worker);
+          if (help.task.job != nullptr) break;
+          wanted_.Wait(lock);
+        }
+      }
+      there_.Add(1);
+      if (help.task.job == nullptr && (rested || worker < active_ || stop_)) {
+        return worker < active_;
+      }
+    }
+    if (help.task.job == nullptr) {
+      if (rest_ != nullptr) rest_(worker);
+      rested = true;
+      continue;
+    }
+    // The task may have used scratch again.
+    rested = false;
+    Run(worker, help);
+    const int64_t now = Now();
+    MutexLock lock(mu_);
+    EndTask(worker, help, now);
+  }
+}
+
+Scheduler::Begun Scheduler::TakeTask(uint32_t worker) {
+  Begun begun;
+  auto* const lane = static_cast<Lane*>(queue_.Next(active_));
+  if (lane == nullptr) return begun;
+  Lane::Entry& entry = lane->entries.front();
+  const uint64_t rows = std::min(
+      {entry.rows_per_task, queue_.RowsPerTask(*lane), entry.end - entry.next});
+  begun.task.begin = entry.next;
+  begun.task.end = entry.next += rows;
+  if (entry.next == entry.end) {
+    // Moved, not copied: a lane holds no job whose rows are all handed out.
+    begun.task.job = std::move(entry.job);
+    lane->entries.pop_front();
+  } else {
+    begun.task.job = entry.job;
+  }
+  // After the entry is gone: the queue keeps the lane only if it has more, and
+  // `lane` may be destroyed here when it has not.
+  begun.turn = queue_.Begin(lane, rows, !lane->entries.empty());
+  begun.at = began_[worker] = Now();
+  return begun;
+}
+
+void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
+  if (begun.turn.client == nullptr) return;
+  queue_.End(begun.turn, now - begun.at, now);
+  began_[worker] = 0;
+  begun.turn.client = nullptr;
+}
+
+void Scheduler::Run(uint32_t worker, Begun& begun) {
+  // The job is let go of here, outside the lock and before EndTask(): its
+  // destructor may free a batch, which is a part of the task's time.
+  if (!begun.task.job->RunSelf()) run_(worker, begun.task);
+  begun.task.job.reset();
+}
+
+void Scheduler::Work(uint32_t worker) {
+  ids_[worker] = gettid();
+  {
+    MutexLock lock(mu_);
+    there_.Add(1);
+  }
+  // A task is begun under the lock in one round, done without it, and ended
+  // under the lock of the next round: one locking for both.
+  Begun begun;  // the last task, and then the next one
+  while (true) {
+    std::function<void()> closure;
+    bool too_many;
+    const int64_t now = begun.turn.client == nullptr ? 0 : Now();
+    {
+      MutexLock lock(mu_);
+      EndTask(worker, begun, now);
+      while (worker < active_ && !has_work()) {
+        // Otherwise lanes with work are left that may begin only when some task
+        // ends, and the thread of that task wakes this one.
+        if (stop_ && queue_.empty()) {
+          // The last task may have ended without a signal: the others wait for
+          // the end now.
+          work_.NotifyAll();
+          return;
+        }
+        idle_.Add(1);
+        work_.Wait(lock);
+        idle_.Add(-1);
+      }
+      too_many = worker >= active_;
+      if (too_many) {
+        // The signal that woke it may have been for this work.
+        if (has_work()) work_.NotifyOne();
+      } else if (!closures_.empty()) {
+        closure = std::move(closures_.front());
+        closures_.pop_front();
+      } else {
+        begun = TakeTask(worker);
+        // The end of a task may have let more than one begin, and Add() signals
+        // no more than there was room for then.
+        if (idle_.threads() > 0 && has_work()) work_.NotifyOne();
+        WakeHelper();
+      }
+    }
+    if (too_many) {
+      if (!Rest(worker)) return;
+    } else if (closure != nullptr) {
+      closure();
+    } else {
+      Run(worker, begun);
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,256 @@
+// Scheduler gives work to the engine's threads: tasks (some rows of a batch) of
+// many lanes (runs). Plans and their clients share the threads' time
+// (server/pipeline/threads/fair_queue.h); within a lane the earliest batch is
+// finished first. Closures come before tasks. The threads that read ahead are
+// another one of its kind.
+//
+// Time is the steady clock's, from a task's begin to its end: a task that waits
+// for a page or for a CPU holds its thread as one that computes does.
+//
+// It does not know what a task does. Thread-safe; owns its threads. How many of
+// them work may change at any time: one too many finishes what it does and
+// sleeps; nothing is lost. Stop() finishes all that was added, then joins; the
+// destructor stops.
+//
+//   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
+//   auto lane = std::make_shared<Scheduler::Lane>(sharer);
+//   scheduler.Add(lane, job, /*begin=*/0, /*end=*/64, /*rows_per_task=*/64,
+//                 /*order=*/0);
+
+#ifndef MILLRACE_SERVER_PIPELINE_THREADS_SCHEDULER_H_
+#define MILLRACE_SERVER_PIPELINE_THREADS_SCHEDULER_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/thread.h"
+#include "server/pipeline/threads/fair_queue.h"
+#include "server/pipeline/threads/thread_tally.h"
+
+namespace millrace {
+
+class Scheduler {
+ public:
+  // What tasks are made of; its owner derives from it. The lane and each task
+  // of it hold a reference; the last one may go on any thread.
+  class Job {
+   public:
+    virtual ~Job() = default;
+
+   private:
+    friend class Scheduler;
+    // Does the rows itself and returns true, or false: Options::run does them.
+    virtual bool RunSelf() { return false; }
+  };
+
+  // Rows [begin, end) of a job. Each row is handed out once.
+  struct Task {
+    std::shared_ptr<Job> job;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  // A queue of jobs of one sharer. Its owner and, while it has entries, the
+  // scheduler hold it.
+  class Lane final : public FairQueue::Lane {
+   public:
+    using FairQueue::Lane::Lane;
+
+   private:
+    friend class Scheduler;
+    // Rows [next, end) of a job that were not handed out; never empty.
+    struct Entry {
+      std::shared_ptr<Job> job;
+      uint64_t next = 0;
+      uint64_t end = 0;
+      uint64_t rows_per_task = 1;
+      uint64_t order = 0;
+    };
+    // In ascending `order`. Guarded by the scheduler's mutex. Not empty exactly
+    // while the FairQueue has the lane.
+    std::deque<Entry> entries;
+  };
+
+  struct Options {
+    uint32_t threads = 1;       // at first, at least 1
+    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
+    // Called on worker `worker` (0 .. most_threads-1) for every task.
+    std::function<void(uint32_t worker, const Task& task)> run;
+    // Called on a worker before it sleeps as one too many, without locks; may
+    // be null. The worker may do tasks again afterwards.
+    std::function<void(uint32_t worker)> rest;
+    // Threads are named this, a dash and their number.
+    std::string name = "mr-worker";
+    FairQueue::Options sharing;
+    // Above 0: when all threads have been in their tasks for this long, and a
+    // plan waits that none of them works for, one helper takes tasks of that
+    // plan: the first thread that is too many, if there is one. The system
+    // shares the CPUs between them, so that a row which takes seconds holds up
+    // nobody.
+    int64_t long_task_nanos = 0;
+    // Nanoseconds; null: the steady clock.
+    std::function<int64_t()> clock;
+  };
+
+  explicit Scheduler(Options options);
+  // A fixed number of threads.
+  Scheduler(uint32_t threads,
+            std::function<void(uint32_t worker, const Task& task)> run,
+            const std::string& name = "mr-worker")
+      : Scheduler(
+            Options{.threads = threads, .run = std::move(run), .name = name}) {}
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler();
+
+  // Rows [begin, end) of a job, at least one, in tasks of at most
+  // `rows_per_task`, at least 1; fewer where rows take long
+  // (FairQueue::Options::task_nanos). They come in the lane before those with a
+  // higher `order`.
+  void Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
+           uint64_t begin, uint64_t end, uint64_t rows_per_task,
+           uint64_t order);
+
+  // Takes back what was not handed out of the lane, each entry as one task.
+  // Tasks that threads have begun go on.
+  std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);
+
+  // Runs on a worker, before any task: for what is short. Closures run in the
+  // order in which they were posted, but several may run at once.
+  void Post(std::function<void()> closure);
+
+  // Runs on a worker in its turn, as a task of the sharer: for what takes long.
+  void PostShared(std::shared_ptr<const Sharer> sharer,
+                  std::function<void()> closure);
+
+  // FairQueue::Shares().
+  std::vector<FairQueue::Share> Shares(size_t most);
+
+  // How many threads work from now on, 1 .. most_threads(). Starts threads as
+  // far as there are too few. Fewer when the system gives no more threads:
+  // returns the number. Threads above the number finish their tasks first.
+  uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(start_mu_, mu_);
+
+  uint32_t threads() const { return active_now_.load(); }
+  uint32_t most_threads() const { return most_; }
+
+  // Thread-seconds that workers had nothing to do, so far. Those that sleep as
+  // too many do not count.
+  double IdleThreadSeconds();
+
+  // What all threads did, so far.
+  struct Usage {
+    double thread_seconds = 0;  // that they were there to work
+    double idle_seconds = 0;    // of these
+    // Of the rest; what then is left they waited. Only when `knows_cpu`.
+    double cpu_seconds = 0;
+    double delayed_seconds = 0;  // no CPU was free
+    bool knows_cpu = false;
+  };
+  // Asks the system about every thread (server/pipeline/threads/thread_times.h)
+  // when `with_cpu`.
+  Usage Measure(bool with_cpu);
+
+  // Finishes all that was added, also by the tasks and closures that it still
+  // runs, then joins the workers. What others add later never runs. Idempotent;
+  // one caller at a time, not from a worker.
+  void Stop();
+
+ private:
+  // A task that a thread has begun.
+  struct Begun {
+    Task task;
+    FairQueue::Turn turn;
+    int64_t at = 0;
+  };
+
+  void Work(uint32_t worker);
+  void Run(uint32_t worker, Begun& begun);
+  // The next task, for which its client is charged from now on; without a job
+  // when none may begin. To be ended with EndTask().
+  Begun TakeTask(uint32_t worker) MR_REQUIRES(mu_);
+  // The thread's task is over, if it has one: the client is charged what the
+  // task really took. Idempotent for one Begun.
+  void EndTask(uint32_t worker, Begun& begun, int64_t now) MR_REQUIRES(mu_);
+  // The worker, one too many, sleeps and helps until it is wanted again (true)
+  // or the scheduler stops (false).
+  bool Rest(uint32_t worker);
+  // Time from which the worker, one too many, may take a task because all
+  // others are busy; INT64_MAX: not before the state changes, and then
+  // helper_sleeps_ is set. Only worker `active_` helps, so at most one thread
+  // does.
+  int64_t HelpsAt(uint32_t worker) MR_REQUIRES(mu_);
+  // Wakes the helper if it sleeps without a time limit and there may be
+  // something to help with: it then works out when itself. Called whenever work
+  // was added or a task was begun.
+  void WakeHelper() MR_REQUIRES(mu_);
+  int64_t Now() const;
+  // A closure, or a task that may begin now.
+  bool has_work() const MR_REQUIRES(mu_) {
+    return !closures_.empty() || queue_.Next(active_) != nullptr;
+  }
+
+  const uint32_t most_;
+  const int64_t long_task_nanos_;
+  const std::function<int64_t()> clock_;
+  const std::function<void(uint32_t, const Task&)> run_;
+  const std::function<void(uint32_t)> rest_;
+  const std::string name_;
+
+  // A copy of active_, so that threads() needs no lock. Written under mu_.
+  std::atomic<uint32_t> active_now_{0};
+  // Each thread's id at the system, written by itself; 0: not started yet.
+  // Measure() may ask about a thread that has ended, and is told that nothing
+  // is known.
+  std::vector<std::atomic<pid_t>> ids_;
+
+  // Not held while a task, a closure or rest_ runs.
+  Mutex mu_;
+  // Waited for by workers below active_ that have nothing to do. One signal for
+  // each task that can be begun; a worker that finds itself too many passes its
+  // signal on.
+  CondVar work_;
+  // Waited for by workers from active_ on. All are woken at once: few, and
+  // rarely.
+  CondVar wanted_;
+  // The thread that may help waits on wanted_ without a time limit, or is about
+  // to: WakeHelper() has to wake it.
+  bool helper_sleeps_ MR_GUARDED_BY(mu_) = false;
+  // Of the lanes that have entries.
+  FairQueue queue_ MR_GUARDED_BY(mu_);
+  // When each thread began its task, by Now(); 0: it has none.
+  std::vector<int64_t> began_ MR_GUARDED_BY(mu_);
+  // First come first served, before any task.
+  std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
+  // Workers from this number on are too many. Those before it are started, but
+  // while SetThreads() is starting them.
+  uint32_t active_ MR_GUARDED_BY(mu_) = 0;
+  // Threads that are there to work: not those that sleep as too many.
+  ThreadTally there_ MR_GUARDED_BY(mu_);
+  // Threads of there_ that wait on work_.
+  ThreadTally idle_ MR_GUARDED_BY(mu_);
+  // Stop() was called: a worker ends when nothing is left that it or another
+  // one could begin. Never cleared.
+  bool stop_ MR_GUARDED_BY(mu_) = false;
+
+  // Held while threads are started and joined. Taken before mu_; workers never
+  // take it.
+  Mutex start_mu_;
+  // No thread is started any more.
+  bool joined_ MR_GUARDED_BY(start_mu_) = false;
+  // Last: they use all of the above.
+  std::vector<NamedThread> threads_ MR_GUARDED_BY(start_mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_PIPELINE_THREADS_SCHEDULER_H_

@@ -1,0 +1,46 @@
+#include "server/pipeline/threads/thread_times.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+
+namespace millrace {
+
+std::optional<ThreadTimes> ThreadTimes::Parse(std::string_view text) {
+  uint64_t numbers[3];
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (uint64_t& number : numbers) {
+    while (at != end && *at == ' ') ++at;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return std::nullopt;
+    at = next;
+  }
+  // A kernel that does not count writes zeros; a thread that can be asked about
+  // has been given a CPU before.
+  if (numbers[2] == 0) return std::nullopt;
+  return ThreadTimes{static_cast<double>(numbers[0]) * 1e-9,
+                     static_cast<double>(numbers[1]) * 1e-9};
+}
+
+std::optional<ThreadTimes> ThreadTimes::Of(pid_t thread) {
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat",
+                static_cast<int>(thread));
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  char text[96];
+  ssize_t bytes;
+  do {
+    bytes = read(file, text, sizeof(text));
+  } while (bytes < 0 && errno == EINTR);
+  close(file);
+  if (bytes <= 0) return std::nullopt;
+  return Parse(std::string_view(text, static_cast<size_t>(bytes)));
+}
+
+}  // namespace millrace
