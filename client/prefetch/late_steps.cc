@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/sequence.h"
 #include "common/logging.h"
 
@@ -15,6 +16,12 @@ using Run = CallTable::Run;
 // second, counts as silent.
 constexpr double kSilentDelays = 4;
 constexpr absl::Duration kMinSilence = absl::Seconds(1);
+
+// A silent call at the only server is requested over a new connection after so
+// many step_timeout, twice as many for each new connection before, at most so
+// often doubled.
+constexpr int64_t kTimeoutsAlone = 2;
+constexpr uint32_t kMaxDoublings = 5;
 
 // How often a late step is logged.
 constexpr absl::Duration kLateLogInterval = absl::Seconds(10);
@@ -41,7 +48,10 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
         std::any_of(calls_->calls().begin(), calls_->calls().end(),
                     [&](const auto& entry) {
                       const Call& other = entry.second;
-                      return &other != &call && other.run.Contains(number) &&
+                      // A second call at the same server covers nothing:
+                      // both wait for one server.
+                      return other.server != call.server &&
+                             other.run.Contains(number) &&
                              !servers_->IsSilent(other.server, now);
                     });
     if (covered) continue;
@@ -51,6 +61,12 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
     ++runs.back().count;
   }
   return runs;
+}
+
+absl::Duration LateSteps::PatienceAlone(ServerId server) const {
+  const uint32_t doublings =
+      std::min(servers_->reconnects(server), kMaxDoublings);
+  return options_.step_timeout * (kTimeoutsAlone << doublings);
 }
 
 bool LateSteps::IsCovered(CallId id, absl::Time now) const {
@@ -82,7 +98,16 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
         !servers_->PickOther(now, call.server, patience, silent).has_value();
     // Without another server there is none to prefer.
     if (alone && !call_silent) continue;
+    const auto reconnect = [&found, &call] {
+      const bool listed =
+          std::find(found.reconnect.begin(), found.reconnect.end(),
+                    call.server) != found.reconnect.end();
+      if (!listed) found.reconnect.push_back(call.server);
+      return !listed;
+    };
     if (servers_->Silent(call.server, now)) {
+      const bool again = !alone && servers_->silences(call.server) > 1;
+      if (again) reconnect();
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                       << " has sent nothing for "
                       << absl::FormatDuration(
@@ -91,12 +116,33 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
                       << PositionText(calls_->sequence().At(owed.front().first))
                       << (alone ? ": there is no other server to ask"
                                 : ": other servers are asked for its steps, "
-                                  "too");
+                                  "too")
+                      << (again ? "; it is silent again, so later requests to "
+                                  "it go over a new connection"
+                                : "");
     }
-    if (alone) continue;
+    if (alone) {
+      const absl::Duration silence = now - call.progress;
+      const bool newest =
+          servers_->OnNewestConnection(call.server, call.requested);
+      if (newest && silence < PatienceAlone(call.server)) continue;
+      if (newest && reconnect()) {
+        MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
+                        << " has sent nothing for "
+                        << absl::FormatDuration(Truncated(silence))
+                        << " and is the only one: " << kProbablyDamaged
+                        << ", or the server is stuck; its steps are requested "
+                           "over a new connection, too";
+      }
+    }
     call.retried = true;
     for (const Run& run : owed) {
-      found.requests.push_back({id, call.server, run, patience, !silent});
+      found.requests.push_back({.late = id,
+                                .server = call.server,
+                                .run = run,
+                                .patience = patience,
+                                .hedge = !silent,
+                                .same_server = alone});
     }
   }
   return found;
@@ -165,8 +211,11 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
 
 std::optional<ServerId> LateSteps::Assign(const Request& request,
                                           absl::Time now) {
-  const auto other = servers_->PickOther(now, request.server, request.patience,
-                                         !request.hedge);
+  const auto other =
+      request.same_server
+          ? request.server
+          : servers_->PickOther(now, request.server, request.patience,
+                                !request.hedge);
   if (!other.has_value()) {
     // The next look may find one.
     calls_->Find(request.late)->retried = false;
