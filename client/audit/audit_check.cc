@@ -132,12 +132,15 @@ absl::Status Checker::Gather() {
                absl::StrCat("rank ", run.rank(), " of ", run.world_size()));
       result_.records += segment.records;
     }
-    if (file.skipped_bytes > 0) {
-      result_.notes.push_back(absl::StrCat(
-          file.segments.empty() ? "a log" : file.segments[0].file, " has ",
-          file.skipped_bytes,
-          " bytes that are no record: a write was cut short, or the file is "
-          "damaged"));
+    if (file.damaged_at.has_value() && !file.segments.empty()) {
+      result_.damaged = true;
+      result_.AddProblem(absl::StrCat(
+          "damaged: ", DamageText(file.segments[0].file, *file.damaged_at)));
+    } else if (file.skipped_bytes > 0) {
+      result_.notes.push_back(
+          absl::StrCat(file.segments.empty() ? "a log" : file.segments[0].file,
+                       " has ", file.skipped_bytes,
+                       " bytes that are no record: a write was cut short"));
     }
   }
   if (first == nullptr) {

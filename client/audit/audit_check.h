@@ -65,6 +65,7 @@ struct AuditResult {
   // What was lost or came twice, a sentence each; the first kMostProblems.
   std::vector<std::string> problems;
   uint64_t problem_count = 0;
+  bool damaged = false;  // a log is; the first problems name which
   // What a reader should know, no problem by itself.
   std::vector<std::string> notes;
 

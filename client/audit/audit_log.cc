@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "client/audit/spec_difference.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "xxhash.h"
 
@@ -74,31 +74,112 @@ std::string PlanText(const AuditRun& run) {
       CountText(run.resolved_spec().batch_size(), "sample"), " an epoch");
 }
 
-// Whether the file begins with a part of a log's head and then zeros: all that
-// is left of a start whose first write was cut short.
-bool BeginsAsLog(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+bool HasMagic(const char* unit) {
+  return std::memcmp(unit + offsetof(Head, magic), kMagic,
+                     sizeof(Head::magic)) == 0;
+}
+
+// Whether a unit, of which there are `bytes`, begins as a head and, where it
+// stops doing so before the length of the message, has zeros behind.
+bool BeginsAsHead(const char* unit, uint64_t bytes) {
   Head head = {kHead, kVersion, {}, 0, 0};
   std::memcpy(head.magic, kMagic, sizeof(head.magic));
   const auto* const expected = reinterpret_cast<const char*>(&head);
-  char begin[offsetof(Head, bytes)] = {};
-  file.read(begin, sizeof(begin));
-  const auto rest =
-      std::mismatch(std::begin(begin), std::end(begin), expected).first;
-  return std::all_of(rest, std::end(begin), [](char c) { return c == 0; });
+  const char* const end = unit + bytes;
+  const char* const fixed_end =
+      unit + std::min<uint64_t>(bytes, offsetof(Head, bytes));
+  const char* const rest = std::mismatch(unit, fixed_end, expected).first;
+  if (rest == unit) return false;
+  return rest == fixed_end ||
+         std::all_of(rest, end, [](char c) { return c == 0; });
 }
 
-// InvalidArgument: steps of `run` do not belong behind those of the file.
+// Units in a row that are neither a head nor a record that can be placed.
+//
+// A write that was cut short leaves such units, and a writer fills the last one
+// up with zeros: a part of a record, a part of a head, or zeros alone, where a
+// machine lost its power. Nothing of the same start follows, because a writer
+// stops at its first error.
+class Gap {
+ public:
+  bool empty() const { return units_ == 0; }
+  uint64_t offset() const { return offset_; }
+
+  void Add(uint64_t at, const char* unit, uint64_t bytes) {
+    if (empty()) {
+      offset_ = at;
+      std::memcpy(first_, unit, bytes);
+      first_bytes_ = bytes;
+    }
+    ++units_;
+    if (std::any_of(unit, unit + bytes, [](char c) { return c != 0; })) {
+      used_ = units_;
+    }
+  }
+  // A record of the start that the gap lies in stands behind it, or another
+  // head of that start.
+  void SetContinued() { continued_ = true; }
+
+  // Zeros alone, or a part of a head and then zeros.
+  bool IsCutShortHead() const {
+    if (continued_) return false;
+    if (used_ == 0) return true;
+    if (!BeginsAsHead(first_, first_bytes_)) return false;
+    if (used_ == 1) return true;
+    Head head;
+    std::memcpy(&head, first_, sizeof(head));
+    return HasMagic(first_) && head.bytes <= kMostHeadBytes &&
+           used_ <= 1 + Padded(head.bytes) / kUnit;
+  }
+
+  // A part of a record and then zeros. A whole record whose last byte is 0
+  // passes for one.
+  bool IsCutShortRecord() const {
+    return !continued_ && used_ == 1 &&
+           (first_bytes_ < kUnit || first_[kUnit - 1] == 0);
+  }
+
+ private:
+  uint64_t offset_ = 0;
+  uint64_t units_ = 0;
+  uint64_t used_ = 0;  // up to the last one that is not all zeros
+  char first_[kUnit] = {};
+  uint64_t first_bytes_ = 0;
+  bool continued_ = false;
+};
+
+struct LogScan {
+  AuditFile file;
+  uint64_t bytes = 0;
+  // There is no head, and a start that ended in its first write explains it.
+  bool begins_cut_short = false;
+};
+
+absl::StatusOr<LogScan> ScanLog(const std::string& path);
+
+// InvalidArgument: steps of `run` do not belong behind those of the file. A
+// warning says when steps that the file may have had are not there.
 absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
-  const absl::StatusOr<AuditFile> file = ReadAuditFile(path);
-  if (!file.ok()) {
-    if (!absl::IsDataLoss(file.status())) return file.status();
-    if (BeginsAsLog(path)) return absl::OkStatus();
+  const absl::StatusOr<LogScan> scan = ScanLog(path);
+  if (!scan.ok()) {
+    if (!absl::IsDataLoss(scan.status())) return scan.status();
     return absl::InvalidArgumentError(absl::StrCat(
-        file.status().message(),
+        scan.status().message(),
         "; name another file or folder for the audit log of this run"));
   }
-  for (const AuditSegment& segment : file->segments) {
+  if (scan->file.segments.empty()) {
+    MR_LOG(WARNING) << "the audit log " << path << " has "
+                    << (scan->bytes == 0 ? "no bytes"
+                                         : "no whole head of a run")
+                    << ": a start that ended before its first step leaves such "
+                       "a file, and so does a file that lost its content; the "
+                       "log begins anew with this start";
+  } else if (scan->file.damaged_at.has_value()) {
+    MR_LOG(WARNING) << DamageText(path, *scan->file.damaged_at)
+                    << "; this run appends to the log, and `millrace audit "
+                       "--files` will report the damage";
+  }
+  for (const AuditSegment& segment : scan->file.segments) {
     if (segment.records == 0 || IsSamePlan(segment.run, run)) continue;
     const std::vector<FieldDifference> fields =
         DifferencesOf(segment.run.resolved_spec(), run.resolved_spec());
@@ -127,6 +208,139 @@ absl::Status CheckIsFile(const std::string& path) {
       ": name a file, or remove it"));
 }
 
+absl::Status NoLogError(const std::string& path) {
+  return absl::DataLossError(
+      absl::StrCat(path, " is no audit log: it has no head of a run"));
+}
+
+// Reads the file once and remembers where segments begin.
+class LogScanner {
+ public:
+  explicit LogScanner(const std::string& path) : path_(path) {}
+
+  absl::StatusOr<LogScan> Run() {
+    std::ifstream file(path_, std::ios::binary);
+    if (!file) {
+      return FileError(errno == 0 ? EIO : errno, "read the audit log", path_);
+    }
+    std::vector<char> buffer(kReadUnits * kUnit);
+    while (true) {
+      file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+      const uint64_t bytes = static_cast<uint64_t>(file.gcount());
+      if (bytes == 0) break;
+      for (uint64_t i = 0; i < bytes; i += kUnit) {
+        const uint64_t of_unit = std::min(kUnit, bytes - i);
+        MR_RETURN_IF_ERROR(Take(buffer.data() + i, of_unit));
+        at_ += of_unit;
+      }
+    }
+    scan_.bytes = at_;
+    EndGap();
+    if (segments().empty() && at_ > 0) {
+      if (!only_cut_short_heads_) return NoLogError(path_);
+      scan_.begins_cut_short = true;
+    }
+    return std::move(scan_);
+  }
+
+ private:
+  std::vector<AuditSegment>& segments() { return scan_.file.segments; }
+
+  absl::Status Take(const char* unit, uint64_t bytes) {
+    if (to_skip_ > 0) {
+      --to_skip_;
+      return absl::OkStatus();
+    }
+    Line line;
+    if (bytes == kUnit) {
+      std::memcpy(&line, unit, sizeof(line));
+      if (line.samples == kHead) {
+        MR_ASSIGN_OR_RETURN(const bool whole, TakeHead(unit));
+        if (whole) return absl::OkStatus();
+      } else if (IsRecord(line)) {
+        if (gap_.empty()) {
+          ++segments().back().records;
+          return absl::OkStatus();
+        }
+        gap_.SetContinued();
+      }
+    }
+    // Several starts in a row may have been cut short.
+    if (BeginsAsHead(unit, bytes)) EndGap();
+    // A record behind a gap does not count: its segment has ended.
+    gap_.Add(at_, unit, bytes);
+    scan_.file.skipped_bytes += bytes;
+    return absl::OkStatus();
+  }
+
+  // At its place in the newest segment.
+  bool IsRecord(const Line& line) {
+    if (segments().empty()) return false;
+    const AuditSegment& segment = segments().back();
+    return line.check ==
+           CheckOf(line, segment.seed + (at_ - segment.offset) / kUnit);
+  }
+
+  // Begins a segment. False: the head is not whole.
+  absl::StatusOr<bool> TakeHead(const char* unit) {
+    Head head;
+    std::memcpy(&head, unit, sizeof(head));
+    if (!HasMagic(unit)) return false;
+    if (head.version != kVersion) {
+      return absl::DataLossError(absl::StrCat(
+          "the audit log ", path_, " has format version ", head.version,
+          ", this program knows ", kVersion, "; use a newer one"));
+    }
+    if (head.bytes > kMostHeadBytes) return false;
+    std::string message(head.bytes, '\0');
+    std::ifstream again(path_, std::ios::binary);
+    again.seekg(static_cast<std::streamoff>(at_ + kUnit));
+    again.read(message.data(), static_cast<std::streamsize>(head.bytes));
+    AuditRun run;
+    if (static_cast<uint64_t>(again.gcount()) != head.bytes ||
+        head.hash !=
+            XXH3_64bits_withSeed(message.data(), message.size(), head.bytes) ||
+        !run.ParseFromString(message)) {
+      return false;
+    }
+    // After a write that was cut short, nothing of the same start follows.
+    if (!gap_.empty() && !segments().empty() &&
+        segments().back().run.attempt() == run.attempt()) {
+      gap_.SetContinued();
+    }
+    EndGap();
+    to_skip_ = Padded(head.bytes) / kUnit;
+    AuditSegment& segment = segments().emplace_back();
+    segment.run = std::move(run);
+    segment.file = path_;
+    segment.offset = at_ + kUnit + Padded(head.bytes);
+    segment.seed = head.hash;
+    return true;
+  }
+
+  void EndGap() {
+    const Gap gap = std::exchange(gap_, Gap());
+    if (gap.empty() || gap.IsCutShortHead()) return;
+    only_cut_short_heads_ = false;
+    if (gap.IsCutShortRecord()) return;
+    if (!scan_.file.damaged_at.has_value()) {
+      scan_.file.damaged_at = gap.offset();
+    }
+  }
+
+  const std::string& path_;
+  LogScan scan_;
+  uint64_t at_ = 0;       // offset in the file of the unit at hand
+  uint64_t to_skip_ = 0;  // units that belong to a head that was read
+  Gap gap_;               // that the unit at hand follows
+  bool only_cut_short_heads_ = true;  // all gaps so far
+};
+
+absl::StatusOr<LogScan> ScanLog(const std::string& path) {
+  MR_RETURN_IF_ERROR(CheckIsFile(path));
+  return LogScanner(path).Run();
+}
+
 }  // namespace
 
 bool IsSamePlan(const AuditRun& a, const AuditRun& b) {
@@ -137,8 +351,10 @@ bool IsSamePlan(const AuditRun& a, const AuditRun& b) {
 absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
                                                                AuditRun run) {
   MR_RETURN_IF_ERROR(CheckIsFile(path));
-  const int fd =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  int fd = open(path.c_str(), kFlags | O_EXCL, 0644);
+  const bool created = fd >= 0;
+  if (!created && errno == EEXIST) fd = open(path.c_str(), kFlags, 0644);
   if (fd < 0) return FileError(errno, "open the audit log", path);
   std::unique_ptr<AuditWriter> writer(
       new AuditWriter(std::move(path), fd, std::move(run)));
@@ -148,12 +364,11 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
         absl::StrCat("another process writes to the audit log ", writer->path_,
                      "; give every rank of every job a file of its own"));
   }
+  writer->created_ = created;
+  if (!created) MR_RETURN_IF_ERROR(CheckSameJob(writer->path_, writer->run_));
   struct stat info;
   if (fstat(fd, &info) != 0) {
     return FileError(errno, "look at the audit log", writer->path_);
-  }
-  if (info.st_size > 0) {
-    MR_RETURN_IF_ERROR(CheckSameJob(writer->path_, writer->run_));
   }
   // A write that was cut short: what follows begins at a whole unit.
   const uint64_t size = static_cast<uint64_t>(info.st_size);
@@ -163,7 +378,11 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
   return writer;
 }
 
-AuditWriter::~AuditWriter() { close(fd_); }
+AuditWriter::~AuditWriter() {
+  // While the lock is held, no other writer can have begun with the file.
+  if (created_ && !begun_) unlink(path_.c_str());
+  close(fd_);
+}
 
 absl::Status AuditWriter::Write(const std::string& bytes) {
   size_t done = 0;
@@ -207,80 +426,17 @@ absl::Status AuditWriter::Append(Position position, const AuditRecord& record) {
 }
 
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
-  MR_RETURN_IF_ERROR(CheckIsFile(path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return FileError(errno == 0 ? EIO : errno, "read the audit log", path);
-  }
-  AuditFile result;
-  std::vector<char> buffer(kReadUnits * kUnit);
-  uint64_t at = 0;       // offset in the file of the unit at hand
-  uint64_t to_skip = 0;  // units that belong to a head that was read
-  AuditSegment* segment = nullptr;
-  while (true) {
-    file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    const uint64_t bytes = static_cast<uint64_t>(file.gcount());
-    if (bytes == 0) break;
-    for (uint64_t i = 0; i < bytes; i += kUnit, at += kUnit) {
-      if (to_skip > 0) {
-        --to_skip;
-        continue;
-      }
-      if (i + kUnit > bytes) {
-        result.skipped_bytes += bytes - i;
-        continue;
-      }
-      Line line;
-      std::memcpy(&line, buffer.data() + i, sizeof(line));
-      if (line.samples != kHead) {
-        if (segment != nullptr &&
-            line.check == CheckOf(line, segment->seed + segment->records)) {
-          ++segment->records;
-        } else {
-          // Nothing that follows has a known place until the next head.
-          segment = nullptr;
-          result.skipped_bytes += kUnit;
-        }
-        continue;
-      }
-      Head head;
-      std::memcpy(&head, buffer.data() + i, sizeof(head));
-      std::string message;
-      bool whole = std::memcmp(head.magic, kMagic, sizeof(head.magic)) == 0;
-      if (whole && head.version != kVersion) {
-        return absl::DataLossError(absl::StrCat(
-            "the audit log ", path, " has format version ", head.version,
-            ", this program knows ", kVersion, "; use a newer one"));
-      }
-      whole = whole && head.bytes <= kMostHeadBytes;
-      if (whole) {
-        message.resize(head.bytes);
-        std::ifstream again(path, std::ios::binary);
-        again.seekg(static_cast<std::streamoff>(at + kUnit));
-        again.read(message.data(), static_cast<std::streamsize>(head.bytes));
-        whole = static_cast<uint64_t>(again.gcount()) == head.bytes &&
-                head.hash == XXH3_64bits_withSeed(message.data(),
-                                                  message.size(), head.bytes);
-      }
-      AuditRun run;
-      if (!whole || !run.ParseFromString(message)) {
-        segment = nullptr;
-        result.skipped_bytes += kUnit;
-        continue;
-      }
-      to_skip = Padded(head.bytes) / kUnit;
-      segment = &result.segments.emplace_back();
-      segment->run = std::move(run);
-      segment->file = path;
-      segment->offset = at + kUnit + Padded(head.bytes);
-      segment->seed = head.hash;
-    }
-  }
-  if (result.segments.empty() && at > 0) {
-    return absl::DataLossError(
-        absl::StrCat(path, " is no audit log: it has no head of a run"));
-  }
-  return result;
+  MR_ASSIGN_OR_RETURN(LogScan scan, ScanLog(path));
+  if (scan.begins_cut_short) return NoLogError(path);
+  return std::move(scan.file);
+}
+
+std::string DamageText(absl::string_view path, uint64_t offset) {
+  return absl::StrCat(
+      "the audit log ", path, " holds bytes at offset ", offset,
+      " that are no valid record and no write that was cut short: the file was "
+      "damaged or edited after it was written, and the records from there to "
+      "the next start of the job do not count");
 }
 
 absl::Status ReadAuditRecords(

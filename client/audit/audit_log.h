@@ -6,7 +6,8 @@
 //
 // A record is one write() to the end of the file: what the process was given
 // before it was killed is there. A machine that loses its power may lose the
-// last records; reading skips what is no record and says so.
+// last records; reading skips what is no record, says so, and tells a write
+// that was cut short from damage.
 //
 // AuditWriter: one thread at a time. Owns the file, which it locks.
 //
@@ -19,11 +20,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/audit/audit_record.h"
 #include "client/prefetch/host_loader.h"
 #include "proto/audit_log.pb.h"
@@ -42,9 +45,12 @@ class AuditWriter {
   // bytes a step. The run's place is written with the first record.
   // InvalidArgument: the file has steps of another plan or other content, is no
   // audit log, or is no file (a FIFO, a folder); it is left as it was.
-  // FailedPrecondition: another process writes to it.
+  // FailedPrecondition: another process writes to it. A file that is there and
+  // has no whole head (it is empty, or its first write was cut short) is
+  // appended to; a warning names it. So does one for a file that is damaged.
   static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
                                                            AuditRun run);
+  // Removes a file that Open() has made and that has no record.
   ~AuditWriter();
   AuditWriter(const AuditWriter&) = delete;
   AuditWriter& operator=(const AuditWriter&) = delete;
@@ -62,6 +68,7 @@ class AuditWriter {
   const std::string path_;
   const int fd_;
   AuditRun run_;
+  bool created_ = false;  // by Open()
   bool begun_ = false;
   Position next_;      // that follows the last record
   uint64_t seed_ = 0;  // of the checks of records
@@ -79,9 +86,15 @@ struct AuditSegment {
 
 struct AuditFile {
   std::vector<AuditSegment> segments;  // in the order of the file
-  // Bytes that are no record: of a write that was cut short, or damage.
+  // Bytes that do not count: no record, or one behind damage.
   uint64_t skipped_bytes = 0;
+  // Of the first that no write that was cut short explains: the file was
+  // damaged.
+  std::optional<uint64_t> damaged_at;
 };
+
+// A sentence for damaged_at of the log `path`.
+std::string DamageText(absl::string_view path, uint64_t offset);
 
 // DataLoss: not an audit log. InvalidArgument: not a file at all. Memory grows
 // with the number of segments, not of records.

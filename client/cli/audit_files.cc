@@ -298,10 +298,11 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
                           .subspan(0, std::min(kNamed, result.problems.size())),
                       "; ")));
   } else if (result.problem_count > 0) {
-    verdict = absl::DataLossError(
-        absl::StrCat("the job was not given every sample exactly once: ",
-                     CountText(result.problem_count, "problem"),
-                     ", the first: ", result.problems[0]));
+    verdict = absl::DataLossError(absl::StrCat(
+        result.damaged ? "the audit logs do not prove what the job was given: "
+                       : "the job was not given every sample exactly once: ",
+        CountText(result.problem_count, "problem"),
+        ", the first: ", result.problems[0]));
   } else if (complete < options.expect_epochs) {
     verdict = absl::FailedPreconditionError(
         UnfinishedText(result, complete, options.expect_epochs));

@@ -11,6 +11,7 @@ namespace {
 
 // How late the destructor may be.
 constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 50'000'000};
+constexpr timespec kNoWait = {};
 constexpr int kExitInterrupted = 130;
 
 sigset_t Signals() {
@@ -32,7 +33,7 @@ Interrupt::Interrupt() {
 Interrupt::~Interrupt() {
   stop_ = true;
   thread_.Join();
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  if (!happened_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Interrupt::OnSignal(std::function<void()> action) {
@@ -43,11 +44,21 @@ void Interrupt::OnSignal(std::function<void()> action) {
 
 void Interrupt::Wait() {
   const sigset_t set = Signals();
+  SteadyTime same_until;
   while (!stop_) {
     if (sigtimedwait(&set, nullptr, &kLook) < 0) continue;
-    if (happened_.exchange(true)) _exit(kExitInterrupted);
-    MutexLock lock(mu_);
-    if (action_ != nullptr) action_();
+    if (happened_) {
+      if (SteadyTime::clock::now() < same_until) continue;
+      _exit(kExitInterrupted);
+    }
+    same_until = SteadyDeadline(kSameRequest);
+    happened_ = true;
+    {
+      MutexLock lock(mu_);
+      if (action_ != nullptr) action_();
+    }
+    while (sigtimedwait(&set, nullptr, &kNoWait) > 0) {
+    }
   }
 }
 

@@ -1,6 +1,12 @@
 // Interrupt lets a command end well on Ctrl-C and SIGTERM: the first one calls
 // what was given to it, so that the command can stop and print what it has; the
-// second ends the program with 130 at once.
+// second ends the program with 130 at once. `timeout -s INT` signals a program
+// and then its process group, so that one request to stop arrives twice: what
+// comes within kSameRequest after the first signal, or while the call for it
+// runs, belongs to the first.
+//
+// After a signal the destructor leaves the signals blocked: the command is
+// over, and a late copy must not take its output away.
 //
 // Made before any other thread: those that start later do not get the signals.
 // One at a time. Owns the thread that waits for them.
@@ -18,6 +24,7 @@
 #include <atomic>
 #include <functional>
 
+#include "absl/time/time.h"
 #include "common/mutex.h"
 #include "common/thread.h"
 
@@ -25,6 +32,8 @@ namespace millrace {
 
 class Interrupt {
  public:
+  static constexpr absl::Duration kSameRequest = absl::Seconds(1);
+
   Interrupt();
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;

@@ -8,6 +8,7 @@
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/batch_assembly.h"
+#include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/consumption.h"
 #include "client/prefetch/window_size.h"
 #include "common/logging.h"
@@ -20,6 +21,9 @@ namespace {
 // Min time between two log lines about servers that do not answer, and about
 // other events that may come in numbers. A choice.
 constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
+
+// So many suspect ends in a row speak against the connection.
+constexpr uint32_t kMostSuspicions = 2;
 
 }  // namespace
 
@@ -202,6 +206,7 @@ void BatchFetcher::RequestLateSteps() {
     // Asked again: the call that covered this one may just have been given up.
     if (late_.IsCovered(id, now)) GiveUp(id);
   }
+  for (const ServerId server : silent.reconnect) Reconnect(server, now);
   for (const LateSteps::Request& request : silent.requests) {
     StartRequest(request, now);
   }
@@ -216,6 +221,11 @@ void BatchFetcher::StartRequest(const LateSteps::Request& request,
   if (!server.has_value()) return;
   (request.hedge ? hedged_steps_ : retried_steps_) += request.run.count;
   StartCall(*server, request.run, request.hedge);
+}
+
+void BatchFetcher::Reconnect(ServerId server, absl::Time now) {
+  servers_.Reconnected(server, now);
+  transport_->Reconnect(server);
 }
 
 void BatchFetcher::Tune() {
@@ -394,6 +404,9 @@ FailureAction BatchFetcher::Judge(const Call& call,
   facts.requested_from_others =
       arrives_elsewhere || calls_.RequestedFromOthers(call);
   facts.others_may_serve = servers_.OthersMayServe(call.server);
+  facts.over_new_connection =
+      servers_.reconnects(call.server) > 0 &&
+      servers_.OnNewestConnection(call.server, call.requested);
   return ActionFor(status, facts);
 }
 
@@ -421,19 +434,40 @@ absl::Status BatchFetcher::ErrorOf(const Call& call, const absl::Status& status,
 void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
                                const absl::Status& status, absl::Time now) {
   const std::string address = servers_.AddressOf(call.server);
+  // A call on an older connection says nothing of the newest one.
+  const ConnectionDoubt doubt =
+      servers_.OnNewestConnection(call.server, call.requested)
+          ? DoubtOf(status)
+          : ConnectionDoubt::kNone;
+  const uint32_t connections = servers_.reconnects(call.server) + 1;
+  std::string why(status.message());
+  if (doubt == ConnectionDoubt::kDamaged && connections > 1) {
+    absl::StrAppend(&why, "; ", FailedConnectionsText(connections));
+  }
   switch (action) {
     case FailureAction::kRetry: {
       const uint32_t failures =
-          servers_.Failed(call.server, call.requested, now, status.message());
-      // The first of a row, and then ever more rarely.
-      if (absl::has_single_bit(failures)) {
-        MR_LOG(WARNING) << "server " << address << ": " << status.message()
-                        << "; its steps are requested again"
+          servers_.Failed(call.server, call.requested, now, why);
+      if (failures == 0) break;
+      const bool reconnect =
+          doubt == ConnectionDoubt::kDamaged ||
+          (doubt == ConnectionDoubt::kSuspect &&
+           servers_.Suspected(call.server) >= kMostSuspicions);
+      // The first of a row, and then ever more rarely; each first new
+      // connection.
+      if (absl::has_single_bit(failures) || (reconnect && connections == 1)) {
+        MR_LOG(WARNING) << "server " << address << ": " << why << "; "
+                        << (reconnect && connections == 1
+                                ? absl::StrCat(kProbablyDamaged, ": ")
+                                : "")
+                        << "its steps are requested again"
+                        << (reconnect ? " over a new connection" : "")
                         << (failures == 1
                                 ? ""
                                 : absl::StrCat(" (it has failed ", failures,
                                                " times in a row)"));
       }
+      if (reconnect) Reconnect(call.server, now);
       break;
     }
     case FailureAction::kPause:
@@ -453,11 +487,12 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
                                 "the only one");
       break;
     case FailureAction::kLeaveOut:
-      if (servers_.LeaveOut(call.server, now, status.message())) {
+      if (servers_.LeaveOut(call.server, now, why)) {
         MR_LOG(WARNING) << "server " << address
-                        << " is left out, it does not serve this plan: "
-                        << status.message();
+                        << " is left out, it does not serve this plan: " << why;
       }
+      // For when it is asked again.
+      if (doubt == ConnectionDoubt::kDamaged) Reconnect(call.server, now);
       break;
     case FailureAction::kLeaveToOthers:
       MR_LOG(WARNING) << "server " << address << ": " << status.message()

@@ -109,6 +109,8 @@ class BatchFetcher final : public TransportEvents {
   // and needed soon.
   void RequestLateSteps();
   void StartRequest(const LateSteps::Request& request, absl::Time now);
+  // Later calls to the server go over a new connection.
+  void Reconnect(ServerId server, absl::Time now);
   // Lets the window follow what was measured.
   void Tune();
   void DescribeServers();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/prefetch/connection_doubt.h"
 #include "common/count_text.h"
 #include "proto/error_detail.h"
 
@@ -32,6 +33,10 @@ FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts) {
   if (IsDamaged(status) &&
       (facts.may_retry_damaged || facts.requested_from_others)) {
     return FailureAction::kDamaged;
+  }
+  if (DoubtOf(status) == ConnectionDoubt::kDamaged &&
+      !facts.over_new_connection) {
+    return FailureAction::kRetry;
   }
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:

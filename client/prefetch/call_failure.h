@@ -2,6 +2,9 @@
 // that retries:
 //
 //   Unavailable            retry elsewhere, or after a backoff
+//   whatever no millrace-server says (ConnectionDoubt::kDamaged)
+//                          the same over a new connection; what a new one says,
+//                          too, is judged by its code
 //   ResourceExhausted      with the server's delay: retry after it
 //   DataLoss               without a server's ErrorDetail, the answer was
 //                          damaged on the way; any code whose ErrorDetail says
@@ -42,6 +45,9 @@ struct FailureFacts {
   bool requested_from_others = false;
   // A server other than this one may serve the plan.
   bool others_may_serve = false;
+  // The call went over a connection that was made because the one before
+  // failed, and the server has delivered nothing since.
+  bool over_new_connection = false;
 };
 
 // The answer could not be parsed or did not fit, and no server says so itself;

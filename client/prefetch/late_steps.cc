@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/sequence.h"
 #include "common/logging.h"
 
@@ -16,6 +17,12 @@ using Run = CallTable::Run;
 // times of the server, and a second is above the pauses of a busy machine.
 constexpr double kSilentDelays = 4;
 constexpr absl::Duration kMinSilence = absl::Seconds(1);
+
+// A silent call at the only server is requested over a new connection after so
+// many step_timeout, twice as many for each new connection before, at most so
+// often doubled.
+constexpr int64_t kTimeoutsAlone = 2;
+constexpr uint32_t kMaxDoublings = 5;
 
 // How often a late step is logged.
 constexpr absl::Duration kLateLogInterval = absl::Seconds(10);
@@ -43,7 +50,10 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
         std::any_of(calls_->calls().begin(), calls_->calls().end(),
                     [&](const auto& entry) {
                       const Call& other = entry.second;
-                      return &other != &call && other.run.Contains(number) &&
+                      // A second call at the same server covers nothing:
+                      // both wait for one server.
+                      return other.server != call.server &&
+                             other.run.Contains(number) &&
                              !servers_->IsSilent(other.server, now);
                     });
     if (covered) continue;
@@ -53,6 +63,12 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
     ++runs.back().count;
   }
   return runs;
+}
+
+absl::Duration LateSteps::PatienceAlone(ServerId server) const {
+  const uint32_t doublings =
+      std::min(servers_->reconnects(server), kMaxDoublings);
+  return options_.step_timeout * (kTimeoutsAlone << doublings);
 }
 
 bool LateSteps::IsCovered(CallId id, absl::Time now) const {
@@ -87,7 +103,16 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
     // With one server there is none to prefer. A silent call goes on to the log
     // line, for a person.
     if (alone && !call_silent) continue;
+    const auto reconnect = [&found, &call] {
+      const bool listed =
+          std::find(found.reconnect.begin(), found.reconnect.end(),
+                    call.server) != found.reconnect.end();
+      if (!listed) found.reconnect.push_back(call.server);
+      return !listed;
+    };
     if (servers_->Silent(call.server, now)) {
+      const bool again = !alone && servers_->silences(call.server) > 1;
+      if (again) reconnect();
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                       << " has sent nothing for "
                       << absl::FormatDuration(
@@ -96,14 +121,35 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
                       << PositionText(calls_->sequence().At(owed.front().first))
                       << (alone ? ": there is no other server to ask"
                                 : ": other servers are asked for its steps, "
-                                  "too");
+                                  "too")
+                      << (again ? "; it is silent again, so later requests to "
+                                  "it go over a new connection"
+                                : "");
     }
-    if (alone) continue;
+    if (alone) {
+      const absl::Duration silence = now - call.progress;
+      const bool newest =
+          servers_->OnNewestConnection(call.server, call.requested);
+      if (newest && silence < PatienceAlone(call.server)) continue;
+      if (newest && reconnect()) {
+        MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
+                        << " has sent nothing for "
+                        << absl::FormatDuration(Truncated(silence))
+                        << " and is the only one: " << kProbablyDamaged
+                        << ", or the server is stuck; its steps are requested "
+                           "over a new connection, too";
+      }
+    }
     // Set before the requests are made: Assign() takes it back when no server
     // can take one.
     call.retried = true;
     for (const Run& run : owed) {
-      found.requests.push_back({id, call.server, run, patience, !silent});
+      found.requests.push_back({.late = id,
+                                .server = call.server,
+                                .run = run,
+                                .patience = patience,
+                                .hedge = !silent,
+                                .same_server = alone});
     }
   }
   return found;
@@ -175,8 +221,11 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
 
 std::optional<ServerId> LateSteps::Assign(const Request& request,
                                           absl::Time now) {
-  const auto other = servers_->PickOther(now, request.server, request.patience,
-                                         !request.hedge);
+  const auto other =
+      request.same_server
+          ? request.server
+          : servers_->PickOther(now, request.server, request.patience,
+                                !request.hedge);
   if (!other.has_value()) {
     // The next look may find a server: the call counts as not retried.
     calls_->Find(request.late)->retried = false;

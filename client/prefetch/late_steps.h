@@ -11,6 +11,13 @@
 //   silent call    No frame of it for step_timeout, though its server may send
 //                  others: retried as if the server were silent. A call whose
 //                  steps are all owed by other calls is given up.
+//   silent connection
+//                  A server is silent for the second time in a row: it gets a
+//                  new connection. Where there is no other server, a call that
+//                  is silent for 2 step_timeout is requested once more from the
+//                  same server over a new connection; for each further one the
+//                  time doubles. The first call goes on: a server that is only
+//                  slow loses no work.
 //
 // It starts and ends no call: its owner acts on what it returns. It marks
 // servers as silent (ServerSet) and calls as retried (CallTable), pays from the
@@ -60,6 +67,8 @@ class LateSteps {
     // True: the budget pays. False: a retry, because the server or the call is
     // silent.
     bool hedge = false;
+    // There is no other server: over a newer connection to `server`.
+    bool same_server = false;
 
     friend bool operator==(const Request&, const Request&) = default;
   };
@@ -67,6 +76,8 @@ class LateSteps {
   struct Silent {
     // Calls that are silent, and whose outstanding steps other calls owe.
     std::vector<CallId> covered;
+    // Servers that need a new connection, before the requests.
+    std::vector<ServerId> reconnect;
     std::vector<Request> requests;
   };
 
@@ -79,7 +90,7 @@ class LateSteps {
   absl::Duration SilentAfter() const;
 
   // Silent servers and calls, and slow servers. `covered` come first: to give
-  // one up changes who owes what.
+  // one up changes who owes what. Then `reconnect`.
   Silent FindSilent(absl::Time now);
 
   // Other calls, at servers that are not silent, owe all that the call owes. Of
@@ -103,6 +114,9 @@ class LateSteps {
   // owes, too.
   std::vector<CallTable::Run> Owed(const CallTable::Call& call,
                                    absl::Time now) const;
+  // So long a call at the only server may be silent before it is requested once
+  // more over a new connection.
+  absl::Duration PatienceAlone(ServerId server) const;
 
   const Options options_;
   CallTable* const calls_;

@@ -35,9 +35,15 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
   for (const ServerState& state : servers) {
     Server* known = Find(state.id);
     Server server = known == nullptr ? Server() : std::move(*known);
-    if (state.ready && !server.state.ready) {
-      server.silent_until = absl::InfinitePast();
-      ForgetSpeed(&server);
+    if (state.ready) {
+      // A connection that was made anew for a server that is silent proves
+      // nothing of the server.
+      const bool asked_for = std::exchange(server.reconnecting, false);
+      if (!server.state.ready && !asked_for) {
+        server.silent_until = absl::InfinitePast();
+        server.silences = 0;
+        ForgetSpeed(&server);
+      }
     }
     server.state = state;
     server.preference =
@@ -116,6 +122,9 @@ bool ServerSet::Progress(ServerId id, absl::Duration latency) {
   if (server == nullptr) return false;
   const bool was_out = std::exchange(server->left_out, false);
   server->failures = 0;
+  server->silences = 0;
+  server->suspicions = 0;
+  server->reconnects = 0;
   server->why.clear();
   if (server->silent_until != absl::InfinitePast()) {
     // How long it was silent says nothing of how fast it is now.
@@ -149,6 +158,7 @@ bool ServerSet::Silent(ServerId id, absl::Time now) {
   Server* server = Find(id);
   if (server == nullptr) return false;
   const bool was_heard = now >= server->silent_until;
+  if (was_heard) ++server->silences;
   server->silent_until = now + kLeaveOutFor;
   server->why = "silent";
   return was_heard;
@@ -163,8 +173,10 @@ uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
   const absl::Duration backoff = std::min(
       kLongestBackoff,
       kFirstBackoff * (int64_t{1} << std::min<uint32_t>(server->failures, 10)));
-  // Half of it is left to chance, so that clients do not come back together.
-  server->not_before = now + backoff / 2 + backoff / 2 * Jitter();
+  // Half of it is left to chance, so that clients do not come back together. A
+  // server that was left out stays so.
+  server->not_before =
+      std::max(server->not_before, now + backoff / 2 + backoff / 2 * Jitter());
   server->why = std::string(why);
   return ++server->failures;
 }
@@ -185,6 +197,20 @@ bool ServerSet::LeaveOut(ServerId id, absl::Time now, absl::string_view why) {
   server->not_before = now + kLeaveOutFor;
   server->why = std::string(why);
   return was_in;
+}
+
+uint32_t ServerSet::Suspected(ServerId id) {
+  Server* server = Find(id);
+  return server == nullptr ? 0 : ++server->suspicions;
+}
+
+void ServerSet::Reconnected(ServerId id, absl::Time now) {
+  Server* server = Find(id);
+  if (server == nullptr) return;
+  server->suspicions = 0;
+  ++server->reconnects;
+  server->reconnected_at = now;
+  server->reconnecting = true;
 }
 
 bool ServerSet::OthersMayServe(ServerId id) const {
@@ -210,6 +236,21 @@ bool ServerSet::HasLostRace(ServerId id) const {
 bool ServerSet::IsSilent(ServerId id, absl::Time now) const {
   const Server* server = Find(id);
   return server != nullptr && now < server->silent_until;
+}
+
+uint32_t ServerSet::silences(ServerId id) const {
+  const Server* server = Find(id);
+  return server == nullptr ? 0 : server->silences;
+}
+
+uint32_t ServerSet::reconnects(ServerId id) const {
+  const Server* server = Find(id);
+  return server == nullptr ? 0 : server->reconnects;
+}
+
+bool ServerSet::OnNewestConnection(ServerId id, absl::Time started) const {
+  const Server* server = Find(id);
+  return server != nullptr && started > server->reconnected_at;
 }
 
 double ServerSet::Share(ServerId id) const {

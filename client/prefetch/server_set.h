@@ -78,6 +78,12 @@ class ServerSet {
   void Paused(ServerId id, absl::Time now, absl::Duration delay);
   // It does not serve this plan. True when it did until now.
   bool LeaveOut(ServerId id, absl::Time now, absl::string_view why);
+  // A call ended in a way that makes its connection suspect. Returns how many
+  // did so in a row, without a batch or a new connection in between.
+  uint32_t Suspected(ServerId id);
+  // Calls from now on go over a new connection, because of how those before
+  // ended. It stays silent for as long as it was to be.
+  void Reconnected(ServerId id, absl::Time now);
 
   // Whether a server other than `id` may serve the plan.
   bool OthersMayServe(ServerId id) const;
@@ -87,6 +93,12 @@ class ServerSet {
   // It has lost a race and sent nothing since.
   bool HasLostRace(ServerId id) const;
   bool IsSilent(ServerId id, absl::Time now) const;
+  // How often in a row it has fallen silent, without a batch in between.
+  uint32_t silences(ServerId id) const;
+  // How many Reconnected() there were since it has last delivered.
+  uint32_t reconnects(ServerId id) const;
+  // Whether a call that was started then is on its newest connection.
+  bool OnNewestConnection(ServerId id, absl::Time started) const;
   // Its part of what is asked for, by weight, in [0, 1]. 0: it is asked to see
   // whether it serves the plan again.
   double Share(ServerId id) const;
@@ -116,6 +128,11 @@ class ServerSet {
     uint32_t failures = 0;  // in a row
     absl::Time failed_at;   // the last of them
     absl::Time silent_until = absl::InfinitePast();
+    uint32_t silences = 0;    // in a row
+    uint32_t suspicions = 0;  // in a row
+    uint32_t reconnects = 0;  // in a row
+    absl::Time reconnected_at = absl::InfinitePast();
+    bool reconnecting = false;  // the new connection was not reported yet
     bool left_out = false;
     absl::Time not_before = absl::InfinitePast();
     std::string why;  // of the last failure

@@ -7,10 +7,10 @@
 // It does not retry, choose a server, or look into a batch.
 //
 // Events come one at a time: between two of them there is a happens-before
-// edge, so that their receiver needs no lock of its own. StartCall() and
-// CancelCall() may only be called from within an event; Wake() from any
-// thread; Start() and Stop() from the owner. No call of the transport calls an
-// event before it returns.
+// edge, so that their receiver needs no lock of its own. StartCall(),
+// CancelCall() and Reconnect() may only be called from within an event; Wake()
+// from any thread; Start() and Stop() from the owner. No call of the transport
+// calls an event before it returns.
 
 #ifndef MILLRACE_CLIENT_PREFETCH_TRANSPORT_H_
 #define MILLRACE_CLIENT_PREFETCH_TRANSPORT_H_
@@ -51,7 +51,8 @@ class TransportEvents {
   // The last event of a call. OK: the server ended it in order. Unavailable:
   // the connection or the server is gone, or something on the way ended the
   // call. DataLoss without ErrorDetail: damaged frames. With ErrorDetail: what
-  // the server says.
+  // the server says. An end that speaks against the connection has a
+  // ConnectionDoubt.
   virtual void OnCallDone(CallId call, absl::Status status) = 0;
   // At most 100 ms after the one before, and soon after Wake().
   virtual void OnTick() = 0;
@@ -66,6 +67,10 @@ class BatchTransport {
                          const AskedSteps& steps) = 0;
   // No event of `call` comes any more. Unknown calls are ignored.
   virtual void CancelCall(CallId call) = 0;
+  // Calls that are started from now on go over a new connection to the server.
+  // Calls in flight stay on the old one, which ends with the last of them.
+  // Unknown servers are ignored.
+  virtual void Reconnect(ServerId server) = 0;
   virtual void Wake() = 0;
   // Ends all calls and joins the transport's threads: no event after it.
   // Idempotent.

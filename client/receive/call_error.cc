@@ -5,6 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/prefetch/connection_doubt.h"
+#include "proto/blocked_call.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 #include "proto/wire/version.h"
@@ -31,10 +33,12 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
   const std::string said = absl::StrCat(absl::StatusCodeToString(error.code()),
                                         ": ", error.message());
   if (absl::IsUnimplemented(error)) {
-    return absl::UnimplementedError(
-        absl::StrCat("no millrace-server answers there, or a proxy on the way "
-                     "has no route to it (",
-                     said, ")"));
+    return WithDoubt(
+        absl::UnimplementedError(absl::StrCat(
+            "no millrace-server answers there, or a proxy on the way has no "
+            "route to it (",
+            said, ")")),
+        ConnectionDoubt::kDamaged);
   }
   if (absl::IsResourceExhausted(error) &&
       absl::StrContains(error.message(), kTooLarge)) {
@@ -49,10 +53,12 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
         absl::StrCat("the request is too large for the server (", said,
                      "); the pipeline spec is most of it"));
   }
-  return absl::UnavailableError(
-      absl::StrCat("the connection or a proxy on the way ended the call, not "
-                   "the server (",
-                   said, ")"));
+  return WithDoubt(
+      absl::UnavailableError(absl::StrCat(
+          "the connection or a proxy on the way ended the call, not the "
+          "server (",
+          said, ")")),
+      ConnectionDoubt::kDamaged);
 }
 
 }  // namespace
@@ -60,20 +66,24 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
 absl::Status CallError(const grpc::Status& status, size_t request_bytes) {
   const absl::Status error = FromGrpcStatus(status);
   if (absl::IsCancelled(error)) {
-    return absl::UnavailableError(
-        absl::StrCat("the server ended the call early (", error.message(),
-                     "); it may be stopping"));
+    return WithDoubt(absl::UnavailableError(absl::StrCat(
+                         "the server ended the call early (", error.message(),
+                         "); it may be stopping")),
+                     ConnectionDoubt::kSuspect);
   }
-  if (!absl::IsUnavailable(error)) {
-    return HasErrorDetail(error) ? error : NotTheServers(error, request_bytes);
-  }
-  absl::string_view message = error.message();
   if (HasErrorDetail(error)) return error;
+  if (!absl::IsUnavailable(error)) return NotTheServers(error, request_bytes);
+  absl::string_view message = error.message();
+  if (absl::StartsWith(message, kTookNothing)) {
+    return WithDoubt(error, ConnectionDoubt::kSuspect);
+  }
   if (const size_t at = message.rfind(kRemote); at != absl::string_view::npos) {
     message.remove_prefix(at + kRemote.size());
     return absl::UnavailableError(message);
   }
-  if (!absl::StrContains(message, kNotConnected)) return error;
+  if (!absl::StrContains(message, kNotConnected)) {
+    return WithDoubt(error, ConnectionDoubt::kLost);
+  }
   for (const absl::string_view reason : kClosedAtOnce) {
     if (!absl::EndsWith(message, reason)) continue;
     return absl::UnavailableError(absl::StrCat(

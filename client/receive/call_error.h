@@ -28,9 +28,13 @@ namespace millrace {
 //   Unimplemented      nobody knows the method: another kind of server, or no
 //                      route to one
 //   ResourceExhausted  the server takes no request of this size
-// `request_bytes` is the size of the call's request. DataLoss: a request that
-// every server takes was refused for its size, so its length was damaged on the
-// way.
+// With the status comes a ConnectionDoubt: kDamaged where neither a server nor
+// a connection that ends gives such a status, so that something on the way made
+// it, or damaged it; kSuspect for Cancelled, and where the server says that
+// nothing of the call was taken (kTookNothing); kLost where the connection
+// ended. `request_bytes` is the size of the call's request. DataLoss: a request
+// that every server takes was refused for its size, so its length was damaged
+// on the way.
 absl::Status CallError(const grpc::Status& status, size_t request_bytes);
 
 }  // namespace millrace

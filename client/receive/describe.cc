@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
 
 // As AskServers(); the answer of servers[i] is in (*answers)[i].
 template <typename Response>
-std::vector<absl::Status> Ask(absl::Span<const ServerChannel> servers,
+std::vector<absl::Status> Ask(absl::Span<ServerChannel> servers,
                               const std::string& method,
                               const google::protobuf::Message& request,
                               const UnaryOptions& options,
@@ -50,7 +50,7 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   std::vector<Response> answers;
   const std::vector<absl::Status> results =
-      Ask(servers, method, request,
+      Ask(absl::MakeSpan(servers), method, request,
           {.timeout = timeout, .grace = absl::ZeroDuration()}, &answers);
   for (size_t i = 0; i < servers.size(); ++i) {
     if (results[i].ok()) return std::move(answers[i]);
@@ -88,8 +88,9 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     absl::string_view endpoint, absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   std::vector<GetStatusResponse> answers;
-  const std::vector<absl::Status> results = Ask(
-      servers, "GetStatus", GetStatusRequest(), {.timeout = timeout}, &answers);
+  const std::vector<absl::Status> results =
+      Ask(absl::MakeSpan(servers), "GetStatus", GetStatusRequest(),
+          {.timeout = timeout}, &answers);
   std::vector<ServerStatus> statuses;
   for (size_t i = 0; i < servers.size(); ++i) {
     absl::StatusOr<GetStatusResponse> status = std::move(answers[i]);
@@ -114,7 +115,7 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
           absl::FromChrono(deadline - SteadyTime::clock::now());
       if (left <= absl::ZeroDuration()) break;
       std::vector<ExplainBatchResponse> answer;
-      results[i] = Ask({&servers[i], 1}, "ExplainBatch", request,
+      results[i] = Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
                        {.timeout = left}, &answer)[0];
       if (results[i].ok()) return std::move(answer[0]);
       busy = busy || absl::IsResourceExhausted(results[i]);

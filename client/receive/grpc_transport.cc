@@ -49,6 +49,7 @@ class GrpcTransport final : public BatchTransport {
   void Start(TransportEvents* events) override;
   void StartCall(CallId id, ServerId server, const AskedSteps& steps) override;
   void CancelCall(CallId id) override;
+  void Reconnect(ServerId server) override;
   void Wake() override;
   void Stop() override;
 
@@ -122,6 +123,7 @@ class GrpcTransport final : public BatchTransport {
   // slices_ and pieces_ are of the present frame, kept for their memory.
   std::vector<Server> servers_;
   ServerId next_server_ = 1;
+  bool report_ = false;  // the servers, at the next tick
   std::map<CallId, std::unique_ptr<Call>> calls_;
   // Calls that were requested from a server that is gone: they fail with the
   // next tick, because StartCall() itself must call no event.
@@ -241,7 +243,7 @@ void GrpcTransport::Loop() {
 
 void GrpcTransport::Tick() {
   TakeAddresses();
-  bool changed = false;
+  bool changed = std::exchange(report_, false);
   bool trouble = false;
   for (Server& server : servers_) {
     // `true` also makes an idle channel connect.
@@ -349,6 +351,18 @@ void GrpcTransport::CancelCall(CallId id) {
   // queue, and the chain to Finished() goes on from there without events.
   it->second->context.TryCancel();
   EndShared(it->second.get());
+}
+
+void GrpcTransport::Reconnect(ServerId server) {
+  const auto known =
+      std::find_if(servers_.begin(), servers_.end(),
+                   [server](const Server& s) { return s.id == server; });
+  if (known == servers_.end()) return;
+  // Its calls keep the old channel, and with it the old connection.
+  known->link =
+      MakeServerChannel(std::move(known->link.address), options_.batch_bytes);
+  known->ready = false;
+  report_ = true;
 }
 
 void GrpcTransport::Advance(Call* call, bool ok) {

@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   const std::string request = WithDigest(open.SerializeAsString());
   std::vector<OpenResponse> plans(servers.size());
   const std::vector<absl::Status> results = AskServers(
-      servers, "/millrace.v1.DataService/Open", request,
+      absl::MakeSpan(servers), "/millrace.v1.DataService/Open", request,
       {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace},
       [&](size_t server, const std::string& answer) {
         return ParseOpenAnswer(request, answer, &plans[server]);

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/call_failure.h"
+#include "client/prefetch/connection_doubt.h"
 #include "client/receive/call_error.h"
 #include "client/receive/steady_deadline.h"
 #include "common/logging.h"
@@ -39,6 +40,8 @@ struct Asking {
   grpc::Alarm pause;
   bool pausing = false;
   bool damaged = false;  // its answer, or the request to it, has been damaged
+  bool reconnected = false;
+  bool damaged_end = false;  // a call has ended as no millrace-server ends one
   bool done = false;
 };
 
@@ -53,9 +56,25 @@ std::optional<std::chrono::milliseconds> AskAgainAfter(
   return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
 }
 
+// Whether the request may pass over a new connection to a server with this
+// result.
+bool NeedsNewConnection(const absl::Status& result, bool insist) {
+  switch (DoubtOf(result)) {
+    case ConnectionDoubt::kNone:
+      return false;
+    case ConnectionDoubt::kLost:
+      // Who insists asks again anyway, and gRPC connects anew.
+      return !insist;
+    case ConnectionDoubt::kSuspect:
+    case ConnectionDoubt::kDamaged:
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
+std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
                                      const std::string& method,
                                      const std::string& request,
                                      const UnaryOptions& options,
@@ -113,6 +132,20 @@ std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
       ask(i);
       continue;
     }
+    asking.damaged_end |= DoubtOf(results[i]) == ConnectionDoubt::kDamaged;
+    if (!asking.reconnected && NeedsNewConnection(results[i], options.insist)) {
+      asking.reconnected = true;
+      MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
+                      << results[i].message()
+                      << (asking.damaged_end
+                              ? absl::StrCat("; ", kProbablyDamaged)
+                              : "")
+                      << "; the request is sent again, once, over a new "
+                         "connection";
+      servers[i] = MakeServerChannel(std::move(servers[i].address));
+      ask(i);
+      continue;
+    }
     if (results[i].ok()) {
       if (!answered && options.grace < options.timeout) {
         give_up = std::min(
@@ -135,6 +168,13 @@ std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
   const bool in_time = Clock::now() < deadline;
   for (size_t i = 0; i < servers.size(); ++i) {
     Asking& asking = askings[i];
+    if (asking.damaged_end && !results[i].ok() && !HasErrorDetail(results[i])) {
+      results[i] = absl::Status(
+          results[i].code(),
+          absl::StrCat(
+              results[i].message(),
+              "; a second connection has not helped: ", kDamagingLink));
+    }
     if (asking.done) continue;
     // Not the time that it could have had.
     if (in_time && absl::IsDeadlineExceeded(results[i])) {

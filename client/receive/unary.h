@@ -36,12 +36,14 @@ using TakeAnswer =
 
 // Sends the request to each server; `take` is called on this thread with each
 // answer. A server is sent the request once more when what `take` says, or what
-// the server says of the request, is damage (IsDamaged()).
+// the server says of the request, is damage (IsDamaged()); and once more over a
+// new connection, which takes the old one's place in `servers`, when the end of
+// the call speaks against the connection (ConnectionDoubt).
 //
 // Of each server: OK: its answer was taken. Unavailable: not reached.
 // DeadlineExceeded: no answer in time. Otherwise what `take` or the server
 // says.
-std::vector<absl::Status> AskServers(absl::Span<const ServerChannel> servers,
+std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
                                      const std::string& method,
                                      const std::string& request,
                                      const UnaryOptions& options,

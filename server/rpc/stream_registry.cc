@@ -11,6 +11,7 @@
 #include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/logging.h"
+#include "proto/blocked_call.h"
 #include "server/rpc/batch_stream.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/running_since.h"
@@ -224,8 +225,7 @@ std::map<std::string, uint64_t> StreamRegistry::CallsByPeer() {
 
 void StreamRegistry::CancelBlocked(SteadyTime since) {
   const absl::Status status = absl::UnavailableError(
-      absl::StrCat("the client has taken nothing for ",
-                   absl::FormatDuration(options_.send_timeout),
+      absl::StrCat(kTookNothing, absl::FormatDuration(options_.send_timeout),
                    "; the server dropped its batches, ask for them again"));
   std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
   {

@@ -1,7 +1,8 @@
 // A job over a link that flips bits which TCP's checksum lets pass. One server,
 // so that no other can help: what was damaged is sent again once, and a link
 // that damages the same step again ends the job with DataLoss, never as if the
-// user had made a mistake.
+// user had made a mistake. What spoils a connection of HTTP/2 ends with that
+// connection.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/prefetch/host_loader.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
@@ -24,6 +27,7 @@ using ::millrace::testing::ServerProcess;
 using ::millrace::testing::TcpGate;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kSamples = 1000;
 constexpr uint64_t kBatch = 50;
@@ -33,7 +37,10 @@ constexpr int kAlways = 1'000'000;
 class DamagedLinkTest : public ::testing::Test {
  protected:
   DamagedLinkTest()
-      : service_(kSamples), server_(service_.Serve()), gate_(server_->port()) {
+      : service_(kSamples, {"--threads=2", "--memory_budget=256MiB",
+                            "--send_timeout=1s"}),
+        server_(service_.Serve()),
+        gate_(server_->port()) {
     auto loader = OpenHostLoader(Options());
     if (!loader.ok()) {
       ADD_FAILURE() << loader.status();
@@ -53,8 +60,9 @@ class DamagedLinkTest : public ::testing::Test {
 
   // The status of OpenHostLoader(), or of the Next() that failed, or OK for the
   // whole epoch.
-  absl::Status Receive() {
-    auto loader = OpenHostLoader(Options());
+  absl::Status Receive() { return Receive(Options()); }
+  absl::Status Receive(const HostLoaderOptions& options) {
+    auto loader = OpenHostLoader(options);
     if (!loader.ok()) return loader.status();
     for (uint64_t step = 0; step < kSteps; ++step) {
       const absl::StatusOr<HostBatch> batch = (*loader)->Next();
@@ -90,6 +98,98 @@ class DamagedLinkTest : public ::testing::Test {
   OpenResponse plan_;
   std::vector<std::string> payloads_;
 };
+
+// Lines of a log that have `text`.
+size_t CountLines(const std::string& log, const std::string& text) {
+  size_t count = 0;
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    count += absl::StrContains(line, text) ? 1 : 0;
+  }
+  return count;
+}
+
+// Every later call over the connection named the damaged method by its place in
+// HPACK's table, and the job waited until its timeout.
+TEST_F(DamagedLinkTest, AMethodThatWasDamagedSpoilsOneConnection) {
+  const std::string method = "DataService/GetBatches";
+  gate_.Damage(method, 1);
+  ::testing::internal::CaptureStderr();
+  const absl::Status once = Receive();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(once.ok()) << once;
+  EXPECT_EQ(gate_.damages(), 1);
+  EXPECT_EQ(CountLines(log, "over a new connection"), 1) << log;
+  EXPECT_THAT(log, AllOf(HasSubstr("server " + gate_.address() + ": "),
+                         HasSubstr("probably damaged on the way")));
+
+  gate_.Damage(method, kAlways);
+  HostLoaderOptions options = Options();
+  options.next_timeout = absl::Seconds(2);
+  const absl::Status always = Receive(options);
+  EXPECT_FALSE(always.ok());
+  EXPECT_THAT(always.message(), AllOf(HasSubstr(gate_.address()),
+                                      HasSubstr("connections in a row"),
+                                      HasSubstr("the link to it damages "
+                                                "bytes")));
+  // One connection for each backoff, which doubles up to 2 s.
+  EXPECT_LE(gate_.damages(), 20);
+}
+
+// It was left out as one that does not serve the plan.
+TEST_F(DamagedLinkTest, AServerBehindADamagedMethodIsNotLeftOut) {
+  const auto other = service_.Serve();
+  HostLoaderOptions options = Options();
+  absl::StrAppend(&options.endpoint, ",", other->address());
+  gate_.Damage("DataService/GetBatches", 1);
+  ::testing::internal::CaptureStderr();
+  const absl::Status status = Receive(options);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(gate_.damages(), 1);
+  EXPECT_THAT(log, AllOf(HasSubstr("over a new connection"),
+                         Not(HasSubstr("left out"))));
+}
+
+// The server may send nothing more over a connection whose window it does not
+// see grow.
+TEST_F(DamagedLinkTest, AWindowThatWasDamagedSpoilsOneConnection) {
+  // The head of a frame of 4 bytes, WINDOW_UPDATE, of stream 0, which is the
+  // connection: it becomes one of stream 1 (RFC 9113, sections 4.1 and 6.9).
+  const std::string head("\0\0\4\x8\0\0\0\0\0", 9);
+  gate_.Damage(head, kAlways, /*connections=*/1);
+  HostLoaderOptions options = Options();
+  options.next_timeout = absl::Seconds(30);
+  ::testing::internal::CaptureStderr();
+  const absl::Status status = Receive(options);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(gate_.damages(), 1);
+  EXPECT_THAT(log, AllOf(HasSubstr("has taken nothing for 1s"),
+                         HasSubstr("probably damaged on the way"),
+                         HasSubstr("over a new connection")));
+}
+
+// The program ended with "no millrace-server answers there".
+TEST_F(DamagedLinkTest, HeadersOfOpenThatWereDamagedAreSentAgain) {
+  for (const char* header : {"DataService/Open", "trailers"}) {
+    SCOPED_TRACE(header);
+    gate_.Damage(header, 1);
+    ::testing::internal::CaptureStderr();
+    const absl::Status once = Receive();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(once.ok()) << once;
+    EXPECT_EQ(gate_.damages(), 1);
+    EXPECT_EQ(CountLines(log, "over a new connection"), 1) << log;
+  }
+  gate_.Damage("DataService/Open", kAlways);
+  const absl::Status always = Receive();
+  EXPECT_TRUE(absl::IsUnimplemented(always)) << always;
+  EXPECT_THAT(always.message(),
+              AllOf(HasSubstr("server " + gate_.address() + ": "),
+                    HasSubstr("a second connection has not helped"),
+                    HasSubstr("the link to it damages bytes")));
+  EXPECT_EQ(gate_.damages(), 2);
+}
 
 // "This server has no dataset `digitr`", and "unknown preset".
 TEST_F(DamagedLinkTest, ARequestToOpenIsNoMistakeOfTheUser) {

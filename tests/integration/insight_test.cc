@@ -374,6 +374,23 @@ TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
             HasSubstr("at epoch 0 step 0 "), HasSubstr("at epoch 0 step 7 ")));
 }
 
+// It ended with 0.
+TEST_F(InsightTest, AuditOfADamagedLogFails) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  std::string log = ReadFile(LogOf(folder, 0));
+  const size_t at = log.size() - 3 * 32;
+  log[at + 9] ^= 1;
+  WriteFile(LogOf(folder, 0), log);
+  const ProgramResult result = Millrace({"audit", "--files=" + folder});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("the audit logs do not prove what the job was "
+                              "given"),
+                    HasSubstr("the audit log " + LogOf(folder, 0)),
+                    HasSubstr(absl::StrCat("offset ", at, " "))));
+}
+
 TEST_F(InsightTest, AuditOfFilesNamesMistakes) {
   const std::string folder = NewTempDir();
   EXPECT_THAT(Millrace({"audit", "--files=" + folder}).err,

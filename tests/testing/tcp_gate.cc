@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
@@ -85,8 +86,13 @@ void TcpGate::Accept() {
   }
   Prepare(client);
   Prepare(server);
-  connections_.push_back(
-      {{client, server, false, {}}, {server, client, true, {}}});
+  uint64_t number = 0;
+  {
+    MutexLock lock(damage_mu_);
+    number = ++accepted_;
+  }
+  connections_.push_back({{client, server, false, number, {}},
+                          {server, client, true, number, {}}});
 }
 
 bool TcpGate::Pass(Way& way) {
@@ -96,7 +102,7 @@ bool TcpGate::Pass(Way& way) {
     if (bytes == 0) way.ended = true;
     if (bytes < 0 && errno != EAGAIN) return false;
     if (bytes > 0) {
-      DamageBytes(buffer, static_cast<size_t>(bytes));
+      DamageBytes(way.connection, buffer, static_cast<size_t>(bytes));
       way.waiting.insert(way.waiting.end(), buffer, buffer + bytes);
     }
   }
@@ -116,8 +122,12 @@ bool TcpGate::Pass(Way& way) {
   return !way.ended || !way.waiting.empty();
 }
 
-void TcpGate::Damage(const std::string& pattern, int times) {
+void TcpGate::Damage(const std::string& pattern, int times,
+                     uint64_t connections) {
   MutexLock lock(damage_mu_);
+  first_damaged_ = connections == 0 ? 1 : accepted_ + 1;
+  end_damaged_ = connections == 0 ? std::numeric_limits<uint64_t>::max()
+                                  : first_damaged_ + connections;
   pattern_ = pattern;
   times_ = times;
   damages_ = 0;
@@ -128,8 +138,9 @@ int TcpGate::damages() const {
   return damages_;
 }
 
-void TcpGate::DamageBytes(char* bytes, size_t count) {
+void TcpGate::DamageBytes(uint64_t connection, char* bytes, size_t count) {
   MutexLock lock(damage_mu_);
+  if (connection < first_damaged_ || connection >= end_damaged_) return;
   char* const end = bytes + count;
   while (damages_ < times_) {
     bytes = std::search(bytes, end, pattern_.begin(), pattern_.end());

@@ -42,7 +42,9 @@ class TcpGate {
 
   // Flips a bit of the last byte of `pattern` the next `times` times that it
   // passes, in either direction. Only one that arrives in one piece is found.
-  void Damage(const std::string& pattern, int times);
+  // `connections`: on the next so many connections alone; 0: on all, also on
+  // those that are open.
+  void Damage(const std::string& pattern, int times, uint64_t connections = 0);
   // How often that was done since the last Damage().
   int damages() const;
 
@@ -52,6 +54,7 @@ class TcpGate {
     int from;
     int to;
     bool limited;
+    uint64_t connection;  // counted from 1
     std::vector<char> waiting;
     bool ended = false;  // `from` sends no more
   };
@@ -70,7 +73,7 @@ class TcpGate {
   void Accept();
   // False when the connection has ended.
   bool Pass(Way& way);
-  void DamageBytes(char* bytes, size_t count);
+  void DamageBytes(uint64_t connection, char* bytes, size_t count);
 
   const int port_;
   int listener_ = -1;
@@ -83,6 +86,10 @@ class TcpGate {
   std::string pattern_ MR_GUARDED_BY(damage_mu_);
   int times_ MR_GUARDED_BY(damage_mu_) = 0;
   int damages_ MR_GUARDED_BY(damage_mu_) = 0;
+  uint64_t accepted_ MR_GUARDED_BY(damage_mu_) = 0;
+  // Connections that are damaged.
+  uint64_t first_damaged_ MR_GUARDED_BY(damage_mu_) = 0;
+  uint64_t end_damaged_ MR_GUARDED_BY(damage_mu_) = 0;
   // Of the thread.
   std::list<Connection> connections_;
   int64_t room_ = 0;  // bytes that the limit lets pass now

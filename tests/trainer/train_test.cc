@@ -168,6 +168,9 @@ TEST_F(Train, RefusesTheAuditLogOfAnotherJob) {
                       HasSubstr("--resume=CHECKPOINT")));
   }
   EXPECT_TRUE(ReadFile(log) == before) << "the log was changed";
+  // It stayed behind, empty.
+  const std::string second = logs.substr(12) + "/rank-00001.mraudit";
+  EXPECT_NE(access(second.c_str(), F_OK), 0) << second << " was left behind";
   // A job that was killed before its first checkpoint starts anew in its log.
   const ProgramResult early = Run({"--max_steps=2", logs, "--resume=auto",
                                    "--checkpoint=" + Path("none.ckpt")});
@@ -176,6 +179,13 @@ TEST_F(Train, RefusesTheAuditLogOfAnotherJob) {
                                    " no longer count"));
   const ProgramResult rest = Run({logs, "--resume=" + checkpoint});
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  // A log that lost its content was appended to without a word.
+  WriteFile(log, before.substr(0, 40));
+  const ProgramResult anew = Run({logs, "--resume=" + checkpoint});
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.err, AllOf(HasSubstr("the audit log " + log +
+                                        " has no whole head of a run"),
+                              HasSubstr("begins anew with this start")));
 }
 
 TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {

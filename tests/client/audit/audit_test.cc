@@ -464,8 +464,13 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
     if (records == 3) {
       EXPECT_EQ(whole[i], 0);
       EXPECT_LT(i, whole.size() - 3 * 32);
+      EXPECT_FALSE(file->damaged_at.has_value());
     } else {
       EXPECT_GT(file->skipped_bytes, 0);
+      // The last record may have been cut short, the others not.
+      if (i < whole.size() - 32) {
+        EXPECT_EQ(file->damaged_at, i / 32 * 32);
+      }
     }
   }
   for (size_t length = 0; length < whole.size(); ++length) {
@@ -473,11 +478,153 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
     const auto file = ReadAuditFile(PathOf(0));  // whatever it says
     if (file.ok() && !file->segments.empty()) {
       EXPECT_LE(file->segments[0].records, 2);
+      EXPECT_FALSE(file->damaged_at.has_value()) << length;
     }
   }
   SetBytes(PathOf(0), "epoch 0 step 0 loss 2.3, and no audit log");
   EXPECT_THAT(std::string(ReadAuditFile(PathOf(0)).status().message()),
               HasSubstr("is no audit log"));
+}
+
+// Records behind the damage were left out with a note, and the audit of a job
+// that had ended there passed.
+TEST_F(AuditTest, DamageInTheMiddleOfALogIsAProblem) {
+  Write(1, 0, 1, 0, 4);
+  const size_t first_start = Bytes(PathOf(0)).size();
+  Write(2, 0, 1, 4, 10);
+  const std::string whole = Bytes(PathOf(0));
+  const size_t records_of_first = first_start - 4 * 32;
+  struct Case {
+    size_t at;     // that is damaged
+    size_t bytes;  // so many, by ones
+    size_t named;  // the offset that is named
+  };
+  for (const auto& [at, bytes, named] : {
+           Case{records_of_first + 40, 1, records_of_first + 32},
+           Case{records_of_first, 4 * 32, records_of_first},
+           Case{first_start + 9, 1, first_start},   // the second head
+           Case{first_start + 40, 1, first_start},  // its message
+           Case{whole.size() - 64, 1, whole.size() - 64},
+       }) {
+    SCOPED_TRACE(at);
+    std::string damaged = whole;
+    for (size_t i = at; i < at + bytes; ++i) {
+      damaged[i] = static_cast<char>(~damaged[i]);
+    }
+    SetBytes(PathOf(0), damaged);
+    const auto result = Check();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->damaged);
+    ASSERT_GE(result->problem_count, 1);
+    EXPECT_THAT(result->problems[0],
+                AllOf(HasSubstr("damaged: the audit log " + PathOf(0)),
+                      HasSubstr(absl::StrCat("offset ", named, " ")),
+                      HasSubstr("damaged or edited")));
+  }
+}
+
+// A start stops at its first error: nothing of it follows a write that was cut
+// short.
+TEST_F(AuditTest, ARecordThatIsMissingWithinAStartIsDamage) {
+  auto writer = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
+  ASSERT_TRUE(writer.ok());
+  const auto append = [&](uint64_t step) {
+    ASSERT_TRUE((*writer)->Append({0, step}, RecordAt({0, step}, 0, 1)).ok());
+  };
+  for (const uint64_t step : {0, 1, 2}) append(step);
+  const size_t end = Bytes(PathOf(0)).size();
+  for (const uint64_t step : {1, 2, 3})
+    append(step);  // sent back: another head
+  std::string bytes = Bytes(PathOf(0));
+  std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(end) - 32, 32, 0);
+  SetBytes(PathOf(0), bytes);
+  const auto file = ReadAuditFile(PathOf(0));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->damaged_at, end - 32);
+}
+
+TEST_F(AuditTest, SeveralWritesThatWereCutShortAreNoDamage) {
+  Write(1, 0, 1, 0, 6);
+  std::string bytes = Bytes(PathOf(0));
+  const std::string head = bytes.substr(0, 40);
+  const auto cut_to = [&bytes](size_t size) {
+    bytes.resize(size);
+    bytes.resize((size + 31) / 32 * 32);
+  };
+  cut_to(bytes.size() - 11);
+  for (int i = 0; i < 2; ++i) {
+    bytes += head;
+    cut_to(bytes.size());
+  }
+  SetBytes(PathOf(0), bytes);
+  Write(4, 0, 1, 5, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->damaged);
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+}
+
+// A machine that loses its power may leave blocks of zeros.
+TEST_F(AuditTest, ZerosAtTheEndOfAStartAreAWriteThatWasCutShort) {
+  Write(1, 0, 1, 0, 6);
+  SetBytes(PathOf(0), Bytes(PathOf(0)) + std::string(4096, '\0'));
+  Write(2, 0, 1, 6, 10);
+  const auto result = Check();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->problems, IsEmpty());
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("a write was cut short")));
+}
+
+// A log that had been emptied, or cut off within its head, was appended to
+// without a word.
+TEST_F(AuditTest, ALogThatBeginsAnewIsNamed) {
+  Write(1, 0, 1, 0, 3);
+  const std::string whole = Bytes(PathOf(0));
+  for (const size_t length : {0, 1, 31, 40}) {
+    SCOPED_TRACE(length);
+    SetBytes(PathOf(0), whole.substr(0, length));
+    ::testing::internal::CaptureStderr();
+    Write(2, 0, 1, 0, 10);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("the audit log " + PathOf(0)),
+                      HasSubstr(length == 0 ? "no bytes" : "no whole head"),
+                      HasSubstr("begins anew")));
+    const auto result = Check();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(result->problems, IsEmpty());
+  }
+  // What is more than the first write left behind is no cut.
+  std::string damaged = whole;
+  damaged[40] ^= 1;
+  SetBytes(PathOf(0), damaged);
+  const auto writer = AuditWriter::Open(PathOf(0), Run(2, 0, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(writer.status())) << writer.status();
+  EXPECT_EQ(Bytes(PathOf(0)), damaged);
+}
+
+TEST_F(AuditTest, ADamagedLogIsNamedWhenItIsAppendedTo) {
+  Write(1, 0, 1, 0, 3);
+  std::string bytes = Bytes(PathOf(0));
+  bytes[bytes.size() - 60] ^= 1;
+  SetBytes(PathOf(0), bytes);
+  ::testing::internal::CaptureStderr();
+  Write(2, 0, 1, 3, 10);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("the audit log " + PathOf(0)),
+                    HasSubstr(absl::StrCat("offset ", bytes.size() - 64))));
+}
+
+// A training that was refused left a new, empty log behind.
+TEST_F(AuditTest, ALogWithoutARecordIsNotLeftBehind) {
+  ASSERT_TRUE(AuditWriter::Open(PathOf(0), Run(1, 0, 1)).ok());
+  EXPECT_NE(access(PathOf(0).c_str(), F_OK), 0);
+  // What was there is not removed.
+  SetBytes(PathOf(0), "");
+  ASSERT_TRUE(AuditWriter::Open(PathOf(0), Run(1, 0, 1)).ok());
+  EXPECT_EQ(access(PathOf(0).c_str(), F_OK), 0);
+  Write(2, 1, 2, 0, 1);
+  EXPECT_EQ(access(PathOf(1).c_str(), F_OK), 0);
 }
 
 TEST_F(AuditTest, TwoWritersOfOneFileAreRefused) {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "client/prefetch/connection_doubt.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -91,6 +92,17 @@ TEST(CallFailureTest, AServerOfAnotherPlanIsLeftOutWhileOthersMayServe) {
   // A proxy's word: the only server has opened the plan.
   EXPECT_EQ(ActionFor(absl::UnimplementedError("no route"), kAlone),
             FailureAction::kRetry);
+}
+
+// A good server was left out after one flipped bit in a connection's headers.
+TEST(CallFailureTest, WhatNoServerSaysIsJudgedOverANewConnection) {
+  const absl::Status unknown =
+      WithDoubt(absl::UnimplementedError("unknown"), ConnectionDoubt::kDamaged);
+  FailureFacts facts = kOthersMayServe;
+  EXPECT_EQ(ActionFor(unknown, facts), FailureAction::kRetry);
+  EXPECT_EQ(ActionFor(unknown, kAlone), FailureAction::kRetry);
+  facts.over_new_connection = true;
+  EXPECT_EQ(ActionFor(unknown, facts), FailureAction::kLeaveOut);
 }
 
 TEST(CallFailureTest, AnythingElseIsFinalUnlessOthersMayBringIt) {

@@ -65,6 +65,8 @@ class FakeTransport : public BatchTransport {
   const std::vector<std::pair<ServerId, AskedSteps>>& history() const {
     return history_;
   }
+  // Every server that was to get a new connection.
+  const std::vector<ServerId>& reconnects() const { return reconnects_; }
   int wakes() const { return wakes_.load(); }
   bool stopped() const { return stopped_; }
 
@@ -72,6 +74,7 @@ class FakeTransport : public BatchTransport {
   void Start(TransportEvents* events) override;
   void StartCall(CallId id, ServerId server, const AskedSteps& steps) override;
   void CancelCall(CallId id) override { calls_.erase(id); }
+  void Reconnect(ServerId server) override { reconnects_.push_back(server); }
   void Wake() override { wakes_.fetch_add(1); }
   void Stop() override { stopped_ = true; }
 
@@ -81,6 +84,7 @@ class FakeTransport : public BatchTransport {
   std::vector<ServerState> servers_;
   std::map<CallId, Call> calls_;
   std::vector<std::pair<ServerId, AskedSteps>> history_;
+  std::vector<ServerId> reconnects_;
   std::atomic<int> wakes_{0};
   bool stopped_ = false;
 };

@@ -178,6 +178,59 @@ TEST_F(LateStepsTest, TheOnlyServerIsCalledSilentAndRetriedNowhere) {
               ElementsAre(Request{id, 1, {0, 4}, kStepTimeout, false}));
 }
 
+TEST_F(LateStepsTest, TheOnlyServerIsAskedOverANewConnectionInTheEnd) {
+  const CallId id = RequestNew(1, 4);
+  SetServers(true, false);
+  const absl::Time now = kStart + 2 * kStepTimeout;
+  EXPECT_THAT(late_.FindSilent(now - Ms(1)).reconnect, IsEmpty());
+  const LateSteps::Silent silent = late_.FindSilent(now);
+  EXPECT_THAT(silent.covered, IsEmpty());
+  EXPECT_THAT(silent.reconnect, ElementsAre(1));
+  EXPECT_THAT(silent.requests,
+              ElementsAre(Request{id, 1, {0, 4}, kStepTimeout, false, true}));
+  servers_.Reconnected(1, now);
+  EXPECT_EQ(late_.Assign(silent.requests[0], now), 1);
+  const CallId second = Start(1, {0, 4}, now + Ms(1));
+  // From the second connection on the time doubles.
+  const absl::Time next = now + Ms(1) + 4 * kStepTimeout;
+  EXPECT_THAT(late_.FindSilent(next - Ms(1)).requests, IsEmpty());
+  EXPECT_THAT(
+      late_.FindSilent(next).requests,
+      ElementsAre(Request{second, 1, {0, 4}, kStepTimeout, false, true}));
+}
+
+// A call that began before the new connection needs no further one.
+TEST_F(LateStepsTest, ACallOfAnOlderConnectionIsRequestedOverTheNewOne) {
+  RequestNew(1, 4);
+  SetServers(true, false);
+  servers_.Reconnected(1, kStart);
+  const LateSteps::Silent silent = late_.FindSilent(kStart + kStepTimeout);
+  EXPECT_THAT(silent.reconnect, IsEmpty());
+  ASSERT_THAT(silent.requests, ::testing::SizeIs(1));
+  EXPECT_TRUE(silent.requests[0].same_server);
+}
+
+TEST_F(LateStepsTest, AServerThatIsSilentAgainGetsANewConnection) {
+  RequestNew(1, 2);
+  EXPECT_THAT(late_.FindSilent(kStart + Ms(1000)).reconnect, IsEmpty());
+  const absl::Time later = kStart + ServerSet::kLeaveOutFor + Ms(1001);
+  table_.Append(2, later);
+  const CallId id = Start(1, {2, 2}, later);
+  const LateSteps::Silent again = late_.FindSilent(later + Ms(1000));
+  EXPECT_THAT(again.reconnect, ElementsAre(1));
+  EXPECT_THAT(again.requests,
+              ElementsAre(Request{id, 1, {2, 2}, Ms(15), false}));
+  // It is no less silent for the connection.
+  servers_.Reconnected(1, later + Ms(1000));
+  SetServers(false, true);
+  SetServers(true, true);
+  EXPECT_TRUE(servers_.IsSilent(1, later + Ms(1001)));
+  // One that ended by itself is a new beginning.
+  SetServers(false, true);
+  SetServers(true, true);
+  EXPECT_FALSE(servers_.IsSilent(1, later + Ms(1001)));
+}
+
 TEST_F(LateStepsTest, ARequestThatNobodyCanTakeIsFoundAgain) {
   RequestNew(1, 4);
   const absl::Time now = kStart + Ms(1000);

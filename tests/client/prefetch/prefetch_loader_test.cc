@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/prefetch/connection_doubt.h"
 #include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
@@ -24,7 +25,10 @@ using ::millrace::testing::FakeTransport;
 using ::millrace::testing::MakeBatch;
 using ::millrace::testing::MakePlan;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // A batch of `position` with a header that does not fit the plan.
@@ -505,6 +509,129 @@ TEST_F(PrefetchLoaderTest, AProxyThatLostTheRouteToTheOnlyServerIsAskedAgain) {
   for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
 }
 
+absl::Status Doubted(absl::Status status, ConnectionDoubt doubt) {
+  return WithDoubt(std::move(status), doubt);
+}
+
+// One flipped bit in a connection's header table: every later call over it was
+// "unknown method", and a good server was left out.
+TEST_F(PrefetchLoaderTest, AServerIsLeftOutOnlyWhenANewConnectionFailsToo) {
+  for (const bool again : {false, true}) {
+    SCOPED_TRACE(again);
+    Open(1000, {{1, "data-1:7001", true}, {2, "b", true}});
+    uint64_t step = 0;
+    const auto fail = [&] {
+      ::testing::internal::CaptureStderr();
+      while (!fake_->CallsAt(1).empty()) {
+        fake_->End(fake_->CallsAt(1)[0],
+                   Doubted(absl::UnimplementedError("unknown method"),
+                           ConnectionDoubt::kDamaged));
+      }
+      for (const CallId id : fake_->CallsAt(2)) fake_->Complete(id);
+      time_ += absl::Seconds(3);  // more than the server's backoff
+      for (int i = 0; i < 4; ++i) ExpectNext({0, step++});
+      fake_->Tick();
+      return ::testing::internal::GetCapturedStderr();
+    };
+    EXPECT_THAT(fail(), AllOf(HasSubstr("server data-1:7001: unknown method"),
+                              HasSubstr("probably damaged on the way"),
+                              HasSubstr("over a new connection"),
+                              Not(HasSubstr("left out"))));
+    EXPECT_THAT(fake_->reconnects(), ElementsAre(1))
+        << "the calls of one connection are one failure";
+    ASSERT_FALSE(fake_->CallsAt(1).empty()) << "it was left out";
+    if (!again) {
+      CompleteAll();
+      EXPECT_EQ(loader_->stats().servers, 2);
+      continue;
+    }
+    EXPECT_THAT(fail(), AllOf(HasSubstr("server data-1:7001 is left out"),
+                              HasSubstr("unknown method"),
+                              HasSubstr("2 connections in a row"),
+                              HasSubstr("the link to it damages bytes")));
+    EXPECT_TRUE(fake_->CallsAt(1).empty());
+    EXPECT_EQ(loader_->stats().servers, 1);
+    // When it is asked again, that goes over a third connection.
+    EXPECT_THAT(fake_->reconnects(), ElementsAre(1, 1));
+  }
+}
+
+TEST_F(PrefetchLoaderTest, TheOnlyServerGetsOneNewConnectionForEachFailure) {
+  Open(4, {{1, "data-1:7001", true}});
+  ::testing::internal::CaptureStderr();
+  for (size_t round = 1; round <= 5; ++round) {
+    while (!fake_->calls().empty()) {
+      fake_->End(fake_->calls().begin()->first,
+                 Doubted(absl::UnavailableError("HTTP status 400"),
+                         ConnectionDoubt::kDamaged));
+    }
+    EXPECT_THAT(fake_->reconnects(), SizeIs(round));
+    fake_->Tick();
+    EXPECT_TRUE(fake_->calls().empty()) << "asked again without a pause";
+    if (round == 5) break;
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+    ASSERT_FALSE(fake_->calls().empty());
+  }
+  ::testing::internal::GetCapturedStderr();
+  const absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("HTTP status 400"),
+                                      HasSubstr("5 connections in a row"),
+                                      HasSubstr("damages bytes")));
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+}
+
+// A call on the old connection says nothing of the new one.
+TEST_F(PrefetchLoaderTest, ACallOfAnOlderConnectionDoesNotEndTheNewOne) {
+  Open(8, {{1, "a", true}});
+  ASSERT_THAT(fake_->CallsAt(1), SizeIs(2));
+  const absl::Status unknown =
+      Doubted(absl::UnimplementedError("unknown"), ConnectionDoubt::kDamaged);
+  const CallId second = fake_->CallsAt(1)[1];
+  fake_->End(fake_->CallsAt(1)[0], unknown);
+  fake_->SendFrame(second);  // it had begun before: the failures are forgotten
+  fake_->End(second, unknown);
+  EXPECT_THAT(fake_->reconnects(), ElementsAre(1));
+}
+
+// A window that was damaged on the way: the server's every batch got stuck.
+TEST_F(PrefetchLoaderTest, ACallThatGetsStuckTwiceInARowNeedsANewConnection) {
+  const absl::Status stuck = Doubted(absl::UnavailableError("taken nothing"),
+                                     ConnectionDoubt::kSuspect);
+  Open(100, {{1, "data-1:7001", true}});
+  const auto fail = [&] {
+    while (!fake_->calls().empty()) {
+      fake_->End(fake_->calls().begin()->first, stuck);
+    }
+    time_ += absl::Seconds(3);
+    fake_->Tick();
+  };
+  fail();
+  EXPECT_THAT(fake_->reconnects(), IsEmpty());
+  CompleteAll();
+  for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+  fake_->Tick();
+  fail();
+  EXPECT_THAT(fake_->reconnects(), IsEmpty()) << "there were batches between";
+  ::testing::internal::CaptureStderr();
+  fail();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("server data-1:7001: taken nothing"),
+                    HasSubstr("probably damaged on the way"),
+                    HasSubstr("over a new connection")));
+  EXPECT_THAT(fake_->reconnects(), ElementsAre(1));
+  fail();
+  EXPECT_THAT(fake_->reconnects(), SizeIs(1)) << "the first of the new one";
+  fail();
+  EXPECT_THAT(fake_->reconnects(), SizeIs(2));
+  CompleteAll();
+  ExpectNext({0, 8});
+}
+
 TEST_F(PrefetchLoaderTest, NoErrorOfAServerIsTakenForTheEndOrForAPause) {
   for (const absl::StatusCode code :
        {absl::StatusCode::kOutOfRange, absl::StatusCode::kDeadlineExceeded,
@@ -542,7 +669,7 @@ TEST_F(PrefetchLoaderTest, SaysOnceThatTheOnlyServerIsSilent) {
   EXPECT_THAT(log, HasSubstr("owes epoch 0 step 0"));
   EXPECT_THAT(log, HasSubstr("there is no other server to ask"));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
-  EXPECT_EQ(log_after(options_.step_timeout), "") << "said again";
+  EXPECT_EQ(log_after(options_.step_timeout / 4), "") << "said again";
   EXPECT_THAT(fake_->history(), SizeIs(2)) << "asked again while alone";
   CompleteAll();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -649,11 +776,51 @@ TEST_F(PrefetchLoaderTest, ASilentServerThatIsTheOnlyOneIsNotDisturbed) {
   options_.step_timeout = absl::Seconds(15);
   Open(4, {{1, "a", true}});
   const size_t asked = fake_->history().size();
-  time_ += absl::Seconds(60);
+  time_ += absl::Seconds(29);
   fake_->Tick();
   EXPECT_EQ(fake_->history().size(), asked);
+  EXPECT_THAT(fake_->reconnects(), IsEmpty());
   CompleteAll();
   for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+}
+
+// A request that was damaged on the way, or settings by which none is sent: the
+// job waited until its timeout.
+TEST_F(PrefetchLoaderTest, TheOnlyServerIsAskedOverANewConnectionWhenSilent) {
+  options_.step_timeout = absl::Seconds(15);
+  for (const bool old_call_brings_it : {false, true}) {
+    SCOPED_TRACE(old_call_brings_it);
+    Open(4, {{1, "data-1:7001", true}});
+    const std::vector<CallId> old = fake_->CallsAt(1);
+    ASSERT_THAT(old, SizeIs(1));
+    time_ += absl::Seconds(31);
+    ::testing::internal::CaptureStderr();
+    fake_->Tick();
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("server data-1:7001 has sent nothing for 31"),
+                      HasSubstr("over a new connection")));
+    EXPECT_THAT(fake_->reconnects(), ElementsAre(1));
+    EXPECT_THAT(fake_->CallsAt(1), SizeIs(2 * old.size()));
+    for (const CallId id : old) {
+      EXPECT_EQ(fake_->calls().count(id), 1) << "it may only be slow";
+    }
+    // The next one comes after twice the time.
+    time_ += absl::Seconds(31);
+    fake_->Tick();
+    EXPECT_THAT(fake_->reconnects(), SizeIs(1));
+    EXPECT_THAT(fake_->CallsAt(1), SizeIs(2 * old.size()));
+    if (old_call_brings_it) {
+      for (const CallId id : old) fake_->Complete(id);
+    } else {
+      time_ += absl::Seconds(31);
+      fake_->Tick();
+      EXPECT_THAT(fake_->reconnects(), SizeIs(2));
+      fake_->Complete(fake_->CallsAt(1).back());
+    }
+    for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
+    fake_->Tick();
+    EXPECT_TRUE(fake_->calls().empty()) << "calls that owe nothing go on";
+  }
 }
 
 TEST_F(PrefetchLoaderTest, NamesTheEndpointWhenAllServersAreGone) {

@@ -118,6 +118,7 @@ class Simulation::Transport final : public BatchTransport {
       }
     }
   }
+  void Reconnect(ServerId) override {}
   void CancelCall(CallId id) override {
     calls_.erase(id);
     for (size_t i = 0; i < servers_.size(); ++i) {

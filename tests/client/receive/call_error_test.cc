@@ -7,6 +7,9 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "client/prefetch/connection_doubt.h"
+#include "proto/blocked_call.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 
@@ -81,6 +84,33 @@ TEST(CallErrorTest, AConnectionThatIsClosedAtOnceNamesTheLimits) {
       CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"),
                 kRequestBytes);
   EXPECT_EQ(later.message(), "Socket closed");
+}
+
+TEST(CallErrorTest, AnEndThatNoServerGivesSpeaksAgainstTheConnection) {
+  for (int code = 1; code <= 16; ++code) {
+    SCOPED_TRACE(code);
+    const absl::Status said(static_cast<absl::StatusCode>(code), "so");
+    EXPECT_EQ(DoubtOf(CallError(
+                  grpc::Status(static_cast<grpc::StatusCode>(code), "so"),
+                  kRequestBytes)),
+              code == grpc::StatusCode::CANCELLED ? ConnectionDoubt::kSuspect
+              : code == grpc::StatusCode::UNAVAILABLE
+                  ? ConnectionDoubt::kLost
+                  : ConnectionDoubt::kDamaged);
+    if (code == grpc::StatusCode::CANCELLED) continue;
+    // The server's own word.
+    EXPECT_EQ(DoubtOf(CallError(ToGrpcStatus(said), kRequestBytes)),
+              ConnectionDoubt::kNone);
+  }
+  // gRPC cancels with a code and a sentence: there is no detail.
+  EXPECT_EQ(
+      DoubtOf(CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                     absl::StrCat(kTookNothing, "10s; x")),
+                        kRequestBytes)),
+      ConnectionDoubt::kSuspect);
+  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNKNOWN: Connection refused"),
+                              kRequestBytes)),
+            ConnectionDoubt::kNone);
 }
 
 TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {

@@ -100,6 +100,62 @@ TEST(GrpcTransportTest, ASecondConnectionTakesItsPartOfTheCalls) {
   EXPECT_GE(other.batches_made(), 2u);
 }
 
+// The first connection leads to another server here, to tell it from the new
+// one.
+TEST(GrpcTransportTest, CallsAfterReconnectGoOverANewConnection) {
+  TestServer at_the_address;
+  TestServer other;
+  GrpcTransportOptions options;
+  options.hosts = *ParseEndpoint(at_the_address.address().text);
+  options.servers.push_back(MakeServerChannel(other.address()));
+  options.servers[0].address = at_the_address.address();
+  options.request = Request();
+  auto transport = NewGrpcTransport(std::move(options));
+  class ReconnectOnce final : public TransportEvents {
+   public:
+    explicit ReconnectOnce(BatchTransport* transport)
+        : transport_(transport), inner_(transport) {}
+    void OnServers(absl::Span<const ServerState> servers) override {
+      id_ = servers[0].id;
+      ready_ = servers[0].ready;
+      inner_.OnServers(servers);
+    }
+    void OnFrame(CallId call, FrameView& frame) override {
+      inner_.OnFrame(call, frame);
+    }
+    void OnCallDone(CallId call, absl::Status status) override {
+      inner_.OnCallDone(call, std::move(status));
+      if (++done_ == 2) {
+        transport_->Reconnect(id_);
+        transport_->Reconnect(id_ + 1);  // unknown
+        reconnected_ = true;
+        ready_ = false;
+      }
+    }
+    void OnTick() override {
+      // A call before would wait for the connection: also well.
+      if (!reconnected_ || ready_) inner_.OnTick();
+    }
+
+   private:
+    BatchTransport* const transport_;
+    OneStepAtATime inner_;
+    ServerId id_ = 0;
+    int done_ = 0;
+    bool reconnected_ = false;
+    bool ready_ = false;
+  } events(transport.get());
+  transport->Start(&events);
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (at_the_address.batches_made() < 2 && absl::Now() < give_up) {
+    transport->Wake();
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  transport->Stop();
+  EXPECT_EQ(other.batches_made(), 2u);
+  EXPECT_GE(at_the_address.batches_made(), 2u);
+}
+
 TEST(GrpcTransportTest, FarServersOfLargeBatchesHaveASecondConnection) {
   Address address = {"ipv4:127.0.0.1:1", "a:1", "a:1"};
   const auto second = [&address](uint64_t bytes) {

@@ -67,7 +67,7 @@ TEST(NoAnswerErrorTest, AServerThatIsConnectedIsSaidToBe) {
   ASSERT_TRUE(servers[0].channel->WaitForConnected(
       std::chrono::system_clock::now() + std::chrono::seconds(60)));
   const std::vector<absl::Status> results =
-      AskServers(servers, "/millrace.v1.DataService/Open", "",
+      AskServers(absl::MakeSpan(servers), "/millrace.v1.DataService/Open", "",
                  {.timeout = absl::Milliseconds(100)},
                  [](size_t, const std::string&) { return absl::OkStatus(); });
   const absl::Status error = NoAnswerError("data:7001", servers, results);

@@ -16,11 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/blocked_call.h"
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
@@ -602,6 +604,9 @@ TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
   const grpc::Status status = stuck->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE)
       << status.error_code() << " " << status.error_message();
+  // By this a client tells it from a connection that ended.
+  EXPECT_TRUE(absl::StartsWith(status.error_message(), kTookNothing))
+      << status.error_message();
 }
 
 TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
