@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cli/flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/program/flag_set.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 

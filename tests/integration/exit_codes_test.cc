@@ -168,8 +168,8 @@ TEST_F(ExitCodesTest, Client) {
   const std::string closed = "--endpoint=127.0.0.1:1";
   const std::string soon = "--timeout=300ms";
   std::vector<Case> cases = {
-      {{millrace}, 2, "millrace status"},
-      {{millrace, "state"}, 2, "unknown command `state`"},
+      {{millrace}, 2, "usage: millrace COMMAND"},
+      {{millrace, "state"}, 2, "unknown command `state`; did you mean status?"},
       {{millrace, "--help", "bench"}, 2, "unexpected argument `bench`"},
       {{millrace, "--version", "--json"}, 2, "unexpected argument `--json`"},
       {{millrace, "status"}, 2, "--endpoint=HOST:PORT is missing"},
