@@ -100,7 +100,7 @@ TEST_F(ExitCodesTest, DataTool) {
   const std::string good = File("good.textproto");
   Expect({
       {{tool}, 2, "usage"},
-      {{tool, "unpack"}, 2, "no command 'unpack'"},
+      {{tool, "unpack"}, 2, "unknown command `unpack`"},
       {{tool, "inspect", "--colour", digits_}, 2, "unknown flag --colour"},
       {{tool, "inspect", library, digits_}, 2, "none.so"},
       {{tool, "verify", library, digits_}, 2, "none.so"},
