@@ -1,11 +1,12 @@
-# The data server (and millrace-data, to pack and inspect inside the cluster).
+# Image of millrace-server, with millrace-data to pack and inspect datasets
+# inside the cluster.
 #
 #   docker build -f deploy/server.Dockerfile -t millrace-server .
 #   docker run -p 7001:7001 -v /srv/datasets:/data:ro millrace-server \
 #       --dataset=photos=lmdb:/data/photos.lmdb --listen=0.0.0.0:7001
 #
-# Debian is not pinned to package versions: security updates of the stable
-# release are wanted.
+# Package versions are not pinned, so that a build gets Debian's security
+# updates.
 FROM debian:bookworm-slim AS build
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 WORKDIR /src
@@ -26,6 +27,6 @@ COPY --from=build /opt/millrace /opt/millrace
 ENV PATH=/opt/millrace:$PATH
 USER 10001:10001
 EXPOSE 7001
-# SIGTERM lets running streams finish within shutdown_grace_ms.
+# After SIGTERM, running streams may finish within shutdown_grace_ms.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/opt/millrace/millrace-server"]

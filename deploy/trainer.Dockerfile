@@ -1,11 +1,11 @@
-# The trainer and the command line client, on the CPU.
+# Image of millrace-train and of the command line client millrace, for the CPU.
 #
 #   docker build -f deploy/trainer.Dockerfile -t millrace-trainer .
 #   docker run --network=host millrace-trainer --endpoint=127.0.0.1:7001 \
 #       --dataset=photos --model=resnet18 --epochs=1 --batch_size=64
 #
-# Debian is not pinned to package versions: security updates of the stable
-# release are wanted.
+# Package versions are not pinned, so that a build gets Debian's security
+# updates.
 FROM debian:bookworm-slim AS build
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 WORKDIR /src

@@ -1,5 +1,5 @@
-// A training loop of one's own over Millrace's C++ client: a linear classifier
-// of 28 x 28 images learns from what the data servers make of a dataset.
+// A training loop with Millrace's C++ client: trains a linear classifier of
+// 28 x 28 images on the batches of the data servers.
 //
 //   train_loop HOST:PORT[,HOST:PORT...] DATASET PRESET
 
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   options.endpoint = argv[1];
   options.dataset = argv[2];
   options.preset = argv[3];
-  options.batch_size = 64;  // of all ranks together
+  options.batch_size = 64;  // the global batch, for all ranks together
   options.epochs = 2;
   auto loader = millrace::DataLoader::Open(options);
   absl::Status status = loader.status();

@@ -1,5 +1,5 @@
-// A source: the binary version of CIFAR-10 (A. Krizhevsky, "Learning Multiple
-// Layers of Features from Tiny Images", 2009), read where it lies. A file is
+// A source that reads the binary version of CIFAR-10 (A. Krizhevsky, "Learning
+// Multiple Layers of Features from Tiny Images", 2009) in place. A file has
 // records of 3,073 bytes: the class, then 32 x 32 red, green and blue values,
 // one plane after the other.
 //
@@ -32,13 +32,13 @@ static const millrace_field kFields[2] = {
      .class_names = kClasses},
 };
 
-// An open data set: threads share it and only read it.
+// An open dataset. Threads share it and only read it.
 typedef struct {
   int file;
   char fingerprint[17];
 } dataset;
 
-// A reader of one thread, and the sample that it has read last.
+// A reader, used by one thread, with the last sample that it has read.
 typedef struct {
   int file;
   uint8_t record[kRecord];
@@ -46,8 +46,8 @@ typedef struct {
   int64_t label;
 } reader;
 
-// Reads all of `bytes` from byte `at`: pread has no position that threads
-// would share.
+// Reads `size` bytes at offset `at` of the file. Uses pread, because threads
+// share the file and pread does not move a shared position.
 static millrace_result read_at(int file, void* bytes, size_t size, int64_t at,
                                char* error) {
   uint8_t* to = bytes;
@@ -66,7 +66,7 @@ static millrace_result read_at(int file, void* bytes, size_t size, int64_t at,
   return MILLRACE_OK;
 }
 
-// A hash of the content (FNV-1a, 64 bits), the same wherever the file lies.
+// Hashes the content (FNV-1a, 64 bits). The path does not affect the hash.
 static millrace_result hash_file(int file, int64_t bytes, char text[17],
                                  char* error) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -143,7 +143,7 @@ static millrace_result read_sample(void* made, int64_t index,
   const millrace_result result =
       read_at(r->file, r->record, kRecord, index * kRecord, error);
   if (result != MILLRACE_OK) return result;
-  r->label = r->record[0];  // the server refuses what is no class
+  r->label = r->record[0];  // the server refuses a label outside the classes
   for (int i = 0; i < kPlane; ++i) {
     for (int c = 0; c < 3; ++c) {
       r->image[3 * i + c] = r->record[1 + c * kPlane + i];

@@ -1,6 +1,6 @@
-// A transform: paints a black square over a random place of each image
+// A transform that paints a black square over a random place of each image
 // (T. DeVries and G. Taylor, "Improved Regularization of Convolutional Neural
-// Networks with Cutout", 2017). Its configuration is the square's side:
+// Networks with Cutout", 2017). The configuration is the side of the square:
 //
 //   transforms { custom { name: "cutout" config: "16" fields: "image" } }
 
@@ -9,7 +9,7 @@
 
 #include "millrace_operator.h"
 
-// What create() makes of the configuration; apply() only reads it.
+// The parsed configuration: create() fills it, apply() only reads it.
 typedef struct {
   int64_t side;
 } cutout;
@@ -37,7 +37,7 @@ static millrace_result create(millrace_bytes config, const millrace_type* input,
 
 static void destroy(void* handle) { free(handle); }
 
-// The part of [centre - side / 2, centre - side / 2 + side) inside [0, size).
+// Clips one bound of the square to the image: to [0, size].
 static int64_t clip(int64_t at, int64_t size) {
   return at < 0 ? 0 : at > size ? size : at;
 }
@@ -48,7 +48,7 @@ static millrace_result apply(void* handle, const millrace_call* call,
   const int64_t height = call->type->shape[0];
   const int64_t width = call->type->shape[1];
   const int64_t channels = call->type->shape[2];
-  // The order of the draws is part of what version 1.0 is.
+  // The order of the draws is part of version 1.0: it must not change.
   const int64_t y = (int64_t)millrace_below(call->random, (uint64_t)height);
   const int64_t x = (int64_t)millrace_below(call->random, (uint64_t)width);
   const int64_t top = clip(y - self->side / 2, height);
@@ -59,7 +59,7 @@ static millrace_result apply(void* handle, const millrace_call* call,
     memset(call->out + row * call->row_stride + left * channels, 0,
            (size_t)((right - left) * channels));
   }
-  if (call->note != NULL) {  // somebody wants to see what was drawn
+  if (call->note != NULL) {  // the caller asks for the draws
     char text[64];
     snprintf(text, sizeof(text), "square around row %d, column %d", (int)y,
              (int)x);

@@ -1,5 +1,5 @@
 // A decoder of the two PNM formats that hold 8-bit pixels, PGM (P5, grey) and
-// PPM (P6, RGB): a header in text, then the rows as they are.
+// PPM (P6, RGB): a text header, then uncompressed rows.
 //
 //   transforms { decode_image { decoders { name: "pnm" } } }
 
@@ -7,8 +7,8 @@
 
 #include "millrace_operator.h"
 
-// The bytes from `*at` on: a number behind white space and comments. -1: none,
-// or one above 99,999,999.
+// Parses the number at `*at`, after white space and comments, and moves `*at`
+// past it. Returns -1 if there is no number, or if it is above 99,999,999.
 static int64_t read_number(millrace_bytes bytes, uint64_t* at) {
   while (*at < bytes.size) {
     const uint8_t c = bytes.data[*at];
@@ -36,7 +36,7 @@ static int32_t sniff(millrace_bytes bytes) {
           bytes.data[2] == '\r' || bytes.data[2] == '\t');
 }
 
-// The header, and where the pixels begin.
+// Parses the header and sets `*begin` to the offset of the first pixel.
 static millrace_result parse(millrace_bytes bytes,
                              millrace_image_header* header, uint64_t* begin,
                              char* error) {
@@ -54,8 +54,8 @@ static millrace_result parse(millrace_bytes bytes,
                          "the PNM's largest value is not 255; only 8-bit "
                          "images are read");
   }
-  *begin = at + 1;  // one white space
-  // Sides are below 10^8, so the product fits into 64 bits.
+  *begin = at + 1;  // skips one white space character
+  // Width and height are below 10^8, so the product fits into 64 bits.
   const uint64_t pixels = (uint64_t)header->width * (uint64_t)header->height;
   if (*begin > bytes.size ||
       (bytes.size - *begin) / (uint64_t)header->channels < pixels) {
