@@ -244,6 +244,9 @@ TRAINER_FLAG(bool, prepare_ahead,
 TRAINER_FLAG(
     bool, same_host,
     "Take batches of servers on this machine in memory that they share.");
+TRAINER_FLAG(bool, verify_payload,
+             "Compare each batch with a digest that its server sends, so that "
+             "no bit that was flipped on the way is trained on. False: off.");
 TRAINER_FLAG(uint32_t, window,
              "Batches that are requested ahead. 0: chosen by their size.");
 TRAINER_FLAG(

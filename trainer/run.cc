@@ -210,6 +210,7 @@ DataLoader::Options TrainingRun::LoaderOptions(const PipelineSpec& spec) const {
   options.prepare_ahead = config_.prepare_ahead;
   options.window = config_.window;
   options.same_host = config_.same_host ? SameHost::kAuto : SameHost::kOff;
+  options.verify_payload = config_.verify_payload;
   options.open_timeout = config_.timeout;
   options.next_timeout = config_.data_timeout;
   options.step_timeout = config_.step_timeout;

@@ -57,6 +57,7 @@ struct BenchFlags {
   std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
+  bool verify_payload = HostLoaderOptions().verify_payload;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds
   std::string plot;
@@ -101,6 +102,9 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "batches");
   flags.Add("loaders", &loaders, "N",
             "number of clients that receive in parallel, each all batches");
+  flags.Add("verify_payload", &verify_payload, "true|false",
+            "compare each batch with a digest that its server sends (default "
+            "true)");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
             "run every combination and name the best: window, batch_size, "
             "loaders, same_host; with --server also threads, read_threads, "
@@ -275,6 +279,7 @@ class Bench {
     HostLoaderOptions& host = options.host;
     flags.spec.ApplyTo(host);
     host.read_only_payload = true;
+    host.verify_payload = flags.verify_payload;
     host.rank = flags.rank;
     host.world_size = flags.world;
     host.window = flags.window == "auto" ? 0 : Number(flags.window);
