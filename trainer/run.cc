@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -28,6 +29,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "proto/error_detail.h"
 #include "trainer/audit_complete.h"
 #include "trainer/audit_start.h"
 #include "trainer/bad_sample_report.h"
@@ -87,7 +89,8 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
     if (config.device == "auto") return torch::Device(torch::kCPU);
     return absl::FailedPreconditionError(
         "--device=cuda, but this process sees no CUDA device; look at the "
-        "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB");
+        "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB, or train "
+        "without a GPU by --device=cpu");
   }
   MR_ASSIGN_OR_RETURN(const uint32_t gpu, GpuOf(env, gpus));
   const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(gpu));
@@ -98,9 +101,28 @@ absl::StatusOr<torch::Device> ChooseDevice(const TrainerConfig& config,
 }
 
 // `error` of a question to the servers. What none of them knows, a dataset or a
-// preset, is a mistake of the flags that name it.
+// preset, is a mistake of the flags that name it, and so is a pipeline that a
+// server cannot run.
 absl::Status OfNames(absl::Status error) {
-  return absl::IsNotFound(error) ? UsageError(std::move(error)) : error;
+  const bool refused = absl::IsUnimplemented(error) && HasErrorDetail(error);
+  return absl::IsNotFound(error) || refused ? UsageError(std::move(error))
+                                            : error;
+}
+
+// `error` of opening the training's pipeline. Where neither a flag nor the
+// dataset names one the server advises transforms, for it knows no presets'
+// uses.
+absl::Status WithPresetAdvice(const absl::Status& error,
+                              const TrainerConfig& config,
+                              const RunSpecs& specs) {
+  if (!absl::IsInvalidArgument(error) || !config.pipeline.empty() ||
+      !specs.train.preset().empty() ||
+      !absl::StrContains(error.message(), "decode_image")) {
+    return error;
+  }
+  return WithWords(error, "",
+                   "; --preset=NAME gives such transforms by one name, "
+                   "--preset=imagenet_train for photographs");
 }
 
 class TrainingRun {
@@ -375,7 +397,8 @@ absl::Status TrainingRun::OpenData() {
     host.rank = env_.rank;
     host.world_size = env_.world_size;
     host.open_timeout = config_.timeout;
-    return OfNames(NameChangedFlags(opened.status(), resume_, host));
+    return OfNames(NameChangedFlags(
+        WithPresetAdvice(opened.status(), config_, specs_), resume_, host));
   }
   loader_ = *std::move(opened);
   const OpenResponse& plan = loader_->plan();

@@ -40,6 +40,7 @@ int Show(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();
   std::vector<std::string> arguments(argv + 1, argv + argc);

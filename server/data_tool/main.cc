@@ -11,6 +11,7 @@
 MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   millrace::CatchInterrupts();
   const int code =
       millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);
