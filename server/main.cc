@@ -366,5 +366,6 @@ int Main(const std::vector<std::string>& arguments) {
 MR_CHECK_CPU("millrace-server")
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   return millrace::Main({argv + 1, argv + argc});
 }

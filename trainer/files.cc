@@ -14,10 +14,18 @@
 
 namespace millrace {
 
-absl::Status CheckWritable(const std::string& path) {
+namespace {
+
+bool IsFolder(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return absl::FailedPreconditionError(
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+absl::Status CheckWritable(const std::string& path) {
+  if (IsFolder(path)) {
+    return absl::InvalidArgumentError(
         absl::StrCat("cannot write ", path, ": it is a folder; name a file"));
   }
   if (IsSpecialFile(path)) {
@@ -31,8 +39,12 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::Status CheckReadable(const std::string& path) {
-  return access(path.c_str(), R_OK) == 0 ? absl::OkStatus()
-                                         : FileError(errno, "read", path);
+  if (access(path.c_str(), R_OK) != 0) return FileError(errno, "read", path);
+  if (IsFolder(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read ", path, ": it is a folder; name a file in it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MakeFolders(const std::string& path) {
@@ -45,10 +57,7 @@ absl::Status MakeFolders(const std::string& path) {
     }
     if (slash == std::string::npos) break;
   }
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return absl::OkStatus();
-  }
+  if (IsFolder(path)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot make the folder ", path, ": a file is there"));
 }

@@ -244,6 +244,9 @@ TRAINER_FLAG(bool, prepare_ahead,
 TRAINER_FLAG(
     bool, same_host,
     "Take batches of servers on this machine in memory that they share.");
+TRAINER_FLAG(bool, verify_payload,
+             "Compare each batch with a digest that its server sends, so that "
+             "no bit that was flipped on the way is trained on. False: off.");
 TRAINER_FLAG(uint32_t, window,
              "Batches that are requested ahead. 0: chosen by their size.");
 TRAINER_FLAG(
@@ -519,7 +522,10 @@ int Main(int argc, char** argv) {
     absl::FPrintF(stderr, "millrace-train: %s; training on the CPU\n",
                   cuda.message());
   }
-  if (!cuda.ok() && config.device == "cuda") return Fail(cuda);
+  if (!cuda.ok() && config.device == "cuda") {
+    return Fail(WithWords(cuda, "--device=cuda cannot be used: ",
+                          "; --device=cpu trains without a GPU"));
+  }
   // The profiler's library reports it as an error (level 4) when a machine has
   // no GPU to count. A trace that is not written is reported by the trainer. No
   // thread reads the environment yet.
@@ -572,6 +578,7 @@ int Main(int argc, char** argv) {
 }  // namespace millrace
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   // libgomp's idle threads spin by default. On cores that are shared with data
   // servers or other ranks the one that works is then pushed aside: small
   // models were measured up to 60 times slower. libgomp reads this before

@@ -57,6 +57,7 @@ struct BenchFlags {
   std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
+  bool verify_payload = HostLoaderOptions().verify_payload;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds
   std::string plot;
@@ -102,6 +103,8 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "batches");
   flags.Add("loaders", &loaders, "N",
             "Number of clients that receive in parallel, each all batches");
+  flags.Add("verify_payload", &verify_payload, "",
+            "Compare each batch with a digest that its server sends");
   flags.Group("Sweeps");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
             "Run every combination and name the best; knobs: window, "
@@ -278,6 +281,7 @@ class Bench {
     HostLoaderOptions& host = options.host;
     flags.spec.ApplyTo(host);
     host.read_only_payload = true;
+    host.verify_payload = flags.verify_payload;
     host.rank = flags.rank;
     host.world_size = flags.world;
     host.window = flags.window == "auto" ? 0 : Number(flags.window);

@@ -64,6 +64,7 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace millrace
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();
   return millrace::Main({argv + 1, argv + argc});

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/utf8.h"
+#include "proto/error_detail.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 
@@ -135,7 +136,8 @@ absl::Status SpecFlags::ValidateHow() const {
 }
 
 absl::Status OfRequest(absl::Status answer) {
-  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer)) {
+  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer) ||
+      (absl::IsUnimplemented(answer) && HasErrorDetail(answer))) {
     return UsageError(std::move(answer));
   }
   return answer;

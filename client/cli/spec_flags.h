@@ -70,8 +70,9 @@ struct SpecFlags {
 };
 
 // `answer` to a request for what the flags name: a dataset, a preset, a field,
-// a position. NotFound and InvalidArgument are then mistakes of the flags and
-// get the mark of UsageError(); other errors are passed on.
+// a position. NotFound and InvalidArgument, and Unimplemented where a server
+// says it (of the pipeline), are then mistakes of the flags and get the mark of
+// UsageError(); other errors are passed on.
 absl::Status OfRequest(absl::Status answer);
 
 template <typename T>

@@ -12,6 +12,7 @@
 MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   const millrace::StopSignals signals;
   // A file that grows too large is an error of its write(), with a sentence.
   signal(SIGXFSZ, SIG_IGN);
