@@ -62,27 +62,4 @@ absl::Status MakeFolders(const std::string& path) {
       absl::StrCat("cannot make the folder ", path, ": a file is there"));
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, "read", path);
-  std::string contents;
-  absl::Status status;
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t n = read(fd, buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) status = FileError(errno, "read", path);
-    if (n <= 0) break;
-    contents.append(buffer, static_cast<size_t>(n));
-    if (contents.size() > limit) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          path, " is larger than ", limit, " bytes: is it the right file?"));
-      break;
-    }
-  }
-  close(fd);
-  if (!status.ok()) return status;
-  return contents;
-}
-
 }  // namespace millrace

@@ -22,9 +22,6 @@ absl::Status CheckReadable(const std::string& path);
 // Makes the folder `path` and those above it where they are missing.
 absl::Status MakeFolders(const std::string& path);
 
-// Refuses files above `limit` bytes.
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit);
-
 }  // namespace millrace
 
 #endif  // MILLRACE_TRAINER_FILES_H_

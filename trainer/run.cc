@@ -74,7 +74,8 @@ void LogError(const absl::Status& status) {
 
 class TrainingRun {
  public:
-  TrainingRun(const TrainerConfig& config, const RankEnv& env, StopSignal& stop)
+  TrainingRun(const TrainerConfig& config, const RankEnv& env,
+              StopSignals& stop)
       : config_(config),
         env_(env),
         stop_(stop),
@@ -123,7 +124,7 @@ class TrainingRun {
 
   const TrainerConfig& config_;
   const RankEnv& env_;
-  StopSignal& stop_;
+  StopSignals& stop_;
   Progress progress_;
 
   ResumePoint resume_;
@@ -581,7 +582,8 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
 }  // namespace
 
 absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
-                                         const RankEnv& env, StopSignal& stop) {
+                                         const RankEnv& env,
+                                         StopSignals& stop) {
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {

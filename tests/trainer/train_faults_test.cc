@@ -345,7 +345,7 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--nproc=2", "--master_port=29500"},
        "--master_port has no effect without --master_addr"},
       {{"--stop_grace=20s"}, "--stop_grace has no effect without --nproc"},
-      {{"--nproc=1", "--stop_grace=-1s"}, "--stop_grace is negative"},
+      {{"--nproc=1", "--stop_grace=-1s"}, "--stop_grace=-1s: expected a time"},
       {{"--rank_timeout=2m"}, "--rank_timeout has no effect with one rank"},
       {{"--nproc=1", "--rank_timeout=2m"},
        "--rank_timeout has no effect with one rank"},
