@@ -132,7 +132,9 @@ class DataLoader {
     // Late is what takes 1.5 times as long as 95 of 100 steps did, or 4 times
     // as long as half of them, and at least this.
     absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
-    bool verify_payload = false;
+    // Compare every payload with a digest that its server sends; see
+    // HostLoaderOptions.
+    bool verify_payload = HostLoaderOptions().verify_payload;
     std::string expected_plan_hash;    // from a checkpoint
     std::string expected_fingerprint;  // from a checkpoint
     // Where this rank writes down which samples it was given in each step

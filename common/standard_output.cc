@@ -1,5 +1,8 @@
 #include "common/standard_output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,6 +10,14 @@
 #include "absl/strings/str_cat.h"
 
 namespace millrace {
+
+void HoldStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // Gets the lowest number that is free, which is `stream`.
+    (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 absl::Status FlushStandardOutput() {
   if (std::fflush(stdout) != 0) {

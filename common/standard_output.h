@@ -1,8 +1,10 @@
-// Whether what a program printed reached its standard output. A full disk or a
-// closed pipe must not end in exit code 0.
+// Whether what a program printed reached its standard output. A full disk, a
+// closed pipe or a closed stream must not end in exit code 0.
 //
-// Thread-safe. Not for text that is drawn while work goes on (progress lines).
+// FlushStandardOutput() is thread-safe. Not for text that is drawn while work
+// goes on (progress lines).
 //
+//   HoldStandardStreams();  // first in main()
 //   std::fputs(text.c_str(), stdout);
 //   MR_RETURN_IF_ERROR(FlushStandardOutput());
 
@@ -12,6 +14,12 @@
 #include "absl/status/status.h"
 
 namespace millrace {
+
+// Of a program that was started with a closed standard stream the next file or
+// socket would get the stream's number, and what is printed would go into it.
+// Puts /dev/null in the place of a closed stream, in such a way that writing to
+// it fails. Before anything is opened and any thread is started.
+void HoldStandardStreams();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,
 // failed; names the system's reason where the failure happened just now.

@@ -1,37 +1,24 @@
 #include "server/command_line.h"
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/byte_size.h"
-#include "common/flag_needs.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "server/config.h"
 
 namespace millrace {
 namespace {
 
-struct Flag {
-  absl::string_view name;
-  absl::string_view value;  // what stands after =; empty: a switch
-  absl::string_view help;
-  // Takes the value; of a switch: none.
-  std::function<absl::Status(const std::string&, ServerCommandLine*)> set;
-};
-
-absl::Status BadValue(absl::string_view flag, absl::string_view value,
-                      absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": ", why));
+template <typename... Words>
+absl::Status Bad(const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
 // The dataset of this name; added where there is none.
@@ -45,18 +32,16 @@ DatasetConfig* DatasetNamed(absl::string_view name, ServerConfig* config) {
 }
 
 // "NAME=WEIGHT".
-absl::Status SetWeight(const std::string& text, ServerConfig* config) {
+absl::Status SetWeight(absl::string_view text, ServerConfig* config) {
   const size_t equals = text.find('=');
   double weight = 0;
-  if (equals == std::string::npos || !IsDatasetName(text.substr(0, equals)) ||
+  if (equals == text.npos || !IsDatasetName(text.substr(0, equals)) ||
       !absl::SimpleAtod(text.substr(equals + 1), &weight) || weight <= 0) {
-    return BadValue("dataset_weight", text,
-                    "write NAME=WEIGHT, WEIGHT a number from 0.01 to 100");
+    return Bad("expected NAME=WEIGHT, WEIGHT a number from 0.01 to 100");
   }
   DatasetConfig* dataset = DatasetNamed(text.substr(0, equals), config);
   if (dataset->has_weight()) {
-    return BadValue("dataset_weight", text,
-                    absl::StrCat("`", dataset->name(), "` is given twice"));
+    return Bad("`", dataset->name(), "` is given twice");
   }
   dataset->set_weight(weight);
   return absl::OkStatus();
@@ -69,9 +54,9 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
     const size_t equals = text.find('=');
     const absl::string_view name = text.substr(0, equals);
     if (equals == absl::string_view::npos || !IsDatasetName(name)) {
-      return BadValue("dataset", text,
-                      "write NAME=lmdb:PATH or NAME=parquet:PATH, NAME of "
-                      "letters, digits, '_', '-' and '.'");
+      return Bad(
+          "expected NAME=lmdb:PATH or NAME=parquet:PATH, NAME of letters, "
+          "digits, '_', '-' and '.'");
     }
     absl::string_view uri = text.substr(equals + 1);
     absl::string_view rest;
@@ -91,8 +76,7 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
     }
     for (const DatasetConfig& other : config->datasets()) {
       if (other.name() == name && !other.uri().empty()) {
-        return BadValue("dataset", text,
-                        absl::StrCat("the name `", name, "` is given twice"));
+        return Bad("the name `", name, "` is given twice");
       }
     }
     DatasetNamed(name, config)->set_uri(std::string(uri));
@@ -101,341 +85,263 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
   }
 }
 
-absl::Status SetMillis(absl::string_view flag, const std::string& value,
-                       const std::function<void(uint32_t)>& set) {
-  absl::Duration duration;
-  double seconds = 0;
-  if (absl::SimpleAtod(value, &seconds)) {
-    duration = absl::Seconds(seconds);
-  } else if (!absl::ParseDuration(value, &duration)) {
-    return BadValue(flag, value, "not a time; write for example 10s or 500ms");
-  }
-  const int64_t ms = absl::ToInt64Milliseconds(duration);
-  if (ms < 1 || ms > 24 * 3600 * 1000) {
-    return BadValue(flag, value, "the time must be between 1ms and 24h");
-  }
-  set(static_cast<uint32_t>(ms));
-  return absl::OkStatus();
-}
+// Parsers of flags that set a field of the configuration.
+using SetNumber = void (ServerConfig::*)(uint32_t);
 
-absl::Status SetCount(absl::string_view flag, const std::string& value,
-                      const std::function<void(uint32_t)>& set) {
-  uint32_t count = 0;
-  if (!absl::SimpleAtoi(value, &count) || count == 0) {
-    return BadValue(flag, value, "write a number above 0");
-  }
-  set(count);
-  return absl::OkStatus();
-}
-
-const std::vector<Flag>& Flags() {
-  using Line = ServerCommandLine*;
-  static const auto* const flags = new std::vector<Flag>{
-      {"dataset", "NAME=URI",
-       "serve a dataset; URI is lmdb:PATH or parquet:PATH, PATH a file, a "
-       "folder of shards or a glob; may be repeated",
-       [](const std::string& value, Line line) {
-         return AddDatasets(value, &line->flags);
-       }},
-      {"dataset_weight", "NAME=WEIGHT",
-       "share of the worker threads' time that jobs on the dataset get beside "
-       "jobs on other datasets, relative to their weights: 0.01 to 100 "
-       "(default 1); may be repeated",
-       [](const std::string& value, Line line) {
-         return SetWeight(value, &line->flags);
-       }},
-      {"operators", "FILE.so",
-       "load a library of transforms, decoders and sources "
-       "(docs/extending.md); may be repeated",
-       [](const std::string& value, Line line) {
-         line->flags.add_operators(value);
-         return absl::OkStatus();
-       }},
-      {"listen", "HOST:PORT",
-       "address to listen on; port 0 takes a free port (default "
-       "0.0.0.0:7001)",
-       [](const std::string& value, Line line) {
-         line->flags.set_listen(value);
-         return absl::OkStatus();
-       }},
-      {"threads", "N",
-       "fixed number of threads that decode and augment (default: adapts to "
-       "what is measured, initially one for each CPU that the process may use)",
-       [](const std::string& value, Line line) {
-         return SetCount("threads", value, [&](uint32_t count) {
-           line->flags.set_threads(count);
-         });
-       }},
-      {"read_threads", "N",
-       "fixed number of threads that wait for storage, where reads block; 0: "
-       "none, the threads that decode wait themselves (default: adapts to what "
-       "is measured, initially 32)",
-       [](const std::string& value, Line line) {
-         uint32_t threads = 0;
-         if (!absl::SimpleAtoi(value, &threads)) {
-           return BadValue("read_threads", value, "write a number, 0 for none");
-         }
-         line->flags.set_read_threads(threads);
-         return absl::OkStatus();
-       }},
-      {"initial_threads", "N",
-       "initial number of threads that decode, where the number adapts; for "
-       "measuring how fast it adapts (default: see --threads)",
-       [](const std::string& value, Line line) {
-         return SetCount("initial_threads", value, [&](uint32_t count) {
-           line->flags.set_initial_threads(count);
-         });
-       }},
-      {"initial_read_threads", "N",
-       "initial number of threads that wait for storage, where the number "
-       "adapts (default 32)",
-       [](const std::string& value, Line line) {
-         return SetCount("initial_read_threads", value, [&](uint32_t count) {
-           line->flags.set_initial_read_threads(count);
-         });
-       }},
-      {"memory_budget", "SIZE",
-       "memory for batches, decoding and caches, as 512MiB or 2GiB; at least "
-       "16MiB (default: half of the memory that the process may use)",
-       [](const std::string& value, Line line) {
-         const absl::StatusOr<uint64_t> bytes = ParseByteSize(value);
-         if (!bytes.ok()) {
-           return BadValue("memory_budget", value,
-                           "not a size; write for example 512MiB or 2GiB");
-         }
-         if (*bytes == 0) {
-           return BadValue("memory_budget", value,
-                           "the size must be above 0");
-         }
-         line->flags.set_memory_budget_bytes(*bytes);
-         return absl::OkStatus();
-       }},
-      {"send_timeout", "TIME",
-       "cancel a call whose client takes nothing for this time (default 10s)",
-       [](const std::string& value, Line line) {
-         return SetMillis("send_timeout", value, [&](uint32_t ms) {
-           line->flags.set_send_timeout_ms(ms);
-         });
-       }},
-      {"admission_timeout", "TIME",
-       "refuse a batch that waits longer than this for memory (default 5s)",
-       [](const std::string& value, Line line) {
-         return SetMillis("admission_timeout", value, [&](uint32_t ms) {
-           line->flags.set_admission_timeout_ms(ms);
-         });
-       }},
-      {"batch_timeout", "TIME",
-       "maximum age of a batch that waits to be sent, while other batches wait "
-       "for memory; an older one is dropped and built again later, unless it is "
-       "the client's only one (default 2s)",
-       [](const std::string& value, Line line) {
-         return SetMillis("batch_timeout", value, [&](uint32_t ms) {
-           line->flags.set_batch_timeout_ms(ms);
-         });
-       }},
-      {"request_timeout", "TIME",
-       "close a connection on which a request has begun and is not complete "
-       "after this time (default 30s)",
-       [](const std::string& value, Line line) {
-         return SetMillis("request_timeout", value, [&](uint32_t ms) {
-           line->flags.set_request_timeout_ms(ms);
-         });
-       }},
-      {"max_connections", "N",
-       "maximum number of open connections; the server closes further ones at "
-       "once (default: follows from the limit of open files, ulimit -n)",
-       [](const std::string& value, Line line) {
-         return SetCount("max_connections", value, [&](uint32_t count) {
-           line->flags.set_max_connections(count);
-         });
-       }},
-      {"max_connections_per_peer", "N",
-       "maximum number of open connections of one address, not above "
-       "--max_connections (default: half of that)",
-       [](const std::string& value, Line line) {
-         return SetCount("max_connections_per_peer", value,
-                         [&](uint32_t count) {
-                           line->flags.set_max_connections_per_peer(count);
-                         });
-       }},
-      {"shutdown_grace", "TIME",
-       "time that SIGTERM lets running calls finish (default 10s)",
-       [](const std::string& value, Line line) {
-         return SetMillis("shutdown_grace", value, [&](uint32_t ms) {
-           line->flags.set_shutdown_grace_ms(ms);
-         });
-       }},
-      {"local_socket", "PATH",
-       "Unix socket where clients of this machine ask for batches in shared "
-       "memory: a path, @NAME in the abstract namespace, or off (default: an "
-       "abstract socket with a unique name)",
-       [](const std::string& value, Line line) {
-         line->flags.set_local_socket(value);
-         return absl::OkStatus();
-       }},
-      {"refuse_synthetic", "",
-       "refuse requests for synthetic data (millrace bench --synthetic), which "
-       "need no dataset",
-       [](const std::string&, Line line) {
-         line->flags.set_refuse_synthetic(true);
-         return absl::OkStatus();
-       }},
-      {"synthetic_only", "",
-       "start without a dataset and serve synthetic data alone, for "
-       "measurements",
-       [](const std::string&, Line line) {
-         line->flags.set_synthetic_only(true);
-         return absl::OkStatus();
-       }},
-      {"config", "FILE",
-       "read settings and datasets from FILE, a protobuf text file "
-       "(proto/config.proto describes its fields); a flag overrides the same "
-       "setting in FILE",
-       [](const std::string& value, Line line) {
-         line->config_file = value;
-         return absl::OkStatus();
-       }},
-      {"port_file", "FILE",
-       "remove FILE at the start, and write the port to it once the server "
-       "listens",
-       [](const std::string& value, Line line) {
-         line->port_file = value;
-         return absl::OkStatus();
-       }},
-      {"check_config", "",
-       "check the configuration, open its datasets, print the resulting "
-       "settings, the use of the memory and the datasets, and exit",
-       [](const std::string&, Line line) {
-         line->check_config = true;
-         return absl::OkStatus();
-       }},
-      {"check_pipeline", "FILE",
-       "with --check_config: also check that the batches of the pipeline in "
-       "FILE (PipelineSpec of proto/pipeline.proto as text) fit into the memory",
-       [](const std::string& value, Line line) {
-         line->check_pipeline = value;
-         return absl::OkStatus();
-       }},
-      {"parse_config", "",
-       "check the configuration without opening the datasets, print the "
-       "resulting settings and exit",
-       [](const std::string&, Line line) {
-         line->parse_config = true;
-         return absl::OkStatus();
-       }},
-      {"version", "",
-       "print the release, the protocol version that clients and servers "
-       "compare, and the content revision (servers of one job need the same), "
-       "and exit",
-       [](const std::string&, Line line) {
-         line->version = true;
-         return absl::OkStatus();
-       }},
-      {"help", "", "print this text and exit",
-       [](const std::string&, Line line) {
-         line->help = true;
-         return absl::OkStatus();
-       }},
-  };
-  return *flags;
-}
-
-// Number of edits that turn one word into the other.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+FlagSet::Parser Count(ServerConfig* config, SetNumber set, uint32_t least = 1) {
+  return [config, set, least](absl::string_view text) {
+    uint32_t count = 0;
+    if (!absl::SimpleAtoi(text, &count) || count < least) {
+      return Bad(least == 0 ? "expected a number, 0 for none"
+                            : "expected a number above 0");
     }
-  }
-  return row[b.size()];
+    (config->*set)(count);
+    return absl::OkStatus();
+  };
 }
 
-absl::Status UnknownFlag(absl::string_view name) {
-  const auto nearest = std::min_element(
-      Flags().begin(), Flags().end(), [&](const Flag& a, const Flag& b) {
-        return Distance(name, a.name) < Distance(name, b.name);
-      });
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown flag --", name,
-                   Distance(name, nearest->name) <= 3
-                       ? absl::StrCat("; did you mean --", nearest->name, "?")
-                       : std::string("; --help lists the flags")));
+FlagSet::Parser Millis(ServerConfig* config, SetNumber set) {
+  return [config, set](absl::string_view text) {
+    absl::Duration time;
+    MR_RETURN_IF_ERROR(FlagSet::ParseTime(text, /*may_be_zero=*/false, &time));
+    const int64_t ms = absl::ToInt64Milliseconds(time);
+    if (ms < 1 || ms > 24 * 3600 * 1000) {
+      return Bad("expected a time between 1ms and 24h");
+    }
+    (config->*set)(static_cast<uint32_t>(ms));
+    return absl::OkStatus();
+  };
+}
+
+// Where the flags' values go: those of fields without a parser here are copied
+// into the configuration afterwards.
+struct Values {
+  ServerCommandLine line;
+  std::string listen;
+  std::string local_socket;
+  uint64_t memory_budget_bytes = 0;
+  bool refuse_synthetic = false;
+  bool synthetic_only = false;
+};
+
+void AddDatasetFlags(Values* to, FlagSet& flags) {
+  ServerConfig* const config = &to->line.flags;
+  flags.Group("Datasets");
+  flags
+      .Add(
+          "dataset",
+          [config](absl::string_view text) {
+            return AddDatasets(text, config);
+          },
+          "NAME=URI",
+          "Dataset to serve; URI is lmdb:PATH or parquet:PATH, PATH a file, a "
+          "folder of shards or a glob; may be repeated")
+      .Repeatable();
+  flags
+      .Add(
+          "dataset_weight",
+          [config](absl::string_view text) { return SetWeight(text, config); },
+          "NAME=WEIGHT",
+          "Weight of a dataset, 0.01 to 100: while jobs on several datasets "
+          "compete, they get the worker threads' time in proportion to the "
+          "weights; may be repeated")
+      .Default("1")
+      .Repeatable();
+  flags
+      .Add(
+          "operators",
+          [config](absl::string_view text) {
+            config->add_operators(std::string(text));
+            return absl::OkStatus();
+          },
+          "FILE.so",
+          "Library of transforms, decoders and sources to load "
+          "(docs/extending.md); may be repeated")
+      .Repeatable();
+  flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
+            "Refuse requests for synthetic data (millrace bench --synthetic), "
+            "which need no dataset");
+  flags.Add("synthetic_only", &to->synthetic_only, "",
+            "Start without a dataset and serve synthetic data alone, for "
+            "measurements");
+}
+
+void AddNetworkFlags(Values* to, FlagSet& flags) {
+  ServerConfig* const config = &to->line.flags;
+  flags.Group("Network");
+  flags
+      .Add("listen", &to->listen, "HOST:PORT",
+           "Address to listen on; port 0: any free port")
+      .Default("0.0.0.0:7001");
+  flags
+      .Add("local_socket", &to->local_socket, "PATH",
+           "Unix socket where clients of this machine request batches in "
+           "shared memory: a path, @NAME in the abstract namespace, or off")
+      .Default("an abstract socket with a unique name");
+  flags
+      .Add("max_connections", Count(config, &ServerConfig::set_max_connections),
+           "N",
+           "Upper bound of open connections; the server closes further ones at "
+           "once")
+      .Default("follows from the limit of open files, ulimit -n");
+  flags
+      .Add("max_connections_per_peer",
+           Count(config, &ServerConfig::set_max_connections_per_peer), "N",
+           "Upper bound of open connections of one address, not above "
+           "--max_connections")
+      .Default("half of --max_connections");
+  flags
+      .Add("send_timeout", Millis(config, &ServerConfig::set_send_timeout_ms),
+           "TIME", "Time after which a call whose client takes nothing ends")
+      .Default("10s");
+  flags
+      .Add("admission_timeout",
+           Millis(config, &ServerConfig::set_admission_timeout_ms), "TIME",
+           "Time after which a batch that waits for memory is refused")
+      .Default("5s");
+  flags
+      .Add("batch_timeout", Millis(config, &ServerConfig::set_batch_timeout_ms),
+           "TIME",
+           "Maximum age of a batch that waits to be sent while other batches "
+           "wait for memory; an older one is dropped and built again later, "
+           "unless it is the client's only one")
+      .Default("2s");
+  flags
+      .Add("request_timeout",
+           Millis(config, &ServerConfig::set_request_timeout_ms), "TIME",
+           "Time after which a connection with a request that has begun and is "
+           "not complete is closed")
+      .Default("30s");
+  flags
+      .Add("shutdown_grace",
+           Millis(config, &ServerConfig::set_shutdown_grace_ms), "TIME",
+           "Time that running calls get to finish after SIGTERM")
+      .Default("10s");
+}
+
+void AddResourceFlags(Values* to, FlagSet& flags) {
+  ServerConfig* const config = &to->line.flags;
+  flags.Group("Threads and memory");
+  flags
+      .Add("threads", Count(config, &ServerConfig::set_threads), "N",
+           "Fixed number of threads that decode and augment")
+      .Default(
+          "adjusted automatically to the load, initially one for each CPU that "
+          "the process may use");
+  flags
+      .Add("read_threads",
+           Count(config, &ServerConfig::set_read_threads, /*least=*/0), "N",
+           "Fixed number of threads that wait for storage where reads block; "
+           "0: none, the threads that decode wait themselves")
+      .Default("adjusted automatically to the load, initially 32");
+  flags
+      .Add("initial_threads", Count(config, &ServerConfig::set_initial_threads),
+           "N",
+           "Initial number of threads that decode, where the number is "
+           "adjusted; to measure how fast that happens")
+      .Default("see --threads");
+  flags
+      .Add("initial_read_threads",
+           Count(config, &ServerConfig::set_initial_read_threads), "N",
+           "Initial number of threads that wait for storage, where the number "
+           "is adjusted")
+      .Default("32");
+  flags
+      .Add("memory_budget", FlagSet::Bytes{&to->memory_budget_bytes}, "SIZE",
+           "Memory for batches, decoding and caches, as 512MiB or 2GiB; at "
+           "least 16MiB")
+      .Default("half of the memory that the process may use");
+}
+
+void AddConfigFlags(Values* to, FlagSet& flags) {
+  ServerCommandLine* const line = &to->line;
+  flags.Group("Configuration");
+  flags.Add("config", &line->config_file, "FILE",
+            "File with settings and datasets, a protobuf text file "
+            "(proto/config.proto describes its fields); a flag overrides the "
+            "same setting in FILE");
+  flags.Add("port_file", &line->port_file, "FILE",
+            "File that gets the port once the server listens; removed at the "
+            "start");
+  flags.Add("check_config", &line->check_config, "",
+            "Check the configuration, open its datasets, print the resulting "
+            "settings, the use of the memory and the datasets, and exit");
+  flags
+      .Add("check_pipeline", &line->check_pipeline, "FILE",
+           "Also check that the batches of the pipeline in FILE (PipelineSpec "
+           "of proto/pipeline.proto as text) fit into the memory")
+      .Needs({"check_config"});
+  flags.Add("parse_config", &line->parse_config, "",
+            "Check the configuration without opening the datasets, print the "
+            "resulting settings and exit");
+  flags.Add("version", &line->version, "",
+            "Print the release, the protocol version that clients and servers "
+            "compare, and the content revision (servers of one job need the "
+            "same), and exit");
+}
+
+FlagSet::Options Program() {
+  return {.command = "millrace-server",
+          .summary =
+              "Reads datasets, decodes and augments their samples and "
+              "streams batches to clients.",
+          .examples = {"millrace-server --dataset=photos=lmdb:/srv/photos.lmdb",
+                       "millrace-server --config=server.textproto "
+                       "--memory_budget=2GiB"},
+          .notes =
+              "SIGTERM or SIGINT stops gracefully, a second one at once.\n"
+              "Exit codes: 0 stopped as asked, 1 an error, 2 a mistake on "
+              "the command line or in a file that it names "
+              "(configuration, operators, pipeline).",
+          .no_argument_hint = "name a dataset with --dataset=NAME=URI"};
+}
+
+void AddFlags(Values* to, FlagSet& flags) {
+  AddDatasetFlags(to, flags);
+  AddNetworkFlags(to, flags);
+  AddResourceFlags(to, flags);
+  AddConfigFlags(to, flags);
 }
 
 }  // namespace
 
 absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments) {
-  ServerCommandLine line;
-  std::set<absl::string_view> seen;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view text = arguments[i];
-    if (!absl::ConsumePrefix(&text, "--") || text.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("`", arguments[i],
-                       "` is no flag; name a dataset with --dataset=NAME=URI, "
-                       "--help lists the flags"));
-    }
-    const size_t equals = text.find('=');
-    const absl::string_view name = text.substr(0, equals);
-    const auto flag =
-        std::find_if(Flags().begin(), Flags().end(),
-                     [&](const Flag& known) { return known.name == name; });
-    if (flag == Flags().end()) return UnknownFlag(name);
-    if (!seen.insert(flag->name).second && flag->name != "dataset" &&
-        flag->name != "dataset_weight" && flag->name != "operators") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, " is given twice"));
-    }
-    std::string value;
-    if (flag->value.empty()) {
-      if (equals != absl::string_view::npos) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--", name, " takes no value"));
-      }
-    } else {
-      if (equals != absl::string_view::npos) {
-        value = std::string(text.substr(equals + 1));
-      } else if (i + 1 < arguments.size() &&
-                 !absl::StartsWith(arguments[i + 1], "--")) {
-        value = arguments[++i];
-      }
-      if (value.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--", name, " needs a value: --", name, "=", flag->value));
-      }
-    }
-    MR_RETURN_IF_ERROR(flag->set(value, &line));
-  }
-  const std::vector<FlagNeed> needs = {{"check_pipeline", {"check_config"}}};
-  MR_RETURN_IF_ERROR(CheckFlagNeeds(
-      needs, [&](absl::string_view name) { return seen.contains(name); }));
+  Values values;
+  FlagSet flags(Program());
+  AddFlags(&values, flags);
+  MR_RETURN_IF_ERROR(flags.Parse(arguments));
+  ServerCommandLine& line = values.line;
+  line.help = flags.help_wanted();
   if (line.check_config && line.parse_config) {
-    return absl::InvalidArgumentError(
-        "--parse_config has no effect beside --check_config, which checks more: "
+    return Bad(
+        "--parse_config has no effect beside --check_config, which checks "
+        "more: "
         "leave one of them out");
   }
-  return line;
+  line.flags.set_listen(values.listen);
+  line.flags.set_local_socket(values.local_socket);
+  line.flags.set_memory_budget_bytes(values.memory_budget_bytes);
+  line.flags.set_refuse_synthetic(values.refuse_synthetic);
+  line.flags.set_synthetic_only(values.synthetic_only);
+  return std::move(line);
 }
 
 std::string PortFileToRemove(const std::vector<std::string>& arguments) {
   std::string port_file;
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view text = arguments[i];
+    if (!absl::ConsumePrefix(&text, "-")) continue;
+    absl::ConsumePrefix(&text, "-");
     for (const char* const other :
-         {"--check_config", "--parse_config", "--help", "--version"}) {
+         {"check_config", "parse_config", "help", "h", "version"}) {
       if (text == other) return "";
     }
-    if (!absl::ConsumePrefix(&text, "--port_file")) continue;
+    if (!absl::ConsumePrefix(&text, "port_file")) continue;
     if (absl::ConsumePrefix(&text, "=")) {
       port_file = std::string(text);
     } else if (text.empty() && i + 1 < arguments.size() &&
-               !absl::StartsWith(arguments[i + 1], "--")) {
+               !absl::StartsWith(arguments[i + 1], "-")) {
       port_file = arguments[i + 1];
     }
   }
@@ -461,42 +367,10 @@ ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {
 }
 
 std::string HelpText() {
-  std::string text =
-      "millrace-server reads datasets, decodes and augments their samples and\n"
-      "streams batches.\n\n"
-      "  millrace-server --dataset=NAME=lmdb:PATH "
-      "[--dataset=NAME2=parquet:PATH ...]\n"
-      "                  [--listen=HOST:PORT] [--threads=N] "
-      "[--memory_budget=2GiB]\n"
-      "  millrace-server --config=FILE.textproto\n\n"
-      "Flags:\n";
-  for (const Flag& flag : Flags()) {
-    const std::string name =
-        flag.value.empty() ? absl::StrCat("--", flag.name)
-                           : absl::StrCat("--", flag.name, "=", flag.value);
-    // Help wraps at 80 columns, behind the names.
-    std::string row = absl::StrFormat("  %-27s", name);
-    size_t column = row.size();
-    absl::string_view help = flag.help;
-    while (!help.empty()) {
-      const size_t space = std::min(help.find(' '), help.size());
-      if (column + space + 1 > 80) {
-        absl::StrAppend(&row, "\n", std::string(29, ' '));
-        column = 29;
-      }
-      absl::StrAppend(&row, " ", help.substr(0, space));
-      column += space + 1;
-      help.remove_prefix(std::min(space + 1, help.size()));
-    }
-    absl::StrAppend(&text, row, "\n");
-  }
-  absl::StrAppend(
-      &text,
-      "\nSIGTERM or SIGINT stops gracefully, a second one at once.\n"
-      "Exit codes: 0 stopped as asked, 1 an error, 2 a mistake on "
-      "the command line or\n"
-      "in a file that it names (configuration, operators, pipeline).\n");
-  return text;
+  Values unused;
+  FlagSet flags(Program());
+  AddFlags(&unused, flags);
+  return flags.Help();
 }
 
 }  // namespace millrace

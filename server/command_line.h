@@ -1,5 +1,4 @@
-// The flags of millrace-server. A parser of our own, because --dataset may be
-// repeated and every mistake is answered with a sentence.
+// The flags of millrace-server.
 
 #ifndef MILLRACE_SERVER_COMMAND_LINE_H_
 #define MILLRACE_SERVER_COMMAND_LINE_H_
@@ -24,10 +23,8 @@ struct ServerCommandLine {
   bool version = false;
 };
 
-// `arguments` are those after the program's name. --flag=VALUE and
-// --flag VALUE are the same. InvalidArgument: an unknown flag (names the
-// nearest one), a value that cannot be, an argument that is no flag, a flag
-// without effect.
+// `arguments` are those after the program's name. Errors as FlagSet::Parse()
+// has them.
 absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments);
 

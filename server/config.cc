@@ -5,8 +5,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -19,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "server/rpc/listen_address.h"
 
@@ -206,34 +205,8 @@ bool IsDatasetName(absl::string_view name) {
 
 absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const std::string text,
-                      ReadTextFile(path, "the configuration"));
+                      ReadFile(path, kMaxTextFileBytes, "the configuration"));
   return ParseServerConfig(text, path);
-}
-
-absl::StatusOr<std::string> ReadTextFile(const std::string& path,
-                                         absl::string_view what) {
-  std::string text;
-  errno = 0;
-  // Not a stream: those throw when the path is a folder.
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  bool failed = file == nullptr;
-  while (!failed) {
-    char buffer[4096];
-    const size_t bytes = std::fread(buffer, 1, sizeof(buffer), file);
-    text.append(buffer, bytes);
-    failed = std::ferror(file) != 0;
-    if (bytes == 0) break;
-  }
-  const int reason = errno;
-  if (file != nullptr) std::fclose(file);
-  if (failed) {
-    const std::string message = absl::StrCat("cannot read ", what, " ", path,
-                                             ": ", std::strerror(reason));
-    return reason == ENOENT   ? absl::NotFoundError(message)
-           : reason == EACCES ? absl::PermissionDeniedError(message)
-                              : absl::InvalidArgumentError(message);
-  }
-  return text;
 }
 
 absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,

@@ -77,10 +77,6 @@ struct ServerSettings {
 // mistake as "FILE:LINE:COLUMN: ..." with the field's name.
 absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path);
 
-// The text of a file. `what` it is, for messages: "the configuration".
-absl::StatusOr<std::string> ReadTextFile(const std::string& path,
-                                         absl::string_view what);
-
 // The same from text; `filename` is for messages.
 absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
                                                const std::string& filename);

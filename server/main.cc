@@ -24,6 +24,9 @@
 #include "common/clean_text.h"
 #include "common/cpu_check.h"
 #include "common/logging.h"
+#include "common/program/exit_code.h"
+#include "common/program/stop_signals.h"
+#include "common/read_file.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -43,29 +46,21 @@
 #include "server/plan/content_revision.h"
 #include "server/port_file.h"
 #include "server/rpc/rpc_server.h"
-#include "server/stop_signals.h"
 #include "server/storage/open.h"
 
 namespace millrace {
 namespace {
 
-constexpr int kExitError = 1;
-constexpr int kExitUsage = 2;
-
 // Of the budget: footers of a dataset that take more are worth a warning.
 constexpr uint64_t kLargeFootersShare = 8;
 
-int FailUsage(const absl::Status& status) {
-  // A configuration has a line a mistake.
-  absl::FPrintF(stderr, "millrace-server: %s\n", status.message());
-  return kExitUsage;
-}
-
-// What the datasets' files hold may stand in the message.
+// A mistake of a configuration has several lines. In other messages what the
+// datasets' files hold may stand.
 int Fail(const absl::Status& status) {
+  const std::string text(status.message());
   absl::FPrintF(stderr, "millrace-server: %s\n",
-                CleanText(status.message(), kMaxLogBytes));
-  return kExitError;
+                IsUsageError(status) ? text : CleanText(text, kMaxLogBytes));
+  return ExitCode(status);
 }
 
 // The setting that gives each Parquet dataset a cache of `bytes`.
@@ -166,9 +161,9 @@ std::string DescribeOperators(const Operators& operators) {
 absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
     const ServerCommandLine& line, const DatasetCatalog& catalog) {
   if (line.check_pipeline.empty()) return std::nullopt;
-  MR_ASSIGN_OR_RETURN(
-      const std::string file,
-      UsageError(ReadTextFile(line.check_pipeline, "the pipeline")));
+  MR_ASSIGN_OR_RETURN(const std::string file,
+                      UsageError(ReadFile(line.check_pipeline,
+                                          kMaxTextFileBytes, "the pipeline")));
   MR_ASSIGN_OR_RETURN(PipelineSpec spec,
                       UsageError(ParseSpecText(file, line.check_pipeline)));
   // Files for programs with a flag for it name no dataset.
@@ -211,7 +206,7 @@ std::string DescribeThreads(const Engine::Stats& stats) {
 // to end.
 void EndUnreachable(const absl::Status& why) {
   MR_LOG(ERROR) << why.message() << "; this process ends, start it again";
-  _exit(kExitError);
+  _exit(kExitFailed);
 }
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
@@ -323,7 +318,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   const absl::Status printed = FlushStandardOutput();
-  return printed.ok() ? 0 : Fail(printed);
+  return printed.ok() ? kExitOk : Fail(printed);
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -334,36 +329,35 @@ int Main(const std::vector<std::string>& arguments) {
     if (!removed.ok()) return Fail(removed);
   }
   const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
-  if (!line.ok()) return FailUsage(line.status());
+  if (!line.ok()) return Fail(line.status());
   if (line->help) return Print(HelpText());
   if (line->version) {
     return Print(absl::StrFormat(
         "millrace-server %s (protocol %d, content revision %d)\n",
         kMillraceVersion, kProtocolVersion, kContentRevision));
   }
-  StopSignals signals;
+  StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
   signal(SIGPIPE, SIG_IGN);
   RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {
-    absl::StatusOr<ServerConfig> file = ReadServerConfig(line->config_file);
-    if (!file.ok()) return FailUsage(file.status());
+    auto file = UsageError(ReadServerConfig(line->config_file));
+    if (!file.ok()) return Fail(file.status());
     config = *std::move(file);
   }
   config = MergeConfig(std::move(config), line->flags);
   const Machine machine = {.cpus = AvailableCpus(),
                            .memory_bytes = AvailableMemoryBytes()};
   const absl::StatusOr<ServerSettings> settings =
-      ResolveServerConfig(config, machine);
-  if (!settings.ok()) return FailUsage(settings.status());
+      UsageError(ResolveServerConfig(config, machine));
+  if (!settings.ok()) return Fail(settings.status());
   if (line->parse_config) {
-    const absl::Status enough = CheckMinBudget(*settings);
-    if (!enough.ok()) return FailUsage(enough);
+    const absl::Status enough = UsageError(CheckMinBudget(*settings));
+    if (!enough.ok()) return Fail(enough);
     return Print(DescribeSettings(*settings, machine));
   }
   const absl::Status status = Serve(*settings, machine, *line, signals);
-  if (status.ok()) return 0;
-  return IsUsageError(status) ? FailUsage(status) : Fail(status);
+  return status.ok() ? kExitOk : Fail(status);
 }
 
 }  // namespace
@@ -372,5 +366,6 @@ int Main(const std::vector<std::string>& arguments) {
 MR_CHECK_CPU("millrace-server")
 
 int main(int argc, char** argv) {
+  millrace::HoldStandardStreams();
   return millrace::Main({argv + 1, argv + argc});
 }

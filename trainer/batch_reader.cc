@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "trainer/class_loss.h"
 
@@ -74,6 +75,21 @@ std::vector<const TensorSpec*> PossibleInputs(const OpenResponse& plan,
   }
   if (images.size() == 1) return images;
   return inputs.empty() ? all : inputs;
+}
+
+// What to do about an input that no model of the trainer takes.
+std::string OtherInputs(const OpenResponse& plan) {
+  std::vector<std::string> flags;
+  for (const TensorSpec& spec : plan.tensors()) {
+    const int dimensions = spec.sample_shape_size();
+    if (IsRagged(spec) || dimensions < 1 || dimensions > 3) continue;
+    flags.push_back(absl::StrCat("--input=", spec.name()));
+  }
+  if (flags.empty()) {
+    return "choose --model=torchscript:FILE, a module that takes such samples, "
+           "or another pipeline";
+  }
+  return absl::StrCat("give ", absl::StrJoin(flags, " or "));
 }
 
 // What a model of a user's file is given of tensors that are no images.
@@ -193,9 +209,12 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
       break;
     default:
       if (options.as_stored) break;
-      return bad(absl::StrCat("the input ", x->name(), " has ", shape.size(),
-                              " dimensions; models of this trainer take 1 to "
-                              "3"));
+      return bad(absl::StrCat(
+          "the input ", x->name(), " ",
+          shape.empty() ? std::string("is one number a sample")
+                        : absl::StrCat("has ", shape.size(), " dimensions"),
+          ", and models of this trainer take samples of 1 to 3 dimensions; ",
+          OtherInputs(plan)));
   }
   if (options.as_stored && shape.size() != 3) {
     reader.input_form_ = {
@@ -238,10 +257,11 @@ absl::Status BatchReader::LabelError(const c10::IndexError& error,
         "--ignore_value, else ",
         help);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  const absl::Status status = absl::InvalidArgumentError(absl::StrCat(
       what, ": the target ", target_, " has a label that is none of its ",
       classes(), " classes, 0 to ", classes() - 1, " (",
       absl::StripSuffix(message, "."), "); ", help));
+  return classes_given_ ? UsageError(status) : status;
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {

@@ -62,7 +62,8 @@ class BatchReader {
   torch::Tensor Target(const Batch& batch) const;
 
   // `error` of Target(), or of a loss that was given it: a label is none of the
-  // classes. InvalidArgument: "<what>: ...", with the flag that helps.
+  // classes. InvalidArgument: "<what>: ...", with the flag that helps; has the
+  // mark of UsageError() where --classes said how many there are.
   absl::Status LabelError(const c10::IndexError& error,
                           absl::string_view what) const;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -18,8 +19,10 @@
 #include "common/hex.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
+#include "trainer/file_map.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
+#include "trainer/weights/zip_archive.h"
 
 namespace millrace {
 namespace {
@@ -30,6 +33,42 @@ absl::Status Damaged(const std::string& path, const std::exception& error) {
   return absl::DataLossError(absl::StrCat(
       path,
       " is not a whole checkpoint of this trainer: ", TorchMessage(error)));
+}
+
+// The values of a checkpoint are stored as they are; the definition of the
+// archive's types, which libtorch makes beside them, is compressed.
+bool IsTypes(const ZipMember& member) {
+  return absl::StrContains(member.name, "/code/");
+}
+
+absl::Status CheckEntries(absl::string_view archive) {
+  MR_ASSIGN_OR_RETURN(const std::vector<ZipMember> members, ParseZip(archive));
+  for (const ZipMember& member : members) {
+    if (!member.compressed || IsTypes(member)) continue;
+    return absl::DataLossError(
+        absl::StrCat("the member \"", member.name, "\" is compressed"));
+  }
+  return absl::OkStatus();
+}
+
+// The file, after a look at its checksums.
+absl::StatusOr<std::unique_ptr<const FileMap>> OpenWhole(
+    const std::string& path) {
+  // A missing file and a folder are told apart from a damaged one.
+  MR_RETURN_IF_ERROR(CheckReadable(path));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<const FileMap> file, FileMap::Open(path));
+  if (const absl::Status whole = CheckEntries(file->bytes()); !whole.ok()) {
+    return absl::DataLossError(absl::StrCat(
+        path, " is not a whole checkpoint of this trainer: ", whole.message(),
+        "; go on from a copy of it or from an earlier checkpoint, or begin "
+        "anew without --resume"));
+  }
+  return file;
+}
+
+void Load(const FileMap& file, torch::Device device,
+          torch::serialize::InputArchive& archive) {
+  archive.load_from(file.bytes().data(), file.bytes().size(), device);
 }
 
 std::string ReadString(torch::serialize::InputArchive& archive,
@@ -51,6 +90,45 @@ uint64_t ReadCount(torch::serialize::InputArchive& archive,
   const int64_t value = ReadInt(archive, key);
   TORCH_CHECK(value >= least, "it says ", key, " ", value);
   return static_cast<uint64_t>(value);
+}
+
+// Throws what libtorch throws.
+absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
+                                      const std::string& path) {
+  if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " has checkpoint format ", format, "; this version reads ",
+        kFormat,
+        format < kFormat
+            ? ". An earlier version wrote it: let that version finish the run"
+            : ". A later version wrote it: go on with that one"));
+  }
+  CheckpointInfo info;
+  info.model = ReadString(archive, "model_name");
+  info.optimizer = ReadString(archive, "optimizer_name");
+  info.classes = ReadInt(archive, "classes");
+  info.accumulate = ReadCount(archive, "accumulate", 1);
+  info.position.epoch = ReadCount(archive, "epoch");
+  info.position.step = ReadCount(archive, "step");
+  info.steps = ReadCount(archive, "steps");
+  absl::StatusOr<std::string> hash = ParseHex(ReadString(archive, "plan_hash"));
+  if (!hash.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(path, " says plan_hash ", hash.status().message(),
+                     ": the checkpoint is damaged or was edited"));
+  }
+  info.plan_hash = *std::move(hash);
+  info.fingerprint = ReadString(archive, "fingerprint");
+  if (c10::IValue text; archive.try_read("pipeline", text)) {
+    absl::StatusOr<PipelineSpec> pipeline =
+        ParseSpecText(text.toStringRef(), path);
+    // It explains a refusal and decides nothing: a later version's may have
+    // fields that this one does not know.
+    if (pipeline.ok()) info.pipeline = *std::move(pipeline);
+  }
+  info.parts =
+      absl::StrSplit(ReadString(archive, "parts"), ',', absl::SkipEmpty());
+  return info;
 }
 
 // By its extremes, which are NaN where a value is: isfinite() would make three
@@ -186,46 +264,13 @@ absl::Status WriteCheckpoint(const std::string& path,
 }
 
 absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
-  // A missing file is told apart from a damaged one.
-  MR_RETURN_IF_ERROR(CheckReadable(path));
+  MR_ASSIGN_OR_RETURN(const auto file, OpenWhole(path));
   try {
     torch::serialize::InputArchive archive;
     // Whatever device it was written on need not be here.
-    archive.load_from(path, torch::kCPU);
-    if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          path, " has checkpoint format ", format, "; this version reads ",
-          kFormat,
-          format < kFormat
-              ? ". An earlier version wrote it: let that version finish the run"
-              : ". A later version wrote it: go on with that one"));
-    }
-    CheckpointInfo info;
-    info.model = ReadString(archive, "model_name");
-    info.optimizer = ReadString(archive, "optimizer_name");
-    info.classes = ReadInt(archive, "classes");
-    info.accumulate = ReadCount(archive, "accumulate", 1);
-    info.position.epoch = ReadCount(archive, "epoch");
-    info.position.step = ReadCount(archive, "step");
-    info.steps = ReadCount(archive, "steps");
-    absl::StatusOr<std::string> hash =
-        ParseHex(ReadString(archive, "plan_hash"));
-    if (!hash.ok()) {
-      return absl::DataLossError(
-          absl::StrCat(path, " says plan_hash ", hash.status().message(),
-                       ": the checkpoint is damaged or was edited"));
-    }
-    info.plan_hash = *std::move(hash);
-    info.fingerprint = ReadString(archive, "fingerprint");
-    if (c10::IValue text; archive.try_read("pipeline", text)) {
-      absl::StatusOr<PipelineSpec> pipeline =
-          ParseSpecText(text.toStringRef(), path);
-      // It explains a refusal and decides nothing: a later version's may have
-      // fields that this one does not know.
-      if (pipeline.ok()) info.pipeline = *std::move(pipeline);
-    }
-    info.parts =
-        absl::StrSplit(ReadString(archive, "parts"), ',', absl::SkipEmpty());
+    Load(*file, torch::kCPU, archive);
+    MR_ASSIGN_OR_RETURN(CheckpointInfo info, InfoOf(archive, path));
+    MR_RETURN_IF_ERROR(file->CheckWhole());
     return info;
   } catch (const std::exception& error) {
     return Damaged(path, error);
@@ -235,12 +280,15 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
                                const NamedParts& parts) {
-  MR_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
+  MR_ASSIGN_OR_RETURN(const auto file, OpenWhole(path));
   try {
     torch::serialize::InputArchive archive;
     const std::vector<torch::Tensor> parameters = model.parameters();
-    archive.load_from(path, parameters.empty() ? torch::Device(torch::kCPU)
-                                               : parameters[0].device());
+    Load(*file,
+         parameters.empty() ? torch::Device(torch::kCPU)
+                            : parameters[0].device(),
+         archive);
+    MR_ASSIGN_OR_RETURN(const CheckpointInfo info, InfoOf(archive, path));
     KeepsPlaces places(model);
     torch::serialize::InputArchive weights;
     archive.read("model", weights);
@@ -255,7 +303,7 @@ absl::Status RestoreCheckpoint(const std::string& path,
       archive.read(part, state);
       MR_RETURN_IF_ERROR(RestorePart(state, path, part, tensors));
     }
-    return absl::OkStatus();
+    return file->CheckWhole();
   } catch (const std::exception& error) {
     return Damaged(path, error);
   }

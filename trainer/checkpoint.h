@@ -10,7 +10,10 @@
 // plan_hash (hexadecimal), fingerprint, pipeline (the resolved spec as protobuf
 // text; not in files of earlier versions), parts (names, separated by commas),
 // model (named weights and buffers) and an archive of named tensors for each
-// part: optimizer always, scaler and average where the run has them.
+// part: optimizer always, scaler and average where the run has them. libtorch's
+// writer gives each entry of the archive a CRC-32, and its reader ignores them:
+// they are compared here before anything is read, so that no flipped bit
+// becomes a weight.
 //
 // Functions; one thread writes a path. The tensors are the caller's.
 //
@@ -58,12 +61,14 @@ absl::Status WriteCheckpoint(const std::string& path,
                              const NamedParts& parts);
 
 // What is known before there is a model. DataLoss: no checkpoint, or a damaged
-// one. FailedPrecondition: one of another version.
+// one; names the entry. FailedPrecondition: one of another version.
+// InvalidArgument: a folder.
 absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
 // Weights and the tensors of `parts`, in place: each keeps its device and its
 // layout, whatever they were when the file was written. Parts that the file
-// does not hold stay as they are.
+// does not hold stay as they are. Errors: as those of ReadCheckpointInfo(); the
+// model may then have some of the values.
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
                                const NamedParts& parts);

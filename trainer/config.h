@@ -89,6 +89,8 @@ struct TrainerConfig {
   bool prepare_ahead = false;
   uint32_t window = 0;     // batches asked for; 0: chosen by the client
   bool same_host = false;  // shared memory with servers of this machine
+  // Compare each batch with a digest that its server sends.
+  bool verify_payload = HostLoaderOptions().verify_payload;
 
   // The first so many batches are repeated without waiting for data, to tell
   // what a perfect loader would gain. What is trained means nothing. 0: off.

@@ -17,6 +17,7 @@
 #include "common/clean_text.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "trainer/class_loss.h"
 #include "trainer/ddp/agree.h"
 #include "trainer/pixel_scores.h"
@@ -191,6 +192,9 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   } catch (const c10::IndexError& error) {
     return reader_.LabelError(error,
                               absl::StrCat("evaluating on ", options_.dataset));
+  } catch (const TargetError& error) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat("evaluating on ", options_.dataset, ": ", error.what())));
   } catch (const std::exception& error) {
     return FromTorch(error, absl::StrCat("evaluating on ", options_.dataset));
   }

@@ -14,10 +14,18 @@
 
 namespace millrace {
 
-absl::Status CheckWritable(const std::string& path) {
+namespace {
+
+bool IsFolder(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return absl::FailedPreconditionError(
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+absl::Status CheckWritable(const std::string& path) {
+  if (IsFolder(path)) {
+    return absl::InvalidArgumentError(
         absl::StrCat("cannot write ", path, ": it is a folder; name a file"));
   }
   if (IsSpecialFile(path)) {
@@ -31,8 +39,12 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::Status CheckReadable(const std::string& path) {
-  return access(path.c_str(), R_OK) == 0 ? absl::OkStatus()
-                                         : FileError(errno, "read", path);
+  if (access(path.c_str(), R_OK) != 0) return FileError(errno, "read", path);
+  if (IsFolder(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read ", path, ": it is a folder; name a file in it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MakeFolders(const std::string& path) {
@@ -45,35 +57,9 @@ absl::Status MakeFolders(const std::string& path) {
     }
     if (slash == std::string::npos) break;
   }
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return absl::OkStatus();
-  }
+  if (IsFolder(path)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot make the folder ", path, ": a file is there"));
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, "read", path);
-  std::string contents;
-  absl::Status status;
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t n = read(fd, buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) status = FileError(errno, "read", path);
-    if (n <= 0) break;
-    contents.append(buffer, static_cast<size_t>(n));
-    if (contents.size() > limit) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          path, " is larger than ", limit, " bytes: is it the right file?"));
-      break;
-    }
-  }
-  close(fd);
-  if (!status.ok()) return status;
-  return contents;
 }
 
 }  // namespace millrace

@@ -13,16 +13,14 @@ namespace millrace {
 
 // Says now what would fail at the end of a long run: that `path` cannot be
 // written. Leaves nothing behind, and removes what a process that was killed
-// has left beside it.
+// has left beside it. InvalidArgument: `path` is a folder.
 absl::Status CheckWritable(const std::string& path);
 
+// InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 
 // Makes the folder `path` and those above it where they are missing.
 absl::Status MakeFolders(const std::string& path);
-
-// Refuses files above `limit` bytes.
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit);
 
 }  // namespace millrace
 

@@ -194,7 +194,9 @@ absl::Status RunRanks(const LaunchOptions& options) {
 
   SteadyTime kill_at = SteadyTime::max();
   bool killed = false;
-  bool usage = false;  // of any rank: the one that ended first may end by it
+  // How a rank ended that was started with a mistake: the one that ended first
+  // may have ended because it missed that rank.
+  absl::Status mistake;
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
     if (kill_at == SteadyTime::max()) kill_at = SteadyDeadline(options.grace);
@@ -218,15 +220,12 @@ absl::Status RunRanks(const LaunchOptions& options) {
       child.running = false;
       --running;
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-      usage |= EndedByUsage(status);
-      if (result.ok()) {
-        stop(absl::InternalError(
-            absl::StrCat("rank ", RankOf(options, rank), " of ",
-                         options.ranks * options.nodes, " (process ", child.pid,
-                         ") ", HowItEnded(status),
-                         "; the others were ended. Its own lines above "
-                         "say why")));
-      }
+      absl::Status ended = absl::InternalError(absl::StrCat(
+          "rank ", RankOf(options, rank), " of ", options.ranks * options.nodes,
+          " (process ", child.pid, ") ", HowItEnded(status),
+          "; the others were ended. Its own lines above say why"));
+      if (EndedByUsage(status)) mistake.Update(ended);
+      if (result.ok()) stop(std::move(ended));
     }
     if (running > 0 && SteadyTime::clock::now() >= kill_at) {
       if (!killed) {
@@ -241,7 +240,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
     }
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  return usage ? UsageError(std::move(result)) : result;
+  return mistake.ok() ? result : UsageError(std::move(mistake));
 }
 
 }  // namespace millrace

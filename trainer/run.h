@@ -4,9 +4,9 @@
 #define MILLRACE_TRAINER_RUN_H_
 
 #include "absl/status/statusor.h"
+#include "common/program/stop_signals.h"
 #include "trainer/config.h"
 #include "trainer/rank_env.h"
-#include "trainer/stop_signal.h"
 #include "trainer/summary.h"
 
 namespace millrace {
@@ -19,7 +19,7 @@ namespace millrace {
 // A rank that has to stop says so before a step: all end there. All ranks
 // return an equal summary, except for the files' sake: rank 0 writes them.
 absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
-                                         const RankEnv& env, StopSignal& stop);
+                                         const RankEnv& env, StopSignals& stop);
 
 }  // namespace millrace
 

@@ -1,17 +1,16 @@
 #include "trainer/specs.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
-#include "trainer/files.h"
 #include "trainer/subset_flag.h"
 
 namespace millrace {
 namespace {
 
-constexpr uint64_t kLargestPipelineFile = 16 << 20;
 constexpr uint64_t kDefaultBatchSize = 64;
 
 absl::StatusOr<PipelineSpec> MakeSpec(
@@ -22,8 +21,9 @@ absl::StatusOr<PipelineSpec> MakeSpec(
   PipelineSpec spec;
   if (!pipeline.empty()) {
     *from = absl::StrCat(flags, "pipeline=", pipeline);
-    MR_ASSIGN_OR_RETURN(const std::string text,
-                        UsageError(ReadFile(pipeline, kLargestPipelineFile)));
+    MR_ASSIGN_OR_RETURN(
+        const std::string text,
+        UsageError(ReadFile(pipeline, kMaxTextFileBytes, "the pipeline")));
     MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
   } else if (!preset.empty()) {
     *from = absl::StrCat(flags, "preset=", preset);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -12,8 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
-#include "trainer/files.h"
 
 namespace millrace {
 namespace {
@@ -49,8 +48,7 @@ StepLosses::~StepLosses() {
 absl::Status StepLosses::Begin() {
   std::string before;
   if (resumed_at_.has_value()) {
-    const absl::StatusOr<std::string> text =
-        ReadFile(path_, std::numeric_limits<uint64_t>::max());
+    const absl::StatusOr<std::string> text = ReadFile(path_, kNoFileLimit);
     if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
     if (text.ok()) before = LinesBefore(*text, *resumed_at_);
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/position_text.h"
 #include "trainer/torch_error.h"
@@ -132,6 +133,9 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
   } catch (const c10::IndexError& error) {
     return parts_.reader.LabelError(
         error, absl::StrCat("training at ", At(batch.position)));
+  } catch (const TargetError& error) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat("training at ", At(batch.position), ": ", error.what())));
   } catch (const c10::OutOfMemoryError& error) {
     return OutOfMemory(error, absl::StrCat("training at ", At(batch.position)),
                        parts_.device, batch.rows, parts_.ranks.world_size(),

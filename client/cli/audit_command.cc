@@ -11,13 +11,13 @@
 #include "client/cli/audit_files.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
-#include "client/cli/flags.h"
 #include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/count_text.h"
 #include "common/flag_needs.h"
 #include "common/json_text.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -75,27 +75,33 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   uint64_t epoch = 0;
   bool json = false;
   AuditFilesOptions files;
-  FlagSet flags("audit",
-                "receives an epoch as all ranks of a job and proves that each "
-                "sample came exactly once; with --files: proves it of a job "
-                "that has run, from its audit logs");
+  FlagSet flags(
+      {.command = "millrace audit",
+       .summary = "Receives an epoch as all ranks of a job and proves that "
+                  "each sample comes exactly once. With --files: proves it of "
+                  "a job that has run, from its audit logs.",
+       .examples = {"millrace audit --endpoint=data-1:7001 --dataset=photos "
+                    "--world=4",
+                    "millrace audit --files=/runs/7/audit"}});
   spec_flags.AddTo(flags);
   spec_flags.AddHedgesTo(flags);
-  flags.Add("world", &world, "N", "ranks of the job");
-  flags.Add("epoch", &epoch, "N", "the epoch to receive");
-  flags.Add("json", &json, "", "print one JSON object");
+  flags.Group("What to prove");
+  flags.Add("world", &world, "N", "Number of ranks of the job");
+  flags.Add("epoch", &epoch, "N", "Epoch to receive, from 0");
   flags.Add("files", &files.files, "DIR",
-            "audit logs of all ranks of a job, from all its starts; with "
+            "Audit logs of all ranks of a job, from all its starts; with "
             "--endpoint they are compared with what the servers send");
-  flags.Add("compare", &files.compare, "N",
-            "with --files and --endpoint: steps that are compared, each of one "
-            "rank, spread over the job");
-  flags.Add("expect_epochs", &files.expect_epochs, "N",
-            "with --files: fail when fewer epochs are complete (default 0: any "
-            "number will do)");
-  flags.Needs("compare", {"files"});
-  flags.Needs("expect_epochs", {"files"});
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+  flags
+      .Add("compare", &files.compare, "N",
+           "With --endpoint: number of steps to compare, each of one rank, "
+           "spread over the job")
+      .Needs({"files"});
+  flags
+      .Add("expect_epochs", &files.expect_epochs, "N",
+           "Fail when fewer epochs are complete; 0: any number will do")
+      .Needs({"files"});
+  flags.Add("json", &json, "", "Print one JSON object");
+  MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();

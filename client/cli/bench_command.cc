@@ -27,13 +27,13 @@
 #include "client/cli/bench_verdict.h"
 #include "client/cli/bench_waits.h"
 #include "client/cli/commands.h"
-#include "client/cli/flags.h"
-#include "client/cli/interrupt.h"
 #include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/count_text.h"
+#include "common/program/flag_set.h"
+#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -57,6 +57,7 @@ struct BenchFlags {
   std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
+  bool verify_payload = HostLoaderOptions().verify_payload;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds
   std::string plot;
@@ -78,44 +79,49 @@ void BenchFlags::AddTo(FlagSet& flags) {
   spec.AddTo(flags);
   spec.AddHedgesTo(flags);
   synthetic.AddTo(flags);
-  flags.Add("batches", &batches, "N",
-            "batches to receive, at least 2 (default 200; a sweep receives by "
-            "time)");
-  flags.Add("seconds", &seconds, "TIME",
-            "instead of --batches: time to receive for (default of a sweep: 3s "
-            "for each setting and round)");
-  flags.Add("warmup", &warmup, "TIME",
-            "with --seconds: time to receive before anything counts, until "
-            "adaptive settings are stable (default: about one window of "
-            "batches)");
+  flags.Group("What to measure");
+  flags.Add("batches", &batches, "N", "Batches to receive, at least 2")
+      .Default("200; a sweep receives by time");
+  flags
+      .Add("seconds", &seconds, "TIME",
+           "Time to receive for, instead of --batches")
+      .Default("3s for each setting and round of a sweep");
+  flags
+      .Add("warmup", &warmup, "TIME",
+           "With --seconds: time to receive before anything counts, until "
+           "adaptive settings are stable")
+      .Default("about one window of batches");
   flags.Add("epochs", &epochs, "N",
-            "instead of --batches: number of whole epochs to receive (default "
-            "0: not by epochs)");
-  flags.Add("world", &world, "N", "number of ranks of the job");
-  flags.Add("rank", &rank, "N", "the rank to receive for");
+            "Whole epochs to receive, instead of --batches; 0: not by epochs");
+  flags.Add("world", &world, "N", "Number of ranks of the job");
+  flags.Add("rank", &rank, "N", "Rank to receive for, from 0");
   flags.Add("window", &window, "auto|N",
-            "max number of batches requested and not yet consumed; auto (or "
-            "0): adapts to what is measured; N: fixed");
+            "Upper bound of the batches that are requested and not yet "
+            "consumed; auto or 0: adjusted automatically; N: fixed");
   flags.Add("initial_window", &initial_window, "N",
-            "window with which --window=auto begins; 0: by the size of the "
+            "Window with which --window=auto begins; 0: by the size of the "
             "batches");
   flags.Add("loaders", &loaders, "N",
-            "number of clients that receive in parallel, each all batches");
+            "Number of clients that receive in parallel, each all batches");
+  flags.Add("verify_payload", &verify_payload, "",
+            "Compare each batch with a digest that its server sends");
+  flags.Group("Sweeps");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
-            "run every combination and name the best: window, batch_size, "
-            "loaders, same_host; with --server also threads, read_threads, "
-            "memory_budget");
-  flags.Add("rounds", &rounds, "N",
-            "number of runs of each setting, in turns (default 1, of a sweep "
-            "3)");
-  flags.Add("plot", &plot, "FILE.svg", "draw the results of a sweep");
+            "Run every combination and name the best; knobs: window, "
+            "batch_size, loaders, same_host; with --server also threads, "
+            "read_threads, memory_budget");
+  flags.Add("rounds", &rounds, "N", "Number of runs of each setting, in turns")
+      .Default("1, of a sweep 3");
+  flags.Add("plot", &plot, "FILE.svg", "Draw the results of a sweep");
   flags.Add("server", &server, "PROGRAM",
-            "start this millrace-server here for each setting, instead of "
+            "Start this millrace-server here for each setting, instead of "
             "--endpoint");
-  flags.Add("dataset_uri", &dataset_uri, "URI",
-            "URI of the dataset that --server serves");
-  flags.Add("json", &json, "", "print one JSON object");
-  flags.Needs("dataset_uri", {"server"});
+  flags
+      .Add("dataset_uri", &dataset_uri, "URI",
+           "URI of the dataset that --server serves")
+      .Needs({"server"});
+  flags.Group("Output");
+  flags.Add("json", &json, "", "Print one JSON object");
 }
 
 absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
@@ -236,8 +242,8 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
 // Runs one setting at a time.
 class Bench {
  public:
-  Bench(BenchFlags flags, Interrupt& interrupt)
-      : flags_(std::move(flags)), interrupt_(interrupt) {}
+  Bench(BenchFlags flags, StopSignals& signals)
+      : flags_(std::move(flags)), signals_(signals) {}
 
   absl::StatusOr<BenchResult> Run(const BenchSetting& setting) {
     BenchFlags flags = flags_;
@@ -263,7 +269,7 @@ class Bench {
               : absl::StrCat("--dataset=", flags.spec.dataset, "=",
                              flags.dataset_uri));
       MR_ASSIGN_OR_RETURN(server, BenchServer::Start(flags.server, server_flags,
-                                                     interrupt_.mask_before()));
+                                                     signals_.mask_before()));
       flags.spec.endpoint = server->endpoint();
     }
     BenchOptions options;
@@ -275,6 +281,7 @@ class Bench {
     HostLoaderOptions& host = options.host;
     flags.spec.ApplyTo(host);
     host.read_only_payload = true;
+    host.verify_payload = flags.verify_payload;
     host.rank = flags.rank;
     host.world_size = flags.world;
     host.window = flags.window == "auto" ? 0 : Number(flags.window);
@@ -283,7 +290,7 @@ class Bench {
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
     MR_ASSIGN_OR_RETURN(host.spec, flags.spec.MakeSpec());
     MR_RETURN_IF_ERROR(UsageError(CheckShares(host.spec, flags.world)));
-    return MeasureBatches(options, interrupt_);
+    return MeasureBatches(options, signals_);
   }
 
  private:
@@ -294,7 +301,7 @@ class Bench {
   }
 
   const BenchFlags flags_;
-  Interrupt& interrupt_;
+  StopSignals& signals_;
 };
 
 std::string WhatIsLoaded(const PipelineSpec& spec) {
@@ -474,9 +481,8 @@ absl::Status WritePlot(const std::string& path, const std::string& svg) {
   return PlotError(path, errno);
 }
 
-absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
-  MR_ASSIGN_OR_RETURN(const BenchResult result,
-                      Bench(flags, interrupt).Run({}));
+absl::Status RunOnce(const BenchFlags& flags, StopSignals& signals) {
+  MR_ASSIGN_OR_RETURN(const BenchResult result, Bench(flags, signals).Run({}));
   const Report report = ReportOf(result, flags);
   if (flags.json) {
     std::printf("%s\n", report.Json().c_str());
@@ -487,7 +493,7 @@ absl::Status RunOnce(const BenchFlags& flags, Interrupt& interrupt) {
 }
 
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
-                      Interrupt& interrupt) {
+                      StopSignals& signals) {
   if (flags.seconds == absl::ZeroDuration() && flags.epochs == 0 &&
       !flags.batches_given && !flags.sweep.empty()) {
     flags.seconds = kSweepDuration;
@@ -498,13 +504,13 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   for (BenchSetting& setting : settings) {
     rows.emplace_back().setting = std::move(setting);
   }
-  Bench bench(flags, interrupt);
+  Bench bench(flags, signals);
   absl::Status first_error;
   std::string loaded;
   // In turns, so that what changes meanwhile meets all of them.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {
-      if (interrupt.happened()) break;
+      if (signals.signal() != 0) break;
       if (!row.error.empty()) continue;
       std::fprintf(stderr, "round %u of %u: %s\n", round + 1, flags.rounds,
                    row.setting.Name().c_str());
@@ -514,7 +520,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
         if (result->interrupted) break;
         row.rounds.push_back(result->figures);
         loaded = WhatIsLoaded(result->plan.resolved_spec());
-      } else if (!interrupt.happened()) {
+      } else if (signals.signal() == 0) {
         const absl::Status error =
             result.ok() ? result->ended : result.status();
         if (first_error.ok()) first_error = error;
@@ -535,12 +541,12 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     report.Add("rounds", "", uint64_t{flags.rounds});
     report.AddJson("settings", BenchRowsJson(rows));
     report.Add("best", "", absl::string_view(best));
-    report.AddJson("interrupted", interrupt.happened() ? "true" : "false");
+    report.AddJson("interrupted", signals.signal() != 0 ? "true" : "false");
     std::printf("%s\n", report.Json().c_str());
   } else {
     std::printf("%s\n%s\n%s%s", BenchTable(rows).c_str(), best.c_str(),
                 few.empty() ? "" : absl::StrCat(few, "\n").c_str(),
-                interrupt.happened()
+                signals.signal() != 0
                     ? "\ninterrupted: the rounds that were over until then\n"
                     : "\n");
   }
@@ -552,11 +558,17 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
 
 absl::Status RunBench(absl::Span<const std::string> arguments) {
   BenchFlags flags;
-  FlagSet set("bench",
-              "how fast batches arrive here; rates do not count the time to "
-              "the first batch");
+  FlagSet set(
+      {.command = "millrace bench",
+       .summary = "Measures how fast batches arrive at this machine. Rates do "
+                  "not count the time to the first batch.",
+       .examples = {"millrace bench --endpoint=data-1:7001 --dataset=photos "
+                    "--preset=imagenet_train",
+                    "millrace bench --endpoint=data-1:7001 --synthetic",
+                    "millrace bench --endpoint=data-1:7001 --dataset=photos "
+                    "--sweep=window=4,16"}});
   flags.AddTo(set);
-  MR_RETURN_IF_ERROR(UsageError(set.Parse(arguments)));
+  MR_RETURN_IF_ERROR(set.Parse(arguments));
   if (set.help_wanted()) {
     std::fputs(set.Help().c_str(), stdout);
     return absl::OkStatus();
@@ -571,9 +583,9 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
   MR_RETURN_IF_ERROR(UsageError(flags.CheckSweep(set, knobs)));
   const bool sweeps = !knobs.empty() || flags.rounds > 1;
   // Before any thread of gRPC.
-  Interrupt interrupt;
-  if (!sweeps) return RunOnce(flags, interrupt);
-  return RunSweep(std::move(flags), Combine(knobs), interrupt);
+  StopSignals signals;
+  if (!sweeps) return RunOnce(flags, signals);
+  return RunSweep(std::move(flags), Combine(knobs), signals);
 }
 
 }  // namespace millrace

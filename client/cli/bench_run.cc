@@ -61,28 +61,28 @@ uint64_t EpochsToBatches(const BenchOptions& options,
 }  // namespace
 
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           Interrupt& interrupt) {
+                                           StopSignals& signals) {
   std::vector<std::unique_ptr<HostLoader>> loaders;
   // Goes before the loaders that the signal would close.
   struct Quiet {
-    Interrupt& interrupt;
-    ~Quiet() { interrupt.OnSignal(nullptr); }
+    StopSignals& signals;
+    ~Quiet() { signals.OnSignal(nullptr); }
   };
   const bool timed = options.duration > absl::ZeroDuration();
   HostLoaderOptions host = options.host;
   // Whose server is gone does not wait long beyond the time that was asked for.
   if (timed) host.next_timeout = std::min(host.next_timeout, host.step_timeout);
   for (uint32_t i = 0; i < options.loaders; ++i) {
-    if (interrupt.happened()) return absl::CancelledError("interrupted");
+    if (signals.signal() != 0) return absl::CancelledError("interrupted");
     MR_ASSIGN_OR_RETURN(loaders.emplace_back(),
                         OfRequest(OpenHostLoader(host)));
   }
-  const Quiet quiet{interrupt};
-  interrupt.OnSignal([&loaders] {
+  const Quiet quiet{signals};
+  signals.OnSignal([&loaders] {
     for (const auto& loader : loaders) loader->Close();
   });
-  const auto over = [&interrupt](const absl::Status& status) {
-    return interrupt.happened() && absl::IsCancelled(status);
+  const auto over = [&signals](const absl::Status& status) {
+    return signals.signal() != 0 && absl::IsCancelled(status);
   };
 
   const absl::Status first = ForEach(loaders.size(), [&](size_t i) {
@@ -179,7 +179,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   }
   result.wire_bytes = static_cast<uint64_t>(
       WireShare(before, at_end) * static_cast<double>(result.payload_bytes));
-  interrupt.OnSignal(nullptr);
+  signals.OnSignal(nullptr);
   for (const auto& loader : loaders) loader->Close();
   if (result.batches == 0) {
     MR_RETURN_IF_ERROR(result.ended);

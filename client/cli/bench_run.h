@@ -4,7 +4,7 @@
 // Blocking, for the program's main thread; each loader has a thread here.
 //
 //   MR_ASSIGN_OR_RETURN(BenchResult result, MeasureBatches(options,
-//   interrupt)); Show(result.figures);
+//   signals)); Show(result.figures);
 
 #ifndef MILLRACE_CLIENT_CLI_BENCH_RUN_H_
 #define MILLRACE_CLIENT_CLI_BENCH_RUN_H_
@@ -17,8 +17,8 @@
 #include "absl/time/time.h"
 #include "client/cli/bench_table.h"
 #include "client/cli/bench_waits.h"
-#include "client/cli/interrupt.h"
 #include "client/prefetch/host_loader.h"
+#include "common/program/stop_signals.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
@@ -78,7 +78,7 @@ struct BenchResult {
 // count. Others, as of OpenHostLoader() and HostLoader::Next(): there was
 // nothing to count. Of opening, with the marks of OfRequest().
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           Interrupt& interrupt);
+                                           StopSignals& signals);
 
 }  // namespace millrace
 

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "absl/strings/numbers.h"
@@ -19,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/read_file.h"
 #include "common/usage_error.h"
 
 namespace millrace {
@@ -27,13 +26,6 @@ namespace {
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kStopTimeout = absl::Seconds(5);
 constexpr absl::Duration kLook = absl::Milliseconds(5);
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  return text.str();
-}
 
 }  // namespace
 
@@ -88,7 +80,8 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
   while (true) {
     // Looked at before the file: a server that has just ended wrote none later.
     const bool ended = server->Ended();
-    if (absl::SimpleAtoi(ReadFile(port_file), &server->port_)) return server;
+    const auto port = ReadFile(port_file, kMaxTextFileBytes);
+    if (port.ok() && absl::SimpleAtoi(*port, &server->port_)) return server;
     if (ended || SteadyTime::clock::now() > give_up) {
       std::string words_of_it = server->Errors();
       absl::string_view why = absl::StripTrailingAsciiWhitespace(words_of_it);
@@ -132,7 +125,7 @@ bool BenchServer::Ended() {
 std::string BenchServer::Errors() const {
   // The last lines say why.
   constexpr size_t kMost = 2000;
-  std::string text = ReadFile(folder_ + "/log");
+  std::string text = ReadFile(folder_ + "/log", kMaxTextFileBytes).value_or("");
   if (text.size() > kMost) text.erase(0, text.size() - kMost);
   return text;
 }

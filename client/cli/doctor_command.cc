@@ -11,13 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/flags.h"
 #include "client/cli/report.h"
 #include "client/cli/run_compare.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/run_report.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -178,19 +178,22 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
   std::string run_path;
   std::string before_path;
   bool json = false;
-  FlagSet flags("doctor",
-                "says what limits a training run, what to change and how much "
-                "faster that can make it; with --compare also whether a change "
-                "has helped");
+  FlagSet flags(
+      {.command = "millrace doctor",
+       .summary = "Says what limits a training run, what to change and how "
+                  "much faster that can make the run; with --compare also "
+                  "whether a change has helped.",
+       .examples = {"millrace doctor --run=run.json",
+                    "millrace doctor --compare before.json after.json"}});
   flags.Add("run", &run_path, "SUMMARY.json",
-            "summary of the run that millrace-train --json wrote");
+            "Summary of the run, which `millrace-train --json` writes");
   flags.Add("compare", &before_path, "BEFORE.json",
-            "the summary of a run before the change; `--compare BEFORE AFTER` "
+            "Summary of a run before the change; `--compare BEFORE AFTER` "
             "names both");
-  flags.Add("json", &json, "", "print one JSON object");
+  flags.Add("json", &json, "", "Print one JSON object");
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> with_run,
                       UsageError(WithRun(arguments)));
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(with_run)));
+  MR_RETURN_IF_ERROR(flags.Parse(with_run));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();

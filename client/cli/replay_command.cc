@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,13 +22,13 @@
 #include "client/audit/audit_record.h"
 #include "client/cli/batch_files.h"
 #include "client/cli/commands.h"
-#include "client/cli/flags.h"
 #include "client/cli/report.h"
 #include "client/cli/run_file.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
 #include "common/count_text.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "proto/spec_text.h"
@@ -37,8 +36,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr uint32_t kNotGiven = std::numeric_limits<uint32_t>::max();
 
 absl::StatusOr<Position> ParsePosition(absl::string_view text) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
@@ -159,8 +156,8 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
 struct ReplayFlags {
   SpecFlags spec;
   std::string position;
-  uint32_t rank = kNotGiven;
-  uint32_t world = kNotGiven;
+  std::optional<uint32_t> rank;
+  std::optional<uint32_t> world;
   std::string output;
   std::string run;
   bool explain = true;
@@ -192,8 +189,8 @@ absl::Status Replay(ReplayFlags& given) {
           "--outputs, --batch_size, --seed, --last_batch and --compression "
           "out"));
     }
-    if (given.world == kNotGiven) given.world = run->world_size;
-    if (given.rank == kNotGiven) given.rank = run->rank;
+    if (!given.world.has_value()) given.world = run->world_size;
+    if (!given.rank.has_value()) given.rank = run->rank;
     options.spec = run->spec;
     options.expected_plan_hash = run->plan_hash;
     options.expected_fingerprint = run->fingerprint;
@@ -201,12 +198,12 @@ absl::Status Replay(ReplayFlags& given) {
   } else {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
-    const uint32_t world = given.world == kNotGiven ? 1 : given.world;
-    MR_RETURN_IF_ERROR(UsageError(CheckShares(options.spec, world)));
+    MR_RETURN_IF_ERROR(
+        UsageError(CheckShares(options.spec, given.world.value_or(1))));
   }
   given.spec.ApplyTo(options);
-  options.rank = given.rank == kNotGiven ? 0 : given.rank;
-  options.world_size = given.world == kNotGiven ? 1 : given.world;
+  options.rank = given.rank.value_or(0);
+  options.world_size = given.world.value_or(1);
   options.start = position;
   options.epochs = 1;
   options.window = 2;
@@ -332,25 +329,29 @@ absl::Status Replay(ReplayFlags& given) {
 
 absl::Status RunReplay(absl::Span<const std::string> arguments) {
   ReplayFlags given;
-  FlagSet flags("replay",
-                "writes any batch of a job as files: DIR/batch.json and a "
-                ".npy for each tensor, as they are on the wire");
+  FlagSet flags({.command = "millrace replay",
+                 .summary =
+                     "Writes any batch of a job as files: DIR/batch.json and a "
+                     ".npy for each tensor, as it is on the wire.",
+                 .examples = {"millrace replay --run=run.json --position=0:17 "
+                              "--output=batch"}});
   given.spec.AddTo(flags);
+  flags.Group("Which batch");
   flags.Add("run", &given.run, "FILE",
-            "instead of --dataset and the like: the summary (--json) or an "
-            "audit log of millrace-train, which say what was loaded");
+            "Summary (--json) or audit log of a millrace-train run, which says "
+            "what was loaded; instead of --dataset and the like");
   flags.Add("position", &given.position, "EPOCH:STEP",
-            "epoch and step of the batch, both counted from 0");
-  flags.Add("rank", &given.rank, "N",
-            "rank that the batch is for (default 0, or that of the audit log)");
-  flags.Add("world", &given.world, "N",
-            "ranks of the job (default 1, or what --run says)");
+            "Epoch and step of the batch, both counted from 0");
+  flags.Add("rank", &given.rank, "N", "Rank that the batch is for")
+      .Default("0, or that of the audit log");
+  flags.Add("world", &given.world, "N", "Number of ranks of the job")
+      .Default("1, or what --run says");
+  flags.Group("Output");
   flags.Add("output", &given.output, "DIR",
-            "folder for the files; created when it is missing");
+            "Folder for the files; created when it is missing");
   flags.Add("explain", &given.explain, "",
-            "also fetch what was drawn at random for each sample; "
-            "--explain=false leaves that out (default true)");
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+            "Also fetch what was drawn at random for each sample");
+  MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();

@@ -4,15 +4,12 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -168,19 +165,9 @@ absl::StatusOr<RunReport> ParseRunReport(const std::string& json,
 }
 
 absl::StatusOr<RunReport> ReadRunReport(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read ", path, ": ",
-                     errno == 0 ? "it is empty" : std::strerror(errno)));
-  }
-  if (text.str().size() > kMostBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is too large for a summary of millrace-train"));
-  }
-  return ParseRunReport(text.str(), path);
+  MR_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(path, kMostBytes, "the summary"));
+  return ParseRunReport(text, path);
 }
 
 }  // namespace millrace

@@ -1,20 +1,17 @@
 #include "client/cli/spec_flags.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
 #include "common/clean_text.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/utf8.h"
+#include "proto/error_detail.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 
@@ -23,109 +20,63 @@ namespace {
 
 constexpr uint64_t kDefaultBatchSize = 64;
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pipeline=", path, ": cannot read the file: ",
-                     errno == 0 ? "it is empty or no file" : strerror(errno)));
-  }
-  return text.str();
-}
-
-// What the values of a flag stand for, in the order in which an error lists
-// them.
-template <typename T>
-using Choices = std::vector<std::pair<absl::string_view, T>>;
-
-const Choices<LastBatch>& LastBatches() {
-  static const auto* const choices =
-      new Choices<LastBatch>{{"drop", LAST_BATCH_DROP},
-                             {"pad", LAST_BATCH_PAD},
-                             {"partial", LAST_BATCH_PARTIAL}};
-  return *choices;
-}
-
-const Choices<SameHost>& SameHosts() {
-  static const auto* const choices =
-      new Choices<SameHost>{{"off", SameHost::kOff},
-                            {"auto", SameHost::kAuto},
-                            {"require", SameHost::kRequire}};
-  return *choices;
-}
-
-const Choices<Compression>& Compressions() {
-  static const auto* const choices = new Choices<Compression>{
-      {"none", COMPRESSION_NONE}, {"zstd", COMPRESSION_ZSTD}};
-  return *choices;
-}
-
-template <typename T>
-absl::StatusOr<T> ParseChoice(absl::string_view flag, absl::string_view text,
-                              const Choices<T>& choices) {
-  std::string expected;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (choices[i].first == text) return choices[i].second;
-    const bool last = i + 1 == choices.size();
-    absl::StrAppend(&expected,
-                    i == 0 ? ""
-                    : last ? " or "
-                           : ", ",
-                    choices[i].first);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("flag --", flag, "=", text, ": expected ", expected));
-}
-
 }  // namespace
 
 void SpecFlags::AddTo(FlagSet& flags) {
+  flags.Group("What to load");
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
-            "the data servers; one DNS name may stand for several");
-  flags.Add("dataset", &dataset, "NAME", "name of the dataset at the servers");
-  flags.Add("preset", &preset, "NAME",
-            "a named pipeline (default: the dataset's own for training, unless "
-            "--pipeline is given)");
+            "Data servers; one DNS name may stand for several");
+  flags.Add("dataset", &dataset, "NAME",
+            "Name of the dataset at the servers; `millrace status` lists them");
+  flags
+      .Add("preset", &preset, "NAME",
+           "Pipeline by name, such as imagenet_train")
+      .Default("the dataset's own for training");
   flags.Add("pipeline", &pipeline, "FILE",
-            "file with a pipeline, as protobuf text");
-  flags.Add("outputs", &outputs, "FIELD,...",
-            "fields of the dataset that become tensors of a batch (default: "
-            "what the pipeline lists, else all)");
-  flags.Add("batch_size", &batch_size, "N",
-            "samples of a global batch (default 64, or what the pipeline "
-            "says)");
-  flags.Add("seed", &seed, "N",
-            "fixes the order and every random choice (default 0, or what the "
-            "pipeline says)");
-  flags.Add("last_batch", &last_batch, "drop|pad|partial",
-            "what happens to the samples at the end of an epoch that fill no "
-            "whole batch (default drop, or what the pipeline says)");
-  flags.Add("same_host", &same_host, "off|auto|require",
-            "batches of servers on this machine: off: over the network; auto: "
-            "in shared memory where that works; require: a server that cannot "
-            "share memory is not used (one that ends the sharing later sends "
-            "batches over the network meanwhile)");
-  flags.Add("compression", &compression, "none|zstd",
-            "compress batches on the network (default none, or what the "
-            "pipeline says); the batches stay the same");
+            "Pipeline from a file, a PipelineSpec as protobuf text");
+  flags
+      .Add("outputs", &outputs, "FIELD,...",
+           "Fields of the dataset that become tensors of a batch")
+      .Default("those that the pipeline lists, else all");
+  flags.Add("batch_size", &batch_size, "N", "Samples of a global batch")
+      .Default("64, or what the pipeline says");
+  flags.Add("seed", &seed, "N", "Seed of the order and of every random choice")
+      .Default("0, or what the pipeline says");
+  flags
+      .Add("last_batch", &last_batch, "drop|pad|partial",
+           "What happens to the samples at the end of an epoch that fill no "
+           "whole batch")
+      .Choice()
+      .Default("drop, or what the pipeline says");
+  flags.Group("How to load");
+  flags
+      .Add("same_host", &same_host, "off|auto|require",
+           "Batches of servers on this machine. off: over the network; auto: "
+           "in shared memory where that works; require: a server that cannot "
+           "share memory is not used (one that ends the sharing later sends "
+           "batches over the network meanwhile)")
+      .Choice();
+  flags
+      .Add("compression", &compression, "none|zstd",
+           "Compression of batches on the network; the batches stay the same")
+      .Choice()
+      .Default("none, or what the pipeline says");
   flags.Add("timeout", &timeout, "TIME",
-            "time after which an endpoint that does not answer is given up");
+            "Time after which an endpoint that does not answer is given up");
   flags.Add("step_timeout", &step_timeout, "TIME",
-            "request a step from another server when it has made no progress "
-            "for so long");
+            "Time without progress after which a step is requested from "
+            "another server");
 }
 
 void SpecFlags::AddHedgesTo(FlagSet& flags) {
+  flags.Group("How to load");
   flags.Add("hedge_share", &hedge_share, "SHARE",
-            "request late steps from a second server too, at most this share "
-            "of all steps; 0: never");
-  flags.Add(
-      "hedge_floor", &hedge_floor, "TIME",
-      absl::StrCat("minimum time before a step counts as late (default ",
-                   absl::FormatDuration(HostLoaderOptions().hedge_floor), ")"));
+            "Upper bound of the share of steps that are requested from a "
+            "second server because they are late; 0: never");
+  flags
+      .Add("hedge_floor", &hedge_floor, "TIME",
+           "Minimum time before a step counts as late")
+      .Default(absl::FormatDuration(HostLoaderOptions().hedge_floor));
 }
 
 absl::Status SpecFlags::Validate() const {
@@ -164,14 +115,6 @@ absl::Status SpecFlags::Validate() const {
   }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
-  if (!last_batch.empty()) {
-    MR_RETURN_IF_ERROR(
-        ParseChoice("last_batch", last_batch, LastBatches()).status());
-  }
-  if (!compression.empty()) {
-    MR_RETURN_IF_ERROR(
-        ParseChoice("compression", compression, Compressions()).status());
-  }
   return ValidateHow();
 }
 
@@ -189,11 +132,12 @@ absl::Status SpecFlags::ValidateHow() const {
         "--hedge_floor has no effect with --hedge_share=0: leave one of them "
         "out");
   }
-  return ParseChoice("same_host", same_host, SameHosts()).status();
+  return absl::OkStatus();
 }
 
 absl::Status OfRequest(absl::Status answer) {
-  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer)) {
+  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer) ||
+      (absl::IsUnimplemented(answer) && HasErrorDetail(answer))) {
     return UsageError(std::move(answer));
   }
   return answer;
@@ -221,8 +165,9 @@ absl::Status CheckRank(uint32_t rank, uint32_t world) {
 
 void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
   options.endpoint = endpoint;
-  options.same_host =
-      ParseChoice("same_host", same_host, SameHosts()).value_or(SameHost::kOff);
+  options.same_host = same_host == "auto"      ? SameHost::kAuto
+                      : same_host == "require" ? SameHost::kRequire
+                                               : SameHost::kOff;
   options.open_timeout = timeout;
   options.next_timeout = std::max(absl::Seconds(60), timeout);
   options.step_timeout = step_timeout;
@@ -235,7 +180,9 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (base.has_value()) {
     spec = *base;
   } else if (!pipeline.empty()) {
-    MR_ASSIGN_OR_RETURN(const std::string text, UsageError(ReadFile(pipeline)));
+    MR_ASSIGN_OR_RETURN(
+        const std::string text,
+        UsageError(ReadFile(pipeline, kMaxTextFileBytes, "the pipeline")));
     MR_ASSIGN_OR_RETURN(spec, UsageError(ParseSpecText(text, pipeline)));
   } else if (!preset.empty()) {
     spec.set_preset(preset);
@@ -264,15 +211,13 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
   if (seed.has_value()) spec.set_seed(*seed);
   if (!last_batch.empty()) {
-    MR_ASSIGN_OR_RETURN(const LastBatch value,
-                        ParseChoice("last_batch", last_batch, LastBatches()));
-    spec.set_last_batch(value);
+    spec.set_last_batch(last_batch == "drop"  ? LAST_BATCH_DROP
+                        : last_batch == "pad" ? LAST_BATCH_PAD
+                                              : LAST_BATCH_PARTIAL);
   }
   if (!compression.empty()) {
-    MR_ASSIGN_OR_RETURN(
-        const Compression value,
-        ParseChoice("compression", compression, Compressions()));
-    spec.set_compression(value);
+    spec.set_compression(compression == "zstd" ? COMPRESSION_ZSTD
+                                               : COMPRESSION_NONE);
   }
   return spec;
 }

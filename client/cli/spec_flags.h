@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cli/flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/program/flag_set.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
@@ -70,8 +70,9 @@ struct SpecFlags {
 };
 
 // `answer` to a request for what the flags name: a dataset, a preset, a field,
-// a position. NotFound and InvalidArgument are then mistakes of the flags and
-// get the mark of UsageError(); other errors are passed on.
+// a position. NotFound and InvalidArgument, and Unimplemented where a server
+// says it (of the pipeline), are then mistakes of the flags and get the mark of
+// UsageError(); other errors are passed on.
 absl::Status OfRequest(absl::Status answer);
 
 template <typename T>

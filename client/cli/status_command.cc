@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
-#include "client/cli/flags.h"
 #include "client/cli/report.h"
 #include "client/cli/server_agreement.h"
 #include "client/cli/server_verdict.h"
@@ -19,6 +18,7 @@
 #include "client/receive/endpoint.h"
 #include "common/byte_size.h"
 #include "common/json_text.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 
@@ -323,19 +323,23 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   bool json = false;
   absl::Duration timeout = absl::Seconds(5);
   absl::Duration interval;
-  FlagSet flags("status",
-                "prints the state of the data servers; fails when one does not "
-                "answer, or when they hold different data under one name");
+  FlagSet flags(
+      {.command = "millrace status",
+       .summary = "Prints the state of the data servers. Fails when one does "
+                  "not answer, or when they hold different data under one "
+                  "name.",
+       .examples = {"millrace status --endpoint=data-1:7001,data-2:7001"}});
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
-            "the data servers; one DNS name may stand for several");
-  flags.Add("json", &json, "", "print one JSON object");
+            "Data servers; one DNS name may stand for several");
+  flags.Add("json", &json, "", "Print one JSON object");
   flags.Add("timeout", &timeout, "TIME",
-            "time after which an endpoint that does not answer is given up");
-  flags.Add("interval", &interval, "TIME",
-            "look twice, with this time in between: rates and verdict are of "
-            "that time (default: one look; they are of the time since the "
-            "server's start)");
-  MR_RETURN_IF_ERROR(UsageError(flags.Parse(arguments)));
+            "Time after which an endpoint that does not answer is given up");
+  flags
+      .Add("interval", &interval, "TIME",
+           "Ask twice, with this time in between: rates and verdict are of "
+           "that time")
+      .Default("ask once: they are of the time since the server's start");
+  MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();

@@ -1,5 +1,7 @@
 #include "client/cli/synthetic_flags.h"
 
+#include <vector>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -16,22 +18,28 @@ constexpr int64_t kClasses = 1000;
 }  // namespace
 
 void SyntheticFlags::AddTo(FlagSet& flags) {
+  const std::vector<std::string> wanted = {"synthetic", "synthetic_latency_us"};
+  flags.Group("Synthetic data, instead of a dataset");
   flags.Add("synthetic", &synthetic, "",
-            "instead of a dataset: batches that the server has made before; "
-            "measures the upper bound of the link and of sending");
+            "Batches that the server has made before: measures the upper bound "
+            "of the link and of sending");
   flags.Add("synthetic_latency_us", &latency_us, "N",
-            "instead of a dataset: samples that are read one by one; each read "
-            "waits N microseconds, as of a remote storage");
-  flags.Add("ready_batches", &ready_batches, "N",
-            "number of payloads that --synthetic sends in turn; 0: samples are "
-            "read and placed one by one (default 4)");
-  flags.Add("shape", &shape, "N,N,N", "shape of a synthetic sample");
-  flags.Add("dtype", &dtype, "TYPE",
-            "element type of a synthetic sample, such as float32");
-  flags.Add("samples", &samples, "N", "number of synthetic samples");
-  for (const char* name : {"ready_batches", "shape", "dtype", "samples"}) {
-    flags.Needs(name, {"synthetic", "synthetic_latency_us"});
-  }
+            "Samples that the server makes one by one; each waits N "
+            "microseconds, as a read from remote storage does; 0: off");
+  flags
+      .Add("ready_batches", &ready_batches, "N",
+           "Number of batches that --synthetic sends in turn; 0: samples are "
+           "made one by one")
+      .Default("4, with --synthetic_latency_us 0")
+      .Needs(wanted);
+  flags.Add("shape", &shape, "N,N,N", "Shape of a synthetic sample")
+      .Needs(wanted);
+  flags
+      .Add("dtype", &dtype, "TYPE",
+           "Element type of a synthetic sample, such as float32")
+      .Needs(wanted);
+  flags.Add("samples", &samples, "N", "Number of synthetic samples")
+      .Needs(wanted);
 }
 
 absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
@@ -39,16 +47,8 @@ absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
   Synthetic& made = *spec.add_sources()->mutable_synthetic();
   made.set_samples(samples);
   made.set_latency_us(latency_us);
-  made.set_ready_batches(latency_us > 0 ? 0 : kDefaultReadyBatches);
-  if (!ready_batches.empty()) {
-    uint32_t number = 0;
-    if (!absl::SimpleAtoi(ready_batches, &number)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("flag --ready_batches=", ready_batches,
-                       ": expected a number from 0"));
-    }
-    made.set_ready_batches(number);
-  }
+  made.set_ready_batches(
+      ready_batches.value_or(latency_us > 0 ? 0 : kDefaultReadyBatches));
   SyntheticField& image = *made.add_fields();
   image.set_name("image");
   for (int type = DTYPE_UINT8; v1::DType_IsValid(type); ++type) {

@@ -5,10 +5,11 @@
 #define MILLRACE_CLIENT_CLI_SYNTHETIC_FLAGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cli/flags.h"
+#include "common/program/flag_set.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
@@ -17,7 +18,7 @@ namespace millrace {
 struct SyntheticFlags {
   bool synthetic = false;
   uint32_t latency_us = 0;
-  std::string ready_batches;  // a number; empty: 4, or 0 with a latency
+  std::optional<uint32_t> ready_batches;  // 4, or 0 with a latency
   std::string shape = "224,224,3";
   std::string dtype = "uint8";
   uint64_t samples = 1'000'000'000;

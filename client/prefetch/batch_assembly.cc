@@ -6,7 +6,6 @@
 #include "absl/types/span.h"
 #include "client/prefetch/sequence.h"
 #include "common/status_macros.h"
-#include "xxhash.h"
 
 namespace millrace {
 
@@ -38,10 +37,30 @@ absl::Status BatchAssembly::Begin(const FrameView& frame,
   return absl::OkStatus();
 }
 
-void BatchAssembly::Want(FrameView* frame, uint8_t* slot) {
+void BatchAssembly::Want(FrameView* frame, uint8_t* slot, bool verify) {
   wanted_ = true;
   batch_.slot = slot;
   batch_.header = std::move(frame->header);
+  if (!verify) {
+    digest_.reset();
+  } else if (digest_ == nullptr) {
+    digest_ = std::make_unique<RunningDigest>();
+  } else {
+    digest_->Clear();
+  }
+}
+
+// Of a frame that was just copied. What it was copied from is still in the
+// processor's caches; what it was copied to is not, where the copy of a large
+// batch goes around them.
+void BatchAssembly::AddToDigest(const FrameView& frame) {
+  if (frame.compression != COMPRESSION_NONE) {
+    digest_->Add(batch_.slot + received_, frame.payload_bytes());
+    return;
+  }
+  for (const absl::string_view piece : frame.data) {
+    digest_->Add(piece.data(), piece.size());
+  }
 }
 
 absl::Status BatchAssembly::Add(FrameView& frame) {
@@ -65,6 +84,7 @@ absl::Status BatchAssembly::Add(FrameView& frame) {
   if (wanted_ && batch_.slot != nullptr) {
     MR_RETURN_IF_ERROR(CopyFrameData(
         frame, {batch_.slot, static_cast<size_t>(payload_bytes_)}));
+    if (digest_ != nullptr) AddToDigest(frame);
   } else if (wanted_) {
     // A batch in shared memory comes whole, in the frame that begins it.
     if (frame.hold == nullptr || frame.data_bytes != payload_bytes_) {
@@ -72,22 +92,26 @@ absl::Status BatchAssembly::Add(FrameView& frame) {
           "a part of a batch came in memory that is shared");
     }
     batch_.shared = std::move(frame.hold);
+    if (digest_ != nullptr) {
+      digest_->Add(batch_.shared.get(), payload_bytes_);
+    }
   }
   received_ += frame.payload_bytes();
   return absl::OkStatus();
 }
 
-absl::Status BatchAssembly::Finish(bool verify) {
+absl::Span<const uint8_t> BatchAssembly::Payload() const {
+  return {batch_.shared != nullptr
+              ? static_cast<const uint8_t*>(batch_.shared.get())
+              : batch_.slot,
+          static_cast<size_t>(payload_bytes_)};
+}
+
+absl::Status BatchAssembly::Finish() {
   begun_ = false;
   if (!wanted_) return absl::OkStatus();
-  const absl::Span<const uint8_t> payload = {
-      batch_.shared != nullptr
-          ? static_cast<const uint8_t*>(batch_.shared.get())
-          : batch_.slot,
-      static_cast<size_t>(payload_bytes_)};
-  MR_RETURN_IF_ERROR(ValidatePayload(batch_.header, payload));
-  if (verify && XXH3_64bits(payload.data(), payload.size()) !=
-                    batch_.header.payload_xxh3()) {
+  MR_RETURN_IF_ERROR(ValidatePayload(batch_.header, Payload()));
+  if (digest_ != nullptr && digest_->Value() != batch_.header.payload_xxh3()) {
     return absl::DataLossError(absl::StrCat(
         "the payload of ", PositionText(position_),
         " differs from the digest that was sent with it: damaged on the way"));

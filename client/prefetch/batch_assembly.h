@@ -13,11 +13,11 @@
 //
 //   if (frame.has_header) {
 //     MR_RETURN_IF_ERROR(batch.Begin(frame, steps, expect, now));
-//     if (nobody else has brought it) batch.Want(&frame, slot);
+//     if (nobody else has brought it) batch.Want(&frame, slot, verify);
 //   }
 //   MR_RETURN_IF_ERROR(batch.Add(frame));
 //   if (!batch.whole()) return absl::OkStatus();
-//   MR_RETURN_IF_ERROR(batch.Finish(verify));
+//   MR_RETURN_IF_ERROR(batch.Finish());
 //   if (batch.wanted()) HandOut(batch.Take());
 
 #ifndef MILLRACE_CLIENT_PREFETCH_BATCH_ASSEMBLY_H_
@@ -28,8 +28,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/transport.h"
+#include "common/running_digest.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 #include "proto/wire/batch_view.h"
@@ -55,8 +57,9 @@ class BatchAssembly {
 
   // After Begin(): the batch is needed. Its payload goes to `slot`, which holds
   // max_payload_bytes. Null: the frame shares the memory of all of it, which is
-  // handed out where it lies. Takes the header out of `frame`.
-  void Want(FrameView* frame, uint8_t* slot);
+  // handed out where it lies. Takes the header out of `frame`. With `verify`
+  // the payload is compared with the digest of its header.
+  void Want(FrameView* frame, uint8_t* slot, bool verify);
 
   // The payload of any frame, the first one included. DataLoss: it does not
   // follow what was there before.
@@ -65,9 +68,9 @@ class BatchAssembly {
   bool whole() const { return received_ == payload_bytes_; }
 
   // Ends a batch that is whole: the next frame begins another. DataLoss, where
-  // it is wanted: the payload does not fit its header or, with `verify`, its
+  // it is wanted: the payload does not fit its header, or differs from its
   // digest.
-  absl::Status Finish(bool verify);
+  absl::Status Finish();
 
   // A wanted batch goes to the caller. After Finish().
   WholeBatch Take();
@@ -90,6 +93,10 @@ class BatchAssembly {
   uint64_t received() const { return received_; }
 
  private:
+  void AddToDigest(const FrameView& frame);
+  // Of a batch that is whole.
+  absl::Span<const uint8_t> Payload() const;
+
   bool begun_ = false;
   bool wanted_ = false;
   bool in_shared_ = false;
@@ -98,6 +105,7 @@ class BatchAssembly {
   uint64_t payload_bytes_ = 0;
   uint64_t received_ = 0;
   WholeBatch batch_;
+  std::unique_ptr<RunningDigest> digest_;  // null: nothing is compared
 };
 
 }  // namespace millrace

@@ -280,7 +280,7 @@ absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
       if (!keeps) {
         MR_ASSIGN_OR_RETURN(slot, TakeSlot(call));
       }
-      batch.Want(&frame, slot);
+      batch.Want(&frame, slot, options_.verify_payload);
     }
   }
   const bool copies = batch.slot() != nullptr;
@@ -318,7 +318,7 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
   const bool wanted = batch.wanted();
   const bool owed = call.Owes();
   // A damaged batch is no progress.
-  MR_RETURN_IF_ERROR(batch.Finish(options_.verify_payload));
+  MR_RETURN_IF_ERROR(batch.Finish());
   if (call.unsettled > 0) {
     --call.unsettled;
     servers_.Settled(call.server, 1);

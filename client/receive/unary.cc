@@ -227,7 +227,10 @@ absl::Status NoAnswerError(absl::string_view endpoint,
     const absl::Status error(
         first->code(),
         absl::StrCat(servers.size() == 1 ? "server " : "", reasons));
-    return WithErrorDetail(error, GetErrorDetail(*first));
+    // Without one it was not a server that refused.
+    return HasErrorDetail(*first)
+               ? WithErrorDetail(error, GetErrorDetail(*first))
+               : error;
   }
   if (connected) {
     return absl::UnavailableError(absl::StrCat(

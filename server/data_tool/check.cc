@@ -9,13 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/count_text.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/spec_text.h"
-#include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/first_of.h"
-#include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
@@ -26,14 +25,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr char kSummary[] =
-    "Checks a pipeline file (protobuf text format, docs/protocol.md) and "
-    "names\n"
-    "each mistake with its line. What depends on the dataset (its fields and\n"
-    "their shapes) is checked with --dataset only; otherwise the server does\n"
-    "it when a job opens.\n\n"
-    "  millrace-data check --dataset=lmdb:/data/train my_pipeline.textproto";
 
 // Of what the engine holds; nothing of it is taken, as no batch is made.
 constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
@@ -85,41 +76,48 @@ uint64_t BatchSizeIn(const std::string& text) {
 }  // namespace
 
 int RunCheck(const Args& args, std::ostream& out) {
-  CommandLine line("check", kSummary, "FILE.textproto");
   std::vector<std::string> datasets;
-  line.Add("dataset", "URI",
-           "also check the pipeline against this dataset, lmdb:PATH or "
-           "parquet:PATH; of a mixture once for each dataset that the pipeline "
-           "names, in their order",
-           &datasets);
   std::vector<std::string> libraries;
-  line.Add("operators", "FILE.so",
-           "library of operators that the pipeline or the dataset needs; may "
-           "be given several times",
-           &libraries);
-  line.Needs("operators", {"dataset"});
-  int64_t batch_size = 0;
-  line.Add("batch_size", "N",
-           "samples of a global batch, instead of the file's batch_size "
-           "(default: the file's, else 2)",
-           &batch_size);
+  uint64_t batch_size = 0;
+  FlagSet flags(
+      {.command = "millrace-data check",
+       .summary = "Checks a pipeline file (protobuf text format, "
+                  "docs/protocol.md) and names each mistake with its line. "
+                  "What depends on the dataset (its fields and their shapes) "
+                  "is checked with --dataset only; otherwise the server checks "
+                  "that when a job opens.",
+       .argument = "FILE.textproto",
+       .examples = {"millrace-data check --dataset=lmdb:/data/train "
+                    "my_pipeline.textproto"}});
+  flags.Add("dataset", &datasets, "URI",
+            "Dataset that the pipeline must fit, lmdb:PATH or parquet:PATH; of "
+            "a mixture once for each dataset that the pipeline names, in their "
+            "order");
+  flags
+      .Add("operators", &libraries, "FILE.so",
+           "Library of operators that the pipeline or the dataset needs; may "
+           "be repeated")
+      .Needs({"dataset"});
+  flags
+      .Add("batch_size", &batch_size, "N",
+           "Samples of a global batch, instead of the file's batch_size")
+      .Default("the file's, else 2");
   int exit_code;
-  if (!ParseOrLeave(line, args, "check", out, &exit_code)) return exit_code;
-  if (line.Given("batch_size") &&
-      (batch_size < 1 || batch_size > static_cast<int64_t>(kMaxBatchSize))) {
+  if (!ParseOrLeave(flags, args, "check", out, &exit_code)) return exit_code;
+  if (flags.Given("batch_size") &&
+      (batch_size < 1 || batch_size > kMaxBatchSize)) {
     return Report(
         "check",
         UsageError(absl::InvalidArgumentError(absl::StrCat(
             "--batch_size=", batch_size, ": it is 1 .. ", kMaxBatchSize))));
   }
   const std::string flag = absl::StrCat("--batch_size=", batch_size);
-  const std::string& path = line.operands()[0];
-  std::string text;
-  if (const absl::Status status = ReadWholeFile(path, &text); !status.ok()) {
-    return Report("check", UsageError(status));
-  }
-  const std::vector<SpecMistake> mistakes =
-      CheckSpecText(text, static_cast<uint64_t>(batch_size));
+  const std::string& path = flags.argument();
+  const absl::StatusOr<std::string> file =
+      UsageError(ReadFile(path, kMaxTextFileBytes, "the pipeline"));
+  if (!file.ok()) return Report("check", file.status());
+  const std::string& text = *file;
+  const std::vector<SpecMistake> mistakes = CheckSpecText(text, batch_size);
   for (const SpecMistake& mistake : mistakes) {
     std::cerr << Readable(path);
     if (mistake.line > 0) std::cerr << ":" << mistake.line;
@@ -143,8 +141,7 @@ int RunCheck(const Args& args, std::ostream& out) {
     std::cerr << "millrace-data check: " << Readable(path)
               << " says no batch_size: checked with " << kAssumedBatchSize
               << "; --batch_size=N checks another" << std::endl;
-  } else if (batch_size > 0 && own > 0 &&
-             own != static_cast<uint64_t>(batch_size)) {
+  } else if (batch_size > 0 && own > 0 && own != batch_size) {
     std::cerr << "millrace-data check: checked with " << flag
               << " instead of batch_size: " << own << " in " << Readable(path)
               << std::endl;
@@ -155,8 +152,8 @@ int RunCheck(const Args& args, std::ostream& out) {
            "(--dataset=URI does)\n";
     return kExitOk;
   }
-  const absl::StatusOr<uint64_t> steps = CheckAgainst(
-      datasets, libraries, text, path, static_cast<uint64_t>(batch_size));
+  const absl::StatusOr<uint64_t> steps =
+      CheckAgainst(datasets, libraries, text, path, batch_size);
   if (!steps.ok()) {
     return Report("check", batch_size > 0
                                ? NamingFlag(steps.status(), "batch_size", flag)

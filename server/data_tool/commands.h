@@ -1,7 +1,7 @@
 // The subcommands of millrace-data. Each takes its arguments, writes its
 // results to `out` and what a person should know besides to standard error.
 //
-//   return ExitCode(RunPack(args, std::cout));
+//   return RunDataTool(args, std::cout);
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_COMMANDS_H_
 #define MILLRACE_SERVER_DATA_TOOL_COMMANDS_H_
@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+#include "common/program/exit_code.h"
 
-// Exit codes of the program.
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
+namespace millrace {
 
 using Args = std::vector<std::string>;
 
 // `args` begins with the subcommand. Errors go to standard error, a sentence
-// each; the result is the exit code.
+// each; the result is the exit code (common/program/exit_code.h).
 int RunDataTool(const Args& args, std::ostream& out);
 
 int RunPack(const Args& args, std::ostream& out);

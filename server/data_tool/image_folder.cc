@@ -15,12 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/data_tool/class_folders.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
-#include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
 
@@ -357,7 +357,7 @@ class ImageFolder final : public SampleReader {
     ImageCheck check(options_.decode_threads, options_.operators);
     ToolProgress progress("checking", static_cast<int64_t>(files_.size()));
     for (size_t i = 0; i < files_.size(); ++i) {
-      if (Interrupted()) {
+      if (StopSignals::signal() != 0) {
         return absl::CancelledError(
             "interrupted while the images were checked; nothing is written");
       }

@@ -8,7 +8,6 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
-#include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/dataset_files.h"
 #include "server/data_tool/report.h"
@@ -18,14 +17,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr char kSummary[] =
-    "Says what a dataset is: samples, fields, classes, fingerprint, shards.\n"
-    "Reads the metadata (of other programs' Parquet files also up to 256 MiB "
-    "of\n"
-    "small columns, for the fingerprint); `millrace-data verify` reads\n"
-    "everything.\n\n"
-    "  millrace-data inspect parquet:/data/photos";
 
 absl::string_view KindName(FieldKind kind) {
   switch (kind) {
@@ -180,15 +171,22 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
 
 int RunInspect(const Args& args, std::ostream& out) {
   bool json = false;
-  CommandLine line("inspect", kSummary, "URI");
-  line.Add("json", "print JSON", &json);
   std::vector<std::string> libraries;
-  line.Add("operators", "FILE.so",
-           "library of a source that reads the dataset; may be repeated",
-           &libraries);
+  FlagSet flags(
+      {.command = "millrace-data inspect",
+       .summary = "Says what a dataset is: samples, fields, classes, "
+                  "fingerprint, shards. Reads the metadata (of other "
+                  "programs' Parquet files also up to 256 MiB of small "
+                  "columns, for the fingerprint); `millrace-data verify` reads "
+                  "everything.",
+       .argument = "URI",
+       .examples = {"millrace-data inspect parquet:/data/photos"}});
+  flags.Add("json", &json, "", "Print JSON");
+  flags.Add("operators", &libraries, "FILE.so",
+            "Library of a source that reads the dataset; may be repeated");
   int exit_code;
-  if (!ParseOrLeave(line, args, "inspect", out, &exit_code)) return exit_code;
-  const std::string& uri = line.operands()[0];
+  if (!ParseOrLeave(flags, args, "inspect", out, &exit_code)) return exit_code;
+  const std::string& uri = flags.argument();
   const auto operators = UsageError(Operators::Load(libraries));
   if (!operators.ok()) return Report("inspect", operators.status());
   const auto source = OpenRecordSource(uri, {.operators = operators->get()});

@@ -1,21 +1,25 @@
 // millrace-data: makes, shows and checks datasets. See commands.h.
 
+#include <signal.h>
+
 #include <iostream>
 
-#include "absl/status/status.h"
 #include "common/cpu_check.h"
+#include "common/program/stop_signals.h"
 #include "common/standard_output.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/interrupt.h"
 
 MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
-  millrace::CatchInterrupts();
+  millrace::HoldStandardStreams();
+  const millrace::StopSignals signals;
+  // A file that grows too large is an error of its write(), with a sentence.
+  signal(SIGXFSZ, SIG_IGN);
   const int code =
       millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);
   const absl::Status printed = millrace::FlushStandardOutput();
   if (code != millrace::kExitOk || printed.ok()) return code;
   std::cerr << "millrace-data: " << printed.message() << std::endl;
-  return millrace::kExitFailed;
+  return millrace::ExitCode(printed);
 }

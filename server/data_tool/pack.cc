@@ -12,13 +12,12 @@
 #include "absl/time/time.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/idx_dataset.h"
 #include "server/data_tool/image_folder.h"
-#include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/seekable_reader.h"
@@ -27,22 +26,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr char kSummary[] =
-    "Packs original files into a dataset that millrace-server reads.\n\n"
-    "  millrace-data pack --format=imagefolder --input=DIR "
-    "--output=parquet:/data/photos --shards=4\n"
-    "  millrace-data pack --format=idx --split=test --input=DIR "
-    "--output=lmdb:/data/mnist-test.lmdb\n\n"
-    "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp below it;\n"
-    "each image is decoded once, so that a damaged one is named (--no_decode\n"
-    "leaves that out).\n"
-    "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); raw\n"
-    "pixels in LMDB, PNG in Parquet.\n"
-    "--seekable rewrites JPEGs so that they decode faster, to the same "
-    "pixels:\n"
-    "progressive ones become sequential, camera data and thumbnails go.\n"
-    "The output appears under its name only when it is whole.";
 
 struct PackOptions {
   std::string format;
@@ -165,7 +148,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
     ToolProgress progress("packing", samples);
     SampleReader::Sample sample;
     for (int64_t i = 0; i < samples; ++i) {
-      if (Interrupted()) {
+      if (StopSignals::signal() != 0) {
         return absl::CancelledError(absl::StrCat(
             "interrupted after ", i, " of ", CountText(samples, "sample"),
             "; nothing is left of the output"));
@@ -197,46 +180,58 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
 
 int RunPack(const Args& args, std::ostream& out) {
   PackOptions options;
-  CommandLine line("pack", kSummary, "");
-  line.Add("format", "imagefolder|idx", "what the input is", &options.format);
-  line.Add("input", "DIR", "folder that holds the original files",
-           &options.input);
-  line.Add("split", "train|test",
-           "idx: which pair of files, train when not given; imagefolder: a "
-           "folder inside the input",
-           &options.split);
-  line.Add("output", "lmdb:PATH|parquet:PATH",
-           "where to: a file, or with several shards a folder",
-           &options.output);
-  line.Add("shards", "N", "number of files, 1 when not given", &options.shards);
-  line.Add("overwrite", "replace a dataset that is there", &options.overwrite);
-  line.Add("skip_bad",
-           "imagefolder: leave out images that cannot be used, keep classes "
-           "without images, and name both",
-           &options.skip_bad);
-  line.Add("no_decode",
-           "imagefolder: look at the first bytes of each image only, instead "
-           "of decoding it once; a truncated image is not noticed then",
-           &options.no_decode);
-  line.Add("labels_from_folders",
-           "imagefolder: the folders in the input are the classes, also where "
-           "they are named as parts of a dataset (train, val2017), hold "
-           "folders that look like the classes, or where a table that may hold "
-           "labels lies beside the only one",
-           &options.labels_from_folders);
-  line.Add("seekable",
-           "imagefolder: rewrite JPEGs so that a crop decodes only its own "
-           "rows, without changing a pixel; the fingerprint is another one",
-           &options.seekable);
-  line.Add("operators", "FILE.so",
-           "imagefolder: also take the files, of any name, that a decoder of "
-           "this library knows; may be repeated",
-           &options.operators);
+  FlagSet flags(
+      {.command = "millrace-data pack",
+       .summary =
+           "Packs original files into a dataset that millrace-server reads. "
+           "The output appears under its name only when it is whole.\n\n"
+           "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp "
+           "below it; each image is decoded once, so that a damaged one is "
+           "named (--no_decode leaves that out).\n"
+           "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); "
+           "raw pixels in LMDB, PNG in Parquet.",
+       .examples = {"millrace-data pack --format=imagefolder --input=DIR \\\n"
+                    "      --output=parquet:/data/photos --shards=4",
+                    "millrace-data pack --format=idx --split=test --input=DIR "
+                    "\\\n      --output=lmdb:/data/mnist-test.lmdb"}});
+  flags.Group("Input");
+  flags.Add("format", &options.format, "imagefolder|idx", "What the input is");
+  flags.Add("input", &options.input, "DIR",
+            "Folder that holds the original files");
+  flags
+      .Add("split", &options.split, "train|test",
+           "idx: which pair of files; imagefolder: a folder inside the input")
+      .Default("idx: train; imagefolder: the input itself");
+  flags.Add("skip_bad", &options.skip_bad, "",
+            "imagefolder: leave out images that cannot be used, keep classes "
+            "without images, and name both");
+  flags.Add("no_decode", &options.no_decode, "",
+            "imagefolder: look at the first bytes of each image only, instead "
+            "of decoding it once; a truncated image is not noticed then");
+  flags.Add("labels_from_folders", &options.labels_from_folders, "",
+            "imagefolder: the folders in the input are the classes, also where "
+            "they are named as parts of a dataset (train, val2017), hold "
+            "folders that look like the classes, or where a table that may "
+            "hold labels lies beside the only one");
+  flags.Add("operators", &options.operators, "FILE.so",
+            "imagefolder: also take the files, of any name, that a decoder of "
+            "this library knows; may be repeated");
+  flags.Group("Output");
+  flags.Add("output", &options.output, "lmdb:PATH|parquet:PATH",
+            "Dataset to write: a file, or with several shards a folder");
+  flags.Add("shards", &options.shards, "N", "Number of files");
+  flags.Add("overwrite", &options.overwrite, "",
+            "Replace a dataset that is there");
+  flags.Add("seekable", &options.seekable, "",
+            "imagefolder: rewrite JPEGs so that a crop decodes only its own "
+            "rows, without changing a pixel: progressive ones become "
+            "sequential, camera data and thumbnails go; the fingerprint is "
+            "another one");
   int exit_code;
-  if (!ParseOrLeave(line, args, "pack", out, &exit_code)) return exit_code;
-  if (const absl::Status status = options.Validate(); !status.ok()) {
-    Report("pack", status);
-    return kExitUsage;
+  if (!ParseOrLeave(flags, args, "pack", out, &exit_code)) return exit_code;
+  if (const absl::Status status = UsageError(options.Validate());
+      !status.ok()) {
+    return Report("pack", status);
   }
   return Report("pack", Pack(options, out));
 }

@@ -3,26 +3,25 @@
 
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
-#include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/png_encoder.h"
 #include "server/data_tool/preview_batch.h"
-#include "server/data_tool/read_file.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
@@ -33,15 +32,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr char kSummary[] =
-    "Shows a batch as training gets it: each sample as it is stored, and what\n"
-    "the pipeline makes of it. Masks are laid over the images, boxes drawn.\n"
-    "--explain prints what was drawn at random for each sample.\n\n"
-    "  millrace-data preview --dataset=parquet:/data/photos \\\n"
-    "      --preset=imagenet_train --output=sheet.png\n"
-    "  millrace-data preview --dataset=lmdb:/data/train \\\n"
-    "      --pipeline=my.textproto --samples=4 --explain";
 
 constexpr int64_t kMaxSamples = 1000;
 constexpr int64_t kMinCell = 16;
@@ -56,16 +46,16 @@ struct Flags {
   std::string field;
   std::string explain;  // "text" or "json"
   std::vector<std::string> operators;
-  int64_t epoch = 0;
-  int64_t step = 0;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
   int64_t samples = 16;
-  std::string seed;        // a number; empty: the pipeline's
+  std::optional<uint64_t> seed;  // absent: the pipeline's
   int64_t batch_size = 0;  // 0: the pipeline's, or --samples
   int64_t cell = 192;
   int64_t columns = 0;
 };
 
-absl::Status CheckFlags(const CommandLine& line, const Flags& flags) {
+absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
   const auto invalid = [](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat(what...));
   };
@@ -106,19 +96,11 @@ absl::Status CheckFlags(const CommandLine& line, const Flags& flags) {
   if (flags.columns < 0 || flags.columns > kMaxSamples) {
     return invalid("--columns=", flags.columns, ": it is 0 .. ", kMaxSamples);
   }
-  for (const auto& [name, value] :
-       {std::pair("epoch", flags.epoch), std::pair("step", flags.step)}) {
-    if (value < 0) return invalid("--", name, "=", value, ": it is 0 or more");
-  }
-  if (line.Given("batch_size") &&
+  if (batch_size_given &&
       (flags.batch_size < 1 ||
        flags.batch_size > static_cast<int64_t>(kMaxBatchSize))) {
     return invalid("--batch_size=", flags.batch_size, ": it is 1 .. ",
                    kMaxBatchSize);
-  }
-  uint64_t number = 0;
-  if (!flags.seed.empty() && !absl::SimpleAtoi(flags.seed, &number)) {
-    return invalid("--seed=", flags.seed, ": it is a number from 0");
   }
   if (!flags.preset.empty()) {
     MR_RETURN_IF_ERROR(CheckPresetName(flags.preset));
@@ -129,15 +111,15 @@ absl::Status CheckFlags(const CommandLine& line, const Flags& flags) {
 absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
   PipelineSpec spec;
   if (!flags.pipeline.empty()) {
-    std::string text;
-    MR_RETURN_IF_ERROR(UsageError(ReadWholeFile(flags.pipeline, &text)));
+    MR_ASSIGN_OR_RETURN(const std::string text,
+                        UsageError(ReadFile(flags.pipeline, kMaxTextFileBytes,
+                                            "the pipeline")));
     MR_ASSIGN_OR_RETURN(spec, UsageError(ParseSpecText(text, flags.pipeline)));
   } else {
     spec.set_preset(flags.preset);
   }
   MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, spec));
-  uint64_t seed = 0;
-  if (absl::SimpleAtoi(flags.seed, &seed)) spec.set_seed(seed);
+  if (flags.seed.has_value()) spec.set_seed(*flags.seed);
   if (flags.batch_size > 0) {
     spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
   }
@@ -301,8 +283,8 @@ absl::Status Preview(const Flags& flags, bool samples_given,
   }
   NameSource(flags.datasets[0], spec);
   PreviewOptions options;
-  options.epoch = static_cast<uint64_t>(flags.epoch);
-  options.step = static_cast<uint64_t>(flags.step);
+  options.epoch = flags.epoch;
+  options.step = flags.step;
   options.samples = flags.samples;
   options.cell = static_cast<int>(flags.cell);
   options.field = flags.field;
@@ -353,59 +335,67 @@ absl::Status Preview(const Flags& flags, bool samples_given,
 }  // namespace
 
 int RunPreview(const Args& args, std::ostream& out) {
-  Flags flags;
-  CommandLine line("preview", kSummary, "");
-  line.Add("dataset", "URI",
-           "lmdb:PATH or parquet:PATH; of a mixture once for each dataset that "
-           "the pipeline names, in their order",
-           &flags.datasets);
-  line.Add("preset", "NAME", "what is done to the samples, by name",
-           &flags.preset);
-  line.Add("pipeline", "FILE",
-           "the same as a pipeline file (docs/transforms.md); the name of a "
-           "single dataset does not matter",
-           &flags.pipeline);
-  line.Add("outputs", "FIELD,...",
-           "fields of the dataset that become tensors; default: what the "
-           "pipeline file lists, else all",
-           &flags.outputs);
-  line.Add("output", "FILE.png", "where the contact sheet goes", &flags.output);
-  line.AddOptional("explain", "json",
-                   "print what was drawn for each sample, as text or as JSON "
-                   "lines",
-                   "text", &flags.explain);
-  line.Add("epoch", "N", "epoch, from 0", &flags.epoch);
-  line.Add("step", "N", "step of the epoch, from 0", &flags.step);
-  line.Add("samples", "N",
-           "samples that are shown, the first of the batch (default 16, or "
-           "all of a smaller batch)",
-           &flags.samples);
-  line.Add("batch_size", "N",
-           "samples of a global batch, instead of the file's batch_size "
-           "(default: the file's, else --samples, or all there are)",
-           &flags.batch_size);
-  line.Add("seed", "N", "instead of the pipeline file's", &flags.seed);
-  line.Add("field", "NAME", "the image to show; default: the first output",
-           &flags.field);
-  line.Add("cell", "PIXELS", "max side of a picture (default 192)",
-           &flags.cell);
-  line.Add("columns", "N",
-           "pairs in a row (default 0: as many as 1200 pixels hold)",
-           &flags.columns);
-  line.Add("operators", "FILE.so",
-           "library of operators that the pipeline or the dataset needs; may "
-           "be given several times",
-           &flags.operators);
-  for (const char* name : {"field", "cell", "columns"}) {
-    line.Needs(name, {"output"});
-  }
+  Flags given;
+  FlagSet flags(
+      {.command = "millrace-data preview",
+       .summary = "Shows a batch as training gets it: each sample as it is "
+                  "stored, and what the pipeline makes of it. Masks are laid "
+                  "over the images, boxes drawn.",
+       .examples = {"millrace-data preview --dataset=parquet:/data/photos \\\n"
+                    "      --preset=imagenet_train --output=sheet.png",
+                    "millrace-data preview --dataset=lmdb:/data/train \\\n"
+                    "      --pipeline=my.textproto --samples=4 --explain"}});
+  flags.Group("Which batch");
+  flags.Add("dataset", &given.datasets, "URI",
+            "Dataset, lmdb:PATH or parquet:PATH; of a mixture once for each "
+            "dataset that the pipeline names, in their order");
+  flags.Add("preset", &given.preset, "NAME", "Pipeline by name");
+  flags.Add("pipeline", &given.pipeline, "FILE",
+            "Pipeline from a file (docs/transforms.md); the name of a single "
+            "dataset does not matter");
+  flags
+      .Add("outputs", &given.outputs, "FIELD,...",
+           "Fields of the dataset that become tensors")
+      .Default("those that the pipeline file lists, else all");
+  flags.Add("epoch", &given.epoch, "N", "Epoch, from 0");
+  flags.Add("step", &given.step, "N", "Step of the epoch, from 0");
+  flags
+      .Add("batch_size", &given.batch_size, "N",
+           "Samples of a global batch, instead of the file's batch_size")
+      .Default("the file's, else --samples, or all there are");
+  flags
+      .Add("seed", &given.seed, "N",
+           "Seed of the order and of every random choice")
+      .Default("0, or what the pipeline file says");
+  flags.Add("operators", &given.operators, "FILE.so",
+            "Library of operators that the pipeline or the dataset needs; may "
+            "be repeated");
+  flags.Group("What to show");
+  flags.Add("output", &given.output, "FILE.png", "File for the contact sheet");
+  flags
+      .Add("explain", &given.explain, "json",
+           "Print what was drawn at random for each sample, as text or as JSON "
+           "lines")
+      .Bare("text");
+  flags
+      .Add("samples", &given.samples, "N",
+           "Samples to show, the first of the batch")
+      .Default("16, or all of a smaller batch");
+  flags.Add("field", &given.field, "NAME", "Image to show")
+      .Default("the first output")
+      .Needs({"output"});
+  flags.Add("cell", &given.cell, "PIXELS", "Upper bound of a picture's side")
+      .Needs({"output"});
+  flags
+      .Add("columns", &given.columns, "N",
+           "Pairs in a row; 0: as many as 1200 pixels hold")
+      .Needs({"output"});
   int exit_code;
-  if (!ParseOrLeave(line, args, "preview", out, &exit_code)) return exit_code;
-  if (const absl::Status status = CheckFlags(line, flags); !status.ok()) {
-    Report("preview", status);
-    return kExitUsage;
-  }
-  return Report("preview", Preview(flags, line.Given("samples"), out));
+  if (!ParseOrLeave(flags, args, "preview", out, &exit_code)) return exit_code;
+  const absl::Status checked =
+      UsageError(CheckFlags(given, flags.Given("batch_size")));
+  if (!checked.ok()) return Report("preview", checked);
+  return Report("preview", Preview(given, flags.Given("samples"), out));
 }
 
 }  // namespace millrace

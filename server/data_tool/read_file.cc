@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -18,27 +19,6 @@ absl::Status NoRegularFile(const std::string& path) {
       absl::StrCat(path,
                    " is no regular file (but a folder, a FIFO, a socket "
                    "or a device)"));
-}
-
-// Closes `fd`.
-absl::Status ReadToEnd(int fd, const std::string& path, std::string* bytes) {
-  struct stat info;
-  int error = fstat(fd, &info) == 0 ? 0 : errno;
-  // One byte more shows the end without another call.
-  bytes->resize(error == 0 ? info.st_size + 1 : 0);
-  size_t length = 0;
-  while (error == 0) {
-    if (length == bytes->size()) bytes->resize(2 * length);
-    const ssize_t got =
-        read(fd, bytes->data() + length, bytes->size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error = errno;
-    if (got <= 0) break;
-    length += got;
-  }
-  close(fd);
-  bytes->resize(length);
-  return error == 0 ? absl::OkStatus() : FileError(error, "read", path);
 }
 
 }  // namespace
@@ -57,15 +37,9 @@ absl::StatusOr<int> OpenRegularFile(const std::string& path) {
   return error == 0 ? NoRegularFile(path) : FileError(error, "open", path);
 }
 
-absl::Status ReadWholeFile(const std::string& path, std::string* bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, "open", path);
-  return ReadToEnd(fd, path, bytes);
-}
-
 absl::Status ReadRegularFile(const std::string& path, std::string* bytes) {
   MR_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
-  return ReadToEnd(fd, path, bytes);
+  return ReadToEnd(fd, path, kNoFileLimit, "", bytes);
 }
 
 absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,

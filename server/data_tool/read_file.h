@@ -1,4 +1,6 @@
-// Opening files and reading them whole, or their beginning.
+// Reading files that were found in a folder, whole or their beginning: what is
+// no regular file is refused, since it could block for ever. A file that the
+// user has named is read by common/read_file.h.
 //
 //   MR_RETURN_IF_ERROR(ReadRegularFile("photos/cat/1.jpg", &bytes));
 
@@ -13,16 +15,12 @@
 
 namespace millrace {
 
-// Of a file that the user has named: also a pipe, whose writer is waited for.
-// Replaces `bytes`, whose memory is used again. Errors name the file.
-absl::Status ReadWholeFile(const std::string& path, std::string* bytes);
-
-// For reading, a file that was found in a folder: a regular file or a link to
-// one. The caller closes the descriptor. InvalidArgument: a FIFO, which could
-// block for ever, a folder, a socket or a device. Otherwise as ReadWholeFile().
+// A regular file or a link to one, for reading. The caller closes the
+// descriptor. InvalidArgument: a FIFO, a folder, a socket or a device.
+// Otherwise errors as FileError() makes them.
 absl::StatusOr<int> OpenRegularFile(const std::string& path);
 
-// Errors as OpenRegularFile().
+// Replaces `bytes`, whose memory is used again. Errors as OpenRegularFile().
 absl::Status ReadRegularFile(const std::string& path, std::string* bytes);
 
 // The first `length` bytes of a regular file, fewer when the file is shorter.

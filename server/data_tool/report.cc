@@ -6,9 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/clean_text.h"
-#include "common/usage_error.h"
+#include "common/program/exit_code.h"
 #include "proto/error_detail.h"
-#include "server/data_tool/commands.h"
 
 namespace millrace {
 namespace {
@@ -48,7 +47,7 @@ int Report(absl::string_view command, const absl::Status& status) {
   }
   std::cerr << "millrace-data " << command << ": "
             << Readable(absl::StrCat(where, status.message())) << std::endl;
-  return IsUsageError(status) ? kExitUsage : kExitFailed;
+  return ExitCode(status);
 }
 
 void Warn(absl::string_view command,
@@ -59,20 +58,13 @@ void Warn(absl::string_view command,
   }
 }
 
-bool ParseOrLeave(CommandLine& line, const std::vector<std::string>& args,
+bool ParseOrLeave(FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out,
                   int* exit_code) {
-  if (const absl::Status status = line.Parse(args); !status.ok()) {
-    Report(command, status);
-    *exit_code = kExitUsage;
-    return false;
-  }
-  if (line.help_wanted()) {
-    out << line.Help();
-    *exit_code = kExitOk;
-    return false;
-  }
-  return true;
+  *exit_code = Report(command, flags.Parse(args));
+  if (*exit_code != kExitOk) return false;
+  if (flags.help_wanted()) out << flags.Help();
+  return !flags.help_wanted();
 }
 
 }  // namespace millrace

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/data_tool/command_line.h"
+#include "common/program/flag_set.h"
 
 namespace millrace {
 
@@ -23,15 +23,15 @@ std::string NamingFlag(absl::string_view message, absl::string_view field,
 absl::Status NamingFlag(const absl::Status& status, absl::string_view field,
                         absl::string_view flag);
 
-// Prints "millrace-data COMMAND: MESSAGE" unless `status` is OK; the exit code:
-// kExitUsage of what UsageError() has marked.
+// Prints "millrace-data COMMAND: MESSAGE" unless `status` is OK; ExitCode() of
+// it.
 int Report(absl::string_view command, const absl::Status& status);
 
 // Prints "millrace-data COMMAND: warning: SENTENCE" for each.
 void Warn(absl::string_view command, const std::vector<std::string>& sentences);
 
 // Parses, and answers --help. False: leave with *exit_code.
-bool ParseOrLeave(CommandLine& line, const std::vector<std::string>& args,
+bool ParseOrLeave(FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out, int* exit_code);
 
 }  // namespace millrace

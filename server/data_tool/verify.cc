@@ -18,15 +18,14 @@
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/program/stop_signals.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "server/data_tool/command_line.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/dataset_files.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
-#include "server/data_tool/interrupt.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
@@ -35,13 +34,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr char kSummary[] =
-    "Reads every sample of a dataset, checks it against the schema, decodes\n"
-    "every image, and compares the content hash with the one that the packer\n"
-    "has written. Goes on after damage and names all of it. Foreign Parquet\n"
-    "carries no hash to compare with.\n\n"
-    "  millrace-data verify lmdb:/data/train";
 
 // A shard is given up when so many of its samples one after the other cannot be
 // used: each may cost the decoding of a whole row group.
@@ -202,7 +194,8 @@ absl::Status Verify(const std::string& uri,
     ContentSum sum;
     int64_t refused = 0;  // one after the other
     for (int64_t row = 0; row < shard.samples(); ++row) {
-      if (Interrupted()) return absl::CancelledError("interrupted");
+      if (StopSignals::signal() != 0)
+        return absl::CancelledError("interrupted");
       const int64_t index = shard.first_sample() + row;
       place->sample = index;
       const absl::Status read =
@@ -281,18 +274,24 @@ absl::Status Verify(const std::string& uri,
 // The source of an operator library may end the process over a damaged file: a
 // child process reads.
 int RunVerify(const Args& args, std::ostream& out) {
-  CommandLine line("verify", kSummary, "URI");
   std::vector<std::string> libraries;
-  line.Add("operators", "FILE.so",
-           "library of a source that reads the dataset; may be repeated",
-           &libraries);
   bool no_decode = false;
-  line.Add("no_decode",
-           "do not decode the images: faster, but an image that was damaged "
-           "before it was packed is not noticed",
-           &no_decode);
+  FlagSet flags(
+      {.command = "millrace-data verify",
+       .summary = "Reads every sample of a dataset, checks it against the "
+                  "schema, decodes every image, and compares the content hash "
+                  "with the one that the packer has written. Goes on after "
+                  "damage and names all of it. Foreign Parquet carries no hash "
+                  "to compare with.",
+       .argument = "URI",
+       .examples = {"millrace-data verify lmdb:/data/train"}});
+  flags.Add("operators", &libraries, "FILE.so",
+            "Library of a source that reads the dataset; may be repeated");
+  flags.Add("no_decode", &no_decode, "",
+            "Do not decode the images: faster, but an image that was damaged "
+            "before it was packed is not noticed");
   int exit_code;
-  if (!ParseOrLeave(line, args, "verify", out, &exit_code)) return exit_code;
+  if (!ParseOrLeave(flags, args, "verify", out, &exit_code)) return exit_code;
   void* shared = mmap(nullptr, sizeof(Place), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
@@ -308,8 +307,9 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
+    const StopSignals signals;  // the parent's thread is not in the child
     absl::Status verified =
-        Verify(line.operands()[0], libraries, !no_decode, place, out);
+        Verify(flags.argument(), libraries, !no_decode, place, out);
     if (verified.ok()) verified = FlushStandardOutput();
     _exit(Report("verify", verified));
   }
@@ -319,7 +319,7 @@ int RunVerify(const Args& args, std::ostream& out) {
   absl::Status result;
   if (WIFSIGNALED(status)) {
     const std::string where = place->sample < 0
-                                  ? absl::StrCat("opening ", line.operands()[0])
+                                  ? absl::StrCat("opening ", flags.argument())
                                   : absl::StrCat("reading shard ", place->shard,
                                                  " at sample ", place->sample);
     result = absl::DataLossError(absl::StrCat(

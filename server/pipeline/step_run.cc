@@ -674,7 +674,9 @@ void StepRun::Deliver(Job& job) {
   job.FillMakeTimes(header.mutable_stage_micros());
   if (range_.with_payload_digest) {
     header.set_payload_xxh3(
-        XXH3_64bits(job.payload->data(), job.payload->bytes()));
+        ready_ != nullptr
+            ? ready_->payload_xxh3(job.step)
+            : XXH3_64bits(job.payload->data(), job.payload->bytes()));
   }
   // No task of the job is left, so nobody else reads job.payload.
   batch.payload = std::move(job.payload);

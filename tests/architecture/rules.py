@@ -61,9 +61,8 @@ HEADERS = [
     ("Google Benchmark", r"benchmark/.*", ["tests/"]),
     ("dlopen", r"dlfcn\.h", ["server/operators/", "client/torch/", "trainer/ddp/",
                             "trainer/logs/device_load.cc", "tests/"]),
-    # Flags are read in main.cc, which makes a config of them.
-    ("Abseil's flags", r"absl/flags/.*",
-     ["server/main.cc", "server/data_tool/", "client/cli/", "trainer/main.cc", "tests/"]),
+    # The programs parse their flags with common/program/flag_set.h.
+    ("Abseil's flags", r"absl/flags/.*", ["tests/"]),
 ]
 
 # Gates of third_party/BUILD and the packages that may be let through.

@@ -3,13 +3,14 @@
 // them and copies each byte once.
 //
 //   wire_bench [--client=loader|raw|tcp] [--batch_bytes=9633792]
-//              [--seconds=2] [--warmup=0.3] [--rounds=3] [--json]
+//              [--seconds=2] [--warmup=0.3] [--rounds=3] [--verify] [--json]
 //   wire_bench --serve=HOST        a server alone, until it is killed; prints
 //                                  its two ports: of gRPC, of plain TCP
 //   wire_bench --connect=HOST:PORT ...   to one that runs already
 //
-// loader: the product's client, window and all. raw: one stream, plain gRPC
-// reads, each slice copied once into one buffer. tcp: one plain TCP stream
+// loader: the product's client, window and all; with --verify it compares each
+// payload with its digest, which the others do not do. raw: one stream, plain
+// gRPC reads, each slice copied once into one buffer. tcp: one plain TCP stream
 // read into one buffer, the measure for the two.
 // Prints GB/s (10^9), CPU seconds per GB of both sides (of the server only
 // when it was started here), batches/s, all from the end of the warm-up on.
@@ -54,6 +55,7 @@ struct Flags {
   double seconds = 2;
   double warmup = 0.3;
   int rounds = 3;
+  bool verify = false;
   bool json = false;
 };
 
@@ -212,9 +214,11 @@ void ReceiveRaw(const std::string& address, const Flags& flags, Meter* meter) {
   next();
 }
 
-void ReceiveWithLoader(const std::string& address, Meter* meter) {
+void ReceiveWithLoader(const std::string& address, const Flags& flags,
+                       Meter* meter) {
   HostLoaderOptions options;
   options.endpoint = address;
+  options.verify_payload = flags.verify;
   auto loader = OpenHostLoader(options);
   MR_CHECK(loader.ok()) << loader.status();
   bool more = true;
@@ -243,7 +247,7 @@ void Receive(const std::string& address, const Flags& flags,
   } else if (flags.client == "raw") {
     ReceiveRaw(address, flags, &meter);
   } else {
-    ReceiveWithLoader(address, &meter);
+    ReceiveWithLoader(address, flags, &meter);
   }
   meter.Print();
 }
@@ -294,6 +298,7 @@ int Main(int argc, char** argv) {
             ? absl::SimpleAtoi(text, &flags.rounds)
         : absl::ConsumePrefix(&text, "--serve=")   ? word(&flags.serve)
         : absl::ConsumePrefix(&text, "--connect=") ? word(&flags.connect)
+        : text == "--verify"                       ? (flags.verify = true)
         : text == "--json"                         ? (flags.json = true)
                                                    : false;
     if (!good) {

@@ -1,7 +1,9 @@
 #include "common/standard_output.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +36,24 @@ TEST(StandardOutputTest, NamesTheReason) {
 TEST(StandardOutputTest, RemembersAnEarlierFailure) {
   EXPECT_EXIT(PrintToAFullDevice(2), ::testing::ExitedWithCode(0),
               HasSubstr("an earlier write failed"));
+}
+
+// Starts as `program >&-` does. Exits with 0 when nothing that is opened later
+// is taken for standard output.
+void PrintToAClosedStream() {
+  close(STDOUT_FILENO);
+  HoldStandardStreams();
+  const int file = open("/dev/null", O_WRONLY);
+  if (file <= STDERR_FILENO) std::exit(3);
+  std::fputs("some text\n", stdout);
+  const absl::Status status = FlushStandardOutput();
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::exit(status.ok() ? 1 : 0);
+}
+
+TEST(StandardOutputTest, NothingTakesThePlaceOfAClosedStream) {
+  EXPECT_EXIT(PrintToAClosedStream(), ::testing::ExitedWithCode(0),
+              HasSubstr("standard output: Bad file descriptor"));
 }
 
 TEST(StandardOutputTest, SucceedsWhereTheTextArrives) {

@@ -28,10 +28,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "client/cli/flags.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/malloc_tuning.h"
+#include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "xxhash.h"
 
@@ -58,19 +58,22 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   std::string output;
   uint64_t batches = 0;
   absl::Duration pace;
-  FlagSet flags("digest_client", "writes down what each batch of a rank was");
+  FlagSet flags({.command = "digest_client",
+                 .summary = "Writes down what each batch of a rank was."});
   spec_flags.AddTo(flags);
   spec_flags.AddHedgesTo(flags);
-  flags.Add("output", &output, "FILE", "one line a batch, appended");
-  flags.Add("start", &start, "EPOCH:STEP", "the first batch");
-  flags.Add("batches", &batches, "N", "end after so many; 0: at SIGTERM");
-  flags.Add("rank", &options.rank, "R", "of this client");
-  flags.Add("world", &options.world_size, "W", "ranks of the job");
-  flags.Add("window", &options.window, "N", "batches asked for");
-  flags.Add("pace", &pace, "TIME", "that the work on a batch takes");
+  flags.Add("output", &output, "FILE", "One line a batch, appended");
+  flags.Add("start", &start, "EPOCH:STEP", "First batch");
+  flags.Add("batches", &batches, "N",
+            "Number of batches after which it ends; 0: at SIGTERM");
+  flags.Add("rank", &options.rank, "R", "Rank of this client");
+  flags.Add("world", &options.world_size, "W", "Number of ranks of the job");
+  flags.Add("window", &options.window, "N",
+            "Upper bound of the batches in flight");
+  flags.Add("pace", &pace, "TIME", "Time that the work on a batch takes");
   absl::Duration next_timeout = options.next_timeout;
   flags.Add("next_timeout", &next_timeout, "TIME",
-            "without a batch for so long it gives up");
+            "Time without a batch after which it gives up");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/testing/digits.h"
+#include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -100,7 +101,7 @@ TEST_F(ExitCodesTest, DataTool) {
   const std::string good = File("good.textproto");
   Expect({
       {{tool}, 2, "usage"},
-      {{tool, "unpack"}, 2, "no command 'unpack'"},
+      {{tool, "unpack"}, 2, "unknown command `unpack`"},
       {{tool, "inspect", "--colour", digits_}, 2, "unknown flag --colour"},
       {{tool, "inspect", library, digits_}, 2, "none.so"},
       {{tool, "verify", library, digits_}, 2, "none.so"},
@@ -155,11 +156,13 @@ TEST_F(ExitCodesTest, DataToolOnAFullDisk) {
        {std::string("--help"), std::string("--version"), "inspect " + digits_,
         "verify " + digits_, "check " + File("good.textproto"),
         "preview --dataset=" + digits_ + " --preset=mnist --explain"}) {
-    const ProgramResult result = RunProgram(
-        {"/bin/sh", "-c", absl::StrCat(tool, " ", words, " > /dev/full")});
-    EXPECT_EQ(result.exit_code, 1) << words << "\n" << result.err;
-    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"))
-        << words;
+    for (const char* place : {" > /dev/full", " >&-"}) {
+      const ProgramResult result =
+          RunProgram({"/bin/sh", "-c", absl::StrCat(tool, " ", words, place)});
+      EXPECT_EQ(result.exit_code, 1) << words << place << "\n" << result.err;
+      EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"))
+          << words << place;
+    }
   }
 }
 
@@ -168,8 +171,8 @@ TEST_F(ExitCodesTest, Client) {
   const std::string closed = "--endpoint=127.0.0.1:1";
   const std::string soon = "--timeout=300ms";
   std::vector<Case> cases = {
-      {{millrace}, 2, "millrace status"},
-      {{millrace, "state"}, 2, "unknown command `state`"},
+      {{millrace}, 2, "usage: millrace COMMAND"},
+      {{millrace, "state"}, 2, "unknown command `state`; did you mean status?"},
       {{millrace, "--help", "bench"}, 2, "unexpected argument `bench`"},
       {{millrace, "--version", "--json"}, 2, "unexpected argument `--json`"},
       {{millrace, "status"}, 2, "--endpoint=HOST:PORT is missing"},
@@ -256,19 +259,43 @@ TEST_F(ExitCodesTest, Client) {
   Expect(cases);
 }
 
+// What a server refuses of a pipeline, whatever the code: it was 1 where this
+// version's servers cannot do what the pipeline asks.
+TEST_F(ExitCodesTest, APipelineThatNoServerRuns) {
+  const auto server = ServerProcess::Start({"--synthetic_only"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  WriteFile(File("channels.textproto"),
+            "sources { synthetic { samples: 64 fields { name: 'image' "
+            "  dtype: DTYPE_UINT8 shape: [1, 1, 16] } } } batch_size: 8 "
+            "transforms { resize { height: 4 width: 4 } }");
+  const std::string millrace = "client/cli/millrace";
+  const std::string endpoint = "--endpoint=" + (*server)->address();
+  const std::string pipeline = "--pipeline=" + File("channels.textproto");
+  const std::string says = "resizing 16 channels";
+  Expect({
+      {{millrace, "bench", endpoint, pipeline}, 2, says},
+      {{millrace, "audit", endpoint, pipeline}, 2, says},
+      {{millrace, "replay", endpoint, pipeline, "--position=0:0",
+        "--output=" + File("batch")},
+       2,
+       says},
+  });
+}
+
 // They ended with 0.
 TEST_F(ExitCodesTest, OutputThatIsLostIsAnError) {
   const std::string millrace = ProgramPath("client/cli/millrace");
   for (const char* arguments :
        {"--help", "--version", "status --help", "bench --help", "audit --help",
         "replay --help", "doctor --help"}) {
-    const ProgramResult result =
-        RunProgram({"/bin/sh", "-c",
-                    absl::StrCat(millrace, " ", arguments, " > /dev/full")});
-    EXPECT_EQ(result.exit_code, 1) << arguments;
-    // A long text fails before it is flushed, and loses the system's reason.
-    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: "))
-        << arguments;
+    for (const char* place : {" > /dev/full", " >&-"}) {
+      const ProgramResult result = RunProgram(
+          {"/bin/sh", "-c", absl::StrCat(millrace, " ", arguments, place)});
+      EXPECT_EQ(result.exit_code, 1) << arguments << place;
+      // A long text fails before it is flushed, and loses the system's reason.
+      EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: "))
+          << arguments << place;
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/wire/version.h"
+#include "xxhash.h"
 
 namespace millrace::testing {
 namespace {
@@ -41,6 +42,10 @@ class FakePipeline final : public Pipeline {
   const uint64_t payload_bytes_;
   OpenResponse description_;
 };
+
+uint64_t DigestOf(const BatchPayload& payload) {
+  return XXH3_64bits(payload.data(), payload.bytes());
+}
 
 }  // namespace
 
@@ -83,7 +88,11 @@ class FakeEngine::FakeRun final : public Engine::Run {
 };
 
 FakeEngine::FakeEngine(Config config)
-    : config_(std::move(config)), thread_([this] {
+    : config_(std::move(config)),
+      shared_digest_(config_.shared_payload == nullptr
+                         ? 0
+                         : DigestOf(*config_.shared_payload)),
+      thread_([this] {
         while (true) {
           std::function<void()> task;
           {
@@ -185,6 +194,11 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
     tensor->set_dtype(DTYPE_UINT8);
     tensor->add_sample_shape(static_cast<int64_t>(config_.payload_bytes));
     tensor->set_bytes(config_.payload_bytes);
+    if (run->range.with_payload_digest) {
+      batch.header.set_payload_xxh3(config_.shared_payload != nullptr
+                                        ? shared_digest_
+                                        : DigestOf(*payload));
+    }
     batch.payload = std::move(payload);
     ++run->next;
     ++batches_made_;

@@ -94,6 +94,7 @@ class FakeEngine final : public Engine {
   void Finish(const std::shared_ptr<RunState>& run, absl::Status status);
 
   const Config config_;
+  const uint64_t shared_digest_;  // of Config::shared_payload
   std::atomic<uint64_t> batches_made_{0};
   std::atomic<uint64_t> runs_done_{0};
   Mutex mu_;

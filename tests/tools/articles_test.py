@@ -114,15 +114,15 @@ class TrainersLines(unittest.TestCase):
         self.assertNotIn("cpu_per_1000", run)
 
     def test_flags_are_those_that_help_lists(self):
-        text = ("  Flags from trainer/main.cc:\n    --batch_size (Samples of --nothing (x).);\n"
-                "      default: 0;\n    --lr (Rate.); default: 0.001;\n")
+        text = ("Data:\n  --batch_size=N            Samples, as with\n"
+                "                            --nothing (default 0).\n  --lr=RATE                 Rate.\n")
         self.assertEqual(context.flags_of(text), {"batch_size", "lr"})
 
     def test_flags_that_are_missing_are_named(self):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, "train")
             with open(program, "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\necho '    --lr (Rate.);'\nexit 1\n")
+                file.write("#!/bin/sh\necho '  --lr=RATE  Rate.'\nexit 1\n")
             os.chmod(program, 0o755)
             made = _context(folder, programs={"millrace-train": program}, python="python3")
             made.need_flags("lr")

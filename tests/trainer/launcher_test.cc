@@ -77,12 +77,16 @@ TEST_F(Launcher, PassesOnThatARankWasStartedWithAMistake) {
   EXPECT_TRUE(IsUsageError(Run("exit 2")));
   EXPECT_FALSE(IsUsageError(Run("exit 1")));
   // Rank 0 ends first, by the rank that it misses.
-  EXPECT_TRUE(IsUsageError(
+  const absl::Status status =
       Run("if [ $RANK = 0 ]; then "
           "  while ! [ -e ready ]; do :; done; echo > ended; exit 1; fi; "
           "trap '' TERM; echo > ready; "
           "while ! [ -e ended ]; do :; done; exit 2",
-          2)));
+          2);
+  EXPECT_TRUE(IsUsageError(status));
+  // It said: rank 0, exit code 1.
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 of 2"), HasSubstr("exit code 2")));
 }
 
 TEST_F(Launcher, NamesTheSignalThatKilledARank) {

@@ -209,6 +209,8 @@ TEST(Models, RefuseDataThatDoesNotFit) {
   EXPECT_THAT(Refusal("mlp", {3, 224, 224}, 10), HasSubstr("224x224x3 values"));
   EXPECT_THAT(Refusal("cnn", {1, 2, 2}, 10), HasSubstr("2x2x1"));
   EXPECT_THAT(Refusal("resnet18", {16, 1, 1}, 10), HasSubstr("1x1x16"));
+  EXPECT_THAT(Refusal("resnet18", {1, 1, 16}, 10),
+              HasSubstr("samples are vectors of 16 values;"));
   EXPECT_THAT(Refusal("resnet18", {3, 224, 224}, 0), HasSubstr("0 outputs"));
   EXPECT_THAT(Refusal("vgg", {3, 224, 224}, 10), HasSubstr("vgg"));
 }

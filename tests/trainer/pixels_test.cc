@@ -177,6 +177,8 @@ std::string Thrown(const std::string& loss, const torch::Tensor& outputs,
     Learn(loss)->Sum(outputs, target, OfRows(outputs.size(0)), 0);
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
+  } catch (const TargetError& error) {
+    return error.what();
   }
   return "";
 }

@@ -20,7 +20,8 @@ def read_safetensors(path):
     data = open(path, "rb").read()
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])
-    assert header.pop("__metadata__") == {"format": "pt"}
+    metadata = header.pop("__metadata__")
+    assert metadata["format"] == "pt" and len(metadata["millrace_data_xxh3"]) == 16, metadata
     dtypes = {"F32": torch.float32, "I64": torch.int64}
     tensors = {}
     for name, entry in header.items():

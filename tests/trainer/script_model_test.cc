@@ -15,12 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "tests/testing/subprocess.h"
 #include "tests/trainer/formula.h"
 #include "trainer/class_loss.h"
 #include "trainer/fit.h"
 #include "trainer/models/graph_model.h"
 #include "trainer/models/model_name.h"
+#include "trainer/weights/zip_archive.h"
 
 namespace millrace {
 namespace {
@@ -164,6 +166,17 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   const std::string whole = testing::ReadFile(ModelFile("small_cnn.pt"));
   testing::WriteFile(cut, whole.substr(0, whole.size() / 2));
   EXPECT_THAT(Refusal(cut), HasSubstr("not a whole TorchScript module"));
+  // In the middle of a weight: it was trained on.
+  std::string flipped = whole;
+  const auto members = ParseZip(whole);
+  ASSERT_TRUE(members.ok()) << members.status();
+  for (const ZipMember& member : *members) {
+    if (!absl::EndsWith(member.name, "/data/0")) continue;
+    flipped[member.data.data() - whole.data() + 3] ^= 0x40;
+  }
+  ASSERT_NE(flipped, whole);
+  testing::WriteFile(cut, flipped);
+  EXPECT_THAT(Refusal(cut), HasSubstr("data/0\" is damaged"));
   EXPECT_THAT(Refusal(ModelFile("double.pt")),
               AllOf(HasSubstr("head.weight is Double"), HasSubstr(".float()")));
   EXPECT_THAT(Refusal(ModelFile("frozen.pt")),

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/read_file.h"
 #include "trainer/files.h"
 #include "trainer/progress.h"
 

@@ -345,7 +345,7 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--nproc=2", "--master_port=29500"},
        "--master_port has no effect without --master_addr"},
       {{"--stop_grace=20s"}, "--stop_grace has no effect without --nproc"},
-      {{"--nproc=1", "--stop_grace=-1s"}, "--stop_grace is negative"},
+      {{"--nproc=1", "--stop_grace=-1s"}, "--stop_grace=-1s: expected a time"},
       {{"--rank_timeout=2m"}, "--rank_timeout has no effect with one rank"},
       {{"--nproc=1", "--rank_timeout=2m"},
        "--rank_timeout has no effect with one rank"},
@@ -365,7 +365,14 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
       {{"--train_subset=0:201"}, "ends behind the 200 samples of train"},
       // Shapes, classes and types that do not fit.
-      {{"--input=label"}, "has 0 dimensions; models"},
+      {{"--input=label"},
+       "the input label is one number a sample, and models of this trainer "
+       "take samples of 1 to 3 dimensions; give --input=image"},
+      {{"--input=sample_index"}, "give --input=image"},
+      // The image is the target, and the label is all that is left.
+      {{"--target=image", "--loss=mse"}, "give --input=image"},
+      {{"--resume=" + folder_}, folder_ + ": it is a folder"},
+      {{"--checkpoint=" + folder_}, folder_ + ": it is a folder"},
       {{"--target=sample_index"}, "give --classes=N"},
       {{"--target=image", "--input=image", "--loss=mse", "--classes=3"},
        "--classes=3 has no effect"},
@@ -376,13 +383,23 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
     EXPECT_EQ(run.exit_code, 2) << flags[0];
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
+  // --classes is the mistake, which only a batch shows.
   const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
-  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("the target sample_index has a label that is "
                               "none of its 5 classes, 0 to 4 (Target "),
                     HasSubstr("out of bounds); give --classes a number above "
                               "the largest label")));
+}
+
+// On any machine: there is no GPU to see, and no library for one.
+TEST_F(Train, NamesTheFlagThatTrainsWithoutAGpu) {
+  Subprocess run(Command({"--device=cuda", "--max_steps=1"}),
+                 {"CUDA_VISIBLE_DEVICES=", "MILLRACE_TORCH_LIB=/none"});
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.Stderr(),
+              AllOf(HasSubstr("--device=cuda"), HasSubstr("--device=cpu")));
 }
 
 // A job that torchrun may give one rank or several has one command line.

@@ -269,15 +269,23 @@ TEST_F(Train, RefusesACheckpointOfAnotherNumberOfClasses) {
 
 // It ended with 0, though nobody had been told the result.
 TEST_F(Train, FailsWhenItsSummaryCannotBePrinted) {
-  std::vector<std::string> lost = {"/bin/sh", "-c", "exec \"$@\" > /dev/full",
-                                   "sh"};
-  for (const std::string& word : Command({"--max_steps=2"})) {
-    lost.push_back(word);
+  const std::pair<std::string, std::string> kPlaces[] = {
+      {"> /dev/full", "No space left"},
+      // The summary went into a socket or a file that had the number 1.
+      {">&-", "Bad file descriptor"}};
+  for (const auto& [place, reason] : kPlaces) {
+    for (const char* ranks : {"--nproc=0", "--nproc=2"}) {
+      std::vector<std::string> lost = {"/bin/sh", "-c", "exec \"$@\" " + place,
+                                       "sh"};
+      for (const std::string& word : Command({"--max_steps=2", ranks})) {
+        lost.push_back(word);
+      }
+      const ProgramResult run = RunProgram(lost);
+      EXPECT_EQ(run.exit_code, 1) << place << " " << ranks;
+      EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write to standard output"),
+                                 HasSubstr(reason)));
+    }
   }
-  const ProgramResult run = RunProgram(lost);
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write to standard output"),
-                             HasSubstr("No space left")));
 }
 
 TEST_F(Train, WritesACheckpointWhenItIsStopped) {
@@ -398,19 +406,20 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
   WriteFile(garbage, "no checkpoint");
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--nproc=3"}, "multiple"},
-      {{"--step_timeout=0"}, "--step_timeout is not above 0"},
+      {{"--step_timeout=0"}, "--step_timeout=0: expected a time above 0"},
       {{"--data_timeout=inf"}, "at most a year"},
-      {{"--rank_timeout=nan"}, "at most a year"},
+      {{"--rank_timeout=nan"}, "expected a time above 0"},
       {{"--epochs=many"}, "epochs"},
       {{"--no_such_flag=1"}, "no_such_flag"},
       {{"--preset=a", "--pipeline=b"}, "exclude each other"},
       {{"stray"}, "stray"},
-      // Abseil would write the summary to a file of that name.
+      // The summary was written to a file of that name.
       {{"--json", "--epochs=2"},
-       "--json has no value: \"--epochs=2\" follows, which looks like a flag; "
-       "give --json=VALUE, or --json=--epochs=2"},
-      {{"-json", "-epochs"}, "--json has no value: \"-epochs\" follows"},
-      {{"--json", "--help"}, "--json has no value"},
+       "--json needs a value, and `--epochs=2` looks like another flag; if it "
+       "is the value, write --json=--epochs=2"},
+      {{"-json", "-epochs"}, "--json needs a value, and `-epochs` looks like"},
+      {{"--json", "--help"}, "--json needs a value"},
+      {{"--epoch=2"}, "did you mean --epochs?"},
       // Found when the data servers are asked, and no less a mistake.
       {{"--preset=nothing"}, "nothing"},
       {{"--dataset=nothing"}, "nothing"},

@@ -154,7 +154,7 @@ class _TextFile:
 
 def flags_of(help_text):
     """Names of the flags in what a program says to --help."""
-    return set(re.findall(r"^\s+--(\w+) \(", help_text, re.MULTILINE))
+    return set(re.findall(r"^  --(\w+)", help_text, re.MULTILINE))
 
 
 _EPOCH = re.compile(r"^epoch (\d+)/(\d+): .*?waiting ([\d.]+) %")

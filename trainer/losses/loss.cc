@@ -107,13 +107,15 @@ class BceOfValues final : public OfValues {
       const double low = least.item<double>();
       const double high = most.item<double>();
       // A value that is no number is the loss's affair.
-      TORCH_CHECK_VALUE(!(low < 0) && !(high > 1), "the target has the value ",
-                        low < 0 ? low : high,
-                        ", and --loss=bce_with_logits learns values from 0 to "
-                        "1: for a mask of 0 and 255 end the pipeline with "
-                        "to_dtype { fields: \"NAME\" dtype: DTYPE_FLOAT32 "
-                        "scale: true }, for a mask of classes give --classes=N "
-                        "and, where a value is no class, --ignore_value");
+      if (low < 0 || high > 1) {
+        throw TargetError(absl::StrCat(
+            "the target has the value ", low < 0 ? low : high,
+            ", and --loss=bce_with_logits learns values from 0 to 1: for a "
+            "mask of 0 and 255 end the pipeline with to_dtype { fields: "
+            "\"NAME\" dtype: DTYPE_FLOAT32 scale: true }, for a mask of "
+            "classes give --classes=N and, where a value is no class, "
+            "--ignore_value"));
+      }
       seen_ = true;
     }
     return BinaryCrossEntropy(outputs, target);

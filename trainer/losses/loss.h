@@ -15,6 +15,7 @@
 // It has no weights: nothing would train them.
 //
 // Not thread-safe. Runs on the outputs' device; libtorch's exceptions pass.
+// TargetError is thrown of values that the loss cannot learn.
 //
 //   MR_ASSIGN_OR_RETURN(auto loss, MakeLoss(name, device));
 //   torch::Tensor sum = loss->Sum(model->forward(images), target, batch, 0);
@@ -27,12 +28,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "absl/status/statusor.h"
 #include "client/loader.h"
 #include "trainer/losses/loss_kind.h"
 
 namespace millrace {
+
+// The target holds values that the loss does not take: a mistake of the flags
+// or the pipeline. The sentence names the value and what to do.
+class TargetError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 class Loss {
  public:

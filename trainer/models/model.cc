@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/count_text.h"
 #include "trainer/models/cnn.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/model_name.h"
@@ -36,6 +37,16 @@ bool Takes(absl::string_view name, const ImageShape& shape) {
                   std::numeric_limits<int64_t>::max());
 }
 
+// A vector is no image of one line for its owner.
+std::string Text(const ImageShape& shape) {
+  if (shape.channels == 1 && shape.height == 1) {
+    return absl::StrCat("are vectors of ",
+                        CountText(static_cast<uint64_t>(shape.width), "value"));
+  }
+  return absl::StrCat("have ", shape.height, "x", shape.width, "x",
+                      shape.channels, " values");
+}
+
 // What to do about samples that a model refuses.
 std::string OtherModels(const ImageShape& shape) {
   std::vector<std::string> models;
@@ -60,9 +71,7 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
         absl::StrCat("the model ", parsed.status().message()));
   }
   if (!parsed->file.empty()) return MakeScriptModel(parsed->file, device);
-  const std::string given =
-      absl::StrCat("the data's samples have ", shape.height, "x", shape.width,
-                   "x", shape.channels, " values");
+  const std::string given = absl::StrCat("the data's samples ", Text(shape));
   if (outputs < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ", name, " would have ", outputs,

@@ -3,13 +3,12 @@
 #include <xxhash.h>
 
 #include <cstdint>
-#include <limits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
-#include "trainer/files.h"
 
 namespace millrace {
 
@@ -32,9 +31,8 @@ absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
 
 absl::StatusOr<std::string> IdentityOf(const ModelName& model) {
   if (model.file.empty()) return model.name;
-  MR_ASSIGN_OR_RETURN(
-      const std::string bytes,
-      ReadFile(model.file, std::numeric_limits<uint64_t>::max()));
+  MR_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadFile(model.file, kNoFileLimit));
   return absl::StrCat("torchscript:", ContentHash(bytes));
 }
 

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "trainer/file_map.h"
 #include "trainer/files.h"
 #include "trainer/torch_error.h"
+#include "trainer/weights/zip_archive.h"
 
 // Of torch/csrc/jit/serialization/import.h, which includes headers that lie
 // outside of the folders of the wheel that third_party/torch.BUILD lays open.
@@ -19,24 +21,39 @@ TORCH_API Module load(const std::string& filename,
 
 namespace millrace {
 
+namespace {
+
+absl::Status NotWhole(const std::string& path, absl::string_view why) {
+  return absl::DataLossError(absl::StrCat(
+      path,
+      " is not a whole TorchScript module that libtorch reads; write it with "
+      "torch.jit.script(module).save(FILE) in Python: ",
+      why));
+}
+
+}  // namespace
+
 absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
                                             torch::Device device) {
   // A missing file is told apart from a damaged one.
   MR_RETURN_IF_ERROR(CheckReadable(path));
+  // libtorch ignores the checksums of its archive: a flipped bit would become
+  // a weight.
+  MR_ASSIGN_OR_RETURN(const auto file, FileMap::Open(path));
+  if (const auto members = ParseZip(file->bytes()); !members.ok()) {
+    return NotWhole(path, members.status().message());
+  }
+  MR_RETURN_IF_ERROR(file->CheckWhole());
   try {
-    ScriptFile file(path,
-                    torch::jit::load(path, device, /*load_debug_files=*/true));
-    if (!file.module_.find_method("forward")) {
+    ScriptFile script(
+        path, torch::jit::load(path, device, /*load_debug_files=*/true));
+    if (!script.module_.find_method("forward")) {
       return absl::DataLossError(absl::StrCat(
           path, " holds a TorchScript module without a method forward"));
     }
-    return file;
+    return script;
   } catch (const std::exception& error) {
-    return absl::DataLossError(absl::StrCat(
-        path,
-        " is not a whole TorchScript module that libtorch reads; write it with "
-        "torch.jit.script(module).save(FILE) in Python: ",
-        TorchSentence(error)));
+    return NotWhole(path, TorchSentence(error));
   }
 }
 

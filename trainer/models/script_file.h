@@ -27,8 +27,8 @@ namespace millrace {
 
 class ScriptFile {
  public:
-  // NotFound: no such file. DataLoss: libtorch does not read it, or it has no
-  // method forward.
+  // NotFound: no such file. InvalidArgument: a folder. DataLoss: libtorch does
+  // not read it, a checksum in it differs, or it has no method forward.
   static absl::StatusOr<ScriptFile> Load(const std::string& path,
                                          torch::Device device);
 

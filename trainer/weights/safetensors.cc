@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/json_text.h"
 #include "common/logging.h"
+#include "common/running_digest.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "trainer/weights/safetensors_header.h"
@@ -29,6 +30,10 @@ constexpr TypeName kTypes[] = {
     {DTYPE_INT16, "I16"},     {DTYPE_UINT16, "U16"},  {DTYPE_INT8, "I8"},
     {DTYPE_UINT8, "U8"},      {DTYPE_BOOL, "BOOL"},
 };
+
+std::string DigestText(const RunningDigest& digest) {
+  return absl::StrCat(absl::Hex(digest.Value(), absl::kZeroPad16));
+}
 
 // The entry as a tensor over `data`; its place is checked to lie in it.
 absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
@@ -98,12 +103,12 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
                                             " bytes, but only ", file.size(),
                                             " follow: it is cut"));
   }
-  MR_ASSIGN_OR_RETURN(std::vector<SafetensorsEntry> entries,
+  MR_ASSIGN_OR_RETURN(SafetensorsHeader header,
                       ParseSafetensorsHeader(file.substr(0, length)));
   const absl::string_view data = file.substr(length);
   std::vector<StoredTensor> tensors;
   std::vector<std::pair<uint64_t, uint64_t>> places;
-  for (SafetensorsEntry& entry : entries) {
+  for (SafetensorsEntry& entry : header.entries) {
     places.emplace_back(entry.begin, entry.end);
     MR_ASSIGN_OR_RETURN(StoredTensor tensor, ToTensor(entry, data));
     tensors.push_back(std::move(tensor));
@@ -122,6 +127,16 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
     return absl::DataLossError(absl::StrCat(
         "its tensors take ", reached, " bytes, but ", data.size(), " follow"));
   }
+  if (header.data_digest.empty()) return tensors;
+  RunningDigest digest;
+  digest.Add(data.data(), data.size());
+  if (header.data_digest != DigestText(digest)) {
+    return absl::DataLossError(absl::StrCat(
+        "its tensors differ from the digest in its header (", kDataDigestName,
+        "): it was damaged after it was written; take another copy. Where a "
+        "program has changed the tensors and kept the digest, let it leave ",
+        kDataDigestName, " out of the metadata"));
+  }
   return tensors;
 }
 
@@ -134,8 +149,14 @@ void WriteSafetensors(const std::vector<StoredTensor>& tensors,
                    [](const StoredTensor* a, const StoredTensor* b) {
                      return ElementBytes(a->dtype) > ElementBytes(b->dtype);
                    });
+  RunningDigest digest;
+  for (const StoredTensor* tensor : ordered) {
+    digest.Add(tensor->bytes.data(), tensor->bytes.size());
+  }
   // Readers of Python want to know for which framework it is.
-  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
+  std::string header =
+      absl::StrCat("{\"__metadata__\":{\"format\":\"pt\",\"", kDataDigestName,
+                   "\":\"", DigestText(digest), "\"}");
   uint64_t at = 0;
   for (const StoredTensor* tensor : ordered) {
     absl::string_view type;

@@ -25,11 +25,13 @@
 namespace millrace {
 
 // In the order of the header; their bytes are views of `file`. DataLoss says
-// what is wrong.
+// what is wrong, also where the file holds a digest of the elements, as
+// WriteSafetensors() makes one, and they differ from it.
 absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
     absl::string_view file);
 
-// `tensors` are row-major without gaps and have different names.
+// `tensors` are row-major without gaps and have different names. The header's
+// "__metadata__" gets a digest of the elements beside the format.
 void WriteSafetensors(const std::vector<StoredTensor>& tensors,
                       const ByteSink& sink);
 

@@ -33,23 +33,23 @@ class Parser {
  public:
   explicit Parser(absl::string_view text) : text_(text) {}
 
-  absl::StatusOr<std::vector<SafetensorsEntry>> Parse() {
-    std::vector<SafetensorsEntry> entries;
+  absl::StatusOr<SafetensorsHeader> Parse() {
+    SafetensorsHeader header;
     absl::flat_hash_set<std::string> names;
     MR_RETURN_IF_ERROR(Object([&](std::string name) -> absl::Status {
       if (!names.insert(name).second) {
         return Bad(absl::StrCat("the name \"", name, "\" comes twice"));
       }
-      if (name == "__metadata__") return Metadata();
+      if (name == "__metadata__") return Metadata(header);
       SafetensorsEntry entry;
       entry.name = std::move(name);
       MR_RETURN_IF_ERROR(Entry(entry));
-      entries.push_back(std::move(entry));
+      header.entries.push_back(std::move(entry));
       return absl::OkStatus();
     }));
     SkipSpace();
     if (at_ != text_.size()) return Bad("something follows its end");
-    return entries;
+    return header;
   }
 
  private:
@@ -91,8 +91,12 @@ class Parser {
     return Expect('}');
   }
 
-  absl::Status Metadata() {
-    return Object([&](const std::string&) { return String().status(); });
+  absl::Status Metadata(SafetensorsHeader& header) {
+    return Object([&](const std::string& name) -> absl::Status {
+      MR_ASSIGN_OR_RETURN(std::string value, String());
+      if (name == kDataDigestName) header.data_digest = std::move(value);
+      return absl::OkStatus();
+    });
   }
 
   absl::Status Entry(SafetensorsEntry& entry) {
@@ -216,7 +220,7 @@ class Parser {
 
 }  // namespace
 
-absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensorsHeader(
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view json) {
   return Parser(json).Parse();
 }

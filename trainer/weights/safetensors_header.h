@@ -24,9 +24,18 @@ struct SafetensorsEntry {
   uint64_t end = 0;
 };
 
-// The entries in their order; "__metadata__" is checked and left out. DataLoss:
-// no such JSON.
-absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensorsHeader(
+// The entry of "__metadata__" in which WriteSafetensors() keeps a digest of the
+// bytes after the header: XXH3-64 as 16 hexadecimal digits.
+inline constexpr absl::string_view kDataDigestName = "millrace_data_xxh3";
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // in their order
+  std::string data_digest;  // kDataDigestName; empty: the file has none
+};
+
+// Other entries of "__metadata__" are checked and left out. DataLoss: no such
+// JSON.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view json);
 
 }  // namespace millrace

@@ -1,15 +1,14 @@
 #include "trainer/weights/weights_file.h"
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
-#include "trainer/files.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"
 
@@ -29,8 +28,7 @@ bool LooksLikeTorch(absl::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<WeightsFile> WeightsFile::Read(const std::string& path) {
-  MR_ASSIGN_OR_RETURN(std::string bytes,
-                      ReadFile(path, std::numeric_limits<uint64_t>::max()));
+  MR_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kNoFileLimit));
   WeightsFile file;
   file.bytes_ = std::make_unique<const std::string>(std::move(bytes));
   const bool torch_file = LooksLikeTorch(*file.bytes_) && !IsSafetensors(path);

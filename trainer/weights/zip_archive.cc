@@ -171,7 +171,7 @@ absl::StatusOr<ZipMember> ReadEntry(absl::string_view file, Reader& directory) {
   member.data = local.TakeBytes(packed);
   if (!local.good()) return bad("lies outside of the file: it is cut");
   if (!member.compressed && crc != Crc32(member.data)) {
-    return bad("is damaged: its checksum is another");
+    return bad("is damaged: its bytes differ from its checksum");
   }
   return member;
 }

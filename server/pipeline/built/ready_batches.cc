@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/retry_delay.h"
 #include "server/storage/synthetic/synthetic_values.h"
+#include "xxhash.h"
 
 namespace millrace {
 namespace {
@@ -63,6 +64,7 @@ void ReadySet::Fill(uint64_t step) {
     placed_.SetSample(data, row, static_cast<int64_t>(row), true);
   }
   placed_.ZeroGaps(data);
+  slot.xxh3 = XXH3_64bits(data, slot.payload->bytes());
   slot.filled = true;
 }
 

@@ -64,6 +64,13 @@ class ReadySet {
     return slots_[step % slots_.size()].payload;
   }
 
+  // The digest of that payload (BatchHeader.payload_xxh3); after Fill(), too.
+  // Hashing it for every batch would take a part of what is measured with ready
+  // batches.
+  uint64_t payload_xxh3(uint64_t step) const {
+    return slots_[step % slots_.size()].xxh3;
+  }
+
   // Computes the payload of `step` unless that has been done. The first call
   // takes what it takes to write it, one that comes meanwhile waits for it.
   void Fill(uint64_t step);
@@ -71,6 +78,7 @@ class ReadySet {
  private:
   struct Slot {
     std::shared_ptr<BatchPayload> payload;
+    uint64_t xxh3 = 0;  // of the payload; set before `filled`
     Mutex mu;
     bool filled MR_GUARDED_BY(mu) = false;
   };

@@ -48,11 +48,11 @@ class BatchAssemblyTest : public ::testing::Test {
   }
 
   // As far as the last byte of a batch that is wanted.
-  absl::Status Receive(const FakeBatch& batch) {
+  absl::Status Receive(const FakeBatch& batch, bool verify = true) {
     FrameView frame = Whole(batch);
     absl::Status status = Begin(frame);
     if (!status.ok()) return status;
-    assembly_.Want(&frame, slot_.data());
+    assembly_.Want(&frame, slot_.data(), verify);
     return assembly_.Add(frame);
   }
 
@@ -68,7 +68,7 @@ TEST_F(BatchAssemblyTest, PutsFramesTogetherInTheSlot) {
   ASSERT_TRUE(Begin(first).ok());
   EXPECT_EQ(assembly_.position(), (Position{0, 3}));
   EXPECT_FALSE(assembly_.wanted());
-  assembly_.Want(&first, slot_.data());
+  assembly_.Want(&first, slot_.data(), /*verify=*/true);
   ASSERT_TRUE(assembly_.Add(first).ok());
   EXPECT_TRUE(assembly_.begun());
   EXPECT_FALSE(assembly_.whole());
@@ -76,7 +76,7 @@ TEST_F(BatchAssemblyTest, PutsFramesTogetherInTheSlot) {
   FrameView rest = Frame(batch_, 7, batch_.payload.size());
   ASSERT_TRUE(assembly_.Add(rest).ok());
   ASSERT_TRUE(assembly_.whole());
-  ASSERT_TRUE(assembly_.Finish(true).ok());
+  ASSERT_TRUE(assembly_.Finish().ok());
   EXPECT_FALSE(assembly_.begun());
   const WholeBatch whole = assembly_.Take();
   EXPECT_FALSE(assembly_.wanted());
@@ -98,7 +98,7 @@ TEST_F(BatchAssemblyTest, RefusesAFrameOutOfOrder) {
               HasSubstr("before the header of its batch"));
   FrameView first = Frame(batch_, 0, 7);
   ASSERT_TRUE(Begin(first).ok());
-  assembly_.Want(&first, slot_.data());
+  assembly_.Want(&first, slot_.data(), /*verify=*/true);
   ASSERT_TRUE(assembly_.Add(first).ok());
 
   FrameView other_step = Frame(batch_, 7, size);
@@ -139,18 +139,18 @@ TEST_F(BatchAssemblyTest, WhatNobodyWantsIsNotKept) {
   ASSERT_TRUE(Begin(frame).ok());
   ASSERT_TRUE(assembly_.Add(frame).ok());
   EXPECT_TRUE(assembly_.whole());
-  EXPECT_TRUE(assembly_.Finish(true).ok());
+  EXPECT_TRUE(assembly_.Finish().ok());
   EXPECT_EQ(slot_, std::vector<uint8_t>(slot_.size()));
 }
 
 TEST_F(BatchAssemblyTest, FinishFindsDamage) {
   FakeBatch damaged = batch_;
   ++damaged.payload[0];  // a value, which only the digest protects
-  ASSERT_TRUE(Receive(damaged).ok());
-  EXPECT_TRUE(assembly_.Finish(false).ok());
+  ASSERT_TRUE(Receive(damaged, /*verify=*/false).ok());
+  EXPECT_TRUE(assembly_.Finish().ok());
   assembly_.Take();
   ASSERT_TRUE(Receive(damaged).ok());
-  const absl::Status status = assembly_.Finish(true);
+  const absl::Status status = assembly_.Finish();
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(status.message(),
               HasSubstr("the payload of epoch 0 step 3 differs"));
@@ -161,8 +161,25 @@ TEST_F(BatchAssemblyTest, FinishFindsDamage) {
 
   FakeBatch no_boolean = batch_;
   no_boolean.payload.back() = 7;
-  ASSERT_TRUE(Receive(no_boolean).ok());
-  EXPECT_TRUE(absl::IsDataLoss(assembly_.Finish(false)));
+  ASSERT_TRUE(Receive(no_boolean, /*verify=*/false).ok());
+  EXPECT_TRUE(absl::IsDataLoss(assembly_.Finish()));
+}
+
+// The digest of a batch that was given up in the middle is not that of the
+// next.
+TEST_F(BatchAssemblyTest, EachBatchIsComparedWithItsOwnDigest) {
+  FrameView first = Frame(batch_, 0, 7);
+  ASSERT_TRUE(Begin(first).ok());
+  assembly_.Want(&first, slot_.data(), /*verify=*/true);
+  ASSERT_TRUE(assembly_.Add(first).ok());
+  assembly_.Drop();
+  FrameView rest = Frame(batch_, 7, batch_.payload.size());
+  ASSERT_TRUE(assembly_.Add(rest).ok());
+  ASSERT_TRUE(assembly_.Finish().ok());
+  const FakeBatch next = MakeBatch(plan_, {0, 4});
+  ASSERT_TRUE(Receive(next).ok());
+  EXPECT_TRUE(assembly_.Finish().ok());
+  EXPECT_EQ(std::string(slot_.begin(), slot_.end()), next.payload);
 }
 
 TEST_F(BatchAssemblyTest, SharedMemoryIsHandedOutWhereItLies) {
@@ -171,19 +188,29 @@ TEST_F(BatchAssemblyTest, SharedMemoryIsHandedOutWhereItLies) {
   frame.hold = std::shared_ptr<void>(memory, memory->data());
   ASSERT_TRUE(Begin(frame).ok());
   EXPECT_TRUE(assembly_.in_shared());
-  assembly_.Want(&frame, nullptr);
+  assembly_.Want(&frame, nullptr, /*verify=*/true);
   ASSERT_TRUE(assembly_.Add(frame).ok());
   ASSERT_TRUE(assembly_.whole());
-  ASSERT_TRUE(assembly_.Finish(true).ok());
+  ASSERT_TRUE(assembly_.Finish().ok());
   const WholeBatch whole = assembly_.Take();
   EXPECT_EQ(whole.slot, nullptr);
   EXPECT_EQ(whole.shared.get(), memory->data());
+
+  // A slot of it that was damaged.
+  ++(*memory)[0];
+  frame = Whole(batch_);
+  frame.hold = whole.shared;
+  ASSERT_TRUE(Begin(frame).ok());
+  assembly_.Want(&frame, nullptr, /*verify=*/true);
+  ASSERT_TRUE(assembly_.Add(frame).ok());
+  EXPECT_TRUE(absl::IsDataLoss(assembly_.Finish()));
+  assembly_.Drop();
 
   // All of it, or none.
   FrameView part = Frame(batch_, 0, 7);
   part.hold = whole.shared;
   ASSERT_TRUE(Begin(part).ok());
-  assembly_.Want(&part, nullptr);
+  assembly_.Want(&part, nullptr, /*verify=*/true);
   EXPECT_TRUE(absl::IsDataLoss(assembly_.Add(part)));
 }
 

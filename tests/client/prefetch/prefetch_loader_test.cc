@@ -949,7 +949,6 @@ TEST_F(PrefetchLoaderTest, RefusesABatchLargerThanItsSlot) {
 }
 
 TEST_F(PrefetchLoaderTest, ComparesTheDigestOfAPayload) {
-  options_.verify_payload = true;
   Open(4, {{1, "a", true}});
   fake_->SendFrame(fake_->CallsAt(1)[0]);
   ExpectNext({0, 0});

@@ -106,6 +106,15 @@ TEST(NoAnswerErrorTest, AMistakeOfTheRequestGivesTheCode) {
   EXPECT_TRUE(absl::IsInvalidArgument(error));
   EXPECT_THAT(error.message(),
               AllOf(HasSubstr("data-1: photos"), HasSubstr("data-2: batch")));
+  EXPECT_TRUE(HasErrorDetail(error));
+}
+
+// It had a detail, as if a data server had refused the request.
+TEST(NoAnswerErrorTest, WhatNoServerSaidHasNoDetail) {
+  const absl::Status error =
+      Headline({absl::UnimplementedError("no millrace-server answers there")});
+  EXPECT_TRUE(absl::IsUnimplemented(error));
+  EXPECT_FALSE(HasErrorDetail(error));
 }
 
 }  // namespace

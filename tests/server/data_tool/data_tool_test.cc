@@ -1184,7 +1184,7 @@ TEST_F(DataToolTest, OneOfAThingHasNoPlural) {
 
 TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
   EXPECT_THAT(Call({}), IsUsageError("usage"));
-  EXPECT_THAT(Call({"unpack"}), IsUsageError("no command 'unpack'"));
+  EXPECT_THAT(Call({"unpack"}), IsUsageError("unknown command `unpack`"));
   EXPECT_THAT(Call({"pack"}), IsUsageError("--format is missing"));
   EXPECT_THAT(Call({"pack", "--formt=idx"}), IsUsageError("--formt"));
   EXPECT_THAT(Call({"pack", "--format=tar", "--input=x", "--output=lmdb:x"}),
@@ -1203,8 +1203,8 @@ TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
   EXPECT_THAT(Call({"pack", "--input"}), IsUsageError("needs a value"));
   // The flag that follows was the value.
   EXPECT_THAT(Call({"pack", "--format=idx", "--input", "--output=lmdb:x"}),
-              IsUsageError("--input needs a value: --input=DIR; one that "
-                           "begins with -- is written "
+              IsUsageError("--input needs a value, and `--output=lmdb:x` looks "
+                           "like another flag; if it is the value, write "
                            "--input=--output=lmdb:x"));
   EXPECT_THAT(PackIdx({"--output=lmdb:"}), IsUsageError("names no file"));
   EXPECT_THAT(Call({"pack", "extra"}), IsUsageError("extra"));

@@ -227,7 +227,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, Pipeline("transforms {"), "--explain"},
         "pipeline.textproto:1:");
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
-        "--step=-1: it is 0 or more");
+        "--step=-1: expected a number from 0");
   usage({dataset, "--preset=mnist", "--explain", "--batch_size=0"},
         "--batch_size=0: it is 1 .. ");
   usage({dataset, "--preset=mnist", "--output=s.png", "--columns=9999999999"},

@@ -14,6 +14,7 @@
 #include "proto/error_detail.h"
 #include "server/pipeline/engine.h"
 #include "tests/server/pipeline/engine_fixture.h"
+#include "xxhash.h"
 
 namespace millrace {
 namespace {
@@ -193,6 +194,23 @@ TEST_F(SyntheticEngineTest, ReadyBatchesAreTheSamePayloadsInTurn) {
   }
   EXPECT_EQ(memory.size(), 3u);
   EXPECT_EQ(contents.size(), 3u);
+}
+
+TEST_F(SyntheticEngineTest, ReadyBatchesHaveTheDigestOfTheirPayload) {
+  auto engine = Make(2);
+  StepRange range;
+  range.with_payload_digest = true;
+  const std::string ready = Rows("samples: 120 ready_batches: 3 seed: 1");
+  for (const char* compression : {"", "compression: COMPRESSION_ZSTD"}) {
+    const auto batches = RunAll(*engine, ready + compression, range);
+    ASSERT_EQ(batches.size(), 10u);
+    for (const auto& [step, batch] : batches) {
+      const std::string payload = BytesOf(batch);
+      EXPECT_EQ(batch.header.payload_xxh3(),
+                XXH3_64bits(payload.data(), payload.size()))
+          << "step " << step;
+    }
+  }
 }
 
 TEST_F(SyntheticEngineTest, ReadyBatchesAreBudgetedAndGivenBack) {

@@ -231,6 +231,28 @@ TEST(WeightsFile, RefusesDamagedTensors) {
   EXPECT_TRUE(ParseTorchFile(bytes).ok());
 }
 
+// The format has no checksums; what we write has a digest of the elements.
+TEST(WeightsFile, RefusesDamagedTensorsOfSafetensorsThatItWrote) {
+  const auto module = WeightsFile::Read(WeightsPath("module.pt"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::string path = testing::NewTempDir() + "/a.safetensors";
+  ASSERT_TRUE(WriteWeights(path, Rows(module->tensors()).tensors).ok());
+  const std::string whole = testing::ReadFile(path);
+  const auto tensors = ParseSafetensors(whole);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  int changed = 0;
+  for (const StoredTensor& tensor : *tensors) {
+    if (tensor.bytes.empty()) continue;
+    std::string damaged = whole;
+    damaged[tensor.bytes.data() - whole.data()] ^= 1;
+    const absl::Status status = ParseSafetensors(damaged).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << tensor.name << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("digest"));
+    ++changed;
+  }
+  EXPECT_GT(changed, 3);
+}
+
 std::string Safetensors(const std::string& header, size_t data) {
   std::string file;
   for (int i = 0; i < 8; ++i) {

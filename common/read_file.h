@@ -1,0 +1,37 @@
+// Reading a whole file into memory: a configuration, a pipeline, weights.
+//
+// Thread-safe. Not for records of a dataset, which server/storage maps.
+//
+//   MR_ASSIGN_OR_RETURN(const std::string text,
+//                       ReadFile(path, kMaxTextFileBytes, "the pipeline"));
+
+#ifndef MILLRACE_COMMON_READ_FILE_H_
+#define MILLRACE_COMMON_READ_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+// Of a text that a person writes. A larger file is another one than was meant.
+inline constexpr uint64_t kMaxTextFileBytes = 16 << 20;
+inline constexpr uint64_t kNoFileLimit = UINT64_MAX;
+
+// Also of a pipe, whose writer is waited for. `what` names the file in an
+// error: "the configuration"; empty: by its path alone. InvalidArgument: the
+// file has more than `limit` bytes. Otherwise errors as FileError() makes them.
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,
+                                     absl::string_view what = "");
+
+// The same of an open file, which is closed. Replaces `bytes`, whose memory is
+// used again.
+absl::Status ReadToEnd(int fd, const std::string& path, uint64_t limit,
+                       absl::string_view what, std::string* bytes);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_READ_FILE_H_

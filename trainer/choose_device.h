@@ -1,0 +1,23 @@
+// The device that a rank trains on, as --device says it.
+
+#ifndef MILLRACE_TRAINER_CHOOSE_DEVICE_H_
+#define MILLRACE_TRAINER_CHOOSE_DEVICE_H_
+
+#include <torch/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "trainer/rank_env.h"
+
+namespace millrace {
+
+// `name` is auto, cpu or cuda; auto takes a GPU where there is one. A GPU
+// becomes the current device of the calling thread. FailedPrecondition: there
+// is no GPU, or none for this rank. libtorch's exceptions pass.
+absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,
+                                           const RankEnv& env);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_CHOOSE_DEVICE_H_

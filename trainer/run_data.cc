@@ -1,0 +1,210 @@
+#include "trainer/run_data.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/receive/describe.h"
+#include "common/count_text.h"
+#include "common/status_macros.h"
+#include "common/usage_error.h"
+#include "proto/error_detail.h"
+#include "trainer/error_text.h"
+#include "trainer/losses/loss_kind.h"
+#include "trainer/models/model_name.h"
+#include "trainer/optim/precision.h"
+#include "trainer/pipeline_text.h"
+
+namespace millrace {
+namespace {
+
+// `error` of a question to the servers. What none of them knows, a dataset or a
+// preset, is a mistake of the flags that name it, and so is a pipeline that a
+// server cannot run.
+absl::Status OfNames(absl::Status error) {
+  const bool refused = absl::IsUnimplemented(error) && HasErrorDetail(error);
+  return absl::IsNotFound(error) || refused ? UsageError(std::move(error))
+                                            : error;
+}
+
+// `error` of opening the training's pipeline. Where neither a flag nor the
+// dataset names one the server advises transforms, for it knows no presets'
+// uses.
+absl::Status WithPresetAdvice(const absl::Status& error,
+                              const TrainerConfig& config,
+                              const RunSpecs& specs) {
+  if (!absl::IsInvalidArgument(error) || !config.pipeline.empty() ||
+      !specs.train.preset().empty() ||
+      !absl::StrContains(error.message(), "decode_image")) {
+    return error;
+  }
+  return WithWords(error, "",
+                   "; --preset=NAME gives such transforms by one name, "
+                   "--preset=imagenet_train for photographs");
+}
+
+DataLoader::Options LoaderOptions(const TrainerConfig& config,
+                                  const RankEnv& env, torch::Device device,
+                                  const PipelineSpec& spec) {
+  DataLoader::Options options;
+  options.endpoint = config.endpoint;
+  options.spec = spec;
+  options.rank = env.rank;
+  options.world_size = env.world_size;
+  options.device = device;
+  options.device_prefetch = config.device_prefetch;
+  options.prepare_ahead = config.prepare_ahead;
+  options.window = config.window;
+  options.same_host = config.same_host ? SameHost::kAuto : SameHost::kOff;
+  options.verify_payload = config.verify_payload;
+  options.open_timeout = config.timeout;
+  options.next_timeout = config.data_timeout;
+  options.step_timeout = config.step_timeout;
+  options.hedge_share = config.hedge_share;
+  options.hedge_floor = config.hedge_floor.value_or(options.hedge_floor);
+  return options;
+}
+
+BatchReader::Options ReaderOptions(const TrainerConfig& config, LossKind loss) {
+  const absl::StatusOr<ModelName> model = ParseModelName(config.model);
+  return {.input = config.input,
+          .target = config.target,
+          .loss = loss,
+          .classes = static_cast<int64_t>(config.classes),
+          .ignore_value = config.ignore_value,
+          .channels_last = config.channels_last,
+          .as_stored = model.ok() && !model->file.empty()};
+}
+
+absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
+                          torch::Device device, const ResumePoint& resume,
+                          RunData& data) {
+  MR_ASSIGN_OR_RETURN(
+      data.specs,
+      MakeSpecs(
+          config,
+          [&config](const std::string& dataset) -> absl::StatusOr<DatasetInfo> {
+            auto info =
+                DescribeDataset(config.endpoint, dataset, config.timeout);
+            if (!info.ok()) return OfNames(info.status());
+            return info;
+          }));
+  data.bad_samples = std::make_unique<BadSampleReport>(
+      BadSampleReport::Options{.endpoint = config.endpoint, .rank = env.rank},
+      data.specs);
+  DataLoader::Options options =
+      LoaderOptions(config, env, device, data.specs.train);
+  // A job that is started again after its end, or in its last evaluation, is
+  // judged, and is not an error.
+  const Position& position = resume.info.position;
+  data.done = position.epoch >= config.epochs;
+  if (data.done && config.resume != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(resume.file, " has trained ", position.epoch,
+                     " epochs already; raise --epochs to train more"));
+  }
+  options.start = position;
+  options.epochs = data.done ? 1 : config.epochs - position.epoch;
+  options.replay_batches = config.replay_batches;
+  options.expected_plan_hash = resume.info.plan_hash;
+  options.expected_fingerprint = resume.info.fingerprint;
+  if (!config.audit_dir.empty() && !data.done) {
+    data.audit_file =
+        absl::StrFormat("%s/rank-%05d.mraudit", config.audit_dir, env.rank);
+    options.audit_file = data.audit_file;
+  }
+  absl::StatusOr<std::unique_ptr<DataLoader>> opened =
+      DataLoader::Open(options);
+  if (!opened.ok()) {
+    HostLoaderOptions host;
+    host.endpoint = config.endpoint;
+    host.spec = data.specs.train;
+    host.rank = env.rank;
+    host.world_size = env.world_size;
+    host.open_timeout = config.timeout;
+    return OfNames(NameChangedFlags(
+        WithPresetAdvice(opened.status(), config, data.specs), resume, host));
+  }
+  data.loader = *std::move(opened);
+  const OpenResponse& plan = data.loader->plan();
+  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
+  MR_ASSIGN_OR_RETURN(
+      BatchReader reader,
+      BatchReader::Make(plan, ReaderOptions(config, loss.kind)));
+  data.reader = std::make_unique<BatchReader>(std::move(reader));
+  if (!resume.file.empty() && resume.info.classes != data.reader->classes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        resume.file, " is of a model for ",
+        CountText(static_cast<uint64_t>(resume.info.classes), "class",
+                  "classes"),
+        ", and the data now have ", data.reader->classes(),
+        " (--classes, --target): give the flags that the checkpoint was "
+        "written with"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenEvaluation(const TrainerConfig& config, const RankEnv& env,
+                            torch::Device device, RunData& data) {
+  if (!data.specs.eval.has_value()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
+  absl::StatusOr<std::unique_ptr<Evaluation>> made = Evaluation::Make(
+      {.dataset = data.specs.eval_name,
+       .loader = LoaderOptions(config, env, device, *data.specs.eval),
+       .reader = ReaderOptions(config, loss.kind),
+       .precision = *PrecisionByName(config.precision, device.type())},
+      config.dataset, *data.reader);
+  if (!made.ok()) {
+    const absl::Status error = OfNames(made.status());
+    return WithWords(
+        error, absl::StrCat("evaluation by ", data.specs.eval_from, ": "),
+        absl::IsInvalidArgument(error) || IsUsageError(error)
+            ? "; --eval_preset=NAME or --eval_pipeline=FILE give the "
+              "evaluation another pipeline, for --preset and --pipeline are of "
+              "training alone"
+            : "");
+  }
+  data.evaluation = *std::move(made);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunData> OpenRunData(const TrainerConfig& config,
+                                    const RankEnv& env, torch::Device device,
+                                    const ResumePoint& resume) {
+  RunData data;
+  MR_RETURN_IF_ERROR(OpenTraining(config, env, device, resume, data));
+  MR_RETURN_IF_ERROR(OpenEvaluation(config, env, device, data));
+  return data;
+}
+
+std::vector<std::string> Describe(const RunData& data) {
+  const InputForm& input = data.reader->form_of_input();
+  std::vector<std::string> lines = {
+      absl::StrCat("learns ", data.reader->target(),
+                   data.reader->classes() > 0
+                       ? absl::StrCat(" (", data.reader->classes(), " classes)")
+                       : "",
+                   " from ", data.reader->input(), ", ",
+                   input.type == torch::kLong ? "int64" : "float32", " [",
+                   absl::StrJoin(input.sizes, ", "), "] a sample")};
+  if (data.evaluation == nullptr) {
+    lines.push_back(absl::StrCat("pipeline: ", data.specs.train_from));
+    return lines;
+  }
+  const std::string difference = DifferenceOfPipelines(
+      data.loader->plan().resolved_spec(), data.evaluation->pipeline());
+  lines.push_back(absl::StrCat(
+      "pipelines: training by ", data.specs.train_from, ", evaluation by ",
+      data.specs.eval_from, "; ",
+      difference.empty() ? "they make the same of a sample"
+                         : absl::StrCat("they differ in ", difference,
+                                        " (--eval_preset or --eval_pipeline "
+                                        "set the evaluation's)")));
+  return lines;
+}
+
+}  // namespace millrace

@@ -1,0 +1,57 @@
+// RunData is what a run reads: the pipelines of training and evaluation, the
+// loader, and how its batches become inputs and targets of a model.
+//
+// What it is not: it takes no batch, and the evaluation's loader opens when an
+// evaluation runs (evaluation.h).
+//
+// One thread.
+//
+//   MR_ASSIGN_OR_RETURN(RunData data,
+//                       OpenRunData(config, env, device, resume));
+//   for (const std::string& line : Describe(data)) ...
+//   MR_ASSIGN_OR_RETURN(Batch batch, data.loader->Next());
+
+#ifndef MILLRACE_TRAINER_RUN_DATA_H_
+#define MILLRACE_TRAINER_RUN_DATA_H_
+
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/loader.h"
+#include "trainer/bad_sample_report.h"
+#include "trainer/batch_reader.h"
+#include "trainer/config.h"
+#include "trainer/evaluation.h"
+#include "trainer/rank_env.h"
+#include "trainer/resume.h"
+#include "trainer/specs.h"
+
+namespace millrace {
+
+struct RunData {
+  RunSpecs specs;
+  std::unique_ptr<BadSampleReport> bad_samples;
+  std::unique_ptr<DataLoader> loader;  // of training
+  std::unique_ptr<BatchReader> reader;
+  std::unique_ptr<Evaluation> evaluation;  // null: none
+  std::string audit_file;                  // of this rank; empty: none
+  bool done = false;  // all epochs were trained before `resume`
+};
+
+// InvalidArgument: flags, pipelines and data do not fit one another, or the
+// checkpoint; UsageError (common/usage_error.h): what the flags name is known
+// to no server. Others: as DataLoader::Open().
+absl::StatusOr<RunData> OpenRunData(const TrainerConfig& config,
+                                    const RankEnv& env, torch::Device device,
+                                    const ResumePoint& resume);
+
+// Lines for people: what is learnt from what, and by which pipelines.
+std::vector<std::string> Describe(const RunData& data);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TRAINER_RUN_DATA_H_

@@ -1,0 +1,91 @@
+#include "trainer/run_keeper.h"
+
+#include <unistd.h>
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer/checkpoint.h"
+#include "trainer/position_text.h"
+#include "trainer/torch_error.h"
+#include "trainer/weights/model_weights.h"
+
+namespace millrace {
+
+absl::Status RunKeeper::WeightsAreKnown(const Position& position) const {
+  std::string why = lost_weights_;
+  if (parts_.updater.interrupted()) {
+    why = absl::StrCat("the step at ", At(position),
+                       " failed while it changed the weights");
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      why,
+      ": the weights belong to no place in the data, and no checkpoint of "
+      "them is written; the last one that was written is as it was"));
+}
+
+absl::Status RunKeeper::WriteCheckpoint(const RunPlace& place) {
+  const std::string& path = parts_.config.checkpoint;
+  if (path.empty() || parts_.env.rank != 0) return absl::OkStatus();
+  if (checkpointed_ == place.steps) return absl::OkStatus();
+  MR_RETURN_IF_ERROR(WeightsAreKnown(place.position));
+  // This run has learnt nothing: an older file is worth more.
+  if (place.run_steps == 0 && access(path.c_str(), F_OK) == 0) {
+    return absl::OkStatus();
+  }
+  // A group of batches that was cut off is trained on again.
+  try {
+    parts_.step.DropGroup();
+  } catch (const std::exception& error) {
+    return FromTorch(error, "dropping an incomplete group of batches");
+  }
+  const OpenResponse& plan = parts_.data.loader->plan();
+  CheckpointInfo info;
+  info.model = parts_.model_identity;
+  info.optimizer = parts_.config.optimizer;
+  info.classes = parts_.data.reader->classes();
+  info.accumulate = parts_.config.accumulate;
+  info.position = place.position;
+  info.steps = place.steps;
+  info.plan_hash = plan.plan_hash();
+  info.fingerprint = plan.fingerprint();
+  info.pipeline = plan.resolved_spec();
+  MR_RETURN_IF_ERROR(millrace::WriteCheckpoint(path, info, parts_.model,
+                                               parts_.updater.State()));
+  checkpointed_ = place.steps;
+  parts_.progress.Line(
+      absl::StrCat("checkpoint before ", At(place.position), ": ", path));
+  return absl::OkStatus();
+}
+
+absl::Status RunKeeper::SaveWeights() {
+  const std::string& path = parts_.config.save_weights;
+  if (path.empty() || parts_.env.rank != 0) return absl::OkStatus();
+  // The average is what is judged, and what is given away.
+  return WithAverage(
+      [&] { return millrace::SaveWeights(path, WeightsOf(parts_.model)); });
+}
+
+absl::Status RunKeeper::WithAverage(const std::function<absl::Status()>& work) {
+  AveragedWeights* const average = parts_.updater.average();
+  if (average == nullptr) return work();
+  absl::Status done;
+  try {
+    average->Swap();
+    try {
+      done = work();
+    } catch (const std::exception& error) {
+      done = FromTorch(error, "using the averaged weights");
+    }
+    average->Swap();
+    return done;
+  } catch (const std::exception& error) {
+    lost_weights_ = "exchanging the weights and their average failed";
+    done.Update(FromTorch(error, "exchanging weights and their average"));
+    return done;
+  }
+}
+
+}  // namespace millrace
