@@ -33,6 +33,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/version.h"
+#include "proto/flag_hint.h"
 #include "proto/library_logs.h"
 #include "trainer/config.h"
 #include "trainer/error_text.h"
@@ -313,7 +314,8 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 int Fail(const absl::Status& status) {
-  absl::FPrintF(stderr, "millrace-train: %s\n", ErrorText(status));
+  absl::FPrintF(stderr, "millrace-train: %s\n",
+                ErrorText(WithOwnFlag(status, {"outputs", "last_batch"})));
   return IsUsageError(status) ? kUsage : kFailed;
 }
 

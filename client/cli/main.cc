@@ -11,6 +11,7 @@
 #include "common/standard_output.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
+#include "proto/flag_hint.h"
 #include "proto/library_logs.h"
 
 namespace {
@@ -80,6 +81,7 @@ int main(int argc, char** argv) {
   }
   if (status.ok()) status = millrace::FlushStandardOutput();
   if (status.ok()) return 0;
+  status = millrace::WithOwnFlag(status, {"outputs", "last_batch"});
   if (millrace::IsUsageError(status)) {
     std::fprintf(stderr, "millrace %s: %s\n", command.c_str(),
                  std::string(status.message()).c_str());
