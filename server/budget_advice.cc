@@ -16,6 +16,8 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr int kOneByOne = 512;
 // No machine has so much.
 constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
+// For a few rows of any preset.
+constexpr uint64_t kBatchOfAnyPreset = 16 * kMiB;
 constexpr char kNone[] = "no budget is large enough";
 
 // A source with the cache that it would have with another budget. Pipelines are
@@ -47,7 +49,45 @@ class WithCache final : public RecordSource {
   const uint64_t cache_bytes_;
 };
 
+// A dataset of images, which threads need most memory for.
+class OfImages final : public RecordSource {
+ public:
+  OfImages() {
+    Field& image = *info_.mutable_schema()->add_fields();
+    image.set_name("image");
+    image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  }
+  const DatasetInfo& info() const override { return info_; }
+  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+    return absl::UnimplementedError("it has no samples");
+  }
+  ReadWait read_wait() const override { return ReadWait::kRead; }
+
+ private:
+  DatasetInfo info_;
+};
+
+// Whether the pipeline is built and a batch of one rank fits. Mistakes are
+// reported elsewhere, and no budget mends them: a preset whose images differ in
+// size, for one.
+bool Fits(const absl::StatusOr<std::shared_ptr<const Pipeline>>& pipeline) {
+  if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
+  return (*pipeline)->MaxPayloadBytes(1).ok();
+}
+
 }  // namespace
+
+uint64_t BudgetForFooters(const ServerSettings& settings,
+                          const Engine::Options& options, uint64_t bytes) {
+  absl::StatusOr<MemoryNeeds> needs =
+      Engine::Needs(options, {{"images", std::make_shared<OfImages>()}});
+  if (!needs.ok()) return 0;
+  needs->file_metadata = bytes;
+  return SmallestBudget(*needs, kBatchOfAnyPreset,
+                        [&settings](uint64_t budget) {
+                          return RowGroupCacheBytes(settings, budget);
+                        });
+}
 
 std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
                                       uint64_t rows) {
@@ -108,16 +148,30 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   }
   const auto engine = Engine::Create(options, catalog);
   if (!engine.ok()) return false;
-  std::vector<PipelineSpec> all = PresetSpecs(catalog_, 1);
-  all.insert(all.end(), specs_.begin(), specs_.end());
-  if (spec != nullptr) all.push_back(*spec);
-  return std::all_of(all.begin(), all.end(), [&](const PipelineSpec& one) {
-    const auto pipeline = (*engine)->Open(one);
-    // Mistakes are reported elsewhere, and no budget mends them: a preset whose
-    // images differ in size, for one.
-    if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
-    return (*pipeline)->MaxPayloadBytes(1).ok();
-  });
+  for (const PipelineSpec& preset : PresetSpecs(catalog_, 1)) {
+    if (!PresetWorks(**engine, preset)) return false;
+  }
+  return (spec == nullptr || Fits((*engine)->Open(*spec))) &&
+         std::all_of(specs_.begin(), specs_.end(),
+                     [&](const PipelineSpec& one) {
+                       return Fits((*engine)->Open(one));
+                     });
+}
+
+bool BudgetAdvice::PresetWorks(Engine& engine,
+                               const PipelineSpec& preset) const {
+  const auto pipeline = engine.Open(preset);
+  return (!pipeline.ok() && Reads(preset.sources(0).dataset())) ||
+         Fits(pipeline);
+}
+
+bool BudgetAdvice::Reads(const std::string& dataset) const {
+  return std::any_of(
+      specs_.begin(), specs_.end(), [&](const PipelineSpec& spec) {
+        return std::any_of(
+            spec.sources().begin(), spec.sources().end(),
+            [&](const Source& source) { return source.dataset() == dataset; });
+      });
 }
 
 }  // namespace millrace

@@ -34,6 +34,12 @@ namespace millrace {
 std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
                                       uint64_t rows);
 
+// A budget that is enough for datasets whose files' footers take `bytes`,
+// whatever the datasets hold: an upper bound of the smallest one, for when they
+// cannot be opened. 0: there is none.
+uint64_t BudgetForFooters(const ServerSettings& settings,
+                          const Engine::Options& options, uint64_t bytes);
+
 class BudgetAdvice {
  public:
   // The server's own, which must outlive this. The budget of `options` is not
@@ -48,6 +54,10 @@ class BudgetAdvice {
   // Batches of `spec` must fit, too.
   void Add(const PipelineSpec& spec) { specs_.push_back(spec); }
 
+  // Whether a spec that was added reads `dataset`: that spec then says which
+  // columns of the dataset must fit.
+  bool Reads(const std::string& dataset) const;
+
   // "the smallest that works is --memory_budget=512MiB": leaves at least
   // `wanted` bytes for batches; those of `spec` fit, unless it is null.
   std::string Sentence(uint64_t wanted,
@@ -55,6 +65,9 @@ class BudgetAdvice {
 
  private:
   bool Works(uint64_t budget, const PipelineSpec* spec) const;
+  // A batch of one row of the preset. Its columns need no room together where a
+  // spec that was added reads the dataset.
+  bool PresetWorks(Engine& engine, const PipelineSpec& preset) const;
 
   const ServerSettings& settings_;
   const Engine::Options& options_;

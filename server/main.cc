@@ -73,6 +73,16 @@ std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
                       settings.row_group_cache_percent, ")");
 }
 
+// The setting that is enough for datasets whose footers take `bytes`.
+std::string FooterAdvice(const ServerSettings& settings,
+                         const Engine::Options& engine, uint64_t bytes) {
+  const uint64_t budget = BudgetForFooters(settings, engine, bytes);
+  return budget == 0
+             ? ""
+             : absl::StrCat("give the server --memory_budget=", budget >> 20,
+                            "MiB or more");
+}
+
 // A glob takes train/ and val/ as one dataset.
 void WarnOfFiles(const ServerSettings::Dataset& dataset) {
   const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(dataset.uri);
@@ -93,19 +103,28 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
                   << "; files with larger row groups or fewer columns take less";
 }
 
+// `caches` and `footers`: the parts of the budget for decoded row groups and
+// for footers of Parquet files. `engine`: that of the datasets.
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
-                                            ByteBudget* caches) {
+                                            const Engine::Options& engine,
+                                            ByteBudget* caches,
+                                            ByteBudget* footers) {
   DatasetCatalog catalog;
+  const OpenSourceOptions options = {
+      .cache_budget = caches,
+      .cache_bytes = settings.row_group_cache_bytes_each,
+      .cache_advice =
+          [&settings](uint64_t bytes) { return CacheAdvice(settings, bytes); },
+      .metadata_budget = footers,
+      .metadata_advice =
+          [&](uint64_t bytes) {
+            return FooterAdvice(settings, engine, footers->used() + bytes);
+          },
+      .operators = &operators};
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
-    absl::StatusOr<std::unique_ptr<RecordSource>> source = OpenRecordSource(
-        dataset.uri, {.cache_budget = caches,
-                      .cache_bytes = settings.row_group_cache_bytes_each,
-                      .cache_advice =
-                          [&settings](uint64_t bytes) {
-                            return CacheAdvice(settings, bytes);
-                          },
-                      .operators = &operators});
+    absl::StatusOr<std::unique_ptr<RecordSource>> source =
+        OpenRecordSource(dataset.uri, options);
     if (!source.ok()) {
       absl::Status failed(
           source.status().code(),
@@ -220,12 +239,11 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   ByteBudget caches(settings.row_group_cache_bytes);
   ByteBudget::Reservation share;
   MR_CHECK(budget.TryReserve(caches.capacity(), &share));
+  // Footers that are larger than all the rest are refused before they are
+  // parsed.
+  ByteBudget footers(budget.capacity() - caches.capacity());
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
                       UsageError(Operators::Load(settings.operators)));
-  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog,
-                      OpenDatasets(settings, *operators, &caches));
-  const std::string datasets = DescribeDatasets(catalog);
-  const std::string loaded = DescribeOperators(*operators);
   Engine::Options options = {
       .threads = settings.threads,
       .read_threads = settings.read_threads,
@@ -237,6 +255,11 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .dataset_weights = WeightsOf(settings),
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic};
+  MR_ASSIGN_OR_RETURN(
+      DatasetCatalog catalog,
+      OpenDatasets(settings, *operators, options, &caches, &footers));
+  const std::string datasets = DescribeDatasets(catalog);
+  const std::string loaded = DescribeOperators(*operators);
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
   // --check_config names the smallest budget, which it has tried.
   if (!line.check_config) {

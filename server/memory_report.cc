@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/byte_size.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
@@ -32,6 +33,16 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
                     " such batches fit into the memory for batches, for all "
                     "clients together"));
   return out;
+}
+
+// Of a pipeline that Engine::Open() refuses for want of memory: for its
+// columns, or for itself.
+absl::Status NoRoom(const std::string& name, const absl::Status& refused,
+                    const BudgetAdvice& advice, const PipelineSpec& spec) {
+  return absl::Status(
+      refused.code(),
+      absl::StrCat(name, ": ", refused.message(), "; ",
+                   advice.Sentence(kLeastBatchBytes + 1, &spec)));
 }
 
 // A spec that the server would refuse from every client is a mistake in the
@@ -85,8 +96,8 @@ std::string DescribeMemory(const MemoryUse& use) {
        "the sum of the parts below");
   Line(
       &out, "  scratch", FormatByteSize(use.scratch()),
-      absl::StrCat(use.threads, " threads x ", FormatByteSize(use.scratch_each),
-                   " to decode and augment"));
+      absl::StrCat(CountText(use.threads, "thread"), " x ",
+                   FormatByteSize(use.scratch_each), " to decode and augment"));
   if (use.more_scratch > 0) {
     Line(&out, "  more threads", FormatByteSize(use.more_scratch),
          use.more_threads == 0
@@ -115,8 +126,14 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,
                                              const BudgetAdvice& advice) {
+  auto opened = engine.Open(spec);
+  // A server that refuses synthetic data says so; that is no matter of memory.
+  if (absl::IsFailedPrecondition(opened.status()) &&
+      !spec.sources(0).has_synthetic()) {
+    return UsageError(NoRoom(name, opened.status(), advice, spec));
+  }
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
-                      Mistake(engine.Open(spec)));
+                      Mistake(std::move(opened)));
   MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
   const uint64_t left = engine.batch_budget_bytes();
   if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
@@ -136,6 +153,14 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
     const std::string what =
         spec.preset().empty() ? name : absl::StrCat(name, " ", spec.preset());
     auto opened = engine.Open(spec);
+    PipelineSpec row = spec;
+    row.set_batch_size(1);
+    if (absl::IsFailedPrecondition(opened.status())) {
+      const absl::Status refused = NoRoom(what, opened.status(), advice, row);
+      if (!advice.Reads(name)) return UsageError(refused);
+      Line(&out, what, "does not fit", std::string(refused.message()));
+      continue;
+    }
     if (!opened.ok()) {
       // Its images differ in size, for one.
       Line(&out, what, "",
@@ -148,8 +173,6 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
       absl::StrAppend(&out, DescribeFit(what, batch, left));
       continue;
     }
-    PipelineSpec row = spec;
-    row.set_batch_size(1);
     MR_ASSIGN_OR_RETURN(const std::string one,
                         DescribePipeline(engine, row, what, advice));
     absl::StrAppend(&out, one);

@@ -36,8 +36,10 @@ absl::Status CheckMemory(const ServerSettings& settings,
 std::string DescribeMemory(const MemoryUse& use);
 
 // For the training and the evaluation preset of each dataset, what a batch of
-// kExampleRows takes and how many fit. InvalidArgument: not even one row does;
-// says the smallest budget that works.
+// kExampleRows takes and how many fit; of a dataset without presets, with all
+// of its columns. FailedPrecondition, a usage error: not even one row does, or
+// the columns of the dataset have no room together and no pipeline that
+// `advice` knows says which ones are read; says the smallest budget that works.
 inline constexpr uint64_t kExampleRows = 64;
 absl::StatusOr<std::string> DescribePresets(Engine& engine,
                                             const BudgetAdvice& advice);

@@ -22,6 +22,7 @@
 #include "common/standard_output.h"
 #include "common/usage_error.h"
 #include "common/version.h"
+#include "proto/flag_hint.h"
 #include "proto/library_logs.h"
 #include "trainer/error_text.h"
 #include "trainer/flags.h"
@@ -34,7 +35,8 @@ namespace millrace {
 namespace {
 
 int Fail(const absl::Status& status) {
-  absl::FPrintF(stderr, "millrace-train: %s\n", ErrorText(status));
+  absl::FPrintF(stderr, "millrace-train: %s\n",
+                ErrorText(WithOwnFlag(status, {"outputs", "last_batch"})));
   return ExitCode(status);
 }
 

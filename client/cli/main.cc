@@ -13,6 +13,7 @@
 #include "common/standard_output.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
+#include "proto/flag_hint.h"
 #include "proto/library_logs.h"
 
 namespace millrace {
@@ -35,7 +36,8 @@ CommandTable::Row Row(const std::string& name, const std::string& summary,
   return {name, summary, [name, run](const std::vector<std::string>& rest) {
             absl::Status status = run(rest);
             if (status.ok()) status = FlushStandardOutput();
-            return Conclude("millrace " + name, status);
+            return Conclude("millrace " + name,
+                            WithOwnFlag(status, {"outputs", "last_batch"}));
           }};
 }
 

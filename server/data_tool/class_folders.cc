@@ -23,7 +23,7 @@ std::string List(const Names& names) {
 }
 
 bool HoldsImages(const ImageFolders& folder) {
-  return folder.images ||
+  return !folder.images.stems.empty() ||
          std::any_of(
              folder.folders.begin(), folder.folders.end(),
              [](const auto& entry) { return HoldsImages(entry.second); });
@@ -41,15 +41,37 @@ Names FoldersIn(const ImageFolders& folder, bool with_images = true) {
 // Whether a folder is named after what it holds of every sample.
 bool IsKind(absl::string_view name) {
   static constexpr absl::string_view kNames[] = {
-      "annotations", "images",       "image",        "imgs",
-      "img",         "jpegimages",   "labels",       "masks",
-      "mask",        "segmentation", "segmentations"};
+      "annotations", "ground_truth", "groundtruth",  "gt",    "images",
+      "image",       "imgs",         "img",          "label", "jpegimages",
+      "labels",      "masks",        "segmentation", "mask",  "segmentations"};
   return std::find(std::begin(kNames), std::end(kNames),
                    absl::AsciiStrToLower(name)) != std::end(kNames);
 }
 
 bool AreKinds(const Names& names) {
   return names.size() > 1 && std::all_of(names.begin(), names.end(), IsKind);
+}
+
+// What tells that the folders `names` of `folder` hold something of each
+// sample, for a sentence about them; empty: nothing does.
+std::string WhyKinds(const ImageFolders& folder, const Names& names) {
+  if (AreKinds(names)) {
+    return absl::StrCat("are named after what they hold of each sample (",
+                        List(names), ")");
+  }
+  std::vector<NamedImages> images;
+  for (const std::string& name : names) {
+    const ImageFolders& below = folder.folders.at(name);
+    if (!FoldersIn(below).empty()) return "";
+    // People with and without a mask are classes.
+    images.push_back({.folder = name,
+                      .images = &below.images,
+                      .named_as_kind = IsKind(name) && name != "mask"});
+  }
+  const std::string why = WhySameSamples(images);
+  if (why.empty()) return "";
+  return absl::StrCat("hold something of the same samples each (", List(names),
+                      ": their files have the same names, and ", why, ")");
 }
 
 constexpr absl::string_view kWriteParquet =
@@ -69,12 +91,11 @@ class Layout {
                               const ImageFolders& folder) const {
     const Names names = FoldersIn(folder);
     if (names.empty()) return NoClasses(path);
-    if (AreKinds(names)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "folders in ", path,
-          " are named after what they hold of each sample (", List(names),
-          ") and would become classes; ", kWriteParquet, ", or pass ",
-          AsClasses(path), " if these are classes"));
+    if (const std::string kinds = WhyKinds(folder, names); !kinds.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("folders in ", path, " ", kinds,
+                       " and would become classes; ", kWriteParquet,
+                       ", or pass ", AsClasses(path), " if these are classes"));
     }
     const Names splits = SplitsAmong(names);
     // A train among buses is a class; CheckPartAmongClasses() looks into it.
@@ -183,14 +204,14 @@ class Layout {
     std::string deepest = absl::StrCat(path, "/", name);
     const ImageFolders* below = &folder.folders.at(name);
     Names names = FoldersIn(*below);
-    while (!below->images && names.size() == 1) {
+    while (below->images.stems.empty() && names.size() == 1) {
       absl::StrAppend(&deepest, "/", names[0]);
       below = &below->folders.at(names[0]);
       names = FoldersIn(*below);
     }
     const std::string one_class = absl::StrCat(
         "every image of ", path, " would be of the one class \"", name, "\"");
-    if (below->images) {
+    if (!below->images.stems.empty()) {
       const Names tables = TablesOf(path, name);
       if (tables.empty()) return Names();
       return absl::InvalidArgumentError(absl::StrCat(
@@ -221,8 +242,9 @@ class Layout {
     for (const std::string& name : classes) {
       const ImageFolders& below = folder.folders.at(name);
       MR_RETURN_IF_ERROR(CheckClass(path, name, below));
-      some_direct = some_direct || below.images;
-      alike = alike && !below.images && FoldersIn(below) == first;
+      const bool direct = !below.images.stems.empty();
+      some_direct = some_direct || direct;
+      alike = alike && !direct && FoldersIn(below) == first;
     }
     if (alike) {
       const std::string path_of_first = absl::StrCat(path, "/", classes[0]);
@@ -247,14 +269,14 @@ class Layout {
   // Of folder `name`, one of several in `path` that would be classes.
   absl::Status CheckClass(const std::string& path, const std::string& name,
                           const ImageFolders& folder) const {
-    if (folder.images) return absl::OkStatus();
+    if (!folder.images.stems.empty()) return absl::OkStatus();
     const Names names = FoldersIn(folder);
     const Names splits = SplitsAmong(names);
-    const bool kinds = AreKinds(names);
-    if (!kinds && splits.size() < 2) return absl::OkStatus();
+    const std::string kinds = WhyKinds(folder, names);
+    if (kinds.empty() && splits.size() < 2) return absl::OkStatus();
     const std::string of_class = absl::StrCat(path, "/", name);
     std::string what_to_do(kWriteParquet);
-    if (!kinds) {
+    if (kinds.empty()) {
       const bool ready = std::any_of(
           splits.begin(), splits.end(), [&](const std::string& split) {
             return Check(absl::StrCat(of_class, "/", split),
@@ -269,12 +291,12 @@ class Layout {
                                ", and pack each part by itself");
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        "folders in ", of_class,
-        kinds ? " are named after what they hold of each sample ("
-              : " are named as parts of a dataset (",
-        List(kinds ? names : splits), ") and would become one class, ", name,
-        "; ", what_to_do, ", or pass ", AsClasses(path), " if ", name,
-        " is a class"));
+        "folders in ", of_class, " ",
+        kinds.empty() ? absl::StrCat("are named as parts of a dataset (",
+                                     List(splits), ")")
+                      : kinds,
+        " and would become one class, ", name, "; ", what_to_do, ", or pass ",
+        AsClasses(path), " if ", name, " is a class"));
   }
 
   // Of folder `name` in `path`, named as a part, beside classes.
@@ -289,7 +311,7 @@ class Layout {
         ready ? absl::StrCat("pack it by itself (--input=", path,
                              " --split=", name, Before(below), ")")
               : "";
-    if (below.images || !some_classes_direct) {
+    if (!below.images.stems.empty() || !some_classes_direct) {
       doubts->push_back(absl::StrCat(
           "folder ", name,
           " becomes a class, although it is named as a part of a dataset; if "

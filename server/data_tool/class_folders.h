@@ -1,13 +1,14 @@
-// Whether the folders of an image folder are its classes, as far as their names
-// and the levels below them tell. Parts of a dataset (train/, val/), or a
-// folder that is one level too high, would become classes without a word.
+// Whether the folders of an image folder are its classes, as far as their
+// names, those of their files and the levels below them tell. Parts of a
+// dataset (train/, val/), or a folder that is one level too high, would become
+// classes without a word.
 //
 // Every command that a refusal or a warning gives passes the same checks.
 //
 // Pure functions: they see names, never the disk.
 //
 //   ImageFolders input;
-//   input.folders["train"].folders["cat"].images = true;
+//   input.folders["train"].folders["cat"].images.Add("1.jpg");
 //   MR_RETURN_IF_ERROR(CheckClassFolders("/data", input, {}, false).status());
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
@@ -19,12 +20,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/data_tool/same_samples.h"
 
 namespace millrace {
 
 // A folder: where images lie below it.
 struct ImageFolders {
-  bool images = false;                          // some in the folder itself
+  ImageNames images;                            // in the folder itself
   std::map<std::string, ImageFolders> folders;  // also those without images
 };
 

@@ -1,6 +1,5 @@
 #include "server/data_tool/idx_dataset.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/data_tool/idx_file.h"
 #include "server/data_tool/png_encoder.h"
 
@@ -18,12 +18,6 @@ namespace {
 absl::StatusOr<std::string> FindFile(const std::string& folder,
                                      absl::string_view split,
                                      absl::string_view what, int dimensions) {
-  struct stat info;
-  if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no folder ", folder,
-                     "; --input names the folder that holds the IDX files"));
-  }
   const std::string stem = absl::StrCat(split, "-", what);
   for (absl::string_view separator : {"-", "."}) {
     for (absl::string_view suffix : {"", ".gz"}) {
@@ -32,10 +26,10 @@ absl::StatusOr<std::string> FindFile(const std::string& folder,
       if (access(path.c_str(), F_OK) == 0) return path;
     }
   }
-  return absl::NotFoundError(absl::StrCat(
+  return UsageError(absl::NotFoundError(absl::StrCat(
       "there is no ", stem, "-idx", dimensions, "-ubyte[.gz] in ", folder,
       "; --input names the folder that holds the IDX files, "
-      "--split is train or test"));
+      "--split is train or test")));
 }
 
 class IdxDataset final : public SampleReader {

@@ -23,12 +23,16 @@
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/read_file.h"
+#include "server/data_tool/same_samples.h"
 
 namespace millrace {
 namespace {
 
 // Deeper folders are a loop of links.
 constexpr int kMaxDepth = 32;
+
+// PNGs of each folder whose channels are looked at before all files are.
+constexpr int kLookedAt = 4;
 
 // What millrace_operator.h promises to a decoder's sniff().
 constexpr size_t kStartBytes = 256;
@@ -116,10 +120,7 @@ class ImageFolder final : public SampleReader {
       MR_RETURN_IF_ERROR(CheckBad());
       MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     }
-    if (files_.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no image below ", options_.folder));
-    }
+    if (files_.empty()) return NoImage();
     Describe(classes);
     return absl::OkStatus();
   }
@@ -242,7 +243,7 @@ class ImageFolder final : public SampleReader {
       const std::string path = absl::StrCat(below, "/", name);
       if (HasImageName(name) || IsOperatorsFile(path)) {
         files_.push_back({.path = path, .label = label});
-        folder->images = true;
+        folder->images.Add(name);
       } else if (HasForeignImageName(name)) {
         AddBad(absl::StrCat(options_.folder, "/", path,
                             " is named as an image of a kind that pack does "
@@ -251,11 +252,27 @@ class ImageFolder final : public SampleReader {
         CountOther(path);
       }
     }
+    folder->images.one_channel =
+        folder->images.AreAllPng() && BeginWithOneChannel(below, listing.files);
     for (const std::string& name : listing.folders) {
       MR_RETURN_IF_ERROR(ScanClass(absl::StrCat(below, "/", name), label,
                                    depth + 1, &folder->folders[name]));
     }
     return absl::OkStatus();
+  }
+
+  // Whether the first PNGs among `files` of folder `below` have one channel.
+  bool BeginWithOneChannel(const std::string& below,
+                           const std::vector<std::string>& files) const {
+    int looked = 0;
+    for (const std::string& name : files) {
+      if (!HasImageName(name)) continue;
+      const absl::StatusOr<std::string> start = ReadRegularFileStart(
+          absl::StrCat(options_.folder, "/", below, "/", name), kStartBytes);
+      if (!start.ok() || !IsOneChannelPng(*start)) return false;
+      if (++looked == kLookedAt) break;
+    }
+    return looked > 0;
   }
 
   // Whether a decoder of the operators takes a file that begins so.
@@ -313,6 +330,19 @@ class ImageFolder final : public SampleReader {
         std::remove_if(files_.begin(), files_.end(),
                        [](const ClassFile& f) { return f.path.empty(); }),
         files_.end());
+  }
+
+  // Of an input of which nothing is left.
+  absl::Status NoImage() const {
+    if (bad_count_ == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no image below ", options_.folder));
+    }
+    return absl::DataLossError(absl::StrCat(
+        "no image below ", options_.folder, " can be packed: ",
+        bad_count_ == 1 ? "the only one is bad: "
+                        : absl::StrCat("all ", bad_count_, " are bad: "),
+        FirstOf(bad_, "; ", bad_count_)));
   }
 
   absl::Status CheckBad() const {

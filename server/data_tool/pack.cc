@@ -1,5 +1,8 @@
 // millrace-data pack: original files -> a dataset.
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/file_error.h"
 #include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -103,6 +107,38 @@ struct PackOptions {
   }
 };
 
+// The folder that is read: image folders keep their splits in folders of that
+// name.
+std::string InputFolder(const PackOptions& options) {
+  return options.format == "idx" || options.split.empty()
+             ? options.input
+             : absl::StrCat(options.input, "/", options.split);
+}
+
+absl::Status CheckInput(const PackOptions& options) {
+  const std::string folder = InputFolder(options);
+  struct stat info;
+  const int error = stat(folder.c_str(), &info) != 0 ? errno
+                    : S_ISDIR(info.st_mode)          ? 0
+                                                     : ENOTDIR;
+  if (error == 0) return absl::OkStatus();
+  if (error == ENOENT || error == ENOTDIR) {
+    return UsageError(absl::NotFoundError(absl::StrCat(
+        "there is no folder ", folder, "; --input names the folder that holds ",
+        options.format == "idx" ? "the IDX files"
+        : options.split.empty() ? "the class folders"
+                                : "the part that --split names")));
+  }
+  return FileError(error, "read folder", folder);
+}
+
+// What is there already is there the next time, too.
+absl::Status CheckOutput(const PackOptions& options,
+                         const DatasetWriter::Options& output) {
+  absl::Status checked = DatasetWriter::CheckOutput(options.output, output);
+  return absl::IsAlreadyExists(checked) ? UsageError(checked) : checked;
+}
+
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
     const PackOptions& options, const Operators& operators) {
   if (options.format == "idx") {
@@ -111,11 +147,8 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
          .split = options.split.empty() ? "train" : options.split,
          .as_png = absl::StartsWith(options.output, "parquet:")});
   }
-  // Image folders keep their splits in folders of that name.
   return OpenImageFolder(
-      {.folder = options.split.empty()
-                     ? options.input
-                     : absl::StrCat(options.input, "/", options.split),
+      {.folder = InputFolder(options),
        .by_split = !options.split.empty(),
        .skip_bad = options.skip_bad,
        .decode_threads = options.no_decode ? 0 : AvailableCpus(),
@@ -129,8 +162,9 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
                       UsageError(Operators::Load(options.operators)));
   const DatasetWriter::Options output = {.shards = options.shards,
                                          .overwrite = options.overwrite};
+  MR_RETURN_IF_ERROR(CheckInput(options));
   // Before the input is looked at, which takes long.
-  MR_RETURN_IF_ERROR(DatasetWriter::CheckOutput(options.output, output));
+  MR_RETURN_IF_ERROR(CheckOutput(options, output));
   MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
   const SeekableReader* seekable = nullptr;
   if (options.seekable) {
@@ -210,9 +244,10 @@ int RunPack(const Args& args, std::ostream& out) {
             "of decoding it once; a truncated image is not noticed then");
   flags.Add("labels_from_folders", &options.labels_from_folders, "",
             "imagefolder: the folders in the input are the classes, also where "
-            "they are named as parts of a dataset (train, val2017), hold "
-            "folders that look like the classes, or where a table that may "
-            "hold labels lies beside the only one");
+            "they are named as parts of a dataset (train, val2017), hold the "
+            "same samples each as images and masks do, hold folders that look "
+            "like the classes, or where a table that may hold labels lies "
+            "beside the only one");
   flags.Add("operators", &options.operators, "FILE.so",
             "imagefolder: also take the files, of any name, that a decoder of "
             "this library knows; may be repeated");

@@ -17,6 +17,7 @@
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "proto/flag_hint.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/commands.h"
@@ -296,7 +297,8 @@ absl::Status Preview(const Flags& flags, bool samples_given,
         flags.batch_size > 0 ? absl::StrCat("--batch_size=", flags.batch_size)
         : spec.batch_size() == 0 ? absl::StrCat("--samples=", flags.samples)
                                  : flags.pipeline;
-    return NamingFlag(made.status(), "batch_size", flag);
+    return WithOwnFlag(NamingFlag(made.status(), "batch_size", flag),
+                       {"outputs"});
   }
   const std::unique_ptr<PreviewBatch>& batch = *made;
   const auto batch_size =

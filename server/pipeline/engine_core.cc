@@ -211,9 +211,6 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
-    // Before the spec is resolved, which takes longer, the more sources and
-    // transforms there are.
-    MR_RETURN_IF_ERROR(CheckCanFit(spec, "at least", LeastPipelineBytes(spec)));
     std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
     DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {
@@ -281,9 +278,7 @@ class EngineImpl final : public Engine {
     }
     // At once, not in the queue of those that are built: the answer needs no
     // work.
-    if (absl::Status fits =
-            CheckCanFit(spec, "at least", LeastPipelineBytes(spec));
-        !fits.ok()) {
+    if (absl::Status fits = CheckMayFit(spec); !fits.ok()) {
       opened(std::move(fits));
       return;
     }
@@ -477,27 +472,60 @@ class EngineImpl final : public Engine {
     if (it->second == 0) opening_.erase(it);
   }
 
-  // Whether a pipeline of `bytes` has room on this server when no other one is
-  // in use. `how` sure the bytes are is for the message.
-  absl::Status CheckCanFit(const PipelineSpec& spec, absl::string_view how,
-                           uint64_t bytes) const {
+  // Whether the pipeline of a resolved spec has room on this server when no
+  // other one is in use.
+  absl::Status CheckCanFit(const PipelineSpec& resolved) const {
+    const uint64_t bytes = PipelineBytes(resolved);
     if (bytes <= cache_.max_bytes()) return absl::OkStatus();
     return WithErrorDetail(
         absl::FailedPreconditionError(absl::StrCat(
-            "a pipeline of ", spec.sources_size(), " sources, ",
-            spec.transforms_size(), " transforms and ",
-            std::max(1, spec.outputs_size()), " outputs takes ", how, " ",
-            bytes, " bytes, and this server has ", cache_.max_bytes(),
+            "a pipeline of ", resolved.sources_size(), " sources, ",
+            resolved.transforms_size(), " transforms and ",
+            resolved.outputs_size(), " outputs takes about ", bytes,
+            " bytes, and this server has ", cache_.max_bytes(),
             " for pipelines: take fewer sources or transforms",
             PipelineAdvice(bytes))),
         MakeErrorDetail("plan"));
   }
 
+  // Refuses a spec whose pipeline can never fit before all of its sources are
+  // resolved: that takes longer, the more sources and transforms there are.
+  absl::Status CheckMayFit(const PipelineSpec& spec) const {
+    if (LeastPipelineBytes(spec) <= cache_.max_bytes()) return absl::OkStatus();
+    // The budget that is named must be enough for what the spec grows to.
+    MR_ASSIGN_OR_RETURN(const PipelineSpec resolved, ResolveByFirst(spec));
+    return CheckCanFit(resolved);
+  }
+
+  // What `spec` is resolved to, but for mistakes in its further sources, which
+  // are written out as the first one is.
+  absl::StatusOr<PipelineSpec> ResolveByFirst(const PipelineSpec& spec) const {
+    MR_RETURN_IF_ERROR(
+        WithErrorDetail(CheckSpec(spec), MakeErrorDetail("plan")));
+    PipelineSpec first = spec;
+    first.mutable_sources()->DeleteSubrange(1, spec.sources_size() - 1);
+    MR_ASSIGN_OR_RETURN(PipelineSpec resolved,
+                        ResolveSpec(first, info_by_name_, operators_.get()));
+    resolved.set_concatenate(spec.concatenate());
+    if (spec.concatenate()) resolved.mutable_sources(0)->clear_weight();
+    for (int i = 1; i < spec.sources_size(); ++i) {
+      Source& source = *resolved.add_sources();
+      source = spec.sources(i);
+      if (!spec.concatenate()) source.set_weight(1);  // as long as any other
+      if (source.has_subset()) source.mutable_subset()->set_to(1);
+      const auto info = info_by_name_.find(source.dataset());
+      if (info != info_by_name_.end() && info->second->has_reader()) {
+        *source.mutable_reader() = info->second->reader();
+      }
+    }
+    return resolved;
+  }
+
   // Room for a pipeline, to be held by it.
   absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
       const PipelineSpec& resolved) {
+    MR_RETURN_IF_ERROR(CheckCanFit(resolved));
     const uint64_t bytes = PipelineBytes(resolved);
-    MR_RETURN_IF_ERROR(CheckCanFit(resolved, "about", bytes));
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
     if (room != nullptr) return room;
     return AskAgain(absl::StrCat(

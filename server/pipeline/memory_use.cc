@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -35,16 +36,18 @@ constexpr uint64_t kFineSteps = 1024;
 std::string MemoryUse::Sentence() const {
   std::string text = absl::StrCat(
       "the memory budget of ", budget, " bytes less ", scratch(),
-      " for decoding (", threads, " threads x ", scratch_each, "), ",
+      " for decoding (", CountText(threads, "thread"), " x ", scratch_each,
+      "), ",
       more_scratch == 0 ? ""
-                        : absl::StrCat(more_scratch, " for up to ",
-                                       more_threads, " more threads, "),
+      : more_threads == 0
+          ? absl::StrCat(more_scratch, " for more threads, too few for one, ")
+          : absl::StrCat(more_scratch, " for up to ", more_threads,
+                         " more threads, "),
       read_buffers, " for samples read ahead, ", recycled,
       " for recycled batches, ", pipelines, " for pipelines",
-      file_metadata == 0
-          ? ""
-          : absl::StrCat(", ", file_metadata,
-                         " for the footers of Parquet files"),
+      file_metadata == 0 ? ""
+                         : absl::StrCat(", ", file_metadata,
+                                        " for the footers of Parquet files"),
       " and ", elsewhere, " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, batches);
   return text;

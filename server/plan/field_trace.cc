@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
+#include "server/plan/bytes_as_images.h"
 #include "server/plan/field_rules.h"
 #include "server/plan/sample_shape.h"
 #include "server/plan/transforms/traced_field.h"
@@ -80,8 +81,8 @@ class Tracer {
             ", and ragged tensors are not built yet: a column of fixed-size "
             "lists, in pyarrow pa.list_(pa.",
             DTypeName(field_.dtype()), "(), N), is served as a tensor",
-            HoldsBytes(field_) ? "; " : "",
-            HoldsBytes(field_) ? kBytesAsImages : "");
+            HoldsBytes(field_) ? absl::StrCat("; ", BytesAsImages(field_))
+                               : "");
         return absl::OkStatus();
     }
   }

@@ -10,7 +10,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
-#include "server/plan/transforms/traced_field.h"
+#include "server/plan/bytes_as_images.h"
 
 namespace millrace {
 namespace {
@@ -143,10 +143,11 @@ absl::Status DoesNotFit(absl::string_view preset, const DatasetInfo& info,
                          absl::StrJoin(field.shape(), ", "), "]")
       : HoldsBytes(field) ? "strings or bytes"
                           : v1::FieldKind_Name(field.kind());
-  return absl::InvalidArgumentError(
-      absl::StrCat("preset ", preset, " wants field ", field.name(), " to be ",
-                   wanted, ", but in ", info.name(), " it is ", found,
-                   ": choose another preset or write a pipeline file"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "preset ", preset, " wants field ", field.name(), " to be ", wanted,
+      ", but in ", info.name(), " it is ", found,
+      HoldsBytes(field) ? absl::StrCat("; ", BytesAsImages(field))
+                        : ": choose another preset or write a pipeline file"));
 }
 
 absl::StatusOr<const Field*> FindField(absl::string_view preset,
@@ -167,7 +168,6 @@ absl::StatusOr<const Field*> FindField(absl::string_view preset,
       std::find_if(fields.begin(), fields.end(), [](const Field& field) {
         return field.kind() == FIELD_KIND_ENCODED_IMAGE;
       });
-  const auto bytes = std::find_if(fields.begin(), fields.end(), &HoldsBytes);
   if (encoded != fields.end()) {
     return absl::NotFoundError(
         absl::StrCat(missing,
@@ -175,12 +175,9 @@ absl::StatusOr<const Field*> FindField(absl::string_view preset,
                      "decode_image { field: \"",
                      encoded->name(), "\" } }"));
   }
-  if (bytes != fields.end()) {
-    return absl::NotFoundError(
-        absl::StrCat(missing, "; its field ", bytes->name(),
-                     " holds bytes or strings, and ", kBytesAsImages));
-  }
-  return absl::NotFoundError(absl::StrCat(missing, ": write a pipeline file"));
+  const std::string hint = BytesFieldHint(info);
+  return absl::NotFoundError(
+      absl::StrCat(missing, hint.empty() ? ": write a pipeline file" : hint));
 }
 
 void Append(const char* text, PipelineSpec& spec) {

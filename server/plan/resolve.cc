@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
+#include "proto/flag_hint.h"
+#include "server/plan/bytes_as_images.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/presets.h"
@@ -71,9 +73,9 @@ absl::Status NoSuchField(absl::string_view where, const std::string& name,
         absl::StrCat(where, ": column \"", name, "\" of dataset ", info.name(),
                      " is left out: ", column.reason(), "; ", ItsFields(info)));
   }
-  return absl::NotFoundError(absl::StrCat(where, ": dataset ", info.name(),
-                                          " has no field \"", name, "\"; ",
-                                          ItsFields(info)));
+  return absl::NotFoundError(absl::StrCat(
+      where, ": dataset ", info.name(), " has no field \"", name, "\"; ",
+      ItsFields(info), name == "image" ? BytesFieldHint(info) : ""));
 }
 
 // The fields of the roles exist, and stored masks are as large as their images.
@@ -135,13 +137,7 @@ absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
   return absl::InvalidArgumentError(absl::StrCat(
       "outputs: ", missing.size(), missing.size() == 1 ? " field" : " fields",
       " of dataset ", info.name(), " would be missing from the batch: ",
-      reasons, ". To do without, list the outputs: ",
-      absl::StrJoin(rest, " ",
-                    [](std::string* out, absl::string_view field) {
-                      absl::StrAppend(out, "outputs { field: \"", field,
-                                      "\" }");
-                    }),
-      " (as a flag: --outputs=", absl::StrJoin(rest, ","), ")"));
+      reasons, ". To do without, ", ListOutputs(rest)));
 }
 
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {

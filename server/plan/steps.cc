@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/logging.h"
+#include "proto/flag_hint.h"
 
 namespace millrace {
 
@@ -21,8 +22,8 @@ absl::StatusOr<StepTable> StepTable::Create(uint64_t samples,
           "batch_size ", batch_size, " is larger than the ",
           CountText(samples, "sample"),
           " of an epoch and last_batch is DROP, so there would be no batch at "
-          "all: take a smaller batch_size, or LAST_BATCH_PAD (as a flag: "
-          "--last_batch=pad)"));
+          "all: take a smaller batch_size, or ",
+          kPadLastBatch));
     }
     table.dropped_ = samples % batch_size;
   } else if (samples % batch_size != 0) {

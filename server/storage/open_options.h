@@ -22,6 +22,12 @@ struct OpenSourceOptions {
   // Which setting gives a cache of so many bytes, for errors: a part of a
   // sentence; null: there is none.
   std::function<std::string(uint64_t bytes)> cache_advice;
+  // Budget that what is kept of the files' footers is charged to, by an
+  // estimate and before they are parsed; null: any footer is. Must outlive the
+  // source.
+  ByteBudget* metadata_budget = nullptr;
+  // As cache_advice, for footers of so many bytes.
+  std::function<std::string(uint64_t bytes)> metadata_advice;
   // Libraries whose sources may read it; null: none.
   const Operators* operators = nullptr;
 };

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/server_verdict.h"
 #include "client/prefetch/verdict.h"
@@ -26,6 +27,7 @@ namespace millrace::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // What the doctor can say of a run.
 std::set<std::string> DoctorsAdvice() {
@@ -250,6 +252,34 @@ TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
     }
     EXPECT_EQ(run.exit_code, 0) << sentence << "\n" << flag << "\n" << run.err;
   }
+}
+
+// "(as a flag: --last_batch=pad)" was said by programs without that flag.
+TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
+  const auto server =
+      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  WriteFile(pipeline, kDigits);
+  const std::string endpoint = "--endpoint=" + (*server)->address();
+  const std::string file = "--pipeline=" + pipeline;
+  const std::string large = "--batch_size=65";
+  for (const ProgramResult& refused :
+       {Millrace({"bench", endpoint, file, large, "--batches=4"}),
+        RunProgram({ProgramPath("trainer/millrace-train"), endpoint, file,
+                    large, "--model=cnn"})}) {
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.err, HasSubstr("or last_batch: LAST_BATCH_PAD (as a "
+                                       "flag: --last_batch=pad)"));
+  }
+  WriteFile(pipeline, absl::StrReplaceAll(
+                          kDigits, {{"batch_size: 8", "batch_size: 65"}}));
+  const ProgramResult check =
+      RunProgram({ProgramPath("server/millrace-server"), "--synthetic_only",
+                  "--check_config", "--check_pipeline=" + pipeline});
+  EXPECT_EQ(check.exit_code, 2) << check.err;
+  EXPECT_THAT(check.err, HasSubstr("or last_batch: LAST_BATCH_PAD"));
+  EXPECT_THAT(check.err, Not(HasSubstr("as a flag")));
 }
 
 // `placement: PLACEMENT_SERVER` and the like.

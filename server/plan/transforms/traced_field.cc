@@ -3,12 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
+#include "server/plan/bytes_as_images.h"
 
 namespace millrace {
-
-bool HoldsBytes(const Field& field) {
-  return field.kind() == FIELD_KIND_RAGGED && field.dtype() == DTYPE_UINT8;
-}
 
 absl::Status TracedField::Refuse(absl::string_view text) const {
   return absl::InvalidArgumentError(
@@ -19,7 +16,7 @@ absl::Status TracedField::RefuseAsNoImage() const {
   return Refuse(absl::StrCat(
       "is no image (encoded, or raw uint8 [height, width, channels])",
       HoldsBytes(field)
-          ? absl::StrCat(" but holds bytes or strings; ", kBytesAsImages)
+          ? absl::StrCat(" but holds bytes or strings; ", BytesAsImages(field))
           : ""));
 }
 

@@ -24,15 +24,6 @@
 
 namespace millrace {
 
-// What to do where a field holds bytes that are images.
-inline constexpr absl::string_view kBytesAsImages =
-    "encoded images are taken from a Parquet column that is named image, or "
-    "that is a struct with a binary child bytes: rename the column or write it "
-    "so (docs/formats.md#images-in-other-columns)";
-
-// Bytes, strings and lists of uint8: a dataset does not tell them apart.
-bool HoldsBytes(const Field& field);
-
 class TracedField {
  public:
   explicit TracedField(const Field& stored) : field(stored) {}

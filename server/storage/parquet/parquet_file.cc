@@ -9,12 +9,12 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/storage/parquet/arrow_error.h"
+#include "server/storage/parquet/footer_counts.h"
 #include "server/storage/parquet/group_decoder.h"
 
 namespace millrace {
@@ -23,13 +23,9 @@ namespace {
 constexpr absl::string_view kMagic = "PAR1";
 constexpr int64_t kTailBytes = 8;  // footer length, magic
 
-// Upper bounds of what Arrow 26 takes for a parsed footer, as mallinfo2() counts
-// it: for a column chunk of a row group, for each name in the path of its column
-// and for a row group. Statistics, names and the rest take about what they have
-// in the file.
-constexpr uint64_t kChunkBytes = 870;
-constexpr uint64_t kPathNameBytes = 40;
-constexpr uint64_t kGroupBytes = 130;
+// Of a footer, that are looked at before it is parsed: schemas of 10,000
+// columns are shorter.
+constexpr int64_t kFooterStartBytes = 1 << 20;
 
 // Parquet's lower layer throws: exceptions end here.
 absl::Status Catch(const std::string& path, absl::string_view action,
@@ -62,10 +58,10 @@ void AddLeaves(const parquet::arrow::SchemaField& field,
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
-    const std::string& path) {
+    const std::string& path, AdmitFooter admit) {
   std::shared_ptr<ParquetFile> file(new ParquetFile(path));
   MR_RETURN_IF_ERROR(file->OpenFile());
-  absl::Status status = file->ParseFooter();
+  absl::Status status = file->ParseFooter(admit);
   if (status.ok()) status = file->ReadSchema();
   if (status.ok()) status = file->ReadOrigin();
   // Damage in a file that has changed is no damage of the file.
@@ -94,7 +90,7 @@ absl::Status ParquetFile::ReadAt(int64_t at, int64_t count,
   });
 }
 
-absl::Status ParquetFile::ParseFooter() {
+absl::Status ParquetFile::ParseFooter(AdmitFooter admit) {
   const int64_t bytes = this->bytes();
   if (bytes == 0) return Damaged(path_, "is empty");
   std::string head;
@@ -119,7 +115,18 @@ absl::Status ParquetFile::ParseFooter() {
     return Damaged(path_, "has a damaged footer");
   }
   footer_bytes_ = length;
-  MR_ASSIGN_OR_RETURN(const std::string footer, ReadFooter());
+  std::string footer;
+  MR_RETURN_IF_ERROR(ReadAt(bytes - kTailBytes - length,
+                            std::min<int64_t>(length, kFooterStartBytes),
+                            &footer));
+  // What counts as nothing is damaged, which the parser says, or is nearly all
+  // schema.
+  const FooterCounts counts =
+      CountFooter(footer, length).value_or(FooterCounts());
+  MR_RETURN_IF_ERROR(admit(counts.ParsedBytes(length), counts.chunks()));
+  if (footer.size() < length) {
+    MR_ASSIGN_OR_RETURN(footer, ReadFooter());
+  }
   return Catch(path_, "read the footer of", [&] {
     metadata_ = parquet::FileMetaData::Make(footer.data(), int64_t{length});
     return arrow::Status::OK();
@@ -137,13 +144,14 @@ absl::StatusOr<std::string> ParquetFile::ReadFooter() const {
 }
 
 uint64_t ParquetFile::metadata_bytes() const {
-  uint64_t group = kGroupBytes;
+  FooterCounts counts;
+  counts.row_groups = static_cast<uint64_t>(row_groups());
+  counts.columns = static_cast<uint64_t>(metadata_->num_columns());
   for (int i = 0; i < metadata_->num_columns(); ++i) {
-    group += kChunkBytes +
-             kPathNameBytes *
-                 metadata_->schema()->Column(i)->path()->ToDotVector().size();
+    counts.path_names +=
+        metadata_->schema()->Column(i)->path()->ToDotVector().size();
   }
-  return footer_bytes_ + static_cast<uint64_t>(row_groups()) * group;
+  return counts.ParsedBytes(footer_bytes_);
 }
 
 absl::Status ParquetFile::ReadSchema() {

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -48,9 +49,14 @@ inline constexpr char kFeaturesKey[] = "huggingface";
 class ParquetFile {
  public:
   // DataLoss: truncated, foreign or damaged; Unavailable: the system has failed
-  // to read it, or it has changed meanwhile. Names the file.
+  // to read it, or it has changed meanwhile. Names the file. `admit` is told
+  // what the footer is going to take of memory, and how many column chunks it
+  // has, before it is parsed, and ends the opening with what it returns unless
+  // that is OK.
+  using AdmitFooter =
+      absl::FunctionRef<absl::Status(uint64_t bytes, uint64_t chunks)>;
   static absl::StatusOr<std::shared_ptr<const ParquetFile>> Open(
-      const std::string& path);
+      const std::string& path, AdmitFooter admit = AdmitAll);
 
   const std::string& path() const { return path_; }
   int64_t bytes() const { return static_cast<int64_t>(watch_->bytes()); }
@@ -123,8 +129,9 @@ class ParquetFile {
 
  private:
   explicit ParquetFile(std::string path) : path_(std::move(path)) {}
+  static absl::Status AdmitAll(uint64_t, uint64_t) { return absl::OkStatus(); }
   absl::Status OpenFile();
-  absl::Status ParseFooter();
+  absl::Status ParseFooter(AdmitFooter admit);
   // Fewer bytes at the end of the file.
   absl::Status ReadAt(int64_t at, int64_t count, std::string* out) const;
   absl::Status ReadSchema();

@@ -15,6 +15,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "server/storage/packed_set.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
@@ -32,6 +33,7 @@ namespace millrace {
 namespace {
 
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
+using Reservations = std::vector<ByteBudget::Reservation>;
 
 // Of a column's name in a message.
 constexpr size_t kMaxNameBytes = 200;
@@ -62,6 +64,59 @@ uint64_t MetadataBytes(const std::vector<Shard>& shards) {
   return bytes;
 }
 
+// Admits the footers of a dataset's files as long as options.metadata_budget
+// has room for them.
+class FooterRoom {
+ public:
+  explicit FooterRoom(const OpenSourceOptions& options) : options_(options) {}
+
+  // The next file. Not OK: there is no room, and full() from now on.
+  absl::Status Admit(uint64_t bytes, uint64_t chunks) {
+    ByteBudget* const budget = options_.metadata_budget;
+    if (budget == nullptr) return absl::OkStatus();
+    full_ = !budget->TryReserve(Kept(bytes, chunks), &taken_.emplace_back());
+    return full_ ? absl::ResourceExhaustedError("no room") : absl::OkStatus();
+  }
+
+  bool full() const { return full_; }
+  Reservations Take() { return std::move(taken_); }
+
+  // With what the footers of all `files` take, so that the setting that is
+  // named is enough for them.
+  absl::Status Refusal(const std::vector<std::string>& files) {
+    taken_.clear();
+    uint64_t bytes = 0;
+    for (const std::string& path : files) {
+      // Damage is named where there is room to open it.
+      static_cast<void>(
+          ParquetFile::Open(path, [&](uint64_t footer, uint64_t chunks) {
+            bytes += Kept(footer, chunks);
+            return absl::CancelledError("its footer is not parsed");
+          }));
+    }
+    const ByteBudget& budget = *options_.metadata_budget;
+    const std::string more =
+        options_.metadata_advice ? options_.metadata_advice(bytes) : "";
+    return UsageError(absl::ResourceExhaustedError(absl::StrCat(
+        "the footers of its files take about ", bytes,
+        " bytes of memory once they are parsed, and the memory budget has ",
+        budget.capacity() - budget.used(),
+        " for the footers of Parquet files: ", more,
+        more.empty() ? "" : ", or ",
+        "write the files again with larger row groups or fewer columns")));
+  }
+
+ private:
+  // As MetadataBytes().
+  static uint64_t Kept(uint64_t footer, uint64_t chunks) {
+    return footer + chunks * sizeof(ChunkCost);
+  }
+
+  const OpenSourceOptions& options_;
+  Reservations taken_;
+  bool full_ = false;
+};
+
 // Fields that are read together, and the slices in which that is done.
 struct Projection {
   uint64_t id = 0;  // of this source
@@ -77,7 +132,7 @@ class ParquetSource final : public RecordSource {
  public:
   ParquetSource(DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
                 uint64_t cache_bytes, const OpenSourceOptions& options,
-                ByteBudget::Reservation reserved)
+                ByteBudget::Reservation reserved, Reservations footers)
       : info_(std::move(info)),
         shards_(std::move(shards)),
         files_(info_,
@@ -87,6 +142,7 @@ class ParquetSource final : public RecordSource {
         check_(std::move(check)),
         metadata_bytes_(MetadataBytes(shards_)),
         cache_advice_(options.cache_advice),
+        footers_(std::move(footers)),
         reserved_(std::move(reserved)),
         cache_(cache_bytes, /*keep=*/options.cache_budget != nullptr) {}
 
@@ -161,6 +217,7 @@ class ParquetSource final : public RecordSource {
   const SampleCheck check_;
   const uint64_t metadata_bytes_;
   const std::function<std::string(uint64_t)> cache_advice_;  // may be null
+  const Reservations footers_;              // of options.metadata_budget
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
   // The most that decoding a slice takes for any reader.
@@ -419,7 +476,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> ParquetSource::NewReader() const {
 // The source, if the cache has room for at least one of its fields.
 absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
     DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
-    const OpenSourceOptions& options) {
+    const OpenSourceOptions& options, Reservations footers) {
   for (Shard& shard : shards) {
     for (const ColumnPlan& column : shard.columns) {
       MR_ASSIGN_OR_RETURN(std::vector<ChunkCost> costs,
@@ -444,7 +501,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   const std::string path = shards.front().file->path();
   auto source = std::make_unique<ParquetSource>(
       std::move(info), std::move(shards), std::move(check), cache_bytes,
-      options, std::move(reserved));
+      options, std::move(reserved), std::move(footers));
   bool any = false;
   absl::Status refused;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -456,7 +513,12 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
       refused.Update(status);
     }
   }
-  if (!any) return absl::ResourceExhaustedError(refused.message());
+  if (!any) {
+    const absl::Status none = absl::ResourceExhaustedError(
+        absl::StrCat("none of its columns can be served: ", refused.message()));
+    // The cache of a server has the size that its configuration says.
+    return options.cache_budget == nullptr ? none : UsageError(none);
+  }
   if (!refused.ok()) {
     MR_LOG(WARNING) << "not every field can be served: " << refused.message();
   }
@@ -477,7 +539,8 @@ absl::StatusOr<Shard> PlanPackedShard(std::shared_ptr<const ParquetFile> file,
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
-    const Files& files, const OpenSourceOptions& options) {
+    const Files& files, const OpenSourceOptions& options,
+    Reservations footers) {
   std::vector<PackedShard> packed;
   std::map<std::string, std::shared_ptr<const ParquetFile>> by_path;
   for (const auto& file : files) {
@@ -496,7 +559,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
     shards.push_back(std::move(planned));
   }
   return MakeSource(std::move(info), std::move(shards), std::move(check),
-                    options);
+                    options, std::move(footers));
 }
 
 // Fields and columns of a foreign file, and the columns that are left out.
@@ -546,7 +609,8 @@ std::string LeftOutText(const DatasetInfo& info) {
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
-    const Files& files, bool one_file, const OpenSourceOptions& options) {
+    const Files& files, bool one_file, const OpenSourceOptions& options,
+    Reservations footers) {
   if (!one_file) {
     std::vector<std::string> paths;
     for (const auto& file : files) paths.push_back(file->path());
@@ -597,17 +661,23 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   MR_ASSIGN_OR_RETURN(*info.mutable_fingerprint(), ForeignFingerprint(hashed));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
   return MakeSource(std::move(info), std::move(shards), std::move(check),
-                    options);
+                    options, std::move(footers));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
     const ShardPaths& shards, const OpenSourceOptions& options) {
+  FooterRoom room(options);
   Files files;
   for (const std::string& path : shards.files) {
-    MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
-    files.push_back(std::move(file));
+    auto file =
+        ParquetFile::Open(path, [&room](uint64_t bytes, uint64_t chunks) {
+          return room.Admit(bytes, chunks);
+        });
+    if (room.full()) return room.Refusal(shards.files);
+    MR_RETURN_IF_ERROR(file.status());
+    files.push_back(*std::move(file));
   }
   const bool packed = files.front()->packed().has_value();
   for (const auto& file : files) {
@@ -618,8 +688,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
           "dataset"));
     }
   }
-  return packed ? OpenPacked(files, options)
-                : OpenForeign(files, shards.one_file, options);
+  return packed ? OpenPacked(files, options, room.Take())
+                : OpenForeign(files, shards.one_file, options, room.Take());
 }
 
 }  // namespace millrace

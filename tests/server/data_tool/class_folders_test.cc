@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace millrace {
@@ -26,7 +27,7 @@ absl::StatusOr<Names> Check(const Names& paths, const Names& tables = {},
     for (size_t i = 0; i + 1 < parts.size(); ++i) {
       folder = &folder->folders[parts[i]];
     }
-    folder->images = folder->images || !parts.back().empty();
+    if (!parts.back().empty()) folder->images.Add(parts.back());
   }
   return CheckClassFolders("/in", input, tables, by_split);
 }
@@ -68,6 +69,81 @@ TEST(ClassFoldersTest, ImagesAndMasksAreNoClasses) {
               AllOf(HasSubstr(kSentence), HasSubstr("one class, a")));
   EXPECT_THAT(Doubts({"images/1.jpg", "masks/1.jpg", "cats/1.jpg"}), IsEmpty());
   EXPECT_THAT(Doubts({"images/1.jpg"}), IsEmpty());
+}
+
+// Files `first` to `last` of a folder, numbered.
+Names Numbered(const std::string& folder, const std::string& suffix, int last,
+               int first = 1) {
+  Names names;
+  for (int i = first; i <= last; ++i) {
+    names.push_back(absl::StrCat(folder, "/", 1000 + i, suffix));
+  }
+  return names;
+}
+
+Names operator+(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// They were packed as two classes without a word.
+TEST(ClassFoldersTest, FoldersOfTheSameSamplesAreNoClasses) {
+  for (const auto& [image, mask] :
+       {std::pair("imgs", "gt"), std::pair("image", "label"),
+        std::pair("images", "labels"),
+        std::pair("JPEGImages", "SegmentationClass"), std::pair("rgb", "y")}) {
+    EXPECT_THAT(
+        Refusal(Numbered(image, ".jpg", 20) + Numbered(mask, ".png", 20)),
+        AllOf(HasSubstr("write images with masks"),
+              HasSubstr("or pass --labels_from_folders if these are classes")));
+  }
+  EXPECT_THAT(Refusal(Numbered("rgb", ".jpg", 20) + Numbered("y", ".png", 20)),
+              HasSubstr("folders in /in hold something of the same samples "
+                        "each (rgb, y: their files have the same names, and y "
+                        "holds PNG files alone, rgb none) and would become "
+                        "classes"));
+  // Masks of some of the images.
+  EXPECT_THAT(Refusal(Numbered("JPEGImages", ".jpg", 90) +
+                      Numbered("SegmentationClass", ".png", 15)),
+              HasSubstr("no class is called JPEGImages"));
+  // Of each scene.
+  EXPECT_THAT(
+      Refusal(Numbered("a/rgb", ".jpg", 9) + Numbered("a/depth", ".png", 9) +
+              Numbered("b/rgb", ".jpg", 9)),
+      HasSubstr("folders in /in/a hold something of the same samples"));
+  // A part of it is no advice.
+  EXPECT_THAT(
+      Refusal(Numbered("train/rgb", ".jpg", 9) +
+              Numbered("train/y", ".png", 9) + Numbered("val/rgb", ".jpg", 9) +
+              Numbered("val/y", ".png", 9)),
+      HasSubstr("none of them can be packed as it is"));
+}
+
+TEST(ClassFoldersTest, ClassesOfNumberedFilesAreClasses) {
+  for (const char* suffix : {".jpg", ".png"}) {
+    EXPECT_THAT(
+        Doubts(Numbered("cat", suffix, 20) + Numbered("dog", suffix, 20)),
+        IsEmpty());
+    // People with and without one.
+    EXPECT_THAT(
+        Doubts(Numbered("mask", suffix, 20) + Numbered("no_mask", suffix, 20)),
+        IsEmpty());
+  }
+  // Of other sizes, or numbered through.
+  EXPECT_THAT(Doubts(Numbered("cat", ".jpg", 20) + Numbered("dog", ".png", 12)),
+              IsEmpty());
+  EXPECT_THAT(
+      Doubts(Numbered("cat", ".jpg", 20) + Numbered("dog", ".png", 40, 21)),
+      IsEmpty());
+  // Of both formats.
+  EXPECT_THAT(Doubts(Numbered("cat", ".jpg", 20) + Numbered("dog", ".png", 19) +
+                     Names{"dog/1020.jpg", "cat/1021.png"}),
+              IsEmpty());
+  Names many;
+  for (int i = 0; i < 9; ++i) {
+    many = many + Numbered(absl::StrCat("c", i), i == 0 ? ".png" : ".jpg", 20);
+  }
+  EXPECT_THAT(Doubts(many), IsEmpty());
 }
 
 // The advice for each of these was refused when it was followed.

@@ -416,6 +416,60 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
   EXPECT_THAT(two.err, HasSubstr("labels.csv"));
 }
 
+// Images and their masks were packed as two classes without a word.
+TEST_F(DataToolTest, ImagesBesideMasksAreNotTakenForClasses) {
+  const std::string root = folder_ / "images";
+  const auto png = [](int channels) {
+    std::string bytes;
+    const std::vector<uint8_t> pixels(4 * channels, 7);
+    EXPECT_TRUE(EncodePng(pixels, 2, 2, channels, &bytes).ok());
+    return bytes;
+  };
+  const auto write = [&](const std::string& folder, const std::string& suffix,
+                         const std::string& bytes) {
+    std::filesystem::remove_all(root + "/" + folder);
+    std::filesystem::create_directories(root + "/" + folder);
+    for (int i = 0; i < 5; ++i) {
+      WriteFile(absl::StrCat(root, "/", folder, "/", i, suffix), bytes);
+    }
+  };
+  write("a", ".jpg", Jpeg(""));
+  write("b", ".png", png(1));
+  const Result refused = PackFolder({Out("lmdb", "d")});
+  EXPECT_THAT(refused, FailsWith("b holds PNG files alone, a none"));
+  EXPECT_THAT(refused.err, HasSubstr("docs/formats.md"));
+  write("a", ".png", png(3));
+  EXPECT_THAT(
+      PackFolder({Out("lmdb", "d")}),
+      FailsWith("the PNG files in b have one channel, those in a more"));
+  const Result meant = PackFolder({Out("lmdb", "d"), "--labels_from_folders"});
+  EXPECT_EQ(meant.code, kExitOk) << meant.err;
+  // Numbered classes of one kind of file.
+  write("b", ".png", png(3));
+  EXPECT_EQ(PackFolder({Out("lmdb", "colour")}).code, kExitOk);
+  write("a", ".png", png(1));
+  write("b", ".png", png(1));
+  EXPECT_EQ(PackFolder({Out("lmdb", "grey")}).code, kExitOk);
+}
+
+// "There is no image below ...", where there were some.
+TEST_F(DataToolTest, WhereAllImagesAreBadThatIsSaid) {
+  const std::string root = folder_ / "images";
+  std::filesystem::create_directories(root + "/cat");
+  WriteFile(root + "/cat/1.jpg", "");
+  for (const char* second : {"no image", "\xFF\xD8\xFF\xE0 cut"}) {
+    const Result one = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+    EXPECT_THAT(one, FailsWith("no image below " + root +
+                               " can be packed: the only one is bad: " + root +
+                               "/cat/1.jpg is empty"));
+    WriteFile(root + "/cat/2.jpg", second);
+    const Result two = PackFolder({Out("lmdb", "d"), "--skip_bad"});
+    EXPECT_THAT(two, FailsWith("all 2 are bad: " + root +
+                               "/cat/1.jpg is empty; " + root + "/cat/2.jpg"));
+    std::filesystem::remove(root + "/cat/2.jpg");
+  }
+}
+
 TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
   const std::string root = folder_ / "images";
   const auto add = [&](const std::string& folder) {
@@ -603,7 +657,15 @@ TEST_F(DataToolTest, SeekableIsForJpegs) {
 }
 
 TEST_F(DataToolTest, FoldersThatAreNoImageFolderAreRefused) {
-  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("images"));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              IsUsageError("there is no folder " + folder_ / "images"));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--split=val"}),
+              IsUsageError("images/val; --input names the folder that holds "
+                           "the part that --split names"));
+  WriteFile(folder_ / "images", "no folder");
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              IsUsageError("there is no folder " + folder_ / "images"));
+  std::filesystem::remove(folder_ / "images");
   std::filesystem::create_directory(folder_ / "images");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("no folders in it"));
   std::filesystem::create_directory(folder_ / "images/cat");
@@ -665,7 +727,7 @@ TEST_F(DataToolTest, IdxBecomesPngInParquet) {
 }
 
 TEST_F(DataToolTest, BadIdxFilesAreNamed) {
-  EXPECT_THAT(PackIdx({Out("lmdb", "d")}), FailsWith("there is no folder"));
+  EXPECT_THAT(PackIdx({Out("lmdb", "d")}), IsUsageError("there is no folder"));
   MakeIdx(4);
   EXPECT_THAT(PackIdx({Out("lmdb", "d"), "--split=dev"}),
               IsUsageError("--split is train or test"));
@@ -703,14 +765,14 @@ TEST_F(DataToolTest, BadIdxFilesAreNamed) {
   EXPECT_THAT(packs_with(floats), FailsWith("only unsigned bytes"));
   std::filesystem::remove(images);
   EXPECT_THAT(PackIdx({Out("lmdb", "d")}),
-              FailsWith("no train-images-idx3-ubyte[.gz]"));
+              IsUsageError("no train-images-idx3-ubyte[.gz]"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "d"));
 }
 
 TEST_F(DataToolTest, WhatIsThereIsKeptWithoutOverwrite) {
   MakeImageFolder();
   ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
-  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("--overwrite"));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}), IsUsageError("--overwrite"));
   EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--overwrite"}).code, kExitOk);
 }
 
@@ -1006,6 +1068,8 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
               FailsWith("p.textproto: outputs: 1 field of dataset d "
                         "would be missing from the batch: field image holds "
                         "encoded images"));
+  // The program has no flag for them.
+  EXPECT_THAT(check("seed: 1").err, Not(HasSubstr("--outputs")));
   EXPECT_THAT(check("preset: 'imagenet_train' outputs { field: 'mask' }"),
               FailsWith("its fields are image, label"));
   EXPECT_THAT(check("sources { dataset: 'a' } sources { dataset: 'b' } "

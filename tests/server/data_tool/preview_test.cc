@@ -239,7 +239,14 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   // The mask of the charts is not decoded by this preset.
   const std::string eval = "--preset=imagenet_eval";
   usage({dataset, eval, "--explain"}, "field mask holds encoded images");
-  usage({dataset, eval, "--explain"}, "--outputs=image,boxes,label");
+  usage({dataset, eval, "--explain"},
+        " (as a flag: --outputs=image,boxes,label)");
+  // This program has no --last_batch.
+  const Result large =
+      Call({"preview", dataset, eval, image, "--explain", "--batch_size=99"});
+  EXPECT_EQ(large.code, kExitUsage);
+  EXPECT_THAT(large.err, HasSubstr("or last_batch: LAST_BATCH_PAD"));
+  EXPECT_THAT(large.err, Not(HasSubstr("--last_batch")));
   usage({dataset, Pipeline("outputs { field: 'label' }"),
          "--output=" + File("x.png")},
         "no output of this pipeline is an image");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 namespace millrace {
 namespace {
@@ -46,6 +47,23 @@ TEST(MemoryUse, SaysWhatTakesIt) {
                                         "less 201326592 for decoding (4 "
                                         "threads x 50331648)"));
   EXPECT_THAT(use.Sentence(), HasSubstr("7 for caches leaves "));
+}
+
+// "11534336 for up to 0 more threads".
+TEST(MemoryUse, APartWithoutRoomForAThreadIsForNone) {
+  MemoryNeeds needs = Needs();
+  needs.most_threads = 64;
+  const MemoryUse few = PlanMemory(needs, 300 * kMiB, 0);
+  ASSERT_GT(few.more_scratch, 0u);
+  ASSERT_EQ(few.more_threads, 0u);
+  EXPECT_THAT(few.Sentence(),
+              HasSubstr(std::to_string(few.more_scratch) +
+                        " for more threads, too few for one, "));
+  EXPECT_THAT(few.Sentence(), Not(HasSubstr("up to 0")));
+  const MemoryUse many = PlanMemory(needs, 4096 * kMiB, 0);
+  EXPECT_THAT(many.Sentence(),
+              HasSubstr("for up to " + std::to_string(many.more_threads) +
+                        " more threads, "));
 }
 
 // They are in memory whatever the budget is.

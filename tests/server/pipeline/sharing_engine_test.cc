@@ -348,18 +348,16 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitIsRefused) {
 // It waited for its turn among those that are built, and took a worker's time.
 TEST_F(SharingEngineTest, APipelineThatCanNeverFitWaitsForNoTurn) {
   Gate gate;
-  auto engine = Make(1, {{"busy", Gated(Numbers(10), &gate)}});
+  auto engine =
+      Make(1, {{"busy", Gated(Numbers(10), &gate)}, {"images", Images(40)}});
   Arrivals arrivals;
   auto run =
       engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
                     {0, 0, 1, 0, 1, false}, arrivals.callbacks());
   ASSERT_TRUE(run.ok()) << run.status();
   gate.AwaitWaiting(1);
-  PipelineSpec spec = Spec("batch_size: 10");
-  for (int i = 0; i < 256; ++i) spec.add_sources()->set_dataset("busy");
-  for (int i = 0; i < 62; ++i) {
-    spec.add_transforms()->mutable_horizontal_flip();
-  }
+  PipelineSpec spec = Spec(ManyFlips(1));
+  while (spec.sources_size() < 256) *spec.add_sources() = spec.sources(0);
   absl::Status refused;
   std::atomic<bool> answered{false};
   engine->OpenAsync(spec, {"a", "h", "c"}, nullptr, [&](const auto& pipeline) {
@@ -371,8 +369,62 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitWaitsForNoTurn) {
   gate.Open();
   answered.wait(false);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr("takes at least"));
+  EXPECT_THAT(refused.message(), HasSubstr("a pipeline of 256 sources"));
   EXPECT_TRUE(arrivals.AwaitDone().ok());
+}
+
+// A budget of 65 MiB was named, which is enough for a lower bound of what the
+// spec is resolved to: 88 MiB are needed.
+TEST_F(SharingEngineTest, TheBudgetThatIsNamedForAPipelineIsTheSmallest) {
+  const std::string flag = "--memory_budget=";
+  for (const bool concatenate : {false, true}) {
+    PipelineSpec spec = Spec(
+        "batch_size: 8 transforms { decode_image { color: GRAY } } "
+        "transforms { random_resized_crop { height: 4 width: 4 } }");
+    for (int i = 0; i < 256; ++i) {
+      Source& source = *spec.add_sources();
+      source.set_dataset("images");
+      source.mutable_subset()->set_from(0.5);
+      source.mutable_subset()->set_seed(i);
+    }
+    spec.set_concatenate(concatenate);
+    const auto open = [&](uint64_t mib) {
+      const auto engine = Make(1, {{"images", Images(40)}}, mib << 20);
+      absl::Status status = absl::UnknownError("not answered");
+      std::atomic<bool> answered{false};
+      engine->OpenAsync(spec, {"a", "h", "c"}, nullptr,
+                        [&](const auto& pipeline) {
+                          status = pipeline.status();
+                          answered = true;
+                          answered.notify_all();
+                        });
+      answered.wait(false);
+      return status;
+    };
+    const std::string refused(open(16).message());
+    const size_t at = refused.rfind(flag);
+    ASSERT_NE(at, std::string::npos) << refused;
+    const uint64_t named = std::stoull(refused.substr(at + flag.size()));
+    EXPECT_GT(named, 65) << refused;
+    EXPECT_TRUE(open(named).ok()) << refused << open(named);
+    EXPECT_TRUE(absl::IsFailedPrecondition(open(named - 1))) << refused;
+  }
+}
+
+// The mistake is named, and no budget: none mends it.
+TEST_F(SharingEngineTest, AMistakeInALargeSpecIsNamedBeforeItsSize) {
+  auto engine = Make(1, {{"images", Images(40)}});
+  PipelineSpec spec = Spec(ManyFlips(1));
+  spec.add_transforms()->mutable_decode_image()->set_field("mask");
+  while (spec.sources_size() < 256) *spec.add_sources() = spec.sources(0);
+  bool asked = false;
+  engine->OpenAsync(spec, {"a", "h", "c"}, nullptr, [&](const auto& pipeline) {
+    EXPECT_EQ(pipeline.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(pipeline.status().message(),
+                HasSubstr("has no field \"mask\""));
+    asked = true;
+  });
+  EXPECT_TRUE(asked);
 }
 
 }  // namespace

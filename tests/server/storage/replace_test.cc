@@ -170,6 +170,33 @@ TEST_F(ReplaceTest, SeveralShardsAreOldOrNewWheneverThePackerDies) {
   EndAtEveryChange(folder_ / "d", 3, 3);
 }
 
+// Each packing removes what the one before it has left before it makes
+// anything.
+TEST_F(ReplaceTest, PackingsThatDieInARowLeaveOneHiddenFolder) {
+  const std::string path = folder_ / "d";
+  bool any = false;
+  for (int changes = 0; changes < 16; ++changes) {
+    ASSERT_TRUE(PackTo(path, 10, 3).ok());
+    for (int death = 0; death < 5; ++death) {
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        changes_left = changes;
+        _exit(PackTo(path, 7, 2).ok() ? 0 : 1);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_THAT(SamplesOf(path), AnyOf(10, 7)) << changes;
+      const auto hidden = static_cast<int64_t>(folder_.Names().size()) - 1;
+      ASSERT_LE(hidden, 1) << "death " << death << " at change " << changes;
+      any = any || hidden == 1;
+    }
+    ASSERT_TRUE(PackTo(path, 7, 2).ok());
+    EXPECT_THAT(Hidden(), IsEmpty()) << changes;
+  }
+  EXPECT_TRUE(any);
+}
+
 TEST_F(ReplaceTest, OneShardIsOldOrNewWheneverThePackerDies) {
   EndAtEveryChange(folder_ / "file", 1, 1);
   std::filesystem::create_directory(folder_ / "in");

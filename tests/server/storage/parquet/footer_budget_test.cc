@@ -64,8 +64,32 @@ class FooterBudgetTest : public ::testing::Test {
   const std::string path_ = NewTempDir() + "/d.parquet";
 };
 
-TEST_F(FooterBudgetTest, ABudgetWithoutRoomForThemIsRefused) {
+// The MiB that are named last.
+int Advised(const std::string& text) {
+  const std::string flag = "--memory_budget=";
+  const size_t at = text.rfind(flag);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? 0 : std::atoi(&text[at + flag.size()]);
+}
+
+// They were parsed before the budget was looked at: 280 MiB beside one of 128.
+TEST_F(FooterBudgetTest, FootersThatAreLargerThanTheBudgetAreNotParsed) {
   const ProgramResult refused = Check(24);
+  EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
+  EXPECT_THAT(refused.err,
+              HasSubstr("dataset d (parquet:" + path_ +
+                        "): the footers of its files take about "));
+  EXPECT_THAT(refused.err, HasSubstr("for the footers of Parquet files"));
+  EXPECT_THAT(refused.err, HasSubstr("larger row groups"));
+  const int advised = Advised(refused.err);
+  EXPECT_GT(advised, 24);
+  EXPECT_LT(advised, 200);
+  const ProgramResult works = Check(advised);
+  EXPECT_EQ(works.exit_code, 0) << advised << works.err;
+}
+
+TEST_F(FooterBudgetTest, ABudgetWithoutRoomForThemAndABatchIsRefused) {
+  const ProgramResult refused = Check(44);
   EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("for the footers of Parquet files"));
   EXPECT_THAT(refused.err, HasSubstr("larger row groups"));
@@ -73,10 +97,7 @@ TEST_F(FooterBudgetTest, ABudgetWithoutRoomForThemIsRefused) {
               HasSubstr("dataset d (parquet:" + path_ +
                         "): the footers of its files take "));
   // The budget that it names works, and no smaller one.
-  const std::string flag = "--memory_budget=";
-  const size_t at = refused.err.rfind(flag);
-  ASSERT_NE(at, std::string::npos) << refused.err;
-  const int advised = std::atoi(refused.err.c_str() + at + flag.size());
+  const int advised = Advised(refused.err);
   const ProgramResult works = Check(advised);
   EXPECT_EQ(works.exit_code, 0) << advised << works.err;
   EXPECT_THAT(works.out, HasSubstr("file metadata"));

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::shared_ptr<arrow::Array> Photographs() {
   arrow::BinaryBuilder builder;
@@ -68,8 +69,11 @@ class ParquetImagesTest : public ::testing::Test {
 };
 
 constexpr char kAdvice[] =
-    "encoded images are taken from a Parquet column that is named image, or "
-    "that is a struct with a binary child bytes";
+    "encoded images are taken from a Parquet column of binary values that is "
+    "named image, or that is a struct with a binary child bytes";
+constexpr char kDecodeImage[] =
+    "transforms { decode_image {} } "
+    "transforms { center_crop { height: 8 width: 8 } }";
 constexpr char kDecodeJpeg[] =
     "transforms { decode_image { field: 'jpeg' } } "
     "transforms { center_crop { fields: 'jpeg' height: 8 width: 8 } }";
@@ -84,12 +88,27 @@ TEST_F(ParquetImagesTest, AnyOtherNameIsRefusedWithAdviceThatWorks) {
                     HasSubstr(kAdvice)));
   EXPECT_THAT(Check(kDecodeJpeg, kExitFailed),
               AllOf(HasSubstr("field jpeg is no image"), HasSubstr(kAdvice)));
+  EXPECT_THAT(
+      Check(kDecodeImage, kExitFailed),
+      AllOf(HasSubstr("has no field \"image\"; its only field is jpeg; its "
+                      "field jpeg holds bytes or strings, and "),
+            HasSubstr(kAdvice)));
   // Both ways of docs/formats.md.
   Write("image", Photographs());
   Check("preset: 'imagenet_eval'", kExitOk);
   Write("jpeg", *arrow::StructArray::Make({Photographs()},
                                           std::vector<std::string>{"bytes"}));
   Check(kDecodeJpeg, kExitOk);
+}
+
+// It was told to be renamed to `image`.
+TEST_F(ParquetImagesTest, AStringColumnOfTheRightNameIsToldItsType) {
+  Write("image", *Photographs()->View(arrow::utf8()));
+  for (const char* text : {"", "preset: 'imagenet_eval'", kDecodeImage}) {
+    EXPECT_THAT(
+        Check(text, kExitFailed),
+        AllOf(HasSubstr("in pyarrow pa.binary()"), Not(HasSubstr("rename"))));
+  }
 }
 
 TEST_F(ParquetImagesTest, APresetSaysHowToDecodeImagesOfAnotherName) {

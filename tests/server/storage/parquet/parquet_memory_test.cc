@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/parquet_file.h"
@@ -254,6 +255,42 @@ TEST_F(ParquetMemoryTest, TheFooterTakesWhatIsReported) {
       EXPECT_GT((*source)->metadata_bytes(), (*file)->metadata_bytes());
     }
   }
+}
+
+TEST_F(ParquetMemoryTest, AFooterWithoutRoomIsNotParsed) {
+  constexpr int64_t kRows = 2000;
+  Write(path_, {arrow::field("f", arrow::int64())},
+        {Int64s(kRows, [](int64_t row) { return row; })}, 1);
+  ByteBudget footers(kMiB);
+  OpenSourceOptions options;
+  options.metadata_budget = &footers;
+  uint64_t needed = 0;
+  options.metadata_advice = [&needed](uint64_t bytes) {
+    needed = bytes;
+    return "give --more";
+  };
+  const std::string uri = absl::StrCat("parquet:", path_);
+  {
+    const AllocationMeter meter;
+    const absl::Status refused = OpenRecordSource(uri, options).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("give --more, or"));
+    EXPECT_LT(meter.peak(), kMiB);
+  }
+  EXPECT_GT(needed, kRows * 870);
+  EXPECT_EQ(footers.used(), 0u);
+  // What it names is enough, and nothing less.
+  ByteBudget less(needed - 1), enough(needed);
+  options.metadata_budget = &less;
+  EXPECT_FALSE(OpenRecordSource(uri, options).ok());
+  options.metadata_budget = &enough;
+  {
+    const auto source = OpenRecordSource(uri, options);
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_EQ((*source)->metadata_bytes(), needed);
+    EXPECT_EQ(enough.used(), needed);
+  }
+  EXPECT_EQ(enough.used(), 0u);
 }
 
 // The footer says less than the strings take, and nothing else tells: the pool

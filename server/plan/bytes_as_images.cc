@@ -1,0 +1,39 @@
+#include "server/plan/bytes_as_images.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+
+bool HoldsBytes(const Field& field) {
+  return field.kind() == FIELD_KIND_RAGGED && field.dtype() == DTYPE_UINT8;
+}
+
+std::string BytesAsImages(const Field& field) {
+  constexpr char kWhere[] = " (docs/formats.md#images-in-other-columns)";
+  // A binary column of this name holds images.
+  if (field.name() == "image") {
+    return absl::StrCat(
+        "encoded images are taken from a Parquet column of binary values, "
+        "which "
+        "this one is not: write it as such, in pyarrow pa.binary(), or as a "
+        "struct with a binary child bytes",
+        kWhere);
+  }
+  return absl::StrCat(
+      "encoded images are taken from a Parquet column of binary values that is "
+      "named image, or that is a struct with a binary child bytes: rename the "
+      "column or write it so",
+      kWhere);
+}
+
+std::string BytesFieldHint(const DatasetInfo& info) {
+  const auto& fields = info.schema().fields();
+  const auto field = std::find_if(fields.begin(), fields.end(), &HoldsBytes);
+  if (field == fields.end()) return "";
+  return absl::StrCat("; its field ", field->name(),
+                      " holds bytes or strings, and ", BytesAsImages(*field));
+}
+
+}  // namespace millrace
