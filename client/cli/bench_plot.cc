@@ -138,7 +138,7 @@ class Plot {
         "bar: median of the rounds; line: worst to best round; green: best; "
         "pale "
         "green: the rounds do not tell it apart from the best",
-        kMargin, below + 2 * TextLineHeight(kSmallSize),
+        kMargin, below + 2 * TextLineHeight(kSmallSize) + kGap / 2,
         picture_.width - 2 * kMargin, kSmallSize, kPale,
         PictureText::Align::kCenter);
   }

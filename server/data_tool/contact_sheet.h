@@ -38,7 +38,7 @@ struct SheetPair {
   // Corners of the part of `before` that `after` shows, in pixels of
   // before.pixels. Empty: no frame.
   std::vector<PicturePoint> kept;
-  std::string title;               // "row 0: sample 17, label 3 cat"
+  std::string title;               // "row 0: sample 17"
   std::vector<std::string> lines;  // "horizontal_flip: flipped"
 };
 

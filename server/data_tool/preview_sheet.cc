@@ -42,13 +42,11 @@ std::string SampleText(const PipelineSpec& spec, int64_t index,
 
 std::string TitleOf(const PreviewBatch& batch, int64_t row) {
   const int64_t index = batch.sample_index(row);
-  const std::string title = absl::StrCat("row ", row, ": ");
-  if (index < 0) return absl::StrCat(title, "padding");
-  const std::string label = batch.valid(row) ? batch.label(row) : "";
   return absl::StrCat(
-      title, SampleText(batch.resolved_spec(), index, batch.source(row)),
-      batch.valid(row) ? "" : ", damaged and left empty",
-      label.empty() ? "" : absl::StrCat(", label ", Readable(label)));
+      "row ", row, ": ",
+      index < 0 ? "padding"
+                : SampleText(batch.resolved_spec(), index, batch.source(row)),
+      index < 0 || batch.valid(row) ? "" : ", damaged and left empty");
 }
 
 SheetHead HeadOf(const PreviewBatch& batch, const ExplainedBatch& explained,
@@ -109,6 +107,10 @@ absl::StatusOr<Picture> PreviewSheet(const PreviewBatch& batch,
   MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs, batch.Pairs(keys));
   for (int64_t row = 0; row < batch.rows(); ++row) {
     pairs[row].title = TitleOf(batch, row);
+    const std::string label = batch.valid(row) ? batch.label(row) : "";
+    if (!label.empty()) {
+      pairs[row].lines.push_back(absl::StrCat("label: ", Readable(label)));
+    }
   }
   for (const ExplainedSample& sample : explained.samples) {
     std::vector<std::string>& lines = pairs[sample.row].lines;

@@ -1,6 +1,7 @@
-// Which part of a stored image the result of its transforms shows: crops,
-// resizes, pads, flips and turns are undone for the corners of the result. What
-// operators of users and automatic augmentation move is not known here.
+// Which part of a stored image the result of its transforms shows: the canvas
+// of every crop, resize, pad, flip and turn is laid back onto the stored image,
+// and what lies in all of them is shown. What operators of users and automatic
+// augmentation move is not known here.
 //
 // Pure function, safe from any thread.
 //
@@ -21,9 +22,8 @@
 
 namespace millrace {
 
-// The four corners in pixels of the stored image, upright, of `stored` pixels:
-// those of the result's upper left, upper right, lower right and lower left
-// corner. They may lie outside. Empty: the whole image is shown.
+// The corners of a convex polygon in pixels of the stored image, upright, of
+// `stored` pixels. Empty: the whole image is shown, or nothing of it.
 // `transforms`: those of the image, of a resolved spec, in its order. DataLoss:
 // the image is too small for a random_crop.
 absl::StatusOr<std::vector<PicturePoint>> SourceRegion(

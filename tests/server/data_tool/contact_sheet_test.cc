@@ -37,7 +37,7 @@ bool Overlap(const PictureBox& a, const PictureBox& b) {
 
 SheetPair Pair(int width = 100, int height = 80) {
   SheetPair pair;
-  pair.title = "row 0: sample 17, label 3 cat";
+  pair.title = "row 0: sample 17";
   pair.before.pixels = RgbImage(width, height);
   pair.before.caption = "before: 500 x 375";
   pair.after.pixels = RgbImage(height, height);
@@ -110,8 +110,7 @@ TEST(ContactSheet, ShowsBeforeAndAfterSideBySideWithTheirWords) {
   }
   for (const char* text :
        {"photos: preset imagenet_train", "epoch 0, step 1 of 4, seed 3",
-        "row 0: sample 17, label 3 cat", "before: 500 x 375",
-        "after: 224 x 224"}) {
+        "row 0: sample 17", "before: 500 x 375", "after: 224 x 224"}) {
     EXPECT_THAT(texts, Contains(text));
   }
   // Wrapped where a line has no room for it.

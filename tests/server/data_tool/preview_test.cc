@@ -447,8 +447,8 @@ TEST_F(PreviewTest, TheSheetSaysWhatItShowsAndWhatWasDrawn) {
            "charts: preset mine\n",
            "transforms: decode_image, random_resized_crop, horizontal_flip\n",
            "epoch 2, step 1 of 2, seed 3, batch of 6 samples, 2 shown\n",
-           "frame: the part of the stored picture", "row 0: sample 6, label 0 ",
-           "before: 240 x 180\n", "after: 64 x 64\n",
+           "frame: the part of the stored picture", "row 0: sample 6\n",
+           "label: 0 disc\n", "before: 240 x 180\n", "after: 64 x 64\n",
            absl::StrCat("random_resized_crop: ",
                         explained->samples[0].drawn[0].what, "\n"),
            "horizontal_flip: flipped\n"}) {
@@ -476,6 +476,37 @@ TEST_F(PreviewTest, TheSheetNamesThePartnersOfMixing) {
   EXPECT_THAT(texts, HasSubstr("mix_up: with row 1, sample 1\n"));
   EXPECT_THAT(texts, HasSubstr("mix_up: with row 0, sample 0\n"));
   EXPECT_THAT(texts, Not(HasSubstr("with row 3")));
+}
+
+// From the dataset to the file: what was decoded is what is seen.
+TEST_F(PreviewTest, TheFileHasThePixelsOfTheBatch) {
+  const auto batch = Batch(
+      "shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+      "transforms { center_crop { height: 180 width: 200 } }",
+      {.samples = 2, .cell = 240});
+  ASSERT_NE(batch, nullptr);
+  const auto explained = ExplainRows(*batch);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  const auto sheet = PreviewSheet(*batch, *explained, {}, {.cell = 240});
+  ASSERT_TRUE(sheet.ok()) << sheet.status();
+  const RgbImage drawn = testing::Drawn(*sheet);
+  EXPECT_EQ(drawn.width(), sheet->width);
+  EXPECT_EQ(drawn.height(), sheet->height);
+  int shown = 0;
+  for (const PictureItem& item : sheet->items) {
+    const auto* pixels = std::get_if<PicturePixels>(&item);
+    if (pixels == nullptr || pixels->image.width() != 200) continue;
+    const RgbImage chart = DrawChart(shown++).image;
+    ASSERT_EQ(pixels->box.width, 200);
+    for (int y = 0; y < 180; ++y) {
+      for (int x = 0; x < 200; ++x) {
+        ASSERT_EQ(drawn.At(static_cast<int>(pixels->box.left) + x,
+                           static_cast<int>(pixels->box.top) + y),
+                  chart.At(20 + x, y));
+      }
+    }
+  }
+  EXPECT_EQ(shown, 2);
 }
 
 TEST_F(PreviewTest, TheSheetMayBeSvg) {

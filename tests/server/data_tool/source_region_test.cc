@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -30,12 +32,17 @@ std::vector<PicturePoint> Region(const std::vector<std::string>& texts,
   return region.ok() ? *region : std::vector<PicturePoint>();
 }
 
+// Whichever comes first.
 void ExpectCorners(const std::vector<PicturePoint>& region,
                    const std::vector<PicturePoint>& wanted) {
   ASSERT_EQ(region.size(), wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    EXPECT_NEAR(region[i].x, wanted[i].x, 1e-9) << i;
-    EXPECT_NEAR(region[i].y, wanted[i].y, 1e-9) << i;
+  for (const PicturePoint& corner : wanted) {
+    EXPECT_TRUE(std::any_of(region.begin(), region.end(),
+                            [&](const PicturePoint& one) {
+                              return std::abs(one.x - corner.x) < 1e-9 &&
+                                     std::abs(one.y - corner.y) < 1e-9;
+                            }))
+        << corner.x << " " << corner.y;
   }
 }
 
@@ -57,27 +64,51 @@ TEST(SourceRegion, ACropAfterAResizeIsThatOfTheStoredImage) {
                 {{75, 25}, {125, 25}, {125, 75}, {75, 75}});
 }
 
-TEST(SourceRegion, AFlipTurnsTheCornersRound) {
-  const std::string crop = "center_crop { height: 60 width: 20 }";
-  ExpectCorners(Region({kDecode, crop, kFlip}, {200, 100}),
-                {{110, 20}, {90, 20}, {90, 80}, {110, 80}});
-  ExpectCorners(Region({kDecode, crop, "vertical_flip { p: 1 }"}, {200, 100}),
-                {{90, 80}, {110, 80}, {110, 20}, {90, 20}});
+TEST(SourceRegion, AFlipIsUndone) {
+  // The right half of a mirrored image is its left half.
+  ExpectCorners(Region({kDecode, kFlip, "pad { padding: [0, 0, 100, 0] }",
+                        "center_crop { height: 100 width: 100 }"},
+                       {200, 100}),
+                {{0, 0}, {100, 0}, {100, 100}, {0, 100}});
+  ExpectCorners(Region({kDecode, "vertical_flip { p: 1 }",
+                        "pad { padding: [0, 0, 0, 100] }",
+                        "center_crop { height: 100 width: 100 }"},
+                       {100, 200}),
+                {{0, 0}, {100, 0}, {100, 100}, {0, 100}});
 }
 
-TEST(SourceRegion, PaddingLiesOutsideTheImage) {
-  ExpectCorners(Region({kDecode, "pad { padding: [1, 2, 3, 4] }"}, {200, 100}),
-                {{-1, -2}, {203, -2}, {203, 104}, {-1, 104}});
+TEST(SourceRegion, PaddingShowsNothingMore) {
+  const std::string pad = "pad { padding: [1, 2, 3, 4] }";
+  EXPECT_TRUE(Region({kDecode, pad}, {200, 100}).empty());
+  // Also where there would be more of the image.
+  ExpectCorners(Region({kDecode, "center_crop { height: 60 width: 20 }", pad},
+                       {200, 100}),
+                {{90, 20}, {110, 20}, {110, 80}, {90, 80}});
 }
 
 TEST(SourceRegion, ATurnIsUndone) {
-  // Counter-clockwise by a quarter: the upper left corner of the result shows
-  // the upper right one of the image.
+  // Counter-clockwise by a quarter: the upper half of the result shows the
+  // right half of the image.
   ExpectCorners(
-      Region({kDecode, "center_crop { height: 60 width: 60 }",
-              "random_rotation { degrees_min: 90 degrees_max: 90 p: 1 }"},
-             {200, 100}),
-      {{130, 20}, {130, 80}, {70, 80}, {70, 20}});
+      Region(
+          {kDecode, "random_rotation { degrees_min: 90 degrees_max: 90 p: 1 }",
+           "pad { padding: [0, 50, 0, 0] }",
+           "center_crop { height: 50 width: 100 }"},
+          {100, 100}),
+      {{50, 0}, {100, 0}, {100, 100}, {50, 100}});
+}
+
+TEST(SourceRegion, ATurnThatCutsCornersOffShowsAnOctagon) {
+  const std::vector<PicturePoint> region = Region(
+      {kDecode, "random_rotation { degrees_min: 45 degrees_max: 45 p: 1 }"},
+      {100, 100});
+  ASSERT_EQ(region.size(), 8u);
+  const double cut = 100 * (1 - std::sqrt(0.5));  // off each side's ends
+  for (const PicturePoint& corner : region) {
+    const double along =
+        corner.x < 1e-6 || corner.x > 100 - 1e-6 ? corner.y : corner.x;
+    EXPECT_NEAR(std::min(along, 100 - along), cut, 1e-6);
+  }
 }
 
 TEST(SourceRegion, AnImageThatIsTooSmallIsRefused) {
