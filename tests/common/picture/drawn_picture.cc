@@ -9,6 +9,13 @@
 
 #include "tests/testing/subprocess.h"
 
+// Cairo keeps a pattern of each font that it has used. Fontconfig's patterns
+// hold encoded pointers, which LeakSanitizer does not follow.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libfontconfig";
+}
+
 namespace millrace::testing {
 
 std::string PicturePluginPath() {
