@@ -4,10 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -37,6 +34,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/picture/picture_renderer.h"
 #include "common/status_macros.h"
@@ -458,33 +456,6 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   return report;
 }
 
-absl::Status PlotError(const std::string& path, int reason) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot write the plot to ", path, reason == 0 ? "" : ": ",
-                   reason == 0 ? "" : std::strerror(reason)));
-}
-
-// Whether the file could be written, before minutes are spent on what it is to
-// show. Leaves everything as it was.
-absl::Status CheckPlot(const std::string& path) {
-  const bool there = access(path.c_str(), F_OK) == 0;
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::app);
-  if (!file) return PlotError(path, errno);
-  file.close();
-  if (!there) unlink(path.c_str());
-  return absl::OkStatus();
-}
-
-absl::Status WritePlot(const std::string& path, const std::string& bytes) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << bytes;
-  file.close();
-  if (file) return absl::OkStatus();
-  return PlotError(path, errno);
-}
-
 // What all settings of a sweep have in common, and when and where they ran.
 std::vector<std::string> PlotLines(const BenchFlags& flags,
                                    const BenchSetting& setting,
@@ -548,7 +519,9 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   if (!flags.plot.empty()) {
     MR_ASSIGN_OR_RETURN(renderer,
                         PictureRenderer::Load(PictureRenderer::Paths()));
-    MR_RETURN_IF_ERROR(CheckPlot(flags.plot));
+    // Before minutes are spent on what it is to show. Leaves no file behind.
+    MR_RETURN_IF_ERROR(
+        AtomicFile::Create(flags.plot, Lasts::kThroughCrash).status());
   }
   const absl::Time start = absl::Now();
   std::vector<BenchRow> rows;
@@ -608,7 +581,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   MR_ASSIGN_OR_RETURN(const PictureFormat format, PictureFormatOf(flags.plot));
   MR_ASSIGN_OR_RETURN(const std::string plot,
                       renderer->Render(LayOutBenchPlot(rows, head), format));
-  return WritePlot(flags.plot, plot);
+  return WriteFileAtomically(flags.plot, plot, Lasts::kThroughCrash);
 }
 
 }  // namespace

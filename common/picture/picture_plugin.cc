@@ -84,12 +84,9 @@ void Draw(cairo_t* cr, const PicturePixels& pixels) {
   cairo_translate(cr, pixels.box.left, pixels.box.top);
   cairo_scale(cr, pixels.box.width / width, pixels.box.height / height);
   cairo_set_source_surface(cr, surface.get(), 0, 0);
-  cairo_pattern_t* const pattern = cairo_get_source(cr);
   const bool shrinks = pixels.box.width < width || pixels.box.height < height;
-  cairo_pattern_set_filter(pattern,
+  cairo_pattern_set_filter(cairo_get_source(cr),
                            shrinks ? CAIRO_FILTER_GOOD : CAIRO_FILTER_NEAREST);
-  // Otherwise pixels at the edges are mixed with what lies around them.
-  cairo_pattern_set_extend(pattern, CAIRO_EXTEND_PAD);
   cairo_fill(cr);
 }
 

@@ -95,14 +95,18 @@ TEST(PictureRenderer, PixelsThatGrowByAWholeFactorStaySharp) {
 
 TEST(PictureRenderer, PixelsThatShrinkAreMeansAndTakeNothingOfThePaper) {
   const Rgb color = {200, 30, 60};
-  const RgbImage plain = Drawn(
-      {.width = 20,
-       .height = 20,
-       .items = {PicturePixels{{4, 4, 10, 10}, RgbImage(37, 37, color)}}});
-  for (int y = 0; y < 20; ++y) {
-    for (int x = 0; x < 20; ++x) {
-      const bool in = x >= 4 && x < 14 && y >= 4 && y < 14;
-      ASSERT_EQ(plain.At(x, y), in ? color : kPaper) << x << " " << y;
+  for (const int side : {11, 37, 200}) {
+    const RgbImage plain =
+        Drawn({.width = 20,
+               .height = 20,
+               .items = {PicturePixels{{4, 4, 10, 10},
+                                       RgbImage(side, side, color)}}});
+    for (int y = 0; y < 20; ++y) {
+      for (int x = 0; x < 20; ++x) {
+        const bool in = x >= 4 && x < 14 && y >= 4 && y < 14;
+        ASSERT_EQ(plain.At(x, y), in ? color : kPaper)
+            << side << ": " << x << " " << y;
+      }
     }
   }
   // Rows of black and white in turns become grey.
