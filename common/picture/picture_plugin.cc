@@ -85,8 +85,11 @@ void Draw(cairo_t* cr, const PicturePixels& pixels) {
   cairo_scale(cr, pixels.box.width / width, pixels.box.height / height);
   cairo_set_source_surface(cr, surface.get(), 0, 0);
   const bool shrinks = pixels.box.width < width || pixels.box.height < height;
-  cairo_pattern_set_filter(cairo_get_source(cr),
+  cairo_pattern_t* const pattern = cairo_get_source(cr);
+  cairo_pattern_set_filter(pattern,
                            shrinks ? CAIRO_FILTER_GOOD : CAIRO_FILTER_NEAREST);
+  // Otherwise pixels at the edges are mixed with what lies below the picture.
+  cairo_pattern_set_extend(pattern, CAIRO_EXTEND_PAD);
   cairo_fill(cr);
 }
 

@@ -95,15 +95,17 @@ TEST(PictureRenderer, PixelsThatGrowByAWholeFactorStaySharp) {
 
 TEST(PictureRenderer, PixelsThatShrinkAreMeansAndTakeNothingOfThePaper) {
   const Rgb color = {200, 30, 60};
-  for (const int side : {11, 37, 200}) {
+  for (const auto& [side, shown] :
+       {std::pair(100, 22), std::pair(102, 17), std::pair(160, 150)}) {
+    const double size = shown;
     const RgbImage plain =
-        Drawn({.width = 20,
-               .height = 20,
-               .items = {PicturePixels{{4, 4, 10, 10},
+        Drawn({.width = shown + 10,
+               .height = shown + 10,
+               .items = {PicturePixels{{4, 4, size, size},
                                        RgbImage(side, side, color)}}});
-    for (int y = 0; y < 20; ++y) {
-      for (int x = 0; x < 20; ++x) {
-        const bool in = x >= 4 && x < 14 && y >= 4 && y < 14;
+    for (int y = 0; y < plain.height(); ++y) {
+      for (int x = 0; x < plain.width(); ++x) {
+        const bool in = x >= 4 && x < 4 + shown && y >= 4 && y < 4 + shown;
         ASSERT_EQ(plain.At(x, y), in ? color : kPaper)
             << side << ": " << x << " " << y;
       }
