@@ -26,18 +26,21 @@ PROGRAMS = ["millrace-server", "millrace-data", "millrace", "millrace-train"]
 
 # Parts of library names that a program must not load.
 _FORBIDDEN = {
-    "millrace-server": ["torch", "c10", "cudart"],
-    "millrace-data": ["torch", "c10", "cudart"],
-    "millrace": ["torch", "c10", "lmdb", "arrow", "parquet", "jpeg", "png"],
-    "millrace-train": ["lmdb", "arrow", "parquet", "jpeg", "png"],
+    "millrace-server": ["torch", "c10", "cudart", "cairo"],
+    "millrace-data": ["torch", "c10", "cudart", "cairo"],
+    "millrace": ["torch", "c10", "lmdb", "arrow", "parquet", "jpeg", "png", "cairo"],
+    "millrace-train": ["lmdb", "arrow", "parquet", "jpeg", "png", "cairo"],
 }
+# Opened when a picture is asked for.
+_PICTURES = "lib/libmillrace_picture.so"
 # Where Bazel links what tools/build copies.
 _LINKED = ["server/millrace-server", "server/data_tool/millrace-data", "client/cli/millrace",
-           "trainer/millrace-train", "trainer/ddp/libmillrace_nccl.so"]
-# Which list of deploy/ must cover which programs.
+           "trainer/millrace-train", "trainer/ddp/libmillrace_nccl.so",
+           "common/picture/libmillrace_picture.so"]
+# Which list of deploy/ must cover which programs and libraries.
 _IMAGES = {
-    "server.packages": ["millrace-server", "millrace-data"],
-    "trainer.packages": ["millrace", "millrace-train"],
+    "server.packages": ["millrace-server", "millrace-data", _PICTURES],
+    "trainer.packages": ["millrace", "millrace-train", _PICTURES],
 }
 
 
@@ -335,7 +338,7 @@ def main(argv):
     elif len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    missing = [p for p in PROGRAMS if not libraries(os.path.join(argv[1], p))]
+    missing = [p for p in PROGRAMS + [_PICTURES] if not libraries(os.path.join(argv[1], p))]
     if missing:
         print(f"{argv[1]} lacks {', '.join(missing)}: run tools/build", file=sys.stderr)
         return 1

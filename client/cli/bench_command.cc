@@ -4,22 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cli/bench_plot.h"
 #include "client/cli/bench_run.h"
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
@@ -31,10 +32,13 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/synthetic_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "common/atomic_file.h"
 #include "common/count_text.h"
+#include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
 #include "common/program/stop_signals.h"
 #include "common/status_macros.h"
+#include "common/version.h"
 
 namespace millrace {
 namespace {
@@ -112,7 +116,8 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "read_threads, memory_budget");
   flags.Add("rounds", &rounds, "N", "Number of runs of each setting, in turns")
       .Default("1, of a sweep 3");
-  flags.Add("plot", &plot, "FILE.svg", "Draw the results of a sweep");
+  flags.Add("plot", &plot, "FILE.png|svg",
+            "File for a plot of a sweep's results, PNG or SVG by its name");
   flags.Add("server", &server, "PROGRAM",
             "Start this millrace-server here for each setting, instead of "
             "--endpoint");
@@ -232,9 +237,12 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --rounds=", rounds, ": 1 .. ", kMaxRounds));
   }
-  if (!plot.empty() && !absl::EndsWith(plot, ".svg")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "flag --plot=", plot, ": the picture is SVG; name it FILE.svg"));
+  if (!plot.empty()) {
+    const auto format = PictureFormatOf(plot);
+    if (!format.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --plot=", format.status().message()));
+    }
   }
   return absl::OkStatus();
 }
@@ -454,31 +462,44 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   return report;
 }
 
-absl::Status PlotError(const std::string& path, int reason) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot write the plot to ", path, reason == 0 ? "" : ": ",
-                   reason == 0 ? "" : std::strerror(reason)));
-}
-
-// Whether the file could be written, before minutes are spent on what it is to
-// show. Leaves everything as it was.
-absl::Status CheckPlot(const std::string& path) {
-  const bool there = access(path.c_str(), F_OK) == 0;
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::app);
-  if (!file) return PlotError(path, errno);
-  file.close();
-  if (!there) unlink(path.c_str());
-  return absl::OkStatus();
-}
-
-absl::Status WritePlot(const std::string& path, const std::string& svg) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << svg;
-  file.close();
-  if (file) return absl::OkStatus();
-  return PlotError(path, errno);
+// What all settings of a sweep have in common, and when and where they ran.
+std::vector<std::string> PlotLines(const BenchFlags& flags,
+                                   const BenchSetting& setting,
+                                   const PipelineSpec& spec, absl::Time start) {
+  std::vector<std::string> how = {
+      flags.server.empty()
+          ? absl::StrCat("servers ", flags.spec.endpoint)
+          : absl::StrCat("a server for each setting: ", flags.server)};
+  if (!flags.spec.preset.empty()) {
+    how.push_back(absl::StrCat("preset ", flags.spec.preset));
+  }
+  if (!flags.spec.pipeline.empty()) {
+    how.push_back(absl::StrCat("pipeline ", flags.spec.pipeline));
+  }
+  const auto fixed = [&](absl::string_view knob, std::string text) {
+    if (setting.Find(knob) == nullptr) how.push_back(std::move(text));
+  };
+  fixed("batch_size",
+        absl::StrCat("batch of ", CountText(spec.batch_size(), "sample")));
+  fixed("window", absl::StrCat("window ", flags.window));
+  fixed("loaders", CountText(flags.loaders, "loader"));
+  fixed("same_host", absl::StrCat("same_host ", flags.spec.same_host));
+  if (flags.world > 1) {
+    how.push_back(absl::StrCat("rank ", flags.rank, " of ", flags.world));
+  }
+  how.push_back(absl::StrCat(
+      CountText(flags.rounds, "round"), " of ",
+      flags.seconds > absl::ZeroDuration() ? absl::FormatDuration(flags.seconds)
+      : flags.epochs > 0                   ? CountText(flags.epochs, "epoch")
+                         : CountText(flags.batches, "batch", "batches")));
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  return {absl::StrJoin(how, ", "),
+          absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M UTC", start,
+                                        absl::UTCTimeZone()),
+                       ", host ", host, ", ",
+                       CountText(std::thread::hardware_concurrency(), "CPU"),
+                       ", millrace ", kMillraceVersion)};
 }
 
 absl::Status RunOnce(const BenchFlags& flags, StopSignals& signals) {
@@ -499,14 +520,22 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     flags.seconds = kSweepDuration;
   }
   if (flags.rounds == 0) flags.rounds = kSweepRounds;
-  if (!flags.plot.empty()) MR_RETURN_IF_ERROR(CheckPlot(flags.plot));
+  std::optional<PictureRenderer> renderer;
+  if (!flags.plot.empty()) {
+    MR_ASSIGN_OR_RETURN(renderer,
+                        PictureRenderer::Load(PictureRenderer::Paths()));
+    // Before minutes are spent on what it is to show. Leaves no file behind.
+    MR_RETURN_IF_ERROR(
+        AtomicFile::Create(flags.plot, Lasts::kThroughCrash).status());
+  }
+  const absl::Time start = absl::Now();
   std::vector<BenchRow> rows;
   for (BenchSetting& setting : settings) {
     rows.emplace_back().setting = std::move(setting);
   }
   Bench bench(flags, signals);
   absl::Status first_error;
-  std::string loaded;
+  PipelineSpec spec;
   // In turns, so that what changes meanwhile meets all of them.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {
@@ -519,7 +548,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
         // A part of a round is not one.
         if (result->interrupted) break;
         row.rounds.push_back(result->figures);
-        loaded = WhatIsLoaded(result->plan.resolved_spec());
+        spec = result->plan.resolved_spec();
       } else if (signals.signal() == 0) {
         const absl::Status error =
             result.ok() ? result->ended : result.status();
@@ -534,6 +563,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
     if (!first_error.ok()) return first_error;
     return absl::CancelledError("interrupted before a round was over");
   }
+  const std::string loaded = WhatIsLoaded(spec);
   const std::string few = FewBatchesNote(rows);
   if (flags.json) {
     Report report;
@@ -550,8 +580,13 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
                     ? "\ninterrupted: the rounds that were over until then\n"
                     : "\n");
   }
-  if (flags.plot.empty()) return absl::OkStatus();
-  return WritePlot(flags.plot, BenchSvg(rows, "millrace bench: " + loaded));
+  if (!renderer) return absl::OkStatus();
+  const BenchPlotHead head = {"millrace bench: " + loaded,
+                              PlotLines(flags, rows[0].setting, spec, start)};
+  MR_ASSIGN_OR_RETURN(const PictureFormat format, PictureFormatOf(flags.plot));
+  MR_ASSIGN_OR_RETURN(const std::string plot,
+                      renderer->Render(LayOutBenchPlot(rows, head), format));
+  return WriteFileAtomically(flags.plot, plot, Lasts::kThroughCrash);
 }
 
 }  // namespace

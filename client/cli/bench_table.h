@@ -1,5 +1,5 @@
 // The results of a sweep as people and programs read them: medians with their
-// spread over the rounds, the best setting in a sentence, a plot.
+// spread over the rounds, the best setting in a sentence.
 //
 // Pure functions, safe from any thread.
 //
@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "client/cli/bench_sweep.h"
 
 namespace millrace {
@@ -48,7 +47,17 @@ struct BenchSpread {
 };
 BenchSpread Spread(const BenchRow& row, double BenchFigures::*figure);
 
+// A whole number with separators: "12,345".
+std::string Grouped(double value);
+
 std::string BenchTable(const std::vector<BenchRow>& rows);
+
+// The row with the most images a second. Null: no row has rounds.
+const BenchRow* BestRow(const std::vector<BenchRow>& rows);
+
+// Whether the rounds tell `row` apart from the best one: its best round did not
+// reach the worst of `best`. Both have rounds.
+bool ToldApart(const BenchRow& row, const BenchRow& best);
 
 // Which setting gave the most images a second, against the slowest, and which
 // others the rounds do not tell apart from it: those whose best round reached
@@ -60,11 +69,6 @@ std::string FewBatchesNote(const std::vector<BenchRow>& rows);
 
 // The rows as a JSON array.
 std::string BenchRowsJson(const std::vector<BenchRow>& rows);
-
-// A bar for each setting, with a line from its worst to its best round, as an
-// SVG picture.
-std::string BenchSvg(const std::vector<BenchRow>& rows,
-                     absl::string_view title);
 
 }  // namespace millrace
 

@@ -1,61 +1,183 @@
 #include "server/data_tool/contact_sheet.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
-#include "server/data_tool/bitmap_font.h"
+#include "common/picture/text_lines.h"
 
 namespace millrace {
 namespace {
 
-constexpr int kGap = 4;       // around everything
-constexpr int kPairGap = 12;  // between pairs of a row
-constexpr int kWantedWidth = 1200;
-constexpr Rgb kPaper = {250, 250, 250};
-constexpr Rgb kRoom = {225, 225, 225};
-constexpr Rgb kInk = {40, 40, 40};
+constexpr double kMargin = 28;
+constexpr double kColumnGap = 32;  // between pairs of a row
+constexpr double kRowGap = 24;     // above each row
+constexpr double kPictureGap = 8;  // between the two pictures of a pair
+constexpr double kTextGap = 4;     // between texts and pictures
+constexpr double kMinSlot = 132;   // a picture and its caption
+constexpr double kMinWidth = 640;  // of what the margins hold
+constexpr double kWantedWidth = 1200;
 
-void Show(const RgbImage& picture, int left, int top, int cell,
-          RgbImage& sheet) {
-  sheet.Fill(left, top, cell, cell, kRoom);
-  sheet.Paste(picture, left + (cell - picture.width()) / 2,
-              top + (cell - picture.height()) / 2);
+constexpr double kTitleSize = 20;
+constexpr double kHeadSize = 13;
+constexpr double kCaptionSize = 12;
+constexpr int kMaxLines = 3;  // that a text may take
+
+constexpr Rgb kInk = {32, 33, 36};
+constexpr Rgb kPale = {95, 99, 104};
+constexpr Rgb kRoom = {236, 238, 241};
+constexpr Rgb kFrame = {255, 214, 0};
+constexpr Rgb kHalo = {20, 20, 20};
+
+// Where `image` stands in a room, whose height its longer side must not exceed.
+PictureBox Fit(const RgbImage& image, const PictureBox& room) {
+  const double scale = room.height / std::max(image.width(), image.height());
+  PictureBox box;
+  if (scale >= 1) {
+    box.width = image.width() * std::floor(scale);
+    box.height = image.height() * std::floor(scale);
+  } else {
+    box.width = std::max(1.0, std::round(image.width() * scale));
+    box.height = std::max(1.0, std::round(image.height() * scale));
+  }
+  box.left = room.left + std::floor((room.width - box.width) / 2);
+  box.top = room.top + std::floor((room.height - box.height) / 2);
+  return box;
 }
+
+class Sheet {
+ public:
+  Sheet(const std::vector<SheetPair>& pairs, double cell, int columns)
+      : pairs_(pairs),
+        cell_(cell),
+        slot_(std::max(cell, kMinSlot)),
+        pair_width_(2 * slot_ + kPictureGap),
+        columns_(columns) {
+    if (columns_ == 0) {
+      columns_ = static_cast<int>((kWantedWidth + kColumnGap) /
+                                  (pair_width_ + kColumnGap));
+    }
+    columns_ =
+        std::clamp(columns_, 1, std::max(1, static_cast<int>(pairs.size())));
+    width_ =
+        std::max(kMinWidth, columns_ * (pair_width_ + kColumnGap) - kColumnGap);
+  }
+
+  int columns() const { return columns_; }
+
+  Picture LayOut(const SheetHead& head) {
+    double top = kMargin;
+    AddHead(head.title, kTitleSize, kInk, top);
+    for (const std::string& line : head.lines) {
+      AddHead(line, kHeadSize, kPale, top);
+    }
+    if (pairs_.empty()) AddHead("no sample", kHeadSize, kInk, top);
+    for (size_t first = 0; first < pairs_.size(); first += columns_) {
+      top += kRowGap;
+      const size_t end = std::min(first + columns_, pairs_.size());
+      double bottom = top;
+      for (size_t i = first; i < end; ++i) {
+        const double left = kMargin + static_cast<double>(i - first) *
+                                          (pair_width_ + kColumnGap);
+        bottom = std::max(bottom, AddPair(pairs_[i], left, top));
+      }
+      top = bottom;
+    }
+    picture_.width = static_cast<int>(width_ + 2 * kMargin);
+    picture_.height = static_cast<int>(top + kMargin);
+    return std::move(picture_);
+  }
+
+ private:
+  // Moves `top` below what was added.
+  void AddLine(const std::string& text, double left, double width, double size,
+               Rgb color, bool bold, double& top) {
+    const PictureBox box = {left, top, width, TextLineHeight(size)};
+    picture_.items.emplace_back(
+        PictureText{box, text, size, color, PictureText::Align::kLeft, bold});
+    top = box.bottom();
+  }
+
+  void AddHead(const std::string& text, double size, Rgb color, double& top) {
+    for (const std::string& line : WrapText(text, width_, size, kMaxLines)) {
+      AddLine(line, kMargin, width_, size, color, size == kTitleSize, top);
+    }
+  }
+
+  // The lower end.
+  double AddPair(const SheetPair& pair, double left, double top) {
+    AddLine(pair.title, left, pair_width_, kHeadSize, kInk, true, top);
+    top += kTextGap;
+    AddPicture(pair.before, pair.kept, left, top);
+    AddPicture(pair.after, {}, left + slot_ + kPictureGap, top);
+    top += cell_ + TextLineHeight(kCaptionSize) + 2 * kTextGap;
+    for (const std::string& text : pair.lines) {
+      for (const std::string& line :
+           WrapText(text, pair_width_, kCaptionSize, kMaxLines)) {
+        AddLine(line, left, pair_width_, kCaptionSize, kInk, false, top);
+      }
+    }
+    return top;
+  }
+
+  void AddPicture(const SheetPicture& shown,
+                  const std::vector<PicturePoint>& kept, double left,
+                  double top) {
+    const PictureBox room = {left, top, slot_, cell_};
+    picture_.items.emplace_back(PictureFill{room, kRoom});
+    double below = room.bottom() + kTextGap;
+    AddLine(shown.caption, left, slot_, kCaptionSize, kPale, false, below);
+    if (shown.pixels.width() == 0 || shown.pixels.height() == 0) return;
+    const PictureBox box = Fit(shown.pixels, room);
+    picture_.items.emplace_back(PicturePixels{box, shown.pixels});
+    const auto at = [&](double x, double y) {
+      // On whole pixels lines are sharp.
+      return PicturePoint{
+          std::round(box.left + x * box.width / shown.pixels.width()),
+          std::round(box.top + y * box.height / shown.pixels.height())};
+    };
+    for (const SheetBox& b : shown.boxes) {
+      picture_.items.emplace_back(
+          PictureOutline{{at(b.left, b.top), at(b.right, b.top),
+                          at(b.right, b.bottom), at(b.left, b.bottom)},
+                         b.color,
+                         2,
+                         box});
+    }
+    if (kept.empty()) return;
+    std::vector<PicturePoint> corners;
+    for (const PicturePoint& corner : kept) {
+      corners.push_back(at(corner.x, corner.y));
+    }
+    // Seen on pictures of every colour.
+    picture_.items.emplace_back(PictureOutline{corners, kHalo, 4, box});
+    picture_.items.emplace_back(PictureOutline{corners, kFrame, 2, box});
+  }
+
+  const std::vector<SheetPair>& pairs_;
+  const double cell_;
+  const double slot_;  // width of a picture's room
+  const double pair_width_;
+  int columns_;
+  double width_;  // of what the margins hold
+  Picture picture_;
+};
 
 }  // namespace
 
-RgbImage DrawContactSheet(const std::vector<SheetPair>& pairs,
-                          const SheetOptions& options) {
-  const int cell = options.cell;
-  const int pair_width = 2 * cell + kGap;
-  const int pair_height = cell + kGlyphHeight + 2 * kGap;
-  const int count = std::max(1, static_cast<int>(pairs.size()));
+Picture LayOutContactSheet(const SheetHead& head,
+                           const std::vector<SheetPair>& pairs,
+                           const SheetOptions& options) {
   int columns = options.columns;
-  if (columns <= 0) {
-    columns = std::max(1, (kWantedWidth + kPairGap) / (pair_width + kPairGap));
+  for (;;) {
+    Sheet sheet(pairs, options.cell, columns);
+    Picture picture = sheet.LayOut(head);
+    if (options.columns > 0 || picture.height <= kMaxPictureSide ||
+        sheet.columns() == static_cast<int>(pairs.size())) {
+      return picture;
+    }
+    columns = sheet.columns() * picture.height / kMaxPictureSide + 1;
   }
-  columns = std::min(columns, count);
-  const int rows = (count + columns - 1) / columns;
-  const int head = kGlyphHeight + kGap;
-  RgbImage sheet(2 * kGap + columns * pair_width + (columns - 1) * kPairGap,
-                 kGap + head + rows * pair_height, kPaper);
-  for (int column = 0; column < columns; ++column) {
-    const int left = kGap + column * (pair_width + kPairGap);
-    sheet.Text("before", left, kGap, kInk);
-    sheet.Text("after", left + cell + kGap, kGap, kInk);
-  }
-  if (pairs.empty()) sheet.Text("no sample", kGap, kGap + head, kInk);
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const int column = static_cast<int>(i) % columns;
-    const int row = static_cast<int>(i) / columns;
-    const int left = kGap + column * (pair_width + kPairGap);
-    const int top = kGap + head + row * pair_height;
-    Show(pairs[i].before, left, top, cell, sheet);
-    Show(pairs[i].after, left + cell + kGap, top, cell, sheet);
-    const size_t letters = std::max(1, pair_width / kGlyphWidth);
-    sheet.Text(absl::string_view(pairs[i].caption).substr(0, letters), left,
-               top + cell + kGap, kInk);
-  }
-  return sheet;
 }
 
 }  // namespace millrace

@@ -1,7 +1,10 @@
-// A contact sheet: pairs of pictures, before and after, in rows, each pair with
-// its caption.
+// The layout of a contact sheet: a head, and pairs of pictures, before and
+// after, in rows; below each pair what was done to it.
 //
-// Pure function, safe from any thread.
+// Pure function, safe from any thread. Nothing is drawn here: see
+// common/picture/picture_renderer.h.
+//
+//   const Picture sheet = LayOutContactSheet(head, pairs, {.cell = 224});
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_CONTACT_SHEET_H_
 #define MILLRACE_SERVER_DATA_TOOL_CONTACT_SHEET_H_
@@ -9,24 +12,54 @@
 #include <string>
 #include <vector>
 
-#include "server/data_tool/canvas.h"
+#include "common/picture/picture.h"
 
 namespace millrace {
 
+// Of an object in a picture, in pixels of the picture.
+struct SheetBox {
+  double left = 0;
+  double top = 0;
+  double right = 0;
+  double bottom = 0;
+  Rgb color;
+};
+
+struct SheetPicture {
+  RgbImage pixels;  // of any size; none: the room stays empty
+  std::vector<SheetBox> boxes;
+  std::string caption;  // "before: 500 x 375"
+};
+
+// All texts are UTF-8 of one line.
 struct SheetPair {
-  RgbImage before;  // at most the cell's size
-  RgbImage after;
-  std::string caption;  // cut to the pair's width
+  SheetPicture before;
+  SheetPicture after;
+  // Corners of the part of `before` that `after` shows, in pixels of
+  // before.pixels. Empty: no frame.
+  std::vector<PicturePoint> kept;
+  std::string title;               // "row 0: sample 17"
+  std::vector<std::string> lines;  // "horizontal_flip: flipped"
+};
+
+struct SheetHead {
+  std::string title;
+  std::vector<std::string> lines;
 };
 
 struct SheetOptions {
-  int cell = 192;   // width and height of a picture's room, pixels
-  int columns = 0;  // pairs in a row; 0: as many as 1200 pixels hold
+  int cell = 224;  // width and height of a picture's room, pixels
+  // Pairs in a row; 0: as many as 1200 pixels hold, more where the sheet would
+  // be higher than a picture can be.
+  int columns = 0;
 };
 
-// Of an empty list: a sheet that says so.
-RgbImage DrawContactSheet(const std::vector<SheetPair>& pairs,
-                          const SheetOptions& options);
+// Pictures grow by whole factors only, so that small ones stay what they are.
+// Without pairs: a sheet that says so. The result may be larger than
+// kMaxPictureSide.
+Picture LayOutContactSheet(const SheetHead& head,
+                           const std::vector<SheetPair>& pairs,
+                           const SheetOptions& options);
 
 }  // namespace millrace
 

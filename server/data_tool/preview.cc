@@ -1,19 +1,21 @@
 // millrace-data preview: a batch of a pipeline, before and after, as a contact
 // sheet, and what was drawn for each of its samples.
 
+#include <filesystem>
 #include <iostream>
-#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/picture/picture_renderer.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -21,8 +23,9 @@
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/png_encoder.h"
+#include "server/data_tool/explained_batch.h"
 #include "server/data_tool/preview_batch.h"
+#include "server/data_tool/preview_sheet.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
@@ -52,7 +55,7 @@ struct Flags {
   int64_t samples = 16;
   std::optional<uint64_t> seed;  // absent: the pipeline's
   int64_t batch_size = 0;  // 0: the pipeline's, or --samples
-  int64_t cell = 192;
+  int64_t cell = 224;
   int64_t columns = 0;
 };
 
@@ -75,11 +78,9 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
         "nothing to do: give --output=FILE.png for the pictures, --explain for "
         "the parameters, or both");
   }
-  if (!flags.output.empty() &&
-      !absl::EndsWithIgnoreCase(flags.output, ".png")) {
-    return invalid("--output=", flags.output,
-                   " does not end in .png, and the sheet is a PNG file: write "
-                   "--output=FILE.png");
+  if (!flags.output.empty()) {
+    const auto format = PictureFormatOf(flags.output);
+    if (!format.ok()) return invalid("--output=", format.status().message());
   }
   if (!flags.explain.empty() && flags.explain != "text" &&
       flags.explain != "json") {
@@ -127,69 +128,23 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
   return spec;
 }
 
-// What was drawn, gathered by row.
-class DrawnLog final : public ParameterLog {
- public:
-  struct Drawn {
-    std::string field;  // empty: of the batch
-    uint32_t place;
-    std::string what;
-  };
-  struct Sample {
-    uint32_t source;
-    int64_t index;
-    uint64_t key;
-    std::vector<Drawn> drawn;
-  };
+std::string NameOf(const PipelineSpec& spec, const DrawnValues& drawn) {
+  return TransformName(spec.transforms(static_cast<int>(drawn.place)));
+}
 
-  void BeginSource(uint32_t source) override { source_ = source; }
-  void BeginSample(int64_t index, uint64_t key) override {
-    samples_.push_back({source_, index, key, {}});
-    field_.clear();
-  }
-  void BeginField(const std::string& field) override { field_ = field; }
-  void Add(uint32_t place, std::string what) override {
-    auto& list = samples_.empty() ? batch_ : samples_.back().drawn;
-    // Of a field in the order of the transforms, which is not always that in
-    // which stages draw: geometry comes first.
-    auto at = list.end();
-    while (at != list.begin() && std::prev(at)->field == field_ &&
-           std::prev(at)->place > place) {
-      --at;
-    }
-    list.insert(at, {field_, place, std::move(what)});
-  }
-
-  const std::vector<Drawn>& batch() const { return batch_; }
-  const std::vector<Sample>& samples() const { return samples_; }
-
- private:
-  uint32_t source_ = 0;
-  std::string field_;
-  std::vector<Drawn> batch_;
-  std::vector<Sample> samples_;
-};
-
-std::string Where(const PipelineSpec& spec, const DrawnLog::Drawn& drawn) {
-  const int place = static_cast<int>(drawn.place);
-  return absl::StrCat("transforms[", place, "].",
-                      place < spec.transforms_size()
-                          ? TransformName(spec.transforms(place))
-                          : "?");
+std::string Where(const PipelineSpec& spec, const DrawnValues& drawn) {
+  return absl::StrCat("transforms[", drawn.place, "].", NameOf(spec, drawn));
 }
 
 std::string DrawnJson(const PipelineSpec& spec,
-                      const std::vector<DrawnLog::Drawn>& list) {
+                      const std::vector<DrawnValues>& list) {
   return absl::StrCat(
       "[",
       absl::StrJoin(list, ", ",
-                    [&](std::string* out, const DrawnLog::Drawn& drawn) {
-                      const int place = static_cast<int>(drawn.place);
+                    [&](std::string* out, const DrawnValues& drawn) {
                       absl::StrAppend(
-                          out, "{\"place\": ", place, ", \"transform\": ",
-                          JsonText(place < spec.transforms_size()
-                                       ? TransformName(spec.transforms(place))
-                                       : ""),
+                          out, "{\"place\": ", drawn.place,
+                          ", \"transform\": ", JsonText(NameOf(spec, drawn)),
                           drawn.field.empty()
                               ? ""
                               : absl::StrCat(", \"field\": ",
@@ -199,10 +154,8 @@ std::string DrawnJson(const PipelineSpec& spec,
       "]");
 }
 
-// Samples that stand in the rows shown, in their order. A bad one that was
-// replaced comes before what took its place and has no row.
 void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
-                      const DrawnLog& log, std::ostream& out) {
+                      const ExplainedBatch& explained, std::ostream& out) {
   const PipelineSpec& spec = batch.resolved_spec();
   const bool json = flags.explain == "json";
   const std::string digest = absl::StrFormat("%016x", batch.payload_xxh3());
@@ -211,64 +164,98 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
         << ", \"seed\": " << spec.seed()
         << ", \"batch_size\": " << spec.batch_size()
         << ", \"payload_xxh3\": " << JsonText(digest)
-        << ", \"drawn\": " << DrawnJson(spec, log.batch()) << "}\n";
+        << ", \"drawn\": " << DrawnJson(spec, explained.drawn) << "}\n";
   } else {
     out << "epoch " << flags.epoch << ", step " << flags.step << " of "
         << batch.steps_per_epoch() << ", seed " << spec.seed() << ", batch of "
         << spec.batch_size() << ", payload xxh3 " << digest << "\n";
-    for (const DrawnLog::Drawn& drawn : log.batch()) {
+    for (const DrawnValues& drawn : explained.drawn) {
       out << "  " << Where(spec, drawn) << ": " << drawn.what << "\n";
     }
   }
-  int64_t row = 0;
-  const auto skip_padding = [&] {
-    while (row < batch.rows() && batch.sample_index(row) < 0) ++row;
-  };
-  for (const DrawnLog::Sample& sample : log.samples()) {
-    skip_padding();
-    if (row == batch.rows()) break;
-    const bool here = batch.sample_index(row) == sample.index &&
-                      batch.source(row) == static_cast<int32_t>(sample.source);
+  for (const ExplainedSample& sample : explained.samples) {
     const bool several = spec.sources_size() > 1;
-    const bool empty = here && !batch.valid(row);
-    const std::string label = here && !empty ? batch.label(row) : "";
+    const bool empty = sample.here && !batch.valid(sample.row);
+    const std::string label =
+        sample.here && !empty ? batch.label(sample.row) : "";
     const std::string key = absl::StrFormat("%016x", sample.key);
     if (json) {
-      out << "{\"row\": " << (here ? absl::StrCat(row) : "null")
+      out << "{\"row\": " << (sample.here ? absl::StrCat(sample.row) : "null")
           << (several ? absl::StrCat(", \"source\": ", sample.source) : "")
           << ", \"sample\": " << sample.index << ", \"key\": " << JsonText(key)
           << (empty ? ", \"left_empty\": true" : "")
           << ", \"label\": " << JsonText(label)
           << ", \"drawn\": " << DrawnJson(spec, sample.drawn) << "}\n";
-    } else {
-      out << "row " << row << ": sample " << sample.index;
-      if (several) {
-        out << " of "
-            << Readable(
-                   spec.sources(static_cast<int>(sample.source)).dataset());
-      }
-      out << ", key " << key;
-      if (!here) {
-        out << ", damaged and replaced";
-      } else if (empty) {
-        out << ", damaged and left empty";
-      } else if (!label.empty()) {
-        out << ", label " << Readable(label);
-      }
-      out << "\n";
-      for (const DrawnLog::Drawn& drawn : sample.drawn) {
-        out << "  " << Where(spec, drawn) << " of " << Readable(drawn.field)
-            << ": " << drawn.what << "\n";
-      }
+      continue;
     }
-    if (here) ++row;
+    out << "row " << sample.row << ": sample " << sample.index;
+    if (several) {
+      out << " of "
+          << Readable(spec.sources(static_cast<int>(sample.source)).dataset());
+    }
+    out << ", key " << key;
+    if (!sample.here) {
+      out << ", damaged and replaced";
+    } else if (empty) {
+      out << ", damaged and left empty";
+    } else if (!label.empty()) {
+      out << ", label " << Readable(label);
+    }
+    out << "\n";
+    for (const DrawnValues& drawn : sample.drawn) {
+      out << "  " << Where(spec, drawn) << " of " << Readable(drawn.field)
+          << ": " << drawn.what << "\n";
+    }
   }
+}
+
+std::string PipelineName(const Flags& flags) {
+  return flags.pipeline.empty()
+             ? absl::StrCat("preset ", flags.preset)
+             : std::filesystem::path(flags.pipeline).filename().string();
+}
+
+absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
+                        const ExplainedBatch& explained,
+                        const PictureRenderer& renderer) {
+  PreviewFacts facts;
+  facts.pipeline = PipelineName(flags);
+  facts.epoch = static_cast<uint64_t>(flags.epoch);
+  facts.step = static_cast<uint64_t>(flags.step);
+  SheetOptions options;
+  options.cell = static_cast<int>(flags.cell);
+  options.columns = static_cast<int>(flags.columns);
+  MR_ASSIGN_OR_RETURN(const Picture sheet,
+                      PreviewSheet(batch, explained, facts, options));
+  MR_ASSIGN_OR_RETURN(const PictureFormat format,
+                      PictureFormatOf(flags.output));
+  const auto file = renderer.Render(sheet, format);
+  if (absl::IsInvalidArgument(file.status())) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat(file.status().message(),
+                     ": give fewer --samples, a smaller --cell or another "
+                     "number of --columns")));
+  }
+  MR_RETURN_IF_ERROR(file.status());
+  MR_RETURN_IF_ERROR(
+      WriteFileAtomically(flags.output, *file, Lasts::kThroughCrash));
+  std::cerr << "millrace-data preview: wrote " << Readable(flags.output) << ", "
+            << sheet.width << " x " << sheet.height << " pixels, "
+            << batch.rows() << " of "
+            << CountText(batch.resolved_spec().batch_size(), "sample")
+            << " of step " << flags.step << std::endl;
+  return absl::OkStatus();
 }
 
 // `samples_given`: --samples is no default.
 absl::Status Preview(const Flags& flags, bool samples_given,
                      std::ostream& out) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ReadSpec(flags));
+  std::optional<PictureRenderer> renderer;
+  if (!flags.output.empty()) {
+    MR_ASSIGN_OR_RETURN(renderer,
+                        PictureRenderer::Load(PictureRenderer::Paths()));
+  }
   std::shared_ptr<const Operators> operators;
   if (!flags.operators.empty()) {
     MR_ASSIGN_OR_RETURN(operators,
@@ -310,28 +297,10 @@ absl::Status Preview(const Flags& flags, bool samples_given,
         "): give --samples=", batch_size, " or less",
         spec.batch_size() > 0 ? ", or a larger --batch_size" : "")));
   }
-  if (!flags.explain.empty()) {
-    DrawnLog log;
-    MR_RETURN_IF_ERROR(batch->Explain(log));
-    PrintExplanation(flags, *batch, log, out);
-  }
-  if (flags.output.empty()) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(const std::vector<SheetPair> pairs, batch->Pairs());
-  SheetOptions sheet_options;
-  sheet_options.cell = options.cell;
-  sheet_options.columns = static_cast<int>(flags.columns);
-  const RgbImage sheet = DrawContactSheet(pairs, sheet_options);
-  std::string png;
-  MR_RETURN_IF_ERROR(
-      EncodePng(sheet.bytes(), sheet.height(), sheet.width(), 3, &png));
-  MR_RETURN_IF_ERROR(
-      WriteFileAtomically(flags.output, png, Lasts::kThroughCrash));
-  std::cerr << "millrace-data preview: wrote " << Readable(flags.output) << ", "
-            << sheet.width() << " x " << sheet.height() << " pixels, "
-            << pairs.size() << " of "
-            << CountText(batch->resolved_spec().batch_size(), "sample")
-            << " of step " << flags.step << std::endl;
-  return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const ExplainedBatch explained, ExplainRows(*batch));
+  if (!flags.explain.empty()) PrintExplanation(flags, *batch, explained, out);
+  return renderer ? WriteSheet(flags, *batch, explained, *renderer)
+                  : absl::OkStatus();
 }
 
 }  // namespace
@@ -341,8 +310,9 @@ int RunPreview(const Args& args, std::ostream& out) {
   FlagSet flags(
       {.command = "millrace-data preview",
        .summary = "Shows a batch as training gets it: each sample as it is "
-                  "stored, and what the pipeline makes of it. Masks are laid "
-                  "over the images, boxes drawn.",
+                  "stored, what the pipeline makes of it, and what was drawn "
+                  "at random for it. Masks are laid over the images, boxes and "
+                  "crops framed.",
        .examples = {"millrace-data preview --dataset=parquet:/data/photos \\\n"
                     "      --preset=imagenet_train --output=sheet.png",
                     "millrace-data preview --dataset=lmdb:/data/train \\\n"
@@ -373,7 +343,8 @@ int RunPreview(const Args& args, std::ostream& out) {
             "Library of operators that the pipeline or the dataset needs; may "
             "be repeated");
   flags.Group("What to show");
-  flags.Add("output", &given.output, "FILE.png", "File for the contact sheet");
+  flags.Add("output", &given.output, "FILE.png|svg",
+            "File for the contact sheet, PNG or SVG by its name");
   flags
       .Add("explain", &given.explain, "json",
            "Print what was drawn at random for each sample, as text or as JSON "

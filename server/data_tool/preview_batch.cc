@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
+#include "server/data_tool/source_region.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/data_tool/tensor_pixels.h"
 #include "server/pipeline/engine.h"
@@ -84,6 +86,16 @@ bool IsImage(const Field& field) {
           field.shape_size() == 3);
 }
 
+// Colours that are told apart: of class `index` of a mask, of box `index`.
+Rgb ClassColor(int index) {
+  static constexpr Rgb kColors[] = {
+      {230, 25, 75},  {60, 180, 75},  {255, 225, 25}, {0, 130, 200},
+      {245, 130, 48}, {145, 30, 180}, {70, 240, 240}, {240, 50, 230},
+      {210, 245, 60}, {0, 128, 128},  {170, 110, 40}, {128, 0, 0},
+      {0, 0, 128},    {128, 128, 0},  {255, 255, 255}};
+  return kColors[index % std::size(kColors)];
+}
+
 // Half of the mask's colour where there is a class; class 255, which losses
 // leave out by custom, is grey.
 void Overlay(const RgbImage& mask, RgbImage& image) {
@@ -102,23 +114,22 @@ void Overlay(const RgbImage& mask, RgbImage& image) {
   }
 }
 
-// `boxes` are in pixels of an image of `width` x `height`, which is shown as
-// `image`.
-void DrawBoxes(const std::vector<double>& boxes, double width, double height,
-               RgbImage& image) {
-  const double x = image.width() / width;
-  const double y = image.height() / height;
-  for (size_t i = 0; i + 4 <= boxes.size(); i += 4) {
-    const double* b = &boxes[i];
+// `corners` are left, top, right, bottom of each, in pixels that `x` and `y`
+// make pixels of the picture.
+std::vector<SheetBox> BoxesOf(const std::vector<double>& corners, double x,
+                              double y) {
+  std::vector<SheetBox> boxes;
+  for (size_t i = 0; i + 4 <= corners.size(); i += 4) {
+    const double* b = &corners[i];
     if (!(b[2] > b[0] && b[3] > b[1])) continue;  // padding, or gone
-    const auto at = [](double value, double scale, int most) {
-      return static_cast<int>(
-          std::clamp(value * scale, 0.0, static_cast<double>(most)));
-    };
-    image.Frame(at(b[0], x, image.width() - 1), at(b[1], y, image.height() - 1),
-                at(b[2], x, image.width()) - 1, at(b[3], y, image.height()) - 1,
-                ClassColor(static_cast<int>(i / 4)));
+    boxes.push_back({b[0] * x, b[1] * y, b[2] * x, b[3] * y,
+                     ClassColor(static_cast<int>(i / 4))});
   }
+  return boxes;
+}
+
+std::string SizeText(absl::string_view what, int64_t width, int64_t height) {
+  return absl::StrCat(what, ": ", width, " x ", height);
 }
 
 uint64_t BudgetFor(
@@ -213,7 +224,19 @@ class PreviewBatchImpl final : public PreviewBatch {
     return "";
   }
 
-  absl::StatusOr<std::vector<SheetPair>> Pairs() const override {
+  int64_t partner(int64_t row) const override {
+    const int64_t other = row ^ 1;
+    return other < batch_.header.rows() && valid(row) && valid(other) ? other
+                                                                      : -1;
+  }
+
+  absl::StatusOr<std::string> image_field() const override {
+    MR_ASSIGN_OR_RETURN(const int image, ImageOutput());
+    return resolved_spec().outputs(image).field();
+  }
+
+  absl::StatusOr<std::vector<SheetPair>> Pairs(
+      const std::map<int64_t, uint64_t>& keys) const override {
     MR_ASSIGN_OR_RETURN(const int image, ImageOutput());
     std::vector<std::unique_ptr<RecordReader>> readers;
     for (const auto& source : sources_) {
@@ -225,23 +248,16 @@ class PreviewBatchImpl final : public PreviewBatch {
       SheetPair& pair = pairs.emplace_back();
       pair.after = After(image, row);
       const int64_t index = sample_index(row);
-      if (index < 0) {
-        pair.caption = "padding";
-        continue;
-      }
-      pair.caption = absl::StrCat("#", index, " ", label(row));
+      if (index < 0) continue;
       const int32_t of = source(row);
-      const DatasetInfo& info = sources_[of]->info();
+      const auto key = keys.find(row);
       const absl::Status read =
           readers[of]->Read(index, [&](const EncodedSample& sample) {
-            return Before(image, info, sample, pair.before);
+            return Before(image, sources_[of]->info(), sample,
+                          key == keys.end() ? nullptr : &key->second, pair);
           });
       // Left empty by the policy: there is nothing to show.
-      if (read.code() == absl::StatusCode::kDataLoss) {
-        absl::StrAppend(&pair.caption, " damaged");
-        continue;
-      }
-      MR_RETURN_IF_ERROR(read);
+      if (read.code() != absl::StatusCode::kDataLoss) MR_RETURN_IF_ERROR(read);
     }
     return pairs;
   }
@@ -392,57 +408,75 @@ class PreviewBatchImpl final : public PreviewBatch {
     return ToRgb(Row(tensor, row), format);
   }
 
-  RgbImage After(int image, int64_t row) const {
-    RgbImage picture = Shown(image, row);
-    const int width = picture.width(), height = picture.height();
+  SheetPicture After(int image, int64_t row) const {
+    SheetPicture shown;
+    shown.pixels = Shown(image, row);
+    shown.caption =
+        SizeText("after", shown.pixels.width(), shown.pixels.height());
     EachOf(image, FieldRole::MASK, [&](int output) {
-      Overlay(Shown(output, row), picture);
+      Overlay(Shown(output, row), shown.pixels);
       return absl::OkStatus();
     }).IgnoreError();
-    picture = picture.ScaledToFit(options_.cell, options_.cell);
     EachOf(image, FieldRole::BOXES_XYXY, [&](int output) {
       const TensorHeader& boxes = batch_.header.tensors(output);
-      DrawBoxes(
+      shown.boxes = BoxesOf(
           Numbers(Row(output, row), boxes.dtype(), 4 * boxes.sample_shape(0)),
-          width, height, picture);
+          1, 1);
       return absl::OkStatus();
     }).IgnoreError();
-    return picture;
+    return shown;
   }
 
+  // `key` may be null: then nothing is framed.
   absl::Status Before(int image, const DatasetInfo& info,
-                      const EncodedSample& sample, RgbImage& picture) const {
+                      const EncodedSample& sample, const uint64_t* key,
+                      SheetPair& pair) const {
     const auto index = [&](int output) {
       return FieldIndex(info, resolved_spec().outputs(output).field());
     };
+    RgbImage& pixels = pair.before.pixels;
     Size stored;
-    MR_RETURN_IF_ERROR(Stored(info, index(image), sample, stored, picture));
+    MR_RETURN_IF_ERROR(Stored(info, index(image), sample, stored, pixels));
+    pair.before.caption = SizeText("before", stored.width, stored.height);
     MR_RETURN_IF_ERROR(
         EachOf(image, FieldRole::MASK, [&](int mask) -> absl::Status {
           RgbImage classes;
           Size size;
           MR_RETURN_IF_ERROR(Stored(info, index(mask), sample, size, classes));
           // Nearest, as large as the image is shown.
-          RgbImage fitting(picture.width(), picture.height());
-          for (int y = 0; y < picture.height(); ++y) {
-            for (int x = 0; x < picture.width(); ++x) {
+          RgbImage fitting(pixels.width(), pixels.height());
+          for (int y = 0; y < pixels.height(); ++y) {
+            for (int x = 0; x < pixels.width(); ++x) {
               fitting.Set(x, y,
-                          classes.At(x * classes.width() / picture.width(),
-                                     y * classes.height() / picture.height()));
+                          classes.At(x * classes.width() / pixels.width(),
+                                     y * classes.height() / pixels.height()));
             }
           }
-          Overlay(fitting, picture);
+          Overlay(fitting, pixels);
           return absl::OkStatus();
         }));
-    picture = picture.ScaledToFit(options_.cell, options_.cell);
-    return EachOf(image, FieldRole::BOXES_XYXY, [&](int output) {
+    const double x = static_cast<double>(pixels.width()) / stored.width;
+    const double y = static_cast<double>(pixels.height()) / stored.height;
+    MR_RETURN_IF_ERROR(EachOf(image, FieldRole::BOXES_XYXY, [&](int output) {
       const absl::Span<const uint8_t> boxes = sample.fields[index(output)];
-      DrawBoxes(Numbers(boxes.data(), DTYPE_FLOAT32,
-                        static_cast<int64_t>(boxes.size()) / 4),
-                static_cast<double>(stored.width),
-                static_cast<double>(stored.height), picture);
+      pair.before.boxes =
+          BoxesOf(Numbers(boxes.data(), DTYPE_FLOAT32,
+                          static_cast<int64_t>(boxes.size()) / 4),
+                  x, y);
       return absl::OkStatus();
-    });
+    }));
+    if (key == nullptr) return absl::OkStatus();
+    const FieldTrace& trace =
+        traces_.at(resolved_spec().outputs(image).field());
+    std::vector<PlacedTransform> transforms;
+    for (const uint32_t place : trace.image_places) {
+      transforms.push_back(
+          {&resolved_spec().transforms(static_cast<int>(place)), place});
+    }
+    MR_ASSIGN_OR_RETURN(pair.kept, SourceRegion(transforms, stored, *key));
+    for (PicturePoint& corner : pair.kept)
+      corner = {corner.x * x, corner.y * y};
+    return absl::OkStatus();
   }
 
   // The stored image or mask, decoded as the pipeline decodes it, at most as

@@ -4,14 +4,15 @@
 //
 // Belongs to one thread; starts and joins the engine's own.
 //
-//   MR_ASSIGN_OR_RETURN(auto batch, PreviewBatch::Make({source}, spec,
-//   options)); MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs,
-//   batch->Pairs());
+//   MR_ASSIGN_OR_RETURN(auto batch,
+//                       PreviewBatch::Make({source}, spec, options));
+//   MR_ASSIGN_OR_RETURN(std::vector<SheetPair> pairs, batch->Pairs({}));
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
 #define MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ struct PreviewOptions {
   uint64_t step = 0;
   // Rows of the batch that are shown, from the first.
   int64_t samples = 16;
-  int cell = 192;  // pixels of a picture's room
+  int cell = 224;  // pixels of a picture's room: stored images are shrunk to it
   // The image to show; empty: the first output that is one.
   std::string field;
   const Operators* operators = nullptr;  // must outlive the batch
@@ -64,8 +65,20 @@ class PreviewBatch {
   // "3 cat", "cat 0.71 dog 0.29"; empty without a label.
   virtual std::string label(int64_t row) const = 0;
 
-  // InvalidArgument: no output is an image.
-  virtual absl::StatusOr<std::vector<SheetPair>> Pairs() const = 0;
+  // The row of the batch, shown or not, that mix_up and cut_mix mix with this
+  // one (server/pipeline/batch_mixers.h); -1: none.
+  virtual int64_t partner(int64_t row) const = 0;
+
+  // The field whose pictures Pairs() shows. InvalidArgument: no output is an
+  // image.
+  virtual absl::StatusOr<std::string> image_field() const = 0;
+
+  // Of the rows that are shown: pictures, boxes and captions, without titles
+  // and lines. `keys` has the keys of samples by row: the part of the stored
+  // image that the result shows is framed where it has one. Errors as
+  // image_field().
+  virtual absl::StatusOr<std::vector<SheetPair>> Pairs(
+      const std::map<int64_t, uint64_t>& keys) const = 0;
 
   // What was drawn for the batch and all its rows, see ExplainBatch(). Internal
   // when the bytes that are explained are not those of the batch.

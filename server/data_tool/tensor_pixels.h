@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/picture/rgb_image.h"
 #include "proto/names.h"
 #include "proto/types.pb.h"
-#include "server/data_tool/canvas.h"
 
 namespace millrace {
 

@@ -83,6 +83,7 @@ class BadTree(unittest.TestCase):
             "Highway": ["hwy/highway.h"],
             "GoogleTest": ["gtest/gtest.h", "gmock/gmock.h"],
             "Google Benchmark": ["benchmark/benchmark.h"],
+            "Cairo": ["cairo.h", "cairo/cairo-svg.h"],
             "dlopen": ["dlfcn.h"],
             "Abseil's flags": ["absl/flags/flag.h"],
         }

@@ -46,22 +46,6 @@ TEST(NcclLoader, LooksBesideLibtorchAndBesideTheProgram) {
   }
 }
 
-TEST(NcclLoader, RefusesWhatIsNoLibrary) {
-  const std::string path = NewTempDir() + "/libmillrace_nccl.so";
-  WriteFile(path, "no ELF");
-  auto make = LoadNccl({"/no/such/one.so", path});
-  EXPECT_EQ(make.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(make.status().message()), HasSubstr(path));
-}
-
-TEST(NcclLoader, RefusesALibraryOfAnotherVersion) {
-  const std::string other = LibtorchFolder() + "/libc10.so";
-  auto make = LoadNccl({other});
-  EXPECT_EQ(make.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(make.status().message()),
-              AllOf(HasSubstr(other), HasSubstr("another version")));
-}
-
 TEST(NcclLoader, SaysThatTheCudaPartOfLibtorchIsMissing) {
   // This process never opens libtorch_cuda.so, GPU or not.
   auto make = LoadNccl({PlugIn()});

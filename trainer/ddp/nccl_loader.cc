@@ -1,14 +1,11 @@
 #include "trainer/ddp/nccl_loader.h"
 
-#include <dlfcn.h>
-
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/torch/cuda_runtime.h"
+#include "common/plug_in.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
@@ -19,51 +16,25 @@ constexpr char kFile[] = "libmillrace_nccl.so";
 }  // namespace
 
 std::vector<std::string> NcclPluginPaths() {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths = PlugInPaths(kFile);
   const std::string libtorch = LibtorchFolder();
-  if (!libtorch.empty()) paths.push_back(absl::StrCat(libtorch, "/", kFile));
-  std::error_code error;
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const std::filesystem::path folder = program.parent_path();
-    paths.push_back((folder / "lib" / kFile).string());
-    paths.push_back((folder.parent_path() / "lib" / kFile).string());
+  if (!libtorch.empty()) {
+    paths.insert(paths.begin(), absl::StrCat(libtorch, "/", kFile));
   }
   return paths;
 }
 
 absl::StatusOr<MakeNcclBackend*> LoadNccl(
     const std::vector<std::string>& paths) {
-  std::string path;
-  for (const std::string& candidate : paths) {
-    std::error_code error;
-    if (!std::filesystem::exists(candidate, error)) continue;
-    path = candidate;
-    break;
-  }
-  if (path.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        "several ranks on CUDA need ", kFile, ", and there is no ",
-        absl::StrJoin(paths, " and no "),
-        "; tools/build puts it there; or use one rank, or --device=cpu"));
-  }
-  // RTLD_NOW resolves all of its symbols at once: a symbol that
-  // libtorch_cuda.so of another version lacks is an error here and not the end
-  // of the process later. Never closed: threads of the backend run its code.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " does not load: ", dlerror(),
-        "; it needs libtorch_cuda.so of the version that it was built with"));
-  }
-  void* function = dlsym(library, kMakeNcclBackend);
-  if (function == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " has no ", kMakeNcclBackend,
-                     ", so it belongs to another version of millrace-train; "
-                     "copy both from the same build"));
-  }
+  PlugIn plug_in;
+  plug_in.file = kFile;
+  plug_in.function = kMakeNcclBackend;
+  plug_in.user = "several ranks on CUDA";
+  plug_in.where_missing =
+      "tools/build puts it there; or use one rank, or --device=cpu";
+  plug_in.where_broken =
+      "it needs libtorch_cuda.so of the version that it was built with";
+  MR_ASSIGN_OR_RETURN(void* function, OpenPlugIn(plug_in, paths));
   return reinterpret_cast<MakeNcclBackend*>(function);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/common/picture/drawn_picture.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
 
@@ -186,7 +187,7 @@ TEST_F(BenchTest, SamplesThatWaitAreReadLikeAnyOther) {
 }
 
 TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
-  const std::string plot = testing::NewTempDir() + "/plot.svg";
+  const std::string plot = testing::NewTempDir() + "/plot.png";
   const std::vector<std::string> arguments = {
       Endpoint(),       "--synthetic", "--shape=16,16",
       "--seconds=30ms", "--rounds=2",  "--sweep=window=2,4;batch_size=8,16",
@@ -196,8 +197,12 @@ TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
   EXPECT_THAT(text.out, AllOf(HasSubstr("window  batch_size  images/s"),
                               HasSubstr("\nbest: window=")));
   EXPECT_THAT(text.err, HasSubstr("round 2 of 2: window=4 batch_size=16\n"));
-  EXPECT_THAT(testing::ReadFile(plot), HasSubstr("window=2 batch_size=8"));
+  const RgbImage drawn = testing::DecodePng(testing::ReadFile(plot));
+  EXPECT_GT(drawn.width(), 600);
+  EXPECT_GT(drawn.height(), 4 * 20);
+  const std::string svg = testing::NewTempDir() + "/plot.svg";
   std::vector<std::string> more = arguments;
+  more.back() = "--plot=" + svg;
   more.push_back("--json");
   const ProgramResult json = Bench(more);
   ASSERT_EQ(json.exit_code, 0) << json.err;
@@ -207,6 +212,7 @@ TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
                       "\"16\"}, \"rounds\": 2, \"images_per_second\": "),
             HasSubstr("\"best\": \"best: window="),
             HasSubstr("\"interrupted\": false}")));
+  EXPECT_THAT(testing::ReadFile(svg), HasSubstr("</svg>"));
 }
 
 // Minutes of measurements were lost when the picture could not be written.
@@ -222,8 +228,9 @@ TEST_F(BenchTest, APlotThatCannotBeWrittenCostsNoMeasurement) {
   const ProgramResult early = with("/no/such/folder/plot.svg");
   EXPECT_EQ(early.exit_code, 1);
   EXPECT_THAT(early.err,
-              AllOf(HasSubstr("cannot write the plot to /no/such/folder/"),
-                    HasSubstr("No such file"), Not(HasSubstr("round 1"))));
+              AllOf(HasSubstr("cannot write /no/such/folder/plot.svg: No such "
+                              "file"),
+                    Not(HasSubstr("round 1"))));
   // It can be opened, and not be written.
   const std::string full = testing::NewTempDir() + "/full.svg";
   ASSERT_EQ(symlink("/dev/full", full.c_str()), 0);
@@ -422,7 +429,8 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--samples=0"}, "flag --samples=0: "},
       {{"--synthetic", "--plot=a.svg"},
        "--plot draws the results of a --sweep"},
-      {{"--synthetic", "--sweep=window=1", "--plot=a.png"}, "name it FILE.svg"},
+      {{"--synthetic", "--sweep=window=1", "--plot=a.jpg"},
+       "--plot=a.jpg ends in neither .png nor .svg"},
       {{"--synthetic", "--loaders=0"}, "flag --loaders=0"},
       {{"--synthetic", "--dataset_uri=lmdb:/d"},
        "--dataset_uri has no effect without --server"},

@@ -1,34 +1,34 @@
-// millrace-data preview from end to end over charts, and the little drawing
-// that it is made of.
+// millrace-data preview from end to end over charts.
 
 #include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <limits>
+#include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "proto/half_float.h"
+#include "common/picture/picture.h"
 #include "proto/spec_text.h"
-#include "server/data_tool/bitmap_font.h"
-#include "server/data_tool/canvas.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/contact_sheet.h"
+#include "server/data_tool/explained_batch.h"
 #include "server/data_tool/preview_batch.h"
-#include "server/data_tool/tensor_pixels.h"
-#include "server/decode/image_decoder.h"
+#include "server/data_tool/preview_sheet.h"
 #include "server/operators/operators.h"
 #include "server/plan/presets.h"
 #include "server/storage/open.h"
+#include "tests/common/picture/drawn_picture.h"
 #include "tests/testing/chart/chart.h"
 #include "tests/testing/subprocess.h"
 
@@ -127,13 +127,11 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
   ASSERT_EQ(result.code, kExitOk) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, HasSubstr("4 of 4 samples of step 0"));
-  std::ifstream file(sheet, std::ios::binary);
-  const std::string png{std::istreambuf_iterator<char>(file), {}};
-  ImageDecoder decoder;
-  const auto header = decoder.Open(
-      {reinterpret_cast<const uint8_t*>(png.data()), png.size()}, false);
-  ASSERT_TRUE(header.ok()) << header.status();
-  EXPECT_EQ(header->width, 4 + 204 + 12 + 204 + 4);
+  const RgbImage drawn = testing::DecodePng(testing::ReadFile(sheet));
+  EXPECT_THAT(result.err,
+              HasSubstr(absl::StrCat(drawn.width(), " x ", drawn.height())));
+  EXPECT_GT(drawn.width(), 4 * 100);
+  EXPECT_GT(drawn.height(), 2 * 100);
   // Nothing is left beside it.
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     EXPECT_THAT(entry.path().string(), Not(HasSubstr(".tmp")));
@@ -233,7 +231,8 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist", "--output=s.png", "--columns=9999999999"},
         "--columns=9999999999: it is 0 .. 1000");
   // It wrote a PNG file under this name.
-  usage({dataset, "--preset=mnist", "--output=s.jpg"}, "does not end in .png");
+  usage({dataset, "--preset=mnist", "--output=s.jpg"},
+        "--output=s.jpg ends in neither .png nor .svg");
   const std::string image = "--outputs=image";
   usage({dataset, "--preset=mnist", "--explain", "--step=99", image}, "99");
   // The mask of the charts is not decoded by this preset.
@@ -276,9 +275,6 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
 // Every pipeline of docs/transforms.md and every preset, from the dataset to
 // the picture; what is explained is what the engine makes.
 TEST_F(PreviewTest, EveryPipelineOfThePageAndEveryPresetRuns) {
-  class NoLog final : public ParameterLog {
-    void Add(uint32_t, std::string) override {}
-  } log;
   std::ifstream file("docs/transforms.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   std::vector<std::string> pipelines;
@@ -296,9 +292,10 @@ TEST_F(PreviewTest, EveryPipelineOfThePageAndEveryPresetRuns) {
     if (pipeline.find("custom {") != pipeline.npos) continue;
     const auto batch = Batch(pipeline, {.samples = 4, .cell = 32});
     ASSERT_NE(batch, nullptr) << pipeline;
-    EXPECT_TRUE(batch->Pairs().ok()) << pipeline << batch->Pairs().status();
-    const absl::Status explained = batch->Explain(log);
-    EXPECT_TRUE(explained.ok()) << pipeline << explained;
+    const auto explained = ExplainRows(*batch);
+    ASSERT_TRUE(explained.ok()) << pipeline << explained.status();
+    const auto sheet = PreviewSheet(*batch, *explained, {}, {.cell = 32});
+    EXPECT_TRUE(sheet.ok()) << pipeline << sheet.status();
   }
 }
 
@@ -315,30 +312,31 @@ TEST_F(PreviewTest, TypesAndLayoutsAreUndone) {
   const auto shown = [&](const std::string& text) {
     const auto batch = Batch(text, {.samples = 2, .cell = 60});
     EXPECT_NE(batch, nullptr);
-    const auto pairs = batch->Pairs();
+    const auto pairs = batch->Pairs({});
     EXPECT_TRUE(pairs.ok()) << pairs.status();
     return pairs->at(1);
   };
   const SheetPair plain = shown(crop + image);
-  EXPECT_EQ(plain.after.width(), 50);
-  EXPECT_EQ(plain.after.height(), 60);
+  EXPECT_EQ(plain.after.pixels.width(), 50);
+  EXPECT_EQ(plain.after.pixels.height(), 60);
   // The middle of the chart, in the chart itself.
-  EXPECT_EQ(plain.after.At(7, 9),
+  EXPECT_EQ(plain.after.pixels.At(7, 9),
             DrawChart(1).image.At((kChartWidth - 50) / 2 + 7,
                                   (kChartHeight - 60) / 2 + 9));
-  EXPECT_EQ(shown(crop + server + image).after.bytes(), plain.after.bytes());
+  EXPECT_EQ(shown(crop + server + image).after.pixels.bytes(),
+            plain.after.pixels.bytes());
   EXPECT_EQ(shown(crop + server + "outputs { field: 'image' layout: NCHW }")
-                .after.bytes(),
-            plain.after.bytes());
-  EXPECT_EQ(
-      shown(crop + "outputs { field: 'image' layout: NCHW }").after.bytes(),
-      plain.after.bytes());
+                .after.pixels.bytes(),
+            plain.after.pixels.bytes());
+  EXPECT_EQ(shown(crop + "outputs { field: 'image' layout: NCHW }")
+                .after.pixels.bytes(),
+            plain.after.pixels.bytes());
   EXPECT_EQ(shown(crop +
                   "transforms { to_dtype { dtype: DTYPE_FLOAT32 scale: true "
                   "placement: PLACEMENT_SERVER } } " +
                   image)
-                .after.bytes(),
-            plain.after.bytes());
+                .after.pixels.bytes(),
+            plain.after.pixels.bytes());
 }
 
 TEST_F(PreviewTest, MasksAndBoxesAreDrawnWhereTheFiguresAre) {
@@ -354,25 +352,189 @@ TEST_F(PreviewTest, MasksAndBoxesAreDrawnWhereTheFiguresAre) {
       "} }",
       {.samples = 1, .cell = 240});
   ASSERT_NE(batch, nullptr);
-  const auto pairs = batch->Pairs();
+  const auto pairs = batch->Pairs({});
   ASSERT_TRUE(pairs.ok()) << pairs.status();
   const SheetPair& pair = pairs->at(0);
-  ASSERT_EQ(pair.before.width(), kChartWidth);
-  ASSERT_EQ(pair.after.width(), kChartWidth);
+  const RgbImage& before = pair.before.pixels;
+  const RgbImage& after = pair.after.pixels;
+  ASSERT_EQ(before.width(), kChartWidth);
+  ASSERT_EQ(after.width(), kChartWidth);
   const Chart chart = DrawChart(0);
-  int tinted = 0, framed = 0;
+  int tinted = 0;
   for (int y = 0; y < kChartHeight; ++y) {
     for (int x = 0; x < kChartWidth; ++x) {
       // Mirrored, all of it.
-      if (pair.before.At(x, y) != pair.after.At(kChartWidth - 1 - x, y)) {
-        ++framed;
-      }
-      if (pair.before.At(x, y) != chart.image.At(x, y)) ++tinted;
+      ASSERT_EQ(before.At(x, y), after.At(kChartWidth - 1 - x, y));
+      if (before.At(x, y) != chart.image.At(x, y)) ++tinted;
     }
   }
-  // Frames are drawn anew: only they may differ by a pixel.
-  EXPECT_LT(framed, 600);
   EXPECT_GT(tinted, 3000);
+  // The fourth is padding.
+  ASSERT_EQ(pair.before.boxes.size(), 3u);
+  ASSERT_EQ(pair.after.boxes.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const SheetBox& box = pair.before.boxes[i];
+    const SheetBox& mirrored = pair.after.boxes[i];
+    EXPECT_EQ(box.left, chart.boxes[4 * i]);
+    EXPECT_EQ(box.bottom, chart.boxes[4 * i + 3]);
+    EXPECT_EQ(mirrored.left, kChartWidth - box.right);
+    EXPECT_EQ(mirrored.right, kChartWidth - box.left);
+    EXPECT_EQ(mirrored.top, box.top);
+    EXPECT_EQ(mirrored.color, box.color);
+  }
+}
+
+TEST_F(PreviewTest, FramesTheCropThatWasDrawn) {
+  const auto batch = Batch(
+      "seed: 3 shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+      "transforms { random_resized_crop { height: 64 width: 64 } } "
+      "transforms { horizontal_flip { p: 0.5 } }",
+      {.samples = 4, .cell = 120});
+  ASSERT_NE(batch, nullptr);
+  const auto explained = ExplainRows(*batch);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_EQ(explained->samples.size(), 4u);
+  std::map<int64_t, uint64_t> keys;
+  for (const auto& sample : explained->samples) {
+    if (sample.row != 3) keys[sample.row] = sample.key;
+  }
+  const auto pairs = batch->Pairs(keys);
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  for (int row = 0; row < 3; ++row) {
+    int left, top, width, height;
+    ASSERT_EQ(std::sscanf(explained->samples[row].drawn[0].what.c_str(),
+                          "left %d, top %d, width %d, height %d", &left, &top,
+                          &width, &height),
+              4);
+    double least_x = 1e9, least_y = 1e9, most_x = 0, most_y = 0;
+    ASSERT_EQ(pairs->at(row).kept.size(), 4u);
+    for (const PicturePoint& corner : pairs->at(row).kept) {
+      least_x = std::min(least_x, corner.x);
+      least_y = std::min(least_y, corner.y);
+      most_x = std::max(most_x, corner.x);
+      most_y = std::max(most_y, corner.y);
+    }
+    // The chart of 240 x 180 is shown half as large.
+    EXPECT_DOUBLE_EQ(least_x, left / 2.0);
+    EXPECT_DOUBLE_EQ(least_y, top / 2.0);
+    EXPECT_DOUBLE_EQ(most_x, (left + width) / 2.0);
+    EXPECT_DOUBLE_EQ(most_y, (top + height) / 2.0);
+  }
+  EXPECT_TRUE(pairs->at(3).kept.empty()) << "no key, no frame";
+}
+
+// The texts of a sheet, a line each.
+std::string TextsOf(const Picture& sheet) {
+  std::string texts;
+  for (const PictureItem& item : sheet.items) {
+    if (const auto* text = std::get_if<PictureText>(&item)) {
+      absl::StrAppend(&texts, text->text, "\n");
+    }
+  }
+  return texts;
+}
+
+TEST_F(PreviewTest, TheSheetSaysWhatItShowsAndWhatWasDrawn) {
+  const auto batch = Batch(
+      "seed: 3 shuffle { mode: SEQUENTIAL } "
+      "sources { dataset: 'charts' } batch_size: 6 "
+      "transforms { decode_image {} } "
+      "transforms { random_resized_crop { height: 64 width: 64 } } "
+      "transforms { horizontal_flip { p: 1 } } "
+      "outputs { field: 'image' } outputs { field: 'label' }",
+      {.epoch = 2, .step = 1, .samples = 2});
+  ASSERT_NE(batch, nullptr);
+  const auto explained = ExplainRows(*batch);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  const auto sheet =
+      PreviewSheet(*batch, *explained, {"preset mine", 2, 1}, {});
+  ASSERT_TRUE(sheet.ok()) << sheet.status();
+  const std::string texts = TextsOf(*sheet);
+  for (const std::string& text : std::vector<std::string>{
+           "charts: preset mine\n",
+           "transforms: decode_image, random_resized_crop, horizontal_flip\n",
+           "epoch 2, step 1 of 2, seed 3, batch of 6 samples, 2 shown\n",
+           "frame: the part of the stored picture", "row 0: sample 6\n",
+           "label: 0 disc\n", "before: 240 x 180\n", "after: 64 x 64\n",
+           absl::StrCat("random_resized_crop: ",
+                        explained->samples[0].drawn[0].what, "\n"),
+           "horizontal_flip: flipped\n"}) {
+    EXPECT_THAT(texts, HasSubstr(text));
+  }
+}
+
+TEST_F(PreviewTest, TheSheetNamesThePartnersOfMixing) {
+  const auto batch = Batch(
+      "shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+      "transforms { center_crop { height: 64 width: 64 } } "
+      "transforms { mix_up {} } "
+      "outputs { field: 'image' } outputs { field: 'label' }",
+      {.samples = 3});
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->partner(0), 1);
+  EXPECT_EQ(batch->partner(1), 0);
+  EXPECT_EQ(batch->partner(2), -1);
+  const auto explained = ExplainRows(*batch);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  const auto sheet = PreviewSheet(*batch, *explained, {}, {});
+  ASSERT_TRUE(sheet.ok()) << sheet.status();
+  const std::string texts = TextsOf(*sheet);
+  EXPECT_THAT(texts, HasSubstr("drawn for the batch: mix_up lambda 0."));
+  EXPECT_THAT(texts, HasSubstr("mix_up: with row 1, sample 1\n"));
+  EXPECT_THAT(texts, HasSubstr("mix_up: with row 0, sample 0\n"));
+  EXPECT_THAT(texts, Not(HasSubstr("with row 3")));
+}
+
+// From the dataset to the file: what was decoded is what is seen.
+TEST_F(PreviewTest, TheFileHasThePixelsOfTheBatch) {
+  const auto batch = Batch(
+      "shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+      "transforms { center_crop { height: 180 width: 200 } }",
+      {.samples = 2, .cell = 240});
+  ASSERT_NE(batch, nullptr);
+  const auto explained = ExplainRows(*batch);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  const auto sheet = PreviewSheet(*batch, *explained, {}, {.cell = 240});
+  ASSERT_TRUE(sheet.ok()) << sheet.status();
+  const RgbImage drawn = testing::Drawn(*sheet);
+  EXPECT_EQ(drawn.width(), sheet->width);
+  EXPECT_EQ(drawn.height(), sheet->height);
+  int shown = 0;
+  for (const PictureItem& item : sheet->items) {
+    const auto* pixels = std::get_if<PicturePixels>(&item);
+    if (pixels == nullptr || pixels->image.width() != 200) continue;
+    const RgbImage chart = DrawChart(shown++).image;
+    ASSERT_EQ(pixels->box.width, 200);
+    for (int y = 0; y < 180; ++y) {
+      for (int x = 0; x < 200; ++x) {
+        ASSERT_EQ(drawn.At(static_cast<int>(pixels->box.left) + x,
+                           static_cast<int>(pixels->box.top) + y),
+                  chart.At(20 + x, y));
+      }
+    }
+  }
+  EXPECT_EQ(shown, 2);
+}
+
+TEST_F(PreviewTest, TheSheetMayBeSvg) {
+  const std::string sheet = File("sheet.svg");
+  const Result result =
+      Call({"preview", "--dataset=" + uri_, "--preset=imagenet_eval",
+            "--outputs=image,label", "--output=" + sheet, "--samples=2"});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(testing::ReadFile(sheet), HasSubstr("</svg>"));
+}
+
+TEST_F(PreviewTest, ASheetThatIsTooLargeSaysWhatToChange) {
+  const std::string other = "lmdb:" + File("many.lmdb");
+  ASSERT_TRUE(WriteChartDataset(other, 17).ok());
+  const Result result =
+      Call({"preview", "--dataset=" + other, "--preset=imagenet_eval",
+            "--outputs=image", "--output=" + File("large.png"), "--samples=17",
+            "--cell=1024", "--columns=17"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("each side can be 1 to 32767: give fewer "
+                                    "--samples, a smaller --cell"));
 }
 
 // Fewer boxes than are stored, none at all, a mask that is no image any more.
@@ -395,10 +557,10 @@ TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
   const auto after = [&](const std::string& more) {
     const auto batch = Batch(start + more, options);
     EXPECT_NE(batch, nullptr);
-    if (batch == nullptr) return RgbImage(1, 1);
-    const auto pairs = batch->Pairs();
+    if (batch == nullptr) return SheetPicture();
+    const auto pairs = batch->Pairs({});
     EXPECT_TRUE(pairs.ok()) << pairs.status();
-    return pairs.ok() ? pairs->at(1).after : RgbImage(1, 1);
+    return pairs.ok() ? pairs->at(1).after : SheetPicture();
   };
   const auto changed = [](const std::string& field, const std::string& config) {
     return "transforms { custom { name: 'rescale' fields: '" + field +
@@ -407,14 +569,14 @@ TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
   const std::string image = "outputs { field: 'image' } ";
   const std::string mask = "outputs { field: 'mask' } ";
   const std::string boxes = "outputs { field: 'boxes' } ";
-  const auto plain = after(image).bytes();
-  EXPECT_NE(after(image + mask).bytes(), plain);
-  EXPECT_NE(after(image + boxes).bytes(), plain);
-  EXPECT_EQ(after(changed("boxes", "flat") + image + boxes).bytes(), plain);
-  EXPECT_EQ(after(changed("mask", "flat") + image + mask).bytes(), plain);
-  const auto first = after(changed("boxes", "first") + image + boxes).bytes();
-  EXPECT_NE(first, plain);
-  EXPECT_NE(first, after(image + boxes).bytes());
+  const SheetPicture plain = after(image);
+  EXPECT_TRUE(plain.boxes.empty());
+  EXPECT_NE(after(image + mask).pixels.bytes(), plain.pixels.bytes());
+  EXPECT_EQ(after(changed("mask", "flat") + image + mask).pixels.bytes(),
+            plain.pixels.bytes());
+  EXPECT_EQ(after(image + boxes).boxes.size(), 3u);
+  EXPECT_TRUE(after(changed("boxes", "flat") + image + boxes).boxes.empty());
+  EXPECT_EQ(after(changed("boxes", "first") + image + boxes).boxes.size(), 1u);
 }
 
 TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
@@ -436,74 +598,6 @@ TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
                             "--samples=2", "--explain=json"});
   ASSERT_EQ(json.code, kExitOk) << json.err;
   EXPECT_THAT(json.out, HasSubstr("\"left_empty\": true, \"label\": \"\""));
-}
-
-TEST(Canvas, DrawsTextFramesAndScales) {
-  RgbImage image(20, 12, {255, 255, 255});
-  image.Text("I", 2, 3, {1, 2, 3});
-  EXPECT_EQ(image.At(4, 5), (Rgb{1, 2, 3}));
-  EXPECT_EQ(image.At(2, 5), (Rgb{255, 255, 255}));
-  image.Frame(-3, 0, 19, 11, {9, 9, 9});  // cut off, not out of bounds
-  EXPECT_EQ(image.At(19, 4), (Rgb{9, 9, 9}));
-  EXPECT_EQ(image.At(-1, 4), (Rgb{0, 0, 0}));
-
-  RgbImage two(2, 1);
-  two.Set(1, 0, {100, 200, 50});
-  EXPECT_EQ(two.Scaled(1, 1).At(0, 0), (Rgb{50, 100, 25}));
-  EXPECT_EQ(two.Scaled(4, 2).At(3, 1), (Rgb{100, 200, 50}));
-  EXPECT_EQ(two.ScaledToFit(9, 9).width(), 8);  // whole factors
-  EXPECT_EQ(RgbImage(300, 100).ScaledToFit(100, 100).height(), 33);
-  EXPECT_EQ(RgbImage(1, 5000).ScaledToFit(10, 10).width(), 1);
-}
-
-TEST(Canvas, EveryLetterOfTheFontIsDifferent) {
-  std::set<Glyph> glyphs;
-  for (char c = ' '; c <= '~'; ++c) {
-    EXPECT_TRUE(glyphs.insert(GlyphOf(c)).second) << c;
-  }
-  EXPECT_EQ(GlyphOf('\n'), GlyphOf('?'));
-  EXPECT_EQ(GlyphOf('\xe4'), GlyphOf('?'));
-}
-
-TEST(TensorPixels, ReadsEveryType) {
-  const uint16_t half = FloatToHalf(0.5f);
-  const uint16_t brain = FloatToBfloat16(-2.0f);
-  const auto bytes = [](const auto& value) {
-    return reinterpret_cast<const uint8_t*>(&value);
-  };
-  EXPECT_EQ(ElementAt(bytes(half), DTYPE_FLOAT16, 0), 0.5);
-  EXPECT_EQ(ElementAt(bytes(brain), DTYPE_BFLOAT16, 0), -2.0);
-  const int16_t small[] = {7, -3};
-  EXPECT_EQ(ElementAt(bytes(small), DTYPE_INT16, 1), -3.0);
-  const int64_t large = -100;
-  EXPECT_EQ(ElementAt(bytes(large), DTYPE_INT64, 0), -100.0);
-  // Out of range and not a number are cut.
-  const float values[] = {-1, 2, std::numeric_limits<float>::quiet_NaN(), 0.5};
-  PixelFormat format;
-  format.dtype = DTYPE_FLOAT32;
-  format.height = 2;
-  format.width = 2;
-  format.channels = 1;
-  format.scale = 255;
-  const RgbImage image = ToRgb(bytes(values), format);
-  EXPECT_EQ(image.At(0, 0).r, 0);
-  EXPECT_EQ(image.At(1, 0).r, 255);
-  EXPECT_EQ(image.At(0, 1).r, 0);
-  EXPECT_EQ(image.At(1, 1).r, 128);
-}
-
-TEST(ContactSheet, HasARowForEveryPair) {
-  SheetPair pair;
-  pair.before = RgbImage(10, 20, {255, 0, 0});
-  pair.after = RgbImage(20, 10, {0, 0, 255});
-  pair.caption = std::string(500, 'x');
-  const RgbImage sheet =
-      DrawContactSheet({pair, pair, pair}, {.cell = 20, .columns = 2});
-  EXPECT_EQ(sheet.width(), 4 + 44 + 12 + 44 + 4);
-  EXPECT_EQ(sheet.height(), 4 + 13 + 2 * (20 + 9 + 8));
-  EXPECT_EQ(sheet.At(4 + 10, 17 + 10), (Rgb{255, 0, 0}));
-  EXPECT_EQ(sheet.At(4 + 24 + 10, 17 + 10), (Rgb{0, 0, 255}));
-  EXPECT_GT(DrawContactSheet({}, {}).width(), 0);
 }
 
 }  // namespace

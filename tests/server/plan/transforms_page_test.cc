@@ -29,7 +29,7 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-constexpr uintmax_t kMostPictureBytes = 60'000;
+constexpr uintmax_t kMostPictureBytes = 80'000;
 
 std::string ReadPage() {
   std::ifstream file("docs/transforms.md");

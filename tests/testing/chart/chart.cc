@@ -54,6 +54,9 @@ Rgb FigureColor(int figure, int dx, int dy) {
   }
 }
 
+// An F of 5 x 7 dots.
+bool InLetter(int x, int y) { return x == 0 || y == 0 || (y == 3 && x < 4); }
+
 void AppendBytes(const void* data, size_t bytes, std::string& out) {
   out.append(static_cast<const char*>(data), bytes);
 }
@@ -99,10 +102,13 @@ Chart DrawChart(int variant) {
       chart.boxes[figure * 4 + i] = static_cast<float>(corners[i]);
     }
   }
-  // Three times the size of the font.
-  RgbImage letter(5, 7, {255, 255, 255});
-  letter.Text("F", 0, 0, {0, 0, 0});
-  chart.image.Paste(letter.Scaled(15, 21), 8, 8);
+  for (int y = 0; y < 21; ++y) {
+    for (int x = 0; x < 15; ++x) {
+      chart.image.Set(
+          8 + x, 8 + y,
+          InLetter(x / 3, y / 3) ? Rgb{0, 0, 0} : Rgb{255, 255, 255});
+    }
+  }
   return chart;
 }
 

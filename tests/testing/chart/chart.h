@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/data_tool/canvas.h"
+#include "common/picture/rgb_image.h"
 
 namespace millrace {
 

@@ -1,0 +1,50 @@
+// The border between Millrace's programs and libmillrace_picture.so, which
+// draws a Picture with Cairo.
+//
+// Cairo brings fontconfig and X11 with it, which most machines that run these
+// programs do not need. So Cairo is not linked into a program: a small shared
+// library is, and that is opened when a user asks for a picture.
+//
+// The border is one C function. What crosses it is plain data of picture.h and
+// strings, so both sides must be built from one source tree; the number in the
+// function's name changes whenever anything here or in picture.h does, and a
+// library of another version is then refused by name.
+//
+// Ownership: the request and the reply belong to the caller, and the function
+// keeps no pointer to them. Safe from any thread. No exception crosses the
+// border.
+
+#ifndef MILLRACE_COMMON_PICTURE_PICTURE_PLUGIN_H_
+#define MILLRACE_COMMON_PICTURE_PICTURE_PLUGIN_H_
+
+#include <string>
+
+#include "common/picture/picture.h"
+
+namespace millrace {
+
+enum class PictureFormat { kPng, kSvg };
+
+struct PictureRequest {
+  const Picture* picture = nullptr;
+  PictureFormat format = PictureFormat::kPng;
+};
+
+struct PictureReply {
+  std::string bytes;  // the file
+  std::string error;  // when the function fails
+};
+
+using DrawPictureFunction = int(const PictureRequest* request,
+                                PictureReply* reply);
+
+// The name of the function, which the library exports and nothing else.
+inline constexpr char kDrawPicture[] = "millrace_draw_picture_v1";
+
+}  // namespace millrace
+
+// Zero: the reply holds the file; else it says what went wrong.
+extern "C" int millrace_draw_picture_v1(const millrace::PictureRequest* request,
+                                        millrace::PictureReply* reply);
+
+#endif  // MILLRACE_COMMON_PICTURE_PICTURE_PLUGIN_H_

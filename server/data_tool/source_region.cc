@@ -1,0 +1,150 @@
+#include "server/data_tool/source_region.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "server/augment/affine_map.h"
+#include "server/augment/geometry_op.h"
+#include "server/augment/random_affine.h"
+#include "server/pipeline/transform_ops.h"
+
+namespace millrace {
+namespace {
+
+// From the result of a step back to what the step was given. `size` is what it
+// was given and becomes what it makes.
+AffineMap Undo(const GeometryStep& step, Size& size) {
+  const Size before = size;
+  AffineMap map;
+  switch (step.kind) {
+    case GeometryStep::Kind::kCut:
+      size = {step.rect.width, step.rect.height};
+      map.x0 = static_cast<double>(step.rect.left);
+      map.y0 = static_cast<double>(step.rect.top);
+      break;
+    case GeometryStep::Kind::kResize:
+      size = step.size;
+      map.xx = static_cast<double>(before.width) / size.width;
+      map.yy = static_cast<double>(before.height) / size.height;
+      break;
+    case GeometryStep::Kind::kFlipHorizontal:
+      map.xx = -1;
+      map.x0 = static_cast<double>(size.width);
+      break;
+    case GeometryStep::Kind::kFlipVertical:
+      map.yy = -1;
+      map.y0 = static_cast<double>(size.height);
+      break;
+  }
+  return map;
+}
+
+using Polygon = std::vector<PicturePoint>;
+
+Polygon CornersOf(Size size) {
+  const auto width = static_cast<double>(size.width);
+  const auto height = static_cast<double>(size.height);
+  return {{0, 0}, {width, 0}, {width, height}, {0, height}};
+}
+
+// Twice the area of a triangle, above 0 where `c` lies right of the way from
+// `a` to `b`, as it is seen.
+double Side(const PicturePoint& a, const PicturePoint& b,
+            const PicturePoint& c) {
+  return (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
+}
+
+double Area(const Polygon& polygon) {
+  double twice = 0;
+  for (size_t i = 2; i < polygon.size(); ++i) {
+    twice += Side(polygon[0], polygon[i - 1], polygon[i]);
+  }
+  return std::abs(twice) / 2;
+}
+
+// What two convex polygons have in common (I. Sutherland and G. Hodgman,
+// "Reentrant Polygon Clipping", CACM 17, 1974).
+Polygon Intersection(Polygon polygon, Polygon other) {
+  // A mirrored one runs the other way round.
+  if (Side(other[0], other[1], other[2]) < 0) {
+    std::reverse(other.begin(), other.end());
+  }
+  for (size_t i = 0; i < other.size(); ++i) {
+    const PicturePoint& a = other[i];
+    const PicturePoint& b = other[(i + 1) % other.size()];
+    Polygon kept;
+    for (size_t j = 0; j < polygon.size(); ++j) {
+      const PicturePoint& p = polygon[j];
+      const PicturePoint& q = polygon[(j + 1) % polygon.size()];
+      const double side = Side(a, b, p);
+      const double next = Side(a, b, q);
+      if (side >= 0) kept.push_back(p);
+      if (side * next < 0) {
+        const double share = side / (side - next);
+        kept.push_back({p.x + (q.x - p.x) * share, p.y + (q.y - p.y) * share});
+      }
+    }
+    polygon = std::move(kept);
+  }
+  return polygon;
+}
+
+// Follows an image through its transforms.
+class Region {
+ public:
+  explicit Region(Size stored) : size_(stored), shown_(CornersOf(stored)) {}
+
+  Size size() const { return size_; }
+  const Polygon& shown() const { return shown_; }
+
+  void Apply(const GeometryStep& step) { Follow(Undo(step, size_)); }
+  void Apply(const AffinePair& maps) { Follow(maps.inverse); }
+
+ private:
+  void Follow(const AffineMap& undo) {
+    undo_.push_back(undo);
+    Polygon canvas = CornersOf(size_);
+    for (PicturePoint& corner : canvas) {
+      for (auto map = undo_.rbegin(); map != undo_.rend(); ++map) {
+        map->Apply(corner.x, corner.y);
+      }
+    }
+    shown_ = Intersection(std::move(shown_), std::move(canvas));
+  }
+
+  Size size_;      // of the image now
+  Polygon shown_;  // of the stored image
+  std::vector<AffineMap> undo_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<PicturePoint>> SourceRegion(
+    absl::Span<const PlacedTransform> transforms, Size stored,
+    uint64_t sample_key) {
+  const ImageStageOptions options;
+  Region region(stored);
+  for (const PlacedTransform& placed : transforms) {
+    if (const auto geometry = GeometryOf(placed, options)) {
+      StepList steps;
+      Size after = region.size();
+      MR_RETURN_IF_ERROR(Resolve(*geometry, sample_key, nullptr, after, steps));
+      for (const GeometryStep& step : steps) region.Apply(step);
+    } else if (const auto affine = AffineOf(placed, options)) {
+      AffinePair maps;
+      if (DrawAffine(*affine, sample_key, region.size(), nullptr, maps)) {
+        region.Apply(maps);
+      }
+    }
+  }
+  // But for what rounding leaves of a turn by nothing.
+  constexpr double kWhole = 1 - 1e-9;
+  if (Area(region.shown()) >= kWhole * Area(CornersOf(stored))) {
+    return std::vector<PicturePoint>();
+  }
+  return region.shown();
+}
+
+}  // namespace millrace
