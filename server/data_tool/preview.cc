@@ -54,7 +54,7 @@ struct Flags {
   uint64_t step = 0;
   int64_t samples = 16;
   std::optional<uint64_t> seed;  // absent: the pipeline's
-  int64_t batch_size = 0;  // 0: the pipeline's, or --samples
+  int64_t batch_size = 0;        // 0: the pipeline's, or --samples
   int64_t cell = 224;
   int64_t columns = 0;
 };

@@ -8,7 +8,7 @@
 #include "server/augment/affine_map.h"
 #include "server/augment/geometry_op.h"
 #include "server/augment/random_affine.h"
-#include "server/pipeline/transform_ops.h"
+#include "server/pipeline/stage/transform_ops.h"
 
 namespace millrace {
 namespace {

@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 #include "common/picture/picture.h"
 #include "server/augment/geometry.h"
-#include "server/pipeline/image_stage.h"
+#include "server/pipeline/stage/image_stage.h"
 
 namespace millrace {
 
