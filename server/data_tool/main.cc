@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "common/cpu_check.h"
-#include "common/program/stop_signals.h"
 #include "common/standard_output.h"
 #include "server/data_tool/commands.h"
 
@@ -13,7 +12,6 @@ MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
-  const millrace::StopSignals signals;
   // A file that grows too large is an error of its write(), with a sentence.
   signal(SIGXFSZ, SIG_IGN);
   const int code =

@@ -264,6 +264,7 @@ int RunPack(const Args& args, std::ostream& out) {
             "another one");
   int exit_code;
   if (!ParseOrLeave(flags, args, "pack", out, &exit_code)) return exit_code;
+  const StopSignals signals;
   if (const absl::Status status = UsageError(options.Validate());
       !status.ok()) {
     return Report("pack", status);

@@ -307,12 +307,16 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const StopSignals signals;  // the parent's thread is not in the child
+    const StopSignals signals;
     absl::Status verified =
         Verify(flags.argument(), libraries, !no_decode, place, out);
     if (verified.ok()) verified = FlushStandardOutput();
     _exit(Report("verify", verified));
   }
+  // Not before: fork() copies the calling thread alone, and what another thread
+  // has locked at that moment (AddressSanitizer's heap, for one) stays locked in
+  // the child for ever.
+  const StopSignals signals;
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

@@ -43,7 +43,7 @@ class CallTableTest : public ::testing::Test {
     expect.tensors = &plan_.tensors();
     expect.max_payload_bytes = plan_.max_payload_bytes();
     ASSERT_TRUE(call.batch.Begin(frame, call.steps, expect, now_).ok());
-    call.batch.Want(&frame, slot);
+    call.batch.Want(&frame, slot, /*verify=*/false);
   }
 
   const OpenResponse plan_ = testing::MakePlan(10);
