@@ -351,7 +351,8 @@ int Main(const std::vector<std::string>& arguments) {
     const absl::Status removed = RemovePortFile(port_file);
     if (!removed.ok()) return Fail(removed);
   }
-  const absl::StatusOr<ServerCommandLine> line = ParseCommandLine(arguments);
+  const absl::StatusOr<ServerCommandLine> line =
+      UsageError(ParseCommandLine(arguments));
   if (!line.ok()) return Fail(line.status());
   if (line->help) return Print(HelpText());
   if (line->version) {

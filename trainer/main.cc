@@ -74,8 +74,10 @@ int Main(const std::vector<std::string>& arguments) {
   }
 
   const TrainerConfig& config = flags->config;
-  // A file that grows too large is an error of its write(), with a sentence.
+  // A file that grows too large, or a reader of standard output that has ended,
+  // is an error of the write(), with a sentence.
   signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
   StopSignals stop;
   const absl::Status cuda = LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {

@@ -257,7 +257,9 @@ void BatchFetcher::DescribeServers() {
   std::string text = servers_.Describe();
   if (servers_.usable() > 0) {
     next_trouble_log_ = now;
-  } else if (now >= next_trouble_log_ && end_.load() > queue_->next()) {
+  } else if (now >= next_trouble_log_ && total_.load() > queue_->next()) {
+    // Also when every requested batch has come: without a server none is
+    // requested, so end_ stays where the consumer waits.
     next_trouble_log_ = now + kTroubleLogInterval;
     MR_LOG(WARNING) << "no server of endpoint " << options_.endpoint
                     << " answers (" << text << "): waiting for "
