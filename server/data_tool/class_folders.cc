@@ -74,6 +74,12 @@ std::string WhyKinds(const ImageFolders& folder, const Names& names) {
                       ": their files have the same names, and ", why, ")");
 }
 
+// The images of `folder` and of all folders below it.
+void Collect(const ImageFolders& folder, std::vector<const ImageNames*>* all) {
+  all->push_back(&folder.images);
+  for (const auto& [name, below] : folder.folders) Collect(below, all);
+}
+
 constexpr absl::string_view kWriteParquet =
     "pack reads images and class folders only: write images with masks or "
     "labels of another kind as Parquet (docs/formats.md)";
@@ -96,6 +102,14 @@ class Layout {
           absl::StrCat("folders in ", path, " ", kinds,
                        " and would become classes; ", kWriteParquet,
                        ", or pass ", AsClasses(path), " if these are classes"));
+    }
+    std::vector<const ImageNames*> all;
+    Collect(folder, &all);
+    if (const std::string masks = WhyMasks(all); !masks.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("in ", path, ", ", masks, " and would become samples; ",
+                       kWriteParquet, ", or pass ", AsClasses(path),
+                       " if all are images of the classes"));
     }
     const Names splits = SplitsAmong(names);
     // A train among buses is a class; CheckPartAmongClasses() looks into it.

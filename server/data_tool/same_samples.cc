@@ -25,12 +25,65 @@ size_t CountCommon(const std::vector<size_t>& a, const std::vector<size_t>& b) {
   return common.size();
 }
 
+size_t HashOf(absl::string_view name) {
+  return std::hash<std::string>()(std::string(name));
+}
+
+// The image's name in the name of a mask ("1" of "1_mask" and "1_mask_2");
+// empty: the name is not that of a mask.
+absl::string_view ImageOfMask(absl::string_view stem) {
+  static constexpr absl::string_view kWords[] = {
+      "_mask",  "_masks",       "_segmentation", "_seg",         "_gt",
+      "_label", "_labels",      "_labelids",     "-mask",        "_trainids",
+      "_matte", "_instanceids", "_groundtruth",  "_ground_truth"};
+  const size_t end = stem.find_last_not_of("0123456789");
+  absl::string_view base = stem;
+  // A mask of several for one image.
+  if (end != absl::string_view::npos && end + 1 < stem.size() &&
+      stem[end] == '_') {
+    base = stem.substr(0, end);
+  }
+  for (const absl::string_view word : kWords) {
+    for (const absl::string_view name : {stem, base}) {
+      if (name.size() > word.size() && absl::EndsWithIgnoreCase(name, word)) {
+        return name.substr(0, name.size() - word.size());
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void ImageNames::Add(absl::string_view name) {
   pngs += absl::EndsWithIgnoreCase(name, ".png");
-  stems.push_back(
-      std::hash<std::string>()(std::string(name.substr(0, name.rfind('.')))));
+  const absl::string_view stem = name.substr(0, name.rfind('.'));
+  stems.push_back(HashOf(stem));
+  const absl::string_view image = ImageOfMask(stem);
+  if (!image.empty()) masks_of.push_back(HashOf(image));
+}
+
+std::string WhyMasks(const std::vector<const ImageNames*>& all) {
+  std::vector<size_t> stems, masks;
+  for (const ImageNames* images : all) {
+    stems.insert(stems.end(), images->stems.begin(), images->stems.end());
+    masks.insert(masks.end(), images->masks_of.begin(), images->masks_of.end());
+  }
+  std::sort(stems.begin(), stems.end());
+  const auto with_image = static_cast<size_t>(
+      std::count_if(masks.begin(), masks.end(), [&stems](size_t image) {
+        return std::binary_search(stems.begin(), stems.end(), image);
+      }));
+  if (with_image >= kLeastFiles && 5 * with_image >= stems.size()) {
+    return absl::StrCat(with_image, " of ", stems.size(),
+                        " images are named as masks of others (1_mask.png "
+                        "beside 1.jpg)");
+  }
+  if (masks.size() >= kLeastFiles && 2 * masks.size() >= stems.size()) {
+    return absl::StrCat(masks.size(), " of ", stems.size(),
+                        " images are named as masks (as 1_mask.png)");
+  }
+  return "";
 }
 
 std::string WhySameSamples(const std::vector<NamedImages>& folders) {

@@ -6,6 +6,9 @@
 // one folder holds PNG files alone and another none, or one holds PNG files of
 // one channel alone and another none, or one is named after a kind of file.
 //
+// Masks may also lie beside their images, in the same folder or another one,
+// under the image's name with a word behind it (1_mask.png).
+//
 // Pure functions: they see what was noted of the files, never the disk.
 //
 //   ImageNames gt;
@@ -27,7 +30,10 @@ namespace millrace {
 // The images that lie in one folder.
 struct ImageNames {
   std::vector<size_t> stems;  // hashes of the names without their suffix
-  size_t pngs = 0;            // of these
+  // Of the files that are named as masks (1_mask.png, 1_mask_2.png,
+  // 1_segmentation.png): hashes of the names of their images (1).
+  std::vector<size_t> masks_of;
+  size_t pngs = 0;  // of these
   // All of them are PNGs, and those that were looked at have one channel: grey,
   // or an index into a palette.
   bool one_channel = false;
@@ -45,6 +51,13 @@ struct NamedImages {
 // The sign that is there beside the names of the files, for a message: "gt
 // holds PNG files alone, rgb none". Empty: the folders may be classes.
 std::string WhySameSamples(const std::vector<NamedImages>& folders);
+
+// Whether images below one input are masks by their names: two or more, and at
+// least a fifth of all, are named as masks of other images there, or two or
+// more, and at least half of all, are named as masks. The sign, for a message:
+// "6 of 12 images are named as masks (such as 1_mask.png)". Empty: they may be
+// samples of classes.
+std::string WhyMasks(const std::vector<const ImageNames*>& all);
 
 // Whether a file that begins so is a PNG of one channel.
 bool IsOneChannelPng(absl::string_view start);

@@ -147,6 +147,42 @@ TEST(ClassFoldersTest, ClassesOfNumberedFilesAreClasses) {
 }
 
 // The advice for each of these was refused when it was followed.
+// Layouts of BUSI, ISIC, Carvana and Cityscapes: their masks became samples.
+TEST(ClassFoldersTest, FilesNamedAsMasksOfOthersAreNoSamples) {
+  EXPECT_THAT(
+      Refusal({"benign/b (1).png", "benign/b (1)_mask.png", "benign/b (2).png",
+               "benign/b (2)_mask_1.png", "benign/b (2)_mask.png",
+               "normal/n (1).png", "normal/n (1)_mask.png"}),
+      AllOf(HasSubstr("4 of 7 images are named as masks of others"),
+            HasSubstr("--labels_from_folders")));
+  EXPECT_THAT(
+      Refusal({"Input/I_0.jpg", "Input/I_1.jpg", "Truth/I_0_segmentation.png",
+               "Truth/I_1_Segmentation.png"}),
+      HasSubstr("2 of 4 images are named as masks of others"));
+  EXPECT_THAT(Refusal({"train/0.jpg", "train/1.jpg", "train_masks/0_mask.gif",
+                       "train_masks/1_mask.gif"}),
+              HasSubstr("2 of 4 images are named as masks of others"));
+  EXPECT_THAT(
+      Refusal({"aachen/a_0_gtFine_labelIds.png",
+               "aachen/a_0_gtFine_instanceIds.png",
+               "aachen/a_0_gtFine_color.png", "bonn/b_0_gtFine_labelIds.png"}),
+      HasSubstr("3 of 4 images are named as masks (as 1_mask.png)"));
+}
+
+TEST(ClassFoldersTest, FewFilesNamedAsMasksAreSamples) {
+  EXPECT_THAT(Doubts({"cat/1.jpg", "cat/2.jpg", "dog/venice_mask.jpg",
+                      "dog/4.jpg", "dog/dog_label.jpg"}),
+              IsEmpty());
+  // Of eleven images two have others named after them.
+  EXPECT_THAT(Doubts({"a/1.jpg", "a/1_mask.jpg", "a/2.jpg", "a/2_mask.jpg",
+                      "a/3.jpg", "a/4.jpg", "a/5.jpg", "b/6.jpg", "b/7.jpg",
+                      "b/8.jpg", "b/9.jpg"}),
+              IsEmpty());
+  EXPECT_THAT(Doubts({"with_mask/1.jpg", "with_mask/2.jpg",
+                      "without_mask/3.jpg", "without_mask/4.jpg"}),
+              IsEmpty());
+}
+
 TEST(ClassFoldersTest, APartWithoutClassFoldersIsNoAdvice) {
   EXPECT_THAT(
       Refusal({"train/1.jpg", "test/1.jpg"}, {"train.csv"}),
