@@ -103,11 +103,11 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
     // With one server there is none to prefer. A silent call goes on to the log
     // line, for a person.
     if (alone && !call_silent) continue;
-    const auto reconnect = [&found, &call] {
+    const auto reconnect = [&found, server = call.server] {
       const bool listed =
-          std::find(found.reconnect.begin(), found.reconnect.end(),
-                    call.server) != found.reconnect.end();
-      if (!listed) found.reconnect.push_back(call.server);
+          std::find(found.reconnect.begin(), found.reconnect.end(), server) !=
+          found.reconnect.end();
+      if (!listed) found.reconnect.push_back(server);
       return !listed;
     };
     if (servers_->Silent(call.server, now)) {
