@@ -78,7 +78,9 @@ int Main(const std::vector<std::string>& arguments) {
   // is an error of the write(), with a sentence.
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
-  StopSignals stop;
+  // Never destroyed: a launcher's SIGTERM that comes while this rank already
+  // ends must not take the place of its exit code.
+  static StopSignals& stop = *new StopSignals;
   const absl::Status cuda = LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {
     absl::FPrintF(stderr, "millrace-train: %s; training on the CPU\n",
