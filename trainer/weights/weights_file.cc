@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
-#include "common/read_file.h"
 #include "common/status_macros.h"
+#include "trainer/file_map.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"
 
@@ -28,9 +28,11 @@ bool LooksLikeTorch(absl::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<WeightsFile> WeightsFile::Read(const std::string& path) {
-  MR_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kNoFileLimit));
+  // A pipe, which is no regular file, would wait for a writer for ever.
+  MR_ASSIGN_OR_RETURN(const auto map, FileMap::Open(path));
   WeightsFile file;
-  file.bytes_ = std::make_unique<const std::string>(std::move(bytes));
+  file.bytes_ = std::make_unique<const std::string>(map->bytes());
+  MR_RETURN_IF_ERROR(map->CheckWhole());
   const bool torch_file = LooksLikeTorch(*file.bytes_) && !IsSafetensors(path);
   absl::StatusOr<std::vector<StoredTensor>> tensors =
       torch_file ? ParseTorchFile(*file.bytes_)

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -481,6 +483,17 @@ std::string MatchError(std::vector<NamedShape> file,
                        const std::vector<std::string>& without = {}) {
   const auto places = MatchWeights(kModel, file, without);
   return std::string(places.status().message());
+}
+
+TEST(WeightsFile, APipeIsRefused) {
+  const std::string path = ::testing::TempDir() + "/weights_pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  // It waited for a writer for ever.
+  const auto read = WeightsFile::Read(path);
+  EXPECT_TRUE(absl::IsInvalidArgument(read.status())) << read.status();
+  EXPECT_THAT(std::string(read.status().message()),
+              HasSubstr(path + ": it is no regular file"));
+  unlink(path.c_str());
 }
 
 TEST(MatchWeights, FindsNamesInAnyOrder) {
