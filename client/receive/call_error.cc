@@ -63,8 +63,9 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
 
 }  // namespace
 
-absl::Status CallError(const grpc::Status& status, size_t request_bytes) {
-  const absl::Status error = FromGrpcStatus(status);
+absl::Status CallError(const grpc::Status& status, size_t request_bytes,
+                       std::optional<uint64_t> answer_seed) {
+  const absl::Status error = FromGrpcStatus(status, answer_seed);
   if (absl::IsCancelled(error)) {
     return WithDoubt(absl::UnavailableError(absl::StrCat(
                          "the server ended the call early (", error.message(),
@@ -72,6 +73,8 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes) {
                      ConnectionDoubt::kSuspect);
   }
   if (HasErrorDetail(error)) return error;
+  // Damaged: nobody on the way ends calls with this code.
+  if (answer_seed.has_value() && absl::IsDataLoss(error)) return error;
   if (!absl::IsUnavailable(error)) return NotTheServers(error, request_bytes);
   absl::string_view message = error.message();
   if (absl::StartsWith(message, kTookNothing)) {

@@ -7,6 +7,8 @@
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -34,8 +36,11 @@ namespace millrace {
 // nothing of the call was taken (kTookNothing); kLost where the connection
 // ended. `request_bytes` is the size of the call's request. DataLoss: a request
 // that every server takes was refused for its size, so its length was damaged
-// on the way.
-absl::Status CallError(const grpc::Status& status, size_t request_bytes);
+// on the way, or the status or the request differs from the digest that the
+// server has sent. `answer_seed` is that of the request's digest
+// (ToGrpcStatus()); without it no digest is checked.
+absl::Status CallError(const grpc::Status& status, size_t request_bytes,
+                       std::optional<uint64_t> answer_seed = std::nullopt);
 
 }  // namespace millrace
 

@@ -36,9 +36,7 @@ std::vector<absl::Status> Ask(absl::Span<ServerChannel> servers,
                     [answers](size_t server, const std::string& bytes) {
                       return (*answers)[server].ParseFromString(bytes)
                                  ? absl::OkStatus()
-                                 : absl::DataLossError(
-                                       "it sent an answer that is no message "
-                                       "of the data service");
+                                 : NoMessageError();
                     });
 }
 

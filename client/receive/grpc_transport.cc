@@ -91,6 +91,7 @@ class GrpcTransport final : public BatchTransport {
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
     size_t request_bytes = 0;
+    uint64_t answer_seed = 0;
     grpc::ByteBuffer message;
     grpc::Status status;
   };
@@ -328,6 +329,8 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   call->shared = call->same_host->Prepare(&request_, id);
   const std::string request = WithDigest(request_.SerializeAsString());
   call->request_bytes = request.size();
+  call->answer_seed = AnswerSeed(request);
+  call->context.AddMetadata(kDigestKey, kDigestValue);
   // Metadata, request and half-close leave together with the write.
   call->context.set_initial_metadata_corked(true);
   const bool second = ++known->calls % 2 == 0 &&
@@ -453,7 +456,7 @@ void GrpcTransport::Finished(Call* call) {
   const bool cancelled = call->cancelled;
   absl::Status status = call->damage;
   if (status.ok() && !call->status.ok()) {
-    status = CallError(call->status, call->request_bytes);
+    status = CallError(call->status, call->request_bytes, call->answer_seed);
   }
   // The server may have announced batches that never came; it waits for them to
   // be given back until it is told. A call that ended in order has none.

@@ -20,8 +20,6 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/wire/message_digest.h"
-#include "proto/wire/open_answer.h"
 #include "proto/wire/version.h"
 
 namespace millrace {
@@ -109,13 +107,14 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
   open.set_client_id(DrawClientId());
-  const std::string request = WithDigest(open.SerializeAsString());
   std::vector<OpenResponse> plans(servers.size());
   const std::vector<absl::Status> results = AskServers(
-      absl::MakeSpan(servers), "/millrace.v1.DataService/Open", request,
+      absl::MakeSpan(servers), "/millrace.v1.DataService/Open",
+      open.SerializeAsString(),
       {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace},
       [&](size_t server, const std::string& answer) {
-        return ParseOpenAnswer(request, answer, &plans[server]);
+        return plans[server].ParseFromString(answer) ? absl::OkStatus()
+                                                     : NoMessageError();
       });
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {

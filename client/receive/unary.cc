@@ -21,6 +21,7 @@
 #include "common/mutex.h"
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
+#include "proto/wire/message_digest.h"
 
 namespace millrace {
 namespace {
@@ -72,7 +73,24 @@ bool NeedsNewConnection(const absl::Status& result, bool insist) {
   return false;
 }
 
+absl::Status CheckAnswer(const std::string& answer, uint64_t answer_seed,
+                         const grpc::ClientContext& context) {
+  const auto& metadata = context.GetServerInitialMetadata();
+  const bool declared = metadata.find(kDigestKey) != metadata.end();
+  if (CheckDigest(answer, answer_seed, declared) != DigestCheck::kWrong) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      "the request or its answer was damaged on the way: the digest of the two "
+      "does not match");
+}
+
 }  // namespace
+
+absl::Status NoMessageError() {
+  return absl::DataLossError(
+      "it sent an answer that is no message of the data service");
+}
 
 std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
                                      const std::string& method,
@@ -82,7 +100,9 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
   const Clock::time_point deadline =
       Clock::now() + absl::ToChronoMilliseconds(options.timeout);
   Clock::time_point give_up = deadline + std::chrono::milliseconds(100);
-  const grpc::ByteBuffer bytes = ToByteBuffer(request);
+  const std::string with_digest = WithDigest(request);
+  const uint64_t answer_seed = AnswerSeed(with_digest);
+  const grpc::ByteBuffer bytes = ToByteBuffer(with_digest);
   grpc::CompletionQueue queue;
   std::vector<Asking> askings(servers.size());
   std::vector<absl::Status> results(
@@ -95,6 +115,7 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
     asking.pausing = false;
     asking.context = std::make_unique<grpc::ClientContext>();
     asking.context->set_deadline(deadline);
+    asking.context->AddMetadata(kDigestKey, kDigestValue);
     grpc::GenericStub stub(servers[i].channel);
     asking.reader =
         stub.PrepareUnaryCall(asking.context.get(), method, bytes, &queue);
@@ -118,17 +139,21 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
       continue;
     }
     if (asking.status.ok()) {
-      results[i] = take(i, ToString(asking.answer));
+      const std::string answer = ToString(asking.answer);
+      results[i] = CheckAnswer(answer, answer_seed, *asking.context);
+      if (results[i].ok()) results[i] = take(i, answer);
     } else if (asking.status.error_code() !=
                    grpc::StatusCode::DEADLINE_EXCEEDED ||
                Clock::now() + kTimerSlack < deadline) {
       // Not of our own deadline.
-      results[i] = CallError(asking.status, request.size());
+      results[i] = CallError(asking.status, with_digest.size(), answer_seed);
     }
     if (IsDamaged(results[i]) && !std::exchange(asking.damaged, true)) {
       MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
                       << results[i].message()
-                      << "; the request is sent again, once";
+                      << "; the request is sent again, once, over a new "
+                         "connection";
+      servers[i] = MakeServerChannel(std::move(servers[i].address));
       ask(i);
       continue;
     }

@@ -29,16 +29,21 @@ struct UnaryOptions {
   absl::Duration grace = absl::InfiniteDuration();
 };
 
-// Parses and checks the answer of servers[`server`], and keeps what the caller
-// wants of it. DataLoss without ErrorDetail: the answer is damaged.
+// Parses the answer of servers[`server`], and keeps what the caller wants of
+// it. DataLoss without ErrorDetail (NoMessageError()): the answer is damaged.
 using TakeAnswer =
     std::function<absl::Status(size_t server, const std::string& answer)>;
 
-// Sends the request to each server; `take` is called on this thread with each
-// answer. A server is sent the request once more when what `take` says, or what
-// the server says of the request, is damage (IsDamaged()); and once more over a
-// new connection, which takes the old one's place in `servers`, when the end of
-// the call speaks against the connection (ConnectionDoubt).
+// DataLoss: "it sent an answer that is no message of the data service".
+absl::Status NoMessageError();
+
+// Sends the request, with a digest, to each server; `take` is called on this
+// thread with each answer whose digest is right, or whose server sends none
+// (proto/wire/message_digest.h). A server is sent the request once more, over a
+// new connection, which takes the old one's place in `servers`:
+//   - when the digest is wrong, or what `take` says, or what the server says of
+//     the request, is damage (IsDamaged());
+//   - when the end of the call speaks against the connection (ConnectionDoubt).
 //
 // Of each server: OK: its answer was taken. Unavailable: not reached.
 // DeadlineExceeded: no answer in time. Otherwise what `take` or the server

@@ -31,14 +31,23 @@ std::string WithDigest(std::string content, uint64_t seed) {
   return content + digest;
 }
 
-DigestCheck CheckDigest(absl::string_view bytes, uint64_t seed) {
-  if (bytes.size() < kFieldBytes) return DigestCheck::kAbsent;
+DigestCheck CheckDigest(absl::string_view bytes, uint64_t seed, bool declared) {
+  const DigestCheck without =
+      declared ? DigestCheck::kWrong : DigestCheck::kAbsent;
+  if (bytes.size() < kFieldBytes) return without;
   const absl::string_view field = bytes.substr(bytes.size() - kFieldBytes);
-  if (!absl::StartsWith(field, kTag)) return DigestCheck::kAbsent;
   const absl::string_view content = bytes.substr(0, bytes.size() - kFieldBytes);
-  return Digest(content, seed) == field.substr(kTag.size())
-             ? DigestCheck::kRight
-             : DigestCheck::kWrong;
+  const bool same = Digest(content, seed) == field.substr(kTag.size());
+  if (absl::StartsWith(field, kTag)) {
+    return same ? DigestCheck::kRight : DigestCheck::kWrong;
+  }
+  // The right digest after another tag: the tag is damaged, and a parser takes
+  // the digest for another field.
+  return same ? DigestCheck::kWrong : without;
+}
+
+uint64_t AnswerSeed(absl::string_view request) {
+  return XXH3_64bits(request.data(), request.size());
 }
 
 }  // namespace millrace

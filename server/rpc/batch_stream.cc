@@ -271,10 +271,12 @@ struct BatchStream::State {
 };
 
 BatchStream::BatchStream(const StreamEnvironment& environment,
-                         grpc::CallbackServerContext* context, Caller caller)
+                         grpc::CallbackServerContext* context, Caller caller,
+                         uint64_t answer_seed)
     : environment_(environment),
       peer_(context->peer()),
       caller_(std::move(caller)),
+      answer_seed_(answer_seed),
       state_(std::make_shared<State>(environment, context)) {
   {
     MutexLock lock(state_->mu);
@@ -323,7 +325,7 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
       // The refusal is the call's answer, and was logged where it was decided.
       // `stream` lives: `finished` was set here, so nobody else calls Finish(),
       // and OnDone comes after it.
-      stream->Finish(ToGrpcStatus(action.status));
+      stream->Finish(ToGrpcStatus(action.status, stream->answer_seed_));
     } else {
       AskMore(state);
     }
@@ -627,7 +629,7 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
           << "GetBatches of " << stream->peer_
           << " ends: " << FormatError(action.status);
     }
-    stream->Finish(ToGrpcStatus(action.status));
+    stream->Finish(ToGrpcStatus(action.status, stream->answer_seed_));
   }
   // After StartWrite() or Finish() other reactions may have run, and the stream
   // may be gone.

@@ -68,8 +68,11 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     uint64_t batch_bytes = 0;
   };
 
+  // `answer_seed`: of the digest that the end of the call has
+  // (ToGrpcStatus()).
   BatchStream(const StreamEnvironment& environment,
-              grpc::CallbackServerContext* context, Caller caller);
+              grpc::CallbackServerContext* context, Caller caller,
+              uint64_t answer_seed);
   ~BatchStream() override;
 
   // A function to be called once: requests the first steps, or ends the call
@@ -122,6 +125,7 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const StreamEnvironment environment_;
   const std::string peer_;
   const Caller caller_;
+  const uint64_t answer_seed_;
   const std::shared_ptr<State> state_;
 };
 

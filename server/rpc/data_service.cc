@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,7 +20,6 @@
 #include "proto/grpc_status.h"
 #include "proto/retry_delay.h"
 #include "proto/wire/message_digest.h"
-#include "proto/wire/open_answer.h"
 #include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
 #include "server/local/local_server.h"
@@ -37,8 +37,9 @@ constexpr absl::Duration kBlockedAfter = absl::Milliseconds(100);
 // A GetBatches call that ends as it begins.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  explicit RefusedStream(const absl::Status& status) {
-    Finish(ToGrpcStatus(status));
+  RefusedStream(const absl::Status& status,
+                std::optional<uint64_t> answer_seed) {
+    Finish(ToGrpcStatus(status, answer_seed));
   }
   void OnDone() override { delete this; }
 };
@@ -61,15 +62,11 @@ void FillSummaries(
 template <typename Message>
 struct Request {
   Message message;
-  std::string bytes;
+  uint64_t answer_seed = 0;
 };
 
-template <typename Message>
-constexpr bool kHasDigest = requires(Message message) {
-  message.request_xxh3();
-};
-
-// DataLoss with ErrorDetail.request_damaged: its digest does not match.
+// DataLoss with ErrorDetail.request_damaged: its digest does not match, or is
+// not there and the client has said that it is.
 // InvalidArgument: the bytes are no `Message`, perhaps because of damage, which
 // the detail says then, too. Cancelled: there are none, or the client is gone:
 // it may have sent no request at all.
@@ -81,9 +78,12 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
     return absl::CancelledError("the client ended the call");
   }
   auto request = std::make_shared<Request<Message>>();
-  request->bytes = ToString(buffer);
-  DigestCheck digest = DigestCheck::kAbsent;
-  if constexpr (kHasDigest<Message>) digest = CheckDigest(request->bytes);
+  const std::string bytes = ToString(buffer);
+  request->answer_seed = AnswerSeed(bytes);
+  const DigestCheck digest =
+      CheckDigest(bytes, /*seed=*/0,
+                  context.client_metadata().find(kDigestKey) !=
+                      context.client_metadata().end());
   ErrorDetail damaged = MakeErrorDetail("rpc");
   damaged.set_request_damaged(true);
   if (digest == DigestCheck::kWrong) {
@@ -92,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
                             "does not match; send it again"),
         damaged);
   }
-  if (!request->message.ParseFromString(request->bytes)) {
+  if (!request->message.ParseFromString(bytes)) {
     const absl::Status error = absl::InvalidArgumentError(
         absl::StrCat("the request is no ", Message::descriptor()->name(),
                      ", or text in it (the name of a dataset, for example) is "
@@ -103,12 +103,11 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
   return request;
 }
 
-template <typename Message>
-absl::Status Write(const Message& message, grpc::ByteBuffer* bytes) {
-  bool own_buffer;
-  const grpc::Status written = grpc::SerializationTraits<Message>::Serialize(
-      message, bytes, &own_buffer);
-  return written.ok() ? absl::OkStatus() : FromGrpcStatus(written);
+// `response`: the answer with its digest, of which the client is told.
+void Write(const google::protobuf::Message& answer, uint64_t answer_seed,
+           grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
+  context->AddInitialMetadata(kDigestKey, kDigestValue);
+  *response = ToByteBuffer(WithDigest(answer.SerializeAsString(), answer_seed));
 }
 
 }  // namespace
@@ -129,34 +128,48 @@ DataServiceImpl::~DataServiceImpl() {
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::ListDatasets(
-    grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
-    ListDatasetsResponse* response) {
-  FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
-  return Answer(context, "ListDatasets", absl::OkStatus());
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  const auto parsed = Parse<ListDatasetsRequest>(*context, *request);
+  if (!parsed.ok()) {
+    return Answer(context, "ListDatasets", std::nullopt, parsed.status());
+  }
+  ListDatasetsResponse list;
+  FillSummaries(environment_.engine->catalog(), list.mutable_datasets());
+  Write(list, (*parsed)->answer_seed, context, response);
+  return Answer(context, "ListDatasets", (*parsed)->answer_seed,
+                absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::DescribeDataset(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   const auto parsed = Parse<DescribeDatasetRequest>(*context, *request);
-  absl::Status status = parsed.status();
+  if (!parsed.ok()) {
+    return Answer(context, "DescribeDataset", std::nullopt, parsed.status());
+  }
+  const uint64_t answer_seed = (*parsed)->answer_seed;
   DescribeDatasetResponse described;
-  if (status.ok()) status = Describe((*parsed)->message, &described);
-  if (status.ok()) status = Write(described, response);
-  return Answer(context, "DescribeDataset", status);
+  const absl::Status status = Describe((*parsed)->message, &described);
+  if (status.ok()) Write(described, answer_seed, context, response);
+  return Answer(context, "DescribeDataset", answer_seed, status);
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::Open(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
     grpc::ByteBuffer* response) {
   const auto parsed = Parse<OpenRequest>(*context, *bytes);
-  if (!parsed.ok()) return Answer(context, "Open", parsed.status());
+  if (!parsed.ok()) {
+    return Answer(context, "Open", std::nullopt, parsed.status());
+  }
   const OpenRequest& request = (*parsed)->message;
   absl::Status refused = CheckRunning();
   if (refused.ok()) refused = CheckProtocolVersion(request.protocol_version());
   const auto caller = CallerOf(context->peer(), request.client_id());
   if (refused.ok()) refused = caller.status();
-  if (!refused.ok()) return Answer(context, "Open", refused);
+  if (!refused.ok()) {
+    return Answer(context, "Open", (*parsed)->answer_seed, refused);
+  }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   // gRPC keeps context and response until Answer().
   environment_.engine->OpenAsync(
@@ -168,18 +181,26 @@ grpc::ServerUnaryReactor* DataServiceImpl::Open(
         if (status.ok()) {
           status = DescribePlan(request->message, **pipeline, &plan);
         }
-        if (status.ok()) {
-          *response = ToByteBuffer(
-              SerializeOpenAnswer(request->bytes, std::move(plan)));
-        }
-        Answer(reactor, context, "Open", status);
+        if (status.ok()) Write(plan, request->answer_seed, context, response);
+        Answer(reactor, context, "Open", request->answer_seed, status);
       });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
-    grpc::CallbackServerContext* context, const GetStatusRequest* request,
-    GetStatusResponse* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  const auto parsed = Parse<GetStatusRequest>(*context, *request);
+  if (!parsed.ok()) {
+    return Answer(context, "GetStatus", std::nullopt, parsed.status());
+  }
+  GetStatusResponse status;
+  FillStatus(&status);
+  Write(status, (*parsed)->answer_seed, context, response);
+  return Answer(context, "GetStatus", (*parsed)->answer_seed, absl::OkStatus());
+}
+
+void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
   const Engine::Stats stats = environment_.engine->stats();
   const ByteBudget& budget = *environment_.budget;
   const RpcCounters& counters = *environment_.counters;
@@ -242,35 +263,42 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
     response->set_same_host_bytes(local.bytes);
     response->set_same_host_batches_sent(local.batches_lent);
   }
-  return Answer(context, "GetStatus", absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* DataServiceImpl::ExplainBatch(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
     grpc::ByteBuffer* response) {
   const auto parsed = Parse<ExplainBatchRequest>(*context, *bytes);
-  if (!parsed.ok()) return Answer(context, "ExplainBatch", parsed.status());
+  if (!parsed.ok()) {
+    return Answer(context, "ExplainBatch", std::nullopt, parsed.status());
+  }
   const ExplainBatchRequest& request = (*parsed)->message;
   absl::Status refused = CheckRunning();
   const auto caller = CallerOf(context->peer(), request.batch().client_id());
   if (refused.ok()) refused = caller.status();
-  if (!refused.ok()) return Answer(context, "ExplainBatch", refused);
+  if (!refused.ok()) {
+    return Answer(context, "ExplainBatch", (*parsed)->answer_seed, refused);
+  }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   FindPipeline(
       *caller, request.batch(), [context] { return !context->IsCancelled(); },
       [this, reactor, context, request = *parsed,
        response](absl::StatusOr<BatchStream::Steps> found) {
-        const absl::Status refused = StartExplaining(
-            reactor, context, request->message, response, std::move(found));
-        if (!refused.ok()) Answer(reactor, context, "ExplainBatch", refused);
+        const absl::Status refused =
+            StartExplaining(reactor, context, request->message,
+                            request->answer_seed, response, std::move(found));
+        if (!refused.ok()) {
+          Answer(reactor, context, "ExplainBatch", request->answer_seed,
+                 refused);
+        }
       });
   return reactor;
 }
 
 absl::Status DataServiceImpl::StartExplaining(
     grpc::ServerUnaryReactor* reactor, grpc::CallbackServerContext* context,
-    const ExplainBatchRequest& request, grpc::ByteBuffer* response,
-    absl::StatusOr<BatchStream::Steps> found) {
+    const ExplainBatchRequest& request, uint64_t answer_seed,
+    grpc::ByteBuffer* response, absl::StatusOr<BatchStream::Steps> found) {
   MR_RETURN_IF_ERROR(found.status());
   if (found->range.step_count != 1) {
     return absl::InvalidArgumentError(
@@ -284,8 +312,8 @@ absl::Status DataServiceImpl::StartExplaining(
                           "rpc");
   }
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
-  auto explain = [this, reactor, context, response, found = *std::move(found),
-                  first_row = request.first_row(),
+  auto explain = [this, reactor, context, response, answer_seed,
+                  found = *std::move(found), first_row = request.first_row(),
                   row_count = request.row_count()] {
     // Storage may be slow: neither a client that is gone nor the server's
     // end waits for all rows.
@@ -297,12 +325,12 @@ absl::Status DataServiceImpl::StartExplaining(
     ExplainBatchResponse explained;
     absl::Status status = found.pipeline->ExplainRows(
         found.range, first_row, row_count, &explained, stop);
-    if (status.ok()) status = Write(explained, response);
+    if (status.ok()) Write(explained, answer_seed, context, response);
     {
       MutexLock done(explain_mu_);
       explaining_ = false;
     }
-    Answer(reactor, context, "ExplainBatch", status);
+    Answer(reactor, context, "ExplainBatch", answer_seed, status);
   };
   try {
     explainer_ = std::thread(std::move(explain));
@@ -318,10 +346,17 @@ absl::Status DataServiceImpl::StartExplaining(
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* DataServiceImpl::GetBatches(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  absl::StatusOr<BatchStream*> stream = OpenStream(context, *request);
+  const auto parsed = Parse<GetBatchesRequest>(*context, *request);
+  if (!parsed.ok()) {
+    return new RefusedStream(
+        Refused(context->peer(), "GetBatches", parsed.status()), std::nullopt);
+  }
+  const uint64_t answer_seed = (*parsed)->answer_seed;
+  absl::StatusOr<BatchStream*> stream =
+      OpenStream(context, (*parsed)->message, answer_seed);
   if (!stream.ok()) {
     return new RefusedStream(
-        Refused(context->peer(), "GetBatches", stream.status()));
+        Refused(context->peer(), "GetBatches", stream.status()), answer_seed);
   }
   return *stream;
 }
@@ -417,12 +452,10 @@ void DataServiceImpl::FindPipeline(const Caller& caller,
 }
 
 absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes) {
+    grpc::CallbackServerContext* context, const GetBatchesRequest& request,
+    uint64_t answer_seed) {
   MR_RETURN_IF_ERROR(CheckRunning());
   MR_RETURN_IF_ERROR(CheckRoomForStream());
-  MR_ASSIGN_OR_RETURN(const auto parsed,
-                      Parse<GetBatchesRequest>(*context, bytes));
-  const GetBatchesRequest& request = parsed->message;
   MR_ASSIGN_OR_RETURN(const Caller caller,
                       CallerOf(context->peer(), request.client_id()));
   std::shared_ptr<PayloadMemory> memory;
@@ -433,7 +466,8 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
           kSameHostOfferKey, environment_.local->offer().SerializeAsString());
     }
   }
-  auto* const stream = new BatchStream(environment_, context, caller);
+  auto* const stream =
+      new BatchStream(environment_, context, caller, answer_seed);
   // Before the pipeline is found the stream may be over, and context gone.
   FindPipeline(
       caller, request, stream->IsWanted(),
@@ -464,10 +498,12 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
 void DataServiceImpl::Answer(grpc::ServerUnaryReactor* reactor,
                              grpc::CallbackServerContext* context,
                              absl::string_view method,
+                             std::optional<uint64_t> answer_seed,
                              const absl::Status& status) {
   reactor->Finish(status.ok()
                       ? grpc::Status::OK
-                      : ToGrpcStatus(Refused(context->peer(), method, status)));
+                      : ToGrpcStatus(Refused(context->peer(), method, status),
+                                     answer_seed));
 }
 
 absl::Status DataServiceImpl::Refused(absl::string_view peer,

@@ -1,8 +1,9 @@
 // DataService answers the methods of proto/data_service.proto over an Engine:
-// the adapter between gRPC and the pipeline. GetBatches is served as raw bytes
-// (same wire), so that payloads never pass through protobuf. So are the methods
-// whose requests have text: gRPC answers a request that does not parse, for
-// text that is not UTF-8, as INTERNAL without a word.
+// the adapter between gRPC and the pipeline. All methods are served as raw
+// bytes (same wire): the digests of requests and answers are over bytes
+// (proto/wire/message_digest.h), payloads never pass through protobuf, and gRPC
+// answers a request that does not parse, for text that is not UTF-8, as
+// INTERNAL without a word.
 //
 // Thread-safe; gRPC calls it from its own threads. Owns nothing but counters.
 
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -32,10 +34,10 @@
 namespace millrace {
 
 class DataServiceImpl final
-    : public v1::DataService::WithCallbackMethod_ListDatasets<
+    : public v1::DataService::WithRawCallbackMethod_ListDatasets<
           v1::DataService::WithRawCallbackMethod_DescribeDataset<
               v1::DataService::WithRawCallbackMethod_Open<
-                  v1::DataService::WithCallbackMethod_GetStatus<
+                  v1::DataService::WithRawCallbackMethod_GetStatus<
                       v1::DataService::WithRawCallbackMethod_ExplainBatch<
                           v1::DataService::WithRawCallbackMethod_GetBatches<
                               v1::DataService::Service>>>>>> {
@@ -49,9 +51,9 @@ class DataServiceImpl final
   // From now on new work is refused as Unavailable; what runs goes on.
   void RefuseNewWork() { shutting_down_ = true; }
 
-  grpc::ServerUnaryReactor* ListDatasets(
-      grpc::CallbackServerContext* context, const ListDatasetsRequest* request,
-      ListDatasetsResponse* response) override;
+  grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* DescribeDataset(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
       grpc::ByteBuffer* response) override;
@@ -59,8 +61,8 @@ class DataServiceImpl final
                                  const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const GetStatusRequest* request,
-                                      GetStatusResponse* response) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ExplainBatch(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
       grpc::ByteBuffer* response) override;
@@ -74,8 +76,10 @@ class DataServiceImpl final
   static absl::Status DescribePlan(const OpenRequest& request,
                                    const Pipeline& pipeline,
                                    OpenResponse* response);
+  void FillStatus(GetStatusResponse* response) const;
   absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
-                                          const grpc::ByteBuffer& request);
+                                          const GetBatchesRequest& request,
+                                          uint64_t answer_seed);
   using Found = std::function<void(absl::StatusOr<BatchStream::Steps>)>;
   // Gives the pipeline of a request that has passed all checks, and its range:
   // now or, when the pipeline is to be built, later on a worker thread.
@@ -85,20 +89,23 @@ class DataServiceImpl final
   absl::Status StartExplaining(grpc::ServerUnaryReactor* reactor,
                                grpc::CallbackServerContext* context,
                                const ExplainBatchRequest& request,
-                               grpc::ByteBuffer* response,
+                               uint64_t answer_seed, grpc::ByteBuffer* response,
                                absl::StatusOr<BatchStream::Steps> found);
   absl::Status CheckRunning() const;
   absl::Status CheckRoomForStream() const;
-  // Ends a unary call; a refusal is logged. DefaultReactor() makes a new
-  // reactor every time: who answers later keeps the first.
+  // Ends a unary call; a refusal is logged. `answer_seed` is that of the
+  // refusal's digest (ToGrpcStatus()): none of a request that was not parsed.
+  // DefaultReactor() makes a new reactor every time: who answers later keeps
+  // the first.
   void Answer(grpc::ServerUnaryReactor* reactor,
               grpc::CallbackServerContext* context, absl::string_view method,
-              const absl::Status& status);
+              std::optional<uint64_t> answer_seed, const absl::Status& status);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    absl::string_view method,
+                                   std::optional<uint64_t> answer_seed,
                                    const absl::Status& status) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    Answer(reactor, context, method, status);
+    Answer(reactor, context, method, answer_seed, status);
     return reactor;
   }
   absl::Status Refused(absl::string_view peer, absl::string_view method,

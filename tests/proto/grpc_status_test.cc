@@ -93,6 +93,48 @@ TEST(GrpcStatusTest, WhatIsReceivedIsMadeReadable) {
   EXPECT_LT(got.message().size(), 5000);
 }
 
+// "This server has no dataset `vt`", of a name whose bit was flipped.
+TEST(GrpcStatusTest, EveryFlippedBitOfDetailsWithADigestIsDamage) {
+  constexpr uint64_t kSeed = 17;
+  const absl::Status said = WithErrorDetail(
+      absl::NotFoundError("no dataset `vt`"), MakeErrorDetail("rpc"));
+  const grpc::Status sent = ToGrpcStatus(said, kSeed);
+  EXPECT_EQ(FromGrpcStatus(sent, kSeed), said);
+  EXPECT_EQ(FromGrpcStatus(sent), said) << "a client of an earlier version";
+  for (size_t bit = 0; bit < 8 * sent.error_details().size(); ++bit) {
+    std::string details = sent.error_details();
+    details[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    const absl::Status got = FromGrpcStatus(
+        grpc::Status(sent.error_code(), sent.error_message(), details), kSeed);
+    ASSERT_TRUE(absl::IsDataLoss(got)) << "bit " << bit << " " << got;
+    ASSERT_FALSE(HasErrorDetail(got)) << "bit " << bit;
+  }
+}
+
+TEST(GrpcStatusTest, ARefusalOfAnotherRequestIsDamage) {
+  const absl::Status got = FromGrpcStatus(
+      ToGrpcStatus(absl::NotFoundError("no dataset `vt`"), 17), 18);
+  EXPECT_TRUE(absl::IsDataLoss(got)) << got;
+  EXPECT_FALSE(HasErrorDetail(got));
+  EXPECT_THAT(got.message(), ::testing::HasSubstr("damaged on the way"));
+}
+
+// The headers `grpc-status` and `grpc-message` are beside the details.
+TEST(GrpcStatusTest, CodeAndMessageAreThoseThatTheDigestCovers) {
+  const absl::Status said = WithErrorDetail(
+      absl::NotFoundError("no dataset `vt`"), MakeErrorDetail("rpc"));
+  const grpc::Status sent = ToGrpcStatus(said, 17);
+  const grpc::Status damaged(grpc::StatusCode::DEADLINE_EXCEEDED,
+                             "no dataset `vu`", sent.error_details());
+  EXPECT_EQ(FromGrpcStatus(damaged, 17), said);
+}
+
+TEST(GrpcStatusTest, AServerOfAnEarlierVersionSendsNoDigest) {
+  const absl::Status said = WithErrorDetail(
+      absl::NotFoundError("no dataset `vt`"), MakeErrorDetail("rpc"));
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(said), 17), said);
+}
+
 TEST(GrpcStatusTest, ForeignDetailsAreLeftOut) {
   const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE, "proxy says no",
                              "\xff\xff not a message");

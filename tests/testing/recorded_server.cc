@@ -1,7 +1,6 @@
 #include "tests/testing/recorded_server.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/delimited_message_util.h>
 
 #include <chrono>
@@ -11,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/grpc_status.h"
-#include "proto/wire/open_answer.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -95,23 +93,13 @@ void RecordedServer::RefuseOpens(int count, absl::Status refusal) {
 }
 
 grpc::Status RecordedServer::Open(grpc::ServerContext* context,
-                                  const OpenRequest* request,
+                                  const OpenRequest* /*request*/,
                                   OpenResponse* response) {
   if (opens_to_refuse_ > 0) {
     --opens_to_refuse_;
     return ToGrpcStatus(open_refusal_);
   }
   *response = recording_.open;
-  google::protobuf::UnknownFieldSet* later =
-      response->GetReflection()->MutableUnknownFields(response);
-  if (!later->empty()) {
-    // A server that knows more fields sends a digest, as the last one.
-    OpenResponse with_digest;
-    with_digest.ParseFromString(
-        SerializeOpenAnswer(request->SerializeAsString(), *response));
-    later->AddFixed64(OpenResponse::kAnswerXxh3FieldNumber,
-                      with_digest.answer_xxh3());
-  }
   return grpc::Status::OK;
 }
 

@@ -27,7 +27,7 @@
 #include "proto/byte_buffer.h"
 #include "proto/data_service.grpc.pb.h"
 #include "proto/error_detail.h"
-#include "proto/wire/open_answer.h"
+#include "proto/wire/message_digest.h"
 #include "proto/wire/version.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
@@ -285,8 +285,8 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
   auto loader = OpenHostLoader(Options({garbage.address(), server.address()}));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr(absl::StrCat(garbage.address(),
-                                     " did not open the plan: it answered Open "
-                                     "with bytes that are no message")));
+                                     " did not open the plan: it sent an "
+                                     "answer that is no message")));
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
 
@@ -298,6 +298,12 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
   EXPECT_EQ(garbage.answers() - answers, 2) << "one more try";
 }
 
+// As a server answers the bytes `request`.
+std::string OpenAnswer(const std::string& request, OpenResponse plan) {
+  plan.clear_answer_xxh3();
+  return WithDigest(plan.SerializeAsString(), AnswerSeed(request));
+}
+
 // A flipped bit of the plan's hash looked like a server with other data: two
 // servers "do not serve the same plan", and the job ended.
 TEST(HostLoaderTest, AnAnswerToOpenThatWasDamagedIsNoOtherPlan) {
@@ -306,7 +312,7 @@ TEST(HostLoaderTest, AnAnswerToOpenThatWasDamagedIsNoOtherPlan) {
   ASSERT_TRUE(whole.ok()) << whole.status();
   const OpenResponse plan = (*whole)->plan();
   const auto damaged = [&plan](const std::string& request) {
-    std::string bytes = SerializeOpenAnswer(request, plan);
+    std::string bytes = OpenAnswer(request, plan);
     bytes[bytes.find(plan.plan_hash())] ^= 1;
     return bytes;
   };
@@ -324,8 +330,7 @@ TEST(HostLoaderTest, AnAnswerToOpenThatWasDamagedIsNoOtherPlan) {
   }
   {
     GarbageServer once([&](const std::string& request, int before) {
-      return before == 0 ? damaged(request)
-                         : SerializeOpenAnswer(request, plan);
+      return before == 0 ? damaged(request) : OpenAnswer(request, plan);
     });
     EXPECT_TRUE(OpenHostLoader(Options({once.address()})).ok());
     EXPECT_EQ(once.answers(), 2);
@@ -340,7 +345,7 @@ TEST(HostLoaderTest, AnAnswerToARequestThatWasDamagedIsRefused) {
   ASSERT_TRUE(whole.ok()) << whole.status();
   GarbageServer misled([&](std::string request, int) {
     request.back() ^= 1;
-    return SerializeOpenAnswer(request, (*whole)->plan());
+    return OpenAnswer(request, (*whole)->plan());
   });
   const absl::Status status =
       OpenHostLoader(Options({misled.address()})).status();

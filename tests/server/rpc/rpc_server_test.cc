@@ -279,17 +279,27 @@ TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
   OpenRequest open;
   open.set_protocol_version(kProtocolVersion);
   open.mutable_spec()->add_sources()->set_dataset("d");
+  DescribeDatasetRequest describe;
+  describe.set_dataset("d");
+  ExplainBatchRequest explain;
+  *explain.mutable_batch() = RpcClient::Request(Plan(), 3, 1);
   const std::string methods = "/millrace.v1.DataService/";
   for (const auto& [method, good] :
        {std::pair(methods + "Open", WithDigest(open.SerializeAsString())),
+        std::pair(methods + "DescribeDataset",
+                  WithDigest(describe.SerializeAsString())),
+        std::pair(methods + "ListDatasets", WithDigest("")),
+        std::pair(methods + "GetStatus", WithDigest("")),
+        std::pair(methods + "ExplainBatch",
+                  WithDigest(explain.SerializeAsString())),
         std::pair(methods + "GetBatches",
-                  WithDigest(
-                      RpcClient::Request(Plan(), 3, 1).SerializeAsString()))}) {
+                  WithDigest(explain.batch().SerializeAsString()))}) {
     SCOPED_TRACE(method);
     std::string response;
-    EXPECT_TRUE(CallRaw(client_->channel(), method, good, &response).ok());
-    const size_t content = good.size() - 11;  // the digest takes 11 bytes
-    for (size_t bit = 0; bit < 8 * content; ++bit) {
+    const grpc::Status whole =
+        CallRaw(client_->channel(), method, good, &response);
+    EXPECT_FALSE(GetErrorDetail(FromGrpcStatus(whole)).request_damaged());
+    for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
       std::string damaged = good;
       damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
       const absl::Status status = FromGrpcStatus(
