@@ -21,7 +21,7 @@
 namespace millrace {
 
 enum class ConnectionDoubt {
-  kNone,  // the server's own word, or there was no connection
+  kNone,  // the server's own word, or no connection could be made
   kLost,  // the connection has ended; the next call makes another one
   // The server ended the call without an answer, or because nothing of it was
   // taken. A server that stops and a client that was stopped give one such end.

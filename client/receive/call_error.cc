@@ -25,6 +25,9 @@ constexpr absl::string_view kRemote = "Failed to connect to remote host: ";
 constexpr absl::string_view kClosedAtOnce[] = {
     "Socket closed", "Connection reset by peer", "Broken pipe"};
 
+// The reason when what came over a new connection was no HTTP/2.
+constexpr absl::string_view kNoHttp2 = "parsing HTTP/2";
+
 // In gRPC's sentence about a message beyond its receiver's limit. A client of
 // ours has no limit, so that the message is the request.
 constexpr absl::string_view kTooLarge = "larger than max";
@@ -89,11 +92,16 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
   }
   for (const absl::string_view reason : kClosedAtOnce) {
     if (!absl::EndsWith(message, reason)) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "the connection was closed before the server said a word (", reason,
-        "); a millrace-server does so above its --max_connections or "
-        "--max_connections_per_peer: its log names the limit, and "
-        "refused_connections of `millrace status` counts"));
+    return WithDoubt(
+        absl::UnavailableError(absl::StrCat(
+            "the connection was closed before the server said a word (", reason,
+            "); a millrace-server does so above its --max_connections or "
+            "--max_connections_per_peer: its log names the limit, and "
+            "refused_connections of `millrace status` counts")),
+        ConnectionDoubt::kLost);
+  }
+  if (absl::StrContains(message, kNoHttp2)) {
+    return WithDoubt(error, ConnectionDoubt::kDamaged);
   }
   return error;
 }

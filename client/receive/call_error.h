@@ -32,13 +32,15 @@ namespace millrace {
 //   ResourceExhausted  the server takes no request of this size
 // With the status comes a ConnectionDoubt: kDamaged where neither a server nor
 // a connection that ends gives such a status, so that something on the way made
-// it, or damaged it; kSuspect for Cancelled, and where the server says that
-// nothing of the call was taken (kTookNothing); kLost where the connection
-// ended. `request_bytes` is the size of the call's request. DataLoss: a request
-// that every server takes was refused for its size, so its length was damaged
-// on the way, or the status or the request differs from the digest that the
-// server has sent. `answer_seed` is that of the request's digest
-// (ToGrpcStatus()); without it no digest is checked.
+// it, or damaged it (also the first bytes of a connection); kSuspect for
+// Cancelled, and where the server says that nothing of the call was taken
+// (kTookNothing); kLost where the connection ended, also before the server said
+// a word.
+//
+// `request_bytes` is the size of the call's request. `answer_seed` is that of
+// the request's digest (ToGrpcStatus()); without it no digest is checked.
+// DataLoss: a request that every server takes was refused for its size, so its
+// length was damaged on the way; or the digest of the status does not match.
 absl::Status CallError(const grpc::Status& status, size_t request_bytes,
                        std::optional<uint64_t> answer_seed = std::nullopt);
 

@@ -49,7 +49,10 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   std::vector<Response> answers;
   const std::vector<absl::Status> results =
       Ask(absl::MakeSpan(servers), method, request,
-          {.timeout = timeout, .grace = absl::ZeroDuration()}, &answers);
+          {.timeout = timeout,
+           .silence = timeout / 2,
+           .grace = absl::ZeroDuration()},
+          &answers);
   for (size_t i = 0; i < servers.size(); ++i) {
     if (results[i].ok()) return std::move(answers[i]);
   }
@@ -88,7 +91,7 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
   std::vector<GetStatusResponse> answers;
   const std::vector<absl::Status> results =
       Ask(absl::MakeSpan(servers), "GetStatus", GetStatusRequest(),
-          {.timeout = timeout}, &answers);
+          {.timeout = timeout, .silence = timeout / 2}, &answers);
   std::vector<ServerStatus> statuses;
   for (size_t i = 0; i < servers.size(); ++i) {
     absl::StatusOr<GetStatusResponse> status = std::move(answers[i]);

@@ -42,6 +42,7 @@ struct Asking {
   bool pausing = false;
   bool damaged = false;  // its answer, or the request to it, has been damaged
   bool reconnected = false;
+  bool ends_early = false;   // its deadline is that of UnaryOptions::silence
   bool damaged_end = false;  // a call has ended as no millrace-server ends one
   bool done = false;
 };
@@ -114,7 +115,13 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
     Asking& asking = askings[i];
     asking.pausing = false;
     asking.context = std::make_unique<grpc::ClientContext>();
-    asking.context->set_deadline(deadline);
+    asking.ends_early =
+        !asking.reconnected && options.silence < options.timeout;
+    asking.context->set_deadline(
+        asking.ends_early
+            ? std::min(deadline, Clock::now() + absl::ToChronoMilliseconds(
+                                                    options.silence))
+            : deadline);
     asking.context->AddMetadata(kDigestKey, kDigestValue);
     grpc::GenericStub stub(servers[i].channel);
     asking.reader =
@@ -142,6 +149,12 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
       const std::string answer = ToString(asking.answer);
       results[i] = CheckAnswer(answer, answer_seed, *asking.context);
       if (results[i].ok()) results[i] = take(i, answer);
+    } else if (asking.ends_early && asking.status.error_code() ==
+                                        grpc::StatusCode::DEADLINE_EXCEEDED) {
+      results[i] = WithDoubt(
+          absl::DeadlineExceededError(absl::StrCat(
+              "no answer within ", absl::FormatDuration(options.silence))),
+          ConnectionDoubt::kSuspect);
     } else if (asking.status.error_code() !=
                    grpc::StatusCode::DEADLINE_EXCEEDED ||
                Clock::now() + kTimerSlack < deadline) {
@@ -193,7 +206,8 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
   const bool in_time = Clock::now() < deadline;
   for (size_t i = 0; i < servers.size(); ++i) {
     Asking& asking = askings[i];
-    if (asking.damaged_end && !results[i].ok() && !HasErrorDetail(results[i])) {
+    if ((asking.damaged || asking.damaged_end) && !results[i].ok() &&
+        !HasErrorDetail(results[i])) {
       results[i] = absl::Status(
           results[i].code(),
           absl::StrCat(
@@ -201,6 +215,13 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
               "; a second connection has not helped: ", kDamagingLink));
     }
     if (asking.done) continue;
+    if (!in_time && asking.reconnected &&
+        absl::IsDeadlineExceeded(results[i])) {
+      results[i] = absl::DeadlineExceededError(absl::StrCat(
+          "no answer within ", absl::FormatDuration(options.timeout),
+          " over two "
+          "connections"));
+    }
     // Not the time that it could have had.
     if (in_time && absl::IsDeadlineExceeded(results[i])) {
       results[i] = absl::DeadlineExceededError(

@@ -21,6 +21,10 @@ namespace millrace {
 
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
+  // A server that is silent for so long is sent the request once more, over a
+  // new connection: damage of the request's end keeps a server waiting. For
+  // requests that a server answers without work.
+  absl::Duration silence = absl::InfiniteDuration();
   // Send the request again, until the timeout, to a server that cannot be
   // reached: it may be starting. Likewise to a busy one, after the delay that
   // it names.
@@ -43,7 +47,8 @@ absl::Status NoMessageError();
 // new connection, which takes the old one's place in `servers`:
 //   - when the digest is wrong, or what `take` says, or what the server says of
 //     the request, is damage (IsDamaged());
-//   - when the end of the call speaks against the connection (ConnectionDoubt).
+//   - when the end of the call speaks against the connection (ConnectionDoubt),
+//     or the server is silent (UnaryOptions::silence).
 //
 // Of each server: OK: its answer was taken. Unavailable: not reached.
 // DeadlineExceeded: no answer in time. Otherwise what `take` or the server

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/describe.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/tcp_gate.h"
@@ -189,6 +190,49 @@ TEST_F(DamagedLinkTest, HeadersOfOpenThatWereDamagedAreSentAgain) {
                     HasSubstr("a second connection has not helped"),
                     HasSubstr("the link to it damages bytes")));
   EXPECT_EQ(gate_.damages(), 2);
+}
+
+// "No data server answers: check that millrace-server runs there", of the head
+// of the first frame that a server sends.
+TEST_F(DamagedLinkTest, TheBeginningOfAConnectionThatWasDamagedIsMadeAnew) {
+  for (const bool to_server : {false, true}) {
+    SCOPED_TRACE(to_server);
+    // The type of the first frame; a letter of the preface of HTTP/2.
+    gate_.DamageBit(to_server, 3, 0);
+    ::testing::internal::CaptureStderr();
+    const auto info = DescribeDataset(gate_.address(), "digits");
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ(gate_.damages(), 1);
+    EXPECT_EQ(CountLines(log, "over a new connection"), 1) << log;
+  }
+}
+
+// The preset that DescribeDataset recommends was dropped, and a name that was
+// damaged on the way to the server was a mistake of the user.
+TEST_F(DamagedLinkTest, AnAnswerAboutADatasetIsRequestedAgain) {
+  const auto good = DescribeDataset(gate_.address(), "digits");
+  ASSERT_TRUE(good.ok()) << good.status();
+  ASSERT_FALSE(good->train_preset().empty());
+  for (const std::string& pattern :
+       {good->train_preset(), good->fingerprint(), good->name()}) {
+    SCOPED_TRACE(pattern);
+    gate_.Damage(pattern, 1);
+    ::testing::internal::CaptureStderr();
+    const auto once = DescribeDataset(gate_.address(), "digits");
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(once.ok()) << once.status();
+    EXPECT_EQ(once->SerializeAsString(), good->SerializeAsString());
+    EXPECT_EQ(gate_.damages(), 1);
+    EXPECT_THAT(log, HasSubstr("damaged on the way"));
+
+    gate_.Damage(pattern, kAlways);
+    const absl::Status always =
+        DescribeDataset(gate_.address(), "digits").status();
+    EXPECT_TRUE(absl::IsDataLoss(always)) << always;
+    EXPECT_THAT(always.message(),
+                AllOf(HasSubstr("damaged"), Not(HasSubstr("has no dataset"))));
+  }
 }
 
 // "This server has no dataset `digitr`", and "unknown preset".

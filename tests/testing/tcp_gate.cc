@@ -91,8 +91,16 @@ void TcpGate::Accept() {
     MutexLock lock(damage_mu_);
     number = ++accepted_;
   }
-  connections_.push_back({{client, server, false, number, {}},
-                          {server, client, true, number, {}}});
+  connections_.push_back({{.from = client,
+                           .to = server,
+                           .limited = false,
+                           .connection = number,
+                           .waiting = {}},
+                          {.from = server,
+                           .to = client,
+                           .limited = true,
+                           .connection = number,
+                           .waiting = {}}});
 }
 
 bool TcpGate::Pass(Way& way) {
@@ -102,7 +110,7 @@ bool TcpGate::Pass(Way& way) {
     if (bytes == 0) way.ended = true;
     if (bytes < 0 && errno != EAGAIN) return false;
     if (bytes > 0) {
-      DamageBytes(way.connection, buffer, static_cast<size_t>(bytes));
+      DamageBytes(way, buffer, static_cast<size_t>(bytes));
       way.waiting.insert(way.waiting.end(), buffer, buffer + bytes);
     }
   }
@@ -128,9 +136,26 @@ void TcpGate::Damage(const std::string& pattern, int times,
   first_damaged_ = connections == 0 ? 1 : accepted_ + 1;
   end_damaged_ = connections == 0 ? std::numeric_limits<uint64_t>::max()
                                   : first_damaged_ + connections;
+  bit_ = -1;
   pattern_ = pattern;
   times_ = times;
   damages_ = 0;
+}
+
+void TcpGate::DamageBit(bool to_server, uint64_t byte, int bit) {
+  MutexLock lock(damage_mu_);
+  first_damaged_ = accepted_ + 1;
+  end_damaged_ = first_damaged_ + 1;
+  bit_to_server_ = to_server;
+  bit_byte_ = byte;
+  bit_ = bit;
+  passed_[0] = passed_[1] = 0;
+  damages_ = 0;
+}
+
+uint64_t TcpGate::passed(bool to_server) const {
+  MutexLock lock(damage_mu_);
+  return passed_[to_server ? 1 : 0];
 }
 
 int TcpGate::damages() const {
@@ -138,9 +163,23 @@ int TcpGate::damages() const {
   return damages_;
 }
 
-void TcpGate::DamageBytes(uint64_t connection, char* bytes, size_t count) {
+void TcpGate::DamageBytes(Way& way, char* bytes, size_t count) {
+  const uint64_t before = way.passed;
+  way.passed += count;
   MutexLock lock(damage_mu_);
-  if (connection < first_damaged_ || connection >= end_damaged_) return;
+  if (way.connection < first_damaged_ || way.connection >= end_damaged_) return;
+  if (bit_ >= 0) {
+    // The way from the server is the limited one.
+    const bool to_server = !way.limited;
+    passed_[to_server ? 1 : 0] = way.passed;
+    if (to_server != bit_to_server_ || bit_byte_ < before ||
+        bit_byte_ >= way.passed) {
+      return;
+    }
+    bytes[bit_byte_ - before] ^= static_cast<char>(1 << bit_);
+    ++damages_;
+    return;
+  }
   char* const end = bytes + count;
   while (damages_ < times_) {
     bytes = std::search(bytes, end, pattern_.begin(), pattern_.end());

@@ -45,7 +45,12 @@ class TcpGate {
   // `connections`: on the next so many connections alone; 0: on all, also on
   // those that are open.
   void Damage(const std::string& pattern, int times, uint64_t connections = 0);
-  // How often that was done since the last Damage().
+  // Flips bit `bit` of byte `byte` that goes to the server, or comes from it,
+  // over the next connection, and none on later ones. In the place of Damage().
+  void DamageBit(bool to_server, uint64_t byte, int bit);
+  // Bytes that have passed over the connection of the last DamageBit().
+  uint64_t passed(bool to_server) const;
+  // How often bits were flipped since the last Damage() or DamageBit().
   int damages() const;
 
  private:
@@ -55,6 +60,7 @@ class TcpGate {
     int to;
     bool limited;
     uint64_t connection;  // counted from 1
+    uint64_t passed = 0;
     std::vector<char> waiting;
     bool ended = false;  // `from` sends no more
   };
@@ -73,7 +79,7 @@ class TcpGate {
   void Accept();
   // False when the connection has ended.
   bool Pass(Way& way);
-  void DamageBytes(uint64_t connection, char* bytes, size_t count);
+  void DamageBytes(Way& way, char* bytes, size_t count);
 
   const int port_;
   int listener_ = -1;
@@ -90,6 +96,11 @@ class TcpGate {
   // Connections that are damaged.
   uint64_t first_damaged_ MR_GUARDED_BY(damage_mu_) = 0;
   uint64_t end_damaged_ MR_GUARDED_BY(damage_mu_) = 0;
+  // Of DamageBit(). bit_ < 0: not called, or Damage() since.
+  int bit_ MR_GUARDED_BY(damage_mu_) = -1;
+  bool bit_to_server_ MR_GUARDED_BY(damage_mu_) = false;
+  uint64_t bit_byte_ MR_GUARDED_BY(damage_mu_) = 0;
+  uint64_t passed_[2] MR_GUARDED_BY(damage_mu_) = {0, 0};
   // Of the thread.
   std::list<Connection> connections_;
   int64_t room_ = 0;  // bytes that the limit lets pass now

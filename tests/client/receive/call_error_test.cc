@@ -113,6 +113,28 @@ TEST(CallErrorTest, AnEndThatNoServerGivesSpeaksAgainstTheConnection) {
             ConnectionDoubt::kNone);
 }
 
+// A flip in the first frame of a connection ended programs with "check that
+// millrace-server runs there".
+TEST(CallErrorTest, TheBeginningOfAConnectionMayBeDamaged) {
+  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
+                                           "Failed parsing HTTP/2"),
+                              kRequestBytes)),
+            ConnectionDoubt::kDamaged);
+  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
+                                           "Socket closed"),
+                              kRequestBytes)),
+            ConnectionDoubt::kLost);
+}
+
+TEST(CallErrorTest, ARefusalOfAnotherRequestIsDamage) {
+  const grpc::Status refusal =
+      ToGrpcStatus(absl::NotFoundError("no dataset `vt`"), 17);
+  EXPECT_TRUE(absl::IsNotFound(CallError(refusal, kRequestBytes, 17)));
+  const absl::Status damaged = CallError(refusal, kRequestBytes, 18);
+  EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
+  EXPECT_FALSE(HasErrorDetail(damaged));
+}
+
 TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {
   const absl::Status unknown = CallError(
       grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "unknown service"),

@@ -11,10 +11,13 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 
 namespace millrace {
@@ -83,6 +86,67 @@ TEST(NoAnswerErrorTest, AServerThatIsConnectedIsSaidToBe) {
   bool ok = false;
   while (queue->Next(&tag, &ok)) {
   }
+}
+
+// Leaves its first call without an answer, and answers the others with an empty
+// message.
+class SilentOnce final : public grpc::CallbackGenericService {
+ public:
+  SilentOnce() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+  }
+  int port() const { return port_; }
+  int calls() const { return calls_; }
+
+ private:
+  class Reactor final : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Reactor(bool answer) : answer_(answer) {
+      if (answer) {
+        bytes_ = ToByteBuffer("");
+        StartWriteAndFinish(&bytes_, {}, grpc::Status::OK);
+      }
+    }
+    void OnCancel() override {
+      if (!answer_) Finish(grpc::Status::CANCELLED);
+    }
+    void OnDone() override { delete this; }
+
+   private:
+    const bool answer_;
+    grpc::ByteBuffer bytes_;
+  };
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext*) override {
+    return new Reactor(calls_++ > 0);
+  }
+
+  std::atomic<int> calls_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A flipped bit in the head of a frame left the server waiting for the rest of
+// the request until the client's timeout.
+TEST(AskServersTest, ASilentServerIsSentTheRequestOverANewConnection) {
+  SilentOnce server;
+  std::vector<ServerChannel> servers(1);
+  servers[0].address.text = "127.0.0.1:" + std::to_string(server.port());
+  servers[0].address.target = "ipv4:" + servers[0].address.text;
+  servers[0].channel = grpc::CreateChannel(servers[0].address.text,
+                                           grpc::InsecureChannelCredentials());
+  const grpc::Channel* const first = servers[0].channel.get();
+  const std::vector<absl::Status> results = AskServers(
+      absl::MakeSpan(servers), "/millrace.v1.DataService/GetStatus", "",
+      {.timeout = absl::Seconds(60), .silence = absl::Milliseconds(200)},
+      [](size_t, const std::string&) { return absl::OkStatus(); });
+  EXPECT_TRUE(results[0].ok()) << results[0];
+  EXPECT_EQ(server.calls(), 2);
+  EXPECT_NE(servers[0].channel.get(), first);
 }
 
 // A dataset whose file changed is refused with Unavailable, so that a client
