@@ -404,6 +404,9 @@ TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
             room = false;
             continue;
           }
+          for (const auto& on_room : member->SetSlow(left % 3 == 0)) {
+            on_room();
+          }
           for (const auto& on_room : member->Return(taken)) on_room();
           left -= taken;
         }
