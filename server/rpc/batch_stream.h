@@ -97,7 +97,7 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   // The oldest batch has waited for so long that the client is a slow reader;
   // until one is sent whole without that, its connection is slow
-  // (ClientShares). Empty: it is known.
+  // (ClientShares). Empty: no other call gets room by that.
   Deferred SetSlow();
 
   // What TakeBack() takes: batches above the client's share, or those of slow
