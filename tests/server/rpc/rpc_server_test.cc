@@ -526,10 +526,9 @@ TEST_F(RpcServerTest, AClientGoesOnBesideSlowConnectionsOfItsAddress) {
       const uint64_t made = engine_->batches_made();
       Slow& one = *slow.emplace_back(std::make_unique<Slow>());
       one.stub = NarrowClient(server_->address());
-      one.reader = one.stub->GetBatches(&one.context,
-                                        RpcClient::Request(plan, 0, 1));
-      ASSERT_TRUE(
-          Eventually([&] { return engine_->batches_made() > made; }));
+      one.reader =
+          one.stub->GetBatches(&one.context, RpcClient::Request(plan, 0, 1));
+      ASSERT_TRUE(Eventually([&] { return engine_->batches_made() > made; }));
     }
   };
   const auto read_as_another = [&](uint64_t steps) {
