@@ -233,6 +233,8 @@ struct BatchStream::State {
   std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   SteadyTime current_made MR_GUARDED_BY(mu);
+  // SetSlow() was called since a batch was last sent whole.
+  bool slow MR_GUARDED_BY(mu) = false;
   // gRPC's while `writing`, else guarded by mu. Its slices refer to the
   // payload, whose memory is free when gRPC lets go of the last one.
   grpc::ByteBuffer frame;
@@ -475,7 +477,11 @@ void BatchStream::OnWriteDone(bool ok) {
       action.frames.swap(state.current);
       // The share is there: only OnDone() takes it, and gRPC calls that after
       // this.
-      action.wake = state.share->Return(1);
+      if (!state.slow) action.wake = state.share->SetSlow(false);
+      state.slow = false;
+      for (auto& on_room : state.share->Return(1)) {
+        action.wake.push_back(std::move(on_room));
+      }
     }
     state.Proceed(&action);
   }
@@ -544,7 +550,22 @@ SteadyTime BatchStream::WaitsSince(SteadyTime since) const {
   return SteadyTime::max();
 }
 
-BatchStream::Deferred BatchStream::TakeBack(uint64_t max,
+BatchStream::Deferred BatchStream::SetSlow() {
+  std::vector<std::function<void()>> wake;
+  {
+    MutexLock lock(state_->mu);
+    // A call whose batch waits has a share, unless it is over.
+    if (state_->share == nullptr || state_->abandoned) return nullptr;
+    state_->slow = true;
+    wake = state_->share->SetSlow(true);
+  }
+  if (wake.empty()) return nullptr;
+  return [wake = std::move(wake)] {
+    for (const auto& on_room : wake) on_room();
+  };
+}
+
+BatchStream::Deferred BatchStream::TakeBack(Excess excess, uint64_t max,
                                             const absl::Status& end,
                                             uint64_t* taken) {
   auto action = std::make_shared<Action>();
@@ -555,8 +576,11 @@ BatchStream::Deferred BatchStream::TakeBack(uint64_t max,
     if (state.stream == nullptr || state.abandoned || state.finished) {
       return nullptr;
     }
-    // Without a share no step was requested yet.
-    max = state.share == nullptr ? 0 : std::min(max, state.share->Excess());
+    // No step was requested yet.
+    if (state.share == nullptr) return nullptr;
+    max =
+        std::min(max, excess == Excess::kOfClient ? state.share->Excess()
+                                                  : state.share->HostExcess());
     uint64_t count = 0;
     for (; count < max && !state.ready.empty(); ++count) {
       // From the back: what would be sent last.

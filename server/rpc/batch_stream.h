@@ -98,12 +98,22 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // counting the time before `since`. The clock's maximum: none waits.
   SteadyTime WaitsSince(SteadyTime since) const;
 
-  // Takes back up to `max` batches that were made and not sent, as far as the
-  // client has more than its share: those that would be sent last. They are
-  // requested again when there is room. With an error for `end` also the one
+  // The oldest batch has waited for so long that the client is a slow reader;
+  // until one is sent whole without that, its connection is slow
+  // (ClientShares). Empty: no other call gets room by that.
+  Deferred SetSlow();
+
+  // What TakeBack() takes: batches above the client's share, or those of slow
+  // connections above their host's share.
+  enum class Excess { kOfClient, kOfHost };
+
+  // Takes back up to `max` batches that were made and not sent, as far as they
+  // are `excess`: those that would be sent last. They are requested again when
+  // there is room. With an error for `end` also the one
   // that is being written when there is no other: the call ends with that. Adds
   // to `taken` how many these were; null when there were none.
-  Deferred TakeBack(uint64_t max, const absl::Status& end, uint64_t* taken);
+  Deferred TakeBack(Excess excess, uint64_t max, const absl::Status& end,
+                    uint64_t* taken);
 
   const std::string& peer() const { return peer_; }
 

@@ -7,6 +7,18 @@
 #include "common/logging.h"
 
 namespace millrace {
+namespace {
+
+// Connections in Host::were_slow. A choice: more than stream from one address
+// at a time, and less than 100 KiB.
+constexpr size_t kMaxRemembered = 1024;
+
+// What `outstanding` is above `share`.
+uint64_t Above(uint64_t outstanding, uint64_t share) {
+  return outstanding - std::min(outstanding, share);
+}
+
+}  // namespace
 
 std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   std::unique_ptr<Member> member(new Member(this, std::move(call)));
@@ -18,9 +30,14 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   const auto [client, is_new] = host.clients.try_emplace(member->client_name_);
   member->client_ = &client->second;
   if (is_new) {
-    client->second.connection =
-        host.connections.try_emplace(member->connection_name_).first;
-    ++client->second.connection->second.clients;
+    const auto [connection, is_new_connection] =
+        host.connections.try_emplace(member->connection_name_);
+    if (is_new_connection) {
+      connection->second.slow =
+          host.were_slow.erase(member->connection_name_) > 0;
+    }
+    client->second.connection = connection;
+    ++connection->second.clients;
     client->second.nothing_since = std::chrono::steady_clock::now();
   }
   // Shares are smaller from here on. Nobody is called: others find out with
@@ -124,8 +141,30 @@ bool ClientShares::HasRoom(const Member& member) const {
 }
 
 bool ClientShares::HostIsFull(const Member& member) const {
-  const uint64_t outstanding = member.host_->outstanding_bytes;
-  return outstanding > 0 && outstanding + member.step_bytes_ > HostShare();
+  const Host& host = *member.host_;
+  const uint64_t bytes = member.step_bytes_;
+  const uint64_t share = HostShare();
+  if (host.outstanding_bytes == 0 || host.outstanding_bytes + bytes <= share) {
+    return false;
+  }
+  // Beside slow connections one that is not slow has a batch from the free
+  // quarter: it gives the memory back soon. The other half of the quarter is
+  // left to a host that may still come.
+  const Connection& connection = member.client_->connection->second;
+  return connection.slow || connection.outstanding_bytes > 0 ||
+         host.outstanding_bytes - host.slow_bytes + bytes > share ||
+         outstanding_bytes_ + bytes > bytes_ / 8 * 7;
+}
+
+bool ClientShares::APromptOneWaits(const Host& host) const {
+  for (const Member* member : waiting_) {
+    const Connection& connection = member->client_->connection->second;
+    if (member->host_ == &host && !connection.slow &&
+        connection.outstanding_bytes == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool ClientShares::IsStarving(const Member& member) const {
@@ -157,8 +196,10 @@ void ClientShares::Count(Member* member, uint64_t steps) {
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ += steps;
   member->client_->outstanding_bytes += bytes;
-  member->client_->connection->second.outstanding_bytes += bytes;
+  Connection& connection = member->client_->connection->second;
+  connection.outstanding_bytes += bytes;
   member->host_->outstanding_bytes += bytes;
+  if (connection.slow) member->host_->slow_bytes += bytes;
   outstanding_bytes_ += bytes;
 }
 
@@ -172,8 +213,10 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   if (bytes > 0 && member->client_->outstanding_bytes == 0) {
     member->client_->nothing_since = std::chrono::steady_clock::now();
   }
-  member->client_->connection->second.outstanding_bytes -= bytes;
+  Connection& connection = member->client_->connection->second;
+  connection.outstanding_bytes -= bytes;
   member->host_->outstanding_bytes -= bytes;
+  if (connection.slow) member->host_->slow_bytes -= bytes;
   outstanding_bytes_ -= bytes;
 }
 
@@ -222,6 +265,12 @@ ClientShares::Member::~Member() {
     if (--client_->calls == 0) {
       const auto connection = client_->connection;
       if (--connection->second.clients == 0) {
+        if (connection->second.slow) {
+          if (host_->were_slow.size() >= kMaxRemembered) {
+            host_->were_slow.clear();
+          }
+          host_->were_slow.insert(connection->first);
+        }
         host_->connections.erase(connection);
       }
       host_->clients.erase(client_name_);
@@ -277,19 +326,41 @@ std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
   return shares_->Grant();
 }
 
+std::vector<std::function<void()>> ClientShares::Member::SetSlow(bool slow) {
+  MutexLock lock(shares_->mu_);
+  Connection& connection = client_->connection->second;
+  if (connection.slow == slow) return {};
+  connection.slow = slow;
+  if (slow) {
+    host_->slow_bytes += connection.outstanding_bytes;
+  } else {
+    host_->slow_bytes -= connection.outstanding_bytes;
+  }
+  return shares_->Grant();
+}
+
+uint64_t ClientShares::Member::HostExcess() const {
+  MutexLock lock(shares_->mu_);
+  if (!client_->connection->second.slow || !shares_->APromptOneWaits(*host_)) {
+    return 0;
+  }
+  // A host keeps one batch, however large.
+  const uint64_t bytes = std::min(
+      Above(host_->slow_bytes, std::max(shares_->HostShare(), step_bytes_)),
+      client_->outstanding_bytes);
+  return (bytes + step_bytes_ - 1) / step_bytes_;
+}
+
 uint64_t ClientShares::Member::Excess() const {
   MutexLock lock(shares_->mu_);
-  const auto above = [this](uint64_t outstanding, uint64_t share) {
-    share = std::max(share, step_bytes_);
-    return outstanding - std::min(outstanding, share);
-  };
-  uint64_t bytes =
-      above(client_->outstanding_bytes, shares_->ClientShare(*this));
+  uint64_t bytes = Above(client_->outstanding_bytes,
+                         std::max(shares_->ClientShare(*this), step_bytes_));
   const Connection& connection = client_->connection->second;
   if (connection.clients > 1) {
     const uint64_t of_connection =
-        above(connection.outstanding_bytes,
-              shares_->ConnectionShare(*host_, connection.clients));
+        Above(connection.outstanding_bytes,
+              std::max(shares_->ConnectionShare(*host_, connection.clients),
+                       step_bytes_));
     bytes =
         std::max(bytes, std::min(of_connection, client_->outstanding_bytes));
   }

@@ -15,6 +15,12 @@
 // client of a connection has one batch for certain only within its own part or
 // the connection's, otherwise while half of the host's part is free.
 //
+// A connection is slow from SetSlow(true) to SetSlow(false): its client takes
+// what is sent more slowly than the server sends. What the slow connections of
+// a host hold does not count when another of its connections has nothing: that
+// one has a batch within half of the free quarter. Slow connections together
+// keep their host's part; HostExcess() is what they hold above it.
+//
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
 //
@@ -31,6 +37,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,6 +91,7 @@ class ClientShares {
   struct Connection {
     uint64_t outstanding_bytes = 0;
     uint64_t clients = 0;
+    bool slow = false;
   };
   using Connections = std::map<std::string, Connection>;
   struct Client {
@@ -96,8 +104,12 @@ class ClientShares {
   };
   struct Host {
     uint64_t outstanding_bytes = 0;
+    uint64_t slow_bytes = 0;  // the part of it of slow connections
     Connections connections;
     std::map<std::string, Client> clients;
+    // Connections that were slow when their last call ended: the next call of
+    // one is slow from the start. Bounded (kMaxRemembered).
+    std::set<std::string> were_slow;
   };
 
   // Parts in bytes, as of now: they change with every host, connection and
@@ -111,10 +123,13 @@ class ClientShares {
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
   // The call may have one more step now.
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
-  // One more batch of the call would be more than its host's part.
+  // One more batch of the call would be more than its host's part, and the call
+  // has no right to one beside slow connections.
   bool HostIsFull(const Member& member) const MR_REQUIRES(mu_);
   // The call's client has nothing outstanding and a right to one batch.
   bool IsStarving(const Member& member) const MR_REQUIRES(mu_);
+  // A connection of the host that is not slow has nothing and waits.
+  bool APromptOneWaits(const Host& host) const MR_REQUIRES(mu_);
   // Another call must have its first batch before `member` gets more.
   bool MustYield(const Member& member) const MR_REQUIRES(mu_);
   // Add to and subtract from all sums that the steps are part of.
@@ -153,6 +168,14 @@ class ClientShares::Member {
 
   // The call is given up: it has nothing outstanding any more.
   [[nodiscard]] std::vector<std::function<void()>> ReturnAll();
+
+  // Whether the call's connection is slow. Returns like Return().
+  [[nodiscard]] std::vector<std::function<void()>> SetSlow(bool slow);
+
+  // Steps of the client that the slow connections of its host have outstanding
+  // above the host's part, while one that is not slow has nothing and waits. 0
+  // when the call's connection is not slow.
+  uint64_t HostExcess() const;
 
   // Steps that the client has outstanding above its part, or as one of several
   // clients above the connection's. Parts shrink as clients come. The only one

@@ -98,6 +98,7 @@ void StreamRegistry::Watch() {
     // client could read: that time does not count.
     const SteadyTime since = running.Look(now);
     CancelBlocked(since);
+    MarkSlow(now, since);
     TakeBackExcess(now, since);
     SayFullShares(now, since);
     if (now - tended < kTendInterval) continue;
@@ -110,6 +111,20 @@ void StreamRegistry::Watch() {
     }
     if (options_.tend != nullptr) options_.tend(idle);
   }
+}
+
+void StreamRegistry::MarkSlow(SteadyTime now, SteadyTime since) {
+  const SteadyTime slow =
+      now - absl::ToChronoNanoseconds(options_.batch_timeout);
+  std::vector<BatchStream::Deferred> wakes;
+  {
+    MutexLock lock(mu_);
+    for (BatchStream* stream : streams_) {
+      if (stream->WaitsSince(since) > slow) continue;
+      if (auto wake = stream->SetSlow()) wakes.push_back(std::move(wake));
+    }
+  }
+  for (const BatchStream::Deferred& wake : wakes) wake();
 }
 
 void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
@@ -135,15 +150,24 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
     std::sort(readers.begin(), readers.end());
     // First batches that can be taken back without ending a call, from all slow
     // readers; then, if that is not enough, calls are ended.
-    for (const absl::Status& end : {absl::OkStatus(), status}) {
-      for (const auto& [waits, stream] : readers) {
-        if (taken >= waiting) break;
-        if (auto free = stream->TakeBack(waiting - taken, end, &taken)) {
-          if (peer.empty()) peer = stream->peer();
-          ends.push_back(std::move(free));
+    const auto take_back = [&](BatchStream::Excess excess) {
+      for (const absl::Status& end : {absl::OkStatus(), status}) {
+        for (const auto& [waits, stream] : readers) {
+          if (taken >= waiting) return;
+          if (auto free =
+                  stream->TakeBack(excess, waiting - taken, end, &taken)) {
+            if (peer.empty()) peer = stream->peer();
+            ends.push_back(std::move(free));
+          }
         }
       }
-    }
+    };
+    take_back(BatchStream::Excess::kOfClient);
+    // A connection may lose its only batch here, and does not get another one
+    // before its host's share has room: so the batch that began to wait last is
+    // lost, and the older ones are sent whole.
+    std::reverse(readers.begin(), readers.end());
+    take_back(BatchStream::Excess::kOfHost);
   }
   for (const BatchStream::Deferred& end : ends) end();
   if (taken == 0) return;

@@ -80,8 +80,10 @@ class StreamRegistry {
   void Watch();
   // Time before `since` does not count.
   void CancelBlocked(SteadyTime since);
+  // Tells streams that are slow readers.
+  void MarkSlow(SteadyTime now, SteadyTime since);
   // What clients have above their shares, slowest first, as far as others wait
-  // for memory.
+  // for memory; then what slow connections of a host have above its share.
   void TakeBackExcess(SteadyTime now, SteadyTime since);
   std::vector<FullShare> FullShares(SteadyTime now, SteadyTime since) const;
   // Logs why clients get nothing, and what to do.

@@ -1,15 +1,17 @@
 // What readers that are slow cost a reader that is not: the time that one call
 // takes for its batches, alone and beside 50 calls over 10 connections that are
-// each read at 85 kB/s. Synthetic batches of 64 x 224 x 224 x 3 bytes.
+// each read at 85 kB/s. Synthetic batches of SAMPLES x 224 x 224 x 3 bytes
+// (default 64: 9.6 MB).
 //
 //   millrace-server --synthetic_only --memory_budget=512MiB
 //       --listen=127.0.0.1:7001 &
 //   slow_readers 127.0.0.1:7001
-//       [BATCHES [CALLS [CONNECTIONS [KB_PER_SECOND [IDS]]]]]
+//       [BATCHES [CALLS [CONNECTIONS [KB_PER_SECOND [IDS [SAMPLES]]]]]]
 //
 // IDS says which client_id the slow calls send: none (the default), connection
 // (one each connection) or call (a new one each call). Prints both times of
-// each of five rounds and the median ratio.
+// each of five rounds and the median ratio. BATCHES 0: slow calls until a
+// signal ends the program, beside which another client can be measured.
 
 #include <grpcpp/grpcpp.h>
 
@@ -21,6 +23,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "proto/data_service.grpc.pb.h"
@@ -37,22 +40,23 @@ constexpr int kRounds = 5;
 // Until slow readers hold what they can.
 constexpr std::chrono::seconds kWarmUp{10};
 
-PipelineSpec Spec() {
+PipelineSpec Spec(int samples) {
   PipelineSpec spec;
   Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
-  synthetic.set_samples(64 * 10'000);
+  synthetic.set_samples(samples * 10'000);
   SyntheticField& field = *synthetic.add_fields();
   field.set_name("pixels");
   field.set_dtype(DTYPE_UINT8);
   for (const int side : {224, 224, 3}) field.add_shape(side);
-  spec.set_batch_size(64);
+  spec.set_batch_size(samples);
   return spec;
 }
 
 // Seconds that `batches` take; below 0: it failed.
-double Read(const std::string& address, uint64_t batches) {
+double Read(const std::string& address, const PipelineSpec& spec,
+            uint64_t batches) {
   RpcClient client(address);
-  const auto plan = client.Open(Spec(), 1);
+  const auto plan = client.Open(spec, 1);
   if (!plan.ok()) {
     std::fprintf(stderr, "Open: %s\n", plan.status().ToString().c_str());
     return -1;
@@ -92,9 +96,9 @@ std::string IdOf(uint64_t number) {
 
 class SlowReaders {
  public:
-  SlowReaders(const std::string& address, int calls, int connections,
-              double bytes_per_second, Ids ids)
-      : ids_(ids) {
+  SlowReaders(const std::string& address, PipelineSpec spec, int calls,
+              int connections, double bytes_per_second, Ids ids)
+      : spec_(std::move(spec)), ids_(ids) {
     for (int i = 0; i < connections; ++i) {
       clients_.push_back(std::make_unique<RpcClient>(address));
     }
@@ -112,7 +116,7 @@ class SlowReaders {
 
  private:
   void Run(RpcClient& client, int call, double bytes_per_second) {
-    const auto plan = client.Open(Spec(), 1);
+    const auto plan = client.Open(spec_, 1);
     if (!plan.ok()) return;
     while (!stopping_) {
       grpc::ClientContext context;
@@ -144,6 +148,7 @@ class SlowReaders {
     }
   }
 
+  const PipelineSpec spec_;
   const Ids ids_;
   std::vector<std::unique_ptr<RpcClient>> clients_;
   std::atomic<uint64_t> calls_{0};
@@ -159,7 +164,7 @@ int Main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "slow_readers HOST:PORT [BATCHES [CALLS [CONNECTIONS "
-                 "[KB_PER_SECOND [none|connection|call]]]]]\n");
+                 "[KB_PER_SECOND [none|connection|call [SAMPLES]]]]]]\n");
     return 2;
   }
   const std::string address = argv[1];
@@ -171,14 +176,24 @@ int Main(int argc, char** argv) {
   const Ids ids = ids_name == "connection" ? Ids::kConnection
                   : ids_name == "call"     ? Ids::kCall
                                            : Ids::kNone;
+  const PipelineSpec spec = Spec(number(7, 64));
+  if (batches == 0) {
+    SlowReaders slow(address, spec, calls, connections, rate, ids);
+    for (uint64_t before = 0;; before = slow.bytes()) {
+      std::this_thread::sleep_for(kWarmUp);
+      std::printf("the slow ones read %.0f kB/s\n",
+                  (slow.bytes() - before) / 1000.0 / kWarmUp.count());
+      std::fflush(stdout);
+    }
+  }
   std::vector<double> ratios;
   for (int round = 0; round < kRounds; ++round) {
-    const double alone = Read(address, batches);
-    SlowReaders slow(address, calls, connections, rate, ids);
+    const double alone = Read(address, spec, batches);
+    SlowReaders slow(address, spec, calls, connections, rate, ids);
     std::this_thread::sleep_for(kWarmUp);
     const uint64_t before = slow.bytes();
     const auto start = steady_clock::now();
-    const double beside = Read(address, batches);
+    const double beside = Read(address, spec, batches);
     if (alone <= 0 || beside <= 0) return 1;
     ratios.push_back(beside / alone);
     std::printf(

@@ -187,6 +187,84 @@ TEST_F(ClientSharesTest, AHostWhosePartIsFullIsNamed) {
   EXPECT_TRUE(full(std::chrono::steady_clock::now() + kLater).empty());
 }
 
+// Slow connections of an address held its whole part, each with its only batch,
+// and another client of the address got nothing until one of them was sent.
+TEST_F(ClientSharesTest, APromptConnectionGoesOnBesideSlowOnesOfItsHost) {
+  std::vector<Member> slow;
+  for (int i = 0; i < 75; ++i) {
+    slow.push_back(Join("h1", "slow " + std::to_string(i)));
+    ASSERT_EQ(slow.back()->Take(1), 1);
+  }
+  const Member good = Join("h1", "good", 2 * kStep);
+  EXPECT_EQ(good->Take(1), 0);
+  for (size_t i = 0; i + 1 < slow.size(); ++i) {
+    for (const auto& on_room : slow[i]->SetSlow(true)) on_room();
+  }
+  // As soon as two of the batches are known to be those of slow connections.
+  EXPECT_EQ(woken_.back(), 1);
+  EXPECT_EQ(good->Take(kAll), 1);
+  // One at a time, again and again, within half of the free quarter.
+  EXPECT_EQ(good->Take(kAll), 0);
+  for (int i = 0; i < 10; ++i) {
+    Return(good, 1);
+    ASSERT_EQ(good->Take(kAll), 1) << i;
+  }
+  std::vector<Member> others;
+  uint64_t taken = 0;
+  for (int i = 0; i < 100; ++i) {
+    others.push_back(Join("h1", std::to_string(i)));
+    taken += others.back()->Take(kAll);
+  }
+  EXPECT_EQ(taken, 87 - 75 - 2);
+  // The slow ones lose nothing by it.
+  for (const Member& one : slow) EXPECT_EQ(one->HostExcess(), 0);
+}
+
+TEST_F(ClientSharesTest, ASlowConnectionGetsNothingBeyondItsHostsPart) {
+  std::vector<Member> slow;
+  for (int i = 0; i < 75; ++i) {
+    slow.push_back(Join("h1", "slow " + std::to_string(i)));
+    ASSERT_EQ(slow.back()->Take(1), 1);
+    EXPECT_TRUE(slow.back()->SetSlow(true).empty());
+  }
+  // Nobody knows it yet.
+  Member late = Join("h1", "late");
+  EXPECT_EQ(late->Take(1), 1);
+  EXPECT_TRUE(late->SetSlow(true).empty());
+  // It is taken back for one that is not slow, and for no other.
+  EXPECT_EQ(late->HostExcess(), 0);
+  const Member other_slow = Join("h1", "slow 0");
+  EXPECT_EQ(other_slow->Take(1), 0);
+  EXPECT_EQ(late->HostExcess(), 0);
+  const Member good = Join("h1", "good", 12 * kStep);
+  EXPECT_EQ(good->Take(1), 0);
+  EXPECT_EQ(late->HostExcess(), 1);
+  EXPECT_EQ(slow[0]->HostExcess(), 1);
+  EXPECT_EQ(good->HostExcess(), 0);
+  for (const auto& on_room : late->ReturnAll()) on_room();
+  EXPECT_EQ(woken_.back(), 1);
+  EXPECT_EQ(good->Take(1), 1);
+  EXPECT_EQ(slow[0]->HostExcess(), 0);
+  // Once more it waits for its turn, also as another call.
+  EXPECT_EQ(late->Take(1), 0);
+  late.reset();
+  late = Join("h1", "late");
+  EXPECT_EQ(late->Take(1), 0);
+  Return(good, 1);
+  EXPECT_EQ(late->Take(1), 0);
+  Return(slow[0], 1);
+  EXPECT_EQ(late->Take(1) + other_slow->Take(1), 1);
+  // What it then takes at once says that it is slow no more.
+  Return(slow[1], 1);
+  EXPECT_EQ(late->Take(1) + other_slow->Take(1), 1);
+  for (const auto& on_room : late->SetSlow(false)) on_room();
+  Return(late, 1);
+  Return(slow[2], 1);
+  const Member next = Join("h1", "next");
+  EXPECT_EQ(next->Take(1), 1);
+  EXPECT_EQ(late->Take(1), 1);
+}
+
 TEST_F(ClientSharesTest, EveryClientHasOneBatchHoweverLarge) {
   const Member a = Join("h1", "a", 300 * kStep);
   EXPECT_EQ(a->Take(kAll), 1);
@@ -325,6 +403,9 @@ TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
             while (!room) changed.Wait(lock);
             room = false;
             continue;
+          }
+          for (const auto& on_room : member->SetSlow(left % 3 == 0)) {
+            on_room();
           }
           for (const auto& on_room : member->Return(taken)) on_room();
           left -= taken;

@@ -511,6 +511,75 @@ TEST_F(RpcServerTest, AShareThatSlowConnectionsFillIsNamedWithABudget) {
   }
 }
 
+// Slow connections of an address held its whole share, each with its only
+// batch, and another client of the address got nothing.
+TEST_F(RpcServerTest, AClientGoesOnBesideSlowConnectionsOfItsAddress) {
+  config_.payload_bytes = 4 * kMiB;
+  options_.batch_timeout = absl::Milliseconds(50);
+  options_.send_timeout = absl::Minutes(2);  // not to be saved by it
+  ByteBudget budget(64 * kMiB);
+  config_.budget = &budget;
+  options_.budget = &budget;
+  config_.batch_budget_bytes = budget.capacity();
+  StartServer();
+  const OpenResponse plan = Plan();
+  constexpr size_t kFull = 12;   // batches: the share, 48 MiB
+  constexpr size_t kBeside = 2;  // and 8 MiB, half of what is left
+  struct Slow {
+    std::unique_ptr<v1::DataService::Stub> stub;
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<Frame>> reader;
+  };
+  std::vector<std::unique_ptr<Slow>> slow;
+  const auto add_slow = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t made = engine_->batches_made();
+      Slow& one = *slow.emplace_back(std::make_unique<Slow>());
+      one.stub = NarrowClient(server_->address());
+      one.reader =
+          one.stub->GetBatches(&one.context, RpcClient::Request(plan, 0, 1));
+      ASSERT_TRUE(Eventually([&] { return engine_->batches_made() > made; }));
+    }
+  };
+  const auto read_as_another = [&](uint64_t steps) {
+    RpcClient client(server_->address());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(20));
+    auto reader = client.stub().GetBatches(
+        &context, RpcClient::Request(plan, 100, steps));
+    Frame frame;
+    uint64_t batches = 0;
+    while (reader->Read(&frame)) batches += frame.has_header();
+    EXPECT_TRUE(reader->Finish().ok());
+    EXPECT_EQ(batches, steps);
+  };
+  add_slow(kFull);
+  read_as_another(20);
+  EXPECT_EQ(client_->GetStatus()->revoked_batches(), 0);
+  // Two more, that turn out to be slow where another one could have been.
+  add_slow(kBeside);
+  read_as_another(20);
+  EXPECT_GE(client_->GetStatus()->revoked_batches(), 1);
+  for (size_t i = 0; i < slow.size(); ++i) {
+    Frame frame;
+    while (slow[i]->reader->Read(&frame)) {
+    }
+    const grpc::Status end = slow[i]->reader->Finish();
+    // Those that were first have their batch whole, however slow they are.
+    if (i < kFull) {
+      EXPECT_TRUE(end.ok()) << i << ": " << end.error_message();
+    } else if (!end.ok()) {
+      EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+    }
+  }
+  EXPECT_TRUE(Eventually([&] { return budget.used() == 0; }));
+  slow.clear();
+  client_.reset();
+  server_.reset();
+  engine_.reset();
+}
+
 // What gRPC has been given comes back at the end of the call only.
 TEST_F(RpcServerTest, ACallOfASlowReaderEndsWhereEachSendsItsOnlyBatch) {
   config_.payload_bytes = 4 * kMiB;
