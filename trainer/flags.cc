@@ -61,8 +61,9 @@ void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
       .Default("what the pipeline says, else drop");
   flags
       .Add("train_subset", &c->train_subset, "FROM:TO",
-           "Part of the dataset to train on, in samples (0:48000) or as shares "
-           "(0:0.8), in a random order that --subset_seed fixes")
+           "Part of the dataset to train on, in samples (whole numbers: "
+           "0:48000) or as shares (a point or a per cent sign: 0:0.8, "
+           "0%:80%), in a random order that --subset_seed fixes")
       .Default("all of it");
   flags.Add("subset_seed", &c->subset_seed, "N",
             "Seed of the random order that --train_subset and --eval_subset "
@@ -78,7 +79,8 @@ void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
       .Default("no evaluation");
   flags
       .Add("eval_subset", &c->eval_subset, "FROM:TO",
-           "Part to evaluate on: of --eval_dataset, or without it of "
+           "Part to evaluate on, in samples (48000:60000) or as shares "
+           "(0.8:1.0), of --eval_dataset, or without it of "
            "--dataset; training then takes the rest, or --train_subset")
       .Default("all of --eval_dataset");
   flags

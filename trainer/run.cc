@@ -194,6 +194,9 @@ absl::Status TrainingRun::SetUp() {
   MR_RETURN_IF_ERROR(StartMonitor());
   MR_RETURN_IF_ERROR(MakeModelAndOptimizer());
   for (const std::string& line : Describe(data_)) progress_.Line(line);
+  if (env_.rank == 0 && !data_.specs.shared_samples.empty()) {
+    MR_LOG(WARNING) << data_.specs.shared_samples;
+  }
   return absl::OkStatus();
 }
 

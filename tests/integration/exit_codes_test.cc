@@ -38,6 +38,9 @@ class ExitCodesTest : public ::testing::Test {
     WriteFile(File("other.textproto"), "sources { dataset: 'b' } batch_size: 5");
     WriteFile(File("not.so"), "no library");
     WriteFile(File("bad.json"), "{");
+    WriteFile(File("cut.mraudit"), std::string("\xFF\xFF\xFF\xFF\x01\0\0\0"
+                                               "MRAUDIT1",
+                                               16));
   }
 
   std::string File(const std::string& name) const {
@@ -229,6 +232,9 @@ TEST_F(ExitCodesTest, Client) {
       {{millrace, "audit", "--files=" + File("bad.json")},
        2,
        "is no audit log"},
+      {{millrace, "audit", "--files=" + File("cut.mraudit")},
+       1,
+       "is cut off or damaged: it has 16 bytes"},
       {{millrace, "doctor", "--compare", "a.json", "b.json", "--run=a.json"},
        2,
        "--compare a.json b.json names both runs: leave --run out"},
