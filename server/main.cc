@@ -1,7 +1,6 @@
 // millrace-server: flags -> configuration -> datasets -> engine -> gRPC, then
 // it waits for a signal.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -361,7 +360,7 @@ int Main(const std::vector<std::string>& arguments) {
         kMillraceVersion, kProtocolVersion, kContentRevision));
   }
   StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
-  signal(SIGPIPE, SIG_IGN);
+  IgnoreWriteSignals();
   RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "client/prefetch/same_host_flag.h"
 #include "common/flag_needs.h"
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
@@ -260,8 +261,11 @@ void AddLoadFlags(TrainerConfig* c, FlagSet& flags) {
   flags.Group("Loading");
   flags.Add("window", &c->window, "N",
             "Batches that are requested ahead; 0: adjusted automatically");
-  flags.Add("same_host", &c->same_host, "",
-            "Take batches of servers on this machine in shared memory");
+  flags
+      .Add("same_host", &c->same_host, std::string(kSameHostWords),
+           std::string(kSameHostHelp))
+      .Choice()
+      .Bare("auto");
   flags.Add("verify_payload", &c->verify_payload, "",
             "Compare each batch with a digest that its server sends, so that "
             "no batch with a flipped bit is trained on");

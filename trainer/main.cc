@@ -1,7 +1,6 @@
 // millrace-train: trains a model on batches from Millrace data servers, on one
 // rank or several.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,10 +73,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
 
   const TrainerConfig& config = flags->config;
-  // A file that grows too large, or a reader of standard output that has ended,
-  // is an error of the write(), with a sentence.
-  signal(SIGXFSZ, SIG_IGN);
-  signal(SIGPIPE, SIG_IGN);
+  IgnoreWriteSignals();
   // Never destroyed: a launcher's SIGTERM that comes while this rank already
   // ends must not take the place of its exit code.
   static StopSignals& stop = *new StopSignals;

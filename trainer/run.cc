@@ -97,6 +97,9 @@ class TrainingRun {
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
+  // --json of a run that Train() has ended with `error`: epochs that are whole,
+  // and of other ranks nothing, because they may not answer.
+  absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
   absl::Status KeepLosses();
@@ -121,6 +124,9 @@ class TrainingRun {
     return *PrecisionByName(config_.precision, device_.type());
   }
   absl::Status Stopped() const;
+  // What rank 0 knows of the whole run without the other ranks.
+  void Summarize();
+  absl::Status WriteSummary() const;
 
   const TrainerConfig& config_;
   const RankEnv& env_;
@@ -543,12 +549,7 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
       absl::StrCat("; ", millrace::KeepFailedBatch(options, config_)));
 }
 
-absl::StatusOr<TrainSummary> TrainingRun::Finish() {
-  data_.loader->Close();
-  MR_RETURN_IF_ERROR(Verify("at the end"));
-  // They may lie on different disks: one that is full does not cost the others.
-  absl::Status kept = WriteCheckpoint();
-  kept.Update(keeper_->SaveWeights());
+void TrainingRun::Summarize() {
   summary_.steps = place_.run_steps;
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     summary_.loss_scale = scaler->scale();
@@ -558,6 +559,31 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   const RunTimes& times = summary_.times;
   summary_.samples_per_second = times.share(static_cast<double>(times.samples));
   summary_.stall_share = times.share(times.data_seconds);
+}
+
+absl::Status TrainingRun::WriteSummary() const {
+  if (env_.rank != 0 || config_.json.empty()) return absl::OkStatus();
+  return WriteFileAtomically(config_.json, ToJson(summary_));
+}
+
+absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {
+  const bool stopped = absl::IsCancelled(error) && stop_.signal() != 0;
+  summary_.ended = stopped ? "stopped" : "failed";
+  summary_.error = ErrorText(error);
+  Summarize();
+  // After another error the servers may not answer.
+  if (stopped) summary_.bad_samples = data_.bad_samples->Finish();
+  return WriteSummary();
+}
+
+absl::StatusOr<TrainSummary> TrainingRun::Finish() {
+  data_.loader->Close();
+  MR_RETURN_IF_ERROR(Verify("at the end"));
+  // They may lie on different disks: one that is full does not cost the others.
+  absl::Status kept = WriteCheckpoint();
+  kept.Update(keeper_->SaveWeights());
+  Summarize();
+  const RunTimes& times = summary_.times;
   const int64_t world = env_.world_size;
   torch::Tensor shares = torch::zeros({2 * world}, torch::kDouble);
   shares[env_.rank] = summary_.stall_share;
@@ -572,9 +598,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
         CheckAuditIsComplete(data_.audit_file, audit_attempt_, batches_));
   }
   summary_.bad_samples = data_.bad_samples->Finish();
-  if (env_.rank == 0 && !config_.json.empty()) {
-    kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
-  }
+  kept.Update(WriteSummary());
   kept.Update(monitor_->profile_status());
   MR_RETURN_IF_ERROR(kept);
   // Last: what can fail here must not cost what the run has found.
@@ -609,6 +633,7 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     // The error that ended the run matters more than one of the checkpoint.
     // Where the ranks differ, the last one before may be the only good one.
     if (!absl::IsAborted(status)) LogError(run.WriteCheckpoint());
+    LogError(run.WriteSummaryOf(status));
     return status;
   }
   absl::StatusOr<TrainSummary> summary = absl::UnknownError("");
