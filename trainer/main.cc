@@ -98,10 +98,9 @@ int Main(const std::vector<std::string>& arguments) {
     // What could not be drawn of the progress is no error of the summary.
     std::fflush(stdout);
     std::clearerr(stdout);
-    absl::FPrintF(stdout,
-                  "%d samples, %.0f samples/s, waiting for data %.1f %%",
-                  summary->samples, summary->samples_per_second,
-                  100 * summary->stall_share);
+    absl::FPrintF(stdout, "%s, %.0f samples/s, waiting for data %.1f %%",
+                  CountText(summary->samples, "sample"),
+                  summary->samples_per_second, 100 * summary->stall_share);
     if (!summary->loss.empty()) {
       absl::FPrintF(stdout, ", loss %.4f", summary->loss.back());
     }

@@ -19,6 +19,7 @@
 #include "client/loader.h"
 #include "common/atomic_file.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -337,11 +338,12 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   summary_.samples_per_epoch = plan.samples_per_epoch();
   summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
   progress_.Line(absl::StrFormat(
-      "%s with %d parameters on %d rank%s (%s, %d threads each): %d samples, "
-      "%d steps of %d an epoch",
-      config_.model, summary_.parameters, env_.world_size,
-      env_.world_size == 1 ? "" : "s", device_.str(), at::get_num_threads(),
-      plan.samples_per_epoch(), plan.steps_per_epoch(), summary_.batch_size));
+      "%s with %s on %s (%s, %s each): %s, %s of %d an epoch", config_.model,
+      CountText(summary_.parameters, "parameter"),
+      CountText(env_.world_size, "rank"), device_.str(),
+      CountText(static_cast<uint64_t>(at::get_num_threads()), "thread"),
+      CountText(plan.samples_per_epoch(), "sample"),
+      CountText(plan.steps_per_epoch(), "step"), summary_.batch_size));
   return absl::OkStatus();
 }
 

@@ -134,8 +134,20 @@ absl::Status SpecFlags::ValidateHow() const {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Of a server with --refuse_synthetic: no other start of this command helps.
+bool IsRefusedSynthetic(const absl::Status& answer) {
+  if (!absl::IsFailedPrecondition(answer)) return false;
+  const ErrorDetail detail = GetErrorDetail(answer);
+  return detail.stage() == "plan" && detail.dataset() == "synthetic";
+}
+
+}  // namespace
+
 absl::Status OfRequest(absl::Status answer) {
-  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer) ||
+  if (IsRefusedSynthetic(answer) || absl::IsNotFound(answer) ||
+      absl::IsInvalidArgument(answer) ||
       (absl::IsUnimplemented(answer) && HasErrorDetail(answer))) {
     return UsageError(std::move(answer));
   }

@@ -51,7 +51,8 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   std::vector<Response> answers;
   const std::vector<absl::Status> results =
       Ask(absl::MakeSpan(servers), method, request,
-          {.timeout = timeout, .grace = absl::ZeroDuration()}, &answers);
+          {.timeout = timeout, .insist = true, .grace = absl::ZeroDuration()},
+          &answers);
   for (size_t i = 0; i < servers.size(); ++i) {
     if (results[i].ok()) return std::move(answers[i]);
   }
