@@ -1,6 +1,7 @@
 #include "common/standard_output.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +17,15 @@ void HoldStandardStreams() {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
     // Gets the lowest number that is free, which is `stream`.
     (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void IgnoreWriteSignals() {
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    struct sigaction now = {};
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+      signal(number, SIG_IGN);
+    }
   }
 }
 

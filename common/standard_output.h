@@ -5,6 +5,7 @@
 // goes on (progress lines).
 //
 //   HoldStandardStreams();  // first in main()
+//   IgnoreWriteSignals();
 //   std::fputs(text.c_str(), stdout);
 //   MR_RETURN_IF_ERROR(FlushStandardOutput());
 
@@ -20,6 +21,11 @@ namespace millrace {
 // Puts /dev/null in the place of a closed stream, in such a way that writing to
 // it fails. Before anything is opened and any thread is started.
 void HoldStandardStreams();
+
+// A write to a pipe or socket whose reader has ended, or to a file that grows too
+// large, fails with an errno in place of a signal that ends the process without
+// a word. A handler that the program has set stays.
+void IgnoreWriteSignals();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,
 // failed; names the system's reason where the failure happened just now.

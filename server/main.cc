@@ -1,7 +1,6 @@
 // millrace-server: flags -> configuration -> datasets -> engine -> gRPC, then
 // it waits for a signal.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "common/byte_size.h"
 #include "common/cgroup.h"
 #include "common/clean_text.h"
+#include "common/count_text.h"
 #include "common/cpu_check.h"
 #include "common/logging.h"
 #include "common/program/exit_code.h"
@@ -97,10 +97,11 @@ void WarnOfFiles(const ServerSettings::Dataset& dataset) {
 void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
                    uint64_t budget) {
   if (bytes <= budget / kLargeFootersShare) return;
-  MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
-                  << "): the footers of its files take " << FormatByteSize(bytes)
-                  << " of the memory budget of " << FormatByteSize(budget)
-                  << "; files with larger row groups or fewer columns take less";
+  MR_LOG(WARNING)
+      << "dataset " << dataset.name << " (" << dataset.uri
+      << "): the footers of its files take " << FormatByteSize(bytes)
+      << " of the memory budget of " << FormatByteSize(budget)
+      << "; files with larger row groups or fewer columns take less";
 }
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
@@ -146,11 +147,10 @@ std::string DescribeDatasets(const DatasetCatalog& catalog) {
       absl::StrFormat("\n%-20s %-14s %s\n", "DATASET", "FORMAT", "CONTENT");
   for (const auto& [name, source] : catalog) {
     const DatasetInfo& info = source->info();
-    absl::StrAppendFormat(
-        &text, "%-20s %-14s %d samples, %d shard%s, fingerprint %s\n", name,
-        info.format(), info.samples(),
-        info.shards_size(), info.shards_size() == 1 ? "" : "s",
-        info.fingerprint());
+    absl::StrAppendFormat(&text, "%-20s %-14s %s, %s, fingerprint %s\n", name,
+                          info.format(), CountText(info.samples(), "sample"),
+                          CountText(info.shards_size(), "shard"),
+                          info.fingerprint());
   }
   return text;
 }
@@ -214,7 +214,7 @@ std::string DescribeThreads(const Engine::Stats& stats) {
   const auto up_to = [](uint32_t now, uint32_t most) {
     return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
   };
-  return absl::StrCat(stats.threads, " threads",
+  return absl::StrCat(CountText(stats.threads, "thread"),
                       up_to(stats.threads, stats.most_threads), ", ",
                       stats.read_threads, " to read",
                       up_to(stats.read_threads, stats.most_read_threads));
@@ -315,8 +315,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     const DatasetInfo& info = engine->catalog().at(dataset.name)->info();
     MR_LOG(INFO) << "dataset " << dataset.name << " (" << dataset.uri
-                 << "): " << info.samples() << " samples, fingerprint "
-                 << info.fingerprint();
+                 << "): " << CountText(info.samples(), "sample")
+                 << ", fingerprint " << info.fingerprint();
   }
   // Who learns of the port may stop the server, gracefully.
   signals.Hold();
@@ -361,7 +361,7 @@ int Main(const std::vector<std::string>& arguments) {
         kMillraceVersion, kProtocolVersion, kContentRevision));
   }
   StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
-  signal(SIGPIPE, SIG_IGN);
+  IgnoreWriteSignals();
   RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {

@@ -88,7 +88,8 @@ struct TrainerConfig {
   uint32_t device_prefetch = 2;
   bool prepare_ahead = false;
   uint32_t window = 0;     // batches asked for; 0: chosen by the client
-  bool same_host = false;  // shared memory with servers of this machine
+  // Shared memory with servers of this machine: off, auto or require.
+  std::string same_host = "off";
   // Compare each batch with a digest that its server sends.
   bool verify_payload = HostLoaderOptions().verify_payload;
 

@@ -24,10 +24,10 @@ std::string EvaluationLine(const Evaluation::Result& result,
           ? ""
           : absl::StrCat(" (", CountText(result.empty_rows, "damaged sample"),
                          " left out by bad_samples ZERO)");
-  return absl::StrFormat(
-      "  evaluation on %s: %s%sloss %.4f, %d samples%s, %.2f s", dataset,
-      judged, judged.empty() ? "" : ", ", result.loss, result.samples, left_out,
-      result.seconds);
+  return absl::StrFormat("  evaluation on %s: %s%sloss %.4f, %s%s, %.2f s",
+                         dataset, judged, judged.empty() ? "" : ", ",
+                         result.loss, CountText(result.samples, "sample"),
+                         left_out, result.seconds);
 }
 
 std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result) {

@@ -1,6 +1,5 @@
 #include "trainer/file_map.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -9,22 +8,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/regular_file.h"
+#include "common/status_macros.h"
 #include "common/unique_fd.h"
 
 namespace millrace {
 
 absl::StatusOr<std::unique_ptr<const FileMap>> FileMap::Open(
     const std::string& path) {
-  // Without O_NONBLOCK a pipe would wait for its writer.
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  MR_ASSIGN_OR_RETURN(const int opened, OpenRegularFile(path));
+  const UniqueFd fd(opened);
   struct stat info;
-  if (!fd.ok() || fstat(fd.get(), &info) != 0) {
-    return FileError(errno, "read", path);
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot read ", path, ": it is no regular file; name a file"));
-  }
+  if (fstat(fd.get(), &info) != 0) return FileError(errno, "read", path);
   const auto size = static_cast<size_t>(info.st_size);
   void* map = nullptr;
   if (size > 0) {

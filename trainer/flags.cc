@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "client/prefetch/same_host_flag.h"
 #include "common/flag_needs.h"
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
@@ -61,8 +62,9 @@ void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
       .Default("what the pipeline says, else drop");
   flags
       .Add("train_subset", &c->train_subset, "FROM:TO",
-           "Part of the dataset to train on, in samples (0:48000) or as shares "
-           "(0:0.8), in a random order that --subset_seed fixes")
+           "Part of the dataset to train on, in samples (whole numbers: "
+           "0:48000) or as shares (a point or a per cent sign: 0:0.8, "
+           "0%:80%), in a random order that --subset_seed fixes")
       .Default("all of it");
   flags.Add("subset_seed", &c->subset_seed, "N",
             "Seed of the random order that --train_subset and --eval_subset "
@@ -78,7 +80,8 @@ void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
       .Default("no evaluation");
   flags
       .Add("eval_subset", &c->eval_subset, "FROM:TO",
-           "Part to evaluate on: of --eval_dataset, or without it of "
+           "Part to evaluate on, in samples (48000:60000) or as shares "
+           "(0.8:1.0), of --eval_dataset, or without it of "
            "--dataset; training then takes the rest, or --train_subset")
       .Default("all of --eval_dataset");
   flags
@@ -258,8 +261,11 @@ void AddLoadFlags(TrainerConfig* c, FlagSet& flags) {
   flags.Group("Loading");
   flags.Add("window", &c->window, "N",
             "Batches that are requested ahead; 0: adjusted automatically");
-  flags.Add("same_host", &c->same_host, "",
-            "Take batches of servers on this machine in shared memory");
+  flags
+      .Add("same_host", &c->same_host, std::string(kSameHostWords),
+           std::string(kSameHostHelp))
+      .Choice()
+      .Bare("auto");
   flags.Add("verify_payload", &c->verify_payload, "",
             "Compare each batch with a digest that its server sends, so that "
             "no batch with a flipped bit is trained on");

@@ -1,7 +1,6 @@
 // millrace-train: trains a model on batches from Millrace data servers, on one
 // rank or several.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,10 +73,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
 
   const TrainerConfig& config = flags->config;
-  // A file that grows too large, or a reader of standard output that has ended,
-  // is an error of the write(), with a sentence.
-  signal(SIGXFSZ, SIG_IGN);
-  signal(SIGPIPE, SIG_IGN);
+  IgnoreWriteSignals();
   // Never destroyed: a launcher's SIGTERM that comes while this rank already
   // ends must not take the place of its exit code.
   static StopSignals& stop = *new StopSignals;
@@ -102,10 +98,9 @@ int Main(const std::vector<std::string>& arguments) {
     // What could not be drawn of the progress is no error of the summary.
     std::fflush(stdout);
     std::clearerr(stdout);
-    absl::FPrintF(stdout,
-                  "%d samples, %.0f samples/s, waiting for data %.1f %%",
-                  summary->samples, summary->samples_per_second,
-                  100 * summary->stall_share);
+    absl::FPrintF(stdout, "%s, %.0f samples/s, waiting for data %.1f %%",
+                  CountText(summary->samples, "sample"),
+                  summary->samples_per_second, 100 * summary->stall_share);
     if (!summary->loss.empty()) {
       absl::FPrintF(stdout, ", loss %.4f", summary->loss.back());
     }

@@ -19,6 +19,7 @@
 #include "client/loader.h"
 #include "common/atomic_file.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -97,6 +98,9 @@ class TrainingRun {
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
+  // --json of a run that Train() has ended with `error`: epochs that are whole,
+  // and of other ranks nothing, because they may not answer.
+  absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
   absl::Status KeepLosses();
@@ -121,6 +125,9 @@ class TrainingRun {
     return *PrecisionByName(config_.precision, device_.type());
   }
   absl::Status Stopped() const;
+  // What rank 0 knows of the whole run without the other ranks.
+  void Summarize();
+  absl::Status WriteSummary() const;
 
   const TrainerConfig& config_;
   const RankEnv& env_;
@@ -194,6 +201,9 @@ absl::Status TrainingRun::SetUp() {
   MR_RETURN_IF_ERROR(StartMonitor());
   MR_RETURN_IF_ERROR(MakeModelAndOptimizer());
   for (const std::string& line : Describe(data_)) progress_.Line(line);
+  if (env_.rank == 0 && !data_.specs.shared_samples.empty()) {
+    MR_LOG(WARNING) << data_.specs.shared_samples;
+  }
   return absl::OkStatus();
 }
 
@@ -328,11 +338,12 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   summary_.samples_per_epoch = plan.samples_per_epoch();
   summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
   progress_.Line(absl::StrFormat(
-      "%s with %d parameters on %d rank%s (%s, %d threads each): %d samples, "
-      "%d steps of %d an epoch",
-      config_.model, summary_.parameters, env_.world_size,
-      env_.world_size == 1 ? "" : "s", device_.str(), at::get_num_threads(),
-      plan.samples_per_epoch(), plan.steps_per_epoch(), summary_.batch_size));
+      "%s with %s on %s (%s, %s each): %s, %s of %d an epoch", config_.model,
+      CountText(summary_.parameters, "parameter"),
+      CountText(env_.world_size, "rank"), device_.str(),
+      CountText(static_cast<uint64_t>(at::get_num_threads()), "thread"),
+      CountText(plan.samples_per_epoch(), "sample"),
+      CountText(plan.steps_per_epoch(), "step"), summary_.batch_size));
   return absl::OkStatus();
 }
 
@@ -540,12 +551,7 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
       absl::StrCat("; ", millrace::KeepFailedBatch(options, config_)));
 }
 
-absl::StatusOr<TrainSummary> TrainingRun::Finish() {
-  data_.loader->Close();
-  MR_RETURN_IF_ERROR(Verify("at the end"));
-  // They may lie on different disks: one that is full does not cost the others.
-  absl::Status kept = WriteCheckpoint();
-  kept.Update(keeper_->SaveWeights());
+void TrainingRun::Summarize() {
   summary_.steps = place_.run_steps;
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     summary_.loss_scale = scaler->scale();
@@ -555,6 +561,31 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   const RunTimes& times = summary_.times;
   summary_.samples_per_second = times.share(static_cast<double>(times.samples));
   summary_.stall_share = times.share(times.data_seconds);
+}
+
+absl::Status TrainingRun::WriteSummary() const {
+  if (env_.rank != 0 || config_.json.empty()) return absl::OkStatus();
+  return WriteFileAtomically(config_.json, ToJson(summary_));
+}
+
+absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {
+  const bool stopped = absl::IsCancelled(error) && stop_.signal() != 0;
+  summary_.ended = stopped ? "stopped" : "failed";
+  summary_.error = ErrorText(error);
+  Summarize();
+  // After another error the servers may not answer.
+  if (stopped) summary_.bad_samples = data_.bad_samples->Finish();
+  return WriteSummary();
+}
+
+absl::StatusOr<TrainSummary> TrainingRun::Finish() {
+  data_.loader->Close();
+  MR_RETURN_IF_ERROR(Verify("at the end"));
+  // They may lie on different disks: one that is full does not cost the others.
+  absl::Status kept = WriteCheckpoint();
+  kept.Update(keeper_->SaveWeights());
+  Summarize();
+  const RunTimes& times = summary_.times;
   const int64_t world = env_.world_size;
   torch::Tensor shares = torch::zeros({2 * world}, torch::kDouble);
   shares[env_.rank] = summary_.stall_share;
@@ -569,9 +600,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
         CheckAuditIsComplete(data_.audit_file, audit_attempt_, batches_));
   }
   summary_.bad_samples = data_.bad_samples->Finish();
-  if (env_.rank == 0 && !config_.json.empty()) {
-    kept.Update(WriteFileAtomically(config_.json, ToJson(summary_)));
-  }
+  kept.Update(WriteSummary());
   kept.Update(monitor_->profile_status());
   MR_RETURN_IF_ERROR(kept);
   // Last: what can fail here must not cost what the run has found.
@@ -606,6 +635,7 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     // The error that ended the run matters more than one of the checkpoint.
     // Where the ranks differ, the last one before may be the only good one.
     if (!absl::IsAborted(status)) LogError(run.WriteCheckpoint());
+    LogError(run.WriteSummaryOf(status));
     return status;
   }
   absl::StatusOr<TrainSummary> summary = absl::UnknownError("");

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/prefetch/same_host_flag.h"
 #include "client/receive/describe.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
@@ -57,7 +58,7 @@ DataLoader::Options LoaderOptions(const TrainerConfig& config,
   options.device_prefetch = config.device_prefetch;
   options.prepare_ahead = config.prepare_ahead;
   options.window = config.window;
-  options.same_host = config.same_host ? SameHost::kAuto : SameHost::kOff;
+  options.same_host = SameHostOf(config.same_host);
   options.verify_payload = config.verify_payload;
   options.open_timeout = config.timeout;
   options.next_timeout = config.data_timeout;

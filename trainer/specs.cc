@@ -131,6 +131,29 @@ absl::Status Cut(const TrainerConfig& config, const DescribeFunction& describe,
   return absl::OkStatus();
 }
 
+// The part of its dataset that a source takes, as bounds.
+Subset BoundsOf(const Source& source) {
+  Subset bounds = source.subset();
+  if (bounds.to() == 0) bounds.set_to(1);
+  return bounds;
+}
+
+// RunSpecs::shared_samples.
+std::string SharedSamples(const RunSpecs& specs) {
+  for (const Source& eval : specs.eval->sources()) {
+    for (const Source& train : specs.train.sources()) {
+      if (eval.dataset().empty() || eval.dataset() != train.dataset()) continue;
+      if (!Overlap(BoundsOf(train), BoundsOf(eval))) continue;
+      return absl::StrCat(
+          "the evaluation may use samples of ", eval.dataset(),
+          " that the model is trained on, and its accuracy then says nothing "
+          "about new data; --eval_subset=0.9:1.0 without --eval_dataset keeps "
+          "a part away from the training");
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
@@ -172,6 +195,7 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   specs.eval->mutable_shuffle()->set_mode(Shuffle::SEQUENTIAL);
   specs.eval->set_last_batch(LAST_BATCH_PARTIAL);
   MR_RETURN_IF_ERROR(Cut(config, describe, &specs));
+  specs.shared_samples = SharedSamples(specs);
   return specs;
 }
 

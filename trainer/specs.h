@@ -24,6 +24,9 @@ struct RunSpecs {
   // imagenet_eval, which the dataset photos recommends".
   std::string train_from;
   std::string eval_from;
+  // The evaluation may see samples of the training: a sentence for the log.
+  // Empty: the two share none, or are of other datasets.
+  std::string shared_samples;
 };
 
 // What the servers say of a dataset.

@@ -41,6 +41,14 @@ absl::StatusOr<SubsetFlag> ParseSubsetFlag(absl::string_view flag,
   SubsetFlag subset;
   subset.flag = std::string(flag);
   subset.text = std::string(text);
+  if (bounds.size() == 2 && Number(bounds[0], false) == 0 &&
+      Number(bounds[1], false) == 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", flag, "=", text,
+        ": the bounds are whole numbers and therefore count samples, so this "
+        "is one sample; write shares with a point or a per cent sign (0:1.0 "
+        "or 0%:100% is the whole dataset), or name more than one sample"));
+  }
   if (bounds.size() == 2) {
     subset.shares = IsShare(bounds[0]) || IsShare(bounds[1]);
     subset.from = Number(bounds[0], subset.shares);

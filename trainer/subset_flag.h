@@ -37,7 +37,8 @@ struct SubsetFlag {
 };
 
 // "48000:60000" counts samples, "0.8:1.0" or "80%:100%" are shares: with a
-// point or a per cent sign in either bound. InvalidArgument names the flag.
+// point or a per cent sign in either bound. InvalidArgument names the flag; also
+// for "0:1", which reads as a share and would be one sample.
 absl::StatusOr<SubsetFlag> ParseSubsetFlag(absl::string_view flag,
                                            absl::string_view text);
 

@@ -67,6 +67,8 @@ std::string ToJson(const TrainSummary& s) {
     absl::StrAppend(&out, out.size() > 1 ? "," : "", "\n  \"", key,
                     "\": ", value);
   };
+  add("ended", Json(s.ended));
+  add("error", s.error.empty() ? "null" : Json(s.error));
   add("model", Json(s.model));
   add("dataset", Json(s.dataset));
   add("device", Json(s.device));

@@ -32,6 +32,10 @@ struct BadSampleSummary {
 };
 
 struct TrainSummary {
+  // "finished"; "stopped" by a signal, or "failed": then with the reason, the
+  // whole epochs before, and of other ranks nothing.
+  std::string ended = "finished";
+  std::string error;  // a sentence; empty: finished
   std::string model;
   std::string dataset;
   std::string device;

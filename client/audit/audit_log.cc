@@ -79,6 +79,13 @@ bool HasMagic(const char* unit) {
                      sizeof(Head::magic)) == 0;
 }
 
+// The mark or the magic of a head, whatever became of the other one.
+bool HasPartOfHead(const char* unit, uint64_t bytes) {
+  return (bytes >= sizeof(kHead) &&
+          std::memcmp(unit, &kHead, sizeof(kHead)) == 0) ||
+         (bytes >= offsetof(Head, bytes) && HasMagic(unit));
+}
+
 // Whether a unit, of which there are `bytes`, begins as a head and, where it
 // stops doing so before the length of the message, has zeros behind.
 bool BeginsAsHead(const char* unit, uint64_t bytes) {
@@ -162,7 +169,10 @@ absl::StatusOr<LogScan> ScanLog(const std::string& path);
 absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
   const absl::StatusOr<LogScan> scan = ScanLog(path);
   if (!scan.ok()) {
-    if (!absl::IsDataLoss(scan.status())) return scan.status();
+    if (!absl::IsDataLoss(scan.status()) &&
+        !absl::IsInvalidArgument(scan.status())) {
+      return scan.status();
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         scan.status().message(),
         "; name another file or folder for the audit log of this run"));
@@ -208,9 +218,19 @@ absl::Status CheckIsFile(const std::string& path) {
       ": name a file, or remove it"));
 }
 
-absl::Status NoLogError(const std::string& path) {
-  return absl::DataLossError(
-      absl::StrCat(path, " is no audit log: it has no head of a run"));
+// Of a log without a whole head.
+absl::Status CutOffError(const std::string& path, uint64_t bytes) {
+  return absl::DataLossError(absl::StrCat(
+      "the audit log ", path, " is cut off or damaged: it has ",
+      CountText(bytes, "byte"),
+      " and no whole head of a run; copy the file again, or leave it out when "
+      "its start ended before the first step"));
+}
+absl::Status DamagedHeadError(const std::string& path) {
+  return absl::DataLossError(absl::StrCat(
+      "the audit log ", path,
+      " is damaged: it begins as an audit log, but no head of a run in it is "
+      "whole; copy the file again"));
 }
 
 // Reads the file once and remembers where segments begin.
@@ -237,7 +257,11 @@ class LogScanner {
     scan_.bytes = at_;
     EndGap();
     if (segments().empty() && at_ > 0) {
-      if (!only_cut_short_heads_) return NoLogError(path_);
+      if (!only_cut_short_heads_) {
+        if (begins_as_log_) return DamagedHeadError(path_);
+        return absl::InvalidArgumentError(
+            absl::StrCat(path_, " is no audit log: it has no head of a run"));
+      }
       scan_.begins_cut_short = true;
     }
     return std::move(scan_);
@@ -247,6 +271,7 @@ class LogScanner {
   std::vector<AuditSegment>& segments() { return scan_.file.segments; }
 
   absl::Status Take(const char* unit, uint64_t bytes) {
+    if (at_ == 0) begins_as_log_ = HasPartOfHead(unit, bytes);
     if (to_skip_ > 0) {
       --to_skip_;
       return absl::OkStatus();
@@ -287,7 +312,7 @@ class LogScanner {
     std::memcpy(&head, unit, sizeof(head));
     if (!HasMagic(unit)) return false;
     if (head.version != kVersion) {
-      return absl::DataLossError(absl::StrCat(
+      return absl::InvalidArgumentError(absl::StrCat(
           "the audit log ", path_, " has format version ", head.version,
           ", this program knows ", kVersion, "; use a newer one"));
     }
@@ -334,6 +359,7 @@ class LogScanner {
   uint64_t to_skip_ = 0;  // units that belong to a head that was read
   Gap gap_;               // that the unit at hand follows
   bool only_cut_short_heads_ = true;  // all gaps so far
+  bool begins_as_log_ = false;        // its first unit has a part of a head
 };
 
 absl::StatusOr<LogScan> ScanLog(const std::string& path) {
@@ -427,7 +453,7 @@ absl::Status AuditWriter::Append(Position position, const AuditRecord& record) {
 
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
   MR_ASSIGN_OR_RETURN(LogScan scan, ScanLog(path));
-  if (scan.begins_cut_short) return NoLogError(path);
+  if (scan.begins_cut_short) return CutOffError(path, scan.bytes);
   return std::move(scan.file);
 }
 

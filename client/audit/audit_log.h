@@ -96,7 +96,8 @@ struct AuditFile {
 // A sentence for damaged_at of the log `path`.
 std::string DamageText(absl::string_view path, uint64_t offset);
 
-// DataLoss: not an audit log. InvalidArgument: not a file at all. Memory grows
+// DataLoss: an audit log that is damaged or cut off before its first whole head.
+// InvalidArgument: no audit log, one of a newer format, or no file. Memory grows
 // with the number of segments, not of records.
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path);
 

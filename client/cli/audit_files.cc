@@ -239,8 +239,11 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
                       UsageError(FindLogs(options.files)));
   std::vector<AuditFile> files;
   for (const std::string& path : paths) {
-    MR_ASSIGN_OR_RETURN(AuditFile file, UsageError(ReadAuditFile(path)));
-    files.push_back(std::move(file));
+    absl::StatusOr<AuditFile> file = ReadAuditFile(path);
+    // Damage is what the command looks for, and no mistake of its user.
+    if (absl::IsDataLoss(file.status())) return file.status();
+    if (!file.ok()) return UsageError(file.status());
+    files.push_back(*std::move(file));
   }
   absl::StatusOr<AuditResult> checked = CheckAuditLogs(files);
   if (absl::IsInvalidArgument(checked.status())) {

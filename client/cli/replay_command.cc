@@ -224,7 +224,10 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
-  MR_RETURN_IF_ERROR(MakeBatchFolder(given.output, "--output=DIR"));
+  const absl::Status folder = MakeBatchFolder(given.output, "--output=DIR");
+  // Another folder is what helps, not another start.
+  if (absl::IsAlreadyExists(folder)) return UsageError(folder);
+  MR_RETURN_IF_ERROR(folder);
   MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
                       WriteBatchArrays(batch, given.output));
   absl::StatusOr<ExplainBatchResponse> explained =

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/prefetch/same_host_flag.h"
 #include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
 #include "common/clean_text.h"
@@ -50,12 +51,10 @@ void SpecFlags::AddTo(FlagSet& flags) {
       .Default("drop, or what the pipeline says");
   flags.Group("How to load");
   flags
-      .Add("same_host", &same_host, "off|auto|require",
-           "Batches of servers on this machine. off: over the network; auto: "
-           "in shared memory where that works; require: a server that cannot "
-           "share memory is not used (one that ends the sharing later sends "
-           "batches over the network meanwhile)")
-      .Choice();
+      .Add("same_host", &same_host, std::string(kSameHostWords),
+           std::string(kSameHostHelp))
+      .Choice()
+      .Bare("auto");
   flags
       .Add("compression", &compression, "none|zstd",
            "Compression of batches on the network; the batches stay the same")
@@ -135,8 +134,20 @@ absl::Status SpecFlags::ValidateHow() const {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Of a server with --refuse_synthetic: no other start of this command helps.
+bool IsRefusedSynthetic(const absl::Status& answer) {
+  if (!absl::IsFailedPrecondition(answer)) return false;
+  const ErrorDetail detail = GetErrorDetail(answer);
+  return detail.stage() == "plan" && detail.dataset() == "synthetic";
+}
+
+}  // namespace
+
 absl::Status OfRequest(absl::Status answer) {
-  if (absl::IsNotFound(answer) || absl::IsInvalidArgument(answer) ||
+  if (IsRefusedSynthetic(answer) || absl::IsNotFound(answer) ||
+      absl::IsInvalidArgument(answer) ||
       (absl::IsUnimplemented(answer) && HasErrorDetail(answer))) {
     return UsageError(std::move(answer));
   }
@@ -165,9 +176,7 @@ absl::Status CheckRank(uint32_t rank, uint32_t world) {
 
 void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
   options.endpoint = endpoint;
-  options.same_host = same_host == "auto"      ? SameHost::kAuto
-                      : same_host == "require" ? SameHost::kRequire
-                                               : SameHost::kOff;
+  options.same_host = SameHostOf(same_host);
   options.open_timeout = timeout;
   options.next_timeout = std::max(absl::Seconds(60), timeout);
   options.step_timeout = step_timeout;

@@ -4,6 +4,7 @@
 
 #include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/sequence.h"
+#include "common/duration_text.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -26,10 +27,6 @@ constexpr uint32_t kMaxDoublings = 5;
 
 // How often a late step is logged.
 constexpr absl::Duration kLateLogInterval = absl::Seconds(10);
-
-absl::Duration Truncated(absl::Duration duration) {
-  return absl::Trunc(duration, absl::Milliseconds(1));
-}
 
 }  // namespace
 
@@ -115,8 +112,7 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
       if (again) reconnect();
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                       << " has sent nothing for "
-                      << absl::FormatDuration(
-                             Truncated(std::max(quiet, now - call.progress)))
+                      << DurationText(std::max(quiet, now - call.progress))
                       << " and owes "
                       << PositionText(calls_->sequence().At(owed.front().first))
                       << (alone ? ": there is no other server to ask"
@@ -133,8 +129,7 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
       if (newest && silence < PatienceAlone(call.server)) continue;
       if (newest && reconnect()) {
         MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
-                        << " has sent nothing for "
-                        << absl::FormatDuration(Truncated(silence))
+                        << " has sent nothing for " << DurationText(silence)
                         << " and is the only one: " << kProbablyDamaged
                         << ", or the server is stuck; its steps are requested "
                            "over a new connection, too";
@@ -213,9 +208,9 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
   MR_LOG_EVERY(INFO, kLateLogInterval)
       << PositionText(sequence.At(run.first)) << " is late at server "
       << servers_->AddressOf(found.server) << " ("
-      << absl::FormatDuration(Truncated(now - calls_->at(run.first).requested))
-      << ", usual are less than " << absl::FormatDuration(Truncated(delay))
-      << "): asking " << servers_->AddressOf(*other) << ", too";
+      << DurationText(now - calls_->at(run.first).requested)
+      << ", usual are less than " << DurationText(delay) << "): asking "
+      << servers_->AddressOf(*other) << ", too";
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/duration_text.h"
 #include "common/logging.h"
 
 namespace millrace {
@@ -130,7 +131,7 @@ void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
 
 absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   const std::string what =
-      absl::StrCat("no batch within ", absl::FormatDuration(waited));
+      absl::StrCat("no batch within ", DurationText(waited));
   // The consumer holds every slot that it may: no batch can come until it lets
   // one go.
   if (pool_->held() == options_.slots) {

@@ -51,6 +51,7 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
       Ask(absl::MakeSpan(servers), method, request,
           {.timeout = timeout,
            .silence = timeout / 2,
+           .insist = true,
            .grace = absl::ZeroDuration()},
           &answers);
   for (size_t i = 0; i < servers.size(); ++i) {

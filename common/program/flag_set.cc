@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <type_traits>
 
 #include "absl/strings/ascii.h"
@@ -47,6 +48,22 @@ std::string Alternatives(const std::vector<absl::string_view>& words) {
   return text;
 }
 
+// What is wrong with `text`, which is no T.
+template <typename T>
+absl::Status BadNumber(absl::string_view text) {
+  const bool negative = absl::ConsumePrefix(&text, "-");
+  const bool whole = !text.empty() &&
+                     std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
+  if (whole && !negative) {
+    return Bad("expected a whole number of at most ",
+               std::numeric_limits<T>::max());
+  }
+  if (std::is_unsigned_v<T>) return Bad("expected a whole number from 0");
+  return whole ? Bad("expected a whole number of at least ",
+                     std::numeric_limits<T>::min())
+               : Bad("expected a whole number");
+}
+
 // Puts a flag's value into the target. Errors say what was expected.
 struct Assign {
   absl::string_view text;
@@ -66,12 +83,12 @@ struct Assign {
   }
   absl::Status operator()(int64_t* value) const {
     return absl::SimpleAtoi(text, value) ? absl::OkStatus()
-                                         : Bad("expected a whole number");
+                                         : BadNumber<int64_t>(text);
   }
   template <typename T, typename = std::enable_if_t<std::is_unsigned_v<T>>>
   absl::Status operator()(T* value) const {
     return absl::SimpleAtoi(text, value) ? absl::OkStatus()
-                                         : Bad("expected a number from 0");
+                                         : BadNumber<T>(text);
   }
   absl::Status operator()(double* value) const {
     return absl::SimpleAtod(text, value) && std::isfinite(*value)
@@ -165,6 +182,9 @@ FlagSet::Flag& FlagSet::Add(std::string name, Target target, std::string value,
   flag.help_ = std::move(help);
   flag.group_ = group_;
   flag.default_text_ = std::visit(DefaultText(), flag.target_);
+  if (auto* const* text = std::get_if<std::string*>(&flag.target_)) {
+    flag.initial_ = **text;
+  }
   flag.repeatable_ =
       std::holds_alternative<std::vector<std::string>*>(flag.target_);
   return flag;
@@ -179,6 +199,7 @@ const FlagSet::Flag* FlagSet::Find(absl::string_view name) const {
 
 bool FlagSet::Given(absl::string_view name) const {
   if (given_.find(name) == given_.end()) return false;
+  if (turned_off_.find(name) != turned_off_.end()) return false;
   const Flag& flag = *Find(name);
   return !flag.is_bool() || *std::get<bool*>(flag.target_);
 }
@@ -243,7 +264,7 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments,
   if (found == nullptr && !text.has_value()) {
     absl::string_view positive = name;
     found = absl::ConsumePrefix(&positive, "no") ? Find(positive) : nullptr;
-    if (found != nullptr && !found->is_bool()) found = nullptr;
+    if (found != nullptr && !found->is_switch()) found = nullptr;
     text = "false";
   }
   if (found == nullptr) return Unknown(name);
@@ -253,7 +274,15 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments,
     return Bad("flag --", flag.name_, " is given twice");
   }
   if (!text.has_value() && flag.is_bool()) text = "true";
-  if (!text.has_value() && flag.bare_.has_value()) text = *flag.bare_;
+  if (flag.bare_.has_value()) {
+    turned_off_.erase(flag.name_);
+    if (!text.has_value() || *text == "true") text = *flag.bare_;
+    if (*text == "false") {
+      turned_off_.insert(flag.name_);
+      *std::get<std::string*>(flag.target_) = flag.initial_;
+      return absl::OkStatus();
+    }
+  }
   if (!text.has_value()) {
     if (*at + 1 == arguments.size()) {
       return Bad("flag --", name, " needs a value: --", name, "=", flag.value_);

@@ -95,7 +95,8 @@ class FlagSet {
       default_text_ = std::move(text);
       return *this;
     }
-    // --name without a value stands for --name=`value`.
+    // Of a string: --name without a value, and --name=true, stand for
+    // --name=`value`; --noname and --name=false for the value before.
     Flag& Bare(std::string value) {
       bare_ = std::move(value);
       return *this;
@@ -109,6 +110,8 @@ class FlagSet {
    private:
     friend class FlagSet;
 
+    // Whether --noname turns it off.
+    bool is_switch() const { return is_bool() || bare_.has_value(); }
     bool is_bool() const { return std::holds_alternative<bool*>(target_); }
     absl::Status Set(absl::string_view text) const;
 
@@ -119,6 +122,7 @@ class FlagSet {
     std::string group_;
     std::string default_text_;
     std::optional<std::string> bare_;
+    std::string initial_;  // value of a string's target when it was added
     std::vector<std::vector<std::string>> needs_;
     bool repeatable_ = false;
     bool choice_ = false;
@@ -149,8 +153,8 @@ class FlagSet {
   // Stops at --help.
   absl::Status Parse(absl::Span<const std::string> arguments);
 
-  // Whether Parse() met the flag; a bool that is set to false counts as not
-  // given.
+  // Whether Parse() met the flag; a bool that is set to false, and a flag with a
+  // bare form that is turned off, count as not given.
   bool Given(absl::string_view name) const;
 
   // What Options::argument stands for; empty when the help is wanted.
@@ -178,6 +182,7 @@ class FlagSet {
   std::deque<Flag> flags_;
   std::vector<std::pair<std::string, std::string>> renamed_;  // former, name
   std::set<std::string, std::less<>> given_;
+  std::set<std::string, std::less<>> turned_off_;  // of Bare(); of given_
   std::string argument_;
   bool help_wanted_ = false;
 };

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
-#include "server/data_tool/read_file.h"
 
 namespace millrace {
 namespace {

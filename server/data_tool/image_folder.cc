@@ -16,13 +16,13 @@
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/program/stop_signals.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/data_tool/class_folders.h"
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
-#include "server/data_tool/read_file.h"
 #include "server/data_tool/same_samples.h"
 
 namespace millrace {

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -54,6 +57,37 @@ void PrintToAClosedStream() {
 TEST(StandardOutputTest, NothingTakesThePlaceOfAClosedStream) {
   EXPECT_EXIT(PrintToAClosedStream(), ::testing::ExitedWithCode(0),
               HasSubstr("standard output: Bad file descriptor"));
+}
+
+// Without it each of the two signals ends the process.
+void WriteToAClosedPipeAndATooLargeFile() {
+  IgnoreWriteSignals();
+  int pipe_ends[2];
+  const rlimit none = {0, RLIM_INFINITY};
+  if (pipe(pipe_ends) != 0 || setrlimit(RLIMIT_FSIZE, &none) != 0) std::exit(3);
+  close(pipe_ends[0]);
+  if (write(pipe_ends[1], "x", 1) >= 0 || errno != EPIPE) std::exit(4);
+  const int file = open((::testing::TempDir() + "/large").c_str(),
+                        O_WRONLY | O_CREAT, 0600);
+  if (write(file, "x", 1) >= 0 || errno != EFBIG) std::exit(5);
+  std::exit(0);
+}
+
+TEST(StandardOutputTest, AFailedWriteIsAnErrorAndNoSignal) {
+  EXPECT_EXIT(WriteToAClosedPipeAndATooLargeFile(),
+              ::testing::ExitedWithCode(0), "");
+}
+
+void KeepAHandler() {
+  signal(SIGPIPE, [](int) {});
+  IgnoreWriteSignals();
+  struct sigaction now = {};
+  sigaction(SIGPIPE, nullptr, &now);
+  std::exit(now.sa_handler == SIG_IGN ? 1 : 0);
+}
+
+TEST(StandardOutputTest, AHandlerOfTheProgramStays) {
+  EXPECT_EXIT(KeepAHandler(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(StandardOutputTest, SucceedsWhereTheTextArrives) {

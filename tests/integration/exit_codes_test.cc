@@ -5,8 +5,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,9 +37,13 @@ class ExitCodesTest : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << written;
     WriteFile(File("bad.textproto"), "preset: 'mnist'\nbatchsize: 5\n");
     WriteFile(File("good.textproto"), "preset: 'mnist' batch_size: 5\n");
-    WriteFile(File("other.textproto"), "sources { dataset: 'b' } batch_size: 5");
+    WriteFile(File("other.textproto"),
+              "sources { dataset: 'b' } batch_size: 5");
     WriteFile(File("not.so"), "no library");
     WriteFile(File("bad.json"), "{");
+    WriteFile(File("cut.mraudit"), std::string("\xFF\xFF\xFF\xFF\x01\0\0\0"
+                                               "MRAUDIT1",
+                                               16));
   }
 
   std::string File(const std::string& name) const {
@@ -229,6 +235,9 @@ TEST_F(ExitCodesTest, Client) {
       {{millrace, "audit", "--files=" + File("bad.json")},
        2,
        "is no audit log"},
+      {{millrace, "audit", "--files=" + File("cut.mraudit")},
+       1,
+       "is cut off or damaged: it has 16 bytes"},
       {{millrace, "doctor", "--compare", "a.json", "b.json", "--run=a.json"},
        2,
        "--compare a.json b.json names both runs: leave --run out"},
@@ -287,6 +296,51 @@ TEST_F(ExitCodesTest, Client) {
     add({closed, "--dataset=a", "--preset=mnist", soon}, 1, "refused");
   }
   Expect(cases);
+}
+
+// As `| head -1` does once it has its line, and `>&-`. verify took the first
+// for damage of the file.
+TEST_F(ExitCodesTest, DataToolWithoutAReaderOfItsOutput) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  for (const char* name : {"cat", "dog"}) {
+    const std::string folder = File(absl::StrCat("images/", name));
+    std::filesystem::create_directories(folder);
+    WriteFile(folder + "/1.jpg", absl::StrCat("\xFF\xD8\xFF", name));
+  }
+  const std::string data = ProgramPath("server/data_tool/millrace-data");
+  for (const std::string& to : {absl::StrCat(ends[1]), std::string("-")}) {
+    const std::string shell = "exec \"$@\" >&" + to;
+    const auto expect = [&](std::vector<std::string> command) {
+      command.insert(command.begin(), {"/bin/sh", "-c", shell, "sh", data});
+      const ProgramResult result = RunProgram(command);
+      EXPECT_EQ(result.exit_code, 1) << command[5] << to << result.err;
+      EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"))
+          << command[5];
+      EXPECT_THAT(result.err, Not(HasSubstr("damage"))) << command[5];
+    };
+    expect({"verify", digits_});
+    expect({"preview", "--dataset=" + digits_, "--preset=mnist", "--explain"});
+    expect({"pack", "--format=imagefolder", "--no_decode", "--overwrite",
+            "--input=" + File("images"), "--output=lmdb:" + File("i.lmdb")});
+    // It was packed before the line about it.
+    EXPECT_EQ(
+        RunProgram({data, "verify", "lmdb:" + File("i.lmdb"), "--no_decode"})
+            .exit_code,
+        0);
+  }
+  close(ends[1]);
+}
+
+TEST_F(ExitCodesTest, SyntheticDataThatTheServerRefuses) {
+  const auto server =
+      ServerProcess::Start({"--dataset=a=" + digits_, "--refuse_synthetic"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Expect({{{"client/cli/millrace", "bench",
+            "--endpoint=" + (*server)->address(), "--synthetic"},
+           2,
+           "makes no synthetic data (--refuse_synthetic)"}});
 }
 
 // What a server refuses of a pipeline, whatever the code: it was 1 where this

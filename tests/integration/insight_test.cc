@@ -178,7 +178,9 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
         << tensor.name();
   }
   // It does not mix two batches in one folder.
-  EXPECT_THAT(Millrace(command).err, HasSubstr("holds a batch already"));
+  const ProgramResult again = Millrace(command);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("holds a batch already"));
 }
 
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {

@@ -45,6 +45,17 @@ TEST(TrainFlagsTest, TakeEveryFormThatAbseilsFlagsTook) {
   EXPECT_EQ(flags->launch.ranks, 0);
 }
 
+// --same_host took no value here, and none but values elsewhere.
+TEST(TrainFlagsTest, SameHostHasTheWordsOfTheOtherPrograms) {
+  EXPECT_EQ(Parse({})->config.same_host, "off");
+  EXPECT_EQ(Parse({"--same_host"})->config.same_host, "auto");
+  EXPECT_EQ(Parse({"--same_host=true"})->config.same_host, "auto");
+  EXPECT_EQ(Parse({"--nosame_host"})->config.same_host, "off");
+  EXPECT_EQ(Parse({"--same_host=require"})->config.same_host, "require");
+  EXPECT_THAT(Mistake({"--same_host=maybe"}),
+              HasSubstr("--same_host=maybe: expected off, auto or require"));
+}
+
 // Scripts lay their flags over others, and leave variables empty.
 TEST(TrainFlagsTest, TheLastValueHoldsAndMayBeEmpty) {
   const auto flags = Parse({"--eval_dataset=e", "--seed=7", "--epochs=3",

@@ -7,6 +7,7 @@
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 #include <torch/utils.h>
@@ -231,6 +232,14 @@ TEST(ModelName, OfAFileGoesByItsContent) {
   EXPECT_EQ(*IdentityOf(*ParseModelName("resnet34")), "resnet34");
   EXPECT_FALSE(IdentityOf(*ParseModelName("torchscript:/no/such")).ok());
   EXPECT_FALSE(ParseModelName("torchscript:").ok());
+  // A pipe was waited for, and can be read only once.
+  ASSERT_EQ(mkfifo((folder + "/pipe.pt").c_str(), 0600), 0);
+  const absl::Status pipe =
+      IdentityOf(*ParseModelName("torchscript:" + folder + "/pipe.pt"))
+          .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(pipe)) << pipe;
+  EXPECT_THAT(std::string(pipe.message()),
+              ::testing::HasSubstr("pipe.pt is no regular file"));
 }
 
 // The same seed, with and without a graph: the same losses, weights and running

@@ -32,8 +32,9 @@ TrainerConfig Config() {
   return config;
 }
 
-std::string WriteFile(const std::string& text) {
-  const std::string path = ::testing::TempDir() + "/pipeline.textproto";
+std::string WriteFile(const std::string& text,
+                      const std::string& name = "pipeline.textproto") {
+  const std::string path = ::testing::TempDir() + "/" + name;
   std::ofstream(path) << text;
   return path;
 }
@@ -287,6 +288,45 @@ TEST(Specs, CutOneDatasetForTrainingAndEvaluation) {
   EXPECT_FALSE(specs->eval.has_value());
 }
 
+// An accuracy on the training's own samples was printed without a word.
+TEST(Specs, SayWhenTheEvaluationSharesSamplesWithTheTraining) {
+  TrainerConfig config = Config();
+  config.eval_dataset = "photos";
+  config.eval_preset = "imagenet_eval";
+  auto specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_THAT(specs->shared_samples, HasSubstr("samples of photos"));
+
+  // Other cuts of one dataset: nothing keeps them apart.
+  config = Config();
+  config.dataset = "";
+  config.pipeline = WriteFile(
+      "sources { dataset: 'photos' subset { to: 0.8 seed: 1 } } preset: 'x'");
+  config.eval_pipeline = WriteFile(
+      "sources { dataset: 'photos' subset { from: 0.8 seed: 2 } } preset: 'x'",
+      "eval.textproto");
+  config.eval_dataset = "photos";
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_THAT(specs->shared_samples, HasSubstr("samples of photos"));
+
+  // The rest of the same cut, another dataset, no evaluation.
+  config.eval_pipeline = WriteFile(
+      "sources { dataset: 'photos' subset { from: 0.8 seed: 1 } } preset: 'x'",
+      "eval.textproto");
+  specs = MakeSpecs(config, Describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ(specs->shared_samples, "");
+  config = Config();
+  config.eval_subset = "0.8:1";
+  EXPECT_EQ(MakeSpecs(config, Describe)->shared_samples, "");
+  config.eval_subset = "";
+  config.eval_dataset = "others";
+  config.eval_preset = "imagenet_eval";
+  EXPECT_EQ(MakeSpecs(config, Describe)->shared_samples, "");
+  EXPECT_EQ(MakeSpecs(Config(), Describe)->shared_samples, "");
+}
+
 TEST(Specs, RefuseCutsThatDoNotFit) {
   struct Case {
     std::string train, eval, expected;
@@ -297,6 +337,8 @@ TEST(Specs, RefuseCutsThatDoNotFit) {
         Case{"", "0:60000", "leaves nothing to train on"},
         Case{"", "0:60001", "60000 samples of photos"},
         Case{"5:5", "", "--train_subset=5:5: expected FROM:TO"},
+        Case{"", "0:1", "--eval_subset=0:1: the bounds are whole numbers"},
+        Case{"0:1", "", "--train_subset=0:1: the bounds are whole numbers"},
         Case{"", "half", "--eval_subset=half: expected"},
         Case{"", "0.5:1.5", "expected"}, Case{"", "-1:5", "expected"},
         Case{"", "nan:0.5", "expected"}, Case{"1:2:3", "", "expected"}}) {

@@ -33,6 +33,8 @@ TEST(Summary, IsJsonWithTheKeysThatOthersRead) {
   summary.samples_per_epoch = 100;
   const std::string json = ToJson(summary);
   EXPECT_THAT(json, HasSubstr("\"dataset\": \"a\\\"b\\\\c\\u000a\""));
+  EXPECT_THAT(json, HasSubstr("\"ended\": \"finished\""));
+  EXPECT_THAT(json, HasSubstr("\"error\": null"));
   EXPECT_THAT(json, HasSubstr("\"epoch_seconds\": [1.5, 2]"));
   EXPECT_THAT(json, HasSubstr("\"loss\": [0.25, null]"));
   EXPECT_THAT(json, HasSubstr("\"stall_share\": 0.125"));

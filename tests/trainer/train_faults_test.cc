@@ -60,8 +60,12 @@ TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
 
 TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
   const ProgramResult run = Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
-                                 "--failed_batch=" + Path("bad")});
+                                 "--failed_batch=" + Path("bad"),
+                                 "--json=" + Path("nan.json")});
   EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(ReadFile(Path("nan.json")),
+              AllOf(HasSubstr("\"ended\": \"failed\""),
+                    HasSubstr("\"error\": \"the loss is ")));
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("the loss is "), HasSubstr("at epoch 1, step "),
                     HasSubstr("(all of its numbers are finite)")));

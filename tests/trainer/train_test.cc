@@ -290,11 +290,17 @@ TEST_F(Train, FailsWhenItsSummaryCannotBePrinted) {
 
 TEST_F(Train, WritesACheckpointWhenItIsStopped) {
   const std::string checkpoint = Path("stopped.ckpt");
-  Subprocess run(Command({"--epochs=100000", "--checkpoint=" + checkpoint}));
+  Subprocess run(Command({"--epochs=100000", "--checkpoint=" + checkpoint,
+                          "--json=" + Path("stopped.json")}));
   WaitForOutput(run, "epoch 2/");
   run.Signal(SIGTERM);
   EXPECT_EQ(run.Wait(), 1);
   EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 15"));
+  // The numbers of the epochs before were lost with a stop.
+  const std::string json = ReadFile(Path("stopped.json"));
+  EXPECT_THAT(json, AllOf(HasSubstr("\"ended\": \"stopped\""),
+                          HasSubstr("\"error\": \"stopped by signal 15")));
+  EXPECT_GT(Number(json, "samples_per_second"), 0);
   const ProgramResult rest =
       Run({"--epochs=100000", "--max_steps=1", "--resume=" + checkpoint});
   EXPECT_EQ(rest.exit_code, 0) << rest.err;

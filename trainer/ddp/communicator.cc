@@ -1,6 +1,5 @@
 #include "trainer/ddp/communicator.h"
 
-#include <signal.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/logging.h"
+#include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "trainer/ddp/local_address.h"
 #include "trainer/ddp/nccl_loader.h"
@@ -335,16 +335,6 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
       absl::StrCat("millrace/attempt_", env.restart), store);
 }
 
-// Gloo and c10d's store write to sockets as in a Python process, which ignores
-// this signal: by default a write to a rank that has ended would end this
-// process, too, without a word. A handler of the program's stays.
-void IgnoreBrokenPipes() {
-  struct sigaction now = {};
-  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
-    signal(SIGPIPE, SIG_IGN);
-  }
-}
-
 bool OnThisMachine(const std::string& address) {
   return address == "127.0.0.1" || address == "localhost" || address == "::1";
 }
@@ -428,7 +418,9 @@ absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     const RankEnv& env, const Options& options) {
   if (env.world_size == 1) return std::make_unique<Alone>();
-  IgnoreBrokenPipes();
+  // Gloo and c10d's store write to sockets as in a Python process, which ignores
+  // SIGPIPE.
+  IgnoreWriteSignals();
   MakeNcclBackend* make_nccl = nullptr;
   if (options.device.is_cuda()) {
     MR_ASSIGN_OR_RETURN(make_nccl, LoadNccl(NcclPluginPaths()));

@@ -47,6 +47,9 @@ constexpr std::chrono::seconds kGreetingTime(10);
 // are just connecting, and again for the last words to arrive. A choice: a job
 // that failed should not seem to hang.
 constexpr std::chrono::milliseconds kGoodbyeTime(500);
+// Between two attempts to accept, where the process has no descriptor or the
+// machine no memory for one.
+constexpr std::chrono::milliseconds kAcceptPause(200);
 // Between two attempts to connect to rank 0.
 constexpr std::chrono::milliseconds kConnectPause(100);
 
@@ -283,17 +286,22 @@ void RollCall::Run() {
       next_beat = now + beat_;
     }
     // waits[first + i] belongs to peers_[i]: peers are erased and accepted only
-    // after the walk over waits. waits[1] is the listener, where there is one.
+    // after the walk over waits. waits[1] is the listener, where there is one;
+    // poll() passes over it while accepting pauses.
     std::vector<pollfd> waits = {{wake_.get(), POLLIN, 0}};
-    if (listener_.ok()) waits.push_back({listener_.get(), POLLIN, 0});
+    const bool pauses = now < accept_from_;
+    if (listener_.ok()) {
+      waits.push_back({pauses ? -1 : listener_.get(), POLLIN, 0});
+    }
     const size_t first = waits.size();
     for (const auto& peer : peers_) {
       const short events =
           static_cast<short>(POLLIN | (peer->unsent.empty() ? 0 : POLLOUT));
       waits.push_back({peer->fd.get(), events, 0});
     }
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        (pauses ? std::min(next_beat, accept_from_) : next_beat) -
+        Clock::now());
     poll(waits.data(), waits.size(),
          static_cast<int>(std::max<int64_t>(0, left.count())));
     uint64_t woken = 0;
@@ -313,7 +321,15 @@ void RollCall::Run() {
 void RollCall::Accept() {
   while (true) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd.ok()) return;
+    if (!fd.ok()) {
+      // The connection stays in the queue, and poll() would return at once.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+          errno == ENOMEM) {
+        HoldAccepts(errno);
+      }
+      return;
+    }
+    accept_fails_ = false;
     const auto strangers =
         std::count_if(peers_.begin(), peers_.end(),
                       [](const auto& peer) { return !peer->met; });
@@ -324,6 +340,16 @@ void RollCall::Accept() {
     peer->heard = Clock::now();
     peers_.push_back(std::move(peer));
   }
+}
+
+void RollCall::HoldAccepts(int error) {
+  accept_from_ = Clock::now() + kAcceptPause;
+  if (accept_fails_) return;
+  accept_fails_ = true;
+  MR_LOG(WARNING) << "cannot accept the connection of another rank: "
+                  << std::strerror(error)
+                  << "; the rank waits until there is room. Raise the limit of "
+                     "open files (ulimit -n) of this process or of the machine";
 }
 
 void RollCall::Read(Peer& peer) {

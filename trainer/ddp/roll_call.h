@@ -100,6 +100,7 @@ class RollCall {
   // All of these on the thread.
   void Run();
   void Accept();
+  void HoldAccepts(int error);
   void Read(Peer& peer);
   void Understand(Peer& peer, absl::string_view line);
   bool Greet(Peer& peer, absl::string_view line);
@@ -127,6 +128,10 @@ class RollCall {
   // come back.
   std::vector<bool> met_;
   SteadyTime started_;
+  // Of the listener: no accept() before, and whether the last one found no room
+  // for a connection (it was logged).
+  SteadyTime accept_from_;
+  bool accept_fails_ = false;
 
   // Guards what the thread shares with callers. Not held while anything is read
   // or written.

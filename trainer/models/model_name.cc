@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/read_file.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -31,8 +31,8 @@ absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
 
 absl::StatusOr<std::string> IdentityOf(const ModelName& model) {
   if (model.file.empty()) return model.name;
-  MR_ASSIGN_OR_RETURN(const std::string bytes,
-                      ReadFile(model.file, kNoFileLimit));
+  std::string bytes;
+  MR_RETURN_IF_ERROR(ReadRegularFile(model.file, &bytes));
   return absl::StrCat("torchscript:", ContentHash(bytes));
 }
 

@@ -823,6 +823,36 @@ TEST_F(PrefetchLoaderTest, TheOnlyServerIsAskedOverANewConnectionWhenSilent) {
   }
 }
 
+// The line came only while a requested batch was missing: with all of them here
+// and no server to request the next one from, the log was silent.
+TEST_F(PrefetchLoaderTest, TheLogSaysThatNoServerAnswers) {
+  Open(20, {{1, "data-1:7001", true}});
+  CompleteAll();
+  fake_->SetServers({{1, "data-1:7001", false}});
+  for (uint64_t step = 0; step < options_.window; ++step) ExpectNext({0, step});
+  ::testing::internal::CaptureStderr();
+  fake_->Tick();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("no server of endpoint test:1 answers ("),
+                    HasSubstr("waiting for epoch 0 step 8")));
+  ::testing::internal::CaptureStderr();
+  fake_->Tick();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "not every tick";
+  time_ += absl::Minutes(1);
+  ::testing::internal::CaptureStderr();
+  fake_->Tick();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("no server of endpoint test:1 answers ("),
+                    HasSubstr("waiting for epoch 0 step 8")));
+  // With a server again there is nothing to say.
+  time_ += absl::Minutes(1);
+  ::testing::internal::CaptureStderr();
+  fake_->SetServers({{1, "data-1:7001", true}});
+  fake_->Tick();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              Not(HasSubstr("no server of endpoint")));
+}
+
 TEST_F(PrefetchLoaderTest, NamesTheEndpointWhenAllServersAreGone) {
   Open(4, {{1, "data-1:7001", true}});
   fake_->End(fake_->CallsAt(1)[0], absl::UnavailableError("reset by peer"));

@@ -56,6 +56,7 @@ class FlagSetTest : public ::testing::Test {
     help_wanted_ = flags.help_wanted();
     argument_ = flags.argument();
     json_given_ = flags.Given("json");
+    form_given_ = flags.Given("form");
     return status;
   }
 
@@ -86,6 +87,7 @@ class FlagSetTest : public ::testing::Test {
   std::string argument_;
   bool help_wanted_ = false;
   bool json_given_ = false;
+  bool form_given_ = false;
 };
 
 TEST_F(FlagSetTest, TakesAllFormsAndKeepsDefaults) {
@@ -98,6 +100,29 @@ TEST_F(FlagSetTest, TakesAllFormsAndKeepsDefaults) {
   EXPECT_EQ(world_, 5);
   EXPECT_EQ(batches_, 7);
   EXPECT_EQ(offset_, -3);
+}
+
+// `preview --noexplain` was an unknown flag, and --explain=false no value.
+TEST_F(FlagSetTest, AFlagWithABareFormIsTurnedOnAndOffAsASwitch) {
+  form_ = "as before";
+  for (const char* off : {"--noform", "--form=false", "-noform"}) {
+    ASSERT_TRUE(Parse({off}).ok()) << off;
+    EXPECT_EQ(form_, "as before") << off;
+    EXPECT_FALSE(form_given_) << off;
+  }
+  EXPECT_THAT(Mistake({"--form", "--noform"}), HasSubstr("given twice"));
+  ASSERT_TRUE(Parse({"--form=true"}).ok());
+  EXPECT_EQ(form_, "text");
+  EXPECT_TRUE(form_given_);
+  // The last one holds, and an earlier value leaves nothing behind.
+  options_.last_value_holds = true;
+  form_ = "";
+  ASSERT_TRUE(Parse({"--form=json", "--noform"}).ok());
+  EXPECT_EQ(form_, "");
+  EXPECT_FALSE(form_given_);
+  ASSERT_TRUE(Parse({"--noform", "--form"}).ok());
+  EXPECT_EQ(form_, "text");
+  EXPECT_TRUE(form_given_);
 }
 
 TEST_F(FlagSetTest, ABoolHasANegativeForm) {
@@ -151,7 +176,11 @@ TEST_F(FlagSetTest, AProgramMayLetTheLastValueHoldAndTakeEmptyOnes) {
   EXPECT_EQ(world_, 2);
   EXPECT_EQ(endpoint_, "");
   EXPECT_FALSE(seed_.has_value());
-  EXPECT_THAT(Mistake({"--world="}), HasSubstr("expected a number from 0"));
+  EXPECT_THAT(Mistake({"--world="}), HasSubstr("expected a whole number from 0"));
+  EXPECT_THAT(Mistake({"--world=1.5"}),
+              HasSubstr("--world=1.5: expected a whole number from 0"));
+  EXPECT_THAT(Mistake({"--world=99999999999999999999"}),
+              HasSubstr("expected a whole number of at most 4294967295"));
 }
 
 TEST_F(FlagSetTest, AFlagMayBeGivenOncePerValue) {

@@ -211,6 +211,9 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist"}, "nothing to do");
   usage({dataset, "--preset=mnist", "--outputs=image,"}, "an empty name");
   usage({dataset, "--preset=mnist", "--explain=xml"}, "neither text nor json");
+  for (const char* off : {"--noexplain", "--explain=false"}) {
+    usage({dataset, "--preset=mnist", off}, "nothing to do");
+  }
   usage({dataset, "--preset=mnist", "--explain", "--samples=0"}, "1 .. 1000");
   usage({dataset, "--preset=mnist", "--output=s.png", "--cell=5"},
         "16 .. 1024");
@@ -225,7 +228,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, Pipeline("transforms {"), "--explain"},
         "pipeline.textproto:1:");
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
-        "--step=-1: expected a number from 0");
+        "--step=-1: expected a whole number from 0");
   usage({dataset, "--preset=mnist", "--explain", "--batch_size=0"},
         "--batch_size=0: it is 1 .. ");
   usage({dataset, "--preset=mnist", "--output=s.png", "--columns=9999999999"},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -192,6 +193,44 @@ TEST_F(Rolls, DoNotListenToStrangers) {
   EXPECT_FALSE(rolls_[1]->Missing().has_value());
   rolls_[1]->End("works still");
   EXPECT_THAT(Says(0), HasSubstr("works still"));
+}
+
+// poll() found the listener readable at once, for ever and without a word.
+TEST_F(Rolls, WaitForRoomForAConnection) {
+  rolls_.clear();
+  auto keeper = RollCall::Keep(OptionsOf(0, 2), true);
+  ASSERT_TRUE(keeper.ok()) << keeper.status();
+  rolls_.push_back(*std::move(keeper));
+  int log[2];
+  ASSERT_EQ(pipe(log), 0);
+  const int rank = socket(AF_INET, SOCK_STREAM, 0);
+  const int stderr_before = dup(STDERR_FILENO);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = dup(rank);
+  close(lowest_free);
+  const rlimit full = {static_cast<rlim_t>(lowest_free), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &full), 0);
+  dup2(log[1], STDERR_FILENO);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(rolls_[0]->port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int connected =
+      connect(rank, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  std::string line;
+  for (char c = 0; connected == 0 && c != '\n' && read(log[0], &c, 1) == 1;) {
+    line += c;
+  }
+  dup2(stderr_before, STDERR_FILENO);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(connected, 0);
+  EXPECT_THAT(line, HasSubstr("cannot accept the connection of another rank: "
+                              "Too many open files; "));
+  // With room again, the rank is met.
+  Send(rank, absl::StrCat("millrace-roll-1 ", kToken, " 1 host-1\n"));
+  EXPECT_THAT(Line(rank), HasSubstr("millrace-roll-1 "));
+  for (const int fd : {log[0], log[1], rank, stderr_before}) close(fd);
 }
 
 TEST_F(Rolls, LoseARankThatTalksNonsense) {

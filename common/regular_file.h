@@ -1,11 +1,14 @@
-// Reading files that were found in a folder, whole or their beginning: what is
-// no regular file is refused, since it could block for ever. A file that the
-// user has named is read by common/read_file.h.
+// Reading files that were found in a folder or that must be mapped or read
+// twice: what is no regular file is refused, since it could block for ever.
+// A text that the user has named, perhaps as a pipe, is read by
+// common/read_file.h.
+//
+// Thread-safe.
 //
 //   MR_RETURN_IF_ERROR(ReadRegularFile("photos/cat/1.jpg", &bytes));
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_READ_FILE_H_
-#define MILLRACE_SERVER_DATA_TOOL_READ_FILE_H_
+#ifndef MILLRACE_COMMON_REGULAR_FILE_H_
+#define MILLRACE_COMMON_REGULAR_FILE_H_
 
 #include <cstddef>
 #include <string>
@@ -30,4 +33,4 @@ absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,
 
 }  // namespace millrace
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_READ_FILE_H_
+#endif  // MILLRACE_COMMON_REGULAR_FILE_H_

@@ -1,4 +1,4 @@
-#include "server/data_tool/read_file.h"
+#include "common/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ absl::Status NoRegularFile(const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat(path,
                    " is no regular file (but a folder, a FIFO, a socket "
-                   "or a device)"));
+                   "or a device): name a file"));
 }
 
 }  // namespace
