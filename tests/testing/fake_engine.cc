@@ -11,6 +11,22 @@
 namespace millrace::testing {
 namespace {
 
+// FakeByte repeats itself after as many bytes.
+constexpr uint64_t kPeriod = 256;
+
+void FillPayload(uint8_t* payload, uint64_t size, uint64_t epoch, uint64_t step,
+                 uint32_t rank) {
+  uint64_t filled = std::min(size, kPeriod);
+  for (uint64_t i = 0; i < filled; ++i) {
+    payload[i] = FakeByte(epoch, step, rank, i);
+  }
+  while (filled < size) {
+    const uint64_t more = std::min(filled, size - filled);
+    std::memcpy(payload + filled, payload, more);
+    filled += more;
+  }
+}
+
 class FakePipeline final : public Pipeline {
  public:
   explicit FakePipeline(const FakeEngine::Config& config, PipelineSpec spec)
@@ -48,6 +64,20 @@ uint64_t DigestOf(const BatchPayload& payload) {
 }
 
 }  // namespace
+
+uint64_t FirstWrongByte(const void* payload, uint64_t size, uint64_t epoch,
+                        uint64_t step, uint32_t rank) {
+  const auto* const bytes = static_cast<const uint8_t*>(payload);
+  const auto right = [&](uint64_t i) {
+    return bytes[i] == FakeByte(epoch, step, rank, i);
+  };
+  uint64_t i = 0;
+  while (i < std::min(size, kPeriod) && right(i)) ++i;
+  if (i < kPeriod) return i;
+  if (std::memcmp(bytes, bytes + kPeriod, size - kPeriod) == 0) return size;
+  while (right(i)) ++i;
+  return i;
+}
 
 class FakeEngine::RunState {
  public:
@@ -172,10 +202,8 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
         }
         std::memcpy(payload->data(), &run->next, sizeof(run->next));
       } else if (config_.fill) {
-        for (uint64_t i = 0; i < config_.payload_bytes; ++i) {
-          payload->data()[i] =
-              FakeByte(run->range.epoch, run->next, run->range.rank, i);
-        }
+        FillPayload(payload->data(), config_.payload_bytes, run->range.epoch,
+                    run->next, run->range.rank);
       }
     }
     FilledBatch batch;

@@ -29,6 +29,11 @@ inline uint8_t FakeByte(uint64_t epoch, uint64_t step, uint32_t rank,
   return static_cast<uint8_t>(epoch * 31 + step * 7 + rank * 3 + i);
 }
 
+// The first byte of a payload that is not FakeByte(epoch, step, rank, i); `size`
+// where all are. Tests that ask byte by byte take most of their time for it.
+uint64_t FirstWrongByte(const void* payload, uint64_t size, uint64_t epoch,
+                        uint64_t step, uint32_t rank);
+
 class FakeEngine final : public Engine {
  public:
   struct Config {

@@ -38,7 +38,7 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::FakeByte;
+using ::millrace::testing::FirstWrongByte;
 using ::millrace::testing::FakeEngine;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -187,11 +187,10 @@ void ExpectBatch(HostLoader& loader, Position position, uint32_t rank = 0) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   ASSERT_EQ(batch->position, position);
   ASSERT_EQ(batch->header.rank(), rank);
-  for (uint64_t i = 0; i < batch->payload.size(); ++i) {
-    ASSERT_EQ(batch->payload[i],
-              FakeByte(position.epoch, position.step, rank, i))
-        << "byte " << i << " of step " << position.step;
-  }
+  ASSERT_EQ(FirstWrongByte(batch->payload.data(), batch->payload.size(),
+                           position.epoch, position.step, rank),
+            batch->payload.size())
+      << "step " << position.step;
 }
 
 TEST(HostLoaderTest, DeliversTheBytesOfEveryStepInOrder) {

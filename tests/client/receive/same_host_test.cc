@@ -26,7 +26,7 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::FakeByte;
+using ::millrace::testing::FirstWrongByte;
 using ::millrace::testing::FakeEngine;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -83,11 +83,10 @@ HostLoaderOptions Options(const std::string& endpoint, SameHost same_host) {
 
 void ExpectBytes(const HostBatch& batch) {
   ASSERT_EQ(batch.payload.size(), kPayload);
-  for (uint64_t i = 0; i < kPayload; ++i) {
-    ASSERT_EQ(batch.payload[i],
-              FakeByte(batch.position.epoch, batch.position.step, 0, i))
-        << "byte " << i << " of step " << batch.position.step;
-  }
+  ASSERT_EQ(FirstWrongByte(batch.payload.data(), kPayload, batch.position.epoch,
+                           batch.position.step, 0),
+            kPayload)
+      << "step " << batch.position.step;
 }
 
 // Takes `count` batches and checks them.

@@ -35,7 +35,7 @@
 namespace millrace {
 namespace {
 
-using testing::FakeByte;
+using testing::FirstWrongByte;
 using testing::FakeEngine;
 using ::testing::HasSubstr;
 using testing::ReceivedBatch;
@@ -101,12 +101,11 @@ class RpcServerTest : public ::testing::Test {
 
   void ExpectBatch(const ReceivedBatch& batch) {
     ASSERT_EQ(batch.payload.size(), config_.payload_bytes);
-    for (uint64_t i = 0; i < batch.payload.size(); ++i) {
-      ASSERT_EQ(static_cast<uint8_t>(batch.payload[i]),
-                FakeByte(batch.header.epoch(), batch.header.step(),
-                         batch.header.rank(), i))
-          << "byte " << i << " of step " << batch.header.step();
-    }
+    ASSERT_EQ(FirstWrongByte(batch.payload.data(), batch.payload.size(),
+                             batch.header.epoch(), batch.header.step(),
+                             batch.header.rank()),
+              batch.payload.size())
+        << "step " << batch.header.step();
   }
 
   absl::Status Refusal(const GetBatchesRequest& request) {
