@@ -175,7 +175,10 @@ void SampleBuffers::Give(FetchedSample* sample) {
   if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
   // From here on the charge is that of the idle memory.
   owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
-  if (idle_ + owned->charged_ <= half_) {
+  // A single one is kept above the half, too, within all of the bytes. Freed,
+  // it would stay with malloc, for each thread that has read such a sample.
+  if (idle_ + owned->charged_ <= half_ ||
+      (idle_samples_.empty() && held_ + owned->charged_ <= 2 * half_)) {
     idle_ += owned->charged_;
     idle_samples_.push_back(std::move(owned));
   }

@@ -168,7 +168,7 @@ class SampleBuffers {
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
   // Bytes of held_ that are Ready(): above 0, room is sure to come.
   uint64_t ready_ MR_GUARDED_BY(mu_) = 0;
-  // Bytes of idle_samples_; at most half_.
+  // Bytes of idle_samples_; at most half_, or those of a single sample.
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
   // Bytes of a large sample among recent ones: rises at once, falls by an
   // eighth a sample. 0: none has come.

@@ -261,6 +261,24 @@ TEST(SampleBuffers, AwaitRoomEndsWhereNoRoomIsSureToCome) {
   buffers.Give(first);
 }
 
+// The memory of a sample that is larger than the half was freed and allocated
+// again by each thread, and malloc kept it for each.
+TEST(SampleBuffers, TheMemoryOfALargeSampleIsUsedAgain) {
+  SampleBuffers buffers(16 << 10);
+  const std::string large(10'000, 'x');
+  for (int i = 0; i < 3; ++i) {
+    FetchedSample* const sample = Copy(buffers, {large});
+    ASSERT_NE(sample, nullptr);
+    EXPECT_EQ(buffers.idle_bytes(), 0u);
+    buffers.Give(sample);
+    EXPECT_GT(buffers.idle_bytes(), 10'000u);
+    EXPECT_LT(buffers.idle_bytes(), 12'000u);
+  }
+  // Small ones do not hold it.
+  buffers.Give(Copy(buffers, {"x"}));
+  EXPECT_LE(buffers.idle_bytes(), 2048u);
+}
+
 TEST(SampleBuffers, TasksWaitForFewLargeSamplesAndForManySmallOnes) {
   SampleBuffers buffers(256 << 10);
   EXPECT_GT(buffers.MaxTaskSamples(), 64u);  // nothing is known yet
