@@ -102,6 +102,8 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     const ReadGates::Pass pass(gates, *source);
     at_gates += pass.waited();
     SampleBuffers::Turn turn(buffers_);
+    // Left to the worker, which needs no copy.
+    if (!turn.MayFindRoom()) continue;
     FetchedSample* sample = nullptr;
     // Sources with a gate have readers that need each other's memory: a thread
     // that waited for room inside the visit could block the reader that a
@@ -119,8 +121,8 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     // The copy is made: what the reader holds of the source (a row group) is
     // free before this thread does anything else.
     records.Release();
-    // Sample i belongs to this task; Done() publishes it. Null where the system
-    // had no memory: the worker reads it.
+    // Sample i belongs to this task; Done() publishes it. Null where it was
+    // given up: the worker reads it.
     samples_[i] = status.ok() ? sample : turn.Fail(std::move(status));
     for_room += turn.waited();
   }

@@ -49,9 +49,15 @@ void SampleBuffers::WakeFirst() {
   if (!waiters_.empty()) waiters_.begin()->second->room_.NotifyOne();
 }
 
+bool SampleBuffers::Turn::MayFindRoom() const {
+  MutexLock lock(buffers_.mu_);
+  return !buffers_.Exceeds(buffers_.recent_) || buffers_.RoomComes(*this);
+}
+
 FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
   const uint64_t bytes = BytesOf(sample);
-  return Fill(buffers_.Take(*this, bytes), sample, bytes);
+  FetchedSample* const copy = buffers_.Take(*this, bytes);
+  return copy == nullptr ? nullptr : Fill(copy, sample, bytes);
 }
 
 FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
@@ -71,10 +77,9 @@ FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
 
 bool SampleBuffers::Turn::AwaitRoom() {
   if (wanted_ == 0 || reserved_ != nullptr) return false;
-  // Not null: Take() waits. The turn keeps its number, so a thread that reads
-  // twice keeps its place.
+  // The turn keeps its number, so a thread that reads twice keeps its place.
   reserved_ = buffers_.Take(*this, wanted_);
-  return true;
+  return reserved_ != nullptr;
 }
 
 FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
@@ -99,30 +104,35 @@ FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
 
 FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
   FetchedSample* const sample = buffers_.Take(*this, 0);
-  sample->status_ = std::move(status);
+  if (sample != nullptr) sample->status_ = std::move(status);
   return sample;
+}
+
+bool SampleBuffers::Exceeds(uint64_t bytes) const {
+  return held_ > 0 && held_ + bytes + kOverheadBytes > half_;
+}
+
+bool SampleBuffers::RoomComes(const Turn& turn) const {
+  // turns_ is not empty, for the turn is in it.
+  return ready_ > 0 || turns_.front() != turn.number_;
 }
 
 FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   std::unique_ptr<FetchedSample> sample;
   MutexLock lock(mu_);
-  // Full for this turn: over the bound, and either room is sure to come (ready
-  // samples will be given back) or an older turn has to go first. turns_ is not
-  // empty, for this turn is in it.
-  const auto is_full = [&]() MR_REQUIRES(mu_) {
-    return held_ + bytes + kOverheadBytes > half_ &&
-           (ready_ > 0 || turns_.front() != turn.number_);
-  };
-  if (is_full()) {
-    if (!wait) return nullptr;
+  // Also of a sample that is given up: later tasks wait for fewer such samples.
+  recent_ = std::max(bytes, recent_ - recent_ / 8);
+  if (Exceeds(bytes)) {
+    if (!wait || !RoomComes(turn)) return nullptr;
     const auto start = std::chrono::steady_clock::now();
     waiting_.Add(1);
     // In waiters_ exactly while it waits: WakeFirst() relies on it.
     waiters_.emplace(turn.number_, &turn);
-    while (is_full()) turn.room_.Wait(lock);
+    while (Exceeds(bytes) && RoomComes(turn)) turn.room_.Wait(lock);
     waiters_.erase(turn.number_);
     waiting_.Add(-1);
     turn.waited_ += std::chrono::steady_clock::now() - start;
+    if (Exceeds(bytes)) return nullptr;
   }
   if (!idle_samples_.empty()) {
     sample = std::move(idle_samples_.back());
@@ -165,11 +175,19 @@ void SampleBuffers::Give(FetchedSample* sample) {
   if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
   // From here on the charge is that of the idle memory.
   owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
-  if (idle_ + owned->charged_ <= half_) {
+  // A single one is kept above the half, too, within all of the bytes. Freed,
+  // it would stay with malloc, for each thread that has read such a sample.
+  if (idle_ + owned->charged_ <= half_ ||
+      (idle_samples_.empty() && held_ + owned->charged_ <= 2 * half_)) {
     idle_ += owned->charged_;
     idle_samples_.push_back(std::move(owned));
   }
   WakeFirst();
+}
+
+uint64_t SampleBuffers::MaxTaskSamples() const {
+  MutexLock lock(mu_);
+  return std::max<uint64_t>(1, half_ / 4 / (recent_ + kOverheadBytes));
 }
 
 double SampleBuffers::WaitedSeconds() {

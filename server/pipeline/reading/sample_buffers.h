@@ -5,8 +5,9 @@
 // Why no thread waits for ever: threads that use samples never wait for threads
 // that read, and give ready samples back whatever becomes of their batch. So
 // while any sample is Ready(), room comes. While none is, the thread with the
-// oldest Turn does not wait and may exceed the bound. What that takes are the
-// samples of tasks that still lack one, a task or so for each run.
+// oldest Turn does not wait: without room its sample is given up, and the
+// thread that uses the sample reads it. Only a sample beside which nothing is
+// held may exceed the bound.
 //
 // Thread-safe. Owns the memory, also of samples that are handed out, and uses
 // it again. Between Copy() and Give() a sample belongs to one thread at a time;
@@ -82,16 +83,20 @@ class SampleBuffers {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Null: the system has no memory.
+    // False: a sample as large as recent ones would be given up now, so reading
+    // it is a waste.
+    bool MayFindRoom() const;
+    // Null: the sample is given up, or the system has no memory.
     FetchedSample* Copy(const EncodedSample& sample);
     // The same, but null also where it would have to wait for room: for sources
     // during whose visit nobody may wait.
     FetchedSample* TryCopy(const EncodedSample& sample);
     // Waits for the room that TryCopy() has not found; a TryCopy() of at most
-    // as many bytes then succeeds. False: room was not what TryCopy() lacked.
+    // as many bytes then succeeds. False: room was not what TryCopy() lacked,
+    // or the sample is given up.
     bool AwaitRoom();
     // A sample that stands for a failed read: Visit() returns `status`. Waits
-    // for room as Copy() does.
+    // for room as Copy() does. Null: it is given up.
     FetchedSample* Fail(absl::Status status);
 
     // Time that it has waited for room, which is no time of reading.
@@ -123,6 +128,11 @@ class SampleBuffers {
   // Takes the sample back, ready or not. Null is ignored.
   void Give(FetchedSample* sample);
 
+  // Upper bound of the samples that a task should wait for together, at least
+  // 1: as many as fit into a quarter of the room if they are as large as recent
+  // ones.
+  uint64_t MaxTaskSamples() const;
+
   // Thread-seconds that turns have waited for room, so far.
   double WaitedSeconds();
 
@@ -131,8 +141,14 @@ class SampleBuffers {
   uint64_t idle_bytes() const;
 
  private:
+  // Whether `bytes` more exceed the bound. Never beside nothing: a sample that
+  // is larger than the bound is held alone.
+  bool Exceeds(uint64_t bytes) const MR_REQUIRES(mu_);
+  // Whether room is sure to come for the turn if it waits: ready samples will
+  // be given back, or an older turn has to end first.
+  bool RoomComes(const Turn& turn) const MR_REQUIRES(mu_);
   // A sample that is charged for `bytes`. Null: there is no room, and `wait` is
-  // false.
+  // false or no room is sure to come.
   FetchedSample* Take(Turn& turn, uint64_t bytes, bool wait = true);
   // Wakes the first waiter, which takes room if there is any and then wakes the
   // next one. All at once would cost more than their reads: nearly all would
@@ -147,16 +163,19 @@ class SampleBuffers {
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
   // Turns that wait for room, by number.
   std::map<uint64_t, Turn*> waiters_ MR_GUARDED_BY(mu_);
-  // Bytes charged for samples from Take() to Give(). At most half_, but for
-  // what turns have taken as the oldest while ready_ was 0.
+  // Bytes charged for samples from Take() to Give(). At most half_, or those of
+  // a single sample.
   uint64_t held_ MR_GUARDED_BY(mu_) = 0;
   // Bytes of held_ that are Ready(): above 0, room is sure to come.
   uint64_t ready_ MR_GUARDED_BY(mu_) = 0;
-  // Bytes of idle_samples_; at most half_.
+  // Bytes of idle_samples_; at most half_, or those of a single sample.
   uint64_t idle_ MR_GUARDED_BY(mu_) = 0;
+  // Bytes of a large sample among recent ones: rises at once, falls by an
+  // eighth a sample. 0: none has come.
+  uint64_t recent_ MR_GUARDED_BY(mu_) = 0;
   uint64_t next_turn_ MR_GUARDED_BY(mu_) = 0;
   // Numbers of the turns that live, ascending: the first is the oldest read,
-  // and the only one that may exceed the bound.
+  // which waits for ready samples alone.
   std::vector<uint64_t> turns_ MR_GUARDED_BY(mu_);
   // A stack: the sample that came back last has the warmest memory.
   std::vector<std::unique_ptr<FetchedSample>> idle_samples_ MR_GUARDED_BY(mu_);

@@ -9,8 +9,7 @@
 namespace millrace {
 namespace {
 
-// Pages are 1 MiB and some at most where writers keep to their defaults.
-constexpr uint64_t kPageBytes = 5 << 18;
+constexpr uint64_t kPageBytes = ChunkCost::kPageBytes;
 // A chunk of more bytes is read page by page.
 constexpr uint64_t kMaxChunkBytes = 4 << 20;
 constexpr uint64_t kStreamBytes = 32 << 10;
@@ -99,11 +98,12 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
     // The dictionary: its page, the decoder's copy, a table of its values that
     // grows by doubling, and the array's copy.
     cost.fixed += 6 * encoded;
-    cost.per_row = 3 * (4 + 2 + 1);
+    cost.per_row = ChunkCost::kStringBytes;
     return cost;
   }
   if (chunk.has_dictionary_page()) cost.fixed += 2 * page;
-  cost.per_row = 3 * static_cast<double>(plain) * each_row + 3 * (4 + 2 + 1);
+  cost.per_row = 3 * static_cast<double>(plain) * each_row +
+                 static_cast<double>(ChunkCost::kStringBytes);
   return cost;
 }
 

@@ -20,6 +20,13 @@
 namespace millrace {
 
 struct ChunkCost {
+  // Of a page: they are 1 MiB and some at most where writers keep to their
+  // defaults.
+  static constexpr uint64_t kPageBytes = 5 << 18;
+  // Of a string, beside its bytes: where it ends and its levels, which grow by
+  // doubling.
+  static constexpr uint64_t kStringBytes = 3 * (4 + 2 + 1);
+
   // While it is decoded: pages, dictionaries, levels and buffers that grow; and
   // for each row.
   uint64_t fixed = 0;

@@ -16,6 +16,7 @@
 #include "server/storage/parquet/arrow_error.h"
 #include "server/storage/parquet/footer_counts.h"
 #include "server/storage/parquet/group_decoder.h"
+#include "server/storage/parquet/page_sizes.h"
 
 namespace millrace {
 namespace {
@@ -291,6 +292,23 @@ absl::StatusOr<std::vector<ChunkPlace>> ParquetFile::PlacesOf(
   return places;
 }
 
+absl::StatusOr<std::vector<DecodeBound>> ParquetFile::BoundsOf(
+    int group, absl::Span<const Column> columns) const {
+  std::vector<DecodeBound> bounds;
+  MR_RETURN_IF_ERROR(Catch(path_, "read the pages of", [&]() -> arrow::Status {
+    for (const Column& column : columns) {
+      const int leaf = column.plan->leaf;
+      const auto chunk = metadata_->RowGroup(group)->ColumnChunk(leaf);
+      ARROW_ASSIGN_OR_RAISE(const PageSizes pages,
+                            ReadPageSizes(*file_, PlaceOf(*chunk, *metadata_)));
+      bounds.push_back(BoundOf(*chunk, *metadata_->schema()->Column(leaf),
+                               column.cost, pages));
+    }
+    return arrow::Status::OK();
+  }));
+  return bounds;
+}
+
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     const Slice& slice, std::vector<Column> columns,
     std::shared_ptr<BoundedPool> pool, Waste* waste) const {
@@ -305,8 +323,7 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
           failed < 0
               ? ""
               : absl::StrCat(", column '", columns[failed].plan->name, "',"),
-          " needs ", pool->refused_bytes(), " bytes of memory, but has ",
-          pool->limit()));
+          " takes more than ", pool->limit(), " bytes of memory"));
     }
     // A dictionary with equal values, which few writers make.
     if (!absl::IsUnimplemented(decoded.status()) || failed < 0 ||

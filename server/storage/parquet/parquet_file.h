@@ -36,6 +36,7 @@
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/column_map.h"
+#include "server/storage/parquet/decode_bound.h"
 #include "server/storage/parquet/row_group.h"
 
 namespace millrace {
@@ -117,12 +118,16 @@ class ParquetFile {
   };
 
   // Reads and decodes columns of a slice into memory of `pool`. Errors as of
-  // Open(); FailedPrecondition: the pool has refused more memory, with the
-  // arithmetic up to that. Whatever comes back counts only when the file is
+  // Open(); FailedPrecondition: the pool has refused more memory. Whatever comes back counts only when the file is
   // CheckUnchanged() afterwards.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       const Slice& slice, std::vector<Column> columns,
       std::shared_ptr<BoundedPool> pool, Waste* waste) const;
+
+  // What decoding rows of these columns of a row group takes at most, from the
+  // headers of all of its pages. DataLoss: they are damaged.
+  absl::StatusOr<std::vector<DecodeBound>> BoundsOf(
+      int group, absl::Span<const Column> columns) const;
 
   // As FileWatch::CheckUnchanged(), since before the footer was read.
   absl::Status CheckUnchanged() const { return watch_->CheckUnchanged(); }

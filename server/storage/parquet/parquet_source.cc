@@ -20,6 +20,7 @@
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
+#include "server/storage/parquet/decode_bound.h"
 #include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/foreign_fingerprint.h"
 #include "server/storage/parquet/parquet_file.h"
@@ -38,12 +39,19 @@ using Reservations = std::vector<ByteBudget::Reservation>;
 // Of a column's name in a message.
 constexpr size_t kMaxNameBytes = 200;
 
+constexpr absl::string_view kSmallerValues = "smaller values or pages";
+constexpr absl::string_view kSmallerPages =
+    "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
+    "multiple of so many rows, 1024 by default)";
+
 // What to do where the cache has no room. `more`: the setting that gives it,
-// empty where there is none.
-std::string MoreCache(const std::string& more) {
+// empty where there is none. `smaller`: what a file that is written again is to
+// have.
+std::string MoreCache(const std::string& more, absl::string_view smaller) {
   return absl::StrCat(more, more.empty() ? "" : ", ",
                       "leave the column out of the pipeline's outputs, or "
-                      "write the file again with smaller values or pages");
+                      "write the file again with ",
+                      smaller);
 }
 
 struct Shard {
@@ -161,7 +169,7 @@ class ParquetSource final : public RecordSource {
   absl::Status CheckFieldsWithin(const std::vector<bool>& used,
                                  uint64_t cache_bytes) const override {
     Projection projection;
-    return Plan(used, cache_bytes, &projection);
+    return Plan(used, cache_bytes, /*reads_pages=*/false, &projection);
   }
   uint64_t metadata_bytes() const override { return metadata_bytes_; }
   uint64_t unused_bytes() const override {
@@ -184,9 +192,10 @@ class ParquetSource final : public RecordSource {
       const std::vector<bool>& used) const;
 
   // Fills in fields, slices and most_bytes, for a cache of `cache_bytes`.
-  // Errors as Project().
+  // Errors as Project(). `reads_pages`: a refusal's number is also enough for
+  // the pages of strings, which are read for it.
   absl::Status Plan(const std::vector<bool>& used, uint64_t cache_bytes,
-                    Projection* projection) const;
+                    bool reads_pages, Projection* projection) const;
 
   // Somebody reads these fields.
   void NoteUse(const Projection& projection) const;
@@ -203,9 +212,27 @@ class ParquetSource final : public RecordSource {
                                               const ParquetFile::Slice& slice,
                                               RowGroupCache::Room& room) const;
   // A cache of `bytes` would do.
-  std::string MoreCacheFor(uint64_t bytes) const {
-    return MoreCache(cache_advice_ ? cache_advice_(bytes) : "");
+  std::string MoreCacheFor(uint64_t bytes, absl::string_view smaller) const {
+    return MoreCache(cache_advice_ ? cache_advice_(bytes) : "", smaller);
   }
+  std::vector<ParquetFile::Column> ColumnsOf(absl::Span<const int> fields,
+                                             const Shard& shard,
+                                             int group) const;
+  // A cache that is enough for columns of a row group.
+  struct Enough {
+    uint64_t bytes = 0;
+    // There are strings whose pages are larger than what is planned with.
+    bool unplanned = false;
+    // The largest page, and values in it.
+    uint64_t page_bytes = 0;
+    uint64_t page_values = 0;
+  };
+  // More than `cache_bytes` or these. Reads the headers of all pages; errors as
+  // ParquetFile::BoundsOf().
+  absl::StatusOr<Enough> EnoughFor(
+      const Shard& shard, int group,
+      absl::Span<const ParquetFile::Column> columns,
+      uint64_t cache_bytes) const;
   // Logs it, once for a field.
   void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                        const ParquetFile::Waste& waste,
@@ -237,7 +264,8 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
   auto made = std::make_shared<Projection>();
   made->id = next_projection_++;
   made->used = used;
-  const absl::Status planned = Plan(used, cache_.max_bytes(), made.get());
+  const absl::Status planned =
+      Plan(used, cache_.max_bytes(), /*reads_pages=*/true, made.get());
   std::erase_if(projections_,
                 [](const auto& entry) { return entry.second.expired(); });
   MR_RETURN_IF_ERROR(planned);
@@ -246,12 +274,15 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
 }
 
 absl::Status ParquetSource::Plan(const std::vector<bool>& used,
-                                 uint64_t cache_bytes, Projection* made) const {
+                                 uint64_t cache_bytes, bool reads_pages,
+                                 Projection* made) const {
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i]) made->fields.push_back(static_cast<int>(i));
   }
   // Of the row group whose rows take most, if the cache has no room for one.
   std::string refused;
+  const Shard* refused_shard = nullptr;
+  int refused_group = 0;
   for (const Shard& shard : shards_) {
     std::vector<SlicePlan>& slices = made->slices.emplace_back();
     const std::vector<int64_t>& starts = shard.file->group_starts();
@@ -272,15 +303,30 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
                         shard.columns[made->fields[i]].name, "' ",
                         costs[i].Bytes(1));
       }
+      refused_shard = &shard;
+      refused_group = group;
       refused = absl::StrCat(
           shard.file->path(), ": decoding one row of row group ", group,
           " takes ", bytes, " bytes of memory (columns ", columns, ")");
     }
   }
   if (refused.empty()) return absl::OkStatus();
+  uint64_t enough = made->most_bytes;
+  if (reads_pages) {
+    const auto more = EnoughFor(
+        *refused_shard, refused_group,
+        ColumnsOf(made->fields, *refused_shard, refused_group), enough);
+    // Otherwise what is planned is enough. Damaged pages are named where they
+    // are decoded.
+    if (more.ok() && more->unplanned && more->bytes > enough) {
+      enough = more->bytes;
+      absl::StrAppend(&refused, " and up to ", enough, " where a page has ",
+                      more->page_bytes, " bytes as its largest");
+    }
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       refused, ", but the cache of decoded row groups has ", cache_bytes,
-      " for this dataset; ", MoreCacheFor(made->most_bytes)));
+      " for this dataset; ", MoreCacheFor(enough, kSmallerValues)));
 }
 
 void ParquetSource::NoteUse(const Projection& projection) const {
@@ -313,16 +359,12 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
     const Projection& projection, int shard, const ParquetFile::Slice& slice,
     RowGroupCache::Room& room) const {
   const Shard& in = shards_[shard];
-  std::vector<ParquetFile::Column> columns;
-  for (const int field : projection.fields) {
-    columns.push_back({.field = field,
-                       .plan = &in.columns[field],
-                       .cost = in.costs[field][slice.group]});
-  }
+  const std::vector<ParquetFile::Column> columns =
+      ColumnsOf(projection.fields, in, slice.group);
   auto pool = std::make_shared<BoundedPool>(
       room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
   ParquetFile::Waste waste;
-  auto decoded = in.file->Decode(slice, std::move(columns), pool, &waste);
+  auto decoded = in.file->Decode(slice, columns, pool, &waste);
   pool->Close();
   // What is kept is what the file held when it was opened.
   MR_RETURN_IF_ERROR(files_.Check(shard));
@@ -334,10 +376,62 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
     return *std::move(decoded);
   }
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
-  return absl::FailedPreconditionError(
-      absl::StrCat(decoded.status().message(), " of the ", room.max_bytes(),
-                   " of this dataset's cache of decoded row groups; ",
-                   MoreCacheFor(pool->refused_bytes())));
+  // With less than that it is tried once more.
+  if (room.bytes() < room.max_bytes()) return decoded.status();
+  std::string why =
+      absl::StrCat(decoded.status().message(),
+                   ", all that this dataset's cache of decoded row groups has");
+  const auto enough = EnoughFor(in, slice.group, columns, room.max_bytes());
+  if (!enough.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(why, "; ", MoreCache("", kSmallerValues)));
+  }
+  const bool one = enough->page_values == 1;
+  return absl::FailedPreconditionError(absl::StrCat(
+      why, ": up to ", enough->bytes, " are needed, for its largest page has ",
+      enough->page_bytes, " bytes (", enough->page_values,
+      one ? " value" : " values", "); ",
+      MoreCacheFor(enough->bytes, one ? kSmallerValues : kSmallerPages)));
+}
+
+std::vector<ParquetFile::Column> ParquetSource::ColumnsOf(
+    absl::Span<const int> fields, const Shard& shard, int group) const {
+  std::vector<ParquetFile::Column> columns;
+  for (const int field : fields) {
+    columns.push_back({.field = field,
+                       .plan = &shard.columns[field],
+                       .cost = shard.costs[field][group]});
+  }
+  return columns;
+}
+
+absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
+    const Shard& shard, int group,
+    absl::Span<const ParquetFile::Column> columns, uint64_t cache_bytes) const {
+  MR_ASSIGN_OR_RETURN(const std::vector<DecodeBound> bounds,
+                      shard.file->BoundsOf(group, columns));
+  Enough enough = {.bytes = cache_bytes};
+  std::vector<ChunkCost> costs;
+  for (const DecodeBound& bound : bounds) {
+    costs.push_back(bound.cost);
+    enough.unplanned |=
+        bound.strings && bound.pages.encoded > ChunkCost::kPageBytes;
+    if (bound.pages.encoded <= enough.page_bytes) continue;
+    enough.page_bytes = bound.pages.encoded;
+    enough.page_values = bound.pages.values;
+  }
+  const std::vector<int64_t>& starts = shard.file->group_starts();
+  const int64_t rows = starts[group + 1] - starts[group];
+  // With a larger cache slices are larger, up to the row group.
+  while (true) {
+    const SlicePlan plan = PlanSlices(rows, costs, enough.bytes);
+    uint64_t most = plan.bytes;
+    for (const DecodeBound& bound : bounds) {
+      most += bound.Bytes(plan.rows) - bound.cost.Bytes(plan.rows);
+    }
+    if (most <= enough.bytes) return enough;
+    enough.bytes = most;
+  }
 }
 
 void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,

@@ -348,9 +348,11 @@ TEST_F(ReadAheadTest, SamplesOfAWholeTaskAreReady) {
 // nobody has begun to work on when the run ends.
 TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
   Gate busy, next_task;
-  std::atomic<uint64_t> reads{0}, per_task{0};
+  // 8 MiB of budget / 16 / 2 = 256 KiB have room for 12 samples of 20 KiB.
+  constexpr uint64_t kRoomSamples = 12;
+  std::atomic<uint64_t> reads{0};
   const auto hook = [&](int64_t) {
-    if (reads.fetch_add(1) == per_task.load()) next_task.Pass();
+    if (reads.fetch_add(1) == kRoomSamples) next_task.Pass();
     return absl::OkStatus();
   };
   auto engine = Make(1, 1,
@@ -359,8 +361,7 @@ TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
                      8 << 20);
   const auto pipeline = std::dynamic_pointer_cast<const BuiltPipeline>(
       Open(*engine, "sources { dataset: 'large' } batch_size: 60"));
-  per_task = pipeline->rows_per_task();
-  ASSERT_LT(per_task.load(), 60u);
+  ASSERT_LT(pipeline->rows_per_task(), 60u);
   Arrivals other, arrivals;
   auto worker =
       engine->Start(Open(*engine, "sources { dataset: 'busy' } batch_size: 10"),
@@ -370,7 +371,7 @@ TEST_F(ReadAheadTest, ARunThatEndsGivesRoomToItsReaders) {
   auto run =
       engine->Start(pipeline, {0, 0, 1, 0, 1, false}, arrivals.callbacks());
   ASSERT_TRUE(run.ok()) << run.status();
-  next_task.AwaitWaiting(1);  // one task is whole, and fills all room
+  next_task.AwaitWaiting(1);  // tasks are whole, and fill all room
   next_task.Open();
   (*run)->Cancel();
   busy.Open();

@@ -1,0 +1,40 @@
+// DecodeBound is an upper bound of what decoding rows of one column chunk takes
+// of memory. ChunkCost is what is planned with, for which pages have the usual
+// size; this one knows the pages, and is reckoned only for a refusal, whose
+// number must be enough.
+//
+// Plain numbers.
+
+#ifndef MILLRACE_SERVER_STORAGE_PARQUET_DECODE_BOUND_H_
+#define MILLRACE_SERVER_STORAGE_PARQUET_DECODE_BOUND_H_
+
+#include <parquet/metadata.h>
+#include <parquet/schema.h>
+
+#include <cstdint>
+
+#include "server/storage/parquet/chunk_cost.h"
+#include "server/storage/parquet/page_sizes.h"
+
+namespace millrace {
+
+struct DecodeBound {
+  ChunkCost cost;
+  PageSizes pages;
+  uint64_t page_bytes = 0;  // pages that are in memory at a time
+  // Strings: bytes of all of them, and of the largest; upper bounds.
+  bool strings = false;
+  uint64_t all_values = 0;
+  uint64_t largest_value = 0;
+
+  uint64_t Bytes(int64_t rows) const;
+};
+
+// `cost` and `pages`: of the chunk.
+DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
+                    const parquet::ColumnDescriptor& column,
+                    const ChunkCost& cost, const PageSizes& pages);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_STORAGE_PARQUET_DECODE_BOUND_H_
