@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +86,11 @@ class StoredReadAheadTest : public EngineFixture {
           }
         }
         if (reads_ahead) {
+          // A thread has no name before it first runs, which on a busy machine
+          // can be after the last batch.
+          for (int i = 0; i < 1000 && Readers() < read_threads; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
           EXPECT_EQ(Readers(), static_cast<int>(read_threads));
         }
         EXPECT_EQ(budget_->used(), idle_use_);
