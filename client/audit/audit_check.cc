@@ -144,6 +144,11 @@ absl::Status Checker::Gather() {
     }
   }
   if (first == nullptr) {
+    for (const AuditFile& file : files_) {
+      if (!file.damaged_at.has_value() || file.segments.empty()) continue;
+      return absl::DataLossError(
+          DamageText(file.segments[0].file, *file.damaged_at));
+    }
     return absl::InvalidArgumentError("the logs hold no record");
   }
   result_.attempts = attempts_.size();

@@ -74,7 +74,8 @@ struct AuditResult {
 };
 
 // InvalidArgument: no records, logs of different jobs (says which), or a log
-// that names a place that does not exist.
+// that names a place that does not exist. DataLoss: no records, because the
+// first of a log is damaged.
 absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files);
 
 // Whether hash sums can tell all samples of the run's epochs, but for those

@@ -52,11 +52,17 @@ std::string ToJson(const BatchArray& array) {
 }  // namespace
 
 absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
-    const int error = errno;
+  if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
+  const int error = errno;
+  struct stat there;
+  if (error != EEXIST || stat(path.c_str(), &there) != 0) {
     return absl::Status(absl::ErrnoToStatusCode(error),
                         absl::StrCat("cannot make the folder ", path, ": ",
                                      std::strerror(error)));
+  }
+  if (!S_ISDIR(there.st_mode)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " exists and is no folder; give another ", flag));
   }
   if (access((path + "/batch.json").c_str(), F_OK) == 0) {
     return absl::AlreadyExistsError(

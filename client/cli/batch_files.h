@@ -32,8 +32,8 @@ struct BatchArray {
   TensorLook look;
 };
 
-// Makes the folder when it is not there. AlreadyExists: it holds a batch; the
-// error names the flag to change.
+// Makes the folder when it is not there. AlreadyExists: it holds a batch or is
+// no folder; the error names the flag to change.
 absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag);
 
 // A ragged tensor becomes two files: NAME.offsets and its values.

@@ -181,6 +181,11 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   const ProgramResult again = Millrace(command);
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("holds a batch already"));
+  std::vector<std::string> onto_a_file = command;
+  onto_a_file.back() = "--output=" + folder + "/batch.json";
+  const ProgramResult file = Millrace(onto_a_file);
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_THAT(file.err, HasSubstr("is no folder"));
 }
 
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {

@@ -458,9 +458,8 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
     if (!file.ok()) {  // no head is left
       // Bytes 4 to 7 are the version of the format.
       const bool newer = i >= 4 && i < 8;
-      EXPECT_EQ(file.status().code(), newer
-                                          ? absl::StatusCode::kInvalidArgument
-                                          : absl::StatusCode::kDataLoss);
+      EXPECT_EQ(file.status().code(), newer ? absl::StatusCode::kInvalidArgument
+                                            : absl::StatusCode::kDataLoss);
       EXPECT_THAT(std::string(file.status().message()),
                   HasSubstr(newer ? "format version" : " damaged: "));
       continue;
@@ -488,7 +487,8 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
     if (!file.ok()) {
       EXPECT_TRUE(absl::IsDataLoss(file.status())) << length;
       EXPECT_THAT(std::string(file.status().message()),
-                  HasSubstr(" is cut off or damaged: it has ")) << length;
+                  HasSubstr(" is cut off or damaged: it has "))
+          << length;
     }
     if (file.ok() && !file->segments.empty()) {
       EXPECT_LE(file->segments[0].records, 2);
@@ -536,6 +536,20 @@ TEST_F(AuditTest, DamageInTheMiddleOfALogIsAProblem) {
                       HasSubstr(absl::StrCat("offset ", named, " ")),
                       HasSubstr("damaged or edited")));
   }
+}
+
+// "The logs hold no record", as though the wrong folder had been given.
+TEST_F(AuditTest, ADamagedFirstRecordIsNamed) {
+  Write(1, 0, 1, 0, 4);
+  std::string bytes = Bytes(PathOf(0));
+  const size_t records = bytes.size() - 4 * 32;
+  bytes[records + 8] = static_cast<char>(~bytes[records + 8]);
+  SetBytes(PathOf(0), bytes);
+  const absl::Status status = Check().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(PathOf(0)),
+                    HasSubstr(absl::StrCat("offset ", records, " "))));
 }
 
 // A start stops at its first error: nothing of it follows a write that was cut
