@@ -117,8 +117,8 @@ TEST_F(FullShareTest, TheBudgetThatIsNamedHelps) {
                       HasSubstr("raise --memory_budget to ")));
   }
   EXPECT_EQ(full.peer(), "ipv4:127.0.0.1");
-  // It is full already with those that are slow and hold nothing.
-  EXPECT_GE(full.connections(), kSlow);
+  // It may be full before all have come, and calls that hold too much end.
+  EXPECT_GT(full.connections(), 1);
   // With what one that was not known to be slow took of the free quarter.
   EXPECT_LE(full.held_bytes(), full.share_bytes() / 3 * 4);
   ASSERT_GT(full.advised_budget_bytes(), uint64_t{76} << 20);
