@@ -1,6 +1,7 @@
 #include "server/storage/parquet/page_sizes.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -61,8 +62,12 @@ bool Parse(absl::string_view bytes, Header* header) {
     }
   }
   header->bytes = static_cast<int64_t>(bytes.size() - reader.rest().size());
-  return reader.ok() && header->encoded >= 0 && header->stored >= 0 &&
-         header->values >= 0;
+  // 32 bits in the format; more would overflow the position of the next page.
+  const auto fits = [](int64_t number) {
+    return number >= 0 && number <= std::numeric_limits<int32_t>::max();
+  };
+  return reader.ok() && fits(header->encoded) && fits(header->stored) &&
+         fits(header->values);
 }
 
 // The largest, and the next one.
