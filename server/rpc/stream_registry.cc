@@ -169,9 +169,10 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
     std::reverse(readers.begin(), readers.end());
     take_back(BatchStream::Excess::kOfHost);
   }
+  // Before the memory is free: who sees a batch made of it finds it counted.
+  counters_->revoked_batches.fetch_add(taken);
   for (const BatchStream::Deferred& end : ends) end();
   if (taken == 0) return;
-  counters_->revoked_batches.fetch_add(taken);
   MR_LOG_EVERY(INFO, absl::Seconds(10))
       << taken << " batches taken back from " << ends.size()
       << " calls of slow readers, the slowest " << peer << ", because "
