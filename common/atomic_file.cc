@@ -47,8 +47,8 @@ void RemoveLeftovers(const std::string& target) {
     if (kill(process, 0) == 0 || errno != ESRCH) continue;
     const std::string leftover = absl::StrCat(folder, "/", name);
     if (unlink(leftover.c_str()) == 0) {
-      MR_LOG(INFO) << "removed " << leftover << ", which process " << process
-                   << " left when it ended in the middle of writing";
+      MR_LOG(INFO) << "removed " << leftover
+                   << ", an incomplete file of process " << process;
     }
   }
 }

@@ -1,8 +1,8 @@
-// AtomicFile is a new file that takes the place of the one at its path as a
-// whole, or not at all: it is written beside it as PATH.tmp.PROCESS, then
-// renamed. With kThroughPowerLoss the file is synchronised before and its
-// folder after the rename. A symbolic link stays one: the file that it leads to
-// is replaced. A device or pipe (/dev/stdout) is written in place.
+// AtomicFile writes a new file that replaces the file at its path completely or
+// not at all: it writes PATH.tmp.PROCESS beside it, then renames. With
+// kThroughPowerLoss the file is synchronised before the rename and its folder
+// after it. A symbolic link stays: its target is replaced. A device or pipe
+// (/dev/stdout) is written in place.
 //
 // What it is not: no lock. Two processes that write one path replace each
 // other's file. One thread. It keeps nothing of what was written in memory.
@@ -23,7 +23,7 @@
 
 namespace millrace {
 
-// What the file that was written survives.
+// The failures that the written file survives.
 enum class Lasts {
   kThroughPowerLoss,
   // A killed process, not a loss of power: for files that are of no use then.
@@ -58,15 +58,14 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// `contents` as the file at `path`. On an error (disk full) what was there is
-// still there.
+// Writes `contents` to the file at `path`. After an error (disk full) the old
+// file is still there.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view contents,
                                  Lasts lasts = Lasts::kThroughPowerLoss);
 
-// Removes what processes that have ended in between left beside the file
-// `target`; says so in the log. Leaves what a process that runs on this machine
-// is writing.
+// Removes the temporary files of `target` whose processes have ended, and logs
+// each. Keeps those of processes that run on this machine.
 void RemoveLeftovers(const std::string& target);
 
 }  // namespace millrace

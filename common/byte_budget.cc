@@ -48,7 +48,7 @@ bool ByteBudget::TryReserve(uint64_t bytes, Reservation* reservation) {
 ByteBudget::Ticket ByteBudget::ReserveAsync(
     uint64_t bytes, std::function<void(Reservation)> granted) {
   MR_CHECK(bytes <= capacity_)
-      << "a request of " << bytes << " bytes can never be granted";
+      << "the request of " << bytes << " bytes exceeds the budget";
   {
     MutexLock lock(mu_);
     if (!line_.empty() || bytes > capacity_ - used_) {

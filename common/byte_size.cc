@@ -39,7 +39,7 @@ constexpr Unit kUnits[] = {
 absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text) {
   const auto bad = [&] {
     return absl::InvalidArgumentError(absl::StrCat(
-        "`", text, "` is no size; write for example 512MiB or 2GiB"));
+        "`", text, "` is not a size; write for example 512MiB or 2GiB"));
   };
   const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
   size_t digits = 0;

@@ -1,6 +1,6 @@
-// MR_CHECK_CPU ends a program with a sentence and exit code 2 on a CPU that its
-// libraries are not compiled for, in place of SIGILL. libarrow of the pyarrow
-// wheel is compiled for SSE4.2 and runs such instructions in its static
+// MR_CHECK_CPU ends a program with a message and exit code 2, instead of
+// SIGILL, on a CPU that lacks instructions of its libraries. libarrow of the
+// pyarrow wheel is compiled for SSE4.2 and runs such instructions in its static
 // initialisers, that is, before main(): so the check is an entry of the
 // program's .preinit_array, which runs before the initialisers of all
 // libraries.

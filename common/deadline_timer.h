@@ -1,7 +1,7 @@
-// DeadlineTimer calls a function after a time unless that is cancelled before.
-// It goes by the steady clock: setting the system's clock fires nothing. It is
-// for deadlines that are rarely reached (admission, idle streams), not for
-// exact or frequent ticks.
+// DeadlineTimer calls a function after a time unless the call is cancelled
+// before. It uses the steady clock, so a change of the system's clock has no
+// effect. It is for deadlines that are rarely reached (admission, idle
+// streams), not for exact or frequent ticks.
 //
 // Thread-safe. Owns one thread, which runs the functions one after the other,
 // without locks: a function that blocks delays all others. Stop() drops what is

@@ -1,5 +1,5 @@
-// A time for sentences that a person reads: measured times have nanoseconds
-// that nobody wants.
+// A time for sentences that people read, without the nanoseconds of measured
+// times.
 //
 //   DurationText(absl::Nanoseconds(3'000'152'293))  ->  "3s"
 //   DurationText(absl::Microseconds(12'345))        ->  "12ms"

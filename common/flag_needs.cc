@@ -24,8 +24,8 @@ absl::Status CheckFlagNeeds(absl::Span<const FlagNeed> needs,
     }
     return absl::InvalidArgumentError(
         absl::StrCat("--", need.flag, " has no effect without ", names,
-                     ": give ", need.one_of.size() == 1 ? "it" : "one of them",
-                     ", or leave --", need.flag, " out"));
+                     ": add ", need.one_of.size() == 1 ? "it" : "one of them",
+                     ", or remove --", need.flag));
   }
   return absl::OkStatus();
 }

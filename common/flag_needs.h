@@ -1,5 +1,5 @@
-// Flags that act only beside another flag. A program that takes such a flag
-// alone would do something else than its user asked for, without a word.
+// Flags that have an effect only together with another flag. A program that
+// accepted such a flag alone would silently ignore what its user wants.
 //
 // Pure functions, safe from any thread. Knows no parser: who parses says which
 // flags were given.

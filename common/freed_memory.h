@@ -1,5 +1,5 @@
-// What malloc keeps of freed memory, and what the process holds of the
-// system's.
+// The memory that malloc keeps after it was freed, and the memory of the
+// process.
 //
 // Thread-safe.
 
@@ -18,8 +18,9 @@ void ReturnFreedMemory();
 // does not say.
 uint64_t ResidentBytes();
 
-// What malloc has given out and has not got back. 0: another malloc is in use,
-// which does not say. Walks the lists of free blocks: milliseconds for many.
+// Bytes that malloc has given out and that are not freed. 0: another malloc is
+// in use, which does not report it. Scans the lists of free blocks:
+// milliseconds for many.
 uint64_t AllocatedBytes();
 
 }  // namespace millrace

@@ -18,10 +18,9 @@ absl::StatusOr<std::string> ParseHex(absl::string_view text) {
       !std::all_of(text.begin(), text.end(), [](char c) {
         return absl::ascii_isxdigit(static_cast<unsigned char>(c));
       })) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMostQuoted)),
-                     text.size() > kMostQuoted ? "...\"" : "\"",
-                     ", which is not hexadecimal"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", absl::CHexEscape(text.substr(0, kMostQuoted)),
+        text.size() > kMostQuoted ? "...\"" : "\"", " is not hexadecimal"));
   }
   return absl::HexStringToBytes(text);
 }

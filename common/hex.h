@@ -1,5 +1,5 @@
-// Bytes that a file or a person wrote as hexadecimal digits. absl's own
-// HexStringToBytes takes anything and reads past what is no digit.
+// Parses bytes that a file or a person wrote as hexadecimal digits. absl's own
+// HexStringToBytes does not check for digits.
 //
 //   MR_ASSIGN_OR_RETURN(const std::string hash, ParseHex("00ff"));
 

@@ -1,5 +1,5 @@
-// CPU time that all programs of a machine have taken, of /proc/stat. Beside the
-// CPU time of a process it tells whether other programs took the cores. A
+// The CPU time of all programs of a machine, from /proc/stat. Compared with the
+// CPU time of a process it shows whether other programs used the cores. A
 // container sees the whole machine.
 //
 // Pure functions, and one look at the system; safe from any thread.

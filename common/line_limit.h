@@ -1,6 +1,6 @@
-// LineLimit bounds how often each place of a source may log, and counts what it
-// leaves out: for libraries that log a line for each bad byte of a peer. It
-// writes nothing itself.
+// LineLimit limits the log lines of each place in a source, and counts the
+// suppressed lines: for libraries that log a line for each bad byte of a peer.
+// It writes nothing itself.
 //
 // Thread-safe. Places are few: those in the source of the library.
 //
@@ -34,7 +34,7 @@ class LineLimit {
     std::chrono::milliseconds interval{10'000};
   };
 
-  // Lines of a place that were left out, and that nobody was told of.
+  // Suppressed lines of a place that were not reported yet.
   struct LeftOut {
     std::string file;
     int line = 0;
@@ -48,8 +48,8 @@ class LineLimit {
   std::optional<uint64_t> Pass(absl::string_view file, int line,
                                SteadyTime now);
 
-  // The places that have left lines out and may write again: what they have
-  // left out is to be told now, and counts as a line of theirs.
+  // The places with suppressed lines that may write again. The caller must
+  // report them now; the report counts as a line of the place.
   std::vector<LeftOut> TakeLeftOut(SteadyTime now);
 
  private:

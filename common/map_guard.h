@@ -1,12 +1,13 @@
-// MapGuard lets a process survive a mapped file that loses its pages: when the
+// MapGuard lets a process survive the loss of pages of a mapped file: when the
 // file is truncated, or its disk fails, a read of the map raises SIGBUS, which
-// ends the process by default. Under a guard the handler puts zeros in the
-// place of the map from that page on, notes it, and the read goes on.
+// ends the process by default. Under a guard, the signal handler replaces the
+// map with zeros from that page on and records the loss, and the read
+// continues.
 //
-// It does not mend data: the reader must call lost() after reading and before
-// using what was read. It does not catch SIGSEGV, and leaves every SIGBUS
-// outside of guarded maps to the handler that was installed before it (a
-// sanitizer's, or the system's, which ends the process).
+// It does not repair data: the reader must call lost() after reading and before
+// using the data. It does not catch SIGSEGV, and passes every SIGBUS outside of
+// guarded maps to the previous handler (a sanitizer's, or the system's, which
+// ends the process).
 //
 // Thread-safe. The handler takes no lock and allocates nothing. Guards may come
 // and go while other threads fault in their own maps. Does not own the map,

@@ -58,8 +58,8 @@ absl::Status SocketError(absl::string_view what, const std::string& name,
     case ECONNREFUSED:
       return absl::UnavailableError(text);
     case EAGAIN:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(text, "; too many connections wait to be accepted"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          text, "; too many connections wait for the server to accept them"));
     default:
       return absl::InternalError(text);
   }
@@ -68,7 +68,7 @@ absl::Status SocketError(absl::string_view what, const std::string& name,
 absl::StatusOr<UniqueFd> NewSocket(const std::string& name) {
   UniqueFd socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.ok()) return SocketError("cannot make", name, errno);
+  if (!socket.ok()) return SocketError("cannot create the", name, errno);
   return socket;
 }
 
@@ -91,11 +91,11 @@ absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name) {
   if (name[0] != '@') RemoveAbandoned(name);
   if (bind(socket->get(), address->get(), address->bytes) != 0 ||
       listen(socket->get(), kBacklog) != 0) {
-    return SocketError("cannot listen on", name, errno);
+    return SocketError("cannot listen on the", name, errno);
   }
   // Connecting takes the right to write; the folder says who gets here.
   if (name[0] != '@' && chmod(name.c_str(), 0666) != 0) {
-    return SocketError("cannot open to others the", name, errno);
+    return SocketError("cannot set the permissions of the", name, errno);
   }
   return socket;
 }
@@ -106,7 +106,7 @@ absl::StatusOr<UniqueFd> ConnectForPackets(const std::string& name) {
   auto socket = NewSocket(name);
   if (!socket.ok()) return socket;
   if (connect(socket->get(), address->get(), address->bytes) != 0) {
-    return SocketError("cannot connect to", name, errno);
+    return SocketError("cannot connect to the", name, errno);
   }
   return socket;
 }
@@ -125,7 +125,8 @@ absl::StatusOr<UniqueFd> AcceptPackets(int listener) {
       return absl::UnavailableError(text);
     case EMFILE:
       return absl::ResourceExhaustedError(absl::StrCat(
-          text, "; the process has as many as its limit allows (ulimit -n)"));
+          text,
+          "; the process has reached its limit of open files (ulimit -n)"));
     case ENFILE:
     case ENOBUFS:
     case ENOMEM:
@@ -139,8 +140,9 @@ absl::StatusOr<uid_t> PeerUser(int socket) {
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-    return absl::InternalError(absl::StrCat(
-        "the system does not say who connects: ", strerror(errno)));
+    return absl::InternalError(
+        absl::StrCat("cannot read the identity of the connecting process: ",
+                     strerror(errno)));
   }
   return peer.uid;
 }

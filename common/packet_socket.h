@@ -27,15 +27,15 @@
 
 namespace millrace {
 
-// Everybody who can enter its folder may connect to a path. InvalidArgument:
-// the name is empty or too long. AlreadyExists: another process listens there,
-// or there is a file that is no socket. A socket file that nobody listens on
-// any more is replaced; who listens on a path removes the file in the end.
+// Every user who can enter the folder may connect to a path. InvalidArgument:
+// the name is empty or too long. AlreadyExists: another process listens on the
+// name, or the path is a file that is not a socket. A socket file without a
+// listener is replaced; the caller removes its socket file at the end.
 absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name);
 
-// Unavailable: nobody listens under that name. ResourceExhausted: somebody does
-// and does not keep up with the connections. PermissionDenied: the file of the
-// socket is not ours to use.
+// Unavailable: no process listens on the name. ResourceExhausted: too many
+// connections wait for the listener. PermissionDenied: this user may not use
+// the file of the socket.
 absl::StatusOr<UniqueFd> ConnectForPackets(const std::string& name);
 
 // The next connection; Unavailable when there is none now. ResourceExhausted:
@@ -46,8 +46,8 @@ absl::StatusOr<UniqueFd> AcceptPackets(int listener);
 absl::StatusOr<uid_t> PeerUser(int socket);
 
 // `attached`: a descriptor that the receiver gets a copy of; -1: none.
-// Unavailable: the other side is gone. ResourceExhausted: it does not read, or
-// too many descriptors are on their way.
+// Unavailable: the other side has ended. ResourceExhausted: it does not read,
+// or too many descriptors are in flight.
 absl::Status SendPacket(int socket, absl::string_view packet,
                         int attached = -1);
 

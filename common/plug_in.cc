@@ -32,8 +32,9 @@ absl::StatusOr<void*> OpenPlugIn(const PlugIn& plug_in,
       });
   if (path == paths.end()) {
     return absl::NotFoundError(absl::StrCat(
-        plug_in.user, " need ", plug_in.file, ", and there is no ",
-        absl::StrJoin(paths, " and no "), "; ", plug_in.where_missing));
+        plug_in.user, " need ", plug_in.file,
+        ", which is not found: there is no ", absl::StrJoin(paths, " and no "),
+        "; ", plug_in.where_missing));
   }
   // All of its symbols at once: what a library of another version lacks is an
   // error here and not the end of the process later.
@@ -44,10 +45,10 @@ absl::StatusOr<void*> OpenPlugIn(const PlugIn& plug_in,
   }
   void* const function = dlsym(library, plug_in.function.c_str());
   if (function == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        *path, " has no ", plug_in.function,
-        ", so it belongs to another version of this program; copy both from "
-        "the same build"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(*path, " has no ", plug_in.function,
+                     ": it belongs to another version of this program; copy "
+                     "both from the same build"));
   }
   return function;
 }

@@ -1,6 +1,6 @@
-// Opens a shared library of Millrace's own at the moment when it is needed: one
-// that links what most machines that run the program lack (NCCL, Cairo). The
-// library has one C function, whose name carries the version of the border.
+// Opens a shared library of Millrace when it is needed: a library that links
+// packages that most machines lack (NCCL, Cairo). The library has one C
+// function, whose name contains the version of the interface.
 //
 // What it is not: not for libraries of users (server/operators/operators.h).
 //

@@ -50,8 +50,9 @@ absl::Status ReadToEnd(int fd, const std::string& path, uint64_t limit,
   close(fd);
   if (!status.ok()) bytes->clear();
   if (!status.ok() || bytes->size() <= limit) return status;
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, " is larger than ", limit, " bytes: is it the right file?"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is larger than ", limit,
+                   " bytes; check that it is the right file"));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,

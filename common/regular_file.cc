@@ -17,8 +17,8 @@ namespace {
 absl::Status NoRegularFile(const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat(path,
-                   " is no regular file (but a folder, a FIFO, a socket "
-                   "or a device): name a file"));
+                   " is not a regular file but a folder, a FIFO, a socket or a "
+                   "device: name a file"));
 }
 
 }  // namespace

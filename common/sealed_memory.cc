@@ -24,9 +24,9 @@ constexpr int kSeals =
     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
 absl::Status NoMemory(uint64_t bytes, absl::string_view step) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the system gives no ", bytes, " bytes of memory to share (",
-                   step, ": ", strerror(errno), ")"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the system cannot provide ", bytes, " bytes of shared memory (", step,
+      ": ", strerror(errno), ")"));
 }
 
 uint8_t* Map(int file, uint64_t bytes, int protection) {
@@ -70,15 +70,15 @@ absl::StatusOr<SealedMemory> SealedMemory::MapReadOnly(int file,
   const int seals = fcntl(file, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return absl::InvalidArgumentError(
-        "a file that is no sealed memory was offered to be mapped");
+        "the other process offered a file that is not sealed memory");
   }
   struct stat status = {};
   const uint64_t rounded = Rounded(bytes);
   if (bytes == 0 || fstat(file, &status) != 0 ||
       static_cast<uint64_t>(status.st_size) != rounded) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shared memory of ", status.st_size,
-                     " bytes was offered as one of ", rounded));
+        absl::StrCat("the other process offered shared memory of ",
+                     status.st_size, " bytes instead of ", rounded));
   }
   uint8_t* data = Map(file, rounded, PROT_READ);
   if (data == nullptr) return NoMemory(rounded, "mmap");

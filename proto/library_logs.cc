@@ -38,9 +38,10 @@ absl::string_view Environment(const char* name) {
 
 void SayLinesLeftOutBy(SteadyTime now) {
   for (const LineLimit::LeftOut& some : Limit().TakeLeftOut(now)) {
-    WriteLogLine(LogSeverity::kWARNING, some.file.c_str(), some.line,
-                 absl::StrCat(some.lines, " more of these lines since"),
-                 kMaxBytes);
+    WriteLogLine(
+        LogSeverity::kWARNING, some.file.c_str(), some.line,
+        absl::StrCat(some.lines, " more of these lines were suppressed"),
+        kMaxBytes);
   }
 }
 
@@ -53,7 +54,9 @@ void WriteLimited(LogSeverity severity, const char* file, int line,
         severity, file, line,
         *before == 0
             ? text
-            : absl::StrCat("(", *before, " more of these lines before) ", text),
+            : absl::StrCat("(", *before,
+                           " more of these lines were suppressed before) ",
+                           text),
         kMaxBytes);
   }
 }
@@ -90,9 +93,9 @@ void RouteLibraryLogs() {
     SayLinesLeftOutBy(std::chrono::steady_clock::now() + kLimit.interval);
   });
   if (!Environment("GRPC_STACKTRACE_MINLOGLEVEL").empty()) {
-    MR_LOG(WARNING) << "gRPC writes its own log, without a limit and with the "
-                       "bytes of peers as they are, because "
-                       "GRPC_STACKTRACE_MINLOGLEVEL is set";
+    MR_LOG(WARNING) << "gRPC writes its log itself because "
+                       "GRPC_STACKTRACE_MINLOGLEVEL is set: the log has no "
+                       "limit and contains the unchecked bytes of peers";
     return;
   }
   const absl::string_view verbosity = Environment("GRPC_VERBOSITY");

@@ -12,9 +12,10 @@ namespace millrace {
 absl::Status SelectOutputs(absl::string_view names, PipelineSpec& spec) {
   if (names.empty()) return absl::OkStatus();
   const auto wrong = [names](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--outputs=", names, " ", what,
-        ": write field names with commas, as --outputs=image,label"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--outputs=", names, " ", what,
+                     ": write field names separated by commas, for example "
+                     "--outputs=image,label"));
   };
   google::protobuf::RepeatedPtrField<Output> chosen;
   for (const absl::string_view part : absl::StrSplit(names, ',')) {

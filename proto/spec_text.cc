@@ -91,7 +91,8 @@ std::vector<SpecMistake> ParseOnce(absl::string_view text, PipelineSpec& spec,
   google::protobuf::io::ArrayInputStream input(text.data(),
                                                static_cast<int>(text.size()));
   if (!parser.Parse(&input, &spec) && mistakes.empty()) {
-    mistakes.push_back({0, 0, "this is no pipeline spec in text format"});
+    mistakes.push_back(
+        {0, 0, "the text is not a pipeline spec in text format"});
   }
   return mistakes;
 }
@@ -160,7 +161,8 @@ std::vector<SpecMistake> FindFurther(absl::string_view text,
       if (before) SetPlace(rest, begin, mistake);
     }
     if (found.size() == kMaxFormMistakes) {
-      found.push_back({0, 0, "there are more mistakes: correct these first"});
+      found.push_back(
+          {0, 0, "the file has more mistakes: correct these first"});
       break;
     }
     found.push_back(std::move(mistake));
@@ -191,8 +193,8 @@ std::vector<SpecMistake> ParseSpecTextWithMistakes(
     google::protobuf::TextFormat::ParseInfoTree* locations) {
   if (text.size() > kMaxSpecTextBytes) {
     return {{0, 0,
-             absl::StrCat("a pipeline file of ", text.size(),
-                          " bytes: at most ", kMaxSpecTextBytes)}};
+             absl::StrCat("the pipeline file has ", text.size(),
+                          " bytes; the maximum is ", kMaxSpecTextBytes)}};
   }
   TextFormat::ParseInfoTree own_locations;
   if (locations == nullptr) locations = &own_locations;
@@ -200,7 +202,7 @@ std::vector<SpecMistake> ParseSpecTextWithMistakes(
   if (!mistakes.empty()) return FindFurther(text, std::move(mistakes));
   if (FindStatements(text).empty()) {
     return {{0, 0,
-             "the file is empty: a pipeline names a preset or transforms "
+             "the file is empty: write a preset or transforms into it "
              "(docs/transforms.md)"}};
   }
   CheckStrings(spec, locations, mistakes);

@@ -16,7 +16,8 @@ absl::Status CheckField(const SyntheticField& field) {
   };
   const uint64_t element = ElementBytes(field.dtype());
   if (element == 0) {
-    return wrong("has no element type: write dtype: DTYPE_UINT8 or the like");
+    return wrong(
+        "has no element type: write one, for example dtype: DTYPE_UINT8");
   }
   uint64_t bytes = element;
   for (const int64_t dim : field.shape()) {
@@ -25,19 +26,19 @@ absl::Status CheckField(const SyntheticField& field) {
                    ": a synthetic shape is fixed, every dimension 1 or more");
     }
     if (static_cast<uint64_t>(dim) > kMaxSyntheticFieldBytes / bytes) {
-      return wrong("is larger than ", kMaxSyntheticFieldBytes,
-                   " bytes a sample, which is the most: take a smaller shape");
+      return wrong("is larger than the maximum of ", kMaxSyntheticFieldBytes,
+                   " bytes for a sample: use a smaller shape");
     }
     bytes *= static_cast<uint64_t>(dim);
   }
   if (field.num_classes() != 0) {
     if (field.num_classes() < 1 || field.num_classes() > kMaxSyntheticClasses) {
-      return wrong("has ", field.num_classes(), " classes: 1 .. ",
+      return wrong("has ", field.num_classes(), " classes; it must have 1 .. ",
                    kMaxSyntheticClasses);
     }
     if (field.dtype() != DTYPE_INT64 || field.shape_size() != 0) {
       return wrong(
-          "has classes, but a class index is an int64 without a shape");
+          "has classes, but a class index must be an int64 without a shape");
     }
   }
   return absl::OkStatus();
@@ -58,26 +59,26 @@ uint64_t SyntheticFieldBytes(const SyntheticField& field) {
 absl::Status CheckSynthetic(const Synthetic& synthetic) {
   if (synthetic.samples() < 1 || synthetic.samples() > kMaxSyntheticSamples) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a synthetic source of ", synthetic.samples(),
-                     " samples: 1 .. ", kMaxSyntheticSamples));
+        absl::StrCat("the synthetic source has ", synthetic.samples(),
+                     " samples; it must have 1 .. ", kMaxSyntheticSamples));
   }
   if (synthetic.fields_size() < 1 ||
       synthetic.fields_size() > kMaxSyntheticFields) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a synthetic source of ", synthetic.fields_size(), " fields: 1 .. ",
-        kMaxSyntheticFields,
-        ", as fields { name: \"image\" dtype: DTYPE_UINT8 shape: [224, 224, 3] "
-        "}"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the synthetic source has ", synthetic.fields_size(),
+                     " fields; it must have 1 .. ", kMaxSyntheticFields,
+                     ", for example fields { name: \"image\" dtype: "
+                     "DTYPE_UINT8 shape: [224, 224, 3] }"));
   }
   std::set<std::string> names;
   uint64_t made = 0;
   for (const SyntheticField& field : synthetic.fields()) {
     if (field.name().empty()) {
-      return absl::InvalidArgumentError("a synthetic field without a name");
+      return absl::InvalidArgumentError("a synthetic field has no name");
     }
     if (!names.insert(field.name()).second) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "two synthetic fields are called \"", field.name(), "\""));
+          "two synthetic fields have the name \"", field.name(), "\""));
     }
     if (absl::Status checked = CheckField(field); !checked.ok()) {
       return checked;
@@ -87,23 +88,23 @@ absl::Status CheckSynthetic(const Synthetic& synthetic) {
   if (made > kMaxSyntheticMadeBytes && synthetic.ready_batches() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the floating-point, bool and class fields of a synthetic sample have ",
-        made, " bytes, the most are ", kMaxSyntheticMadeBytes,
-        ": take integer fields, or ready_batches"));
+        made, " bytes; the maximum is ", kMaxSyntheticMadeBytes,
+        ": use integer fields or ready_batches"));
   }
   if (synthetic.latency_us() > kMaxSyntheticLatencyUs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a synthetic latency of ", synthetic.latency_us(),
-                     " us a sample: at most ", kMaxSyntheticLatencyUs));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the synthetic latency is ", synthetic.latency_us(),
+        " us for a sample; the maximum is ", kMaxSyntheticLatencyUs));
   }
   if (synthetic.ready_batches() > kMaxReadyBatches) {
-    return absl::InvalidArgumentError(absl::StrCat(synthetic.ready_batches(),
-                                                   " ready batches: at most ",
-                                                   kMaxReadyBatches));
+    return absl::InvalidArgumentError(absl::StrCat(
+        synthetic.ready_batches(),
+        " ready batches are too many; the maximum is ", kMaxReadyBatches));
   }
   if (synthetic.ready_batches() > 0 && synthetic.latency_us() > 0) {
     return absl::InvalidArgumentError(
-        "ready_batches and latency_us contradict each other: ready batches "
-        "are not read, so that nothing could wait");
+        "ready_batches and latency_us exclude each other, because ready "
+        "batches are not read: set one of them to 0");
   }
   return absl::OkStatus();
 }

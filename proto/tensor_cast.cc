@@ -142,12 +142,13 @@ absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
   result.target_ = transform.dtype();
   const bool scales = transform.scale() != 0 || transform.mean_size() > 0 ||
                       transform.stddev_size() > 0;
-  const std::string makes = absl::StrCat("makes ", DTypeName(transform.dtype()),
-                                         " of ", DTypeName(spec.dtype()));
+  const std::string makes =
+      absl::StrCat("converts ", DTypeName(spec.dtype()), " to ",
+                   DTypeName(transform.dtype()));
   if (ElementBytes(spec.dtype()) == 0 || ElementBytes(transform.dtype()) == 0) {
-    return refuse(absl::StrCat(makes,
-                               ", a type that this version does not "
-                               "know: upgrade it"));
+    return refuse(absl::StrCat(
+        makes,
+        ", a type that this version does not know: upgrade this program"));
   }
   if (scales &&
       (spec.dtype() != DTYPE_UINT8 || !IsFloating(transform.dtype()))) {
@@ -157,14 +158,14 @@ absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
   if (spec.dtype() != transform.dtype() &&
       (transform.dtype() == DTYPE_BOOL ||
        (IsFloating(spec.dtype()) && !IsFloating(transform.dtype())))) {
-    return refuse(absl::StrCat(makes, ", which would lose what lies between"));
+    return refuse(absl::StrCat(makes, ", which would lose fractions"));
   }
   result.sample_elements_ = 1;
   for (int64_t dim : spec.sample_shape()) {
     if (dim < 0) return refuse("is on a ragged tensor");
     // So that the bytes of a batch can be counted.
     if (dim > 0 && result.sample_elements_ > kMostElements / dim) {
-      return refuse("has samples of more elements than any memory holds");
+      return refuse("has samples with more elements than any memory can hold");
     }
     result.sample_elements_ *= static_cast<uint64_t>(dim);
   }
@@ -180,7 +181,7 @@ absl::Status TensorCast::ReadScale(const TensorSpec& spec) {
   };
   scale_ = transform.scale();
   if (!std::isfinite(scale_) || scale_ == 0) {
-    return named(absl::StrCat("has the scale ", scale_));
+    return named(absl::StrCat("has the invalid scale ", scale_));
   }
   if (transform.mean_size() > 0 || transform.stddev_size() > 0) {
     if (spec.sample_shape().empty()) {
@@ -190,24 +191,25 @@ absl::Status TensorCast::ReadScale(const TensorSpec& spec) {
                                  ? spec.sample_shape(0)
                                  : *spec.sample_shape().rbegin();
     if (channels > kMaxChannels) {
-      return named(absl::StrCat("has ", channels, " channels; at most ",
-                                kMaxChannels, " are normalised"));
+      return named(absl::StrCat("has ", channels, " channels; the maximum is ",
+                                kMaxChannels));
     }
     auto fits = [channels](int size) { return size == 1 || size == channels; };
     if (channels < 1 || !fits(transform.mean_size()) ||
         !fits(transform.stddev_size())) {
-      return named(absl::StrCat("has ", transform.mean_size(), " means and ",
-                                transform.stddev_size(), " deviations for ",
-                                channels, " channels; give one for each"));
+      return named(absl::StrCat(
+          "has ", transform.mean_size(), " means and ", transform.stddev_size(),
+          " deviations for ", channels, " channels; set one for each channel"));
     }
     for (int64_t c = 0; c < channels; ++c) {
       const float mean = transform.mean(transform.mean_size() == 1 ? 0 : c);
       const float stddev =
           transform.stddev(transform.stddev_size() == 1 ? 0 : c);
       if (!std::isfinite(mean) || !std::isfinite(stddev) || !(stddev > 0)) {
-        return named(absl::StrCat("has the mean ", mean, " and the deviation ",
-                                  stddev, " in channel ", c,
-                                  "; both must be finite, the latter above 0"));
+        return named(
+            absl::StrCat("has the mean ", mean, " and the deviation ", stddev,
+                         " in channel ", c,
+                         "; both must be finite, and the deviation above 0"));
       }
       mean_.push_back(mean);
       stddev_.push_back(stddev);

@@ -1,6 +1,6 @@
-// Picture is a drawing as plain data: what stands where. Pure functions lay it
-// out (a contact sheet, a plot); PictureRenderer (picture_renderer.h) makes a
-// PNG or SVG file of it.
+// Picture is a drawing as plain data: a list of items with positions. Pure
+// functions lay it out (a contact sheet, a plot); PictureRenderer
+// (picture_renderer.h) makes a PNG or SVG file of it.
 //
 // Value types. Coordinates are pixels from the upper left corner. Items are
 // drawn in their order, each over those before it.

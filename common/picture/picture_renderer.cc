@@ -31,8 +31,7 @@ absl::StatusOr<PictureRenderer> PictureRenderer::Load(
   plug_in.function = kDrawPicture;
   plug_in.user = "pictures";
   plug_in.where_missing =
-      "tools/build puts it there: copy the folder lib together with the "
-      "program";
+      "tools/build creates it: copy the folder lib together with the program";
   plug_in.where_broken =
       "it needs Debian's packages libcairo2 and fonts-dejavu-core: apt-get "
       "install libcairo2 fonts-dejavu-core";
@@ -44,15 +43,15 @@ absl::StatusOr<std::string> PictureRenderer::Render(
     const Picture& picture, PictureFormat format) const {
   for (const int side : {picture.width, picture.height}) {
     if (side >= 1 && side <= kMaxPictureSide) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the picture would be ", picture.width, " x ", picture.height,
-        " pixels, and each side can be 1 to ", kMaxPictureSide));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the picture has ", picture.width, " x ", picture.height,
+                     " pixels; each side must be 1 to ", kMaxPictureSide));
   }
   const PictureRequest request{&picture, format};
   PictureReply reply;
   if (draw_(&request, &reply) != 0) {
     return absl::InternalError(
-        absl::StrCat("the picture could not be drawn: ", reply.error));
+        absl::StrCat("cannot draw the picture: ", reply.error));
   }
   return std::move(reply.bytes);
 }

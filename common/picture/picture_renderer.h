@@ -1,5 +1,5 @@
-// PictureRenderer makes a file of a Picture. It opens libmillrace_picture.so
-// (picture_plugin.h): nothing of that happens unless a picture is asked for.
+// PictureRenderer renders a Picture to a file. It opens libmillrace_picture.so
+// (picture_plugin.h) only when a picture is requested.
 //
 // Immutable; safe from any thread.
 //

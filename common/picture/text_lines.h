@@ -1,6 +1,6 @@
-// How much room a text takes, before a font is at hand: by a generous mean
-// width of the letters of sans-serif fonts. What is wider after all is
-// shortened when the picture is drawn (PictureText).
+// Estimates the size of a text without a font, by a generous mean width of the
+// letters of sans-serif fonts. A text that is still too wide is shortened when
+// the picture is drawn (PictureText).
 //
 // Pure functions, safe from any thread.
 //

@@ -1,6 +1,6 @@
-// CommandTable is a program that consists of subcommands: it chooses the one
-// that the command line names, and answers --help, --version and a name that is
-// none.
+// CommandTable runs a program that consists of subcommands: it selects the
+// subcommand that the command line names, and handles --help, --version and
+// unknown names.
 //
 // Not thread-safe; used once, in main.
 //

@@ -93,7 +93,7 @@ struct Assign {
   absl::Status operator()(double* value) const {
     return absl::SimpleAtod(text, value) && std::isfinite(*value)
                ? absl::OkStatus()
-               : Bad("expected a number, as 0.05");
+               : Bad("expected a number, for example 0.05");
   }
   absl::Status operator()(absl::Duration* value) const {
     return FlagSet::ParseTime(text, may_be_zero, value);
@@ -101,7 +101,7 @@ struct Assign {
   absl::Status operator()(const FlagSet::Bytes& bytes) const {
     const absl::StatusOr<uint64_t> parsed = ParseByteSize(text);
     if (!parsed.ok() || *parsed == 0) {
-      return Bad("expected a size above 0, as 512MiB or 2GiB");
+      return Bad("expected a size above 0, for example 512MiB or 2GiB");
     }
     *bytes.value = *parsed;
     return absl::OkStatus();
@@ -156,10 +156,12 @@ absl::Status FlagSet::ParseTime(absl::string_view text, bool may_be_zero,
     parsed = absl::ParseDuration(text, time);
   }
   if (!parsed || *time < zero || (*time == zero && !may_be_zero)) {
-    return Bad(may_be_zero ? "expected a time, as 5s or 300ms, or 0"
-                           : "expected a time above 0, as 5s or 300ms");
+    return Bad(may_be_zero
+                   ? "expected a time, for example 5s or 300ms, or 0"
+                   : "expected a time above 0, for example 5s or 300ms");
   }
-  if (*time > kLongest) return Bad("expected a time of at most a year (8760h)");
+  if (*time > kLongest)
+    return Bad("expected a time of at most one year (8760h)");
   return absl::OkStatus();
 }
 

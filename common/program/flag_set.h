@@ -12,8 +12,8 @@
 //   FlagSet flags({.command = "millrace audit", .summary = "Proves ..."});
 //   flags.Group("What to load");
 //   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]", "Data servers");
-//   flags.Add("compare", &compare, "N", "Steps to
-//   compare").Needs({"endpoint"}); MR_RETURN_IF_ERROR(flags.Parse(arguments));
+//   flags.Add("compare", &compare, "N", "Steps").Needs({"endpoint"});
+//   MR_RETURN_IF_ERROR(flags.Parse(arguments));
 //   if (flags.help_wanted()) ... flags.Help() ...
 
 #ifndef MILLRACE_COMMON_PROGRAM_FLAG_SET_H_
@@ -65,7 +65,7 @@ class FlagSet {
     std::string argument;
     std::vector<std::string> examples;  // command lines
     std::string notes;                  // at the end of the help
-    // How to write what somebody may give as an argument without a flag.
+    // Hint for a user who gives an argument without a flag: how to write it.
     std::string no_argument_hint;
     // A flag that is given again replaces its value. False: it is refused.
     bool last_value_holds = false;
@@ -75,7 +75,8 @@ class FlagSet {
 
   class Flag {
    public:
-    // The flag acts only beside one of these: Parse() refuses it alone.
+    // The flag has an effect only together with one of these: Parse() refuses
+    // it alone.
     Flag& Needs(std::vector<std::string> one_of) {
       needs_.push_back(std::move(one_of));
       return *this;
@@ -95,8 +96,8 @@ class FlagSet {
       default_text_ = std::move(text);
       return *this;
     }
-    // Of a string: --name without a value, and --name=true, stand for
-    // --name=`value`; --noname and --name=false for the value before.
+    // For a string: --name without a value and --name=true mean --name=`value`;
+    // --noname and --name=false restore the initial value.
     Flag& Bare(std::string value) {
       bare_ = std::move(value);
       return *this;
@@ -153,8 +154,8 @@ class FlagSet {
   // Stops at --help.
   absl::Status Parse(absl::Span<const std::string> arguments);
 
-  // Whether Parse() met the flag; a bool that is set to false, and a flag with a
-  // bare form that is turned off, count as not given.
+  // Whether Parse() met the flag. A bool that is set to false, and a flag with
+  // a bare form that is turned off, count as not given.
   bool Given(absl::string_view name) const;
 
   // What Options::argument stands for; empty when the help is wanted.

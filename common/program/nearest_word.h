@@ -1,4 +1,4 @@
-// The known word that a mistyped one most likely stands for.
+// Finds the known word that is nearest to a mistyped word.
 //
 // Pure function, safe from any thread.
 //

@@ -76,7 +76,7 @@ void StopSignals::Listen() {
       changed_.NotifyAll();
       same_until = SteadyDeadline(options_.same_request);
     } else if (!held_ || SteadyTime::clock::now() >= same_until) {
-      MR_LOG(WARNING) << "signal " << number << ": ended at once";
+      MR_LOG(WARNING) << "signal " << number << ": the process exits at once";
       _exit(128 + number);
     }
   }

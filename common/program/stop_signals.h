@@ -1,13 +1,13 @@
-// StopSignals turns SIGINT and SIGTERM into a request to stop, which a program
-// meets in its own time: it asks signal(), waits in Await(), or is called by
-// OnSignal(). A second signal ends the process at once, with 128 + its number.
-// Terminals, launchers and `timeout` often send one request twice: what comes
+// StopSignals turns SIGINT and SIGTERM into a request to stop. The program
+// polls signal(), waits in Await(), or registers a callback with OnSignal(). A
+// second signal ends the process at once, with exit code 128 + its number.
+// Terminals, launchers and `timeout` often send one request twice: a signal
 // within Options::same_request belongs to the first.
 //
-// Create it before any other thread: those that start later do not get the
-// signals. One at a time in a process. Owns one thread. After a signal the
-// destructor leaves the signals blocked: the program ends, and a late copy must
-// not take its output away.
+// Create it before any other thread: later threads inherit the blocked signals.
+// One at a time in a process. Owns one thread. After a signal the destructor
+// leaves the signals blocked, so that a late second copy does not kill the
+// ending program before its output is written.
 //
 //   StopSignals signals;
 //   signals.OnSignal([&] { loader->Close(); });
@@ -30,7 +30,8 @@ namespace millrace {
 class StopSignals {
  public:
   struct Options {
-    // From the end of the call of OnSignal(). 0: a second signal is always one.
+    // Time after the callback of OnSignal() ends in which a further signal
+    // counts as the same request. 0: every further signal is a second signal.
     absl::Duration same_request = absl::Seconds(1);
     // False: until Hold() is called, the first signal ends the process as well.
     // A program that hangs while it opens its data can then be stopped.

@@ -23,8 +23,8 @@ using Extents = absl::InlinedVector<Extent, 16>;
 template <typename... Parts>
 absl::Status Bad(const BatchHeader& header, const Parts&... parts) {
   return absl::DataLossError(absl::StrCat(
-      "the server sent a batch that cannot be right (epoch ", header.epoch(),
-      ", step ", header.step(), ", rank ", header.rank(), "): ", parts...));
+      "the server sent an invalid batch (epoch ", header.epoch(), ", step ",
+      header.step(), ", rank ", header.rank(), "): ", parts...));
 }
 
 bool Multiply(uint64_t a, uint64_t b, uint64_t* product) {
@@ -41,7 +41,7 @@ absl::Status AddExtent(const BatchHeader& header, absl::string_view name,
                        uint64_t offset, uint64_t bytes, Extents* extents) {
   if (offset % kTensorAlignment != 0) {
     return Bad(header, "tensor `", name, "` starts at byte ", offset,
-               ", which is no multiple of ", kTensorAlignment);
+               ", which is not a multiple of ", kTensorAlignment);
   }
   if (offset > header.payload_bytes() ||
       bytes > header.payload_bytes() - offset) {
@@ -59,7 +59,7 @@ absl::Status CheckTensor(const BatchHeader& header, const TensorHeader& tensor,
                   spec.sample_shape().begin(), spec.sample_shape().end())) {
     return Bad(header, "tensor `", tensor.name(), "` is ",
                DTypeName(tensor.dtype()), ShapeText(tensor.sample_shape()),
-               " where the plan has `", spec.name(), "` ",
+               ", but the plan has `", spec.name(), "` ",
                DTypeName(spec.dtype()), ShapeText(spec.sample_shape()));
   }
   bool ragged = false;
@@ -152,9 +152,10 @@ absl::Status ValidateBatchHeader(const BatchHeader& header,
   if (header.epoch() != expect.epoch || header.step() != expect.step ||
       header.rank() != expect.rank ||
       header.world_size() != expect.world_size) {
-    return Bad(header, "asked for was epoch ", expect.epoch, ", step ",
+    return Bad(header, "the request was for epoch ", expect.epoch, ", step ",
                expect.step, ", rank ", expect.rank, " of ", expect.world_size,
-               ", sent was rank ", header.rank(), " of ", header.world_size());
+               ", but the batch is of rank ", header.rank(), " of ",
+               header.world_size());
   }
   if (header.payload_bytes() > expect.max_payload_bytes) {
     return Bad(header, "its payload has ", header.payload_bytes(),

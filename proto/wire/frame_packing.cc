@@ -69,8 +69,8 @@ absl::Status UnpackFrame(absl::Span<const absl::string_view> pieces,
                          int compression, uint32_t delta_stride,
                          absl::Span<uint8_t> out) {
   if (compression != COMPRESSION_ZSTD) {
-    return Damaged(absl::StrCat("packed in a way (", compression,
-                                ") that this version does not know"));
+    return Damaged(absl::StrCat("it is packed by method ", compression,
+                                ", which this version does not know"));
   }
   thread_local UnpackScratch scratch;
   if (scratch.context == nullptr) {
@@ -91,7 +91,8 @@ absl::Status UnpackFrame(absl::Span<const absl::string_view> pieces,
                                           out.size(), data.data(), data.size());
   if (scratch.joined.capacity() > kKeptBytes) scratch.joined = {};
   if (ZSTD_isError(size)) {
-    return Damaged(absl::StrCat("its packed bytes: ", ZSTD_getErrorName(size)));
+    return Damaged(absl::StrCat("its packed bytes are invalid: ",
+                                ZSTD_getErrorName(size)));
   }
   if (size != out.size()) {
     return Damaged(

@@ -97,7 +97,7 @@ absl::Status ReadTag(SliceReader& in, uint32_t* field, uint32_t* type) {
   uint64_t tag = 0;
   if (absl::Status s = ReadVarint(in, 5, &tag); !s.ok()) return s;
   if (tag > UINT32_MAX || tag >> 3 == 0) {
-    return Damaged(in, "a field number that cannot be");
+    return Damaged(in, "an impossible field number");
   }
   *field = static_cast<uint32_t>(tag >> 3);
   *type = static_cast<uint32_t>(tag & 7);
@@ -134,7 +134,8 @@ absl::Status SkipField(SliceReader& in, uint32_t field, uint32_t type,
       if (absl::Status s = ReadLength(in, &number); !s.ok()) return s;
       return Skip(in, number);
     case wire::kStartGroup:
-      if (depth == kMaxGroupDepth) return Damaged(in, "groups nested too deep");
+      if (depth == kMaxGroupDepth)
+        return Damaged(in, "groups are nested too deeply");
       while (true) {
         uint32_t inner_field = 0;
         uint32_t inner_type = 0;
@@ -144,7 +145,8 @@ absl::Status SkipField(SliceReader& in, uint32_t field, uint32_t type,
         if (inner_type == wire::kEndGroup) {
           return inner_field == field
                      ? absl::OkStatus()
-                     : Damaged(in, "a group that ends as another one");
+                     : Damaged(in,
+                               "a group ends with the number of another group");
         }
         if (absl::Status s = SkipField(in, inner_field, inner_type, depth + 1);
             !s.ok()) {
@@ -152,7 +154,7 @@ absl::Status SkipField(SliceReader& in, uint32_t field, uint32_t type,
         }
       }
     default:
-      return Damaged(in, "a field of a type that does not exist");
+      return Damaged(in, "a field of an unknown type");
   }
 }
 
@@ -178,7 +180,7 @@ absl::Status ReadHeader(SliceReader& in, FrameView* frame) {
       static_cast<int>(bytes.size()));
   if (!frame->header.MergeFromCodedStream(&stream) ||
       !stream.ConsumedEntireMessage()) {
-    return Damaged(in, "a batch header that cannot be read");
+    return Damaged(in, "a batch header that does not parse");
   }
   frame->has_header = true;
   return absl::OkStatus();

@@ -26,11 +26,10 @@ TEST(FlagNeedsTest, NamesTheFlagAndThoseThatAreMissing) {
   EXPECT_EQ(Refusal({"sweep", "latency"}), "");
   EXPECT_EQ(Refusal({"plot", "sweep", "shape", "latency"}), "");
   EXPECT_EQ(Refusal({"plot", "latency"}),
-            "--plot has no effect without --sweep: give it, or leave --plot "
-            "out");
+            "--plot has no effect without --sweep: add it, or remove --plot");
   EXPECT_EQ(Refusal({"shape", "sweep"}),
             "--shape has no effect without --synthetic, --latency or --file: "
-            "give one of them, or leave --shape out");
+            "add one of them, or remove --shape");
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ TEST(PlugIn, NamesTheFilesThatAreMissing) {
       OpenPlugIn(Wanted(), {"/no/such/one.so", "/no/such/two.so"});
   EXPECT_EQ(function.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(function.status().message(),
-            "things need libmillrace_thing.so, and there is no /no/such/one.so "
-            "and no /no/such/two.so; build it");
+            "things need libmillrace_thing.so, which is not found: there is no "
+            "/no/such/one.so and no /no/such/two.so; build it");
 }
 
 TEST(PlugIn, RefusesWhatDoesNotLoad) {

@@ -39,7 +39,7 @@ TEST(RegularFileTest, WhatCouldBlockIsRefused) {
     const absl::Status refused = OpenRegularFile(path).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr(path + " is no regular file"));
+                HasSubstr(path + " is not a regular file"));
   }
 }
 

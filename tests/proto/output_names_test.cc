@@ -33,7 +33,7 @@ TEST(OutputNames, MistakesSayWhatToWrite) {
     const absl::Status status = SelectOutputs(names, spec);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << names;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("as --outputs=image,label"));
+                HasSubstr("for example --outputs=image,label"));
     EXPECT_EQ(spec.outputs_size(), 0);
   }
 }

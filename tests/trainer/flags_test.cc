@@ -83,7 +83,7 @@ TEST(TrainFlagsTest, NameMistakes) {
   EXPECT_THAT(Mistake({"--epoch=3"}), HasSubstr("did you mean --epochs?"));
   EXPECT_THAT(Mistake({"--momentum=much"}),
               HasSubstr("flag --momentum=much: expected a number"));
-  EXPECT_THAT(Mistake({"--data_timeout=inf"}), HasSubstr("at most a year"));
+  EXPECT_THAT(Mistake({"--data_timeout=inf"}), HasSubstr("at most one year"));
   EXPECT_THAT(Mistake({"--timeout=0"}), HasSubstr("expected a time above 0"));
   EXPECT_THAT(Mistake({"--epochs=0"}), HasSubstr("--epochs is 0"));
   EXPECT_THAT(Mistake({"--node_rank=1"}),

@@ -239,7 +239,7 @@ TEST(ModelName, OfAFileGoesByItsContent) {
           .status();
   EXPECT_TRUE(absl::IsInvalidArgument(pipe)) << pipe;
   EXPECT_THAT(std::string(pipe.message()),
-              ::testing::HasSubstr("pipe.pt is no regular file"));
+              ::testing::HasSubstr("pipe.pt is not a regular file"));
 }
 
 // The same seed, with and without a graph: the same losses, weights and running

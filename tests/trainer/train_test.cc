@@ -413,7 +413,7 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--nproc=3"}, "multiple"},
       {{"--step_timeout=0"}, "--step_timeout=0: expected a time above 0"},
-      {{"--data_timeout=inf"}, "at most a year"},
+      {{"--data_timeout=inf"}, "at most one year"},
       {{"--rank_timeout=nan"}, "expected a time above 0"},
       {{"--epochs=many"}, "epochs"},
       {{"--no_such_flag=1"}, "no_such_flag"},

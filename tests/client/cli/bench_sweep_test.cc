@@ -86,7 +86,7 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(Mistake("window=4,8,4"), HasSubstr("the value 4 twice"));
   EXPECT_THAT(Mistake("window=4;window=8"), HasSubstr("`window=8`: is there "
                                                       "twice"));
-  EXPECT_THAT(Mistake("memory_budget=much"), HasSubstr("is no size"));
+  EXPECT_THAT(Mistake("memory_budget=much"), HasSubstr("is not a size"));
   EXPECT_THAT(Mistake("same_host=yes"),
               HasSubstr("none of off, auto, require"));
 }

@@ -425,7 +425,7 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--dtype=uint9"}, "flag --dtype=uint9"},
       {{"--synthetic", "--ready_batches=many"}, "--ready_batches=many"},
       {{"--synthetic", "--synthetic_latency_us=5", "--ready_batches=2"},
-       "contradict each other"},
+       "exclude each other"},
       {{"--synthetic", "--samples=0"}, "flag --samples=0: "},
       {{"--synthetic", "--plot=a.svg"},
        "--plot draws the results of a --sweep"},
@@ -444,7 +444,7 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
        "--warmup has no effect without --seconds"},
       {{"--dataset=d", "--shape=8,8"},
        "--shape has no effect without --synthetic or --synthetic_latency_us: "
-       "give one of them, or leave --shape out"},
+       "add one of them, or remove --shape"},
       {{"--dataset=d", "--dtype=uint8"}, "--dtype has no effect without"},
       {{"--dataset=d", "--samples=8"}, "--samples has no effect without"},
       {{"--dataset=d", "--ready_batches=2"}, "--ready_batches has no effect"},

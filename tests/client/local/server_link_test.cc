@@ -425,7 +425,7 @@ TEST_F(ServerLinkTest, AServerWithoutDescriptorsServesLater) {
   }
   dup2(standard_error.get(), STDERR_FILENO);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_NE(text.find("cannot come for shared memory"), std::string::npos)
+  EXPECT_NE(text.find("cannot connect for shared memory"), std::string::npos)
       << text;
   ASSERT_TRUE(link.ok()) << link.status();
   EXPECT_TRUE(

@@ -99,7 +99,7 @@ TEST(FeederErrors, APlanThatCannotBeTrueIsRefused) {
     refused("more than any memory holds", [](OpenResponse& plan) {
       plan.mutable_resolved_spec()->set_batch_size((uint64_t{1} << 62) + 1);
     });
-    refused("more elements than any memory holds", [](OpenResponse& plan) {
+    refused("more elements than any memory can hold", [](OpenResponse& plan) {
       TensorSpec* image = plan.mutable_tensors(0);
       image->set_sample_shape(0, int64_t{1} << 32);
       image->set_sample_shape(1, int64_t{1} << 32);

@@ -211,7 +211,7 @@ TEST(PictureRenderer, RefusesSizesThatNoPictureHas) {
           testing::Renderer().Render(picture, PictureFormat::kPng);
       EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(std::string(file.status().message()),
-                  HasSubstr("each side can be 1 to 32767"));
+                  HasSubstr("each side must be 1 to 32767"));
     }
   }
 }

@@ -154,8 +154,8 @@ TEST_F(FlagSetTest, AnOptionalNumberTellsZeroFromNone) {
 // Each was taken without a word, and something else was done.
 TEST_F(FlagSetTest, WhatWouldHaveNoEffectIsRefused) {
   EXPECT_THAT(Mistake({"--share=0.1"}),
-              HasSubstr("--share has no effect without --json or --world: give "
-                        "one of them, or leave --share out"));
+              HasSubstr("--share has no effect without --json or --world: add "
+                        "one of them, or remove --share"));
   EXPECT_FALSE(Parse({"--share=0.1", "--json=false"}).ok());
   EXPECT_TRUE(Parse({"--share=0.1", "--json"}).ok());
   EXPECT_TRUE(Parse({"--share=0.1", "--world=2"}).ok());
@@ -213,7 +213,7 @@ TEST_F(FlagSetTest, TakesTimes) {
   }
   for (const char* bad : {"inf", "8761h", "1e300"}) {
     EXPECT_THAT(Mistake({std::string("--timeout=") + bad}),
-                HasSubstr("at most a year"))
+                HasSubstr("at most one year"))
         << bad;
   }
   ASSERT_TRUE(Parse({"--grace=0"}).ok());
@@ -239,7 +239,7 @@ TEST_F(FlagSetTest, TakesSizes) {
   EXPECT_EQ(budget_, uint64_t{512} << 20);
   for (const char* bad : {"lots", "0", "-1MiB"}) {
     EXPECT_THAT(Mistake({std::string("--budget=") + bad}),
-                HasSubstr("expected a size above 0, as 512MiB"))
+                HasSubstr("expected a size above 0, for example 512MiB"))
         << bad;
   }
 }

@@ -122,7 +122,7 @@ TEST(FramePackingTest, RefusesAWayThatItDoesNotKnow) {
   const absl::Status status =
       UnpackFrame({absl::string_view("abc")}, 7, 0, absl::MakeSpan(out));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("(7)"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("method 7,"));
 }
 
 TEST(FramePackingTest, AnyStrideOfAForeignFrameStaysInside) {

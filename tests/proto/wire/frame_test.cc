@@ -210,15 +210,16 @@ TEST(FrameViewTest, RefusesDamage) {
        "over 35 bits"},
       {"header past the end", "\x0a\x7f", "127 bytes where 0 are left"},
       {"header that is none", std::string("\x0a\x02\x08", 3) + "\xff",
-       "cannot be read"},
+       "does not parse"},
       {"name that is no UTF-8", "\x0a\x05\x52\x03\x0a\x01\xff",
-       "cannot be read"},
+       "does not parse"},
       {"unknown fixed64 cut", std::string("\x31\1\2", 3), "inside a field"},
-      {"end of no group", "\x4c", "type that does not exist"},
+      {"end of no group", "\x4c", "unknown type"},
       {"group without end", "\x4b", "ends inside a number"},
-      {"group ending as another", "\x4b\x54", "ends as another"},
+      {"group ending as another", "\x4b\x54",
+       "ends with the number of another"},
       {"groups without bottom", std::string(100, '\x4b'), "too deep"},
-      {"wire type 7", "\x2f", "type that does not exist"},
+      {"wire type 7", "\x2f", "unknown type"},
   };
   FrameView frame;
   for (const Damage& damage : cases) {

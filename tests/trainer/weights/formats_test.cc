@@ -492,7 +492,7 @@ TEST(WeightsFile, APipeIsRefused) {
   const auto read = WeightsFile::Read(path);
   EXPECT_TRUE(absl::IsInvalidArgument(read.status())) << read.status();
   EXPECT_THAT(std::string(read.status().message()),
-              HasSubstr(path + " is no regular file"));
+              HasSubstr(path + " is not a regular file"));
   unlink(path.c_str());
 }
 
