@@ -81,18 +81,18 @@ int RunCheck(const Args& args, std::ostream& out) {
   uint64_t batch_size = 0;
   FlagSet flags(
       {.command = "millrace-data check",
-       .summary = "Checks a pipeline file (protobuf text format, "
-                  "docs/protocol.md) and names each mistake with its line. "
-                  "What depends on the dataset (its fields and their shapes) "
-                  "is checked with --dataset only; otherwise the server checks "
-                  "that when a job opens.",
+       .summary =
+           "Checks a pipeline file (protobuf text format, docs/protocol.md) "
+           "and names each mistake with its line. Fields and shapes depend on "
+           "the dataset: `check` checks them only with --dataset; otherwise "
+           "the server checks them when a job opens.",
        .argument = "FILE.textproto",
        .examples = {"millrace-data check --dataset=lmdb:/data/train "
                     "my_pipeline.textproto"}});
   flags.Add("dataset", &datasets, "URI",
-            "Dataset that the pipeline must fit, lmdb:PATH or parquet:PATH; of "
-            "a mixture once for each dataset that the pipeline names, in their "
-            "order");
+            "Dataset that the pipeline must fit, lmdb:PATH or parquet:PATH; "
+            "for a mixture repeat the flag, once for each dataset of the "
+            "pipeline, in the pipeline's order");
   flags
       .Add("operators", &libraries, "FILE.so",
            "Library of operators that the pipeline or the dataset needs; may "
@@ -100,16 +100,16 @@ int RunCheck(const Args& args, std::ostream& out) {
       .Needs({"dataset"});
   flags
       .Add("batch_size", &batch_size, "N",
-           "Samples of a global batch, instead of the file's batch_size")
+           "Number of samples in a global batch; overrides the file's "
+           "batch_size")
       .Default("the file's, else 2");
   int exit_code;
   if (!ParseOrLeave(flags, args, "check", out, &exit_code)) return exit_code;
   if (flags.Given("batch_size") &&
       (batch_size < 1 || batch_size > kMaxBatchSize)) {
-    return Report(
-        "check",
-        UsageError(absl::InvalidArgumentError(absl::StrCat(
-            "--batch_size=", batch_size, ": it is 1 .. ", kMaxBatchSize))));
+    return Report("check", UsageError(absl::InvalidArgumentError(absl::StrCat(
+                               "--batch_size=", batch_size,
+                               ": it must be 1 .. ", kMaxBatchSize))));
   }
   const std::string flag = absl::StrCat("--batch_size=", batch_size);
   const std::string& path = flags.argument();
@@ -139,8 +139,8 @@ int RunCheck(const Args& args, std::ostream& out) {
   const uint64_t own = BatchSizeIn(text);
   if (batch_size == 0 && own == 0) {
     std::cerr << "millrace-data check: " << Readable(path)
-              << " says no batch_size: checked with " << kAssumedBatchSize
-              << "; --batch_size=N checks another" << std::endl;
+              << " sets no batch_size: checked with " << kAssumedBatchSize
+              << "; --batch_size=N sets another" << std::endl;
   } else if (batch_size > 0 && own > 0 && own != batch_size) {
     std::cerr << "millrace-data check: checked with " << flag
               << " instead of batch_size: " << own << " in " << Readable(path)
@@ -148,8 +148,8 @@ int RunCheck(const Args& args, std::ostream& out) {
   }
   if (datasets.empty()) {
     out << Readable(path)
-        << ": no mistakes in the file; its fit to a dataset is not checked "
-           "(--dataset=URI does)\n";
+        << ": no mistakes; not checked against a dataset (--dataset=URI does "
+           "that)\n";
     return kExitOk;
   }
   const absl::StatusOr<uint64_t> steps =
@@ -159,9 +159,9 @@ int RunCheck(const Args& args, std::ostream& out) {
                                ? NamingFlag(steps.status(), "batch_size", flag)
                                : steps.status());
   }
-  out << Readable(path) << ": no mistakes, and it fits "
+  out << Readable(path) << ": no mistakes; the pipeline fits "
       << (datasets.size() == 1 ? Readable(datasets[0]) : "the datasets") << ": "
-      << CountText(*steps, "step") << " an epoch\n";
+      << CountText(*steps, "step") << " in an epoch\n";
   return kExitOk;
 }
 

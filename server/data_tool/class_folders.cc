@@ -56,8 +56,8 @@ bool AreKinds(const Names& names) {
 // sample, for a sentence about them; empty: nothing does.
 std::string WhyKinds(const ImageFolders& folder, const Names& names) {
   if (AreKinds(names)) {
-    return absl::StrCat("are named after what they hold of each sample (",
-                        List(names), ")");
+    return absl::StrCat("have the names of parts of a sample (", List(names),
+                        ")");
   }
   std::vector<NamedImages> images;
   for (const std::string& name : names) {
@@ -70,8 +70,8 @@ std::string WhyKinds(const ImageFolders& folder, const Names& names) {
   }
   const std::string why = WhySameSamples(images);
   if (why.empty()) return "";
-  return absl::StrCat("hold something of the same samples each (", List(names),
-                      ": their files have the same names, and ", why, ")");
+  return absl::StrCat("contain parts of the same samples (", List(names),
+                      ": the file names are the same, and ", why, ")");
 }
 
 // The images of `folder` and of all folders below it.
@@ -81,8 +81,8 @@ void Collect(const ImageFolders& folder, std::vector<const ImageNames*>* all) {
 }
 
 constexpr absl::string_view kWriteParquet =
-    "pack reads images and class folders only: write images with masks or "
-    "labels of another kind as Parquet (docs/formats.md)";
+    "pack reads only images in class folders: write images with masks or other "
+    "labels as Parquet (docs/formats.md)";
 
 class Layout {
  public:
@@ -109,7 +109,7 @@ class Layout {
       return absl::InvalidArgumentError(
           absl::StrCat("in ", path, ", ", masks, " and would become samples; ",
                        kWriteParquet, ", or pass ", AsClasses(path),
-                       " if all are images of the classes"));
+                       " if all of them are images of the classes"));
     }
     const Names splits = SplitsAmong(names);
     // A train among buses is a class; CheckPartAmongClasses() looks into it.
@@ -117,8 +117,9 @@ class Layout {
       const bool one = splits.size() == 1;
       return absl::InvalidArgumentError(absl::StrCat(
           one ? "the only folder with images in " : "folders in ", path,
-          one ? " is named as a part of a dataset and would become its class: "
-              : " are named as parts of a dataset and would become its "
+          one ? " has the name of a part of a dataset and would become its "
+                "class: "
+              : " have the names of parts of a dataset and would become its "
                 "classes: ",
           List(splits), "; ", PackParts(path, folder, splits), ", or pass ",
           AsClasses(path), " if ", one ? "it is a class" : "they are classes"));
@@ -142,24 +143,23 @@ class Layout {
   // What to do with `folder` before the command can pack it.
   static std::string Before(const ImageFolders& folder) {
     const Names empty = FoldersIn(folder, /*with_images=*/false);
-    return empty.empty() ? ""
-                         : absl::StrCat(
-                               ", once its folders without images are "
-                               "removed: ",
-                               List(empty));
+    return empty.empty()
+               ? ""
+               : absl::StrCat(" after you remove its folders without images: ",
+                              List(empty));
   }
 
   // Of a folder in which images lie, and no folder.
   absl::Status NoClasses(const std::string& path) const {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, " holds images without class folders",
+        path, " contains images without class folders",
         tables_.empty() ? "" : absl::StrCat(", and ", MayHoldLabels(tables_)),
         "; sort the images into one folder for each class"));
   }
 
   static std::string MayHoldLabels(const Names& tables) {
     return absl::StrCat(List(tables),
-                        " may hold labels, which pack does not read");
+                        " may contain labels, which pack does not read");
   }
 
   // Those that may say the classes of the images in `path`, whose only folder
@@ -187,8 +187,8 @@ class Layout {
     const std::string part = absl::StrCat(path, "/", example);
     if (ready.empty()) {
       return absl::StrCat(
-          splits.size() == 1 ? "it cannot be packed as it is: "
-                             : "none of them can be packed as it is: ",
+          splits.size() == 1 ? "it cannot be packed in this form: "
+                             : "none of them can be packed in this form: ",
           Check(part, folder.folders.at(example)).status().message());
     }
     const std::string how =
@@ -200,7 +200,7 @@ class Layout {
     }
     return absl::StrCat("pack ", List(ready), " by ",
                         ready.size() == 1 ? "itself" : "themselves", how,
-                        ", the others cannot be packed as they are");
+                        "; the others cannot be packed in this form");
   }
 
   static const std::string& Example(const Names& splits) {
@@ -224,7 +224,7 @@ class Layout {
       names = FoldersIn(*below);
     }
     const std::string one_class = absl::StrCat(
-        "every image of ", path, " would be of the one class \"", name, "\"");
+        "every image of ", path, " would be of one class, \"", name, "\"");
     if (!below->images.stems.empty()) {
       const Names tables = TablesOf(path, name);
       if (tables.empty()) return Names();
@@ -236,11 +236,11 @@ class Layout {
     const absl::Status classes = Check(deepest, *below).status();
     if (!classes.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(one_class, " (", AsClasses(path), " packs them so); ",
-                       classes.message()));
+          absl::StrCat(one_class, " (", AsClasses(path),
+                       " packs them in this way); ", classes.message()));
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        one_class, ", but ", deepest, " holds its images in folders (",
+        one_class, ", but ", deepest, " contains its images in folders (",
         List(names), "); if these are the classes, pack that folder (",
         InputFlag(deepest), Before(*below), "), or pass ", AsClasses(path),
         " if one class is meant"));
@@ -264,12 +264,13 @@ class Layout {
       const std::string path_of_first = absl::StrCat(path, "/", classes[0]);
       const ImageFolders& below = folder.folders.at(classes[0]);
       doubts.push_back(absl::StrCat(
-          "each class folder holds its images in folders of the same names (",
-          List(first), "), which become no classes",
+          "each class folder contains its images in folders of the same names "
+          "(",
+          List(first), "), which do not become classes",
           Check(path_of_first, below).ok()
-              ? absl::StrCat("; if they should, pack each folder of ", path,
-                             " by itself, such as ", InputFlag(path_of_first),
-                             Before(below))
+              ? absl::StrCat("; if they are classes, pack each folder of ",
+                             path, " by itself, such as ",
+                             InputFlag(path_of_first), Before(below))
               : ""));
     }
     // Check() leaves at most one.
@@ -299,14 +300,14 @@ class Layout {
           });
       what_to_do = ready ? PackParts(of_class, folder, splits)
                          : absl::StrCat(
-                               "move the images into a folder for each part "
-                               "that holds a folder for each class, such as ",
+                               "move the images into one folder for each part "
+                               "with one folder for each class in it, such as ",
                                path, "/", Example(splits), "/", name,
                                ", and pack each part by itself");
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "folders in ", of_class, " ",
-        kinds.empty() ? absl::StrCat("are named as parts of a dataset (",
+        kinds.empty() ? absl::StrCat("have the names of parts of a dataset (",
                                      List(splits), ")")
                       : kinds,
         " and would become one class, ", name, "; ", what_to_do, ", or pass ",
@@ -326,22 +327,23 @@ class Layout {
                              " --split=", name, Before(below), ")")
               : "";
     if (!below.images.stems.empty() || !some_classes_direct) {
-      doubts->push_back(absl::StrCat(
-          "folder ", name,
-          " becomes a class, although it is named as a part of a dataset; if "
-          "it is a part, ",
-          ready ? how : "move it elsewhere"));
+      doubts->push_back(
+          absl::StrCat("folder ", name,
+                       " becomes a class, although it has the name of a part "
+                       "of a dataset; if it is a part, ",
+                       ready ? how : "move it elsewhere"));
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, "/", name,
-        " is named as a part of a dataset and holds its images in folders (",
-        List(FoldersIn(below)),
-        "), while folders beside it hold images themselves: it would become a "
-        "class; ",
-        ready ? absl::StrCat(how, ", ") : "",
-        "move it elsewhere to pack the others, or pass ", AsClasses(path),
-        " if it is a class"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, "/", name,
+                     " has the name of a part of a dataset and contains its "
+                     "images in folders (",
+                     List(FoldersIn(below)),
+                     "), while the folders beside it contain images directly: "
+                     "it would become a class; ",
+                     ready ? absl::StrCat(how, ", ") : "",
+                     "move it elsewhere to pack the others, or pass ",
+                     AsClasses(path), " if it is a class"));
   }
 
   const std::string& input_;  // as the user gave it

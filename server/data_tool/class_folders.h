@@ -1,9 +1,9 @@
-// Whether the folders of an image folder are its classes, as far as their
-// names, those of their files and the levels below them tell. Parts of a
-// dataset (train/, val/), or a folder that is one level too high, would become
-// classes without a word.
+// Checks that the folders of an image folder are its classes, by their names,
+// the names of their files and the levels below them. Without the check, parts
+// of a dataset (train/, val/), or a folder one level too high, would silently
+// become classes.
 //
-// Every command that a refusal or a warning gives passes the same checks.
+// Every command that a refusal or a warning suggests passes the same checks.
 //
 // Pure functions: they see names, never the disk.
 //

@@ -1,5 +1,5 @@
 // The subcommands of millrace-data. Each takes its arguments, writes its
-// results to `out` and what a person should know besides to standard error.
+// results to `out`, and errors and warnings to standard error.
 //
 //   return RunDataTool(args, std::cout);
 

@@ -71,7 +71,7 @@ class Sheet {
     for (const std::string& line : head.lines) {
       AddHead(line, kHeadSize, kPale, top);
     }
-    if (pairs_.empty()) AddHead("no sample", kHeadSize, kInk, top);
+    if (pairs_.empty()) AddHead("no samples", kHeadSize, kInk, top);
     for (size_t first = 0; first < pairs_.size(); first += columns_) {
       top += kRowGap;
       const size_t end = std::min(first + columns_, pairs_.size());

@@ -1,5 +1,5 @@
-// The layout of a contact sheet: a head, and pairs of pictures, before and
-// after, in rows; below each pair what was done to it.
+// The layout of a contact sheet: a head, and rows of picture pairs (before and
+// after the transforms) with captions below.
 //
 // Pure function, safe from any thread. Nothing is drawn here: see
 // common/picture/picture_renderer.h.
@@ -49,13 +49,13 @@ struct SheetHead {
 
 struct SheetOptions {
   int cell = 224;  // width and height of a picture's room, pixels
-  // Pairs in a row; 0: as many as 1200 pixels hold, more where the sheet would
-  // be higher than a picture can be.
+  // Pairs in a row; 0: as many as fit into 1200 pixels, or more if the sheet
+  // would exceed the max height of a picture.
   int columns = 0;
 };
 
-// Pictures grow by whole factors only, so that small ones stay what they are.
-// Without pairs: a sheet that says so. The result may be larger than
+// Pictures are enlarged by whole factors only, so that pixels stay sharp.
+// Without pairs the sheet says so. The result may be larger than
 // kMaxPictureSide.
 Picture LayOutContactSheet(const SheetHead& head,
                            const std::vector<SheetPair>& pairs,

@@ -18,15 +18,15 @@ int RunDataTool(const Args& args, std::ostream& out) {
   };
   return CommandTable(
              {.program = "millrace-data",
-              .summary = "Makes, shows and checks datasets.",
+              .summary = "Creates, describes and checks datasets.",
               .version = kMillraceVersion,
               .commands =
                   {row("pack",
                        "Pack original files into a dataset (LMDB or Parquet).",
                        &RunPack),
-                   row("inspect", "Say what a dataset is.", &RunInspect),
+                   row("inspect", "Describe a dataset.", &RunInspect),
                    row("verify",
-                       "Read a whole dataset and compare its content hash.",
+                       "Read a whole dataset and check its content hash.",
                        &RunVerify),
                    row("check", "Check a pipeline file.", &RunCheck),
                    row("preview",

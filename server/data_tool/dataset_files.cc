@@ -73,7 +73,7 @@ std::vector<std::string> DatasetFiles::Warnings() const {
   partitions.erase("");
   if (parts.size() > 1) {
     warnings.push_back(absl::StrCat(
-        "the names of its files say that they are parts of a dataset (",
+        "the names of its files are those of parts of a dataset (",
         absl::StrJoin(parts, ", ",
                       [](std::string* out, const auto& part) {
                         out->append(part.first);
@@ -83,16 +83,16 @@ std::vector<std::string> DatasetFiles::Warnings() const {
                       [](std::string* out, const auto& part) {
                         out->append(part.second);
                       }),
-        ", and all of them are read as one: name the files of one part"));
+        ", but all files are read as one dataset: name the files of one part"));
   }
   // A single one was chosen on purpose.
   if (partitions.size() > 1) {
-    warnings.push_back(absl::StrCat(
-        "the values in the names of its folders (",
-        FirstOf({partitions.begin(), partitions.end()}, ", ",
-                static_cast<int64_t>(partitions.size())),
-        ") are no fields of the dataset: only the columns in the files are "
-        "read"));
+    warnings.push_back(
+        absl::StrCat("the values in the names of its folders (",
+                     FirstOf({partitions.begin(), partitions.end()}, ", ",
+                             static_cast<int64_t>(partitions.size())),
+                     ") are not fields of the dataset: only the columns in the "
+                     "files are read"));
   }
   return warnings;
 }

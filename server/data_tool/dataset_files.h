@@ -1,12 +1,13 @@
-// The files that make up a dataset, by their names: how many, in which folders,
-// and whether the names say that parts were put together (train/ and test/) or
-// that they hold values which no field has (year=2024/). A glob takes all of
-// these without a word.
+// The files of a dataset, by their names: their number and folders, and
+// warnings if the names are those of different parts (train/ and test/) or
+// contain values that no field has (year=2024/). A glob silently matches all of
+// these.
 //
 // Reads folders, never files. A dataset of an operator's source has none.
 //
 //   MR_ASSIGN_OR_RETURN(DatasetFiles files,
-//   FindDatasetFiles("parquet:/d/*/*")); std::string text = files.Sentence();
+//                       FindDatasetFiles("parquet:/d/*/*"));
+//   std::string text = files.Sentence();
 //   // "4 files in 2 folders: /d/a, /d/b"
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
@@ -27,7 +28,7 @@ struct DatasetFiles {
 
   // "" without a file.
   std::string Sentence() const;
-  // What a person should know; empty: nothing.
+  // Warnings for people, a sentence each.
   std::vector<std::string> Warnings() const;
 };
 

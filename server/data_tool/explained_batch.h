@@ -1,5 +1,5 @@
-// What was drawn at random for a batch and for each of its samples, by rows, as
-// `millrace-data preview` prints it and writes it below pictures.
+// The random choices for a batch and for each of its samples, by rows, as
+// `millrace-data preview` prints them and writes them below pictures.
 //
 // Value types and one function; belongs to the thread of its batch.
 //

@@ -28,8 +28,8 @@ absl::StatusOr<std::string> FindFile(const std::string& folder,
   }
   return UsageError(absl::NotFoundError(absl::StrCat(
       "there is no ", stem, "-idx", dimensions, "-ubyte[.gz] in ", folder,
-      "; --input names the folder that holds the IDX files, "
-      "--split is train or test")));
+      "; set --input to the folder of the IDX files and --split to train or "
+      "test")));
 }
 
 class IdxDataset final : public SampleReader {
@@ -106,8 +106,9 @@ class IdxDataset final : public SampleReader {
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenIdxDataset(
     const IdxOptions& options) {
   if (options.split != "train" && options.split != "test") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "there is no split '", options.split, "'; --split is train or test"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no split '", options.split,
+                     "'; set --split to train or test"));
   }
   const absl::string_view prefix = options.split == "train" ? "train" : "t10k";
   MR_ASSIGN_OR_RETURN(const std::string image_path,
@@ -120,14 +121,15 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenIdxDataset(
                             (images.shape.size() == 4 &&
                              (images.shape[3] == 1 || images.shape[3] == 3));
   if (!channels_fit || images.shape[1] > 65535 || images.shape[2] > 65535) {
-    return absl::DataLossError(
-        absl::StrCat(image_path,
-                     " does not hold images [N, height, width] or [N, height, "
-                     "width, 1 or 3]; is it the right file?"));
+    return absl::DataLossError(absl::StrCat(
+        image_path,
+        " does not contain images [N, height, width] or [N, height, width, 1 "
+        "or 3]; check that it is the right file"));
   }
   if (labels.shape.size() != 1) {
     return absl::DataLossError(absl::StrCat(
-        label_path, " does not hold labels [N]; is it the right file?"));
+        label_path,
+        " does not contain labels [N]; check that it is the right file"));
   }
   if (labels.shape[0] != images.shape[0]) {
     return absl::DataLossError(absl::StrCat(

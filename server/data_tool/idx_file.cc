@@ -57,7 +57,7 @@ class GzipFile {
         return absl::DataLossError(absl::StrCat(
             path_, " is truncated or damaged (",
             error == Z_BUF_ERROR ? "its gzip stream ends early" : text,
-            "); fetch it again"));
+            "); download it again"));
       }
       if (got < static_cast<int>(step)) return absl::OkStatus();
       bytes -= got;
@@ -73,7 +73,8 @@ class GzipFile {
 };
 
 absl::Status Damaged(const std::string& path, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(path, " ", what, "; fetch it again"));
+  return absl::DataLossError(
+      absl::StrCat(path, " ", what, "; download it again"));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// ImageCheck decodes images whole, on threads of its own, and lists those that
-// do not decode: a file that was cut short begins like any other, and would be
-// noticed only when it is served. Pixels are computed at the smallest size that
-// the decoder offers: that reads every byte of the picture all the same.
+// ImageCheck decodes whole images on its own threads and lists images that do
+// not decode. The first bytes do not show that a file is truncated; without the
+// check the server would find it only when it serves the image. Pixels are
+// computed at the smallest size of the decoder, which still reads every byte of
+// the image.
 //
 // Belongs to one thread; owns its others. A few images a thread are held in
 // memory.

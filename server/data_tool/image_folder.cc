@@ -81,7 +81,7 @@ absl::string_view WhyNoImage(absl::string_view start) {
        start.substr(8, 4) == "WEBP")) {
     return "";
   }
-  return "is no JPEG, PNG or WebP image, although it is named as one";
+  return "is not a JPEG, PNG or WebP image, although its name says so";
 }
 
 class ImageFolder final : public SampleReader {
@@ -92,10 +92,10 @@ class ImageFolder final : public SampleReader {
     MR_ASSIGN_OR_RETURN(const Listing top, List(""));
     for (const std::string& name : top.files) CountOther(name);
     if (top.folders.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options_.folder,
-          " has no folders in it; an image folder has one for each class, with "
-          "the class's images in it"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(options_.folder,
+                       " contains no folders; an image folder contains one "
+                       "folder of images for each class"));
     }
     const std::vector<std::string>& classes = top.folders;
     ImageFolders folders;
@@ -136,7 +136,7 @@ class ImageFolder final : public SampleReader {
     if (const absl::string_view why = WhyNoImage(start);
         !why.empty() && !IsOperators(start)) {
       return absl::DataLossError(
-          absl::StrCat(path, " ", why, ": it has changed while packing"));
+          absl::StrCat(path, " ", why, ": the file changed during packing"));
     }
     label_ = file.label;
     sample->fields = {
@@ -158,7 +158,7 @@ class ImageFolder final : public SampleReader {
       warnings.push_back(absl::StrCat(
           hidden_count_, " hidden ",
           hidden_count_ == 1 ? "file or folder" : "files or folders",
-          " left out (with a name that begins with a dot): ",
+          " left out (the name begins with a dot): ",
           FirstOf(hidden_, ", ", hidden_count_)));
     }
     if (bad_count_ > 0) {
@@ -231,7 +231,7 @@ class ImageFolder final : public SampleReader {
     if (depth > kMaxDepth) {
       return absl::InvalidArgumentError(
           absl::StrCat("folders are nested too deeply below ", options_.folder,
-                       "/", below, ": a link may lead in a circle"));
+                       "/", below, ": a link may form a loop"));
     }
     MR_ASSIGN_OR_RETURN(const Listing listing, List(below));
     if (!IsUtf8(below)) {
@@ -246,8 +246,8 @@ class ImageFolder final : public SampleReader {
         folder->images.Add(name);
       } else if (HasForeignImageName(name)) {
         AddBad(absl::StrCat(options_.folder, "/", path,
-                            " is named as an image of a kind that pack does "
-                            "not take: make it a .jpg, .png or .webp"));
+                            " has the name of an image format that pack does "
+                            "not read: convert it to .jpg, .png or .webp"));
       } else {
         CountOther(path);
       }
@@ -352,7 +352,7 @@ class ImageFolder final : public SampleReader {
                         : absl::StrCat(bad_count_, " files cannot be packed: "),
         FirstOf(bad_, "; ", bad_count_), "; repair or remove ",
         bad_count_ == 1 ? "it" : "them",
-        ", or leave such files out by --skip_bad"));
+        ", or skip such files with --skip_bad"));
   }
 
   std::string EmptyClasses() const {
@@ -375,11 +375,10 @@ class ImageFolder final : public SampleReader {
     return absl::InvalidArgumentError(absl::StrCat(
         one ? "class folder "
             : absl::StrCat(empty_classes_.size(),
-                           " class folders hold no "
-                           "image: "),
-        EmptyClasses(), one ? " holds no image" : "",
+                           " class folders contain no image: "),
+        EmptyClasses(), one ? " contains no image" : "",
         " (.jpg, .jpeg, .png or .webp); remove ", one ? "it" : "them",
-        ", or keep such classes without samples by --skip_bad"));
+        ", or keep classes without samples with --skip_bad"));
   }
 
   // Takes the files that do not decode out of files_.
@@ -389,7 +388,7 @@ class ImageFolder final : public SampleReader {
     for (size_t i = 0; i < files_.size(); ++i) {
       if (StopSignals::signal() != 0) {
         return absl::CancelledError(
-            "interrupted while the images were checked; nothing is written");
+            "interrupted during the check of the images; nothing is written");
       }
       check.Add(static_cast<int64_t>(i),
                 [path = absl::StrCat(options_.folder, "/", files_[i].path)]()

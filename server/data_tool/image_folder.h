@@ -20,13 +20,13 @@ namespace millrace {
 struct ImageFolderOptions {
   std::string folder;
   bool by_split = false;  // --split chose `folder`: advice says to undo that
-  // Leave out images that cannot be used, and keep classes without images,
-  // instead of failing; Warnings() name them.
+  // Skip damaged images and keep classes without images instead of failing;
+  // Warnings() name them.
   bool skip_bad = false;
   // Decode every image (server/data_tool/image_check.h), on this many threads;
   // 0: look at their first bytes only.
   uint32_t decode_threads = 0;
-  // The folders are the classes also where there are signs that they are not.
+  // The folders are the classes, even if there are signs that they are not.
   bool labels_from_folders = false;
   // Files that a decoder of these knows by their first bytes are images,
   // whatever their names; null: none. Must outlive the reader.

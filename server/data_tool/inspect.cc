@@ -1,7 +1,6 @@
 // millrace-data inspect: what a dataset is, from its metadata alone.
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
@@ -121,9 +120,8 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   out << Readable(uri) << "\n"
       << "format       " << info.format() << "\n"
       << "samples      " << info.samples() << "\n"
-      << absl::StreamFormat("size         %.1f MB (%d bytes)\n",
-                            static_cast<double>(TotalBytes(info)) / 1e6,
-                            TotalBytes(info))
+      << "size         " << SizeText(TotalBytes(info)) << " ("
+      << TotalBytes(info) << " bytes)\n"
       << "fingerprint  " << info.fingerprint() << "\n";
   if (!files.files.empty())
     out << "files        " << Readable(files.Sentence()) << "\n";
@@ -174,11 +172,10 @@ int RunInspect(const Args& args, std::ostream& out) {
   std::vector<std::string> libraries;
   FlagSet flags(
       {.command = "millrace-data inspect",
-       .summary = "Says what a dataset is: samples, fields, classes, "
-                  "fingerprint, shards. Reads the metadata (of other "
-                  "programs' Parquet files also up to 256 MiB of small "
-                  "columns, for the fingerprint); `millrace-data verify` reads "
-                  "everything.",
+       .summary = "Describes a dataset: samples, fields, classes, fingerprint, "
+                  "shards. Reads only the metadata, and for the fingerprint of "
+                  "other programs' Parquet files up to 256 MiB of small "
+                  "columns; `millrace-data verify` reads everything.",
        .argument = "URI",
        .examples = {"millrace-data inspect parquet:/data/photos"}});
   flags.Add("json", &json, "", "Print JSON");

@@ -55,8 +55,9 @@ struct PackOptions {
       }
     }
     if (format != "imagefolder" && format != "idx") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "there is no format '", format, "'; --format is imagefolder or idx"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no format '", format,
+                       "'; set --format to imagefolder or idx"));
     }
     if (shards < 1 || shards > DatasetWriter::kMaxShards) {
       return absl::InvalidArgumentError(
@@ -79,29 +80,29 @@ struct PackOptions {
         split != "test") {
       return absl::InvalidArgumentError(absl::StrCat(
           "there is no split '", split,
-          "' of IDX files; --split is train or test for --format=idx"));
+          "' of IDX files; with --format=idx set --split to train or test"));
     }
     if (skip_bad && format != "imagefolder") {
       return absl::InvalidArgumentError(
-          "--skip_bad is for --format=imagefolder; an IDX file is whole or "
-          "not");
+          "--skip_bad needs --format=imagefolder; an IDX file is whole or "
+          "damaged");
     }
     if (seekable && format != "imagefolder") {
       return absl::InvalidArgumentError(
-          "--seekable is for --format=imagefolder; IDX files hold no JPEGs");
+          "--seekable needs --format=imagefolder; IDX files contain no JPEGs");
     }
     for (const auto& [name, given] :
          {std::pair("--no_decode", no_decode),
           std::pair("--labels_from_folders", labels_from_folders)}) {
       if (given && format != "imagefolder") {
         return absl::InvalidArgumentError(
-            absl::StrCat(name, " is for --format=imagefolder"));
+            absl::StrCat(name, " needs --format=imagefolder"));
       }
     }
     if (!operators.empty() && format != "imagefolder") {
       return absl::InvalidArgumentError(
-          "--operators is for --format=imagefolder; IDX files hold no images "
-          "to decode");
+          "--operators needs --format=imagefolder; IDX files contain no "
+          "encoded images");
     }
     return absl::OkStatus();
   }
@@ -123,11 +124,12 @@ absl::Status CheckInput(const PackOptions& options) {
                                                      : ENOTDIR;
   if (error == 0) return absl::OkStatus();
   if (error == ENOENT || error == ENOTDIR) {
-    return UsageError(absl::NotFoundError(absl::StrCat(
-        "there is no folder ", folder, "; --input names the folder that holds ",
-        options.format == "idx" ? "the IDX files"
-        : options.split.empty() ? "the class folders"
-                                : "the part that --split names")));
+    return UsageError(absl::NotFoundError(
+        absl::StrCat("there is no folder ", folder,
+                     "; set --input to the folder that contains ",
+                     options.format == "idx" ? "the IDX files"
+                     : options.split.empty() ? "the class folders"
+                                             : "the part that --split names")));
   }
   return FileError(error, "read folder", folder);
 }
@@ -185,7 +187,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
       if (StopSignals::signal() != 0) {
         return absl::CancelledError(absl::StrCat(
             "interrupted after ", i, " of ", CountText(samples, "sample"),
-            "; nothing is left of the output"));
+            "; the incomplete output is removed"));
       }
       MR_RETURN_IF_ERROR(reader->Next(&sample));
       MR_RETURN_IF_ERROR(writer->Append(sample.fields, sample.origin));
@@ -196,14 +198,14 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const DatasetInfo info, writer->Finish());
   Warn("pack", reader->Warnings());
   out << absl::StreamFormat(
-      "packed %s (%.1f MB) into %s: %s, fingerprint %s, %.1f s\n",
-      CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
+      "packed %s (%s) into %s: %s, fingerprint %s, %.1f s\n",
+      CountText(info.samples(), "sample"), SizeText(bytes),
       Readable(options.output), CountText(info.shards_size(), "shard"),
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
   if (options.format == "imagefolder") {
     out << (options.no_decode
-                ? "the images were not decoded (--no_decode): a damaged one "
-                  "would be noticed when it is served\n"
+                ? "the images were not decoded (--no_decode): the server "
+                  "reports a damaged image when it serves it\n"
                 : "every image was decoded before it was packed\n");
   }
   if (seekable != nullptr) out << seekable->Summary() << "\n";
@@ -218,50 +220,50 @@ int RunPack(const Args& args, std::ostream& out) {
       {.command = "millrace-data pack",
        .summary =
            "Packs original files into a dataset that millrace-server reads. "
-           "The output appears under its name only when it is whole.\n\n"
-           "imagefolder: one folder per class, .jpg, .jpeg, .png and .webp "
-           "below it; each image is decoded once, so that a damaged one is "
-           "named (--no_decode leaves that out).\n"
-           "idx: MNIST's files (train-images-idx3-ubyte, ..., plain or .gz); "
-           "raw pixels in LMDB, PNG in Parquet.",
+           "The output appears under its name only when it is "
+           "complete.\n\nimagefolder: one folder for each class, with .jpg, "
+           ".jpeg, .png and .webp files below it. `pack` decodes each image "
+           "once to find damaged images (not with --no_decode).\nidx: MNIST's "
+           "files (train-images-idx3-ubyte, ..., plain or .gz); stored as raw "
+           "pixels in LMDB, as PNG in Parquet.",
        .examples = {"millrace-data pack --format=imagefolder --input=DIR \\\n"
                     "      --output=parquet:/data/photos --shards=4",
                     "millrace-data pack --format=idx --split=test --input=DIR "
                     "\\\n      --output=lmdb:/data/mnist-test.lmdb"}});
   flags.Group("Input");
-  flags.Add("format", &options.format, "imagefolder|idx", "What the input is");
-  flags.Add("input", &options.input, "DIR",
-            "Folder that holds the original files");
+  flags.Add("format", &options.format, "imagefolder|idx",
+            "Format of the input");
+  flags.Add("input", &options.input, "DIR", "Folder of the original files");
   flags
       .Add("split", &options.split, "train|test",
-           "idx: which pair of files; imagefolder: a folder inside the input")
+           "idx: pair of files to pack; imagefolder: folder inside the input "
+           "to pack")
       .Default("idx: train; imagefolder: the input itself");
   flags.Add("skip_bad", &options.skip_bad, "",
-            "imagefolder: leave out images that cannot be used, keep classes "
-            "without images, and name both");
+            "imagefolder: skip damaged images, keep classes without images, "
+            "and report both");
   flags.Add("no_decode", &options.no_decode, "",
-            "imagefolder: look at the first bytes of each image only, instead "
-            "of decoding it once; a truncated image is not noticed then");
+            "imagefolder: check only the first bytes of each image instead of "
+            "decoding it; does not find truncated images");
   flags.Add("labels_from_folders", &options.labels_from_folders, "",
-            "imagefolder: the folders in the input are the classes, also where "
-            "they are named as parts of a dataset (train, val2017), hold the "
-            "same samples each as images and masks do, hold folders that look "
-            "like the classes, or where a table that may hold labels lies "
-            "beside the only one");
+            "imagefolder: use the folders in the input as classes, even if "
+            "they have the names of parts of a dataset (train, val2017), "
+            "contain parts of the same samples (images and masks), contain "
+            "folders that look like classes, or if the only folder is beside a "
+            "table that may contain labels");
   flags.Add("operators", &options.operators, "FILE.so",
-            "imagefolder: also take the files, of any name, that a decoder of "
-            "this library knows; may be repeated");
+            "imagefolder: library of decoders; `pack` then also packs files of "
+            "any name that one of its decoders accepts; may be repeated");
   flags.Group("Output");
   flags.Add("output", &options.output, "lmdb:PATH|parquet:PATH",
-            "Dataset to write: a file, or with several shards a folder");
-  flags.Add("shards", &options.shards, "N", "Number of files");
-  flags.Add("overwrite", &options.overwrite, "",
-            "Replace a dataset that is there");
-  flags.Add("seekable", &options.seekable, "",
-            "imagefolder: rewrite JPEGs so that a crop decodes only its own "
-            "rows, without changing a pixel: progressive ones become "
-            "sequential, camera data and thumbnails go; the fingerprint is "
-            "another one");
+            "Dataset to write: a file, or a folder if --shards is above 1");
+  flags.Add("shards", &options.shards, "N", "Number of files to write");
+  flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
+  flags.Add(
+      "seekable", &options.seekable, "",
+      "imagefolder: rewrite JPEGs so that a crop decodes only its own rows. No "
+      "pixel changes; progressive JPEGs become sequential, camera data and "
+      "thumbnails are removed, and the fingerprint differs");
   int exit_code;
   if (!ParseOrLeave(flags, args, "pack", out, &exit_code)) return exit_code;
   const StopSignals signals;

@@ -1,4 +1,4 @@
-// Pixels -> PNG, for data that other programs shall be able to read.
+// Pixels -> PNG, for data that other programs read.
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_PNG_ENCODER_H_
 #define MILLRACE_SERVER_DATA_TOOL_PNG_ENCODER_H_

@@ -68,15 +68,15 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
   }
   if (flags.preset.empty() == flags.pipeline.empty()) {
     return invalid(
-        "give one of --preset=NAME and --pipeline=FILE: they say what is done "
-        "to the samples");
+        "set one of --preset=NAME and --pipeline=FILE, which define the "
+        "transforms");
   }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, unused));
   if (flags.output.empty() && flags.explain.empty()) {
     return invalid(
-        "nothing to do: give --output=FILE.png for the pictures, --explain for "
-        "the parameters, or both");
+        "nothing to do: set --output=FILE.png for the pictures, --explain for "
+        "the random choices, or both");
   }
   if (!flags.output.empty()) {
     const auto format = PictureFormatOf(flags.output);
@@ -89,19 +89,21 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
                    "--explain=json");
   }
   if (flags.samples < 1 || flags.samples > kMaxSamples) {
-    return invalid("--samples=", flags.samples, ": it is 1 .. ", kMaxSamples);
+    return invalid("--samples=", flags.samples, ": it must be 1 .. ",
+                   kMaxSamples);
   }
   if (flags.cell < kMinCell || flags.cell > kMaxCell) {
-    return invalid("--cell=", flags.cell, ": it is ", kMinCell, " .. ",
+    return invalid("--cell=", flags.cell, ": it must be ", kMinCell, " .. ",
                    kMaxCell, " pixels");
   }
   if (flags.columns < 0 || flags.columns > kMaxSamples) {
-    return invalid("--columns=", flags.columns, ": it is 0 .. ", kMaxSamples);
+    return invalid("--columns=", flags.columns, ": it must be 0 .. ",
+                   kMaxSamples);
   }
   if (batch_size_given &&
       (flags.batch_size < 1 ||
        flags.batch_size > static_cast<int64_t>(kMaxBatchSize))) {
-    return invalid("--batch_size=", flags.batch_size, ": it is 1 .. ",
+    return invalid("--batch_size=", flags.batch_size, ": it must be 1 .. ",
                    kMaxBatchSize);
   }
   if (!flags.preset.empty()) {
@@ -233,8 +235,7 @@ absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
   if (absl::IsInvalidArgument(file.status())) {
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat(file.status().message(),
-                     ": give fewer --samples, a smaller --cell or another "
-                     "number of --columns")));
+                     ": lower --samples or --cell, or change --columns")));
   }
   MR_RETURN_IF_ERROR(file.status());
   MR_RETURN_IF_ERROR(
@@ -292,9 +293,9 @@ absl::Status Preview(const Flags& flags, bool samples_given,
       static_cast<int64_t>(batch->resolved_spec().batch_size());
   if (samples_given && flags.samples > batch_size) {
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
-        "--samples=", flags.samples, " is more than the batch holds (",
+        "--samples=", flags.samples, " exceeds the batch (",
         CountText(batch->resolved_spec().batch_size(), "sample"),
-        "): give --samples=", batch_size, " or less",
+        "): set --samples=", batch_size, " or less",
         spec.batch_size() > 0 ? ", or a larger --batch_size" : "")));
   }
   MR_ASSIGN_OR_RETURN(const ExplainedBatch explained, ExplainRows(*batch));
@@ -309,59 +310,65 @@ int RunPreview(const Args& args, std::ostream& out) {
   Flags given;
   FlagSet flags(
       {.command = "millrace-data preview",
-       .summary = "Shows a batch as training gets it: each sample as it is "
-                  "stored, what the pipeline makes of it, and what was drawn "
-                  "at random for it. Masks are laid over the images, boxes and "
-                  "crops framed.",
+       .summary =
+           "Shows a batch as the training program receives it: each sample as "
+           "stored, the sample after the pipeline, and the random choices for "
+           "it. Masks are drawn over the images, boxes and crops as frames.",
        .examples = {"millrace-data preview --dataset=parquet:/data/photos \\\n"
                     "      --preset=imagenet_train --output=sheet.png",
                     "millrace-data preview --dataset=lmdb:/data/train \\\n"
                     "      --pipeline=my.textproto --samples=4 --explain"}});
-  flags.Group("Which batch");
-  flags.Add("dataset", &given.datasets, "URI",
-            "Dataset, lmdb:PATH or parquet:PATH; of a mixture once for each "
-            "dataset that the pipeline names, in their order");
-  flags.Add("preset", &given.preset, "NAME", "Pipeline by name");
+  flags.Group("Batch");
+  flags.Add(
+      "dataset", &given.datasets, "URI",
+      "Dataset, lmdb:PATH or parquet:PATH; for a mixture repeat the flag, once "
+      "for each dataset of the pipeline, in the pipeline's order");
+  flags.Add("preset", &given.preset, "NAME", "Name of a preset pipeline");
   flags.Add("pipeline", &given.pipeline, "FILE",
-            "Pipeline from a file (docs/transforms.md); the name of a single "
-            "dataset does not matter");
+            "File of a pipeline (docs/transforms.md); if it names one dataset, "
+            "--dataset replaces that name");
   flags
       .Add("outputs", &given.outputs, "FIELD,...",
            "Fields of the dataset that become tensors")
-      .Default("those that the pipeline file lists, else all");
+      .Default("the outputs of the pipeline file, otherwise all fields");
   flags.Add("epoch", &given.epoch, "N", "Epoch, from 0");
   flags.Add("step", &given.step, "N", "Step of the epoch, from 0");
   flags
       .Add("batch_size", &given.batch_size, "N",
-           "Samples of a global batch, instead of the file's batch_size")
-      .Default("the file's, else --samples, or all there are");
+           "Number of samples in a global batch; overrides the file's "
+           "batch_size")
+      .Default(
+          "the file's batch_size, otherwise --samples, or all samples of a "
+          "smaller dataset");
   flags
       .Add("seed", &given.seed, "N",
-           "Seed of the order and of every random choice")
-      .Default("0, or what the pipeline file says");
+           "Seed of the order and of all random choices")
+      .Default("the file's seed, otherwise 0");
   flags.Add("operators", &given.operators, "FILE.so",
             "Library of operators that the pipeline or the dataset needs; may "
             "be repeated");
-  flags.Group("What to show");
-  flags.Add("output", &given.output, "FILE.png|svg",
-            "File for the contact sheet, PNG or SVG by its name");
+  flags.Group("Output");
+  flags.Add(
+      "output", &given.output, "FILE.png|svg",
+      "File to write the contact sheet to; its name ends in .png or .svg");
   flags
       .Add("explain", &given.explain, "json",
-           "Print what was drawn at random for each sample, as text or as JSON "
-           "lines")
+           "Print the random choices for each sample, as text or as JSON lines")
       .Bare("text");
   flags
       .Add("samples", &given.samples, "N",
-           "Samples to show, the first of the batch")
-      .Default("16, or all of a smaller batch");
-  flags.Add("field", &given.field, "NAME", "Image to show")
-      .Default("the first output")
+           "Number of samples to show, from the start of the batch")
+      .Default("16, or all samples of a smaller batch");
+  flags.Add("field", &given.field, "NAME", "Name of the image output to show")
+      .Default("the first image output")
       .Needs({"output"});
-  flags.Add("cell", &given.cell, "PIXELS", "Upper bound of a picture's side")
+  flags
+      .Add("cell", &given.cell, "PIXELS", "Maximum side of a picture in pixels")
       .Needs({"output"});
   flags
       .Add("columns", &given.columns, "N",
-           "Pairs in a row; 0: as many as 1200 pixels hold")
+           "Number of picture pairs in a row; 0: as many as fit into 1200 "
+           "pixels")
       .Needs({"output"});
   int exit_code;
   if (!ParseOrLeave(flags, args, "preview", out, &exit_code)) return exit_code;

@@ -270,8 +270,8 @@ class PreviewBatchImpl final : public PreviewBatch {
         std::memcmp(payload.data(), batch_.payload->data(), payload.size()) !=
             0) {
       return absl::InternalError(
-          "what was explained is not what the engine has made: please report "
-          "it with the pipeline file");
+          "the explanation differs from the batch of the engine; this is a bug "
+          "of Millrace: please report it with the pipeline file");
     }
     return absl::OkStatus();
   }
@@ -341,13 +341,13 @@ class PreviewBatchImpl final : public PreviewBatch {
     }
     if (options_.field.empty()) {
       return UsageError(absl::InvalidArgumentError(
-          "no output of this pipeline is an image, so there is nothing to "
-          "show; --explain alone prints what was drawn"));
+          "no output of this pipeline is an image, so there is no picture to "
+          "show; --explain without --output prints the random choices"));
     }
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
-        "--field=", options_.field, " is no image among the outputs; ",
-        images.empty() ? "none of these is one"
-                       : absl::StrCat("the images among them: ",
+        "--field=", options_.field, " is not an image output; ",
+        images.empty() ? "the pipeline has none"
+                       : absl::StrCat("the image outputs are: ",
                                       absl::StrJoin(images, ", ")))));
   }
 

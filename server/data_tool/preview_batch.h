@@ -1,6 +1,6 @@
-// PreviewBatch makes one batch of a pipeline by the engine, as training gets
-// it, and shows it: each sample as it is stored beside what became of it, with
-// masks, boxes and labels; and what was drawn for it.
+// PreviewBatch builds one batch of a pipeline with the engine, as the training
+// program receives it, and shows each sample as stored and after the pipeline,
+// with masks, boxes, labels and the random choices.
 //
 // Belongs to one thread; starts and joins the engine's own.
 //
@@ -80,8 +80,8 @@ class PreviewBatch {
   virtual absl::StatusOr<std::vector<SheetPair>> Pairs(
       const std::map<int64_t, uint64_t>& keys) const = 0;
 
-  // What was drawn for the batch and all its rows, see ExplainBatch(). Internal
-  // when the bytes that are explained are not those of the batch.
+  // The random choices for the batch and all its rows, see ExplainBatch().
+  // Internal: the explained bytes differ from those of the batch.
   virtual absl::Status Explain(ParameterLog& log) const = 0;
 };
 

@@ -132,7 +132,8 @@ absl::StatusOr<Picture> PreviewSheet(const PreviewBatch& batch,
   if (std::any_of(pairs.begin(), pairs.end(),
                   [](const SheetPair& pair) { return !pair.kept.empty(); })) {
     head.lines.push_back(
-        "frame: the part of the stored picture that the picture after shows");
+        "frame: the part of the stored picture that the picture after the "
+        "transforms shows");
   }
   return LayOutContactSheet(head, pairs, options);
 }

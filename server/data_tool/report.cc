@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/clean_text.h"
 #include "common/program/exit_code.h"
 #include "proto/error_detail.h"
@@ -19,6 +20,18 @@ constexpr size_t kMaxReadableBytes = 1 << 16;
 
 std::string Readable(absl::string_view text) {
   return CleanText(text, kMaxReadableBytes);
+}
+
+std::string SizeText(int64_t bytes) {
+  if (bytes < 1000) return absl::StrCat(bytes, " B");
+  double size = static_cast<double>(bytes) / 1e3;
+  const char* unit = "kB";
+  for (const char* const larger : {"MB", "GB", "TB"}) {
+    if (size < 1e3) break;
+    size /= 1e3;
+    unit = larger;
+  }
+  return absl::StrFormat("%.1f %s", size, unit);
 }
 
 std::string NamingFlag(absl::string_view message, absl::string_view field,

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_SERVER_DATA_TOOL_REPORT_H_
 #define MILLRACE_SERVER_DATA_TOOL_REPORT_H_
 
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace millrace {
 
 // One line of readable text of what a file, a folder or a user named.
 std::string Readable(absl::string_view text);
+
+// "999 B", "10.1 kB", "57.1 MB": one decimal, powers of 1000.
+std::string SizeText(int64_t bytes);
 
 // `message`, with `flag` ("--batch_size=8") behind it where it speaks of
 // `field` of a pipeline, which the user gave by that flag.

@@ -76,12 +76,12 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all) {
       }));
   if (with_image >= kLeastFiles && 5 * with_image >= stems.size()) {
     return absl::StrCat(with_image, " of ", stems.size(),
-                        " images are named as masks of others (1_mask.png "
-                        "beside 1.jpg)");
+                        " images have the names of masks of other images "
+                        "(1_mask.png beside 1.jpg)");
   }
   if (masks.size() >= kLeastFiles && 2 * masks.size() >= stems.size()) {
     return absl::StrCat(masks.size(), " of ", stems.size(),
-                        " images are named as masks (as 1_mask.png)");
+                        " images have the names of masks (such as 1_mask.png)");
   }
   return "";
 }
@@ -102,7 +102,7 @@ std::string WhySameSamples(const std::vector<NamedImages>& folders) {
   }
   for (const NamedImages& folder : folders) {
     if (folder.named_as_kind) {
-      return absl::StrCat("no class is called ", folder.folder);
+      return absl::StrCat("a class is rarely called ", folder.folder);
     }
   }
   // Numbered files of a smaller class are among those of a larger one.
@@ -110,7 +110,7 @@ std::string WhySameSamples(const std::vector<NamedImages>& folders) {
   for (const NamedImages& a : folders) {
     for (const NamedImages& b : folders) {
       if (a.images->AreAllPng() && b.images->pngs == 0) {
-        return absl::StrCat(a.folder, " holds PNG files alone, ", b.folder,
+        return absl::StrCat(a.folder, " contains only PNG files, ", b.folder,
                             " none");
       }
       if (a.images->one_channel && b.images->AreAllPng() &&

@@ -11,6 +11,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/thread_pool.h"
+#include "server/data_tool/report.h"
 #include "server/decode/seekable_jpeg.h"
 
 namespace millrace {
@@ -71,7 +72,7 @@ class RewritingReader final : public SeekableReader {
     warnings.insert(warnings.end(), doubts_.begin(), doubts_.end());
     if (doubt_count_ > static_cast<int64_t>(doubts_.size())) {
       warnings.push_back(absl::StrCat("... and ", doubt_count_ - doubts_.size(),
-                                      " more images stored as they are"));
+                                      " more images stored unchanged"));
     }
     return warnings;
   }
@@ -96,13 +97,13 @@ class RewritingReader final : public SeekableReader {
     std::string text =
         absl::StrFormat("made %d of %d images seekable", rewritten, images);
     if (rewritten > 0) {
-      absl::StrAppendFormat(&text, ": %.1f MB became %.1f MB (%+.1f %%)",
-                            bytes_before_ / 1e6, bytes_after_ / 1e6,
-                            (bytes_after_ / bytes_before_ - 1) * 100);
+      absl::StrAppendFormat(&text, ": %s became %s (%+.1f %%)",
+                            SizeText(bytes_before_), SizeText(bytes_after_),
+                            100.0 * (bytes_after_ - bytes_before_) /
+                                static_cast<double>(bytes_before_));
     }
     if (!kept.empty()) {
-      absl::StrAppend(&text,
-                      "; stored as they are: ", absl::StrJoin(kept, ", "));
+      absl::StrAppend(&text, "; stored unchanged: ", absl::StrJoin(kept, ", "));
     }
     return text;
   }
@@ -175,18 +176,18 @@ class RewritingReader final : public SeekableReader {
     }
     ++counts_[static_cast<int>(image.outcome)];
     if (image.outcome == Outcome::kRewritten) {
-      bytes_before_ += static_cast<double>(image.bytes_before);
-      bytes_after_ += static_cast<double>(image.bytes_after);
+      bytes_before_ += image.bytes_before;
+      bytes_after_ += image.bytes_after;
     }
     if (image.outcome == Outcome::kDamaged ||
         image.outcome == Outcome::kDifferent) {
       ++doubt_count_;
       if (doubts_.size() >= kMostListed) return;
-      doubts_.push_back(
-          absl::StrCat(given_->origin, " is stored as it is: ",
-                       image.outcome == Outcome::kDamaged
-                           ? absl::StrCat("it is damaged (", image.message, ")")
-                           : "rewritten it would decode to other pixels"));
+      doubts_.push_back(absl::StrCat(
+          given_->origin, " is stored unchanged: ",
+          image.outcome == Outcome::kDamaged
+              ? absl::StrCat("it is damaged (", image.message, ")")
+              : "after rewriting it would decode to other pixels"));
     }
   }
 
@@ -200,8 +201,8 @@ class RewritingReader final : public SeekableReader {
 
   int64_t counts_[SeekableJpeg::kOutcomes] = {};
   int64_t operators_count_ = 0;
-  double bytes_before_ = 0;  // of those rewritten
-  double bytes_after_ = 0;
+  int64_t bytes_before_ = 0;  // of those rewritten
+  int64_t bytes_after_ = 0;
   int64_t doubt_count_ = 0;
   std::vector<std::string> doubts_;  // the first of them
 

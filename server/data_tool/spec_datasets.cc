@@ -41,8 +41,8 @@ absl::StatusOr<NamedDatasets> NameDatasets(
   if (spec.sources_size() == 0) spec.add_sources();
   if (spec.sources(0).has_synthetic()) {
     return UsageError(absl::InvalidArgumentError(
-        "the pipeline's source is synthetic and reads no dataset: leave "
-        "--dataset out, or name a dataset in the pipeline instead"));
+        "the pipeline's source is synthetic and reads no dataset: remove "
+        "--dataset, or name a dataset in the pipeline"));
   }
   if (spec.sources(0).dataset().empty()) {
     spec.mutable_sources(0)->set_dataset("NAME");

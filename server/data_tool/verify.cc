@@ -96,23 +96,24 @@ class Damage {
       add(samples_, " of ", CountText(info_.samples(), "sample"),
           " cannot be used: ", FirstOf(first_samples_, "; ", samples_),
           hashes_known
-              ? "; pack checks every sample, so the damage came later: copy "
-                "the file again, or pack the dataset again"
-              : "; mend the files, or train with another policy than FAIL "
+              ? "; pack checked every sample, so the damage is newer: copy the "
+                "file again, or pack the dataset again"
+              : "; repair the files, or train with another policy than FAIL "
                 "(docs/operations.md)");
     }
     for (const auto& [shard, row] : rests_) {
       add("shard ", info_.shards(shard).name(), " is not read from row ", row,
-          " on: ", kMostRefused, " samples one after the other cannot be used");
+          " on: ", kMostRefused, " consecutive samples cannot be used");
     }
     if (images_ > 0) {
       add(images_, " of ", CountText(image_count, "image"),
           " cannot be decoded: ", FirstOf(first_images_, "; ", images_),
-          !hashes_known ? "; mend the files, or train with another policy "
+          !hashes_known ? "; repair the files, or train with another policy "
                           "than FAIL (docs/operations.md)"
           : hashes_.empty() && unread_.empty()
               ? "; the shards are as they were packed, so the damage is older: "
-                "mend the original files and pack again, or train with another "
+                "repair the original files and pack again, or train with "
+                "another "
                 "policy than FAIL (docs/operations.md)"
               : "");
     }
@@ -135,8 +136,8 @@ class Damage {
                              : decode_        ? " and decoded"
                                        : " (without --no_decode each image "
                                          "would be decoded as well)",
-                             ", and a hash of the whole shard does not tell "
-                             "which one has changed"),
+                             ", and the hash of the whole shard does not show "
+                             "which sample has changed"),
           "; copy the file again, or pack the dataset again");
     }
     return sentences;
@@ -255,15 +256,15 @@ absl::Status Verify(const std::string& uri,
   }
   const bool one = info.samples() == 1;
   out << absl::StreamFormat(
-      "%s: %s (%.1f MB) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
-      CountText(info.samples(), "sample"), static_cast<double>(bytes) / 1e6,
+      "%s: %s (%s) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
+      CountText(info.samples(), "sample"), SizeText(bytes),
       CountText(info.shards_size(), "shard"), one ? "is" : "are",
-      !hashes_known ? " (there is no content hash to compare with)"
+      !hashes_known ? " (the dataset has no content hash to compare)"
       : one         ? " and as it was packed"
                     : " and as they were packed",
       what, info.fingerprint());
   if (files.files.size() > 1) {
-    out << "the dataset is " << Readable(files.Sentence()) << "\n";
+    out << "the dataset consists of " << Readable(files.Sentence()) << "\n";
   }
   Warn("verify", files.Warnings());
   return absl::OkStatus();
@@ -278,18 +279,18 @@ int RunVerify(const Args& args, std::ostream& out) {
   bool no_decode = false;
   FlagSet flags(
       {.command = "millrace-data verify",
-       .summary = "Reads every sample of a dataset, checks it against the "
-                  "schema, decodes every image, and compares the content hash "
-                  "with the one that the packer has written. Goes on after "
-                  "damage and names all of it. Foreign Parquet carries no hash "
-                  "to compare with.",
+       .summary =
+           "Reads every sample of a dataset, checks it against the schema, "
+           "decodes every image, and compares the content hash with the hash "
+           "that `pack` wrote. Continues after damage and reports all of it. "
+           "Parquet files of other programs contain no hash to compare.",
        .argument = "URI",
        .examples = {"millrace-data verify lmdb:/data/train"}});
   flags.Add("operators", &libraries, "FILE.so",
             "Library of a source that reads the dataset; may be repeated");
   flags.Add("no_decode", &no_decode, "",
-            "Do not decode the images: faster, but an image that was damaged "
-            "before it was packed is not noticed");
+            "Do not decode the images: faster, but does not find images that "
+            "were damaged before packing");
   int exit_code;
   if (!ParseOrLeave(flags, args, "verify", out, &exit_code)) return exit_code;
   void* shared = mmap(nullptr, sizeof(Place), PROT_READ | PROT_WRITE,
@@ -327,7 +328,8 @@ int RunVerify(const Args& args, std::ostream& out) {
                                   : absl::StrCat("reading shard ", place->shard,
                                                  " at sample ", place->sample);
     result = absl::DataLossError(absl::StrCat(
-        "the reader died (", strsignal(WTERMSIG(status)), ") while ", where,
+        "the process that reads the dataset died (",
+        strsignal(WTERMSIG(status)), ") while ", where,
         ": the file is damaged; copy it again, or pack the dataset again"));
   }
   munmap(shared, sizeof(Place));

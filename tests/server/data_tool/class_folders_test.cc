@@ -61,7 +61,7 @@ TEST(ClassFoldersTest, PartsAreNoClasses) {
 
 TEST(ClassFoldersTest, ImagesAndMasksAreNoClasses) {
   constexpr char kSentence[] =
-      "named after what they hold of each sample (Images, masks)";
+      "have the names of parts of a sample (Images, masks)";
   EXPECT_THAT(Refusal({"Images/1.jpg", "masks/1.png"}), HasSubstr(kSentence));
   // The first class folder was advised as the input, and refused.
   EXPECT_THAT(Refusal({"a/Images/1.jpg", "a/masks/1.jpg", "b/Images/1.jpg",
@@ -98,25 +98,24 @@ TEST(ClassFoldersTest, FoldersOfTheSameSamplesAreNoClasses) {
               HasSubstr("or pass --labels_from_folders if these are classes")));
   }
   EXPECT_THAT(Refusal(Numbered("rgb", ".jpg", 20) + Numbered("y", ".png", 20)),
-              HasSubstr("folders in /in hold something of the same samples "
-                        "each (rgb, y: their files have the same names, and y "
-                        "holds PNG files alone, rgb none) and would become "
-                        "classes"));
+              HasSubstr("folders in /in contain parts of the same samples "
+                        "(rgb, y: the file names are the same, and y contains "
+                        "only PNG files, rgb none) and would become classes"));
   // Masks of some of the images.
   EXPECT_THAT(Refusal(Numbered("JPEGImages", ".jpg", 90) +
                       Numbered("SegmentationClass", ".png", 15)),
-              HasSubstr("no class is called JPEGImages"));
+              HasSubstr("a class is rarely called JPEGImages"));
   // Of each scene.
   EXPECT_THAT(
       Refusal(Numbered("a/rgb", ".jpg", 9) + Numbered("a/depth", ".png", 9) +
               Numbered("b/rgb", ".jpg", 9)),
-      HasSubstr("folders in /in/a hold something of the same samples"));
+      HasSubstr("folders in /in/a contain parts of the same samples"));
   // A part of it is no advice.
   EXPECT_THAT(
       Refusal(Numbered("train/rgb", ".jpg", 9) +
               Numbered("train/y", ".png", 9) + Numbered("val/rgb", ".jpg", 9) +
               Numbered("val/y", ".png", 9)),
-      HasSubstr("none of them can be packed as it is"));
+      HasSubstr("none of them can be packed in this form"));
 }
 
 TEST(ClassFoldersTest, ClassesOfNumberedFilesAreClasses) {
@@ -153,20 +152,21 @@ TEST(ClassFoldersTest, FilesNamedAsMasksOfOthersAreNoSamples) {
       Refusal({"benign/b (1).png", "benign/b (1)_mask.png", "benign/b (2).png",
                "benign/b (2)_mask_1.png", "benign/b (2)_mask.png",
                "normal/n (1).png", "normal/n (1)_mask.png"}),
-      AllOf(HasSubstr("4 of 7 images are named as masks of others"),
+      AllOf(HasSubstr("4 of 7 images have the names of masks of other images"),
             HasSubstr("--labels_from_folders")));
   EXPECT_THAT(
       Refusal({"Input/I_0.jpg", "Input/I_1.jpg", "Truth/I_0_segmentation.png",
                "Truth/I_1_Segmentation.png"}),
-      HasSubstr("2 of 4 images are named as masks of others"));
-  EXPECT_THAT(Refusal({"train/0.jpg", "train/1.jpg", "train_masks/0_mask.gif",
-                       "train_masks/1_mask.gif"}),
-              HasSubstr("2 of 4 images are named as masks of others"));
+      HasSubstr("2 of 4 images have the names of masks of other images"));
+  EXPECT_THAT(
+      Refusal({"train/0.jpg", "train/1.jpg", "train_masks/0_mask.gif",
+               "train_masks/1_mask.gif"}),
+      HasSubstr("2 of 4 images have the names of masks of other images"));
   EXPECT_THAT(
       Refusal({"aachen/a_0_gtFine_labelIds.png",
                "aachen/a_0_gtFine_instanceIds.png",
                "aachen/a_0_gtFine_color.png", "bonn/b_0_gtFine_labelIds.png"}),
-      HasSubstr("3 of 4 images are named as masks (as 1_mask.png)"));
+      HasSubstr("3 of 4 images have the names of masks (such as 1_mask.png)"));
 }
 
 TEST(ClassFoldersTest, FewFilesNamedAsMasksAreSamples) {
@@ -186,26 +186,26 @@ TEST(ClassFoldersTest, FewFilesNamedAsMasksAreSamples) {
 TEST(ClassFoldersTest, APartWithoutClassFoldersIsNoAdvice) {
   EXPECT_THAT(
       Refusal({"train/1.jpg", "test/1.jpg"}, {"train.csv"}),
-      AllOf(HasSubstr("none of them can be packed as it is: /in/train holds "
-                      "images without class folders, and train.csv may hold "
-                      "labels, which pack does not read; sort the images into "
-                      "one folder for each class"),
+      AllOf(HasSubstr("none of them can be packed in this form: /in/train "
+                      "contains images without class folders, and train.csv "
+                      "may contain labels, which pack does not read; sort the "
+                      "images into one folder for each class"),
             Not(HasSubstr("--split"))));
   EXPECT_THAT(Refusal({"train/cat/1.jpg", "train/dog/1.jpg", "test/1.jpg"}),
-              HasSubstr("pack train by itself (--input=/in --split=train), the "
-                        "others cannot be packed as they are"));
+              HasSubstr("pack train by itself (--input=/in --split=train); the "
+                        "others cannot be packed in this form"));
   EXPECT_THAT(
       Refusal({"train/images/cat/1.jpg", "train/images/dog/1.jpg"}),
-      HasSubstr("it cannot be packed as it is: every image of /in/train "
-                "would be of the one class \"images\", but "
-                "/in/train/images holds its images in folders (cat, "
-                "dog); if these are the classes, pack that folder "
-                "(--input=/in/train/images), or pass --input=/in/train "
-                "--labels_from_folders if one class is meant"));
+      HasSubstr(
+          "it cannot be packed in this form: every image of /in/train would be "
+          "of one class, \"images\", but /in/train/images contains its images "
+          "in folders (cat, dog); if these are the classes, pack that folder "
+          "(--input=/in/train/images), or pass --input=/in/train "
+          "--labels_from_folders if one class is meant"));
   EXPECT_THAT(
       Refusal({"cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg"}),
-      HasSubstr("move the images into a folder for each part that holds a "
-                "folder for each class, such as /in/train/cat, and pack"));
+      HasSubstr("move the images into one folder for each part with one folder "
+                "for each class in it, such as /in/train/cat, and pack"));
   EXPECT_THAT(Doubts({"bus/1.jpg", "car/1.jpg", "train/1.jpg"}),
               ElementsAre(HasSubstr("if it is a part, move it elsewhere")));
 }
@@ -215,10 +215,10 @@ TEST(ClassFoldersTest, APartWithoutClassFoldersIsNoAdvice) {
 TEST(ClassFoldersTest, AFolderWithoutImagesIsNoClass) {
   EXPECT_THAT(Refusal({"__MACOSX/photos/", "photos/cat/1.jpg",
                        "photos/dog/1.jpg", "photos/meta/"}),
-              HasSubstr("pack that folder (--input=/in/photos, once its "
-                        "folders without images are removed: meta)"));
+              HasSubstr("pack that folder (--input=/in/photos after you remove "
+                        "its folders without images: meta)"));
   EXPECT_THAT(Refusal({"meta/", "photos/1.jpg"}, {"meta/labels.csv"}),
-              HasSubstr("meta/labels.csv may hold labels"));
+              HasSubstr("meta/labels.csv may contain labels"));
 }
 
 TEST(ClassFoldersTest, AdviceUndoesTheSplitThatWasGiven) {
@@ -237,8 +237,9 @@ TEST(ClassFoldersTest, ClassesMayHoldFolders) {
 }
 
 TEST(ClassFoldersTest, AFolderThatIsALevelTooHighIsNamed) {
-  EXPECT_THAT(Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}),
-              HasSubstr("/in/photos holds its images in folders (cat, dog)"));
+  EXPECT_THAT(
+      Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}),
+      HasSubstr("/in/photos contains its images in folders (cat, dog)"));
   EXPECT_THAT(Refusal({"a/b/cat/1.jpg", "a/b/car/1.jpg"}),
               HasSubstr("(--input=/in/a/b)"));
   EXPECT_THAT(Refusal({"photos/train/cat/1.jpg", "photos/val/cat/1.jpg"}),
@@ -254,7 +255,7 @@ TEST(ClassFoldersTest, AFolderThatIsALevelTooHighIsNamed) {
 
 TEST(ClassFoldersTest, APartBesideClassesIsNamed) {
   EXPECT_THAT(Refusal({"cat/1.jpg", "dog/1.jpg", "train/cat/1.jpg"}),
-              HasSubstr("/in/train is named as a part of a dataset"));
+              HasSubstr("/in/train has the name of a part of a dataset"));
   EXPECT_THAT(Doubts({"bus/1.jpg", "car/1.jpg", "train/1.jpg"}),
               ElementsAre(HasSubstr("folder train becomes a class")));
 }

@@ -190,7 +190,7 @@ TEST(ContactSheet, ManyPairsTakeMoreColumnsUntilAPictureCanBeSoHigh) {
 TEST(ContactSheet, WithoutPairsSaysSo) {
   const Picture sheet = LayOutContactSheet(Head(), {}, {});
   CheckSheet(sheet);
-  EXPECT_EQ(ItemsOf<PictureText>(sheet).back().text, "no sample");
+  EXPECT_EQ(ItemsOf<PictureText>(sheet).back().text, "no samples");
 }
 
 TEST(ContactSheet, APictureThatIsMissingLeavesItsRoomEmpty) {

@@ -48,7 +48,7 @@ TEST(DatasetFilesTest, ValuesInFoldersAreNoFields) {
                              "/d/year=2024/month=2/a.parquet"})
                   .Warnings(),
               ElementsAre(HasSubstr("(year=2024/month=1, year=2024/month=2) "
-                                    "are no fields of the dataset")));
+                                    "are not fields of the dataset")));
   EXPECT_THAT(DescribeFiles({"/d/year=2024/a.parquet"}).Warnings(), IsEmpty());
 }
 

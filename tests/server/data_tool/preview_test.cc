@@ -230,9 +230,9 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
         "--step=-1: expected a whole number from 0");
   usage({dataset, "--preset=mnist", "--explain", "--batch_size=0"},
-        "--batch_size=0: it is 1 .. ");
+        "--batch_size=0: it must be 1 .. ");
   usage({dataset, "--preset=mnist", "--output=s.png", "--columns=9999999999"},
-        "--columns=9999999999: it is 0 .. 1000");
+        "--columns=9999999999: it must be 0 .. 1000");
   // It wrote a PNG file under this name.
   usage({dataset, "--preset=mnist", "--output=s.jpg"},
         "--output=s.jpg ends in neither .png nor .svg");
@@ -247,28 +247,27 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   const Result large =
       Call({"preview", dataset, eval, image, "--explain", "--batch_size=99"});
   EXPECT_EQ(large.code, kExitUsage);
-  EXPECT_THAT(large.err, HasSubstr("or last_batch: LAST_BATCH_PAD"));
+  EXPECT_THAT(large.err, HasSubstr("or set last_batch: LAST_BATCH_PAD"));
   EXPECT_THAT(large.err, Not(HasSubstr("--last_batch")));
   usage({dataset, Pipeline("outputs { field: 'label' }"),
          "--output=" + File("x.png")},
         "no output of this pipeline is an image");
   usage({dataset, eval, image, "--output=" + File("x.png"), "--field=cat"},
-        "--field=cat is no image among the outputs; the images among them: "
-        "image");
+        "--field=cat is not an image output; the image outputs are: image");
   // Fewer were shown without a word.
   usage({dataset, eval, image, "--explain", "--batch_size=4", "--samples=5"},
-        "--samples=5 is more than the batch holds (4 samples): give "
-        "--samples=4 or less, or a larger --batch_size");
+        "--samples=5 exceeds the batch (4 samples): set --samples=4 or less, "
+        "or a larger --batch_size");
   usage({dataset, eval, image, "--explain", "--samples=13"},
-        "more than the batch holds (12 samples): give --samples=12 or less");
+        "exceeds the batch (12 samples): set --samples=12 or less");
   const std::string mixing = Pipeline(
       "transforms { decode_image {} } "
       "transforms { center_crop { height: 8 width: 8 } } "
       "transforms { mix_up {} } outputs { field: 'image' }");
   usage({dataset, mixing, "--explain", "--samples=1"},
-        "batch_size is 1: take 2 or more (--samples=1)");
+        "batch_size is 1: set it to 2 or more (--samples=1)");
   usage({dataset, mixing, "--explain", "--batch_size=1"},
-        "batch_size is 1: take 2 or more (--batch_size=1)");
+        "batch_size is 1: set it to 2 or more (--batch_size=1)");
   const Result unwritable =
       Call({"preview", dataset, eval, image, "--output=/nowhere/sheet.png"});
   EXPECT_EQ(unwritable.code, kExitFailed);
@@ -536,8 +535,9 @@ TEST_F(PreviewTest, ASheetThatIsTooLargeSaysWhatToChange) {
             "--outputs=image", "--output=" + File("large.png"), "--samples=17",
             "--cell=1024", "--columns=17"});
   EXPECT_EQ(result.code, kExitUsage);
-  EXPECT_THAT(result.err, HasSubstr("each side can be 1 to 32767: give fewer "
-                                    "--samples, a smaller --cell"));
+  EXPECT_THAT(
+      result.err,
+      HasSubstr("each side must be 1 to 32767: lower --samples or --cell"));
 }
 
 // Fewer boxes than are stored, none at all, a mask that is no image any more.

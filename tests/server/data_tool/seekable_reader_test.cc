@@ -106,11 +106,11 @@ TEST(SeekableReader, NamesWhatIsDamagedAndCountsWhatStays) {
   EXPECT_THAT(
       reader->Summary(),
       ::testing::AllOf(HasSubstr("made 18 of 20"),
-                       HasSubstr("stored as they are: 1 no JPEG, 1 damaged")));
-  EXPECT_THAT(reader->Warnings(),
-              ElementsAre("one bad",
-                          HasSubstr("image 3 is stored as it is: it is damaged "
-                                    "(")));
+                       HasSubstr("stored unchanged: 1 not a JPEG, 1 damaged")));
+  EXPECT_THAT(
+      reader->Warnings(),
+      ElementsAre("one bad",
+                  HasSubstr("image 3 is stored unchanged: it is damaged (")));
 }
 
 TEST(SeekableReader, WhatADecoderOfOperatorsReadsStaysAsItIs) {
@@ -130,7 +130,7 @@ TEST(SeekableReader, WhatADecoderOfOperatorsReadsStaysAsItIs) {
   EXPECT_THAT(reader->Summary(),
               ::testing::AllOf(HasSubstr("made 0 of 6"),
                                HasSubstr("5 for a decoder of --operators"),
-                               HasSubstr("1 no JPEG")));
+                               HasSubstr("1 not a JPEG")));
 }
 
 TEST(SeekableReader, MayBeLeftInTheMiddleAndReportsErrors) {
