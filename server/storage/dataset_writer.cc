@@ -91,7 +91,7 @@ absl::Status Rename(const std::string& from, const std::string& to,
   if (rc == 0) return absl::OkStatus();
   if (errno == EEXIST) {
     return absl::AlreadyExistsError(
-        absl::StrCat(to, " appeared while packing; ", kOverwriteHint));
+        absl::StrCat(to, " appeared during packing; ", kOverwriteHint));
   }
   return FileError(errno, "write", to);
 }
@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
         options.shards, " shards for ",
         CountText(description.samples(), "sample"),
-        " leave some empty; take at most ", description.samples())));
+        " would leave shards empty; use at most ", description.samples())));
   }
   MR_ASSIGN_OR_RETURN(SampleCheck check,
                       SampleCheck::Create(description.schema()));
@@ -270,8 +270,8 @@ absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
     if (!is_shard) {
       return absl::AlreadyExistsError(absl::StrCat(
           "folder ", folder, " holds ", name,
-          ", which is no shard, so --overwrite does not replace it; remove it "
-          "yourself or name another output"));
+          ", which is not a shard, so --overwrite does not replace the folder; "
+          "remove the file yourself or name another output"));
     }
     holds = true;
   }
@@ -306,8 +306,8 @@ absl::Status DatasetWriter::Append(
     absl::Span<const absl::Span<const uint8_t>> fields,
     absl::string_view origin) {
   if (next_ >= info_.samples()) {
-    return absl::InternalError(absl::StrCat("more than the ", info_.samples(),
-                                            " samples that were announced"));
+    return absl::InternalError(absl::StrCat(
+        "the input has more than the ", info_.samples(), " announced samples"));
   }
   if (absl::Status status = check_.Check(fields); !status.ok()) {
     return absl::Status(
@@ -342,9 +342,9 @@ absl::Status DatasetWriter::FinishShard() {
 
 absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
   if (next_ != info_.samples()) {
-    return absl::InternalError(absl::StrCat("only ", next_, " of the ",
-                                            info_.samples(),
-                                            " announced samples came"));
+    return absl::InternalError(absl::StrCat("the input has only ", next_,
+                                            " of the ", info_.samples(),
+                                            " announced samples"));
   }
   std::vector<PackedShard> packed;
   for (const Shard& shard : shards_) {
@@ -397,10 +397,10 @@ absl::Status DatasetWriter::Exchange() {
   MR_RETURN_IF_ERROR(SyncToDisk(FolderOf(real_folder_)));
   // The old shards lie under the other name now.
   if (!RemoveShardFolder(staging_)) {
-    MR_LOG(WARNING) << "the old content of " << target_.folder << " is in "
-                    << staging_
-                    << " and cannot be removed whole: look what else came into "
-                       "the folder while it was packed, and remove it";
+    MR_LOG(WARNING) << "cannot remove the whole old content of "
+                    << target_.folder << ", which is now in " << staging_
+                    << ": another program wrote into the folder during "
+                       "packing; check its files and remove the folder";
   }
   return absl::OkStatus();
 }

@@ -1,17 +1,17 @@
-// DatasetWriter packs samples into a dataset on disk: it cuts them into shards,
-// computes the content hash, and publishes the files under their names only
-// when all of them are whole and on the disk.
+// DatasetWriter packs samples into a dataset on disk: it divides them into
+// shards, computes the content hash, and publishes the files under their names
+// only when all files are complete and on the disk.
 //
-// A dataset that is there (Options::overwrite) is replaced in one step: a file
-// by rename, the shards of a folder by exchanging the folder with one beside it
-// that holds the new ones. Whoever opens the dataset at any moment, or after a
-// crash at any moment, finds the old one or the new one.
+// An existing dataset (Options::overwrite) is replaced in one step: a file by
+// rename, the shards of a folder by exchanging the folder with a folder beside
+// it that contains the new shards. A reader at any moment, also after a crash,
+// finds either the old dataset or the new one.
 //
-// What a packing that was killed has left of the same output is removed by the
-// next one (server/storage/temporary_files.h).
+// The next pack of the same output removes the files that a killed pack has
+// left (server/storage/temporary_files.h).
 //
 // It does not know where samples come from. Belongs to one thread at a time.
-// Destroying it before Finish() removes what it has written.
+// Destruction before Finish() removes all written files.
 //
 //   MR_ASSIGN_OR_RETURN(auto writer,
 //                       DatasetWriter::Create("lmdb:/data/train", description,
@@ -48,13 +48,13 @@ class DatasetWriter {
     // Files. 1: PATH is the file (or, when PATH is a folder or ends in '/',
     // the folder of the one shard); more: PATH is the folder.
     int64_t shards = 1;
-    // Replace a dataset that is there. Anything else that is there is kept
-    // and refused. Room for both is needed until the new one is whole.
+    // Replace an existing dataset. Create() refuses to replace anything else.
+    // The disk needs room for both datasets until the new one is complete.
     bool overwrite = false;
   };
 
-  // What Create() would say of the output, for callers that have much to do
-  // before they know the samples. Makes nothing.
+  // The checks of Create() for the output, for callers that need long before
+  // they know the samples. Creates nothing.
   static absl::Status CheckOutput(absl::string_view uri,
                                   const Options& options);
 

@@ -85,8 +85,8 @@ absl::Status FileWatch::CheckAgain(std::optional<uint64_t> lost) const {
     }
     fault_ = absl::StrCat(
         path_, " ", fault,
-        ": nothing is read of it any more; put the whole file in its place "
-        "(write a new one and rename it) and restart this program");
+        ": the program no longer reads the file; replace it by the whole file "
+        "(write a new file and rename it) and restart the program");
     failed_.store(true, std::memory_order_release);
     MR_LOG(ERROR) << fault_;
   }
@@ -96,8 +96,7 @@ absl::Status FileWatch::CheckAgain(std::optional<uint64_t> lost) const {
 std::string FileWatch::FindFault(std::optional<uint64_t> lost,
                                  const struct stat* now, int error) const {
   if (now == nullptr) {
-    return absl::StrCat("cannot be reached any more (", std::strerror(error),
-                        ")");
+    return absl::StrCat("cannot be reached (", std::strerror(error), ")");
   }
   const auto bytes = static_cast<uint64_t>(now->st_size);
   if (bytes != bytes_) {

@@ -1,9 +1,9 @@
-// FileWatch says whether an open file is still what it was when the watch
-// began, so that what was read of it meanwhile may be used.
+// FileWatch checks that an open file has not changed since the watch began, so
+// that the bytes read meanwhile may be used.
 //
-// It does not keep anybody from changing the file, and a file that has changed
-// stays failed. A file that is replaced (another one renamed over it) or
-// deleted has not changed: its descriptor keeps the old one.
+// It does not prevent changes, and a file that has changed stays failed. A file
+// that is replaced (by rename) or deleted has not changed: its descriptor keeps
+// the old file.
 //
 // Thread-safe. Does not own the descriptor, which outlives it.
 //
@@ -43,10 +43,10 @@ class FileWatch {
   // `lost`; names file and cause, which are logged once. Stays so. Costs one
   // fstat().
   //
-  // Size and time of modification tell a change. Where only the time of the
-  // last change of attributes differs (chmod, rename, a new link), the first
-  // and the last 64 KiB are compared with those at the beginning, too: somebody
-  // may have set the time of modification back.
+  // Size and time of modification show a change. If only the time of the last
+  // attribute change differs (chmod, rename, a new link), the first and last 64
+  // KiB are compared with their state at the beginning, because a program may
+  // have set the time of modification back.
   absl::Status CheckUnchanged(
       std::optional<uint64_t> lost = std::nullopt) const;
 

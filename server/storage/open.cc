@@ -67,7 +67,7 @@ absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
         file, " is a file of format ", scheme, ", not ", format.scheme(), ": ",
         all || folder
             ? absl::StrCat("write ", scheme, ":", folder ? file : uri.path)
-            : "leave it out of the pattern")));
+            : "exclude it from the pattern")));
   }
   return failed;
 }

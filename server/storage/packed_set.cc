@@ -50,17 +50,17 @@ absl::Status CheckShardMetadata(const std::string& path,
   }
   if (metadata.shard_count() < 1 || metadata.shard_index() < 0 ||
       metadata.shard_index() >= metadata.shard_count()) {
-    return damaged("does not say which shard of its set it is");
+    return damaged("does not contain the number of its shard");
   }
   if (metadata.shard_samples() < 1 || metadata.first_sample() < 0 ||
       metadata.total_samples() < metadata.shard_samples() ||
       metadata.first_sample() >
           metadata.total_samples() - metadata.shard_samples()) {
-    return damaged("has numbers of samples that cannot be");
+    return damaged("has impossible numbers of samples");
   }
   if (absl::Status schema = SampleCheck::Create(metadata.schema()).status();
       !schema.ok()) {
-    return damaged(absl::StrCat("has a wrong schema: ", schema.message()));
+    return damaged(absl::StrCat("has an invalid schema: ", schema.message()));
   }
   return absl::OkStatus();
 }
@@ -109,8 +109,8 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
       return absl::DataLossError(absl::StrCat(
           "shard ", i, " of ", count, " (", ShardName(i, count, suffix),
           ") is missing beside ", shards.front().path,
-          ": the dataset is not whole; open the folder that holds all of its "
-          "shards, or pack it again"));
+          ": the dataset is incomplete; open the folder that contains all of "
+          "its shards, or pack it again"));
     }
     const PackedShard& shard = shards[i];
     if (shard.metadata.shard_index() < i) {

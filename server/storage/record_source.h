@@ -1,6 +1,6 @@
-// RecordSource is a dataset as the rest of the server sees it: N samples of
-// named fields, addressed by logical index 0 .. N-1, whatever the format.
-// It does not decode images and knows nothing of order, epochs or batches.
+// RecordSource is the interface of a dataset of any format: N samples of named
+// fields, addressed by logical index 0 .. N-1. It does not decode images and
+// does not know order, epochs or batches.
 //
 // Thread contract: RecordSource is immutable once open and thread-safe. A
 // RecordReader belongs to one thread at a time (each worker has its own) and
@@ -38,9 +38,8 @@ struct EncodedSample {
   int64_t row = 0;    // row within the shard
 };
 
-// Who waits when a sample does not lie in memory yet. Waits overlap on threads
-// of their own when there is something to overlap
-// (server/pipeline/reading/read_ahead.h).
+// The function that waits when a sample is not in memory yet. Read threads let
+// such waits overlap (server/pipeline/reading/read_ahead.h).
 enum class ReadWait {
   kNever,  // samples lie in memory
   kPages,  // who touches a mapped file's pages first; see Prefetch()
@@ -59,19 +58,19 @@ class RecordReader {
       int64_t index,
       absl::FunctionRef<absl::Status(const EncodedSample&)> visit) = 0;
 
-  // Which fields of the samples to come are wanted, a flag for each of the
-  // schema; the others may come empty and unchecked. Without it all are. Cheap
-  // where nothing changes. As RecordSource::CheckFields().
+  // Selects the fields of later samples: a flag for each field of the schema.
+  // Other fields may be empty and unchecked. Default: all fields. Cheap if
+  // nothing changes. Errors as RecordSource::CheckFields().
   virtual absl::Status UseFields(const std::vector<bool>& used) {
     static_cast<void>(used);
     return absl::OkStatus();
   }
 
-  // kPages: waits until the pages of sample `index` lie in memory, as far as it
-  // can. Whatever goes wrong is for Read() to say.
+  // kPages: waits until the pages of sample `index` are in memory, as far as
+  // possible. Read() reports errors.
   virtual void Prefetch(int64_t index) { static_cast<void>(index); }
 
-  // Lets go of what it keeps for its next sample and what others could use.
+  // Releases the memory that it keeps for its next sample.
   virtual void Release() {}
 };
 
@@ -85,16 +84,15 @@ class RecordSource {
 
   virtual absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const = 0;
 
-  // Whether readers have the memory to read these fields together.
-  // FailedPrecondition: they have not, but those of another server may; gives
+  // Checks that readers have the memory to read these fields together.
+  // FailedPrecondition: they do not, but another server may; the message shows
   // the arithmetic.
   virtual absl::Status CheckFields(const std::vector<bool>& used) const {
     static_cast<void>(used);
     return absl::OkStatus();
   }
 
-  // CheckFields() as it would be with a cache of `cache_bytes` for this source:
-  // for advice on memory budgets.
+  // CheckFields() for a cache of `cache_bytes`: for advice on memory budgets.
   virtual absl::Status CheckFieldsWithin(const std::vector<bool>& used,
                                          uint64_t cache_bytes) const {
     static_cast<void>(cache_bytes);
@@ -103,29 +101,29 @@ class RecordSource {
 
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
 
-  // Whether its files are those that were opened. Unavailable: one of them has
-  // changed, or a part of it could not be read; names file and cause. That is
-  // final, and what was read before may not be handed out. Looks at every file
-  // (a system call each); OK where files are not kept open.
+  // Checks that its files have not changed since they were opened. Unavailable:
+  // a file has changed, or a part of it could not be read; the message names
+  // file and cause. The error is final, and data that were read before must not
+  // be used. Makes a system call for each file; OK if files are not kept open.
   virtual absl::Status CheckFiles() const { return absl::OkStatus(); }
 
-  // CheckFiles() of those that hold `samples`, and of others where that is
-  // cheaper. What is no sample is left out.
+  // CheckFiles() of the files that contain `samples`, and of other files if
+  // that is cheaper. Indices without a sample are ignored.
   virtual absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const {
     static_cast<void>(samples);
     return CheckFiles();
   }
 
-  // Readers that may read ahead at the same time; 0: any number. Readers of a
-  // source with a number wait for each other's memory in Read(): a visit must
-  // not wait for another thread that may read.
+  // Upper bound of readers that read ahead at the same time; 0: no bound. With
+  // a bound, readers wait for each other's memory in Read(): a visit must not
+  // wait for another thread that may read.
   virtual uint32_t max_concurrent_reads() const { return 0; }
 
-  // Memory that what is known of the files takes as long as the source lives:
-  // an estimate, not reserved by the source.
+  // Memory of the files' metadata as long as the source lives: an estimate, not
+  // reserved by the source.
   virtual uint64_t metadata_bytes() const { return 0; }
 
-  // Of the memory budget that the source has reserved, the bytes that hold
+  // Bytes of the memory budget that the source has reserved and that contain
   // nothing now.
   virtual uint64_t unused_bytes() const { return 0; }
 };

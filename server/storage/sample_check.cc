@@ -65,7 +65,7 @@ absl::StatusOr<SampleCheck> SampleCheck::Create(const Schema& schema) {
                               field.shape_size() == 0;
     if (field.num_classes() < 0 || (field.num_classes() > 0 && !int64_scalar)) {
       return wrong("has ", field.num_classes(),
-                   " classes, but only an int64 scalar is a class index");
+                   " classes, but only an int64 scalar can be a class index");
     }
     if (field.class_names_size() != 0 &&
         field.class_names_size() != field.num_classes()) {

@@ -33,8 +33,7 @@ class SampleCheck {
   // Bytes of field `i` in every sample; -1 where they vary.
   int64_t fixed_bytes(int i) const { return fields_[i].bytes; }
 
-  // DataLoss: names the field and what is wrong with it. The caller knows
-  // shard and row.
+  // DataLoss: names the field and the mistake. The caller knows shard and row.
   absl::Status Check(absl::Span<const absl::Span<const uint8_t>> fields) const;
   // The same of the fields `which` alone.
   absl::Status Check(absl::Span<const absl::Span<const uint8_t>> fields,

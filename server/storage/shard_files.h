@@ -1,5 +1,5 @@
-// ShardFiles says in which shard of a dataset a sample lies, and whether the
-// shards' files are still those that were opened. It opens and reads nothing.
+// ShardFiles finds the shard of a sample, and checks that the files of shards
+// have not changed since they were opened. It opens and reads nothing.
 //
 // Thread-safe. Does not own the files.
 //

@@ -96,11 +96,11 @@ absl::Status CheckNested(const std::string& nested, absl::string_view suffix) {
   if (shard.empty()) return absl::OkStatus();
   const std::string folder = FolderOf(nested);
   return absl::InvalidArgumentError(absl::StrCat(
-      shard, " lies in a folder below ", folder,
-      ", and folders below a dataset's folder are not read: open ",
+      shard, " is in a folder below ", folder,
+      ", and Millrace does not read folders below a dataset's folder: open ",
       FolderOf(shard), " by itself, or name the shards by a glob (",
-      Join(folder, "*"), suffix, " leaves it out, ", Join(FolderOf(shard), "*"),
-      suffix, " takes its folder)"));
+      Join(folder, "*"), suffix, " excludes it, ", Join(FolderOf(shard), "*"),
+      suffix, " selects its folder)"));
 }
 
 // Adds a path that is named like a shard, or that a glob names.
@@ -125,10 +125,11 @@ absl::Status AddShard(const std::string& path,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       path,
-      S_ISDIR(info.st_mode)
-          ? " is a folder, not a shard: open it by itself"
-          : " is no regular file (but a FIFO, a socket or a device): remove it",
-      ", move it elsewhere, or name the shards by a glob that leaves it out"));
+      S_ISDIR(info.st_mode) ? " is a folder, not a shard: open it by itself"
+                            : " is not a regular file but a FIFO, a socket or "
+                              "a device: remove it",
+      ", move it to another place, or name the shards by a glob that excludes "
+      "it"));
 }
 
 // The shards of a folder that was named as one of another format. OK: there are
@@ -161,7 +162,8 @@ std::string WhatFolderHolds(const std::vector<Entry>& entries) {
              "write: its layout is not known; pack the original data";
     }
     if (absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp")) {
-      return "it holds only what an interrupted packing left; pack again";
+      return "it contains only files that an interrupted `millrace-data pack` "
+             "left; pack again";
     }
   }
   return "name a shard file, a folder of shards or a glob";
@@ -178,9 +180,9 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
       MR_RETURN_IF_ERROR(AddShard(file, &found.files));
     } else if (IsNamedLikeShard(entry.name, suffix)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          file, " is named like a shard, but shards in a folder end in ",
+          file, " has the name of a shard, but shards in a folder end in ",
           suffix, ": rename it, or name the shards by a glob (",
-          Join(path, "*"), suffix, " leaves it out)"));
+          Join(path, "*"), suffix, " excludes it)"));
     } else if (entry.folder || entry.link) {
       MR_RETURN_IF_ERROR(CheckNested(file, suffix));
     }
@@ -297,17 +299,17 @@ absl::Status CheckNumberedNames(const std::vector<std::string>& files,
     }
     if (name.index >= name.count) {
       return absl::DataLossError(
-          absl::StrCat(file, " is numbered past the end of its set"));
+          absl::StrCat(file, " has a number beyond the end of its set"));
     }
     seen[name.index] = true;
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing != seen.end()) {
-    return absl::DataLossError(absl::StrFormat(
-        "%s-%05d-of-%05d%s is missing from %s: the set is not whole; copy all "
-        "of its shards there",
-        first.prefix, missing - seen.begin(), first.count, suffix,
-        FolderOf(first_file)));
+    return absl::DataLossError(
+        absl::StrFormat("%s-%05d-of-%05d%s is missing from %s: the set is "
+                        "incomplete; copy all of its shards there",
+                        first.prefix, missing - seen.begin(), first.count,
+                        suffix, FolderOf(first_file)));
   }
   return absl::OkStatus();
 }

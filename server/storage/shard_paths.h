@@ -1,5 +1,5 @@
-// Which files a dataset's PATH stands for: a file, a folder of shards or a
-// glob. Looks at names only, never into files.
+// Finds the files of a dataset's PATH: a file, a folder of shards or a glob.
+// Looks only at names, never into files.
 //
 //   MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards("/data/train", ".lmdb"));
 
@@ -22,11 +22,11 @@ struct ShardPaths {
 
 // `suffix` (".lmdb") picks the shards in a folder; hidden files are left out.
 // NotFound: there is nothing at `path`. InvalidArgument: a folder without
-// shards, or neither file nor folder; says what lies there instead (shards of
-// the other format: a usage error, with the URI to write). Also what
-// would be missing from the dataset: something that is named like a shard and
-// is no regular file, or is named by another spelling of the suffix (.PARQUET,
-// .pq), and folders with shards below the folder.
+// shards, or neither file nor folder; the message says what is there instead
+// (shards of the other format: a usage error, with the URI to write). Also
+// InvalidArgument, because it would be missing from the dataset: something with
+// the name of a shard that is not a regular file, a file with another spelling
+// of the suffix (.PARQUET, .pq), and folders with shards below the folder.
 absl::StatusOr<ShardPaths> FindShards(absl::string_view path,
                                       absl::string_view suffix);
 

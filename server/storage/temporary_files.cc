@@ -105,11 +105,11 @@ TemporaryFiles::TemporaryFiles(
     if (!ParseTemporaryName(name, &of, &pid) || !ours(of)) continue;
     const std::string path = Join(folder, name);
     if (alone && IsGone(pid) && Remove(path)) {
-      MR_LOG(INFO) << "removed " << path
-                   << ", which a packing that did not end has left";
+      MR_LOG(INFO) << "removed " << path << ", left by an interrupted pack";
     } else {
-      MR_LOG(WARNING) << path << " is of another packing of " << folder << "/"
-                      << of << ", which may be running; remove it if none is";
+      MR_LOG(WARNING) << path << " belongs to another pack of " << folder << "/"
+                      << of
+                      << ", which may still run; if none runs, remove the file";
     }
   }
   // Waits no longer than others take to remove left-overs.

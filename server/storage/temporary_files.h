@@ -1,14 +1,13 @@
-// The hidden files and folders that a packing writes into before they get their
-// names, and those that packings that were killed have left.
+// The hidden files and folders that a pack writes before it gives them their
+// names, and the ones that killed packs have left.
 //
 //   TemporaryFiles claim(folder, {"train.lmdb"});  // held while packing
 //   std::string path = TemporaryPath("/data/train.lmdb");
 //
-// A packing holds a shared lock (flock) on the folder in which its temporary
-// names lie. Left-overs are removed under the exclusive lock, so that no
-// packing of this version is running there, and only those whose process is
-// gone on this machine. Where a file system has no such locks, nothing is
-// removed.
+// A pack holds a shared lock (flock) on the folder of its temporary names.
+// Leftovers are removed under the exclusive lock, so that no pack of this
+// version runs there, and only leftovers whose process no longer runs on this
+// machine. If the file system has no such locks, nothing is removed.
 
 #ifndef MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_
 #define MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_

@@ -101,8 +101,8 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
   }
   if (meta.flags != 0) {
     return absl::DataLossError(
-        "the LMDB file orders its keys in another way or has several values a "
-        "key: its first pages are damaged, or another program wrote it");
+        "the LMDB file has another order of keys or several values for a key: "
+        "its first pages are damaged, or another program wrote the file");
   }
   // UINT64_MAX is the root of an empty tree.
   if (meta.root != UINT64_MAX &&

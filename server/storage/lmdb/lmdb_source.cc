@@ -112,7 +112,8 @@ class LmdbReader final : public RecordReader {
     switch (Find(file, sample, &value)) {
       case LmdbTree::Result::kNotFound:
         return absl::DataLossError(
-            "the file has lost this sample; copy it again, or pack it again");
+            "the file does not contain this sample any more; copy the file "
+            "again, or pack the dataset again");
       case LmdbTree::Result::kDamaged:
         return file.DamagedTree();
       case LmdbTree::Result::kFound:

@@ -1,12 +1,12 @@
 // LmdbTree finds values in the B+ tree of an LMDB file without trusting a byte
 // of it: every page number, offset and length is compared with its bounds
-// before it is used. LMDB's own library believes its files; a damaged or
-// changing one ends the process in it, which is why it writes shards but does
-// not read them.
+// before it is used. LMDB's own library trusts its files, and a damaged or
+// changing file crashes the process; so the library writes shards but does not
+// read them.
 //
-// It does not check that the tree is whole: a key that a damaged page hides is
-// not found. It reads what LMDB 0.9 writes as data format 1: one unnamed
-// database of plain keys in the order of their bytes.
+// It does not check that the tree is complete: a key that a damaged page hides
+// is not found. It reads LMDB 0.9's data format 1: one unnamed database of
+// plain keys in bytewise order.
 //
 // Immutable, thread-safe. Owns nothing; the bytes outlive it.
 //

@@ -13,7 +13,7 @@ using Length = uint32_t;
 absl::Status WrongSize(uint64_t size) {
   return absl::DataLossError(
       absl::StrCat("the stored sample is damaged: its ", size,
-                   " bytes do not fit to the fields of the schema"));
+                   " bytes do not match the fields of the schema"));
 }
 
 }  // namespace

@@ -138,7 +138,8 @@ static_assert(int{MILLRACE_FIELD_RAGGED} == int{v1::FIELD_KIND_RAGGED});
 
 absl::Status ReadField(const millrace_field& from, Field* to) {
   if (from.name == nullptr || !IsUtf8(from.name)) {
-    return absl::InvalidArgumentError("a field has no name in UTF-8");
+    return absl::InvalidArgumentError(
+        "a field has no name, or its name is not UTF-8");
   }
   to->set_name(from.name);
   if (!FieldKind_IsValid(from.kind) || !DType_IsValid(from.type.dtype) ||
@@ -159,13 +160,13 @@ absl::Status ReadField(const millrace_field& from, Field* to) {
   if (from.num_classes < 0 || from.num_classes > kMaxClassNames) {
     return absl::InvalidArgumentError(
         absl::StrCat("field ", Printable(from.name), " has ", from.num_classes,
-                     " class names: at most ", kMaxClassNames));
+                     " class names; the maximum is ", kMaxClassNames));
   }
   for (int64_t i = 0; i < from.num_classes; ++i) {
     if (from.class_names[i] == nullptr || !IsUtf8(from.class_names[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("class ", i, " of field ",
-                                                     Printable(from.name),
-                                                     " has no name in UTF-8"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("class ", i, " of field ", Printable(from.name),
+                       " has no name, or its name is not UTF-8"));
     }
     to->add_class_names(from.class_names[i]);
   }
@@ -181,11 +182,11 @@ absl::Status ReadDescription(const millrace_dataset& from, DatasetInfo* info) {
       from.field_count > kMaxFields) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the dataset lists ", from.fields == nullptr ? 0 : from.field_count,
-        " fields: 1 to ", kMaxFields, " are possible"));
+        " fields; it must list 1 to ", kMaxFields));
   }
   if (from.fingerprint == nullptr || *from.fingerprint == '\0') {
     return absl::InvalidArgumentError(
-        "the dataset has no fingerprint: give a hash of its content");
+        "the dataset has no fingerprint: set it to a hash of the content");
   }
   for (const char* preset : {from.train_preset, from.eval_preset}) {
     if (preset != nullptr && !IsUtf8(preset)) {
@@ -230,7 +231,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenOperatorSource(
   const auto wrong = [&who](const absl::Status& status) {
     return absl::Status(status.code(),
                         absl::StrCat(who, ": ", status.message(),
-                                     "; this is a mistake in the library"));
+                                     "; this is a bug of the library"));
   };
   DatasetInfo info;
   if (absl::Status status = ReadDescription(dataset, &info); !status.ok()) {

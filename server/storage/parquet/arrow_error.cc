@@ -31,10 +31,9 @@ absl::Status ArrowReadError(const arrow::Status& status,
                             absl::string_view action, absl::string_view path) {
   const int error = arrow::internal::ErrnoFromStatus(status);
   if (error != ENOMEM && SystemFailed(error)) {
-    return absl::UnavailableError(
-        absl::StrCat(FileError(error, action, path).message(),
-                     "; the file may be whole: check the disk or the network "
-                     "that it lies on and try again"));
+    return absl::UnavailableError(absl::StrCat(
+        FileError(error, action, path).message(),
+        "; the file may be undamaged: check its disk or network and retry"));
   }
   const std::string text = absl::StrCat("cannot ", action, " ", path, ": ",
                                         OneLine(status.message()));

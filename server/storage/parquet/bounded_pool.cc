@@ -24,7 +24,8 @@ class BasePool final : public arrow::MemoryPool {
                          uint8_t** out) override {
     *out = New(size, alignment);
     if (*out == nullptr) {
-      return arrow::Status::OutOfMemory("the system has no ", size, " bytes");
+      return arrow::Status::OutOfMemory("the system cannot provide ", size,
+                                        " bytes");
     }
     stats_.DidAllocateBytes(size);
     return arrow::Status::OK();
@@ -44,8 +45,8 @@ class BasePool final : public arrow::MemoryPool {
         !(in_heap && heap_.Resize(*ptr, old_size, new_size))) {
       moved = New(new_size, alignment);
       if (moved == nullptr) {
-        return arrow::Status::OutOfMemory("the system has no ", new_size,
-                                          " bytes");
+        return arrow::Status::OutOfMemory("the system cannot provide ",
+                                          new_size, " bytes");
       }
     }
     if (moved != nullptr) {
@@ -115,9 +116,8 @@ arrow::Status BoundedPool::Take(int64_t size) {
       limit_ += missing;
     } else {
       refused_ = wanted;
-      return arrow::Status::OutOfMemory("no more than ", limit_,
-                                        " bytes are reserved, ", wanted,
-                                        " are needed");
+      return arrow::Status::OutOfMemory("the reservation is ", limit_,
+                                        " bytes, but ", wanted, " are needed");
     }
   }
   peak_ = std::max(peak_, static_cast<int64_t>(wanted));

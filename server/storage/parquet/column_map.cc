@@ -179,13 +179,12 @@ std::string WhyLeftOut(const arrow::Field& column) {
   if (column.name().empty()) return "it has no name";
   if (!IsUtf8(column.name())) return "its name is not UTF-8";
   if (column.type()->id() == arrow::Type::UINT64) {
-    return "its type uint64 has no counterpart among tensors: write it as "
-           "int64";
+    return "tensors have no type uint64: write the column as int64";
   }
   // A struct's type has the names of its fields.
   return absl::StrCat("its type ",
                       CleanText(column.type()->ToString(), kMaxTypeBytes),
-                      " makes no field");
+                      " cannot become a field");
 }
 
 ColumnForm PackedForm(const Field& field) {

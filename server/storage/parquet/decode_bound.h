@@ -1,7 +1,7 @@
-// DecodeBound is an upper bound of what decoding rows of one column chunk takes
-// of memory. ChunkCost is what is planned with, for which pages have the usual
-// size; this one knows the pages, and is reckoned only for a refusal, whose
-// number must be enough.
+// DecodeBound is an upper bound of the memory that decoding rows of one column
+// chunk needs. Planning uses ChunkCost, which assumes pages of the usual size.
+// DecodeBound knows the pages and is computed only for a refusal, because the
+// number in a refusal must be sufficient.
 //
 // Plain numbers.
 

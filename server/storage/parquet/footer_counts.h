@@ -1,8 +1,7 @@
-// FooterCounts is how much an encoded Parquet footer (a FileMetaData in
-// Thrift's compact protocol) holds, read from its first bytes: the schema, and
-// the number of row groups behind it. What Arrow takes for the parsed footer
-// follows from that, so that a footer that is too large is refused before it is
-// parsed.
+// FooterCounts are the sizes of an encoded Parquet footer (a FileMetaData in
+// Thrift's compact protocol), read from its first bytes: the schema, and the
+// number of row groups after it. They give the memory of the parsed footer in
+// Arrow, so that a footer that is too large is refused before it is parsed.
 //
 // Plain numbers; pure functions that believe nothing of what they read.
 //

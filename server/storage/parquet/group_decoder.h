@@ -1,8 +1,7 @@
 // GroupDecoder decodes a slice of the rows of one row group, column by column.
-// Pages that end before the first row that is wanted are passed over where
-// their headers or the file's page index say how many rows they have; other
-// rows before it are decoded a few at a time and dropped. What lies behind the
-// last row is not read.
+// Pages that end before the first wanted row are skipped if their headers or
+// the file's page index contain their number of rows; other rows before it are
+// decoded a few at a time and dropped. Pages after the last row are not read.
 //
 // Belongs to one thread. Everything that Arrow allocates comes from the pool,
 // which must outlive the arrays. Throws as Parquet does.

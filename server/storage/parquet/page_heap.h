@@ -1,12 +1,13 @@
-// PageHeap hands out memory in whole pages and keeps little of what is freed.
+// PageHeap allocates memory in whole pages and keeps little of the freed
+// memory.
 //
-// A freed range stays in memory for the next caller as long as the heap has no
-// more pages than were in use at one time, and a little (see MaxIdleBytes());
-// beyond that the oldest one gives its pages back to the system at once. The
-// system zeroes pages that it hands out, which costs about as much as filling
-// them: a decoding that frees as much as it allocates should not pay that.
-// General allocators keep freed memory for each thread or CPU, which on a
-// machine with many of them is several times a small memory budget.
+// A freed range keeps its pages for the next caller as long as the heap has no
+// more pages than its peak use plus a little (see MaxIdleBytes()); beyond that,
+// the oldest range returns its pages to the system at once. The system zeroes
+// new pages, which costs about as much as filling them; decoding, which frees
+// as much as it allocates, avoids that cost. General allocators keep freed
+// memory for each thread or CPU, which on a machine with many CPUs is several
+// times a small memory budget.
 //
 // Addresses are kept: a range without pages is used again before the heap
 // grows. It is not meant for small pieces: every range is at least a page, and

@@ -96,7 +96,7 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
       header = Header();
       parsed = Parse(absl::string_view(bytes).substr(0, got), &header);
       if (!parsed && (got < size || size >= kMostBytes)) {
-        return arrow::Status::Invalid("the header of a page makes no sense");
+        return arrow::Status::Invalid("the header of a page is invalid");
       }
     }
     const auto stored = static_cast<uint64_t>(header.stored);

@@ -1,7 +1,7 @@
-// PageSizes is how large the pages of a column chunk are, of their headers. The
-// footer does not say it.
+// PageSizes are the sizes of the largest pages of a column chunk, from the page
+// headers. The footer does not contain them.
 //
-// Plain numbers; believes nothing of what it reads.
+// Plain numbers; every byte is checked before use.
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PAGE_SIZES_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_PAGE_SIZES_H_

@@ -198,7 +198,7 @@ absl::Status ParquetFile::ReadOrigin() {
   if (!absl::StartsWith(metadata_->created_by(), kParquetCreator)) {
     // Arrow copies metadata into files that it derives from others.
     MR_LOG(INFO) << path_ << " was rewritten by " << metadata_->created_by()
-                 << ": it is read as a foreign file";
+                 << ": the server reads it as a foreign file";
     return absl::OkStatus();
   }
   ShardMetadata packed;
@@ -243,13 +243,14 @@ absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
     }
     return absl::InvalidArgumentError(absl::StrCat(
         path_, " has no column '", column, "'; ",
-        names.empty() ? "it has no column at all" : "its columns are: ",
-        names));
+        names.empty() ? "it has no columns" : "its columns are: ", names));
   }
   // Every form has numbers or strings of one kind inside.
   if (leaves.size() != 1) {
-    return Damaged(path_, absl::StrCat("has another type of column '", column,
-                                       "' in its metadata than in its schema"));
+    return Damaged(
+        path_,
+        absl::StrCat("has, for column '", column,
+                     "', another type in its metadata than in its schema"));
   }
   return leaves.front();
 }

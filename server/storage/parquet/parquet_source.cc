@@ -42,15 +42,15 @@ constexpr size_t kMaxNameBytes = 200;
 constexpr absl::string_view kSmallerValues = "smaller values or pages";
 constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
-    "multiple of so many rows, 1024 by default)";
+    "multiple of write_batch_size rows, 1024 by default)";
 
 // What to do where the cache has no room. `more`: the setting that gives it,
 // empty where there is none. `smaller`: what a file that is written again is to
 // have.
 std::string MoreCache(const std::string& more, absl::string_view smaller) {
   return absl::StrCat(more, more.empty() ? "" : ", ",
-                      "leave the column out of the pipeline's outputs, or "
-                      "write the file again with ",
+                      "remove the column from the pipeline's outputs, or write "
+                      "the file again with ",
                       smaller);
 }
 
@@ -106,8 +106,8 @@ class FooterRoom {
     const std::string more =
         options_.metadata_advice ? options_.metadata_advice(bytes) : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
-        "the footers of its files take about ", bytes,
-        " bytes of memory once they are parsed, and the memory budget has ",
+        "the footers of its files need about ", bytes,
+        " bytes of memory after parsing, and the memory budget has ",
         budget.capacity() - budget.used(),
         " for the footers of Parquet files: ", more,
         more.empty() ? "" : ", or ",
@@ -320,8 +320,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     // are decoded.
     if (more.ok() && more->unplanned && more->bytes > enough) {
       enough = more->bytes;
-      absl::StrAppend(&refused, " and up to ", enough, " where a page has ",
-                      more->page_bytes, " bytes as its largest");
+      absl::StrAppend(&refused, ", or up to ", enough,
+                      " if its largest page has ", more->page_bytes, " bytes");
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -380,7 +380,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   if (room.bytes() < room.max_bytes()) return decoded.status();
   std::string why =
       absl::StrCat(decoded.status().message(),
-                   ", all that this dataset's cache of decoded row groups has");
+                   ", the size of this dataset's cache of decoded row groups");
   const auto enough = EnoughFor(in, slice.group, columns, room.max_bytes());
   if (!enough.ok()) {
     return absl::FailedPreconditionError(
@@ -388,9 +388,9 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   }
   const bool one = enough->page_values == 1;
   return absl::FailedPreconditionError(absl::StrCat(
-      why, ": up to ", enough->bytes, " are needed, for its largest page has ",
-      enough->page_bytes, " bytes (", enough->page_values,
-      one ? " value" : " values", "); ",
+      why, ": it needs up to ", enough->bytes,
+      " bytes, because its largest page has ", enough->page_bytes, " bytes (",
+      enough->page_values, one ? " value" : " values", "); ",
       MoreCacheFor(enough->bytes, one ? kSmallerValues : kSmallerPages)));
 }
 
@@ -443,22 +443,21 @@ void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
   }
   const ParquetFile& file = *shards_[shard].file;
   const std::vector<int64_t>& starts = file.group_starts();
-  MR_LOG(WARNING) << file.path() << ": random reads of column '"
-                  << shards_[shard].columns[waste.field].name
-                  << "' are slow: for rows " << slice.begin << " to "
-                  << slice.end << " of row group " << slice.group << " ("
-                  << starts[slice.group + 1] - starts[slice.group] << " rows), "
-                  << waste.rows << " rows before them were decoded, too, since "
-                  << (waste.hidden
-                          ? "nothing says how many lists its pages hold"
-                          : "its pages hold many rows")
-                  << "; write the file again with row groups of at most "
-                  << slice_rows
-                  << " rows (pyarrow: row_group_size=" << slice_rows
-                  << "), or with pages of fewer rows (max_rows_per_page)"
-                  << (waste.hidden ? " and either data_page_version='2.0' or "
-                                     "write_page_index=True"
-                                   : "");
+  MR_LOG(WARNING)
+      << file.path() << ": random reads of column '"
+      << shards_[shard].columns[waste.field].name << "' are slow: to read rows "
+      << slice.begin << " to " << slice.end << " of row group " << slice.group
+      << " (" << starts[slice.group + 1] - starts[slice.group] << " rows), "
+      << waste.rows << " earlier rows were decoded too, because "
+      << (waste.hidden
+              ? "the file does not say how many lists its pages contain"
+              : "its pages contain many rows")
+      << "; write the file again with row groups of at most " << slice_rows
+      << " rows (pyarrow: row_group_size=" << slice_rows
+      << "), or with pages of fewer rows (max_rows_per_page)"
+      << (waste.hidden ? " and either data_page_version='2.0' or "
+                         "write_page_index=True"
+                       : "");
 }
 
 class ParquetReader final : public RecordReader {
@@ -608,13 +607,14 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
     }
   }
   if (!any) {
-    const absl::Status none = absl::ResourceExhaustedError(
-        absl::StrCat("none of its columns can be served: ", refused.message()));
+    const absl::Status none = absl::ResourceExhaustedError(absl::StrCat(
+        "the server cannot serve any of its columns: ", refused.message()));
     // The cache of a server has the size that its configuration says.
     return options.cache_budget == nullptr ? none : UsageError(none);
   }
   if (!refused.ok()) {
-    MR_LOG(WARNING) << "not every field can be served: " << refused.message();
+    MR_LOG(WARNING) << "the server cannot serve all fields: "
+                    << refused.message();
   }
   return source;
 }
@@ -665,8 +665,8 @@ absl::StatusOr<Shard> PlanForeignShard(
     if (parsed.ok()) {
       labels = *std::move(parsed);
     } else {
-      MR_LOG(WARNING) << file->path() << ": its `huggingface` metadata is not "
-                      << "JSON; class names are not known";
+      MR_LOG(WARNING) << file->path() << ": the `huggingface` metadata is not "
+                      << "JSON, so the class names are not known";
     }
   }
   Shard shard{.file = file};
@@ -679,10 +679,11 @@ absl::StatusOr<Shard> PlanForeignShard(
         !FieldOfColumn(*column, labels, &field, &plan.form)) {
       LeftOutColumn* out = info->add_left_out();
       out->set_name(CleanText(column->name(), kMaxNameBytes));
-      out->set_reason(uses[column->name()] > 1
-                          ? absl::StrCat(uses[column->name()],
-                                         " columns have this name: rename them")
-                          : WhyLeftOut(*column));
+      out->set_reason(
+          uses[column->name()] > 1
+              ? absl::StrCat(uses[column->name()],
+                             " columns have this name: give each its own name")
+              : WhyLeftOut(*column));
       continue;
     }
     plan.dtype = field.dtype();
@@ -719,8 +720,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
     if (shards.empty()) {
       if (of_file.schema().fields().empty()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            file->path(),
-            " has no column that can be read: ", LeftOutText(of_file)));
+            file->path(), " has no readable column: ", LeftOutText(of_file)));
       }
       if (!of_file.left_out().empty()) {
         MR_LOG(INFO) << file->path()

@@ -13,7 +13,7 @@ namespace {
 
 absl::Status WrongType(const ColumnPlan& plan, const arrow::Array& array) {
   return absl::DataLossError(absl::StrCat("column '", plan.name,
-                                          "' is unexpectedly of type ",
+                                          "' has the unexpected type ",
                                           array.type()->ToString()));
 }
 
@@ -183,8 +183,8 @@ absl::Status RowGroup::Add(int field, arrow::ArrayVector chunks,
         return absl::ResourceExhaustedError(joined.status().message());
       }
       return absl::UnimplementedError(absl::StrCat(
-          "a row group of column '", plan.name,
-          "' is too large to be read at once (", joined.status().message(),
+          "a row group of column '", plan.name, "' is too large for one read (",
+          joined.status().message(),
           "); write the file with smaller row groups"));
     }
     array = *std::move(joined);
@@ -192,7 +192,7 @@ absl::Status RowGroup::Add(int field, arrow::ArrayVector chunks,
   if (array->length() != rows_) {
     return absl::DataLossError(
         absl::StrCat("column '", plan.name, "' has ", array->length(),
-                     " rows where its row group has ", rows_));
+                     " rows, but its row group has ", rows_));
   }
   Column& column = columns_.emplace_back();
   column.field = field;
@@ -240,7 +240,7 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
           if (indices.IsValid(row) &&
               static_cast<uint32_t>(indices.Value(row)) >= values) {
             return absl::DataLossError(
-                absl::StrCat("column '", plan.name, "' names value ",
+                absl::StrCat("column '", plan.name, "' refers to value ",
                              indices.Value(row), " of a dictionary of ", values,
                              "; copy the file again, or write it again"));
           }
@@ -327,10 +327,10 @@ absl::Status RowGroup::Row(int64_t row,
     if (!column.nulls.empty() && column.nulls[row]) {
       return absl::DataLossError(absl::StrCat(
           "column '", column.name,
-          column.image ? "' has no bytes here, at most a path; write the file "
-                         "with the images in it"
-                       : "' has a null here; fill it in, or leave the row "
-                         "out"));
+          column.image ? "' has no image bytes in this row, at most a path; "
+                         "write the file with the images in it"
+                       : "' has a null in this row; fill in a value, or remove "
+                         "the row"));
     }
     const int64_t value = column.indices == nullptr ? row : column.indices[row];
     uint64_t begin;

@@ -91,7 +91,7 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Load(
     uint64_t bytes, absl::FunctionRef<absl::StatusOr<Value>(Room&)> load) {
   if (bytes > max_bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        bytes, " bytes of a row group are wanted at once, but the cache of ",
+        bytes, " bytes of a row group are needed at once, but the cache of ",
         "decoded row groups has ", max_bytes_));
   }
   while (true) {
@@ -108,7 +108,7 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Load(
         return value;
       }
       value = absl::ResourceExhaustedError(
-          absl::StrCat("a row group takes ", wanted, " bytes"));
+          absl::StrCat("no memory for a row group of ", wanted, " bytes"));
     }
     if (!room.refused_ || bytes == max_bytes_) return value;
     bytes = max_bytes_;

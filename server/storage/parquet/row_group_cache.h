@@ -1,14 +1,14 @@
 // RowGroupCache bounds the memory of decoded row groups, or slices of them, and
-// keeps those that were used last. Readers who want the same one at the same
-// time decode it once. It knows nothing of Parquet: what it keeps is anything
-// with a size.
+// keeps the recently used ones. Readers that need the same value at the same
+// time decode it once. It does not know Parquet: a value is anything with a
+// size.
 //
-// Everything is charged against `max_bytes`: what is being decoded, what is
-// held by a reader and what is kept for the next one. Who finds no room waits:
-// values that nobody holds are thrown out, least recently used first, then
-// those that readers hold between two samples are taken back (see Lease).
-// Nobody may wait for anything else while a lease of theirs is pinned: then
-// every wait for room ends.
+// All values are charged against `max_bytes`: values in decoding, values that a
+// reader holds and values kept for later. A thread that finds no room waits:
+// values that nobody holds are evicted, least recently used first; then values
+// that readers hold between two samples are taken back (see Lease). A thread
+// must not wait for anything else while its lease is pinned: this guarantees
+// that every wait for room ends.
 //
 // Thread-safe. Get() blocks while there is no room and while the value is being
 // loaded, by the caller or by another thread. All values and leases must be
@@ -72,8 +72,8 @@ class RowGroupCache {
    public:
     uint64_t bytes() const { return bytes_; }
     uint64_t max_bytes() const { return cache_.max_bytes_; }
-    // Takes `more` bytes where they can be had without waiting. After a refusal
-    // the load is to fail; it is tried once more with all of the cache.
+    // Takes `more` bytes if that is possible without waiting. After a refusal
+    // the load must fail; the cache then repeats it once with the whole cache.
     bool Grow(uint64_t more);
 
     Room(const Room&) = delete;
@@ -88,9 +88,9 @@ class RowGroupCache {
     bool refused_ = false;
   };
 
-  // What a reader holds between two samples. While it is pinned nobody takes
-  // it away; a pin must end without waiting for another thread that may wait
-  // for room. Belongs to one thread at a time.
+  // A value that a reader holds between two samples. While the lease is pinned,
+  // the value is not taken back; a pin must end without waiting for another
+  // thread that may wait for room. Belongs to one thread at a time.
   class Lease {
    public:
     explicit Lease(RowGroupCache& cache);
@@ -162,9 +162,9 @@ class RowGroupCache {
   void GiveBack(uint64_t bytes) MR_EXCLUDES(mu_);
   void Wake() MR_EXCLUDES(mu_);
   bool Charge(uint64_t bytes) MR_REQUIRES(mu_);
-  // For `bytes` that cannot be charged now: moves values to `victims`, to be
-  // destroyed outside the lock: the oldest that nobody holds, otherwise what
-  // idle leases hold.
+  // Makes room for `bytes`: moves values to `victims`, which the caller
+  // destroys without the lock: the oldest values that nobody holds, otherwise
+  // the values of idle leases.
   void MakeRoom(uint64_t bytes, std::vector<Value>* victims) MR_REQUIRES(mu_);
 
   const uint64_t max_bytes_;

@@ -1,7 +1,7 @@
-// PlanSlices divides a row group into slices of equal numbers of rows, each of
-// which is decoded by itself, so that none takes more than a part of the cache:
-// several can be decoded at a time, and a row that is wanted does not bring all
-// of a large row group with it. Small row groups stay whole.
+// PlanSlices divides a row group into slices of equal numbers of rows, which
+// are decoded separately. A slice takes only a part of the cache, so several
+// slices can be decoded at a time, and reading one row does not decode a whole
+// large row group. Small row groups are not divided.
 //
 // Pure.
 

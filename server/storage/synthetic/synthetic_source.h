@@ -1,7 +1,7 @@
-// A dataset that is not there: sample i is computed from (seed, fields, i), so
-// that up to 10^12 samples take no memory. It stands for storage in
-// measurements and tests: with a latency every read waits like one of a
-// distant object store, on the thread that reads.
+// A dataset without storage: sample i is computed from (seed, fields, i), so up
+// to 10^12 samples take no memory. It replaces storage in measurements and
+// tests: with a latency, every read blocks its thread like a read from a
+// distant object store.
 //
 // Fields of plain integers are windows of one table of noise that all sources
 // of the process share (9 MiB, made at the first use): to read such a sample

@@ -62,7 +62,7 @@ TEST(FindShardsTest, WhatIsNamedLikeAShardAndIsNoFileIsRefused) {
     EXPECT_THAT(message(), HasSubstr(bad + " is a link to a file that does"));
     std::filesystem::remove(bad);
     ASSERT_EQ(mkfifo(bad.c_str(), 0600), 0);
-    EXPECT_THAT(message(), HasSubstr(bad + " is no regular file"));
+    EXPECT_THAT(message(), HasSubstr(bad + " is not a regular file"));
     std::filesystem::remove(bad);
     std::filesystem::create_directory(bad);
     EXPECT_THAT(message(), HasSubstr(bad + " is a folder, not a shard"));
@@ -79,8 +79,8 @@ TEST(FindShardsTest, OtherSpellingsOfTheSuffixAreRefused) {
     const auto found = FindShards(folder.path(), ".parquet");
     EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
     EXPECT_THAT(std::string(found.status().message()),
-                AllOf(HasSubstr((folder / name) + " is named like a shard"),
-                      HasSubstr(folder / "*.parquet leaves it out")));
+                AllOf(HasSubstr((folder / name) + " has the name of a shard"),
+                      HasSubstr(folder / "*.parquet excludes it")));
     // A glob says which files are meant.
     const auto some = FindShards(folder / "*.parquet", ".parquet");
     ASSERT_TRUE(some.ok()) << some.status();
@@ -103,8 +103,8 @@ TEST(FindShardsTest, ShardsInNestedFoldersAreRefused) {
     const auto found = FindShards(folder / path, ".parquet");
     EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
     EXPECT_THAT(std::string(found.status().message()),
-                AllOf(HasSubstr("year=1/day=2/c.parquet lies in a folder"),
-                      HasSubstr("year=1/day=2/*.parquet takes its folder")));
+                AllOf(HasSubstr("year=1/day=2/c.parquet is in a folder"),
+                      HasSubstr("year=1/day=2/*.parquet selects its folder")));
   }
   EXPECT_TRUE(FindShards(folder / "*.parquet", ".parquet").ok());
 }

@@ -141,7 +141,7 @@ TEST_F(OperatorSourceTest, WhatCannotBeOpened) {
     const auto source = Open(uri, good_);
     EXPECT_EQ(source.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(source.status().message(), HasSubstr(says));
-    EXPECT_THAT(source.status().message(), HasSubstr("mistake in the library"));
+    EXPECT_THAT(source.status().message(), HasSubstr("bug of the library"));
   }
   const auto unknown = Open("csv:x", good_);
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);

@@ -99,8 +99,9 @@ TEST_F(ColumnBudgetTest, ADatasetWithoutAColumnThatFitsIsAMistake) {
       Write({arrow::field("page", pages->type())}, {pages}));
   const ProgramResult refused = Run(20);
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("none of its columns can be served"),
-                                 HasSubstr("(columns 'page' ")));
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("the server cannot serve any of its columns"),
+                    HasSubstr("(columns 'page' ")));
   const int advised = Advised(refused.err, "give the server ");
   const auto server = ServerProcess::Start(Flags(advised));
   ASSERT_TRUE(server.ok()) << advised << server.status();
@@ -113,7 +114,7 @@ TEST_F(ColumnBudgetTest, CheckConfigRefusesColumnsThatDoNotFitTogether) {
   const ProgramResult refused = Check(20);
   EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("columns 'label' "));
-  const int advised = Advised(refused.err, "the smallest that works is ");
+  const int advised = Advised(refused.err, "the smallest sufficient value is ");
   EXPECT_GT(advised, 20);
   EXPECT_EQ(Check(advised).exit_code, 0) << advised << Check(advised).err;
   EXPECT_EQ(Check(advised - 1).exit_code, 2) << advised;
@@ -134,12 +135,12 @@ TEST_F(ColumnBudgetTest, APipelineSaysWhichColumnsMustFit) {
   EXPECT_THAT(named.out,
               AllOf(HasSubstr("does not fit"), HasSubstr("columns 'label' "),
                     HasSubstr(pipeline)));
-  const int for_all = Advised(named.out, "the smallest that works is ");
+  const int for_all = Advised(named.out, "the smallest sufficient value is ");
   EXPECT_EQ(Check(for_all).exit_code, 0) << for_all;
   WriteFile(pipeline, "batch_size: 2 outputs { field: 'page' }");
   const ProgramResult refused = Run(20, flags);
   EXPECT_EQ(refused.exit_code, 2) << refused.out;
-  const int advised = Advised(refused.err, "the smallest that works is ");
+  const int advised = Advised(refused.err, "the smallest sufficient value is ");
   EXPECT_EQ(Run(advised, flags).exit_code, 0) << advised;
 }
 

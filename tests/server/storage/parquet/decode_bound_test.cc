@@ -94,7 +94,7 @@ class DecodeBoundTest : public ::testing::Test {
     EXPECT_GT(named, cache_bytes);
     EXPECT_LE(named, most_named);
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr(absl::StrCat("up to ", named, " are needed")));
+                HasSubstr(absl::StrCat("up to ", named, " bytes")));
     uint64_t again = 0;
     const absl::Status read = ReadAll(named, &again);
     EXPECT_TRUE(read.ok()) << read;

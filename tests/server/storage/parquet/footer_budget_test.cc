@@ -78,7 +78,7 @@ TEST_F(FooterBudgetTest, FootersThatAreLargerThanTheBudgetAreNotParsed) {
   EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
   EXPECT_THAT(refused.err,
               HasSubstr("dataset d (parquet:" + path_ +
-                        "): the footers of its files take about "));
+                        "): the footers of its files need about "));
   EXPECT_THAT(refused.err, HasSubstr("for the footers of Parquet files"));
   EXPECT_THAT(refused.err, HasSubstr("larger row groups"));
   const int advised = Advised(refused.err);
@@ -95,7 +95,7 @@ TEST_F(FooterBudgetTest, ABudgetWithoutRoomForThemAndABatchIsRefused) {
   EXPECT_THAT(refused.err, HasSubstr("larger row groups"));
   EXPECT_THAT(refused.err,
               HasSubstr("dataset d (parquet:" + path_ +
-                        "): the footers of its files take "));
+                        "): the footers of its Parquet files use "));
   // The budget that it names works, and no smaller one.
   const int advised = Advised(refused.err);
   const ProgramResult works = Check(advised);

@@ -474,7 +474,7 @@ TEST_F(ListPagesTest, LargePagesAreNamed) {
   int64_t bytes = 0;
   std::string logged;
   ReadLists(&bytes, &logged);
-  EXPECT_THAT(logged, HasSubstr("its pages hold many rows; write the file "
+  EXPECT_THAT(logged, HasSubstr("its pages contain many rows; write the file "
                                 "again with row groups of at most "));
   EXPECT_THAT(logged, HasSubstr("max_rows_per_page"));
   EXPECT_THAT(logged, Not(HasSubstr("data_page_version")));

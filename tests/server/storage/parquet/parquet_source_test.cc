@@ -432,7 +432,7 @@ TEST_F(ParquetSourceTest, NullsAndWrongClassesNameShardAndRow) {
     EXPECT_EQ(GetErrorDetail(status).row(), index - 2);
     EXPECT_EQ(GetErrorDetail(status).sample(), index);
   }
-  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("no bytes"));
+  EXPECT_THAT(std::string(Read("d", 3).message()), HasSubstr("no image bytes"));
   EXPECT_THAT(std::string(Read("d", 4).message()), HasSubstr("class 2"));
   EXPECT_THAT(std::string(Read("d", 5).message()), HasSubstr("class -1"));
 }
@@ -744,7 +744,7 @@ TEST_F(ParquetSourceTest, RowsThatTheCacheCannotHoldAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   for (const std::string& part :
        {std::string(folder_ / "d"), std::string("row group 1"),
-        std::string("40000"), std::string("; give more by --flag, leave")}) {
+        std::string("40000"), std::string("; give more by --flag, remove")}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
   }
   // What it names is enough, and no more than that.

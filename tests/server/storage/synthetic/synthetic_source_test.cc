@@ -254,22 +254,22 @@ TEST(SyntheticSourceTest, RefusesWhatPassesABound) {
     return std::string(source.status().message());
   };
   EXPECT_THAT(refused([](Synthetic& s) { s.set_samples(0); }),
-              HasSubstr("of 0 samples: 1 .. 1000000000000"));
+              HasSubstr("has 0 samples; it must have 1 .. 1000000000000"));
   EXPECT_THAT(
       refused([](Synthetic& s) { s.set_samples(kMaxSyntheticSamples + 1); }),
       HasSubstr("1000000000001 samples"));
   EXPECT_THAT(refused([](Synthetic& s) { s.clear_fields(); }),
-              HasSubstr("0 fields: 1 .. 16"));
+              HasSubstr("0 fields; it must have 1 .. 16"));
   EXPECT_THAT(refused([](Synthetic& s) {
                 for (int i = 0; i < 4; ++i)
                   AddField(s, std::string(i + 1, 'y'), DTYPE_UINT8);
               }),
               HasSubstr("17 fields"));
   EXPECT_THAT(refused([](Synthetic& s) { s.mutable_fields(0)->clear_name(); }),
-              HasSubstr("without a name"));
+              HasSubstr("has no name"));
   EXPECT_THAT(
       refused([](Synthetic& s) { s.mutable_fields(0)->set_name("label"); }),
-      HasSubstr("two synthetic fields are called \"label\""));
+      HasSubstr("two synthetic fields have the name \"label\""));
   EXPECT_THAT(refused([](Synthetic& s) { s.mutable_fields(0)->clear_dtype(); }),
               HasSubstr("no element type"));
   EXPECT_THAT(
@@ -278,11 +278,11 @@ TEST(SyntheticSourceTest, RefusesWhatPassesABound) {
   EXPECT_THAT(refused([](Synthetic& s) {
                 s.mutable_fields(0)->set_shape(0, int64_t{1} << 62);
               }),
-              HasSubstr("larger than 8388608 bytes"));
+              HasSubstr("larger than the maximum of 8388608 bytes"));
   EXPECT_THAT(refused([](Synthetic& s) {
                 AddField(s, "features", DTYPE_FLOAT32, {1 << 16});
               }),
-              HasSubstr("the most are 262144"));
+              HasSubstr("the maximum is 262144"));
   EXPECT_THAT(
       refused([](Synthetic& s) { s.mutable_fields(1)->set_num_classes(-2); }),
       HasSubstr("-2 classes"));
@@ -290,14 +290,14 @@ TEST(SyntheticSourceTest, RefusesWhatPassesABound) {
       refused([](Synthetic& s) { s.mutable_fields(0)->set_num_classes(2); }),
       HasSubstr("int64 without a shape"));
   EXPECT_THAT(refused([](Synthetic& s) { s.set_latency_us(1'000'001); }),
-              HasSubstr("at most 1000000"));
+              HasSubstr("the maximum is 1000000"));
   EXPECT_THAT(refused([](Synthetic& s) { s.set_ready_batches(65); }),
-              HasSubstr("at most 64"));
+              HasSubstr("the maximum is 64"));
   EXPECT_THAT(refused([](Synthetic& s) {
                 s.set_ready_batches(4);
                 s.set_latency_us(1);
               }),
-              HasSubstr("contradict"));
+              HasSubstr("exclude each other"));
 }
 
 TEST(SyntheticValuesTest, FloatsLieInTheUnitIntervalInEveryType) {
