@@ -8,7 +8,6 @@ namespace millrace {
 void AxisFilter::Reset(int64_t count, int64_t stride) {
   count_ = count;
   stride_ = stride;
-  max_taps_ = 0;
   if (static_cast<int64_t>(starts_.size()) < count) {
     starts_.resize(count);
     taps_.resize(count);
@@ -17,18 +16,6 @@ void AxisFilter::Reset(int64_t count, int64_t stride) {
     weights_.resize(count * stride);
   }
   if (static_cast<int64_t>(exact_.size()) < stride) exact_.resize(stride);
-}
-
-void AxisFilter::BuildIdentity(int64_t first, int64_t count) {
-  Reset(count, 1);
-  for (int64_t i = 0; i < count; ++i) {
-    starts_[i] = first + i;
-    taps_[i] = 1;
-    weights_[i] = 65535;
-  }
-  max_taps_ = 1;
-  source_begin_ = first;
-  source_end_ = first + count;
 }
 
 void AxisFilter::BuildNearest(const Options& o) {
@@ -44,7 +31,6 @@ void AxisFilter::BuildNearest(const Options& o) {
     taps_[i] = 1;
     weights_[i] = 65535;
   }
-  max_taps_ = 1;
   source_begin_ = starts_[0];
   source_end_ = starts_[o.count - 1] + 1;
 }
@@ -100,7 +86,6 @@ void AxisFilter::Build(const Options& o) {
     if (begin > 0) std::copy(weights + begin, weights + end, weights);
     starts_[i] = low + begin;
     taps_[i] = end - begin;
-    max_taps_ = std::max(max_taps_, end - begin);
     source_begin_ = std::min(source_begin_, low + begin);
     source_end_ = std::max(source_end_, low + end);
   }

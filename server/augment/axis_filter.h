@@ -41,9 +41,6 @@ class AxisFilter {
 
   void Build(const Options& options);
 
-  // The filter that copies `count` places from `first` on.
-  void BuildIdentity(int64_t first, int64_t count);
-
   // The nearest place by torchvision's rule: output place i of the `resized`
   // ones is floor(i * (places / resized)), in float32. `begin` and `end` are
   // whole numbers; `antialias` and the limits mean nothing.
@@ -54,7 +51,6 @@ class AxisFilter {
   int64_t start(int64_t i) const { return starts_[i]; }
   int32_t taps(int64_t i) const { return taps_[i]; }
   const uint16_t* weights(int64_t i) const { return &weights_[i * stride_]; }
-  int32_t max_taps() const { return max_taps_; }
   // Source places [source_begin, source_end) are read.
   int64_t source_begin() const { return source_begin_; }
   int64_t source_end() const { return source_end_; }
@@ -64,7 +60,6 @@ class AxisFilter {
 
   int64_t count_ = 0;
   int64_t stride_ = 0;
-  int32_t max_taps_ = 0;
   int64_t source_begin_ = 0;
   int64_t source_end_ = 0;
   std::vector<int64_t> starts_;

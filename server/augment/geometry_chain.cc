@@ -194,9 +194,9 @@ absl::Status CheckRoom(const GeometryOp& op, Size size) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      OpName(op), " takes a window of ", op.size.height, " x ", op.size.width,
-      " (height x width), but the images are ", height, " x ", width,
-      " there, padding included; set pad_if_needed, or resize before it"));
+      OpName(op), " crops a window of ", op.size.height, " x ", op.size.width,
+      " (height x width), but the images there are ", height, " x ", width,
+      " with padding; set pad_if_needed, or resize before it"));
 }
 
 bool IsFlip(Kind kind) {
@@ -215,7 +215,7 @@ absl::StatusOr<GeometryChain> GeometryChain::CreateAnySize(
     if (!size.has_value()) continue;
     if (size->width > kMaxImageSide || size->height > kMaxImageSide) {
       return absl::InvalidArgumentError(absl::StrCat(
-          OpName(op), " makes images of ", size->height, " x ", size->width,
+          OpName(op), " produces images of ", size->height, " x ", size->width,
           " (height x width); each side must be 1 to ", kMaxImageSide));
     }
   }
@@ -233,8 +233,9 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
   if (!chain->fixed_output().has_value()) {
     if (last_sizing == nullptr) {
       return absl::InvalidArgumentError(
-          "no transform gives the images one size, but a batch needs one; add "
-          "random_resized_crop, resize with height and width, or center_crop");
+          "no transform gives the images one size, but a batch needs one size; "
+          "add random_resized_crop, resize with height and width, or "
+          "center_crop");
     }
     return absl::InvalidArgumentError(absl::StrCat(
         OpName(*last_sizing),
@@ -242,7 +243,7 @@ absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
             ? " adds to images that differ in size"
             : " keeps the aspect ratio of each image, so the results differ in "
               "size",
-        ", but a batch needs one; add center_crop after it, or ",
+        ", but a batch needs one size; add center_crop after it, or ",
         last_sizing->kind == Kind::kPad ? "a resize with" : "give it",
         " height and width"));
   }

@@ -140,8 +140,9 @@ absl::Status CheckOp(const GeometryOp& op) {
   if (HasSize(op.kind) &&
       !(SideIsSane(op.size.width) && SideIsSane(op.size.height))) {
     return absl::InvalidArgumentError(absl::StrCat(
-        OpName(op), " makes images of ", op.size.height, " x ", op.size.width,
-        " (height x width); each side must be 1 to ", kMaxImageSide));
+        OpName(op), " produces images of ", op.size.height, " x ",
+        op.size.width, " (height x width); each side must be 1 to ",
+        kMaxImageSide));
   }
   if (op.kind == Kind::kResizeShortSide && !SideIsSane(op.short_side)) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// What decoders are asked for and what they give back. Plain structs.
+// The requests to decoders and their results. Plain structs.
 
 #ifndef MILLRACE_SERVER_DECODE_DECODED_IMAGE_H_
 #define MILLRACE_SERVER_DECODE_DECODED_IMAGE_H_
@@ -20,8 +20,8 @@ struct ImageHeader {
   // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP, the
   // library's rows, a copy of the file's bytes. The library gets little more.
   int64_t whole_bytes = 0;
-  // When it is neither 0 nor the channels that are asked for: decoding makes the
-  // region's pixels with so many first, in memory of their own.
+  // If neither 0 nor the requested number of channels: decoding first writes
+  // the region's pixels with this number of channels into memory of their own.
   int decoded_channels = 0;
 };
 

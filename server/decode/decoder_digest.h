@@ -1,8 +1,8 @@
-// DecoderDigest says what the image decoders of this process make of the
-// built-in images: 32 hexadecimal digits that two servers share when their
-// libjpeg, libpng and libwebp make the same pixels, whatever their versions. It
-// is part of every plan that decodes images. Decoders of operators are not in
-// it: a spec names their files.
+// DecoderDigest is a digest of the built-in images as the decoders of this
+// process decode them: 32 hexadecimal digits that are equal on two servers
+// whose libjpeg, libpng and libwebp produce the same pixels, whatever their
+// versions. It is part of every plan that decodes images. It does not cover
+// decoders of operators: a spec names their files.
 //
 // Thread-safe. The images are decoded once in a process, in some milliseconds.
 //

@@ -1,15 +1,14 @@
-// FastEntropy is the Huffman decoder of sequential JPEGs in place of
-// libjpeg's, which is where most of the time of a decode goes. It is put into a
-// libjpeg decompressor after jpeg_start_decompress(); inverse DCT, upsampling
-// and colour stay libjpeg's, so the pixels are the same by construction.
+// FastEntropy replaces libjpeg's Huffman decoder of sequential JPEGs, which
+// takes most of the time of a decode. It is installed in a libjpeg decompressor
+// after jpeg_start_decompress(). libjpeg still computes inverse DCT, upsampling
+// and colour, so the pixels are the same by construction.
 //
-// What makes it fast: the stuffed zero bytes are taken out beforehand, so that
-// 8 bytes are loaded at once; a table gives run, value and length of a
-// coefficient in one look; outside the columns and rows that are wanted,
-// several coefficients are passed over at one look and nothing is stored.
-// Where the scan has restart markers, whole intervals are passed over unread,
-// with a seek index (seek_index.h) by one jump. What stands behind the last
-// wanted column of an interval is not read at all.
+// It is fast for these reasons. Stuffed zero bytes are removed beforehand, so
+// that 8 bytes are loaded at once. A table gives run, value and length of a
+// coefficient in one look-up. Outside the wanted columns and rows, one look-up
+// skips several coefficients and nothing is stored. If the scan has restart
+// markers, whole intervals are skipped unread, with a seek index (seek_index.h)
+// by one jump. Data after the last wanted column of an interval are not read.
 //
 // It knows the layout of a private struct of libjpeg-turbo, the same since
 // libjpeg 6: Fits() is false when it was compiled with the headers of a library

@@ -88,8 +88,8 @@ absl::StatusOr<DecodedImage> ImageDecoder::DecodeStored(
   if (region.index && format_ != ImageFormat::kPng) {
     return absl::DataLossError(absl::StrCat(
         "the image is a ", format_ == ImageFormat::kJpeg ? "JPEG" : "WebP",
-        ", which stores colours; the color INDEX reads the class numbers of a "
-        "palette or grey PNG"));
+        ", which stores colours; color: INDEX reads the class numbers of a "
+        "palette PNG or a grey PNG"));
   }
   switch (format_) {
     case ImageFormat::kJpeg:

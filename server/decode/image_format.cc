@@ -55,12 +55,12 @@ absl::Status UnknownImageError(absl::Span<const uint8_t> bytes) {
   const absl::string_view text = AsText(bytes);
   const char* name = UnsupportedFormat(text);
   const std::string kind =
-      name == nullptr ? std::string("no image that is known here")
+      name == nullptr ? std::string("not an image of a known format")
                       : absl::StrCat(name, " image, which is not supported");
   return absl::DataLossError(absl::StrCat(
       "the ", bytes.size(), " bytes are ", kind, "; they begin with ",
       absl::BytesToHexString(text.substr(0, std::min<size_t>(8, text.size()))),
-      " (hexadecimal); JPEG, PNG and WebP are read"));
+      " (hexadecimal); supported formats are JPEG, PNG and WebP"));
 }
 
 }  // namespace millrace

@@ -340,8 +340,8 @@ struct JpegDecoder::State {
   absl::Status Error() const {
     if (memory.exceeded()) {
       return absl::DataLossError(
-          "the JPEG needs more memory than images of its size do; it is "
-          "damaged or made to harm");
+          "the JPEG needs more memory than an image of its size should; it is "
+          "damaged or malicious");
     }
     if (const std::string kind = UnsupportedKind(); !kind.empty()) {
       return absl::DataLossError(
@@ -423,7 +423,7 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   if (pixels > kMaxImagePixels) {
     return absl::DataLossError(absl::StrCat(
         "the JPEG claims ", info.image_width, " x ", info.image_height,
-        " pixels; at most ", kMaxImagePixels, " are decoded"));
+        " pixels; the maximum is ", kMaxImagePixels));
   }
   ImageHeader header;
   header.width = info.image_width;
@@ -483,8 +483,8 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     return absl::DataLossError(absl::StrCat(
         "decoding the JPEG of ", info.image_width, " x ", info.image_height,
         " pixels", coefficient_bytes > 0 ? " (progressive)" : "", " needs ",
-        bytes + coefficient_bytes, " bytes; at most ", kMaxDecodedBytes,
-        " are given to one image"));
+        bytes + coefficient_bytes, " bytes; the maximum is ", kMaxDecodedBytes,
+        " for one image"));
   };
   // Before libjpeg allocates.
   MR_RETURN_IF_ERROR(check_size());

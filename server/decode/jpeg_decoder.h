@@ -1,11 +1,11 @@
-// JpegDecoder decodes a region of a JPEG with libjpeg-turbo: only the rows and
-// columns that are asked for, at 1/1, 1/2, 1/4 or 1/8 of the size. The pixels
-// of a region are those of a full decode with libjpeg's defaults at that size.
+// JpegDecoder decodes a region of a JPEG with libjpeg-turbo: only the requested
+// rows and columns, at 1/1, 1/2, 1/4 or 1/8 of the size. The pixels of a region
+// are those of a full decode with libjpeg's defaults at that size.
 //
 // Not thread-safe: one per thread. Owns the memory of the pixels that it
 // returns. Foreign bytes: every damage becomes DataLoss with libjpeg's reason.
-// What is not read is not seen: damage below the region's last row and, in a
-// file with a seek index, in the intervals above its first one.
+// Damage in bytes that are not read is not detected: below the region's last
+// row and, in a file with a seek index, in the intervals above its first row.
 //
 //   JpegDecoder decoder;
 //   MR_ASSIGN_OR_RETURN(ImageHeader header, decoder.Open(bytes, false));

@@ -24,7 +24,7 @@ absl::StatusOr<DecodedImage> DecodeRegionOf(absl::string_view name,
   }
   if (image.ok()) return image;
   return absl::InternalError(absl::StrCat(
-      "the built-in ", name, " is not decoded: ", image.status().message()));
+      "the built-in ", name, " does not decode: ", image.status().message()));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ absl::Status CheckFastEntropy() {
   }
   if (!used) {
     return absl::InternalError(
-        "libjpeg's entropy decoder has another layout than that of "
+        "the layout of libjpeg's entropy decoder differs from that of "
         "libjpeg-turbo 2");
   }
   return absl::OkStatus();
@@ -80,9 +80,8 @@ JpegDecoder::Entropy CheckedJpegEntropy() {
   static const JpegDecoder::Entropy checked = [] {
     const absl::Status status = CheckFastEntropy();
     if (status.ok()) return JpegDecoder::Entropy::kFast;
-    MR_LOG(WARNING) << "JPEGs are decoded by libjpeg's own Huffman decoder, "
-                       "which is slower, because the loaded libjpeg was not "
-                       "recognised: "
+    MR_LOG(WARNING) << "JPEGs are decoded by libjpeg's slower Huffman decoder, "
+                       "because the loaded libjpeg is not a known version: "
                     << status.message()
                     << "; install libjpeg-turbo 2.1 for full speed";
     return JpegDecoder::Entropy::kLibrary;

@@ -1,9 +1,10 @@
-// LargeImageGate lets those images in that need more memory than a worker's
-// scratch is counted for. It charges them to the memory budget as long as that
-// has room, so the budget decides how many are decoded at the same time. Where
-// the budget has none, images share `bytes` beside it: as many as fit in there
-// together, or one alone that is larger, so that there always is progress. In
-// the order in which they came, so that the largest do not starve.
+// LargeImageGate admits images that need more memory than a worker's reserved
+// scratch. It charges them to the memory budget as long as the budget has room,
+// so the budget limits the number of such images that are decoded at the same
+// time. Without room in the budget, images share `bytes` beside it: all images
+// that fit together, or one larger image alone, so that there is always
+// progress. Admission is first come, first served, so that large images do not
+// starve.
 //
 // Thread-safe. An admission must not outlive the gate, and a thread must not
 // wait for one while it holds one. `admitted` runs on the thread that made room

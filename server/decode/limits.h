@@ -1,4 +1,5 @@
-// What an image may claim before anything is allocated for it.
+// Limits of the sizes that an image may claim, checked before memory is
+// allocated.
 
 #ifndef MILLRACE_SERVER_DECODE_LIMITS_H_
 #define MILLRACE_SERVER_DECODE_LIMITS_H_
@@ -7,9 +8,9 @@
 
 namespace millrace {
 
-// Memory that decoding one image may need: the pixels of the region that is
-// asked for, and what the format needs besides (coefficients of a progressive
-// JPEG, all pixels of an interlaced PNG or of a lossless WebP).
+// Max memory to decode one image: the pixels of the requested region, and the
+// memory of the format (coefficients of a progressive JPEG, all pixels of an
+// interlaced PNG or of a lossless WebP).
 inline constexpr int64_t kMaxDecodedBytes = int64_t{256} << 20;
 
 // Pixels of a whole image; Pillow refuses the same number.

@@ -1,6 +1,6 @@
-// MemoryLimit counts what a library has taken for one image and says no beyond
-// a bound: lengths and sizes in a file are claims, and a library that believes
-// one must not get the memory. It allocates nothing itself.
+// MemoryLimit counts the memory that a library allocates for one image, and
+// refuses beyond a bound: a library must not allocate by a length or size that
+// a file claims. It allocates nothing itself.
 //
 // Not thread-safe: one per decoder.
 //

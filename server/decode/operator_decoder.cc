@@ -48,18 +48,18 @@ absl::StatusOr<ImageHeader> OperatorDecoder::Open(
   MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kDataLoss));
   if (said.channels != 1 && said.channels != 3) {
     return Refused(absl::StrCat("says that the image has ", said.channels,
-                                " channels; 1 and 3 are possible"));
+                                " channels; it must have 1 or 3"));
   }
   if (said.width < 1 || said.height < 1 ||
       said.width > kMaxImagePixels / said.height) {
     return Refused(absl::StrCat("the image claims ", said.width, " x ",
-                                said.height, " pixels; at most ",
-                                kMaxImagePixels, " are decoded"));
+                                said.height, " pixels; the maximum is ",
+                                kMaxImagePixels));
   }
   if (said.memory_bytes < 0 || said.memory_bytes > kMaxDecodedBytes) {
-    return Refused(absl::StrCat("asks for ", said.memory_bytes,
-                                " bytes of memory; at most ", kMaxDecodedBytes,
-                                " are given to one image"));
+    return Refused(absl::StrCat("requests ", said.memory_bytes,
+                                " bytes of memory; the maximum is ",
+                                kMaxDecodedBytes, " for one image"));
   }
   if (said.orientation < 0 || said.orientation > 8) {
     return Refused(absl::StrCat("says that the orientation is ",
@@ -82,8 +82,8 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
     const DecodeRegion& region) {
   if (region.index && stored_channels_ != 1) {
     return Refused(
-        "the image has colours; the color INDEX reads the numbers of a grey "
-        "one");
+        "the image has colours; color: INDEX reads the numbers of a grey "
+        "image");
   }
   const bool convert = region.channels != stored_channels_;
   // Sides are those of an image below kMaxImagePixels, so nothing overflows.
@@ -93,9 +93,9 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
   const int64_t needed = memory_bytes_ + pixels * region.channels +
                          (convert ? pixels * stored_channels_ : 0);
   if (needed > kMaxDecodedBytes) {
-    return Refused(absl::StrCat("decoding ", region.width, " x ", region.height,
-                                " pixels takes ", needed, " bytes; at most ",
-                                kMaxDecodedBytes, " are given to one image"));
+    return Refused(absl::StrCat(
+        "decoding ", region.width, " x ", region.height, " pixels takes ",
+        needed, " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
   }
   uint8_t* const out =
       pixels_.Reserve(stride * region.height + kDecodedReadSlack);

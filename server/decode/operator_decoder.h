@@ -1,7 +1,7 @@
 // OperatorDecoder decodes with a decoder of the server's --operators libraries
-// (server/operators/millrace_operator.h). It compares what the decoder says of
-// an image with the limits before pixels are allocated, and converts between
-// grey and colour as for the server's own formats.
+// (server/operators/millrace_operator.h). It checks the decoder's description
+// of an image against the limits before it allocates pixels, and converts
+// between grey and colour as for the built-in formats.
 //
 // Not thread-safe: one per thread. Owns the decoder's state of this thread and
 // the memory of the pixels that it returns. `decoder` must outlive it.

@@ -157,15 +157,15 @@ struct PngDecoder::State {
                                                           : "RGB and alpha";
     return absl::DataLossError(absl::StrCat(
         "the PNG stores ", kind, " of ", depth,
-        " bits; the color INDEX reads the class numbers of a palette PNG, or "
-        "of a grey one of up to 8 bits: convert it"));
+        " bits; color: INDEX reads the class numbers of a palette PNG, or of a "
+        "grey PNG of up to 8 bits: convert the image"));
   }
 
   absl::Status Error() const {
     if (memory.exceeded()) {
       return absl::DataLossError(
-          "the PNG needs more memory than images of its size do; it is damaged "
-          "or made to harm");
+          "the PNG needs more memory than an image of its size should; it is "
+          "damaged or malicious");
     }
     return absl::DataLossError(
         absl::StrCat("the PNG is truncated or damaged: ", failure.message));
@@ -205,7 +205,7 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
   if (header.width * header.height > kMaxImagePixels) {
     return absl::DataLossError(
         absl::StrCat("the PNG claims ", header.width, " x ", header.height,
-                     " pixels; at most ", kMaxImagePixels, " are decoded"));
+                     " pixels; the maximum is ", kMaxImagePixels));
   }
   const int64_t row_bytes = header.width * kRowBytesPerColumn;
   s.memory.Allow(kFixedBytes + row_bytes);
@@ -238,7 +238,7 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
     return absl::DataLossError(absl::StrCat(
         "decoding the PNG of ", width, " x ", height, " pixels",
         interlaced ? " (interlaced)" : "", " needs ", needed,
-        " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
+        " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
   }
   if (!State::StartOrJump(&s, region.index)) {
     absl::Status status = s.Error();

@@ -1,6 +1,6 @@
-// Reads the orientation that a PNG file says it has, in its EXIF or its XMP
-// block, which may stand before or behind the pixels. Only chunk headers are
-// walked over; libpng, which would keep and inflate texts, is not asked.
+// Reads the orientation of a PNG file from its EXIF or XMP block, which may be
+// before or after the pixels. It scans only chunk headers, without libpng,
+// which would keep and inflate texts.
 //
 // Pure function over foreign bytes: never reads outside them. Checksums are not
 // checked. Texts that are compressed ("Raw profile type exif", which some

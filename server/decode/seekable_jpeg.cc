@@ -369,7 +369,7 @@ absl::string_view SeekableJpeg::Reason(Outcome outcome) {
     case Outcome::kRewritten:
       return "rewritten";
     case Outcome::kNotJpeg:
-      return "no JPEG";
+      return "not a JPEG";
     case Outcome::kCmyk:
       return "CMYK";
     case Outcome::kArithmetic:
@@ -416,7 +416,7 @@ bool SeekableJpeg::ServerReadsTheSame(absl::Span<const uint8_t> jpeg,
     if (std::memcmp(images[0]->data + y * images[0]->stride,
                     images[1]->data + y * images[1]->stride,
                     all.width * all.channels) != 0) {
-      message_ = "other decoders make other pixels of its data";
+      message_ = "other decoders decode its data to other pixels";
       return false;
     }
   }

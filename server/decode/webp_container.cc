@@ -84,12 +84,12 @@ absl::StatusOr<bool> TakePicture(const Chunks& chunk, WebpContainer& file) {
   const Bytes data = chunk.data();
   if (chunk.tag() == "VP8 ") {
     if (data.size() < 10 || Text(&data[3], 3) != "\x9D\x01\x2A") {
-      return Damaged("its VP8 picture does not begin as one");
+      return Damaged("its VP8 picture has no valid header");
     }
     file.lossless = false;
   } else if (chunk.tag() == "VP8L") {
     if (data.size() < 5 || data[0] != 0x2F) {
-      return Damaged("its VP8L picture does not begin as one");
+      return Damaged("its VP8L picture has no valid header");
     }
     file.lossless = true;
   } else {
@@ -110,7 +110,7 @@ absl::Status ReadFrame(Bytes frame, WebpContainer& file) {
   Chunks chunks(frame, frame.size());
   while (true) {
     MR_ASSIGN_OR_RETURN(const bool more, chunks.Next());
-    if (!more) return Damaged("its first frame holds no picture");
+    if (!more) return Damaged("its first frame contains no picture");
     MR_ASSIGN_OR_RETURN(const bool taken, TakePicture(chunks, file));
     if (taken) return absl::OkStatus();
   }
@@ -121,7 +121,7 @@ absl::Status ReadFrame(Bytes frame, WebpContainer& file) {
 absl::StatusOr<WebpContainer> ReadWebpContainer(Bytes bytes) {
   if (bytes.size() < kFileHeader || Text(&bytes[0], 4) != "RIFF" ||
       Text(&bytes[8], 4) != "WEBP") {
-    return Damaged("it does not begin as one");
+    return Damaged("it has no valid header");
   }
   // The size counts "WEBP" and what follows.
   const uint64_t claimed = Read32(&bytes[4]);
@@ -156,7 +156,7 @@ absl::StatusOr<WebpContainer> ReadWebpContainer(Bytes bytes) {
           "the WebP is truncated: it has ", bytes.size(), " of ", claimed + 8,
           " bytes, and the picture is not among them"));
     }
-    return Damaged("it holds no picture");
+    return Damaged("it contains no picture");
   }
   if (file.animated && file.canvas_width == 0) {
     return Damaged("it has frames and no canvas");

@@ -43,7 +43,7 @@ absl::Status StatusOf(VP8StatusCode code) {
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
       return absl::DataLossError(
-          "the WebP is truncated: its picture's data end early");
+          "the WebP is truncated: the data of its picture end early");
     case VP8_STATUS_UNSUPPORTED_FEATURE:
       return absl::DataLossError(
           "the WebP has a feature that libwebp does not support");
@@ -88,7 +88,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   if (file_.frame_left + picture_width_ > file_.canvas_width ||
       file_.frame_top + picture_height_ > file_.canvas_height) {
     return absl::DataLossError(
-        "the WebP is damaged: its first frame lies outside the canvas");
+        "the WebP is damaged: its first frame is outside the canvas");
   }
   ImageHeader header;
   header.width = file_.canvas_width;
@@ -96,7 +96,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   if (header.width * header.height > kMaxImagePixels) {  // each below 2^25
     return absl::DataLossError(
         absl::StrCat("the WebP claims ", header.width, " x ", header.height,
-                     " pixels; at most ", kMaxImagePixels, " are decoded"));
+                     " pixels; the maximum is ", kMaxImagePixels));
   }
   // libwebp keeps all pixels of a lossless picture, 4 bytes each, and 17 rows
   // more; of a lossy one some rows.
@@ -142,8 +142,8 @@ absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
   // libwebp may call it a bad bit stream instead.
   if (budget.exceeded()) {
     return absl::DataLossError(
-        "the WebP needs more memory for its tables than pictures of its size "
-        "do; it is damaged or made to harm");
+        "the WebP needs more memory for its tables than a picture of its size "
+        "should; it is damaged or malicious");
   }
   return StatusOf(code);
 }
@@ -182,7 +182,7 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
     return absl::DataLossError(absl::StrCat(
         "decoding the WebP of ", file_.canvas_width, " x ", file_.canvas_height,
         " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
-        " bytes; at most ", kMaxDecodedBytes, " are given to one image"));
+        " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
   }
   AlignedBuffer& decoded = direct ? pixels_ : rgb_;
   uint8_t* const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);

@@ -20,15 +20,15 @@ absl::Status CheckSameOperator(absl::string_view kind, const OperatorRef& asked,
     return absl::FailedPreconditionError(absl::StrCat(
         "the ", kind, " ", have.name(), " differs: the pipeline names version ",
         asked.version(), ", this server has version ", have.version(),
-        ": load the same library on every server (--operators), or leave the "
-        "version out"));
+        ": load the same library on every server (--operators), or remove the "
+        "version"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "the ", kind, " ", have.name(), " differs: the job runs with version ",
       have.version(), " of the library file ", asked.library_hash(),
       ", this server has loaded ", have.library_hash(),
-      " (XXH3-128 of the files): copy one file to every server, or start the "
-      "job anew"));
+      " (XXH3-128 of the files): copy one file to every server, or start a new "
+      "job"));
 }
 
 }  // namespace millrace

@@ -23,7 +23,7 @@ absl::Status OperatorResult::Failed(absl::string_view who,
   const absl::string_view sentence(error_, strnlen(error_, sizeof(error_)));
   const std::string text = absl::StrCat(
       who, ": ",
-      sentence.empty() ? "it failed and gives no reason" : Printable(sentence));
+      sentence.empty() ? "it failed without a reason" : Printable(sentence));
   switch (result_) {
     case MILLRACE_INVALID:
       return absl::Status(invalid, text);
@@ -36,7 +36,7 @@ absl::Status OperatorResult::Failed(absl::string_view who,
     default:
       return absl::InternalError(
           absl::StrCat(text, " (result ", result_,
-                       ", which millrace_operator.h does not have)"));
+                       ", which is not a result of millrace_operator.h)"));
   }
 }
 

@@ -26,9 +26,9 @@ constexpr uint32_t kMaxOperators = 1024;  // of a kind in a library
 constexpr absl::string_view kReservedSchemes[] = {"lmdb", "parquet", "memory"};
 
 absl::Status ReadFailed(int error, const std::string& file) {
-  const std::string text =
-      absl::StrCat("cannot read the operator library ", file, ": ",
-                   std::strerror(error), "; --operators names a file");
+  const std::string text = absl::StrCat(
+      "cannot read the operator library ", file, ": ", std::strerror(error),
+      "; set --operators to the path of a file");
   return error == ENOENT   ? absl::NotFoundError(text)
          : error == EACCES ? absl::PermissionDeniedError(text)
                            : absl::InvalidArgumentError(text);
@@ -102,18 +102,18 @@ class Operators::Loader {
     }
     // Of any version of the border this is the first member.
     if (found->abi_version != MILLRACE_ABI_VERSION) {
-      return Wrong(
-          absl::StrCat("was made for version ", found->abi_version,
-                       " of the operators' border, this server has version ",
-                       MILLRACE_ABI_VERSION,
-                       ": build it against the server's millrace_operator.h"));
+      return Wrong(absl::StrCat(
+          "was built for version ", found->abi_version,
+          " of the operator interface, but this server has version ",
+          MILLRACE_ABI_VERSION,
+          ": build it against the server's millrace_operator.h"));
     }
     millrace_library library;
     MR_RETURN_IF_ERROR(Copy("millrace_library", found, &library));
     if (library.transform_count + library.decoder_count +
             library.source_count ==
         0) {
-      return Wrong("lists no operator: fill in its millrace_library");
+      return Wrong("lists no operators: fill in its millrace_library");
     }
     MR_RETURN_IF_ERROR(Add("transform", library.transforms,
                            library.transform_count, operators_.transforms_));
@@ -155,9 +155,9 @@ class Operators::Loader {
     const millrace_library* const library =
         reinterpret_cast<decltype(&millrace_operators)>(symbol)(&host);
     if (library == nullptr) {
-      return Wrong(absl::StrCat("refuses to work with Millrace ",
-                                kMillraceVersion, " (border version ",
-                                MILLRACE_ABI_VERSION, ")"));
+      return Wrong(absl::StrCat(
+          "refuses to run with Millrace ", kMillraceVersion,
+          " (operator interface version ", MILLRACE_ABI_VERSION, ")"));
     }
     return library;
   }
@@ -189,9 +189,9 @@ class Operators::Loader {
   absl::Status CheckKind(const millrace_source& s, std::string* what) const {
     for (absl::string_view scheme : kReservedSchemes) {
       if (scheme == s.name) {
-        return Wrong(absl::StrCat("has the ", *what,
-                                  ", which is a format of the server's own: "
-                                  "give it another name"));
+        return Wrong(absl::StrCat(
+            "has the ", *what,
+            ", which is the name of a built-in format: give it another name"));
       }
     }
     return absl::OkStatus();
@@ -212,15 +212,15 @@ class Operators::Loader {
       MR_RETURN_IF_ERROR(Copy(number, list[i], &loaded.functions));
       const Functions& f = loaded.functions;
       if (!IsWord(f.name) || !IsWord(f.version)) {
-        return Wrong(absl::StrCat("has a ", number, " whose ",
-                                  IsWord(f.name) ? "version" : "name",
-                                  " is none: 1 to ", kMaxNameLength,
-                                  " letters, digits, '_', '-' and '.'"));
+        return Wrong(absl::StrCat(
+            "has a ", number, " whose ", IsWord(f.name) ? "version" : "name",
+            " is invalid: it must have 1 to ", kMaxNameLength,
+            " letters, digits, '_', '-' and '.'"));
       }
       std::string what = absl::StrCat(kind, " ", f.name);
       if (const char* const missing = FirstMissing(f)) {
         return Wrong(absl::StrCat("has the ", what, " without ", missing,
-                                  "(): give it one"));
+                                  "(): define it"));
       }
       MR_RETURN_IF_ERROR(CheckKind(f, &what));
       loaded.ref.set_name(f.name);
@@ -229,9 +229,9 @@ class Operators::Loader {
       loaded.file = file_;
       const auto [it, added] = map.emplace(f.name, std::move(loaded));
       if (!added) {
-        return Wrong(absl::StrCat("has the ", what, ", and so has ",
+        return Wrong(absl::StrCat("has the ", what, ", which is also in ",
                                   it->second.file,
-                                  ": leave one of them out, or rename it"));
+                                  ": remove one of them, or rename it"));
       }
     }
     return absl::OkStatus();

@@ -15,16 +15,15 @@ std::string BytesAsImages(const Field& field) {
   // A binary column of this name holds images.
   if (field.name() == "image") {
     return absl::StrCat(
-        "encoded images are taken from a Parquet column of binary values, "
-        "which "
-        "this one is not: write it as such, in pyarrow pa.binary(), or as a "
-        "struct with a binary child bytes",
+        "the server reads encoded images from a Parquet column of binary "
+        "values, which this column is not: write it as pa.binary() in pyarrow, "
+        "or as a struct with a binary child bytes",
         kWhere);
   }
   return absl::StrCat(
-      "encoded images are taken from a Parquet column of binary values that is "
-      "named image, or that is a struct with a binary child bytes: rename the "
-      "column or write it so",
+      "the server reads encoded images from a Parquet column of binary values "
+      "that is named image, or that is a struct with a binary child bytes: "
+      "rename the column or write it in that form",
       kWhere);
 }
 
@@ -33,7 +32,7 @@ std::string BytesFieldHint(const DatasetInfo& info) {
   const auto field = std::find_if(fields.begin(), fields.end(), &HoldsBytes);
   if (field == fields.end()) return "";
   return absl::StrCat("; its field ", field->name(),
-                      " holds bytes or strings, and ", BytesAsImages(*field));
+                      " contains bytes or strings; ", BytesAsImages(*field));
 }
 
 }  // namespace millrace

@@ -38,25 +38,27 @@ std::string OrderProblem(const Transform& transform, TransformPhase phase,
                          const std::string& field) {
   const std::string name = TransformName(transform);
   if (phase == TransformPhase::kDecode) {
-    return absl::StrCat("decode_image of field ", field,
-                        " comes after another transform of it: it must be the "
-                        "field's first, and only once");
+    return absl::StrCat(
+        "decode_image of field ", field,
+        " comes after another transform of the field: decode_image must be the "
+        "field's first transform, and may occur once");
   }
   if (before == TransformPhase::kDtype) {
     if (phase == TransformPhase::kNormalize) {
       return absl::StrCat(
           "normalize of field ", field,
-          " comes after to_dtype: normalize takes the stored uint8 pixels, "
-          "divides by 255 itself and makes float32; leave to_dtype out, or put "
-          "it last for another floating-point type");
+          " comes after to_dtype: normalize reads the stored uint8 pixels, "
+          "divides them by 255 and produces float32; remove to_dtype, or put "
+          "it last to get another floating-point type");
     }
     return absl::StrCat("nothing may come after to_dtype of field ", field,
                         ": move to_dtype to the end");
   }
   if (before == TransformPhase::kNormalize) {
     if (phase == TransformPhase::kNormalize) {
-      return absl::StrCat("field ", field,
-                          " is normalised twice: normalize once, last");
+      return absl::StrCat(
+          "field ", field,
+          " has two normalize transforms: keep one, at the end");
     }
     std::string hint = "move normalize to the end";
     if (transform.has_random_erasing()) {
@@ -64,16 +66,16 @@ std::string OrderProblem(const Transform& transform, TransformPhase phase,
           "move random_erasing in front of it; where torchvision erases "
           "normalised pixels with value 0, write value: 255 * mean here";
     } else if (phase == TransformPhase::kBatch) {
-      hint = absl::StrCat("move ", name,
-                          " in front of it; mixing and normalising in either "
-                          "order give the same");
+      hint = absl::StrCat(
+          "move ", name,
+          " in front of it; the result is the same in either order");
     }
     return absl::StrCat("nothing may come after normalize of field ", field,
                         " but to_dtype: ", hint);
   }
   return absl::StrCat(name, " of field ", field, " comes after ", before_name,
-                      ", which takes finished samples: move ", before_name,
-                      " behind it");
+                      ", which works on finished samples: move ", before_name,
+                      " after it");
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ std::vector<absl::Status> FieldRules::Next(const Transform& transform) {
   const std::vector<std::string> fields = TransformFields(transform);
   std::set<std::string> seen;
   for (const std::string& field : fields) {
-    if (field.empty()) Invalid("a field without a name");
+    if (field.empty()) Invalid("a field has no name");
     if (!seen.insert(field).second) {
       Invalid(absl::StrCat("field ", field, " is named twice"));
       continue;
@@ -151,8 +153,8 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
         Invalid(absl::StrCat(
             name, " changes field ", field, ", and ", Noun(other.role()),
             " in field ", other.field(), " cannot follow: ",
-            mixes ? "leave it out"
-                  : "take random_affine and color_jitter instead"));
+            mixes ? "remove the transform"
+                  : "use random_affine and color_jitter instead"));
       }
     }
     return;
@@ -178,7 +180,8 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
     return;
   }
   Invalid(absl::StrCat(name, " changes the values of pixels, but field ", field,
-                       " holds ", noun, ": leave the field out of it"));
+                       " holds ", noun,
+                       ": remove the field from the transform"));
 }
 
 }  // namespace millrace

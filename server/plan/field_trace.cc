@@ -66,7 +66,7 @@ class Tracer {
         if (field_.num_classes() != 0 &&
             (field_.dtype() != DTYPE_INT64 || field_.shape_size() != 0)) {
           return at_.Refuse(
-              "has classes but is no int64 scalar: pack it again");
+              "has classes but is not an int64 scalar: pack it again");
         }
         trace_.dtype = field_.dtype();
         trace_.shape.emplace(field_.shape().begin(), field_.shape().end());
@@ -78,8 +78,8 @@ class Tracer {
                 ? "holds strings, bytes or lists of variable length"
                 : "is a list of variable length, even where all of its lists "
                   "are equally long",
-            ", and ragged tensors are not built yet: a column of fixed-size "
-            "lists, in pyarrow pa.list_(pa.",
+            ", and ragged tensors are not supported yet: a column of "
+            "fixed-size lists, in pyarrow pa.list_(pa.",
             DTypeName(field_.dtype()), "(), N), is served as a tensor",
             HoldsBytes(field_) ? absl::StrCat("; ", BytesAsImages(field_))
                                : "");
@@ -155,7 +155,8 @@ class Tracer {
       if (layout != Output::AS_STORED && trace_.shape &&
           (trace_.shape->size() != 3 || at_.Channels() == 0)) {
         return at_.Refuse(
-            "is no image of fixed size, so it has no layout: leave layout out");
+            "is not an image of fixed size, so layout does not apply: remove "
+            "layout");
       }
       if (absl::Status s = OnTheWire(output.dtype()); !s.ok()) return s;
     }
@@ -192,7 +193,7 @@ class Tracer {
       return absl::InvalidArgumentError(absl::StrCat(
           at_.where, ".dtype: field ", field_.name(), " is sent as ",
           DTypeName(wanted), ", but ", reader,
-          " in the trainer reads uint8: leave dtype out; the trainer gets ",
+          " in the trainer reads uint8: remove dtype; the trainer gets ",
           DTypeName(trace_.device_dtype)));
     }
     const std::optional<ValueRange> values = at_.Values(trace_.dtype);
@@ -200,7 +201,7 @@ class Tracer {
       return absl::UnimplementedError(absl::StrCat(
           at_.where, ".dtype: field ", field_.name(), " is ",
           DTypeName(trace_.dtype), " and conversion to ", DTypeName(wanted),
-          " on the wire is not built yet: leave dtype out, and add to_dtype "
+          " on the wire is not supported yet: remove dtype, and add to_dtype "
           "for another type in the trainer"));
     }
     trace_.dtype = wanted;

@@ -50,7 +50,7 @@ absl::StatusOr<Plan> Plan::Create(const PipelineSpec& resolved,
     if (sources > 1 && samples > kMaxEpochSamples) {
       return absl::InvalidArgumentError(
           absl::StrCat("the sources hold more than ", kMaxEpochSamples,
-                       " samples together: name fewer"));
+                       " samples together: use fewer sources"));
     }
   }
   const bool scheduled =

@@ -144,7 +144,7 @@ absl::Status DoesNotFit(absl::string_view preset, const DatasetInfo& info,
       : HoldsBytes(field) ? "strings or bytes"
                           : v1::FieldKind_Name(field.kind());
   return absl::InvalidArgumentError(absl::StrCat(
-      "preset ", preset, " wants field ", field.name(), " to be ", wanted,
+      "preset ", preset, " needs field ", field.name(), " to be ", wanted,
       ", but in ", info.name(), " it is ", found,
       HoldsBytes(field) ? absl::StrCat("; ", BytesAsImages(field))
                         : ": choose another preset or write a pipeline file"));
@@ -197,10 +197,9 @@ std::vector<std::string> PresetNames() {
 
 absl::Status CheckPresetName(absl::string_view preset) {
   if (FindPreset(preset) != nullptr) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("there is no preset \"", preset, "\": the presets are ",
-                   absl::StrJoin(PresetNames(), ", "),
-                   "; anything else is written as a pipeline file"));
+  return absl::NotFoundError(absl::StrCat(
+      "there is no preset \"", preset, "\": the presets are ",
+      absl::StrJoin(PresetNames(), ", "), "; write other pipelines as a file"));
 }
 
 absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec) {

@@ -40,7 +40,7 @@ absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
 // "its fields are image, label".
 std::string ItsFields(const DatasetInfo& info) {
   const auto& fields = info.schema().fields();
-  if (fields.empty()) return "it has no field that is served";
+  if (fields.empty()) return "the server can serve none of its fields";
   return absl::StrCat(
       fields.size() == 1 ? "its only field is " : "its fields are ",
       absl::StrJoin(fields, ", ", [](std::string* out, const Field& f) {
@@ -94,8 +94,8 @@ absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
     if (!IsImage(*image)) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ".of: field ", image->name(),
-                       " is no image (encoded, or raw uint8 [height, width, "
-                       "channels]): name the image that ",
+                       " is not an image (encoded, or raw uint8 [height, "
+                       "width, channels]): name the image that ",
                        field->name(), " belongs to"));
     }
     if (role.role() == FieldRole::MASK && IsRawImage(*image) &&
@@ -130,7 +130,7 @@ absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
   if (spec.outputs_size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "outputs: dataset ", info.name(),
-        " has no field that makes a tensor of fixed shape; ", reasons));
+        " has no field that becomes a tensor of fixed shape; ", reasons));
   }
   std::vector<absl::string_view> rest;
   for (const Output& output : spec.outputs()) rest.push_back(output.field());
@@ -240,7 +240,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
     if (!info.ok()) return at(info.status());
     if ((*info)->samples() < 1) {
       return at(absl::InvalidArgumentError(absl::StrCat(
-          "dataset ", (*info)->name(), " holds no sample: pack it again")));
+          "dataset ", (*info)->name(), " contains no samples: pack it again")));
     }
     infos.push_back(*info);
   }

@@ -29,7 +29,7 @@ absl::Status Missing(absl::string_view where, absl::string_view kind,
                      const OperatorRef& asked, absl::string_view have) {
   if (!asked.library_hash().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        where, ": the job runs with the ", kind, " ", FormatOperator(asked),
+        where, ": the job uses the ", kind, " ", FormatOperator(asked),
         ", which is not loaded (loaded: ", have, "): ", kLoad));
   }
   return absl::NotFoundError(
@@ -91,7 +91,7 @@ class Resolver {
             reader_, ": the job reads dataset ", source.dataset(),
             " with the source ", source.reader().name(),
             ", this server with the source ", info_.reader().name(),
-            ": serve it the same way on every server"));
+            ": serve it in the same way on every server"));
       }
       MR_RETURN_IF_ERROR(
           At(reader_,
@@ -104,7 +104,7 @@ class Resolver {
         absl::StrCat(reader_, ": the job reads dataset ", source.dataset(),
                      " with the source ", source.reader().name(),
                      ", this server reads it as ", info_.format(),
-                     ": serve it the same way on every server"));
+                     ": serve it in the same way on every server"));
   }
 
   absl::Status Decoders(DecodeImage& decode) const {
@@ -187,7 +187,7 @@ class Resolver {
     if (custom.result_dtype() != DTYPE_UNSPECIFIED) {
       return Refuse(absl::StrCat(
           "the operator ", custom.name(),
-          " changes pixels in place: leave result_dtype and result_shape out"));
+          " changes pixels in place: remove result_dtype and result_shape"));
     }
     for (const std::string& name : custom.fields()) {
       const auto made = made_by_.find(name);
@@ -213,9 +213,10 @@ class Resolver {
                  field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
         channels = static_cast<int>(field.shape(2));
       } else {
-        return Refuse(absl::StrCat(
-            "the operator ", custom.name(), " works on images, field ", name,
-            " is none (encoded, or raw uint8 [height, width, channels])"));
+        return Refuse(absl::StrCat("the operator ", custom.name(),
+                                   " works on images, but field ", name,
+                                   " is not an image (encoded, or raw uint8 "
+                                   "[height, width, channels])"));
       }
       MR_RETURN_IF_ERROR(catalog_->CheckOnImages(
           custom, static_cast<uint32_t>(place), channels));
@@ -228,9 +229,10 @@ class Resolver {
     for (const std::string& name : custom.fields()) {
       MR_ASSIGN_OR_RETURN(const FieldTrace trace, Before(place, name));
       if (!trace.shape) {
-        return Refuse(absl::StrCat("the operator ", custom.name(),
-                                   " works on tensors of fixed size, field ",
-                                   name, " ", trace.why_not_fixed));
+        return Refuse(
+            absl::StrCat("the operator ", custom.name(),
+                         " works on tensors of fixed size, but field ", name,
+                         " ", trace.why_not_fixed));
       }
       MR_ASSIGN_OR_RETURN(
           Tensor made, catalog_->ResultOf(custom, static_cast<uint32_t>(place),
@@ -239,7 +241,7 @@ class Resolver {
         return Refuse(absl::StrCat(
             "the operator ", custom.name(), " makes ", Format(*result),
             " of field ", custom.fields(0), " and ", Format(made), " of field ",
-            name, ": write one transform a field"));
+            name, ": write one transform for each field"));
       }
       result = std::move(made);
       made_by_[name] = custom.name();
@@ -250,9 +252,9 @@ class Resolver {
           {custom.result_shape().begin(), custom.result_shape().end()}};
       if (said == *result) return absl::OkStatus();
       return Refuse(absl::StrCat("the operator ", custom.name(), " makes ",
-                                 Format(*result), ", the spec says ",
+                                 Format(*result), ", but the spec says ",
                                  Format(said),
-                                 ": leave result_dtype and result_shape out"));
+                                 ": remove result_dtype and result_shape"));
     }
     custom.set_result_dtype(result->dtype);
     custom.mutable_result_shape()->Assign(result->shape.begin(),

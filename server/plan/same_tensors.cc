@@ -62,7 +62,7 @@ class Comparison {
     if (a.num_classes() != b.num_classes()) {
       return Differ(absl::StrCat("field ", name, " is "),
                     ClassCount(b.num_classes()), ClassCount(a.num_classes()),
-                    "pack them with one list of classes");
+                    "pack the datasets with one list of classes");
     }
     if (a.class_names_size() > 0 && b.class_names_size() > 0) {
       for (int i = 0; i < a.class_names_size(); ++i) {
@@ -72,7 +72,8 @@ class Comparison {
         return Differ(absl::StrCat("class ", i, " of field ", name, " is "),
                       i < b.class_names_size() ? b.class_names(i)
                                                : std::string("no name"),
-                      a.class_names(i), "pack them with one list of classes");
+                      a.class_names(i),
+                      "pack the datasets with one list of classes");
       }
     }
     MR_ASSIGN_OR_RETURN(const FieldTrace mine, TraceField(first, a));
@@ -85,7 +86,7 @@ class Comparison {
     }
     return Differ(absl::StrCat("field ", name, " is "), Format(yours),
                   Format(mine),
-                  "add transforms that make one size and type of them");
+                  "add transforms that convert them to one size and type");
   }
 
   absl::Status Transforms(const PipelineSpec& first,
@@ -97,8 +98,8 @@ class Comparison {
       }
       return absl::InvalidArgumentError(absl::StrCat(
           "sources[", source_, "]: transforms[", i,
-          "] makes one tensor of dataset ", other_.name(),
-          " and another one of dataset ", first_.name(),
+          "] produces one tensor from dataset ", other_.name(),
+          " and a different tensor from dataset ", first_.name(),
           " (sources[0]); sources that are mixed must give the same tensors"));
     }
     return absl::OkStatus();

@@ -100,11 +100,11 @@ absl::StatusOr<SourceSchedule> SourceSchedule::Create(
   const std::vector<uint64_t> slots = Slots(weights);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sources[", i, "]: weight ", weights[i], " of a sum of ", sum,
-        " is less than one sample in ", kMaxBlockSlots,
-        ", the most that a mixture's schedule tells apart: give it more, or "
-        "leave the source out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sources[", i, "]: weight ", weights[i], " of a sum of ",
+                     sum, " is less than one sample in ", kMaxBlockSlots,
+                     ", the resolution of a mixture's schedule: raise the "
+                     "weight, or remove the source"));
   }
   SourceSchedule schedule;
   schedule.epoch_samples_ = epoch_samples;
@@ -116,9 +116,9 @@ absl::StatusOr<SourceSchedule> SourceSchedule::Create(
     if (schedule.per_epoch(i) > 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("sources[", i, "]: an epoch of ", epoch_samples,
-                     " samples holds none of a source of weight ", weights[i],
-                     " of a sum of ", sum,
-                     ": raise epoch_samples, or give the source more weight"));
+                     " samples contains no sample of a source of weight ",
+                     weights[i], " of a sum of ", sum,
+                     ": raise epoch_samples or the weight of the source"));
   }
   return schedule;
 }

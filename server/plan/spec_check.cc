@@ -82,11 +82,10 @@ class Checker {
     const Reflection& reflection = *message.GetReflection();
     const auto& unknown = reflection.GetUnknownFields(message);
     for (int i = 0; i < unknown.field_count(); ++i) {
-      Unimplemented(absl::StrCat(
-          "field number ", unknown.field(i).number(), " of ",
-          message.GetDescriptor()->name(),
-          " is not known to this version: upgrade the server, or do without "
-          "the field"));
+      Unimplemented(absl::StrCat("field number ", unknown.field(i).number(),
+                                 " of ", message.GetDescriptor()->name(),
+                                 " is not known to this version: upgrade the "
+                                 "server, or remove the field"));
     }
     std::vector<const FieldDescriptor*> fields;
     reflection.ListFields(message, &fields);
@@ -126,7 +125,7 @@ class Checker {
                                 .size();
         if (field->type() == FieldDescriptor::TYPE_STRING &&
             size > kMaxNameBytes) {
-          Invalid(absl::StrCat("a name of ", size, " bytes: at most ",
+          Invalid(absl::StrCat("the name has ", size, " bytes; the maximum is ",
                                kMaxNameBytes));
         }
         return;
@@ -164,15 +163,15 @@ class Checker {
         if (absl::Status s = CheckPresetName(spec.preset()); !s.ok()) Add(s);
         if (spec.transforms_size() > 0) {
           Invalid(
-              "a preset stands for transforms: leave these empty, or leave the "
-              "preset out and write them all");
+              "a preset replaces transforms: remove the transforms, or remove "
+              "the preset and write all transforms");
         }
       });
     }
     if (spec.batch_size() == 0 || spec.batch_size() > kMaxBatchSize) {
       Invalid(spec, "batch_size",
               absl::StrCat("batch_size is ", spec.batch_size(),
-                           ": the global batch is 1 .. ", kMaxBatchSize,
+                           ": the global batch must have 1 .. ", kMaxBatchSize,
                            " samples"));
     }
     CheckCounts(spec);
@@ -183,7 +182,8 @@ class Checker {
                            int count, int most, absl::string_view more = "") {
       if (count <= most) return;
       Invalid(spec, list,
-              absl::StrCat(count, " ", items, ": at most ", most, more), most);
+              absl::StrCat(count, " ", items, "; the maximum is ", most, more),
+              most);
     };
     check("sources", "sources", spec.sources_size(), kMaxSources,
           "; pack datasets together");
@@ -197,7 +197,7 @@ class Checker {
     if (spec.sources_size() == 0) {
       Invalid(
           "the spec names no dataset: add sources { dataset: \"NAME\" } "
-          "(a server lists its datasets by ListDatasets)");
+          "(ListDatasets lists the datasets of a server)");
     }
     CheckMixture(spec);
     for (int i = 0; i < spec.sources_size(); ++i) {
@@ -206,12 +206,12 @@ class Checker {
         if (source.has_synthetic()) {
           CheckSyntheticSource(spec, source);
         } else if (source.dataset().empty()) {
-          Invalid("a source without a dataset");
+          Invalid("a source has no dataset");
         }
         if (source.weight() < 0) {
           Invalid(source, "weight",
                   absl::StrCat("weight ", source.weight(),
-                               " is negative: weights are shares above 0"));
+                               " is negative: weights must be above 0"));
         }
         if (source.has_subset()) {
           if (const std::string why = WhySubsetIsWrong(source.subset());
@@ -227,26 +227,27 @@ class Checker {
   void CheckSyntheticSource(const PipelineSpec& spec, const Source& source) {
     if (!source.dataset().empty()) {
       Invalid(source, "dataset",
-              "a synthetic source stands for a dataset: leave one of both out");
+              "a synthetic source replaces a dataset: remove one of the two");
     }
     if (source.has_reader()) {
-      Invalid(source, "reader",
-              "a synthetic source is read by no operator: leave it out");
+      Invalid(source, "reader", "a synthetic source has no reader: remove it");
     }
     In(source, "synthetic", -1, [&] {
       const Synthetic& synthetic = source.synthetic();
       if (absl::Status s = CheckSynthetic(synthetic); !s.ok()) Add(s);
       if (spec.sources_size() > 1) {
-        Invalid("a synthetic source stands alone: take it out of the mixture");
+        Invalid(
+            "a synthetic source must be the only source: remove it from the "
+            "mixture");
       }
       if (synthetic.ready_batches() == 0) return;
       if (spec.transforms_size() > 0 || !spec.preset().empty()) {
         Invalid(
-            "ready batches are sent as they are: leave the transforms and the "
-            "preset out, or set ready_batches to 0");
+            "ready batches are sent unchanged: remove the transforms and the "
+            "preset, or set ready_batches to 0");
       }
       if (spec.last_batch() != LAST_BATCH_DROP) {
-        Invalid("ready batches are whole: take LAST_BATCH_DROP");
+        Invalid("ready batches are always full: use LAST_BATCH_DROP");
       }
     });
   }
@@ -256,21 +257,21 @@ class Checker {
     if (spec.epoch_samples() > kMaxEpochSamples) {
       Invalid(spec, "epoch_samples",
               absl::StrCat("epoch_samples is ", spec.epoch_samples(),
-                           ": at most ", kMaxEpochSamples));
+                           "; the maximum is ", kMaxEpochSamples));
     }
     if (!spec.concatenate()) return;
     if (spec.epoch_samples() > 0) {
       Invalid(spec, "epoch_samples",
-              "an epoch of concatenated sources is all their samples: leave "
-              "epoch_samples out, or mix the sources by weights instead of "
+              "an epoch of concatenated sources contains all their samples: "
+              "remove epoch_samples, or mix the sources by weights instead of "
               "concatenate");
     }
     for (int i = 0; i < spec.sources_size(); ++i) {
       if (spec.sources_size() == 1 || spec.sources(i).weight() == 0) continue;
       In(spec, "sources", i, [&] {
         Invalid(spec.sources(i), "weight",
-                "concatenated sources have no weights, each of their samples "
-                "comes once: leave the weight out, or concatenate");
+                "concatenated sources have no weights, because each of their "
+                "samples comes once: remove the weight, or concatenate");
       });
     }
   }
@@ -281,21 +282,23 @@ class Checker {
     In(source, "subset", -1, [&] {
       if (subset.unit() > kMaxBlock) {
         Invalid(subset, "unit",
-                absl::StrCat("unit ", subset.unit(), ": at most ", kMaxBlock));
+                absl::StrCat("unit ", subset.unit(), "; the maximum is ",
+                             kMaxBlock));
       }
       if (shuffle.mode() != Shuffle::BLOCK) return;
       const uint64_t block =
           shuffle.block_size() == 0 ? kDefaultBlockSize : shuffle.block_size();
       if (subset.unit() != 0 && subset.unit() % block == 0) return;
-      Invalid(subset, "unit",
-              absl::StrCat(
-                  "BLOCK order reads blocks of ", block,
-                  " neighbours, and a cut of ",
-                  subset.unit() <= 1 ? std::string("single samples")
-                                     : absl::StrCat("runs of ", subset.unit()),
-                  " takes them apart: cut whole runs with unit: ", block,
-                  " (or a multiple) here and in every other cut of the dataset "
-                  "that this one must not touch, or take GLOBAL order"));
+      Invalid(
+          subset, "unit",
+          absl::StrCat(
+              "BLOCK order reads blocks of ", block,
+              " neighbours, and a subset of ",
+              subset.unit() <= 1 ? std::string("single samples")
+                                 : absl::StrCat("runs of ", subset.unit()),
+              " splits the blocks: select whole runs with unit: ", block,
+              " (or a multiple) here and in every other subset of the dataset "
+              "that must not overlap with this subset, or use GLOBAL order"));
     });
   }
 
@@ -308,11 +311,12 @@ class Checker {
         if (shuffle.mode() != Shuffle::BLOCK && value != 0) {
           Invalid(shuffle, name,
                   absl::StrCat(name,
-                               " only means something with mode: BLOCK: "
-                               "set that mode or leave it out"));
+                               " has an effect only with mode: BLOCK: set that "
+                               "mode, or remove the field"));
         } else if (value > kMaxBlock) {
-          Invalid(shuffle, name,
-                  absl::StrCat(name, " ", value, ": at most ", kMaxBlock));
+          Invalid(
+              shuffle, name,
+              absl::StrCat(name, " ", value, "; the maximum is ", kMaxBlock));
         }
       }
     });
@@ -332,7 +336,8 @@ class Checker {
         transform.GetReflection()->GetOneofFieldDescriptor(
             transform, transform.GetDescriptor()->oneof_decl(0));
     if (kind == nullptr) {
-      Invalid("an empty transform: write one, such as center_crop { ... }");
+      Invalid(
+          "the transform is empty: write one, for example center_crop { ... }");
       return;
     }
     const Message& message =
@@ -350,7 +355,7 @@ class Checker {
         spec.batch_size() == 1) {
       Invalid(absl::StrCat(kind->name(),
                            " mixes the samples of a batch in pairs, and "
-                           "batch_size is 1: take 2 or more"));
+                           "batch_size is 1: set it to 2 or more"));
     }
     path_.pop_back();
   }
@@ -361,24 +366,25 @@ class Checker {
       const FieldRole& role = spec.field_roles(i);
       In(spec, "field_roles", i, [&] {
         if (role.field().empty()) {
-          Invalid("a role without a field: write field: \"mask\" or the like");
+          Invalid(
+              "a role has no field: write one, for example field: \"mask\"");
         } else if (!seen.insert(role.field()).second) {
           Invalid(absl::StrCat("field ", role.field(), " has two roles"));
         }
         if (role.role() != FieldRole::MASK && role.fill() != 0) {
           Invalid(role, "fill",
-                  "fill is the class of what lies outside a mask: leave it "
-                  "out, or set role: MASK");
+                  "fill is the class of the area outside a mask: remove it, or "
+                  "set role: MASK");
         } else if (role.fill() > 255) {
           Invalid(role, "fill",
                   absl::StrCat("fill is ", role.fill(),
-                               ": a class of a mask is 0 .. 255"));
+                               ": the classes of a mask are 0 .. 255"));
         }
         if (role.role() == FieldRole::IMAGE) {
           if (!role.of().empty()) {
             Invalid(role, "of",
-                    "an image belongs to no other: leave `of` out, or set "
-                    "role: MASK or BOXES_XYXY");
+                    "an image does not belong to another field: remove `of`, "
+                    "or set role: MASK or BOXES_XYXY");
           }
           return;
         }
@@ -390,8 +396,8 @@ class Checker {
         } else if (RoleOf(spec, image) != FieldRole::IMAGE) {
           Invalid(role, "of",
                   absl::StrCat("field ", image,
-                               " is no image but has a role itself: name the "
-                               "image that both belong to"));
+                               " is not an image but has a role itself: name "
+                               "the image that both fields belong to"));
         }
       });
     }
@@ -403,27 +409,28 @@ class Checker {
       const Output& output = spec.outputs(i);
       In(spec, "outputs", i, [&] {
         if (output.field().empty()) {
-          Invalid("an output without a field");
+          Invalid("an output has no field");
           return;
         }
         const std::string& name =
             output.name().empty() ? output.field() : output.name();
         if (name == "sample_index" || name == "valid") {
-          Invalid(absl::StrCat("an output may not be called ", name,
+          Invalid(absl::StrCat("an output cannot have the name ", name,
                                ": every batch has a tensor of that name; set "
                                "another name"));
         }
         if (name == "source_index" && spec.sources_size() > 1) {
           Invalid(
-              "an output may not be called source_index: every batch of "
+              "an output cannot have the name source_index: every batch of "
               "several sources has a tensor of that name; set another name");
         }
         if (!names.insert(name).second) {
-          Invalid(absl::StrCat("two outputs are called ", name));
+          Invalid(absl::StrCat("two outputs have the name ", name));
         }
         if (!fields.insert(output.field()).second) {
-          Unimplemented(absl::StrCat("field ", output.field(),
-                                     " is an output twice: not built yet"));
+          Unimplemented(
+              absl::StrCat("field ", output.field(),
+                           " is an output twice, which is not supported yet"));
         }
       });
     }

@@ -18,12 +18,12 @@ absl::StatusOr<StepTable> StepTable::Create(uint64_t samples,
   table.steps_ = samples / batch_size;
   if (last == LAST_BATCH_DROP) {
     if (table.steps_ == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "batch_size ", batch_size, " is larger than the ",
-          CountText(samples, "sample"),
-          " of an epoch and last_batch is DROP, so there would be no batch at "
-          "all: take a smaller batch_size, or ",
-          kPadLastBatch));
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch_size ", batch_size, " is larger than the ",
+                       CountText(samples, "sample"),
+                       " of an epoch and last_batch is DROP, so the epoch "
+                       "would have no batch: lower batch_size, or set ",
+                       kPadLastBatch));
     }
     table.dropped_ = samples % batch_size;
   } else if (samples % batch_size != 0) {
@@ -35,7 +35,7 @@ absl::StatusOr<StepTable> StepTable::Create(uint64_t samples,
 absl::Status StepTable::CheckWorld(uint32_t world) const {
   if (world == 0) {
     return absl::InvalidArgumentError(
-        "world size 0: a job has at least one rank");
+        "the world size is 0: a job has at least one rank");
   }
   if (batch_size_ % world == 0) return absl::OkStatus();
   // The nearest divisors below and above.
@@ -49,7 +49,8 @@ absl::Status StepTable::CheckWorld(uint32_t world) const {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "world size ", world, " does not divide batch_size ", batch_size_,
-      " (the global batch): the nearest world sizes that do are ", nearest));
+      " (the global batch): the nearest world sizes that divide it are ",
+      nearest));
 }
 
 absl::StatusOr<StepRows> StepTable::Rows(uint64_t step, uint32_t rank,
@@ -61,9 +62,9 @@ absl::StatusOr<StepRows> StepTable::Rows(uint64_t step, uint32_t rank,
                      ": ranks are 0 .. ", world - 1));
   }
   if (step >= steps_) {
-    return absl::OutOfRangeError(
-        absl::StrCat("step ", step, " is past the end of the epoch, which has ",
-                     CountText(steps_, "step"), " (0 .. ", steps_ - 1, ")"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", step, " is after the end of the epoch, which has ",
+        CountText(steps_, "step"), " (0 .. ", steps_ - 1, ")"));
   }
   const uint64_t start = step * batch_size_;
   const uint64_t left = std::min(batch_size_, samples_ - start);

@@ -36,10 +36,10 @@ std::string WhySubsetIsWrong(const Subset& subset) {
   // Written so that NaN fails too.
   if (subset.from() >= 0 && subset.from() < to && to <= 1) return "";
   if (subset.from() == 0 && to == 0) {
-    return "a subset without bounds: write from, to or both, with 0 <= from < "
-           "to <= 1, or leave the subset out";
+    return "the subset has no bounds: write from, to or both, with 0 <= from < "
+           "to <= 1, or remove the subset";
   }
-  return absl::StrCat("a subset from ", subset.from(), " to ", to,
+  return absl::StrCat("the subset is from ", subset.from(), " to ", to,
                       ": write bounds with 0 <= from < to <= 1");
 }
 
@@ -57,9 +57,9 @@ absl::StatusOr<SubsetCut> SubsetCut::Create(const Source& source, uint64_t n) {
   if (cut.count_ == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the subset of ", source.dataset(), " from ", subset.from(), " to ", to,
-        " holds none of its ", n, " samples",
+        " contains none of its ", n, " samples",
         unit == 1 ? "" : absl::StrCat(" in ", runs, " runs of ", unit),
-        ": take wider bounds"));
+        ": widen the bounds"));
   }
   if (cut.count_ == runs) {
     cut.size_ = n;

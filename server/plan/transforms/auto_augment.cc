@@ -30,7 +30,7 @@ void CheckMagnitude(const RandAugment& augment, TransformProblems& problems) {
   if (magnitude < bins) return;
   AddProblem(problems, "magnitude",
              absl::StrCat("magnitude is ", magnitude,
-                          ": it is one of num_magnitude_bins = ", bins,
+                          ": it must be one of num_magnitude_bins = ", bins,
                           " strengths, 0 .. ", bins - 1));
 }
 

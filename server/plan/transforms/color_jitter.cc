@@ -10,11 +10,11 @@ void CheckChanges(const ColorJitter& jitter, TransformProblems& problems) {
         jitter.hue_min(), jitter.hue_max()}) {
     if (value != 0) return;
   }
-  AddProblem(problems, "",
-             "color_jitter without a range changes nothing: write "
-             "brightness_min and brightness_max, or those of contrast, "
-             "saturation or hue (torchvision's brightness=b is 1 - b .. 1 + b, "
-             "its hue=h is -h .. h)");
+  AddProblem(
+      problems, "",
+      "color_jitter without a range has no effect: write brightness_min and "
+      "brightness_max, or the fields of contrast, saturation or hue "
+      "(torchvision's brightness=b is 1 - b .. 1 + b, its hue=h is -h .. h)");
 }
 
 }  // namespace

@@ -10,28 +10,28 @@ constexpr size_t kMaxConfigBytes = size_t{1} << 16;
 void CheckOperator(const CustomTransform& custom, TransformProblems& problems) {
   if (custom.name().empty()) {
     AddProblem(problems, "name",
-               "a custom transform without a name: write that of an operator "
-               "which the server has loaded");
+               "a custom transform has no name: write the name of an operator "
+               "that the server has loaded");
   }
   if (custom.config().size() > kMaxConfigBytes) {
     AddProblem(problems, "config",
-               absl::StrCat("config of ", custom.config().size(),
-                            " bytes: at most ", kMaxConfigBytes));
+               absl::StrCat("config has ", custom.config().size(),
+                            " bytes; the maximum is ", kMaxConfigBytes));
   }
   const std::string& hash = custom.library_hash();
   if (!hash.empty() &&
       (hash.size() != 32 ||
        hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
     AddProblem(problems, "library_hash",
-               "library_hash is 32 hexadecimal digits: leave it out, the "
-               "server writes it");
+               "library_hash must have 32 hexadecimal digits: remove it, and "
+               "the server sets it");
   }
   if (custom.result_dtype() == DTYPE_UNSPECIFIED
           ? custom.result_shape_size() > 0
           : !ShapeIsSane(custom.result_dtype(), custom.result_shape())) {
     AddProblem(problems, "result_shape",
-               "result_dtype and result_shape are those of a tensor of fixed "
-               "size: leave both out, the server writes them");
+               "result_dtype and result_shape must be those of a tensor of "
+               "fixed size: remove both, and the server sets them");
   }
 }
 

@@ -7,12 +7,12 @@ absl::Status Decode(const DecodeImage& decode, TracedField& field) {
   if (!field.IsImage()) return field.RefuseAsNoImage();
   if (!field.encoded()) {
     return field.Refuse(
-        "holds raw pixels, there is nothing to decode: leave decode_image out");
+        "contains raw pixels, which need no decoding: remove decode_image");
   }
   field.decoded_channels = decode.color() == DecodeImage::RGB ? 3 : 1;
   field.trace.why_not_fixed =
-      "has images of different sizes: add a transform that fixes them, such as "
-      "random_resized_crop or center_crop";
+      "has images of different sizes: add a transform that makes the sizes "
+      "equal, such as random_resized_crop or center_crop";
   return absl::OkStatus();
 }
 

@@ -30,8 +30,8 @@ absl::Status MixLabel(TracedField& field) {
   const int64_t classes = field.field.num_classes();
   if (classes < 2) {
     return field.Refuse(
-        "is mixed as a label, but the dataset does not say how many classes it "
-        "has: pack it with class names, or name the label");
+        "is mixed as a label, but the dataset does not contain its number of "
+        "classes: pack the dataset with class names, or name the label");
   }
   field.trace.mixed_label = true;
   field.trace.dtype = DTYPE_FLOAT32;

@@ -16,21 +16,21 @@ void AddScaleProblem(const char* name, double value, int most, int i,
                      TransformProblems& problems) {
   AddProblem(
       problems, name,
-      absl::StrCat(name, " ", value, " lies above ", most,
-                   ": normalize divides pixels by 255 "
-                   "first, so mean and stddev are on the scale of 0 .. 1",
-                   value <= 255
-                       ? absl::StrCat("; for statistics of 0 .. 255 "
-                                      "divide them by 255, here ",
-                                      absl::StrFormat("%.4g", value / 255))
-                       : ""),
+      absl::StrCat(
+          name, " ", value, " is above ", most,
+          ": normalize divides pixels by 255 "
+          "first, so mean and stddev are on the scale of 0 .. 1",
+          value <= 255
+              ? absl::StrCat("; divide statistics of 0 .. 255 by 255, here ",
+                             absl::StrFormat("%.4g", value / 255))
+              : ""),
       i);
 }
 
 void CheckStatistics(const Normalize& normalize, TransformProblems& problems) {
   if (normalize.mean_size() == 0) {
     AddProblem(problems, "",
-               "normalize without a mean: write one mean and one stddev a "
+               "normalize has no mean: write one mean and one stddev for each "
                "channel");
   }
   if (normalize.mean_size() != normalize.stddev_size()) {
@@ -38,7 +38,7 @@ void CheckStatistics(const Normalize& normalize, TransformProblems& problems) {
         problems, "",
         absl::StrCat("normalize has ", CountText(normalize.mean_size(), "mean"),
                      " and ", CountText(normalize.stddev_size(), "stddev"),
-                     ": write one of each a channel"));
+                     ": write one mean and one stddev for each channel"));
   }
   for (int i = 0; i < normalize.mean_size(); ++i) {
     if (normalize.mean(i) > kMaxMean) {
@@ -71,7 +71,8 @@ absl::Status MakeFloats(const Normalize& normalize, TracedField& field) {
   const int64_t channels = field.encoded() && !trace.shape
                                ? field.decoded_channels
                                : LastDimension(trace);
-  if (channels == 0) return field.Refuse("has no channels: decode it first");
+  if (channels == 0)
+    return field.Refuse("has no channels: decode the image first");
   if (channels != normalize.mean_size()) {
     return field.Refuse(absl::StrCat("has ", CountText(channels, "channel"),
                                      ", but normalize.mean has ",

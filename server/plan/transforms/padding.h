@@ -19,16 +19,17 @@ template <typename M>
 void CheckFilling(const M& message, bool pads, TransformProblems& problems) {
   if (message.padding_mode() != PADDING_CONSTANT && !pads) {
     AddProblem(problems, "padding_mode",
-               "padding_mode without padding: write padding, or leave "
-               "padding_mode out");
+               "padding_mode has no effect without padding: write padding, or "
+               "remove padding_mode");
   } else if (message.padding_mode() != PADDING_CONSTANT &&
              message.fill_size() > 0) {
     AddProblem(problems, "fill",
-               "fill only means something with padding_mode: PADDING_CONSTANT: "
-               "leave one of the two out");
+               "fill has an effect only with padding_mode: PADDING_CONSTANT: "
+               "remove one of the two");
   } else if (!pads && message.fill_size() > 0) {
-    AddProblem(problems, "fill",
-               "fill without padding: write padding, or leave it out");
+    AddProblem(
+        problems, "fill",
+        "fill has no effect without padding: write padding, or remove fill");
   }
 }
 

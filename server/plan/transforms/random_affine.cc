@@ -14,7 +14,7 @@ void CheckMoves(const RandomAffine& affine, TransformProblems& problems) {
     if (value != 0) return;
   }
   AddProblem(problems, "",
-             "random_affine without a range changes nothing: write degrees, "
+             "random_affine without a range has no effect: write degrees, "
              "translate, scale or shear");
 }
 

@@ -6,7 +6,7 @@ namespace {
 void CheckOneValue(const RandomErasing& erasing, TransformProblems& problems) {
   if (!erasing.random_value() || erasing.value_size() == 0) return;
   AddProblem(problems, "random_value",
-             "either value, or random_value, not both");
+             "value and random_value exclude each other: remove one of them");
 }
 
 void WriteValue(RandomErasing& erasing) {

@@ -6,7 +6,7 @@ namespace {
 void CheckTurns(const RandomRotation& rotation, TransformProblems& problems) {
   if (rotation.degrees_min() != 0 || rotation.degrees_max() != 0) return;
   AddProblem(problems, "degrees_max",
-             "random_rotation by 0 degrees turns nothing: write degrees_min "
+             "random_rotation by 0 degrees has no effect: write degrees_min "
              "and degrees_max (torchvision's degrees=d is -d .. d)");
 }
 

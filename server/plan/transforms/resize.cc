@@ -19,7 +19,7 @@ bool ByShortSide(const TransformKind::Message& message) {
 void CheckOneOfTwo(const Resize& resize, TransformProblems& problems) {
   if (resize.short_side() == 0 || !IsExact(resize)) return;
   AddProblem(problems, "short_side",
-             "either short_side, or height and width, not both");
+             "short_side excludes height and width: remove one of the two");
 }
 
 absl::Status FixSize(const Resize& resize, TracedField& field) {

@@ -9,13 +9,12 @@ namespace {
 void CheckDtype(const ToDtype& to, TransformProblems& problems) {
   if (to.dtype() == DTYPE_UNSPECIFIED) {
     AddProblem(problems, "dtype",
-               "to_dtype without a dtype: write one, such as DTYPE_FLOAT32");
+               "to_dtype has no dtype: write one, for example DTYPE_FLOAT32");
   } else if (to.scale() && !IsFloatingPoint(to.dtype())) {
-    AddProblem(
-        problems, "scale",
-        absl::StrCat("scale divides by 255, which ", DTypeName(to.dtype()),
-                     " cannot hold: take a floating-point type, or "
-                     "leave scale out"));
+    AddProblem(problems, "scale",
+               absl::StrCat(
+                   "scale divides by 255, which ", DTypeName(to.dtype()),
+                   " cannot hold: use a floating-point type, or remove scale"));
   }
 }
 
@@ -50,13 +49,13 @@ absl::Status Convert(const ToDtype& to, TracedField& field) {
     return field.Refuse(absl::StrCat(
         "is ", DTypeName(from),
         normalised ? " after normalize, which has divided by 255: " : ": ",
-        "scale works on uint8, leave it out"));
+        "scale works only on uint8, so remove it"));
   }
   if (normalised && trace.normalize_on == PLACEMENT_CLIENT &&
       to.placement() == PLACEMENT_SERVER) {
     return field.Refuse(
-        "is normalised by the client, after which the server can convert "
-        "nothing: give both the same placement");
+        "is normalised by the client, so the server cannot convert it "
+        "afterwards: give both transforms the same placement");
   }
   MR_RETURN_IF_ERROR(CheckConversion(from, to.dtype(), field));
   trace.device_dtype = to.dtype();

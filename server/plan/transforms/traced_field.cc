@@ -14,10 +14,10 @@ absl::Status TracedField::Refuse(absl::string_view text) const {
 
 absl::Status TracedField::RefuseAsNoImage() const {
   return Refuse(absl::StrCat(
-      "is no image (encoded, or raw uint8 [height, width, channels])",
-      HoldsBytes(field)
-          ? absl::StrCat(" but holds bytes or strings; ", BytesAsImages(field))
-          : ""));
+      "is not an image (encoded, or raw uint8 [height, width, channels])",
+      HoldsBytes(field) ? absl::StrCat(" but contains bytes or strings; ",
+                                       BytesAsImages(field))
+                        : ""));
 }
 
 bool TracedField::IsImage() const {
@@ -51,7 +51,7 @@ absl::Status TracedField::NeedPixels() const {
 absl::Status TracedField::NeedOneOrThreeChannels() const {
   if (Channels() == 1 || Channels() == 3) return absl::OkStatus();
   return Refuse(absl::StrCat("has ", CountText(Channels(), "channel"),
-                             ": this transform works on 1 or 3"));
+                             ": this transform works on 1 or 3 channels"));
 }
 
 absl::Status TracedField::NeedPerChannel(absl::string_view name, int n) const {
@@ -60,7 +60,7 @@ absl::Status TracedField::NeedPerChannel(absl::string_view name, int n) const {
   if (trace.role == FieldRole::MASK) return absl::OkStatus();
   return Refuse(absl::StrCat("has ", CountText(Channels(), "channel"), ", ",
                              name, " has ", n,
-                             " values: write one, or one a channel"));
+                             " values: write one, or one for each channel"));
 }
 
 absl::Status TracedField::Fix(int64_t height, int64_t width) {

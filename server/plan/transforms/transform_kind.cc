@@ -146,7 +146,7 @@ void TransformKind::Number(absl::string_view name, const NumberBounds& bounds) {
     if (Fits(ValueOf(message, field), bounds)) return;
     AddProblem(problems, field->name(),
                absl::StrCat(field->name(), " is ", TextOf(message, field),
-                            ": it is ", says));
+                            ": it must be ", says));
   });
   if (!bounds.otherwise) return;
   defaults_.push_back([field, otherwise](Message& message) {
@@ -222,7 +222,7 @@ void TransformKind::Padding(bool may_be_empty, absl::string_view left_out) {
     for (int i = 0; i < n; ++i) {
       if (padding.Get(i) > kMaxSpecSide) {
         AddProblem(problems, "padding",
-                   absl::StrCat("padding ", padding.Get(i), ": at most ",
+                   absl::StrCat("padding ", padding.Get(i), "; the maximum is ",
                                 kMaxSpecSide, " pixels"),
                    i);
       }
@@ -252,19 +252,19 @@ void TransformKind::Levels(absl::string_view name) {
         message.GetReflection()->GetRepeatedFieldRef<uint32_t>(message, field);
     // Whether they are as many as the channels is seen with the field.
     if (values.size() > kMaxFillValues) {
-      AddProblem(problems, name,
-                 absl::StrCat(name, " has ", values.size(),
-                              " values: write one, or one a channel for up "
-                              "to ",
-                              kMaxFillValues, " channels"));
+      AddProblem(
+          problems, name,
+          absl::StrCat(name, " has ", values.size(),
+                       " values: write one, or one for each channel for up to ",
+                       kMaxFillValues, " channels"));
     }
     for (int i = 0; i < values.size(); ++i) {
       if (values.Get(i) > 255) {
-        AddProblem(
-            problems, name,
-            absl::StrCat(name, " ", values.Get(i),
-                         ": it is 0 .. 255, in units of the stored pixels"),
-            i);
+        AddProblem(problems, name,
+                   absl::StrCat(
+                       name, " ", values.Get(i),
+                       ": it must be 0 .. 255, in units of the stored pixels"),
+                   i);
       }
     }
   });

@@ -391,7 +391,7 @@ TEST(SeekableJpeg, DataThatLibjpegDecodesToPixelsOfItsOwnStays) {
     ++stays;
     EXPECT_EQ(outcome, Outcome::kDamaged);
     EXPECT_EQ(rewriter.message(),
-              "other decoders make other pixels of its data");
+              "other decoders decode its data to other pixels");
   }
   EXPECT_GT(stays, 0);
 }

@@ -210,11 +210,11 @@ TEST(WebpDecoder, HeadersThatContradictEachOtherAreRefused) {
       MessageOf(JoinWebpChunks({WebpCanvas(20, 14, false)})).find("no picture"),
       std::string::npos);
   EXPECT_NE(MessageOf(JoinWebpChunks({{"VP8 ", Bytes(40, 'x')}}))
-                .find("does not begin"),
+                .find("no valid header"),
             std::string::npos);
   // A whole file where the picture should be is no picture.
   EXPECT_NE(
-      MessageOf(JoinWebpChunks({{"VP8 ", picture}})).find("does not begin"),
+      MessageOf(JoinWebpChunks({{"VP8 ", picture}})).find("no valid header"),
       std::string::npos);
 }
 
@@ -296,7 +296,7 @@ TEST(WebpDecoder, TablesBeyondAllMeasureAreDamage) {
     bits.PutGroup((groups - 1) & 255, (groups - 1) >> 8);  // names the last
     for (uint32_t i = 0; i < groups; ++i) bits.PutGroup();
     const std::string message = MessageOf(bits.Webp());
-    EXPECT_NE(message.find("made to harm"), std::string::npos) << message;
+    EXPECT_NE(message.find("malicious"), std::string::npos) << message;
   }
 }
 

@@ -86,23 +86,24 @@ INSTANTIATE_TEST_SUITE_P(
     Every, BadLibrary,
     ::testing::Values(
         Bad{"wrong_abi",
-            "version 99 of the operators' border, this server "
-            "has version 1"},
+            "version 99 of the operator interface, but this server has version "
+            "1"},
         Bad{"no_symbol", "does not export millrace_operators()"},
-        Bad{"null_library", "refuses to work with Millrace"},
+        Bad{"null_library", "refuses to run with Millrace"},
         Bad{"short_library", "millrace_library with struct_size 8"},
         Bad{"short_transform", "transform 0 with struct_size"},
         Bad{"empty", "lists no operator"},
         Bad{"null_list", "says that it has 1 transforms and lists none"},
         Bad{"null_entry", "has no transform 1"},
-        Bad{"no_name", "transform 0 whose name is none"},
-        Bad{"odd_name", "transform 0 whose name is none"},
-        Bad{"no_version", "transform 0 whose version is none"},
+        Bad{"no_name", "transform 0 whose name is invalid"},
+        Bad{"odd_name", "transform 0 whose name is invalid"},
+        Bad{"no_version", "transform 0 whose version is invalid"},
         Bad{"no_apply", "transform bad without apply()"},
         Bad{"no_decode", "decoder bad without decode()"},
         Bad{"no_read", "source bad without read()"},
         Bad{"odd_kind", "transform bad with works_on 7"},
-        Bad{"reserved_source", "source lmdb, which is a format of the server"},
+        Bad{"reserved_source",
+            "source lmdb, which is the name of a built-in format"},
         Bad{"unresolved", "a_function_that_nobody_defines"}),
     [](const auto& info) { return std::string(info.param.library); });
 
@@ -169,7 +170,7 @@ TEST(OperatorResult, BecomesAStatus) {
             absl::ResourceExhaustedError("operator x: why"));
   EXPECT_EQ(status(77, "why").code(), absl::StatusCode::kInternal);
   EXPECT_THAT(status(MILLRACE_INVALID, "").message(),
-              HasSubstr("gives no reason"));
+              HasSubstr("without a reason"));
 }
 
 TEST(OperatorResult, TakesSentencesThatAreTooLongOrUnended) {

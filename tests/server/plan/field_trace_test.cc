@@ -171,7 +171,7 @@ TEST_F(Trace, TheServerSendsWhatItConverts) {
                 std::string(kNormalize) +
                     "transforms { to_dtype { dtype: DTYPE_FLOAT16 placement: "
                     "PLACEMENT_SERVER } } ",
-                "give both the same placement");
+                "give both transforms the same placement");
 }
 
 TEST_F(Trace, LayoutsAreOfImages) {
@@ -185,7 +185,7 @@ TEST_F(Trace, LayoutsAreOfImages) {
            .device_shape,
       ElementsAre(32, 32, 3));
   ExpectInvalid("tiny", "outputs { field: 'label' layout: NCHW }",
-                "outputs[0]: field label is no image");
+                "outputs[0]: field label is not an image");
 }
 
 TEST_F(Trace, ConversionsKeepEveryValue) {
@@ -208,7 +208,7 @@ TEST_F(Trace, ConversionsKeepEveryValue) {
                 "pack it in the type that you want");
   ExpectInvalid("photos", to("weight", "dtype: DTYPE_INT32"), "fractions");
   ExpectInvalid("tiny", to("label", "dtype: DTYPE_FLOAT32 scale: true"),
-                "scale works on uint8");
+                "scale works only on uint8");
   ExpectInvalid("tiny",
                 kNormalize + to("image", "dtype: DTYPE_FLOAT16 scale: true"),
                 "after normalize, which has divided by 255");
@@ -219,10 +219,10 @@ TEST_F(Trace, ConversionsKeepEveryValue) {
 // The trainer's arithmetic reads bytes: no client computes it of anything else.
 TEST_F(Trace, WhatTheTrainerScalesTravelsAsUint8) {
   const std::string wire = "outputs { field: 'image' dtype: DTYPE_INT16 }";
-  ExpectInvalid("tiny", kNormalize + wire,
-                "outputs[0].dtype: field image is sent as int16, but normalize "
-                "in the trainer reads uint8: leave dtype out; the trainer gets "
-                "float32");
+  ExpectInvalid(
+      "tiny", kNormalize + wire,
+      "outputs[0].dtype: field image is sent as int16, but normalize in the "
+      "trainer reads uint8: remove dtype; the trainer gets float32");
   ExpectInvalid(
       "tiny",
       "transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true } } " + wire,
@@ -269,7 +269,7 @@ TEST_F(Trace, SizesAreFollowed) {
                    .shape,
               ElementsAre(32, 30, 3));
   ExpectInvalid("tiny", "transforms { random_crop { height: 33 width: 32 } }",
-                "hold no window of 33 x 32");
+                "are smaller than the window of 33 x 32");
   EXPECT_THAT(*Of("image", "tiny",
                   "transforms { random_crop { height: 33 width: 32 "
                   "pad_if_needed: true } }")
@@ -339,9 +339,9 @@ TEST_F(Trace, TheOrderIsSamplesBatchesNormalizeType) {
                 std::string(kNormalize) + "transforms { random_erasing {} } ",
                 "write value: 255 * mean here");
   ExpectInvalid("tiny", std::string(kNormalize) + kNormalize,
-                "is normalised twice");
+                "has two normalize transforms");
   ExpectInvalid("tiny", type + kNormalize,
-                "divides by 255 itself and makes float32; leave to_dtype out");
+                "divides them by 255 and produces float32; remove to_dtype");
   ExpectInvalid("tiny", type + type, "nothing may come after to_dtype");
   ExpectInvalid("tiny", type + blur, "move to_dtype to the end");
   ExpectInvalid("photos", std::string(kCrop) + kDecode, "must be the field's");
@@ -359,11 +359,11 @@ TEST_F(Trace, MixingNeedsClassesFixedSizesAndPairs) {
   ExpectInvalid(
       "photos",
       std::string(kDecode) + kCrop + "transforms { mix_up { labels: 'id' } }",
-      "does not say how many classes");
+      "does not contain its number of classes");
   ExpectInvalid("photos", std::string(kDecode) + "transforms { cut_mix {} }",
                 "cannot be mixed: it has images of different sizes");
   ExpectInvalid("photos", "transforms { mix_up { fields: 'weight' } }",
-                "is no image");
+                "is not an image");
   ExpectInvalid("tiny", "transforms { mix_up { fields: ['image', 'image'] } }",
                 "named twice");
   auto spec = ParseSpecText(
@@ -414,9 +414,9 @@ TEST_F(Trace, MasksAndBoxesGoWithTheirImage) {
                     "hue_max: 0.1 } }",
                 "changes the values of pixels, but field mask holds a mask");
   ExpectInvalid("photos", masks + "transforms { trivial_augment_wide {} }",
-                "take random_affine and color_jitter instead");
+                "use random_affine and color_jitter instead");
   ExpectInvalid("tiny", std::string(kMask) + "transforms { mix_up {} }",
-                "cannot follow: leave it out");
+                "cannot follow: remove the transform");
   ExpectInvalid("tiny",
                 std::string(kMask) +
                     "transforms { normalize { fields: 'mask' mean: 0 stddev: 1 "
@@ -445,26 +445,26 @@ TEST_F(Trace, RolesMustFit) {
                 .status()
                 .code(),
             absl::StatusCode::kNotFound);
-  ExpectInvalid("tiny", role("role: MASK"), "a role without a field");
+  ExpectInvalid("tiny", role("role: MASK"), "a role has no field");
   ExpectInvalid("tiny", std::string(kMask) + kMask, "has two roles");
   ExpectInvalid("tiny", role("field: 'mask' of: 'image'"),
-                "an image belongs to no other");
+                "an image does not belong to another field");
   ExpectInvalid("tiny", role("field: 'image' role: MASK"),
                 "cannot belong to itself");
   ExpectInvalid("tiny",
                 kMask + role("field: 'boxes' role: BOXES_XYXY of: 'mask'"),
                 "has a role itself");
   ExpectInvalid("tiny", role("field: 'mask' role: MASK of: 'label'"),
-                "field label is no image");
+                "field label is not an image");
   ExpectInvalid("tiny", role("field: 'small' role: MASK"),
                 "mask small is 16 x 32, its image image 32 x 32");
   ExpectInvalid("tiny", role("field: 'label' role: MASK"),
                 "is int64 [], a mask is");
   ExpectInvalid("tiny", kBoxes, "is int64 [5, 4], boxes are float32 [K, 4]");
   ExpectInvalid("tiny", role("field: 'mask' role: MASK fill: 256"),
-                "a class of a mask is 0 .. 255");
+                "the classes of a mask are 0 .. 255");
   ExpectInvalid("tiny", role("field: 'boxes' role: BOXES_XYXY fill: 1"),
-                "what lies outside a mask");
+                "the area outside a mask");
   const auto resolved = Resolved("tiny", kMask);
   ASSERT_TRUE(resolved.ok());
   EXPECT_EQ(resolved->field_roles(0).of(), "image");
@@ -503,7 +503,7 @@ TEST_F(Trace, OperatorsMakeWhatTheySay) {
   const auto refused = traced(kCrop);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("is no image"));
+              HasSubstr("is not an image"));
 }
 
 }  // namespace

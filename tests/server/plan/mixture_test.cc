@@ -340,7 +340,7 @@ TEST_F(Mixture, RefusesWhatCannotBeMixed) {
             std::string::npos);
   EXPECT_NE(message(refused(two + "outputs { field: 'x' name: 'source_index' "
                                   "}"))
-                .find("may not be called source_index"),
+                .find("cannot have the name source_index"),
             std::string::npos);
   const absl::Status none = refused(
       "sources { dataset: 'a' } sources { "
@@ -349,7 +349,8 @@ TEST_F(Mixture, RefusesWhatCannotBeMixed) {
   EXPECT_EQ(GetErrorDetail(none).dataset(), "nowhere");
   std::string many;
   for (int i = 0; i < 257; ++i) many += "sources { dataset: 'a' } ";
-  EXPECT_NE(message(refused(many)).find("at most 256"), std::string::npos);
+  EXPECT_NE(message(refused(many)).find("the maximum is 256"),
+            std::string::npos);
 }
 
 TEST_F(Mixture, SourcesThatGiveOtherTensorsAreRefusedWithWhatDiffers) {
@@ -372,13 +373,14 @@ TEST_F(Mixture, SourcesThatGiveOtherTensorsAreRefusedWithWhatDiffers) {
   EXPECT_EQ(refused(other),
             "sources[1]: field x is int64 [3] in dataset z and int64 [] in "
             "dataset a (sources[0]); sources that are mixed must give the same "
-            "tensors: add transforms that make one size and type of them");
+            "tensors: add transforms that convert them to one size and type");
   other = Info("z", 50);
   other.mutable_schema()->mutable_fields(0)->set_num_classes(10);
-  EXPECT_EQ(refused(other),
-            "sources[1]: field x is of 10 classes in dataset z and without "
-            "classes in dataset a (sources[0]); sources that are mixed must "
-            "give the same tensors: pack them with one list of classes");
+  EXPECT_EQ(
+      refused(other),
+      "sources[1]: field x is of 10 classes in dataset z and without classes "
+      "in dataset a (sources[0]); sources that are mixed must give the same "
+      "tensors: pack the datasets with one list of classes");
   other = Info("z", 50);
   *other.mutable_schema()->add_fields() = other.schema().fields(0);
   other.mutable_schema()->mutable_fields(1)->set_name("more");
@@ -407,7 +409,7 @@ TEST_F(Mixture, ClassesMustAgreeWhereBothKnowThem) {
   EXPECT_EQ(std::string(TryPlan(text).status().message()),
             "sources[1]: class 0 of field x is dog in dataset z and cat in "
             "dataset a (sources[0]); sources that are mixed must give the same "
-            "tensors: pack them with one list of classes");
+            "tensors: pack the datasets with one list of classes");
   Register({labelled("a", {"cat", "dog"}), labelled("z", {})});
   EXPECT_TRUE(TryPlan(text).ok());
 }

@@ -154,17 +154,17 @@ TEST_F(ResolveOperatorsTest, UnknownNamesAreNotFound) {
 
 TEST_F(ResolveOperatorsTest, OperatorsMustFitTheirFields) {
   Invalid("transforms { custom { name: 'paint' fields: 'weights' } }",
-          "works on images, field weights is none");
+          "works on images, but field weights is not an image");
   Invalid("transforms { custom { name: 'paint' fields: 'image' } }",
           "put decode_image first");
   Invalid("transforms { custom { name: 'paint' fields: 'bands' } }",
           "too many channels");
   Invalid("transforms { custom { name: 'embed' fields: 'text' } }",
-          "works on tensors of fixed size, field text");
+          "works on tensors of fixed size, but field text");
   Invalid(
       "transforms { decode_image {} } "
       "transforms { custom { name: 'embed' fields: 'image' } }",
-      "works on tensors of fixed size, field image");
+      "works on tensors of fixed size, but field image");
   Invalid(std::string(kEmbed) + kEmbed, "embed: not of float32");
   Invalid(
       "transforms { decode_image { decoders { name: 'pnm' } "
@@ -173,11 +173,11 @@ TEST_F(ResolveOperatorsTest, OperatorsMustFitTheirFields) {
   Invalid(
       "transforms { custom { name: 'paint' fields: 'raw' "
       "result_dtype: DTYPE_UINT8 result_shape: 3 } }",
-      "leave result_dtype and result_shape out");
+      "remove result_dtype and result_shape");
   Invalid(
       "transforms { custom { name: 'embed' fields: 'weights' "
       "result_dtype: DTYPE_FLOAT32 result_shape: 3 } }",
-      "makes float32 [16], the spec says float32 [3]");
+      "makes float32 [16], but the spec says float32 [3]");
 }
 
 TEST_F(ResolveOperatorsTest, ImagesAreChangedBeforeTheyBecomeTensors) {
@@ -200,7 +200,7 @@ TEST_F(ResolveOperatorsTest, OneTransformMayWorkOnSeveralFields) {
   Invalid(
       "transforms { custom { name: 'embed' config: 'same' "
       "fields: ['raw', 'weights'] } }",
-      "write one transform a field");
+      "write one transform for each field");
 }
 
 TEST_F(ResolveOperatorsTest, TheReaderOfADatasetIsPartOfTheSpec) {

@@ -224,14 +224,14 @@ TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
   ExpectInvalid(std::string(kDigits) + "preset: 'imagenet_train'",
                 "DTYPE_UINT8 [28, 28, 1]");
   ExpectInvalid("sources { dataset: 'rgb' } batch_size: 1 preset: 'mnist'",
-                "wants field image to be");
+                "needs field image to be");
   ExpectNotFound("sources { dataset: 'table' } batch_size: 1 preset: 'mnist'",
                  "dataset table does not have");
   ExpectNotFound(std::string(kPhotos) + "preset: 'imagnet'",
                  "article_albumentations, cifar_eval, cifar_train,");
   ExpectInvalid(std::string(kPhotos) +
                     "preset: 'mnist' transforms { horizontal_flip {} }",
-                "leave these empty");
+                "remove the transforms");
 }
 
 // `outputs` beside a preset choose among the fields.
@@ -260,22 +260,22 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
   const std::string captions = "sources { dataset: 'captions' } batch_size: 2 ";
   const absl::Status status = Run(captions).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(status.message()),
-            "outputs: 2 fields of dataset captions would be missing from the "
-            "batch: field image holds encoded images: add decode_image and a "
-            "transform that fixes their size, such as random_resized_crop or "
-            "center_crop; field text holds strings, bytes or lists of "
-            "variable length, and ragged tensors are not built yet: a column "
-            "of fixed-size lists, in pyarrow pa.list_(pa.uint8(), N), is "
-            "served as a tensor; encoded images are taken from a Parquet "
-            "column of binary values that is named image, or that is a struct "
-            "with a binary child bytes: rename the column or write it so "
-            "(docs/formats.md#images-in-other-columns). To do without, list "
-            "the outputs: outputs { field: \"label\" }");
+  EXPECT_EQ(
+      std::string(status.message()),
+      "outputs: 2 fields of dataset captions would be missing from the batch: "
+      "field image holds encoded images: add decode_image and a transform that "
+      "fixes their size, such as random_resized_crop or center_crop; field "
+      "text holds strings, bytes or lists of variable length, and ragged "
+      "tensors are not supported yet: a column of fixed-size lists, in pyarrow "
+      "pa.list_(pa.uint8(), N), is served as a tensor; the server reads "
+      "encoded images from a Parquet column of binary values that is named "
+      "image, or that is a struct with a binary child bytes: rename the column "
+      "or write it in that form (docs/formats.md#images-in-other-columns). To "
+      "do without, list the outputs: outputs { field: \"label\" }");
   ExpectInvalid(std::string(kPhotos) + "transforms { decode_image {} }",
                 "1 field of dataset photos would be missing from the batch: "
                 "field image has images of different sizes: add a transform "
-                "that fixes them");
+                "that makes the sizes equal");
   ExpectInvalid(std::string(kPhotos) +
                     "transforms { decode_image {} } "
                     "transforms { resize { short_side: 256 } }",
@@ -284,7 +284,7 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
   ExpectInvalid(
       "sources { dataset: 'vectors' } batch_size: 2",
       "field vector is a list of variable length, even where all of its lists "
-      "are equally long, and ragged tensors are not built yet: a column of "
+      "are equally long, and ragged tensors are not supported yet: a column of "
       "fixed-size lists, in pyarrow pa.list_(pa.float32(), N), is served as a "
       "tensor. To do without");
   // A mask that the preset does not know.
@@ -309,7 +309,7 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
   ExpectUnimplemented(
       "sources { dataset: 'captions' } batch_size: 2 "
       "outputs { field: 'text' }",
-      "ragged tensors are not built yet");
+      "ragged tensors are not supported yet");
   ExpectInvalid(std::string(kPhotos) + "outputs { field: 'image' }",
                 "add decode_image");
   ExpectInvalid(std::string(kPhotos) +
@@ -329,15 +329,15 @@ TEST_F(Resolve, UnknownNamesAreNotFound) {
       "has no field \"mask\"");
   LeftOutColumn* column = infos_[0].add_left_out();
   column->set_name("count");
-  column->set_reason("its type uint64 makes no field");
+  column->set_reason("its type uint64 cannot become a field");
   ExpectNotFound(std::string(kDigits) + "outputs { field: 'count' }",
                  "column \"count\" of dataset digits is left out: its type "
-                 "uint64 makes no field; its fields are image, label");
-  ExpectInvalid(std::string(kDigits),
-                "1 field of dataset digits would be missing from the batch: "
-                "column count: its type uint64 makes no field. To do without, "
-                "list the outputs: outputs { field: \"image\" } outputs { "
-                "field: \"label\" }");
+                 "uint64 cannot become a field; its fields are image, label");
+  ExpectInvalid(
+      std::string(kDigits),
+      "1 field of dataset digits would be missing from the batch: column "
+      "count: its type uint64 cannot become a field. To do without, list the "
+      "outputs: outputs { field: \"image\" } outputs { field: \"label\" }");
 }
 
 TEST_F(Resolve, AbsurdSizesAreRefused) {
@@ -345,13 +345,13 @@ TEST_F(Resolve, AbsurdSizesAreRefused) {
   ExpectInvalid("sources { dataset: 'digits' } batch_size: 1048577",
                 "1 .. 1048576");
   ExpectInvalid("batch_size: 1", "names no dataset");
-  ExpectInvalid("sources { } batch_size: 1", "without a dataset");
+  ExpectInvalid("sources { } batch_size: 1", "has no dataset");
   ExpectInvalid("sources { dataset: 'empty' } batch_size: 1",
-                "holds no sample");
+                "contains no samples");
   ExpectInvalid("sources { dataset: 'broken' } batch_size: 1",
                 "no usable type and shape");
   ExpectInvalid("sources { dataset: 'reserved' } batch_size: 1",
-                "may not be called valid");
+                "cannot have the name valid");
   const std::string photos =
       std::string(kPhotos) + "transforms { decode_image {} } transforms { ";
   ExpectInvalid(photos + "center_crop { height: 0 width: 5 } }",
@@ -361,7 +361,7 @@ TEST_F(Resolve, AbsurdSizesAreRefused) {
   ExpectInvalid(photos + "random_resized_crop { width: 5 } }", "height is 0");
   ExpectInvalid(photos + "resize { } }", "short_side is 0");
   ExpectInvalid(photos + "resize { short_side: 3 height: 2 width: 2 } }",
-                "not both");
+                "excludes height and width");
   ExpectInvalid(photos + "resize { height: 2 } }", "width is 0");
 }
 
@@ -377,7 +377,7 @@ TEST_F(Resolve, RangesAreChecked) {
   ExpectInvalid(crop + "ratio_min: 0.001 ratio_max: 1 } }", "ratio_min");
   ExpectInvalid(crop + "scale_min: nan scale_max: 1 } }",
                 "not a finite number");
-  ExpectInvalid(photos + "horizontal_flip { p: 1.5 } }", "it is 0 .. 1");
+  ExpectInvalid(photos + "horizontal_flip { p: 1.5 } }", "it must be 0 .. 1");
   ExpectInvalid(photos + "horizontal_flip { p: inf } }", "not a finite number");
   ExpectInvalid(
       "sources { dataset: 'digits' subset { from: 0.5 to: 0.2 } } "
@@ -385,14 +385,14 @@ TEST_F(Resolve, RangesAreChecked) {
       "sources[0].subset");
   ExpectInvalid(
       "sources { dataset: 'digits' subset { seed: 3 } } batch_size: 1",
-      "a subset without bounds");
+      "the subset has no bounds");
   ExpectInvalid(
       "sources { dataset: 'digits' subset { from: 1 } } batch_size: 1",
-      "a subset from 1 to 1");
+      "the subset is from 1 to 1");
   ExpectInvalid("sources { dataset: 'digits' weight: -1 } batch_size: 1",
                 "negative");
   ExpectInvalid(std::string(kDigits) + "shuffle { block_size: 4 }",
-                "only means something with mode: BLOCK");
+                "has an effect only with mode: BLOCK");
 }
 
 TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
@@ -414,17 +414,17 @@ TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
 TEST_F(Resolve, NormalizeRefusesTheScaleOf255) {
   const std::string start = std::string(kDigits) + "transforms { normalize { ";
   ExpectInvalid(start + "mean: 123.7 stddev: 0.2 } }",
-                "mean 123.7 lies above 1: normalize divides pixels by 255 "
-                "first, so mean and stddev are on the scale of 0 .. 1; for "
-                "statistics of 0 .. 255 divide them by 255, here 0.4851");
+                "mean 123.7 is above 1: normalize divides pixels by 255 first, "
+                "so mean and stddev are on the scale of 0 .. 1; divide "
+                "statistics of 0 .. 255 by 255, here 0.4851");
   ExpectInvalid(start + "mean: 0.5 stddev: 58.4 } }",
-                "stddev 58.4 lies above 5: normalize divides");
+                "stddev 58.4 is above 5: normalize divides");
   EXPECT_TRUE(Run(start + "mean: 1 stddev: 2 } }").ok());
 }
 
 TEST_F(Resolve, NormalizeMustFitTheChannels) {
   const std::string start = std::string(kDigits) + "transforms { normalize { ";
-  ExpectInvalid(start + "} }", "without a mean");
+  ExpectInvalid(start + "} }", "has no mean");
   ExpectInvalid(start + "mean: [1, 2] stddev: 1 } }", "2 means and 1 stddev:");
   ExpectInvalid(start + "mean: 0 stddev: 0 } }", "above 0");
   ExpectInvalid(start + "mean: [0, 0] stddev: [1, 1] } }",
@@ -441,27 +441,28 @@ TEST_F(Resolve, NormalizeMustFitTheChannels) {
 
 TEST_F(Resolve, TransformsMustFitTheField) {
   ExpectInvalid(std::string(kDigits) + "transforms { decode_image {} }",
-                "holds raw pixels");
+                "contains raw pixels");
   ExpectInvalid(std::string(kPhotos) +
                     "transforms { center_crop { height: 3 width: 3 } }",
                 "put decode_image first");
   ExpectInvalid(std::string(kPhotos) +
                     "transforms { decode_image {} } "
                     "transforms { decode_image {} }",
-                "only once");
+                "may occur once");
   ExpectInvalid(
       "sources { dataset: 'table' } batch_size: 1 transforms { "
       "horizontal_flip { fields: 'x' } }",
-      "is no image");
+      "is not an image");
 }
 
 TEST_F(Resolve, WhatIsNotBuiltIsRefused) {
   ExpectUnimplemented(
       std::string(kDigits) + "outputs { field: 'image' dtype: DTYPE_FLOAT32 }",
-      "conversion to float32 on the wire is not built yet");
+      "conversion to float32 on the wire is not supported yet");
   ExpectUnimplemented(std::string(kDigits) + "spec_version: 2",
                       "knows version 1");
-  ExpectInvalid(std::string(kDigits) + "transforms { }", "an empty transform");
+  ExpectInvalid(std::string(kDigits) + "transforms { }",
+                "the transform is empty");
 }
 
 // Blocks of neighbours need cuts that leave them together.
@@ -471,14 +472,14 @@ TEST_F(Resolve, BlockOrderOverASubsetNeedsRuns) {
            " } } batch_size: 1 shuffle { mode: BLOCK " + block + " }";
   };
   ExpectInvalid(spec("", ""), "BLOCK order reads blocks of 64 neighbours");
-  ExpectInvalid(spec("unit: 1", ""), "cut of single samples");
+  ExpectInvalid(spec("unit: 1", ""), "subset of single samples");
   ExpectInvalid(spec("unit: 64", "block_size: 10"), "unit: 10 (or a multiple)");
   EXPECT_TRUE(Run(spec("unit: 10", "block_size: 10")).ok());
   EXPECT_TRUE(Run(spec("unit: 10", "block_size: 5")).ok());
   ExpectInvalid(
       "sources { dataset: 'digits' subset { to: 0.5 unit: 2000000000 } } "
       "batch_size: 1",
-      "unit 2000000000: at most");
+      "unit 2000000000; the maximum is");
   // One sample is no run.
   const std::string cut =
       "sources { dataset: 'digits' subset { to: 0.5 unit: 1 } } batch_size: 1";
@@ -491,10 +492,10 @@ TEST_F(Resolve, OutputsHaveNamesOfTheirOwn) {
   ExpectInvalid(std::string(kDigits) +
                     "outputs { field: 'image' name: 'a' } "
                     "outputs { field: 'label' name: 'a' }",
-                "two outputs are called a");
+                "two outputs have the name a");
   ExpectInvalid(
       std::string(kDigits) + "outputs { field: 'label' name: 'sample_index' }",
-      "may not be called sample_index");
+      "cannot have the name sample_index");
 }
 
 TEST_F(Resolve, ANewerProgramsSpecIsRefusedByItsFieldNumbers) {

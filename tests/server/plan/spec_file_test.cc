@@ -39,7 +39,7 @@ TEST(SpecFile, SyntheticSourcesNeedNoDatasetOfAProgram) {
 )");
   // The mixture, the transform, the second source's fields.
   ASSERT_FALSE(mistakes.empty());
-  EXPECT_THAT(mistakes[0].message, HasSubstr("stands alone"));
+  EXPECT_THAT(mistakes[0].message, HasSubstr("must be the only source"));
 }
 
 TEST(SpecFile, MistakesOfFormCarryTheirLine) {
@@ -88,7 +88,7 @@ outputs { field: 'x'
   const auto bounded = CheckSpecText(many);
   ASSERT_EQ(bounded.size(), kMaxFormMistakes + 1);
   EXPECT_EQ(bounded[0].line, 1);
-  EXPECT_THAT(bounded.back().message, HasSubstr("there are more mistakes"));
+  EXPECT_THAT(bounded.back().message, HasSubstr("the file has more mistakes"));
 }
 
 TEST(SpecFile, AnEmptyFileIsAMistake) {
@@ -106,9 +106,10 @@ TEST(SpecFile, ImagesWithoutASizeAreFoundWithoutADataset) {
   const auto mistakes = CheckSpecText(
       "seed: 1\ntransforms { decode_image { field: 'photo' } }\n");
   ASSERT_EQ(Lines(mistakes), "2");
-  EXPECT_THAT(mistakes[0].message,
-              HasSubstr("transforms[0].decode_image: field photo has images of "
-                        "different sizes: add a transform that fixes them"));
+  EXPECT_THAT(
+      mistakes[0].message,
+      HasSubstr("transforms[0].decode_image: field photo has images of "
+                "different sizes: add a transform that makes the sizes equal"));
   EXPECT_EQ(
       Lines(CheckSpecText("transforms { decode_image { field: 'photo' } }\n"
                           "outputs { field: 'label' }")),

@@ -25,7 +25,7 @@ TEST(Steps, DropRefusesFewerSamplesThanABatch) {
   EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(table.status().message().find("10 is larger than the 9 samples"),
             std::string::npos);
-  EXPECT_NE(table.status().message().find("or last_batch: LAST_BATCH_PAD"),
+  EXPECT_NE(table.status().message().find("or set last_batch: LAST_BATCH_PAD"),
             std::string::npos);
 }
 

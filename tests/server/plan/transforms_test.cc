@@ -166,7 +166,7 @@ TEST(TransformCheck, ProbabilitiesAreZeroToOneInEveryRandomTransform) {
       ASSERT_EQ(problems.size(), 1u) << transform.DebugString();
       EXPECT_EQ(problems[0].field, "p");
       EXPECT_THAT(std::string(problems[0].status.message()),
-                  HasSubstr("it is 0 .. 1"));
+                  HasSubstr("it must be 0 .. 1"));
     }
   }
   EXPECT_EQ(random, 15);
@@ -301,19 +301,20 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
            {"random_crop { height: 3 width: 3 padding: [1, 2, 3] }", "padding",
             "has 3 values"},
            {"random_crop { height: 3 width: 3 padding: [1, 99999] }",
-            "padding[1]", "at most 16384"},
+            "padding[1]", "the maximum is 16384"},
            {"random_crop { height: 3 width: 3 fill: 4 }", "fill",
-            "fill without padding"},
+            "fill has no effect without padding"},
            {"random_crop { height: 3 width: 3 padding_mode: PADDING_EDGE }",
             "padding_mode", "without padding"},
            {"random_crop { height: 3 width: 3 pad_if_needed: true fill: 256 }",
             "fill[0]", "0 .. 255"},
            {"random_crop { height: 3 width: 3 padding: 1 fill: [1, 2, 3, 4, 5] "
             "}",
-            "fill", "has 5 values: write one, or one a channel for up to 4"},
+            "fill",
+            "has 5 values: write one, or one for each channel for up to 4"},
            {"pad {}", "padding", "has 0 values"},
            {"pad { padding: 1 padding_mode: PADDING_EDGE fill: 3 }", "fill",
-            "only means something with padding_mode: PADDING_CONSTANT"},
+            "has an effect only with padding_mode: PADDING_CONSTANT"},
            {"color_jitter {}", "", "brightness=b is 1 - b .. 1 + b"},
            {"color_jitter { brightness_min: 1.2 brightness_max: 0.8 }",
             "brightness_max", "brightness_min <= brightness_max"},
@@ -333,9 +334,8 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
            {"random_rotation { degrees_min: 10 degrees_max: -10 }",
             "degrees_max", "degrees_min <= degrees_max"},
            {"random_rotation { degrees_min: -400 }", "degrees_min", "-360"},
-           {"random_affine {}", "", "changes nothing"},
-           {"random_affine { scale_min: 1 scale_max: 1 }", "",
-            "changes nothing"},
+           {"random_affine {}", "", "has no effect"},
+           {"random_affine { scale_min: 1 scale_max: 1 }", "", "has no effect"},
            {"random_affine { translate_x: 1.5 }", "translate_x",
             "share of the side"},
            {"random_affine { scale_max: 2 }", "scale_min", "0 < scale_min"},
@@ -346,7 +346,7 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
             "neither for 0.3 .. 3.3"},
            {"random_erasing { value: 300 }", "value[0]", "0 .. 255"},
            {"random_erasing { value: 3 random_value: true }", "random_value",
-            "not both"},
+            "exclude each other"},
            {"random_resized_crop { height: 1 width: 1 scale_max: 0.5 }",
             "scale_min", "neither for 0.08 .. 1"},
            {"trivial_augment_wide { num_magnitude_bins: 1 }",
@@ -358,14 +358,14 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
            {"cut_mix { alpha: 1e6 }", "alpha", "at most 1000"},
            {"mix_up { fields: 'a' labels: 'a' }", "labels[0]",
             "both an image and a label"},
-           {"to_dtype {}", "dtype", "without a dtype"},
+           {"to_dtype {}", "dtype", "has no dtype"},
            {"to_dtype { dtype: DTYPE_INT32 scale: true }", "scale",
             "which int32 cannot hold"},
-           {"custom {}", "name", "without a name"},
+           {"custom {}", "name", "has no name"},
            {"custom { name: 'a' library_hash: 'xyz' }", "library_hash",
             "32 hexadecimal digits"},
            {"custom { name: 'a' result_shape: 3 }", "result_shape",
-            "the server writes them"},
+            "the server sets them"},
            {"custom { name: 'a' result_dtype: DTYPE_INT8 result_shape: "
             "[99999999, 99999999] }",
             "result_shape", "of fixed size"},
