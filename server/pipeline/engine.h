@@ -5,8 +5,8 @@
 //
 // Thread-safe. Callbacks run on worker threads, some of them before Start() has
 // returned, and must not block. Plans and their clients share the threads' time
-// (server/pipeline/threads/fair_queue.h), so none starves; within a run workers
-// gather on the earliest step.
+// (server/pipeline/threads/fair_queue.h), so none starves. Within a run,
+// workers work on the earliest step first.
 //
 //   MR_ASSIGN_OR_RETURN(auto pipeline, engine.Open(spec));
 //   auto run = engine.Start(pipeline, range, {on_batch, on_done});
@@ -55,30 +55,29 @@ class Pipeline {
   // Everything Open answers except protocol_version and max_payload_bytes.
   virtual const OpenResponse& description() const = 0;
 
-  // Largest payload of one rank's batch. InvalidArgument when `world_size`
-  // does not divide the batch (names the nearest that do). FailedPrecondition
-  // when the batch is larger than this engine's memory budget (says the
-  // arithmetic): another one may have room for it.
+  // Largest payload of one rank's batch. InvalidArgument: `world_size` does not
+  // divide the batch (the message names the nearest that do).
+  // FailedPrecondition: the batch is larger than this engine's memory budget
+  // (the message shows the arithmetic); another server may have more memory.
   virtual absl::StatusOr<uint64_t> MaxPayloadBytes(
       uint32_t world_size) const = 0;
 
-  // What one rank's batch takes of the memory budget, whether or not there is
-  // so much. InvalidArgument as above.
+  // Bytes of the memory budget that one rank's batch needs, also if the budget
+  // is smaller. InvalidArgument as above.
   virtual absl::StatusOr<BatchMemory> batch_memory(
       uint32_t /*world_size*/) const {
     return absl::UnimplementedError("this pipeline does not count memory");
   }
 
-  // Makes rows of the rank's batch of one step again, from `first_row` on, and
-  // says what they hold and what was drawn for them: at most `row_count`, fewer
-  // where there are many or large ones, at least one. Works on the calling
-  // thread, in memory of its own (at most 16 MiB, or one row, and a thread's
-  // scratch), which it takes of the budget. Before each sample, and while it
-  // waits for memory, it asks `stop`, and ends with what that says unless it is
-  // OK. OutOfRange: no such step or row. FailedPrecondition: a row larger than
-  // the budget. DataLoss: a bad sample under the policy FAIL.
-  // ResourceExhausted: no memory within admission_timeout; ErrorDetail says
-  // when to ask again.
+  // Builds rows of the rank's batch of one step again, from `first_row` on, and
+  // describes their content and random choices: at most `row_count` rows, fewer
+  // if there are many or large rows, at least one. Works on the calling thread.
+  // Its memory (at most 16 MiB, or one row, and a thread's scratch) is part of
+  // the budget. Calls `stop` before each sample and while it waits for memory,
+  // and returns an error of `stop`. OutOfRange: no such step or row.
+  // FailedPrecondition: a row larger than the budget. DataLoss: a bad sample
+  // under the policy FAIL. ResourceExhausted: no memory within
+  // admission_timeout; ErrorDetail contains the retry delay.
   virtual absl::Status ExplainRows(
       const StepRange& /*range*/, uint64_t /*first_row*/,
       uint64_t /*row_count*/, ExplainBatchResponse* /*response*/,
@@ -97,18 +96,19 @@ struct StepRange {
   uint32_t rank = 0;
   uint32_t world_size = 1;
   bool with_payload_digest = false;
-  // Where batches are filled as far as it has room; null: in the engine's own
+  // Memory for the batches, used as long as it has room; null: the engine's own
   // memory. Must not outlive the budget.
   std::shared_ptr<PayloadMemory> memory;
-  // How long the first step has waited for its client's share of the memory
-  // before it was asked for; counts as waiting for memory.
+  // Time that the first step waited for its client's share of the memory before
+  // it was requested; counts as waiting for memory.
   std::chrono::nanoseconds waited{0};
-  // Whose work it is (Engine::SharerOf); one for all runs of a call. Null: of
-  // nobody in particular, with all others of the plan.
+  // The owner of the work (Engine::SharerOf), the same for all runs of a call.
+  // Null: no owner; shares the time of all such work of the plan.
   std::shared_ptr<const Sharer> sharer;
 };
 
-// Who asks. Both may be empty: all who do not say are one.
+// The identity of a caller. `client` and `peer` may be empty: all callers
+// without an identity count as one.
 struct Caller {
   std::string client;      // an id, or the connection's address
   std::string peer;        // address without the port
@@ -119,9 +119,8 @@ class Engine {
  public:
   static constexpr uint32_t kDefaultReadThreads = 32;
   static constexpr uint32_t kMaxReadThreads = 1024;
-  // Of numbers that adapt: the most that there may be, where the budget has
-  // room and not more are there at first. Of worker threads also so many for
-  // each CPU.
+  // Upper bounds of adaptive thread numbers, if the budget has room and the
+  // initial number is not larger. kMostThreadsOfCpu: the same for each CPU.
   static constexpr uint32_t kMostThreads = 64;
   static constexpr uint32_t kMostThreadsOfCpu = 4;
   static constexpr uint32_t kMostReadThreads = 512;
@@ -129,23 +128,22 @@ class Engine {
   struct Options {
     // Worker threads. 0: the CPUs of the cgroup.
     uint32_t threads = 0;
-    // Threads that wait for storage beside the worker threads, where storage
-    // makes somebody wait: so many samples can be read at the same time. 0:
-    // none; the worker threads read.
+    // Read threads: threads beside the worker threads that wait for storage
+    // when reads block. Their number is the number of samples that can be read
+    // at the same time. 0: none; the worker threads read.
     uint32_t read_threads = kDefaultReadThreads;
-    // The numbers above are those at first, and change by what is measured
-    // (server/pipeline/threads/thread_tuner.h). With 0 read threads there never
-    // are any.
+    // The numbers above are initial numbers, which adapt to measurements
+    // (server/pipeline/threads/thread_tuner.h). 0 read threads stay 0.
     bool adapt_threads = false;
     bool adapt_read_threads = false;
-    // Bytes for batches under way and scratch. Not owned; must outlive the
+    // Bytes for batches in flight and scratch. Not owned; must outlive the
     // engine and the last of its batches.
     ByteBudget* budget = nullptr;
-    // Bytes of the budget that others may take while the engine runs (caches
-    // of decoded row groups): a batch must fit beside them.
+    // Bytes of the budget that other users (caches of decoded row groups) may
+    // take while the engine runs: a batch must fit beside them.
     uint64_t budget_held_elsewhere_bytes = 0;
-    // What these would be of another budget, so that a refusal for want of
-    // memory can name a budget that works. Null: it names none. Thread-safe.
+    // The same bytes for another budget, so that a refusal can name a
+    // sufficient budget. Null: refusals name none. Thread-safe.
     std::function<uint64_t(uint64_t budget)> held_elsewhere_of;
     // A batch that waits longer for memory ends its run with
     // ResourceExhausted. 0: wait for ever.
@@ -158,9 +156,9 @@ class Engine {
     // Libraries whose transforms and decoders specs may name; null: none. Not
     // owned; must outlive the engine and its pipelines.
     const Operators* operators = nullptr;
-    // What the image decoders make of the built-in images
+    // Digest of the built-in images as the image decoders decode them
     // (server/decode/decoder_digest.h): part of every plan that decodes images.
-    // Empty: Create() decodes them.
+    // Empty: Create() computes it.
     std::string decoder_digest;
     // Answer specs with a synthetic source with FailedPrecondition.
     bool refuse_synthetic = false;
@@ -180,13 +178,13 @@ class Engine {
     std::function<void(absl::Status)> on_done;
   };
 
-  // A range of steps under way. Destroying it cancels what has not been
+  // A range of steps in progress. Destroying it cancels the steps that have not
   // started; callbacks may still run until on_done has been called.
   class Run {
    public:
     virtual ~Run() = default;
-    // Idempotent; does not wait. Memory of batches under way comes back when
-    // their workers reach the next sample.
+    // Idempotent; does not wait. The memory of unfinished batches is released
+    // when their workers reach the next sample.
     virtual void Cancel() = 0;
   };
 
@@ -203,14 +201,16 @@ class Engine {
     std::vector<BadSample> recent_bad_samples;
     uint64_t refused_admissions = 0;
     uint64_t cached_pipelines = 0;
-    // Of all pipelines, those included that are in use and no longer cached.
+    // Bytes of all pipelines, including pipelines that are in use and no longer
+    // cached.
     uint64_t pipeline_bytes = 0;
-    // Those with the most worker time in the last seconds, most first; few.
+    // A few clients with the most worker time in the last seconds, largest
+    // first.
     std::vector<ClientShare> clients;
     std::vector<StageTime> stages;
-    // Of what the engine and its datasets hold of the budget for themselves
-    // (scratch, samples read ahead, recycled batches, caches of row groups),
-    // the bytes that hold nothing now.
+    // Bytes of the budget that the engine and its datasets have reserved
+    // (scratch, samples read ahead, recycled batches, caches of row groups) and
+    // that contain nothing now.
     uint64_t unused_bytes = 0;
     // Thread-seconds that the workers had nothing to do.
     double idle_thread_seconds = 0;
@@ -219,8 +219,8 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const Options& options,
                                                         DatasetCatalog catalog);
 
-  // What an engine of these options needs of its budget, of any size. Errors as
-  // Create(), but for a budget that is too small.
+  // The memory needs of an engine with these options, for any budget. Errors as
+  // Create(), except for a budget that is too small.
   static absl::StatusOr<MemoryNeeds> Needs(const Options& options,
                                            const DatasetCatalog& catalog);
 
@@ -231,22 +231,22 @@ class Engine {
 
   // Resolves and checks `spec` and builds its pipeline, or finds it built.
   // InvalidArgument, NotFound (dataset, preset, field), Unimplemented,
-  // Unavailable (RecordSource::CheckFiles() of a dataset). That a
-  // batch fits into the budget depends on the world size: see
-  // Pipeline::MaxPayloadBytes. FailedPrecondition: the pipeline takes more
-  // memory than the engine has for pipelines; ResourceExhausted: those in use
-  // leave none. ErrorDetail says stage and dataset. Builds on the calling
-  // thread.
+  // Unavailable (RecordSource::CheckFiles() of a dataset). Whether a batch fits
+  // into the budget depends on the world size: see Pipeline::MaxPayloadBytes.
+  // FailedPrecondition: the pipeline needs more memory than the engine has for
+  // pipelines; ResourceExhausted: the pipelines in use leave too little.
+  // ErrorDetail contains stage and dataset. Builds on the calling thread.
   virtual absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) = 0;
 
   using Opened = std::function<void(
       absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline)>;
-  // As Open(). A pipeline that is not built yet is built on a worker thread, in
-  // the turn of the caller's connection; others are given to `opened` before
-  // the return. `wanted` is asked before it is built, may be null, and makes
-  // the answer Cancelled. ResourceExhausted: too many wait to be built, or
-  // pipelines in use leave no memory; ErrorDetail says when to ask again.
+  // As Open(). A new pipeline is built on a worker thread, in the turn of the
+  // caller's connection; a built one is passed to `opened` before the return.
+  // `wanted` (may be null) is called before the build; if it is false, the
+  // answer is Cancelled. ResourceExhausted: too many pipelines wait to be
+  // built, or the pipelines in use leave no memory; ErrorDetail contains the
+  // retry delay.
   virtual void OpenAsync(const PipelineSpec& spec, const Caller& caller,
                          std::function<bool()> wanted, Opened opened) {
     static_cast<void>(caller);
@@ -254,8 +254,8 @@ class Engine {
     opened(Open(spec));
   }
 
-  // Whose work the runs of a call are. Null: the engine does not tell callers
-  // apart.
+  // The owner of the runs of a call. Null: the engine does not distinguish
+  // callers.
   virtual std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
                                                  const Caller& caller) const {
     static_cast<void>(pipeline);
@@ -272,7 +272,7 @@ class Engine {
 
   virtual Stats stats() const = 0;
 
-  // Frees what is kept for the next batches. For times without work.
+  // Frees the memory that is kept for the next batches. For times without work.
   virtual void ReleaseIdleMemory() {}
 
   // Those of the options.
@@ -281,8 +281,8 @@ class Engine {
   // That of the plans which decode images.
   virtual std::string decoder_digest() const { return ""; }
 
-  // Bytes of the budget that batches can have: what the engine holds for
-  // itself and what is held elsewhere is not among them. Constant, above 0.
+  // Bytes of the budget that are for batches: without the bytes that the engine
+  // itself and other users hold. Constant, above 0.
   virtual uint64_t batch_budget_bytes() const = 0;
 
   // A memory budget above the present one, in whole MiB, that leaves at least

@@ -225,9 +225,9 @@ class EngineImpl final : public Engine {
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
-              "a pipeline spec of ", spec.ByteSizeLong(),
-              " bytes, which grows to ", key.size(),
-              " with what it leaves out filled in: at most ", kMaxSpecBytes)),
+              "the pipeline spec has ", spec.ByteSizeLong(), " bytes, or ",
+              key.size(), " with all defaults written out; the maximum is ",
+              kMaxSpecBytes)),
           MakeErrorDetail("plan"));
     }
     // Two threads may miss here and both build: Insert() keeps the first, and
@@ -327,7 +327,7 @@ class EngineImpl final : public Engine {
       std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
       Callbacks callbacks) override {
     auto built = std::dynamic_pointer_cast<const BuiltPipeline>(pipeline);
-    MR_CHECK(built != nullptr) << "a pipeline of another engine";
+    MR_CHECK(built != nullptr) << "the pipeline is of another engine";
     MR_CHECK(callbacks.on_batch != nullptr && callbacks.on_done != nullptr);
     if (absl::Status checked = CheckRange(*built, range); !checked.ok()) {
       return WithErrorDetail(std::move(checked), MakeErrorDetail("plan"));
@@ -439,8 +439,8 @@ class EngineImpl final : public Engine {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
     }
     return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
-                               "a pipeline spec of ", spec.ByteSizeLong(),
-                               " bytes: at most ", kMaxSpecBytes)),
+                               "the pipeline spec has ", spec.ByteSizeLong(),
+                               " bytes; the maximum is ", kMaxSpecBytes)),
                            MakeErrorDetail("plan"));
   }
 
@@ -455,9 +455,10 @@ class EngineImpl final : public Engine {
     // finds room.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
-          "pipeline specs of ", opening_bytes_, " of at most ",
-          kMaxOpeningBytes, " bytes wait to be built already, ", own,
-          " of them of this connection: ask again, or ask another server"));
+          "the pipeline specs that wait to be built have ", opening_bytes_,
+          " of ", kMaxOpeningBytes, " bytes, ", own,
+          " of them from this connection: retry, or request from another "
+          "server"));
     }
     opening_[connection] += bytes;
     opening_bytes_ += bytes;
@@ -479,11 +480,11 @@ class EngineImpl final : public Engine {
     if (bytes <= cache_.max_bytes()) return absl::OkStatus();
     return WithErrorDetail(
         absl::FailedPreconditionError(absl::StrCat(
-            "a pipeline of ", resolved.sources_size(), " sources, ",
+            "the pipeline of ", resolved.sources_size(), " sources, ",
             resolved.transforms_size(), " transforms and ",
-            resolved.outputs_size(), " outputs takes about ", bytes,
+            resolved.outputs_size(), " outputs needs about ", bytes,
             " bytes, and this server has ", cache_.max_bytes(),
-            " for pipelines: take fewer sources or transforms",
+            " for pipelines: use fewer sources or transforms",
             PipelineAdvice(bytes))),
         MakeErrorDetail("plan"));
   }
@@ -528,10 +529,11 @@ class EngineImpl final : public Engine {
     const uint64_t bytes = PipelineBytes(resolved);
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
     if (room != nullptr) return room;
-    return AskAgain(absl::StrCat(
-        "the pipelines in use take ", cache_.used_bytes(), " of ",
-        cache_.max_bytes(), " bytes for pipelines, and this one about ", bytes,
-        ": ask again, or ask another server"));
+    return AskAgain(
+        absl::StrCat("the pipelines in use need ", cache_.used_bytes(), " of ",
+                     cache_.max_bytes(),
+                     " bytes for pipelines, and this pipeline needs about ",
+                     bytes, ": retry, or request from another server"));
   }
 
   static std::string PipelineAdvice(uint64_t bytes) {
@@ -558,8 +560,8 @@ class EngineImpl final : public Engine {
     absl::Status checked =
         refuse_synthetic_
             ? absl::FailedPreconditionError(
-                  "this server makes no synthetic data (--refuse_synthetic): "
-                  "name a dataset, or ask a server that does")
+                  "this server refuses requests for synthetic data "
+                  "(--refuse_synthetic): name a dataset, or use another server")
             : CheckSpec(spec);
     if (!checked.ok()) {
       ErrorDetail detail = MakeErrorDetail("plan");
@@ -573,7 +575,7 @@ class EngineImpl final : public Engine {
                                  const StepRange& range) {
     if (range.step_count == 0) {
       return absl::InvalidArgumentError(
-          "an empty range of steps: ask for at least one");
+          "the range of steps is empty: request at least one step");
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
     const StepTable& steps = pipeline.plan().steps();
@@ -582,8 +584,8 @@ class EngineImpl final : public Engine {
         steps.Rows(range.first_step, range.rank, range.world_size).status());
     if (range.step_count > steps.steps() - range.first_step) {
       return absl::OutOfRangeError(absl::StrCat(
-          "steps ", range.first_step, " and the ", range.step_count - 1,
-          " after it run past the end of the epoch, which has ", steps.steps(),
+          "step ", range.first_step, " and the ", range.step_count - 1,
+          " steps after it exceed the epoch, which has ", steps.steps(),
           " steps"));
     }
     return absl::OkStatus();
@@ -638,15 +640,16 @@ absl::Status Engine::Options::Validate() const {
   }
   if (threads > kMaxThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat(threads, " worker threads: at most ", kMaxThreads,
-                     ", and more than the machine has CPUs gains nothing"));
+        absl::StrCat(threads, " worker threads are too many: the maximum is ",
+                     kMaxThreads, ", and more threads than CPUs do not help"));
   }
   if (read_threads > kMaxReadThreads) {
     return absl::InvalidArgumentError(absl::StrCat(
-        read_threads, " threads to read: at most ", kMaxReadThreads));
+        read_threads, " read threads are too many: the maximum is ",
+        kMaxReadThreads));
   }
   if (admission_timeout < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("a negative admission timeout");
+    return absl::InvalidArgumentError("the admission timeout is negative");
   }
   for (const auto& [dataset, weight] : dataset_weights) {
     if (!(weight > 0) || !std::isfinite(weight)) {
@@ -657,7 +660,7 @@ absl::Status Engine::Options::Validate() const {
   }
   if (max_cached_pipelines == 0) {
     return absl::InvalidArgumentError(
-        "a cache of no pipeline: keep at least one");
+        "max_cached_pipelines is 0: cache at least one pipeline");
   }
   return absl::OkStatus();
 }
@@ -680,8 +683,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
   }
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {
-      return absl::InvalidArgumentError(
-          "a dataset without a name or without a source");
+      return absl::InvalidArgumentError("a dataset has no name or no source");
     }
     MR_ASSIGN_OR_RETURN(const uint64_t scratch,
                         ScratchBytes(source->info(), make_stage));
@@ -708,8 +710,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
                                    options.budget_held_elsewhere_bytes);
   if (use.batches == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        use.Sentence(), "nothing for batches: give a larger --memory_budget",
-        use.threads > 1 ? " or fewer --threads" : ""));
+        use.Sentence(), "nothing for batches: raise --memory_budget",
+        use.threads > 1 ? " or lower --threads" : ""));
   }
   BatchMemoryLimit limit;
   limit.bytes = use.batches;
@@ -733,11 +735,11 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.scratch = use.scratch_each;
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(use.held(), &held)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the memory budget of ", use.budget, " bytes has ",
-        options.budget->used(),
-        " in use before the engine starts, which needs ", use.held(),
-        " for its threads: give a larger --memory_budget"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory budget of ", use.budget, " bytes has ",
+                     options.budget->used(),
+                     " in use before the engine starts, which needs ",
+                     use.held(), " for its threads: raise --memory_budget"));
   }
   return std::make_unique<EngineImpl>(
       options, std::move(catalog), std::move(infos), std::move(make_stage), use,

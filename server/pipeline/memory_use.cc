@@ -87,12 +87,11 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
 }
 
 std::string BatchMemory::Sentence() const {
-  return absl::StrCat("a batch takes ", reserved(), " bytes (", rows,
-                      " rows x ", row_bytes, " bytes make ", payload,
-                      " with alignment, and up to ", beside,
-                      " beside them on their way), of which ",
-                      budget / std::max<uint64_t>(1, reserved()),
-                      " fit at a time: ", budget_arithmetic, " for batches");
+  return absl::StrCat(
+      "a batch takes ", reserved(), " bytes (", rows, " rows x ", row_bytes,
+      " bytes = ", payload, " with alignment, plus up to ", beside,
+      " to build the batch); ", budget / std::max<uint64_t>(1, reserved()),
+      " of these batches fit at a time: ", budget_arithmetic, " for batches");
 }
 
 uint64_t PipelineRoom(uint64_t budget) {

@@ -1,6 +1,6 @@
-// MemoryUse is the arithmetic of the memory budget: what threads, reading ahead
-// and caches take of it, and what is left for batches. It is what the engine
-// reserves by, what a refusal quotes and what `--check_config` prints.
+// MemoryUse is the arithmetic of the memory budget: the bytes for threads,
+// reading ahead and caches, and the rest for batches. The engine reserves
+// memory by it, refusals quote it and `--check_config` prints it.
 //
 // Plain numbers; pure functions.
 //
@@ -18,20 +18,19 @@
 
 namespace millrace {
 
-// Beside its payload a batch takes at least so many bytes: header, job and
-// bookkeeping.
+// Bytes of a batch beside its payload, at least: header, job and bookkeeping.
 inline constexpr uint64_t kLeastBatchBytes = 4096;
 
-// What a thread that decodes may keep for samples on their way into a batch,
-// where its number adapts: room for it is set aside with its scratch.
+// Bytes that a worker thread may keep for samples that are not yet in a batch,
+// if the number of threads adapts: reserved together with its scratch.
 inline constexpr uint64_t kStagingBytes = 1 << 20;
 
 // What does not depend on the budget.
 struct MemoryNeeds {
   uint64_t threads = 1;
-  // Not 0: the number adapts, and may become so many (at least `threads`) where
-  // the budget has room. A small budget is then not refused: there are fewer at
-  // first, at least one.
+  // Above 0: the number adapts, up to this number (at least `threads`) if the
+  // budget has room. A small budget is then not refused: the initial number is
+  // smaller, at least one.
   uint64_t most_threads = 0;
   uint64_t scratch_each = 0;  // of a thread that decodes
   uint64_t read_threads = 0;  // the most that there may be
@@ -45,8 +44,9 @@ struct MemoryNeeds {
 struct MemoryUse {
   uint64_t budget = 0;
   uint64_t threads = 1;  // at first
-  // Where their number adapts: so many more may come, and room for them, which
-  // is theirs as long as the engine lives: what batches can have never changes.
+  // If the number adapts: threads that may be added, and their memory, which
+  // stays reserved as long as the engine lives. The memory for batches
+  // therefore never changes.
   uint64_t more_threads = 0;
   uint64_t more_scratch = 0;
   uint64_t scratch_each = 0;
@@ -59,7 +59,8 @@ struct MemoryUse {
   uint64_t batches = 0;       // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
-  // Without `elsewhere`: what the engine holds, for itself and its datasets.
+  // Bytes that the engine holds for itself and its datasets, without
+  // `elsewhere`.
   uint64_t held() const {
     return scratch() + more_scratch + read_buffers + recycled + pipelines +
            file_metadata;
@@ -74,18 +75,20 @@ struct MemoryUse {
 MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
                      uint64_t elsewhere);
 
-// What one batch of one rank takes of the bytes for batches.
+// Memory of one batch of one rank, from the bytes for batches.
 struct BatchMemory {
   uint64_t rows = 0;
   uint64_t row_bytes = 0;
   uint64_t payload = 0;  // rows x row_bytes, aligned
-  // Its bookkeeping, and what threads need for samples on their way to it.
+  // Its bookkeeping, and the memory of threads for samples that are not yet in
+  // the batch.
   uint64_t beside = 0;
   uint64_t budget = 0;            // for batches
   std::string budget_arithmetic;  // MemoryUse::Sentence()
 
   uint64_t reserved() const { return payload + beside; }
-  // "64 rows x ... bytes make ...; ... of them fit: the memory budget of ..."
+  // "64 rows x ... bytes = ...; ... of these batches fit: the memory budget of
+  // ..."
   std::string Sentence() const;
 };
 

@@ -440,9 +440,10 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     ended_ = true;
     if (status_.ok()) {
       status_ = absl::ResourceExhaustedError(absl::StrCat(
-          "step ", step, " found no ", bytes, " bytes of the server's ",
-          services_->budget->capacity(), " bytes of memory budget within ",
-          absl::FormatDuration(services_->admission_timeout), ": ask again"));
+          "no memory for step ", step, ": ", bytes, " of the server's ",
+          services_->budget->capacity(),
+          " bytes of memory budget were not free within ",
+          absl::FormatDuration(services_->admission_timeout), ": retry"));
     }
   }
   FinishIfDone();

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/cgroup.h"
-#include "common/logging.h"
 
 namespace millrace {
 namespace {
@@ -101,8 +100,6 @@ void ThreadTuning::Tick() {
 void ThreadTuning::Note(const char* kind, uint32_t before, uint32_t after,
                         const std::string& reason) {
   if (before == after || reason.empty()) return;
-  MR_LOG(INFO) << "threads that " << kind << ": " << before << " -> " << after
-               << ": " << reason;
   Change noted;
   noted.time = SteadyTime::clock::now();
   noted.change.set_kind(kind);

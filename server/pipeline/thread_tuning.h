@@ -1,7 +1,7 @@
-// ThreadTuning lets the engine's numbers of threads follow what is measured: it
-// looks at what they did every few seconds, asks the policy what pays
-// (server/pipeline/threads/thread_tuner.h), sets the numbers, and writes a line
-// into the log for each change.
+// ThreadTuning adapts the engine's numbers of threads: every few seconds it
+// measures what the threads did, asks the policy
+// (server/pipeline/threads/thread_tuner.h) for the best numbers, sets them and
+// keeps the last changes for GetStatus.
 //
 // Thread-safe. Owns no thread: it runs on the timer. Timer and threads outlive
 // it, and the timer is stopped before it goes.
@@ -48,7 +48,7 @@ class ThreadTuning {
   ThreadTuning(Options options, Scheduler* scheduler, ReadAhead* ahead,
                const StageClock* clock);
 
-  // Looks again and again from now on, where there is something to change.
+  // Starts the periodic measurements, if a number may change.
   void Start(DeadlineTimer& timer);
 
   // Newest first.

@@ -29,7 +29,7 @@ absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
     if (!trace.shape || trace.shape->size() != 3) {
       return absl::InvalidArgumentError(
           absl::StrCat("transforms[", mixer.place, "].cut_mix: field ", name,
-                       " has no images of one size"));
+                       " has images of different sizes"));
     }
     const int64_t height = trace.shape->at(0);
     const int64_t width = trace.shape->at(1);
@@ -37,11 +37,12 @@ absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
       mixer.height = height;
       mixer.width = width;
     } else if (mixer.height != height || mixer.width != width) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "transforms[", mixer.place, "].cut_mix: field ", name, " is ", height,
-          " x ", width, ", another of its fields ", mixer.height, " x ",
-          mixer.width,
-          ": one rectangle is cut from all of them, make them one size"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("transforms[", mixer.place, "].cut_mix: field ", name,
+                       " is ", height, " x ", width, ", another of its fields ",
+                       mixer.height, " x ", mixer.width,
+                       ": cut_mix cuts one rectangle from all of its fields, "
+                       "so give them one size"));
     }
   }
   return absl::OkStatus();

@@ -2,10 +2,10 @@
 // pairs of rows that they mix.
 //
 // Partners are the samples at places 2i and 2i + 1 of the global batch. A last
-// one without a partner, and one whose partner is padding or a bad sample that
-// was left empty, stay as they are. A rank whose slice begins or ends within a
-// pair makes the partner, too, so the global batch is the same at every world
-// size.
+// sample without a partner is not mixed, and neither is a sample whose partner
+// is padding or an emptied bad sample. A rank whose slice begins or ends within
+// a pair also builds the partner, so the global batch is the same at every
+// world size.
 //
 // Pure functions and value types.
 

@@ -25,7 +25,7 @@ int FieldIndex(const DatasetInfo& info, const std::string& name) {
     if (info.schema().fields(i).name() == name) return i;
   }
   MR_CHECK(false) << "a resolved spec names field " << name
-                  << ", which the dataset does not have";
+                  << ", which is not in the dataset";
   return -1;
 }
 
@@ -40,8 +40,9 @@ absl::Status CheckSame(const std::vector<TensorSpec>& first,
     b.clear_class_names();
     if (a.SerializeAsString() == b.SerializeAsString()) continue;
     return absl::InternalError(
-        absl::StrCat("dataset ", dataset, " makes another tensor ", a.name(),
-                     " than the first source: please report it with the spec"));
+        absl::StrCat("dataset ", dataset, " has a different tensor ", a.name(),
+                     " from the first source; this is a bug of Millrace: "
+                     "please report it with the spec"));
   }
   return absl::OkStatus();
 }
@@ -320,23 +321,24 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
     return absl::FailedPreconditionError(absl::StrCat(
         "the ready batches do not fit into the server's memory: ",
         plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
-        " bytes in half of the memory for batches, and room for one more, but ",
+        " bytes must fit into half of the memory for batches and leave room "
+        "for one batch, but ",
         limit_.arithmetic,
-        ": take fewer ready_batches, a smaller batch_size or more ranks, or ",
+        ": lower ready_batches or batch_size, use more ranks, or ",
         Advice(ready_fit)));
   }
   if (!fits(limit_)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
         plan_.spec().batch_size(), " / world size ", world_size, " = ", rows,
-        " rows of ", layout_.row_bytes(), " bytes make ", bytes,
+        " rows of ", layout_.row_bytes(), " bytes = ", bytes,
         " bytes with alignment",
         staging_.bytes == 0
             ? ""
             : absl::StrCat(" and ", limit_.threads, " threads need ",
                            staging_.bytes, " bytes each to build it"),
-        ", but ", limit_.arithmetic,
-        ": take a smaller batch_size or more ranks, or ", Advice(fits)));
+        ", but ", limit_.arithmetic, ": lower batch_size, use more ranks, or ",
+        Advice(fits)));
   }
   return bytes;
 }

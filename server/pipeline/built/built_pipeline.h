@@ -40,14 +40,14 @@ struct BatchMemoryLimit {
   uint64_t whole_budget = 0;
   // The numbers above and below with another budget. Null: not known.
   std::function<BatchMemoryLimit(uint64_t whole_budget)> with_budget;
-  // That may work on rows of one batch at the same time; so many more where
-  // their number adapts. Room for kStagingBytes of each of those is reserved
-  // elsewhere.
+  // Threads that may work on rows of one batch at the same time, and the
+  // threads that may be added if their number adapts. kStagingBytes of each
+  // added thread are reserved elsewhere.
   uint32_t threads = 1;
   uint32_t more_threads = 0;
 
-  // Where rows to explain take their memory, and how long they wait for it;
-  // null: nowhere. `scratch` is a thread's.
+  // Budget for the memory of explained rows, and the max wait for it; null: no
+  // budget. `scratch` is that of one thread.
   ByteBudget* budget = nullptr;
   absl::Duration timeout;
   uint64_t scratch = 0;
@@ -89,14 +89,15 @@ class BuiltPipeline final : public Pipeline {
 
   const Plan& plan() const { return plan_; }
   const BatchLayout& layout() const { return layout_; }
-  // Of spec.sources. Their columns differ in field, stage and sizes of images;
-  // all else is the same in all of them, so the first's tell it of all.
+  // The number of spec.sources. Their columns differ in field, stage and sizes
+  // of images; everything else is equal, so the columns of the first source
+  // describe all.
   int sources() const { return static_cast<int>(sources_.size()); }
   const std::vector<Column>& columns(uint32_t source = 0) const {
     return sources_[source].columns;
   }
-  // The columns in the order in which they come about: those that belong to an
-  // image right behind it.
+  // The columns in the order in which they are computed: the columns that
+  // belong to an image directly after it.
   const std::vector<int>& order(uint32_t source = 0) const {
     return sources_[source].order;
   }
@@ -117,25 +118,25 @@ class BuiltPipeline final : public Pipeline {
       uint32_t source = 0) const {
     return sources_[source].dataset.source;
   }
-  // The fields of a source that its columns are made of, a flag for each of its
-  // schema: readers leave out the others.
+  // A flag for each field of the source's schema: true if a column uses the
+  // field. Readers skip the other fields.
   const std::vector<bool>& used_fields(uint32_t source) const {
     return sources_[source].used_fields;
   }
-  // Whether its samples are read ahead: what is measured of the source, no part
-  // of what a batch is.
+  // Decides whether samples are read ahead, by measurements. Does not affect
+  // the content of batches.
   ReadPace& pace() const { return pace_; }
   const BatchMixers& mixers() const { return mixers_; }
   // Null: batches are filled row by row.
   ReadyBatches* ready() const { return ready_.get(); }
   bool has_stages() const { return has_stages_; }
-  // Rows that make a task worth its dispatch, and no more: a batch of small
-  // tensors is one task, large images are a task each.
+  // The smallest number of rows that is worth a task: a batch of small tensors
+  // is one task, a large image is a task by itself.
   uint64_t rows_per_task() const { return rows_per_task_; }
 
-  // What a worker needs for samples that do not come about in their place: a
-  // slot for the one at hand, another for its partner when samples are mixed,
-  // then room for the way onto the wire. 0: none.
+  // Memory that a worker needs for samples that are not computed in their final
+  // place: a slot for the sample, a second slot for its partner if samples are
+  // mixed, and room for the conversion to the wire format. 0: none.
   struct Staging {
     uint64_t slot_bytes = 0;
     uint64_t format_bytes = 0;  // source of the last step, or a result
@@ -143,7 +144,7 @@ class BuiltPipeline final : public Pipeline {
   };
   const Staging& staging() const { return staging_; }
 
-  // What a batch of so many rows takes of the budget.
+  // Bytes of the budget for a batch of `rows` rows.
   uint64_t ReservedBytes(uint64_t rows) const {
     return ReservedBytes(rows, limit_);
   }

@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
                       make_stage(field, transforms, options));
   if (stage->output_shape() != *trace.shape) {
     return absl::InternalError(absl::StrCat(
-        "the stages make [", absl::StrJoin(stage->output_shape(), ", "),
-        "] of field ", field.name(), ", the plan [",
+        "the stages produce [", absl::StrJoin(stage->output_shape(), ", "),
+        "] of field ", field.name(), ", the plan says [",
         absl::StrJoin(*trace.shape, ", "), "]"));
   }
   return stage;

@@ -1,6 +1,7 @@
-// A Column says how one output of a batch comes about: the stored field, the
-// stage that runs over it, the mixers that change it, and its way onto the
-// wire. It runs nothing itself: server/pipeline/row/row_filler.h does.
+// A Column describes how one output of a batch is computed: the stored field,
+// the stage that processes it, the mixers that change it, and the conversion to
+// the wire format. It runs nothing itself: server/pipeline/row/row_filler.h
+// does.
 //
 // Immutable once made; thread-safe.
 //
@@ -38,19 +39,20 @@ struct Column {
   uint64_t raw_bytes = 0;             // of a sample before `format`
   std::optional<RowFormat> format;    // absent: raw is as on the wire
   uint64_t bytes = 0;                 // of a row on the wire
-  // What the raw bytes of a row without a sample are: of a mask its role's
-  // fill, so that losses leave them out as they do what lies outside.
+  // Value of the raw bytes in a row without a sample. For a mask it is the fill
+  // of its role, so that losses ignore the row as they ignore the area outside
+  // an image.
   uint8_t empty = 0;
 
   // Bit i: mixer i of the pipeline (server/pipeline/built/batch_mixers.h) mixes
   // it.
   uint64_t mixers = 0;
-  // Above 0: a label of so many classes that mixers make soft. Stored is the
-  // class, raw is float32 [classes].
+  // Above 0: the number of classes of a label that mixers make soft. The stored
+  // value is the class, the raw value is float32 [classes].
   int64_t classes = 0;
-  // Of a mask or boxes that transforms move: the image that they belong to,
-  // and the stage that reads its size where its own has not run before. -1 and
-  // null for others.
+  // For a mask or boxes that transforms move: their image, and the stage that
+  // reads the image's size if the image's own stage has not run before. -1 and
+  // null for other columns.
   int image_field = -1;
   std::unique_ptr<ImageStage> image_size;
 

@@ -2,10 +2,9 @@
 // the spec that they were requested with (as it came, and resolved): a repeated
 // request costs one look-up, and a server that never saw Open builds once.
 //
-// Bounded in number and in bytes. The bytes count all pipelines that live:
-// those that were thrown out and live on in the runs that use them, too. A
-// thread that builds one takes room for it first, which the pipeline holds as
-// long as it lives.
+// Bounded in number and in bytes. The bytes count all living pipelines, also
+// evicted pipelines that runs still use. A thread that builds a pipeline first
+// reserves room for it; the pipeline holds the room as long as it lives.
 //
 // Thread-safe. Room may outlive the cache. Pipelines are destroyed outside the
 // lock, for their destructor may take long.
@@ -40,16 +39,17 @@ class PipelineCache {
   PipelineCache(size_t capacity, uint64_t bytes)
       : capacity_(capacity), bytes_(bytes) {}
 
-  // Room for a pipeline, to be held by it. Throws idle ones out for it, those
-  // that were used longest ago first. Null: those in use leave too little.
+  // Reserves room for a pipeline, which must hold the result. Evicts idle
+  // pipelines for it, least recently used first. Null: the pipelines in use
+  // leave too little room.
   std::shared_ptr<const void> TakeRoom(uint64_t bytes) {
     while (true) {
       // Declared before the lock: destroyed after it, and its room is back
       // before the next look.
       std::shared_ptr<const BuiltPipeline> thrown_out;
       MutexLock lock(mu_);
-      // It may fall meanwhile, as pipelines die without the lock; it does not
-      // rise. So the bound holds.
+      // The value may fall meanwhile, because pipelines are destroyed without
+      // the lock. It rises only under the lock, so the bound holds.
       const uint64_t used = used_->load();
       if (used == 0 || used + bytes <= bytes_) {
         used_->fetch_add(bytes);
@@ -61,9 +61,10 @@ class PipelineCache {
       }
       auto idle = entries_.end();
       for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-        // Only the cache holds it, and a further holder could only come through
-        // Find(), which the lock keeps out: it is idle. The list is walked to
-        // its end, so the oldest idle one is found.
+        // A count of 1 means that only the cache holds the pipeline. A new
+        // holder could only come through Find(), which needs the lock: the
+        // pipeline is idle. The scan goes to the end of the list, so it finds
+        // the oldest idle pipeline.
         if (it->pipeline.use_count() == 1) idle = it;
       }
       if (idle == entries_.end()) return nullptr;

@@ -12,10 +12,11 @@ namespace {
 
 // ResourceExhausted that a client retries: others may give memory back.
 absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
-  return WithRetryDelay(absl::ResourceExhaustedError(absl::StrCat(
-                            "the ", slots, " ready batches found no ", bytes,
-                            " bytes of the ", where, " are in use: ask again")),
-                        "pipeline");
+  return WithRetryDelay(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "no memory for the ", slots, " ready batches: they need ", bytes,
+          " bytes, but of the ", where, " are in use: retry")),
+      "pipeline");
 }
 
 }  // namespace
@@ -93,10 +94,9 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   const uint64_t bytes = Bytes(rows);
   for (ByteBudget::Reservation& reservation : reservations) {
     if (!budget.TryReserve(layout_.PayloadBytes(rows), &reservation)) {
-      return NoRoom(
-          recipe_->slots, bytes,
-          absl::StrCat("server's ", budget.capacity(),
-                       " bytes of memory budget, of which ", budget.used()));
+      return NoRoom(recipe_->slots, bytes,
+                    absl::StrCat("server's ", budget.capacity(),
+                                 " bytes of memory budget, ", budget.used()));
     }
   }
   // Taken first and compared afterwards: the sets of several pipelines share it
@@ -105,11 +105,10 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   const uint64_t others = share->taken.fetch_add(bytes);
   if (others + bytes > share->most) {
     share->taken.fetch_sub(bytes);
-    return NoRoom(recipe_->slots, bytes,
-                  absl::StrCat(share->most,
-                               " bytes that all ready batches together may "
-                               "have, of which ",
-                               others));
+    return NoRoom(
+        recipe_->slots, bytes,
+        absl::StrCat(share->most, " bytes for all ready batches together, ",
+                     others));
   }
   auto set = std::make_shared<ReadySet>(recipe_, layout_.ForRows(rows),
                                         std::move(reservations), bytes,

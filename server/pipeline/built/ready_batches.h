@@ -1,12 +1,13 @@
 // ReadyBatches are the payloads that a synthetic source with ready_batches
-// sends again and again: a few buffers, made once, that many batches under way
-// refer to. So a server streams without reading, decoding or filling, and what
-// is left is the sending itself.
+// sends repeatedly: a few buffers that are filled once and shared by many
+// batches in flight. The server then streams without reading, decoding or
+// filling, so a measurement shows the cost of sending alone.
 //
-// A payload is a function of (seed, slot, rows). The memory is the budget's: a
-// set is reserved as a whole, shared by all runs that want it, and goes with
-// the last of them and of their batches. All sets of an engine together have a
-// share of it, so that jobs go on beside whoever measures the server.
+// A payload is a function of (seed, slot, rows). Its memory is part of the
+// budget: a set is reserved as a whole, shared by all runs with the same rows,
+// and released with the last run and batch that use it. All sets of an engine
+// together are limited to a share of the budget, so that jobs continue beside a
+// measurement.
 //
 // Thread-safe. The layout outlives it and every call of Fill(), the budget
 // outlives the last payload.
@@ -36,14 +37,15 @@
 
 namespace millrace {
 
-// What payloads are made of: immutable.
+// The description of the payloads. Immutable.
 struct ReadyRecipe {
   uint64_t seed = 0;
   uint32_t slots = 0;
   std::vector<TensorSpec> tensors;  // the outputs, in the layout's order
 };
 
-// What all sets of an engine may take, and take. Sets keep it.
+// The max bytes of all sets of an engine, and the bytes in use. Sets keep it
+// alive.
 struct ReadyShare {
   explicit ReadyShare(uint64_t bytes) : most(bytes) {}
   const uint64_t most;
@@ -64,15 +66,15 @@ class ReadySet {
     return slots_[step % slots_.size()].payload;
   }
 
-  // The digest of that payload (BatchHeader.payload_xxh3); after Fill(), too.
-  // Hashing it for every batch would take a part of what is measured with ready
+  // The digest of that payload (BatchHeader.payload_xxh3); valid after Fill().
+  // Hashing the payload for every batch would distort a measurement with ready
   // batches.
   uint64_t payload_xxh3(uint64_t step) const {
     return slots_[step % slots_.size()].xxh3;
   }
 
-  // Computes the payload of `step` unless that has been done. The first call
-  // takes what it takes to write it, one that comes meanwhile waits for it.
+  // Computes the payload of `step` once. The first call writes the payload;
+  // concurrent calls wait for it.
   void Fill(uint64_t step);
 
  private:
@@ -97,8 +99,8 @@ class ReadyBatches {
   // Bytes of a set.
   uint64_t Bytes(uint64_t rows) const;
 
-  // The set that is there, or a new one. ResourceExhausted, with the time after
-  // which to ask again: the budget has no room for one, or the share.
+  // The existing set for `rows`, or a new one. ResourceExhausted with a retry
+  // delay: the budget or the share has no room for a new set.
   absl::StatusOr<std::shared_ptr<ReadySet>> Take(
       uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
       std::shared_ptr<BufferPool> pool);

@@ -1,10 +1,10 @@
-// BatchReads is the reading ahead of one batch: which samples its rows need,
-// the samples that have come, and which rows can be worked on because all of
-// theirs have. Threads that read and threads that work meet here. Those that
-// work never wait for those that read, which wait for room in the buffers.
+// BatchReads tracks the reading ahead of one batch: the samples that its rows
+// need, the samples that have been read, and the rows whose samples are
+// complete. Read threads and worker threads meet here. Read threads wait for
+// room in the buffers; worker threads never wait for read threads.
 //
-// It only brings samples nearer: one that is missing, for whatever reason, is
-// read where it is used.
+// Reading ahead is an optimisation only: a worker reads any missing sample
+// itself.
 //
 // Read(), Done() and At() may be called from any thread, for an index or a unit
 // by one at a time. Gives its samples back when it is destroyed.
@@ -57,8 +57,8 @@ class BatchReads final : public SamplesAhead {
             ReadGates& gates);
 
   // Samples [begin, end) have been read or given up. Calls `ready` for the
-  // units whose last ones they were: now they must be released soon, others may
-  // wait for their room.
+  // units that are now complete. These units must be released soon, because
+  // other reads may wait for their room.
   void Done(uint64_t begin, uint64_t end,
             absl::FunctionRef<void(uint64_t from, uint64_t to)> ready);
 

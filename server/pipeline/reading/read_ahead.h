@@ -10,8 +10,8 @@
 // has all threads; within a run samples are read in the order of their rows.
 //
 // A thread here may block on storage, on a gate of the source or on room in the
-// buffers. It never waits for a worker by name, and workers never wait for it:
-// so the room that it waits for always comes.
+// buffers. It never waits for a specific worker, and workers never wait for it:
+// so the room that it waits for always becomes free.
 //
 //   ReadAhead ahead({.threads = 32, .buffer_bytes = 64 << 20,
 //                    .read = [](const Task& task, WorkerState& reader) {...}});

@@ -1,5 +1,6 @@
-// ReadGates lets no more threads read a source ahead at the same time than the
-// source has memory for (RecordSource::max_concurrent_reads).
+// ReadGates limits the number of threads that read a source ahead at the same
+// time to RecordSource::max_concurrent_reads, because the source has memory for
+// no more.
 //
 // Thread-safe. A pass may wait; a thread holds one at a time. Sources with a
 // limit must outlive it.
@@ -49,7 +50,7 @@ class ReadGates {
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
-    // For it to come.
+    // The time that the pass waited at the gate.
     std::chrono::nanoseconds waited() const { return waited_; }
 
    private:

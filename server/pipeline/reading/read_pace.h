@@ -1,9 +1,9 @@
-// ReadPace decides whether the samples of a pipeline are read ahead, on threads
-// that may wait, or by the threads that work on them. It goes by what is
-// measured: storage that blocks no thread (its pages are in memory, its row
-// groups in a cache) is read where it is used, which costs no hand-over; as
-// soon as threads lose a tenth of their time waiting for it, they do so no
-// more. Batches are the same either way.
+// ReadPace decides by measurements whether read threads read the samples of a
+// pipeline ahead, or worker threads read them directly. Storage that does not
+// block (its pages are in memory, its row groups in a cache) is read directly,
+// because that needs no handover between threads. When worker threads lose a
+// tenth of their time to waits for storage, read threads take over. The batches
+// are the same either way.
 //
 // Thread-safe: threads note what they met, roughly once a task.
 //
@@ -23,8 +23,8 @@ namespace millrace {
 
 class ReadPace {
  public:
-  // Begins ahead where Read() itself waits: how long is not known before the
-  // first has been read, and that may be long.
+  // Starts with reading ahead if Read() itself waits, because the length of the
+  // first read is not known and may be long.
   explicit ReadPace(ReadWait wait)
       : wait_(wait), ahead_(wait == ReadWait::kRead) {}
 
@@ -50,7 +50,8 @@ class ReadPace {
  private:
   using Sum = std::atomic<uint64_t>;
 
-  // What a decision is based on, or a wait so long that it needs no more.
+  // Samples that a decision is based on, or a total wait that is long enough
+  // for a decision.
   static constexpr uint64_t kSamples = 256;
   static constexpr uint64_t kNanos = 20'000'000;
 

@@ -2,12 +2,12 @@
 // used. It is bounded in bytes: a thread that reads waits for room until
 // earlier samples have been used.
 //
-// Why no thread waits for ever: threads that use samples never wait for threads
-// that read, and give ready samples back whatever becomes of their batch. So
-// while any sample is Ready(), room comes. While none is, the thread with the
+// Why no thread waits for ever: worker threads never wait for read threads, and
+// return ready samples even if their batch is cancelled. So while any sample is
+// Ready(), room will become free. While no sample is ready, the thread with the
 // oldest Turn does not wait: without room its sample is given up, and the
-// thread that uses the sample reads it. Only a sample beside which nothing is
-// held may exceed the bound.
+// worker thread reads the sample itself. Only a sample that is alone in the
+// buffers may exceed the bound.
 //
 // Thread-safe. Owns the memory, also of samples that are handed out, and uses
 // it again. Between Copy() and Give() a sample belongs to one thread at a time;

@@ -1,8 +1,8 @@
-// BadSampleList remembers the damaged samples that were met last, each once,
-// for people who ask a server what is wrong (GetStatus). It is no counter: what
-// falls out of the list is forgotten, Engine::Stats::bad_samples counts all.
+// BadSampleList remembers the most recent damaged samples, each once, for
+// people who ask a server what is wrong (GetStatus). It is not a counter: it
+// forgets the oldest samples. Engine::Stats::bad_samples counts all.
 //
-// Thread-safe. Not for the way of sound samples.
+// Thread-safe. Called only for damaged samples.
 //
 //   list.Add(status);  // with dataset, shard, row and sample in its detail
 //   for (const BadSample& bad : list.Newest()) ...

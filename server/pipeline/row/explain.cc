@@ -57,7 +57,7 @@ class UnitLog final : public ParameterLog {
   }
   void BeginField(const std::string& field) override { field_ = field; }
   void Add(uint32_t place, std::string what) override {
-    MR_CHECK(!samples_.empty()) << "drawn for no sample";
+    MR_CHECK(!samples_.empty()) << "a draw without a sample";
     Drawn drawn;
     drawn.set_place(place);
     drawn.set_transform(TransformAt(spec_, place));
@@ -140,9 +140,9 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
   if (!stopped.ok()) return stopped;
   return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
-          "rows to explain found no ", bytes, " bytes of the server's ",
-          budget.capacity(), " bytes of memory budget within ",
-          absl::FormatDuration(timeout), ": ask again")),
+          "no memory for the rows to explain: ", bytes, " of the server's ",
+          budget.capacity(), " bytes of memory budget were not free within ",
+          absl::FormatDuration(timeout), ": retry")),
       "pipeline");
 }
 
@@ -162,7 +162,7 @@ absl::Status BuiltPipeline::ExplainRows(
     absl::FunctionRef<absl::Status()> stop) const {
   if (ready_ != nullptr) {
     return absl::InvalidArgumentError(
-        "ready batches hold no samples that could be explained: set "
+        "ready batches contain no samples and cannot be explained: set "
         "ready_batches to 0");
   }
   MR_ASSIGN_OR_RETURN(
@@ -173,7 +173,7 @@ absl::Status BuiltPipeline::ExplainRows(
   if (first_row >= all.rows) {
     return absl::OutOfRangeError(absl::StrCat(
         "the request is for row ", first_row, "; the rank's batch has ",
-        all.rows, " rows, counted from 0"));
+        all.rows, " rows, numbered from 0"));
   }
   const uint64_t row_bytes =
       std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);
@@ -193,8 +193,8 @@ absl::Status BuiltPipeline::ExplainRows(
     // Nobody has checked that: whoever asks may have opened it elsewhere.
     return absl::FailedPreconditionError(absl::StrCat(
         "a row does not fit into the server's memory: ", row_bytes,
-        " bytes and up to ", beside, " to build it, but ", limit_.arithmetic,
-        ": ask another server, or ", Advice(fits)));
+        " bytes, plus up to ", beside, " to build it, but ", limit_.arithmetic,
+        ": request from another server, or ", Advice(fits)));
   }
 
   const BatchLayout::Placed placed = layout_.ForRows(part.rows);
@@ -279,7 +279,7 @@ absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
                                          uint64_t epoch, uint64_t step,
                                          ParameterLog& log) {
   const auto* built = dynamic_cast<const BuiltPipeline*>(&pipeline);
-  MR_CHECK(built != nullptr) << "a pipeline that no engine has made";
+  MR_CHECK(built != nullptr) << "the pipeline is not from an engine";
   MR_ASSIGN_OR_RETURN(const StepRows rows,
                       built->plan().steps().Rows(step, 0, 1));
   const BatchLayout::Placed placed = built->layout().ForRows(rows.rows);
@@ -287,7 +287,7 @@ absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
   uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
   if (payload == nullptr) {
     return absl::ResourceExhaustedError(
-        "no memory for the batch: take a smaller batch_size");
+        "no memory for the batch: lower batch_size");
   }
   const BatchSlice slice = SliceOf(*built, epoch, step, rows, placed, payload);
   if (slice.mix.kind != BatchMix::NONE) {

@@ -1,7 +1,7 @@
-// Explain makes one batch again on the calling thread and writes down what was
-// drawn for it: for each sample its index and key, for each transform its
-// parameters. For people (`millrace-data preview --explain`) and tests; the
-// bytes that it makes are those that the engine makes.
+// Explain builds one batch again on the calling thread and records its random
+// choices: the index and key of each sample, and the parameters of each
+// transform. For people (`millrace-data preview --explain`) and tests. It
+// produces the same bytes as the engine.
 //
 // Safe from any thread. Takes memory of its own, not of a budget.
 //

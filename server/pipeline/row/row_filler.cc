@@ -56,10 +56,10 @@ absl::Status RowFiller::Begin() {
   if (const uint64_t bytes = pipeline_.staging().bytes; bytes > 0) {
     staging_ = worker_.staging().Reserve(bytes);
     if (staging_ == nullptr) {
-      return WithErrorDetail(
-          absl::ResourceExhaustedError(absl::StrCat(
-              "no memory for ", bytes, " bytes of samples on their way")),
-          MakeErrorDetail("batch"));
+      return WithErrorDetail(absl::ResourceExhaustedError(absl::StrCat(
+                                 "no memory for ", bytes,
+                                 " bytes of samples that are being processed")),
+                             MakeErrorDetail("batch"));
     }
   }
   return absl::OkStatus();
@@ -144,12 +144,11 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       return WithErrorDetail(
           absl::DataLossError(absl::StrCat(
               status.message(), " (and the ", Plan::kMaxSubstitutes,
-              " samples that could take its place are damaged, too: ",
-              Plan::kNeighbours, " behind it and ",
+              " samples that could replace it are damaged too: ",
+              Plan::kNeighbours, " after it and ",
               Plan::kMaxSubstitutes - Plan::kNeighbours,
-              " from all over the dataset, which has hardly a sound sample: "
-              "run "
-              "`millrace-data verify` and restore its files)")),
+              " from the whole dataset, so most of its samples are damaged: "
+              "run `millrace-data verify` and restore the files)")),
           GetErrorDetail(status));
     default:
       return status;
@@ -232,9 +231,10 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
   if (column.format->Apply(raw, target, scratch)) return absl::OkStatus();
   return BadStorage(absl::StrCat(
       "field ", FieldOf(column).name(),
-      " holds a number that does not fit into ", "the type in which its ",
+      " has a value that does not fit into the type in which the server sends "
+      "its ",
       FieldOf(column).num_classes(),
-      " classes are sent; set outputs { dtype: DTYPE_INT64 } to see it"));
+      " classes; set outputs { dtype: DTYPE_INT64 } to see the value"));
 }
 
 absl::Status RowFiller::ReadClass(const Column& column,
@@ -249,9 +249,9 @@ absl::Status RowFiller::ReadClass(const Column& column,
   std::memcpy(&index, stored.data(), sizeof(index));
   if (index < 0 || index >= column.classes) {
     return BadStorage(absl::StrCat("field ", FieldOf(column).name(), " is ",
-                                   index, ", which is none of its ",
+                                   index, ", which is not one of its ",
                                    column.classes,
-                                   " classes and cannot be mixed"));
+                                   " classes, and cannot be mixed"));
   }
   std::memcpy(slot(place.slot) + column.class_offset, &index, sizeof(index));
   return absl::OkStatus();

@@ -1,7 +1,8 @@
 // RowFiller fills rows of one batch: it reads each sample, runs its stages,
-// mixes partners, writes the results to their places on the wire, and applies
-// the spec's policy to samples that are damaged. The result depends on the plan
-// alone, not on who fills which row, nor on how ranks share the batch.
+// mixes partners, writes the results to their places in the payload, and
+// applies the spec's policy to damaged samples. The result depends only on the
+// plan, not on the thread that fills a row or on the division of the batch
+// among ranks.
 //
 // Belongs to one thread; made for each task, cheap.
 //
@@ -53,8 +54,8 @@ class RowFiller {
   // What a worker's staging keeps from task to task.
   static constexpr uint64_t kKeptStagingBytes = 1 << 20;
 
-  // All must outlive the filler. `ahead`: where samples that have been read
-  // already are found; null: none has.
+  // All must outlive the filler. `ahead`: the samples that were read ahead;
+  // null: none.
   RowFiller(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
             const BatchSlice& slice, WorkerState& worker,
             BadSampleList& bad_list, const SamplesAhead* ahead = nullptr)
@@ -72,8 +73,9 @@ class RowFiller {
 
   // The rows of a unit. DataLoss: a damaged sample under the policy FAIL, or
   // with SUBSTITUTE one without a sound neighbour. ErrorDetail names stage,
-  // dataset, shard, row and sample. Unavailable: an image wants memory that
-  // others have (WorkerState::large_images); the unit is to be filled again.
+  // dataset, shard, row and sample. Unavailable: other images use the memory
+  // that an image needs (WorkerState::large_images); the unit must be filled
+  // again.
   absl::Status Fill(uint64_t unit);
 
   // Since Begin().
@@ -81,8 +83,8 @@ class RowFiller {
   uint64_t emptied_rows() const { return emptied_rows_; }  // by ZERO
 
  private:
-  // Where a sample comes about: a row of the batch or, of a partner that
-  // belongs to another rank, the staging of the worker alone.
+  // The place where a sample is computed: a row of the batch, or only the
+  // worker's staging for a partner that belongs to another rank.
   struct Place {
     int slot = 0;  // of the staging
     bool own = true;
@@ -108,8 +110,8 @@ class RowFiller {
 
   // Mixes the images of two samples; those that are not own are only read.
   void Mix(const Place& a, const Place& b);
-  // What is left to do for an own row when its sample is complete. `partner`
-  // is null when it is not mixed.
+  // Completes an own row when its sample is computed. `partner` is null if the
+  // row is not mixed.
   void Finish(const Place& place, const Place* partner);
 
   // Before the format.

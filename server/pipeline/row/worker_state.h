@@ -19,9 +19,9 @@ namespace millrace {
 
 class WorkerState {
  public:
-  // The datasets' sources outlive the worker. A synthetic one may go with its
-  // pipeline, and another come to lie in its place; its readers may outlive it.
-  // Fails as RecordSource::NewReader.
+  // The sources of datasets outlive the worker. A synthetic source may be
+  // destroyed with its pipeline, and another source may get the same address;
+  // readers may outlive their source. Fails as RecordSource::NewReader.
   absl::StatusOr<RecordReader*> ReaderOf(
       const std::shared_ptr<const RecordSource>& source) {
     SourceReader& reader = readers_[source.get()];

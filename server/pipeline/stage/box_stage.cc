@@ -133,9 +133,9 @@ class BoxStage final : public ImageStage {
                    Scratch& scratch, absl::Span<uint8_t> out) const override {
     const size_t bytes = output_shape_[0] * sizeof(Box);
     if (stored.size() != bytes) {
-      return absl::DataLossError(
-          absl::StrCat("the stored boxes have ", stored.size(), " bytes, ",
-                       bytes, " were expected; pack the dataset again"));
+      return absl::DataLossError(absl::StrCat(
+          "the stored boxes have ", stored.size(), " bytes instead of ", bytes,
+          "; pack the dataset again"));
     }
     if (out.size() != bytes) {
       return absl::InternalError(absl::StrCat(
@@ -159,7 +159,7 @@ class BoxStage final : public ImageStage {
   absl::Status Plan(Size size, uint64_t sample_key, ParameterLog* log,
                     MoveList& moves) const {
     if (size.width <= 0 || size.height <= 0) {
-      return absl::InternalError("boxes: the image's size is not known");
+      return absl::InternalError("boxes: the size of the image is not known");
     }
     StepList steps;
     for (const Op& op : ops_) {
@@ -199,10 +199,10 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
     const Field& field, absl::Span<const PlacedTransform> transforms) {
   if (field.kind() != FIELD_KIND_TENSOR || field.dtype() != DTYPE_FLOAT32 ||
       field.shape_size() != 2 || field.shape(0) < 0 || field.shape(1) != 4) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "field \"", field.name(),
-        "\" holds no boxes: they are float32 [K, 4], K the same in every "
-        "sample"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("field \"", field.name(),
+                     "\" does not hold boxes: boxes are float32 [K, 4], with "
+                     "the same K in every sample"));
   }
   // As for a mask: the fill of a colour image means nothing here.
   ImageStageOptions options;
@@ -211,10 +211,10 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
   for (const PlacedTransform& placed : transforms) {
     if (auto op = GeometryOf(placed, options)) {
       if (op->surround != Surround::kFill) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(OpName(*op),
-                         ": boxes cannot follow what is mirrored or drawn out "
-                         "at the edges; take padding_mode: PADDING_CONSTANT"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            OpName(*op),
+            ": boxes cannot follow pixels that are mirrored or repeated at the "
+            "edges; set padding_mode: PADDING_CONSTANT"));
       }
       ops.emplace_back(*std::move(op));
     } else if (auto affine = AffineOf(placed, options)) {
@@ -222,7 +222,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
     } else {
       return absl::InvalidArgumentError(absl::StrCat(
           "field \"", field.name(), "\" holds boxes, which transform ",
-          placed.place, " does not move; leave the field out of it"));
+          placed.place, " does not move; remove the field from the transform"));
     }
   }
   return std::make_unique<BoxStage>(field.shape(0), std::move(ops));

@@ -34,9 +34,9 @@ class ProgramReader {
     }
     if (options_.size_only) return absl::OkStatus();
     if (program_.role == FieldRole::MASK && program_.channels != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a mask has one channel, this one ", program_.channels,
-                       "; decode it with color: INDEX (or GRAY)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a mask has one channel, but this mask has ", program_.channels,
+          "; decode it with color: INDEX (or GRAY)"));
     }
     if (!size_.has_value()) {
       // Says which transform is to blame.
@@ -60,8 +60,8 @@ class ProgramReader {
               : options_.operators->FindDecoder(ref.name());
       if (decoder == nullptr) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "decode_image (transform ", place, "): there is no decoder \"",
-            ref.name(), "\" among the operators"));
+            "decode_image (transform ", place, "): no decoder \"", ref.name(),
+            "\" is loaded; load its library with --operators"));
       }
       program_.decoders.push_back(decoder);
     }
@@ -75,10 +75,9 @@ class ProgramReader {
                         op.kind == GeometryOp::Kind::kResize);
     if (interpolates && program_.channels != 1 && program_.channels != 3) {
       return absl::UnimplementedError(
-          absl::StrCat(OpName(op), ": resizing ", program_.channels,
-                       " channels by another interpolation than "
-                       "INTERPOLATION_NEAREST (1 and 3 are) is not built in "
-                       "this version"));
+          absl::StrCat(OpName(op), ": images of ", program_.channels,
+                       " channels can only be resized by INTERPOLATION_NEAREST "
+                       "(images of 1 and 3 channels by every interpolation)"));
     }
     ops_.push_back(std::move(op));
     return absl::OkStatus();
@@ -136,8 +135,8 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
         "field \"", field.name(),
-        "\" is no image: image transforms work on encoded images and on uint8 "
-        "tensors of shape [height, width, channels]"));
+        "\" is not an image: image transforms work on encoded images and on "
+        "uint8 tensors of shape [height, width, channels]"));
   }
   ProgramReader reader(program, options);
   for (const PlacedTransform& placed : transforms) {

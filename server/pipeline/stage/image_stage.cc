@@ -113,7 +113,7 @@ class BuiltImageStage : public ImageStage {
           header.width > kMaxImageSide || header.height > kMaxImageSide) {
         return absl::DataLossError(absl::StrCat(
             "the image claims ", header.width, " x ", header.height,
-            " pixels; each side must be 1 to ", kMaxImageSide));
+            " pixels; each side must have 1 to ", kMaxImageSide));
       }
       return header;
     }
@@ -123,8 +123,8 @@ class BuiltImageStage : public ImageStage {
         static_cast<uint64_t>(header.width) * header.height * program_.channels;
     if (stored.size() != expected) {
       return absl::DataLossError(absl::StrCat(
-          "the stored pixels have ", stored.size(), " bytes, ", expected,
-          " were expected (", header.height, " x ", header.width, " x ",
+          "the stored pixels have ", stored.size(), " bytes instead of ",
+          expected, " (", header.height, " x ", header.width, " x ",
           program_.channels, "); pack the dataset again"));
     }
     return header;
@@ -199,11 +199,11 @@ class BuiltImageStage : public ImageStage {
         // Sides are below 2^33, so the product fits.
         if (!last && segment.canvas.width * segment.canvas.height >
                          kMaxDecodedBytes / channels) {
-          return absl::DataLossError(
-              absl::StrCat("the image of ", header.width, " x ", header.height,
-                           " pixels becomes ", segment.canvas.width, " x ",
-                           segment.canvas.height, " on its way; at most ",
-                           kMaxDecodedBytes, " bytes are given to one image"));
+          return absl::DataLossError(absl::StrCat(
+              "the image of ", header.width, " x ", header.height,
+              " pixels becomes ", segment.canvas.width, " x ",
+              segment.canvas.height, " during its transforms; the maximum is ",
+              kMaxDecodedBytes, " bytes for one image"));
         }
         if (decode) {
           decode = false;
@@ -247,7 +247,7 @@ class BuiltImageStage : public ImageStage {
     }
     s.large->wanted = bytes;
     return absl::UnavailableError(
-        "the memory for large images is in use by others");
+        "other images use the memory for large images");
   }
 
   absl::Status PlanGeometry(Size size, uint64_t sample_key,

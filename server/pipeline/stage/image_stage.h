@@ -48,8 +48,8 @@ struct ImageStageOptions {
 
 class ImageStage {
  public:
-  // Decoder and resize buffers of one worker, kept from image to image. One
-  // that any stage has made serves every stage.
+  // Decoder and resize buffers of one worker, kept from image to image. A
+  // scratch of any stage works for every stage.
   class Scratch;
 
   // `transforms`: those of the spec that name this field and are computed for
@@ -86,7 +86,7 @@ class ImageStage {
                                         Scratch& scratch) const {
     static_cast<void>(stored);
     static_cast<void>(scratch);
-    return absl::UnimplementedError("this stage reads no image");
+    return absl::UnimplementedError("the stage reads no image");
   }
 
   // Whether Run() leaves the stored image's size in the scratch.
@@ -102,8 +102,8 @@ class ImageStage {
                            absl::Span<uint8_t> out) const = 0;
 };
 
-// Memory for images that are larger than a thread's scratch is counted for, of
-// a thread that does not wait for it but gives the sample up.
+// Memory for images that need more than a thread's reserved scratch. The thread
+// does not wait for the memory: without memory it gives the sample up for now.
 struct LargeImages {
   LargeImageGate* gate = nullptr;
   // What the thread holds: images within it pass without the gate.

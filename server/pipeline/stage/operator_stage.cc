@@ -142,10 +142,11 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
             : options.operators->FindTransform(custom.name());
     if (!IsTensorOperator(placed) || transform == nullptr ||
         transform->functions.works_on != MILLRACE_ON_TENSOR) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "transforms[", placed.place,
-          "]: only operators on tensors may follow one of them, and \"",
-          custom.name(), "\" is none"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("transforms[", placed.place,
+                       "]: after an operator on tensors only operators on "
+                       "tensors may follow, and \"",
+                       custom.name(), "\" works on images"));
     }
     MR_ASSIGN_OR_RETURN(
         auto op, MakeOperatorTensorOp(*transform, custom, placed.place, type));
@@ -156,7 +157,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
     if (!(said == type)) {
       return absl::InternalError(absl::StrCat(
           "transforms[", placed.place, "]: the operator ", custom.name(),
-          " makes another type than it did when the spec was resolved"));
+          " produces another type than when the spec was resolved"));
     }
     ops.push_back(std::move(op));
   }

@@ -126,9 +126,10 @@ class Instance {
     void* scratch = nullptr;
     if (scratch_bytes > 0) {
       if (scratch_bytes > kMaxScratchBytes) {
-        return Failed(absl::DataLossError(absl::StrCat(
-            who_, ": asks for ", scratch_bytes, " bytes of scratch for ",
-            Format(type), "; at most ", kMaxScratchBytes, " are given")));
+        return Failed(absl::DataLossError(
+            absl::StrCat(who_, ": it requests ", scratch_bytes,
+                         " bytes of scratch for ", Format(type),
+                         "; the maximum is ", kMaxScratchBytes)));
       }
       scratch = context.scratch->Reserve(scratch_bytes);
       if (scratch == nullptr) {
@@ -156,7 +157,7 @@ class Instance {
 
   absl::Status Mistake(absl::string_view what) const {
     return absl::InternalError(
-        absl::StrCat(who_, ": ", what, "; this is a mistake in the library"));
+        absl::StrCat(who_, ": ", what, "; this is a bug of the library"));
   }
 
   void NoteLeftOut(const OpContext& context) const {
@@ -189,8 +190,8 @@ class OperatorPixelOp final : public PixelOp {
     millrace_type result;
     MR_RETURN_IF_ERROR(instance_.Create(custom.config(), input, &result));
     if (Same(input, result)) return absl::OkStatus();
-    return instance_.Mistake(
-        absl::StrCat("it works on images in place and makes ", Format(result)));
+    return instance_.Mistake(absl::StrCat(
+        "it works on images in place and produces ", Format(result)));
   }
 
   int64_t ScratchBytes(Size size, int channels) const override {
@@ -226,7 +227,7 @@ class OperatorTensorOp final : public TensorOp {
     if (input_.shape.size() > MILLRACE_MAX_DIMS) {
       return absl::InvalidArgumentError(absl::StrCat(
           "transforms[", instance_.place(), "]: the tensor has ",
-          input_.shape.size(), " dimensions: operators take at most ",
+          input_.shape.size(), " dimensions: the maximum for operators is ",
           MILLRACE_MAX_DIMS));
     }
     type_ = {.dtype = input_.dtype,
@@ -238,15 +239,14 @@ class OperatorTensorOp final : public TensorOp {
     if (custom.has_p() && custom.p() < 1 && !(result_ == input_)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "transforms[", instance_.place(), "]: p is ", custom.p(),
-          ", but the transform makes ", Format(result), " of ", Format(type_),
-          ": samples that it leaves out would be of another type; leave p "
-          "out"));
+          ", but the transform turns ", Format(type_), " into ", Format(result),
+          ": samples that it skips would have another type; remove p"));
     }
     scratch_bytes_ = instance_.ScratchBytes(type_);
     if (scratch_bytes_ > kMaxScratchBytes) {
-      return instance_.Mistake(absl::StrCat("asks for ", scratch_bytes_,
-                                            " bytes of scratch; at most ",
-                                            kMaxScratchBytes, " are given"));
+      return instance_.Mistake(absl::StrCat(
+          "it requests ", scratch_bytes_, " bytes of scratch; the maximum is ",
+          kMaxScratchBytes));
     }
     return absl::OkStatus();
   }
@@ -284,9 +284,9 @@ class OperatorTensorOp final : public TensorOp {
       if (sane) bytes *= static_cast<uint64_t>(dim);
     }
     if (!sane) {
-      return instance_.Mistake(absl::StrCat("it makes ", Format(result), " of ",
-                                            Format(type_),
-                                            ", which is no type of a tensor"));
+      return instance_.Mistake(absl::StrCat("it produces ", Format(result),
+                                            " from ", Format(type_),
+                                            ", which is not a tensor type"));
     }
     result_.dtype = static_cast<DType>(result.dtype);
     result_.shape.assign(result.shape, result.shape + result.dims);

@@ -152,8 +152,8 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakeCustom(
   if (transform == nullptr ||
       transform->functions.works_on != MILLRACE_ON_IMAGE) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "custom (transform ", placed.place, "): there is no transform \"",
-        custom.name(), "\" on images among the operators"));
+        "custom (transform ", placed.place, "): no transform \"", custom.name(),
+        "\" on images is loaded; load its library with --operators"));
   }
   return MakeOperatorPixelOp(*transform, custom, placed.place, channels);
 }
@@ -279,7 +279,7 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
     default:
       return absl::UnimplementedError(
           absl::StrCat(TransformName(t), " (transform ", place,
-                       "): it is not built in this version"));
+                       "): this version does not support it"));
   }
 }
 

@@ -1,8 +1,7 @@
-// FairNode is a member of a tree whose members share time: among the children
-// of a node the one that was given the least time, relative to its weight, is
-// next (start-time fair queuing: Goyal, Vin and Cheng, SIGCOMM 1996). A child
-// that had nothing to do continues at its parent's present, so it saves up no
-// credit.
+// FairNode is a node of a tree whose nodes share time: among the children of a
+// node, the child with the least time relative to its weight is next
+// (start-time fair queuing: Goyal, Vin and Cheng, SIGCOMM 1996). A child that
+// was idle continues at its parent's present, so it saves up no credit.
 //
 // It reads no clock: its owner says what work has cost. Not thread-safe: its
 // owner's mutex guards it. A node must be removed before its parent dies.

@@ -1,17 +1,16 @@
-// FairQueue says whose work a thread does next: time of the threads is shared
-// by plans, within a plan by its clients, and within a client its lanes (calls)
-// take turns. What counts is measured time, not rows or calls: a plan with
-// expensive rows gets fewer of them, and a client with a larger window gets no
-// more than another.
+// FairQueue chooses the work that a thread does next: plans share the threads'
+// time, clients share the time of their plan, and the lanes (calls) of a client
+// take turns. Measured time is shared, not rows or calls: a plan with expensive
+// rows gets fewer rows, and a client with a larger window gets no more time
+// than another client.
 //
-// Limits for a peer (an address): its plans together weigh no more than one
-// plan, and its clients of one plan no more than kMaxClientsOfPeer clients. So
-// neither many seeds nor many client ids buy time. A plan that several peers
-// use counts for none of them.
+// Limits for a peer (an address): all plans of the peer together have the
+// weight of one plan, and its clients of one plan have at most the weight of
+// kMaxClientsOfPeer clients. So neither many seeds nor many client ids give
+// more time. A plan that several peers use counts for none of them.
 //
-// A client that was idle has saved up nothing. A new one begins at the present:
-// it waits for the tasks that threads are in, and not for what others were
-// given before.
+// An idle client saves up no time. A new client begins at the present: it waits
+// for the running tasks, but not for the time that other clients got before.
 //
 // It holds no work itself, runs nothing and reads no clock. Not thread-safe:
 // the scheduler's mutex guards it.

@@ -44,7 +44,7 @@ Scheduler::Scheduler(Options options)
       began_(most_) {
   MR_CHECK(options.threads >= 1);
   const uint32_t started = SetThreads(options.threads);
-  MR_CHECK(started > 0) << "the system gives no thread";
+  MR_CHECK(started > 0) << "the system cannot start a thread";
 }
 
 Scheduler::~Scheduler() { Stop(); }

@@ -4,13 +4,14 @@
 // finished first. Closures come before tasks. The threads that read ahead are
 // another one of its kind.
 //
-// Time is the steady clock's, from a task's begin to its end: a task that waits
-// for a page or for a CPU holds its thread as one that computes does.
+// The time of a task is the steady clock's, from its begin to its end: a task
+// that waits for a page or a CPU occupies its thread as much as a task that
+// computes.
 //
-// It does not know what a task does. Thread-safe; owns its threads. How many of
-// them work may change at any time: one too many finishes what it does and
-// sleeps; nothing is lost. Stop() finishes all that was added, then joins; the
-// destructor stops.
+// It does not know what a task does. Thread-safe; owns its threads. The number
+// of active threads may change at any time: a surplus thread finishes its task
+// and sleeps. Stop() finishes all added tasks, then joins; the destructor
+// stops.
 //
 //   Scheduler scheduler(4, [&](int worker, const Scheduler::Task& task) {...});
 //   auto lane = std::make_shared<Scheduler::Lane>(sharer);
@@ -91,11 +92,10 @@ class Scheduler {
     // Threads are named this, a dash and their number.
     std::string name = "mr-worker";
     FairQueue::Options sharing;
-    // Above 0: when all threads have been in their tasks for this long, and a
-    // plan waits that none of them works for, one helper takes tasks of that
-    // plan: the first thread that is too many, if there is one. The system
-    // shares the CPUs between them, so that a row which takes seconds holds up
-    // nobody.
+    // Above 0: when all threads have been in their tasks for this time, and a
+    // plan waits that no thread works for, one surplus thread (if there is one)
+    // takes tasks of that plan. The operating system then shares the CPUs, so
+    // that a row which takes seconds does not block other plans.
     int64_t long_task_nanos = 0;
     // Nanoseconds; null: the steady clock.
     std::function<int64_t()> clock;

@@ -1,6 +1,6 @@
-// ThreadTimes is what the system's scheduler counts of a thread: how long it
-// ran and how long it could have run and no CPU was free. What is left of its
-// time it waited for something: a disk, a socket, a sleep, a lock.
+// ThreadTimes are the kernel scheduler's counters of a thread: the time that it
+// ran, and the time that it was ready but no CPU was free. In the rest of its
+// time the thread waited: for a disk, a socket, a sleep or a lock.
 //
 // Reads /proc; safe from any thread. About 10 us a thread.
 //

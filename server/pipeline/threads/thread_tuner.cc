@@ -183,7 +183,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     decision.workers = std::max(cpus, workers_.ceiling.threads);
     if (decision.workers < n) {
       if (!workers_.probing) {
-        decision.workers_reason = "more of them made it no faster";
+        decision.workers_reason =
+            "more worker threads did not raise the throughput";
       }
       return;
     }
@@ -197,7 +198,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   if (n < cpus && idle_share < kSafeIdleShare) {
     decision.workers = cpus;
     decision.workers_reason = absl::StrFormat(
-        "they were busy %d %% of the time and there are %.3g CPUs",
+        "worker threads were busy %d %% of the time, with %.3g CPUs",
         Percent(1 - idle_share), measured.cpus);
     // No trial: they are no more than CPUs.
     workers_.too_many = 0;
@@ -213,10 +214,10 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     decision.workers = target;
     if (!workers_.probing)
       decision.workers_reason = absl::StrFormat(
-          "they waited %d %% of their time and CPUs were free%s",
+          "worker threads waited %d %% of the time while CPUs were idle%s",
           Percent(Share(waited, busy)),
           target == m.most && wanted >= kGrowFrom * m.most
-              ? "; no more are allowed, or fit into the memory budget"
+              ? "; this is the maximum (number of CPUs or memory budget)"
               : "");
     Begin(workers_, n, static_cast<double>(target) / n, rate, wait_ratio,
           2 * measured.seconds);
@@ -236,7 +237,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       if (before == 0 || decision.workers > kProbe * before ||
           before > kProbe * decision.workers) {
         decision.workers_reason =
-            absl::StrFormat("no CPU was free for %d %% of their time",
+            absl::StrFormat("worker threads queued for a CPU %d %% of the time",
                             Percent(Share(delayed, busy)));
       }
       crowded_at_ = decision.workers;
@@ -245,7 +246,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       workers_.ceiling = {decision.workers, wait_ratio, kHold};
     } else {
       decision.workers_reason =
-          absl::StrFormat("they waited no more than %d %% of their time",
+          absl::StrFormat("worker threads waited only %d %% of the time",
                           Percent(Share(waited, busy)));
     }
     workers_.too_many = 0;
@@ -283,7 +284,8 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     decision.readers = std::max(readers_.ceiling.threads, uint32_t{1});
     if (decision.readers < n) {
       if (!readers_.probing) {
-        decision.readers_reason = "more of them read no more in the same time";
+        decision.readers_reason =
+            "more read threads did not raise the read rate";
       }
       return;
     }
@@ -330,10 +332,11 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
       if (!readers_.probing)
         decision.readers_reason =
             knows ? absl::StrFormat(
-                        "a read takes %s, and those that decode had no work %d "
-                        "%% of the time",
+                        "a read takes %s, and worker threads were idle %d %% "
+                        "of the time",
                         Time(a_read), Percent(worker_idle))
-                  : absl::StrFormat("all of them wait for their first samples");
+                  : absl::StrFormat(
+                        "all read threads wait for their first samples");
       Begin(readers_, n,
             knows ? std::min(1.0 * target / n, Share(could, rate)) : 1, rate,
             a_read, std::max(2 * seconds, 3 * a_read));
@@ -347,8 +350,8 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {
     if (++readers_.too_many < kReaderShrinkIntervals) return;
     decision.readers = std::max(least, Threads(needed));
-    decision.readers_reason =
-        absl::StrFormat("a read takes %s: so many overlap", Time(a_read));
+    decision.readers_reason = absl::StrFormat(
+        "a read takes %s, so fewer read threads are enough", Time(a_read));
     readers_.too_many = 0;
     return;
   }

@@ -1,27 +1,27 @@
-// ThreadTuner says how many threads pay: those that decode, and those that wait
-// for storage beside them. It goes by a model of what was measured in the last
-// interval instead of trying numbers out, so it is there after a few intervals
-// and then leaves the numbers alone.
+// ThreadTuner computes the best number of worker threads (which decode) and of
+// read threads (which wait for storage). It uses a model of the measurements of
+// the last interval instead of trying numbers, so the numbers are right after a
+// few intervals and then stay.
 //
-// Threads that decode: as many as CPUs, when they compute and nothing else. If
-// they wait (operators that sleep, pages that must be read), a CPU each is idle
-// for that long, and it takes
+// Worker threads: one for each CPU while they only compute. While a worker
+// waits (an operator that sleeps, pages that must be read), its CPU is idle. To
+// keep all CPUs busy, the number must be
 //     CPUs x (time on a CPU + time waited) / time on a CPU
-// of them to keep the CPUs busy. Where others take the CPUs, more threads than
-// those that are not in line for one would only take from them.
+// If other programs use the CPUs, the upper bound is the number of threads that
+// do not queue for a CPU.
 //
-// Threads that read: by Little's law (J. D. C. Little, "A proof for the queuing
-// formula L = lambda W", Operations Research 9, 1961) it takes samples/s x
-// seconds a read of them; samples/s are those that the decoding threads could
-// take. Of tiny samples the hand-over from thread to thread takes most of the
-// CPUs' time, and more of it the more threads there are: there only as many
-// read as the CPUs can serve, and none is added while those that decode stand
-// in line for a CPU.
+// Read threads: by Little's law (J. D. C. Little, "A proof for the queuing
+// formula L = lambda W", Operations Research 9, 1961) the number must be
+// samples/s x seconds of a read, where samples/s is the rate that the worker
+// threads could process. For tiny samples, the handover between threads takes
+// most of the CPU time, and takes more with more threads. Then the CPUs limit
+// the number of read threads, and none is added while worker threads queue for
+// a CPU.
 //
-// A number that grew and brought nothing (a lock, a disk that is busy) goes
-// back and stays until what was measured changes, or some time has passed.
-// What says that the load is another must differ more each time that it did so
-// in vain. Nothing changes when there is nothing to measure.
+// A number that grew without effect (a lock, a busy disk) goes back and stays
+// until the measurements change or some time has passed. After each wrong
+// retry, the measurements must differ more before the next retry. Nothing
+// changes without work.
 //
 // No clock, no threads: pure arithmetic. Not thread-safe.
 //
@@ -67,8 +67,8 @@ struct ThreadMeasurement {
     uint32_t most = 0;
     double thread_seconds = 0;
     double idle_seconds = 0;
-    // Blocked on room for samples, or at the gate of a source that may not be
-    // read by so many.
+    // Blocked on room for samples, or at the gate of a source that limits
+    // concurrent reads.
     double blocked_seconds = 0;
     double read_seconds = 0;  // of the samples that came
     uint64_t samples = 0;
@@ -79,8 +79,8 @@ struct ThreadMeasurement {
 struct ThreadDecision {
   uint32_t workers = 1;
   uint32_t readers = 0;
-  // Clauses for people. Empty: no change, or a step so small that it is no
-  // news: it tries whether what did not pay before does now.
+  // Clauses for people. Empty: no change, or a small step that tries again
+  // whether a larger number helps.
   std::string workers_reason;
   std::string readers_reason;
 };
@@ -94,16 +94,15 @@ class ThreadPolicy {
 
 class ThreadTuner final : public ThreadPolicy {
  public:
-  // Lower bound to which the threads that read are reduced: a thread that
-  // sleeps costs a few pages of stack. Engine::kDefaultReadThreads is the same
-  // number.
+  // Lower bound of the number of read threads: a sleeping thread costs a few
+  // pages of stack. Engine::kDefaultReadThreads is the same number.
   static constexpr uint32_t kLeastReaders = 32;
 
   ThreadDecision Decide(const ThreadMeasurement& measured) override;
 
  private:
-  // A number that grew and must show that it pays. While a trial runs the
-  // number does not change.
+  // A trial of a larger number, which must raise the rate. While a trial runs,
+  // the number does not change.
   struct Trial {
     // The number before; 0: no trial runs.
     uint32_t from = 0;

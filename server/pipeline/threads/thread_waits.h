@@ -1,6 +1,6 @@
-// What the system counts of the calling thread's waits. Unlike clocks these
-// numbers do not grow when the thread has merely lost its CPU to another.
-// About 0.3 us a call.
+// The system's counters of the calling thread's waits. Unlike clocks, these
+// numbers do not grow when the thread has only lost its CPU to another thread.
+// About 0.3 us for a call.
 
 #ifndef MILLRACE_SERVER_PIPELINE_THREADS_THREAD_WAITS_H_
 #define MILLRACE_SERVER_PIPELINE_THREADS_THREAD_WAITS_H_

@@ -215,7 +215,7 @@ TEST_F(EngineTest, OpenRefusesWhatTheTrainerCannotCompute) {
           .status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("has 5000 channels; at most 4096 are normalised"));
+              HasSubstr("has 5000 channels; the maximum is 4096"));
 }
 
 TEST_F(EngineTest, ARankWithoutRowsGetsAnEmptyBatch) {
@@ -330,7 +330,7 @@ TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {
                            "bad_samples { action: SUBSTITUTE } ") +
                    kImageTransforms);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("damaged, too"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("damaged too"));
   EXPECT_EQ(GetErrorDetail(status).dataset(), "images");
 }
 
@@ -459,7 +459,7 @@ TEST_F(EngineTest, ASpecThatGrowsTooLargeIsRefusedWhenItIsOpened) {
   const absl::Status status =
       engine->Open(Spec("sources { dataset: 'wide' } batch_size: 1")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("at most 65536"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the maximum is 65536"));
 }
 
 TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {

@@ -155,7 +155,7 @@ TEST(BatchMemory, SaysHowManyFit) {
   batch.budget_arithmetic = "the memory budget leaves 314572800";
   EXPECT_THAT(batch.Sentence(),
               HasSubstr("a batch takes 100667456 bytes (16 rows x 6291458"));
-  EXPECT_THAT(batch.Sentence(), HasSubstr("of which 3 fit at a time"));
+  EXPECT_THAT(batch.Sentence(), HasSubstr("3 of these batches fit at a time"));
 }
 
 }  // namespace

@@ -309,7 +309,7 @@ TEST_F(SharingEngineTest, PipelinesTakeNoMoreThanTheirPartOfTheBudget) {
     used.push_back(*std::move(pipeline));
   }
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.message(), HasSubstr("ask again"));
+  EXPECT_THAT(refused.message(), HasSubstr("retry"));
   EXPECT_GT(GetErrorDetail(refused).retry_delay_ms(), 0);
   used.pop_back();
   EXPECT_TRUE(engine->Open(Spec(ManyFlips(1300))).ok());
@@ -327,13 +327,13 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitIsRefused) {
   const auto refused = engine->Open(spec);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.status().message(),
-              HasSubstr("a pipeline of 101 sources"));
+              HasSubstr("the pipeline of 101 sources"));
   // A budget was advised for this one, which no budget makes right.
   while (spec.sources_size() < 600) *spec.add_sources() = spec.sources(0);
   const auto too_many = [](const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("600 sources: at most 256"));
+                HasSubstr("600 sources; the maximum is 256"));
   };
   too_many(engine->Open(spec).status());
   bool asked = false;
@@ -369,7 +369,7 @@ TEST_F(SharingEngineTest, APipelineThatCanNeverFitWaitsForNoTurn) {
   gate.Open();
   answered.wait(false);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr("a pipeline of 256 sources"));
+  EXPECT_THAT(refused.message(), HasSubstr("the pipeline of 256 sources"));
   EXPECT_TRUE(arrivals.AwaitDone().ok());
 }
 

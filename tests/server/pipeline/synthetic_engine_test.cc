@@ -265,7 +265,7 @@ TEST_F(SyntheticEngineTest, ReadyBatchesThatDoNotFitAreRefusedByArithmetic) {
   const auto bytes = (*pipeline)->MaxPayloadBytes(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(bytes.status())) << bytes.status();
   EXPECT_THAT(std::string(bytes.status().message()),
-              HasSubstr("64 of 120192 bytes in half of the memory"));
+              HasSubstr("64 of 120192 bytes must fit into half of the memory"));
   EXPECT_TRUE((*pipeline)->MaxPayloadBytes(12).ok());
 }
 
@@ -318,7 +318,7 @@ TEST_F(SyntheticEngineTest, AllReadyBatchesTogetherLeaveHalfOfTheMemory) {
   ASSERT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_GT(GetErrorDetail(refused.status()).retry_delay_ms(), 0);
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("that all ready batches together may have"));
+              HasSubstr("for all ready batches together"));
   EXPECT_EQ(budget_->used(), used);
   arrivals.TakeBatches();
   // The worker that told of its end may hold the run a moment longer.
@@ -343,20 +343,20 @@ TEST_F(SyntheticEngineTest, WhatMakesNoSenseIsRefusedWithItsPlace) {
     return std::string(status.message());
   };
   EXPECT_THAT(refused(Rows("samples: 0")),
-              HasSubstr("sources[0].synthetic: a synthetic source of 0"));
+              HasSubstr("sources[0].synthetic: the synthetic source has 0"));
   EXPECT_THAT(refused("sources { dataset: 'd' synthetic { samples: 9 " +
                       std::string(kFields) + "} } batch_size: 3"),
-              HasSubstr("leave one of both out"));
+              HasSubstr("remove one of the two"));
   EXPECT_THAT(
       refused("sources { synthetic { samples: 9 " + std::string(kFields) +
               "} } sources { dataset: 'd' } batch_size: 3"),
-      HasSubstr("stands alone"));
+      HasSubstr("must be the only source"));
   EXPECT_THAT(refused(Rows("samples: 99 ready_batches: 2") +
                       "transforms { vertical_flip {} }"),
-              HasSubstr("ready batches are sent as they are"));
+              HasSubstr("ready batches are sent unchanged"));
   EXPECT_THAT(refused(Rows("samples: 99 ready_batches: 2") +
                       "last_batch: LAST_BATCH_PAD"),
-              HasSubstr("ready batches are whole"));
+              HasSubstr("ready batches are always full"));
 }
 
 TEST_F(SyntheticEngineTest, TransformsRunOverSyntheticImages) {
