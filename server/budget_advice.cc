@@ -59,7 +59,7 @@ class OfImages final : public RecordSource {
   }
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
-    return absl::UnimplementedError("it has no samples");
+    return absl::UnimplementedError("the source has no samples");
   }
   ReadWait read_wait() const override { return ReadWait::kRead; }
 
@@ -131,8 +131,8 @@ std::string BudgetAdvice::Sentence(uint64_t wanted,
     const uint64_t middle = no + (yes - no) / 2 / kMiB * kMiB;
     (Works(middle, spec) ? yes : no) = middle;
   }
-  return absl::StrCat("the smallest that works is --memory_budget=", yes / kMiB,
-                      "MiB");
+  return absl::StrCat(
+      "the smallest sufficient value is --memory_budget=", yes / kMiB, "MiB");
 }
 
 bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {

@@ -1,11 +1,11 @@
-// BudgetAdvice is the memory budget that a refusal names: the smallest with
-// which the server starts, a row of each dataset's presets fits, and the
-// batches of the pipelines that were asked about.
+// BudgetAdvice computes the memory budget that a refusal names: the smallest
+// budget with which the server starts, a row of each dataset's presets fits,
+// and the batches of the added pipelines fit.
 //
-// What a batch takes depends on the budget itself: a larger one may have room
-// for more threads, and each thread needs memory for samples on their way into
-// the batch. So candidates are tried, each on an engine of its own, and what is
-// named has been seen to work.
+// The memory of a batch depends on the budget itself: a larger budget may have
+// room for more threads, and each thread needs memory for the samples of a
+// batch. Therefore each candidate is tried on an engine of its own, and the
+// named budget has been tested.
 //
 // Not thread-safe. Owns no thread between calls; Sentence() makes engines and
 // may take seconds.
@@ -34,8 +34,8 @@ namespace millrace {
 std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
                                       uint64_t rows);
 
-// A budget that is enough for datasets whose files' footers take `bytes`,
-// whatever the datasets hold: an upper bound of the smallest one, for when they
+// A sufficient budget for datasets whose footers take `bytes`, whatever the
+// datasets contain: an upper bound of the smallest one, for datasets that
 // cannot be opened. 0: there is none.
 uint64_t BudgetForFooters(const ServerSettings& settings,
                           const Engine::Options& options, uint64_t bytes);
@@ -58,15 +58,15 @@ class BudgetAdvice {
   // columns of the dataset must fit.
   bool Reads(const std::string& dataset) const;
 
-  // "the smallest that works is --memory_budget=512MiB": leaves at least
+  // "the smallest sufficient value is --memory_budget=512MiB": leaves at least
   // `wanted` bytes for batches; those of `spec` fit, unless it is null.
   std::string Sentence(uint64_t wanted,
                        const PipelineSpec* spec = nullptr) const;
 
  private:
   bool Works(uint64_t budget, const PipelineSpec* spec) const;
-  // A batch of one row of the preset. Its columns need no room together where a
-  // spec that was added reads the dataset.
+  // Whether a batch of one row of the preset fits. If an added spec reads the
+  // dataset, the dataset's columns need not fit together.
   bool PresetWorks(Engine& engine, const PipelineSpec& preset) const;
 
   const ServerSettings& settings_;

@@ -181,8 +181,8 @@ void AddNetworkFlags(Values* to, FlagSet& flags) {
   flags
       .Add("max_connections", Count(config, &ServerConfig::set_max_connections),
            "N",
-           "Upper bound of open connections; the server closes further ones at "
-           "once")
+           "Upper bound of open connections; the server closes further "
+           "connections at once")
       .Default("follows from the limit of open files, ulimit -n");
   flags
       .Add("max_connections_per_peer",
@@ -192,30 +192,33 @@ void AddNetworkFlags(Values* to, FlagSet& flags) {
       .Default("half of --max_connections");
   flags
       .Add("send_timeout", Millis(config, &ServerConfig::set_send_timeout_ms),
-           "TIME", "Time after which a call whose client takes nothing ends")
+           "TIME",
+           "Maximum time that a call waits for a client that reads nothing; "
+           "then the server ends the call")
       .Default("10s");
   flags
       .Add("admission_timeout",
            Millis(config, &ServerConfig::set_admission_timeout_ms), "TIME",
-           "Time after which a batch that waits for memory is refused")
+           "Maximum time that a batch waits for memory; then the server "
+           "refuses it, and the client retries")
       .Default("5s");
   flags
       .Add("batch_timeout", Millis(config, &ServerConfig::set_batch_timeout_ms),
            "TIME",
-           "Maximum age of a batch that waits to be sent while other batches "
-           "wait for memory; an older one is dropped and built again later, "
-           "unless it is the client's only one")
+           "Maximum age of an unsent batch while other batches wait for "
+           "memory; the server drops an older batch and builds it again later, "
+           "unless it is the client's only batch")
       .Default("2s");
   flags
       .Add("request_timeout",
            Millis(config, &ServerConfig::set_request_timeout_ms), "TIME",
-           "Time after which a connection with a request that has begun and is "
-           "not complete is closed")
+           "Maximum time between the start of a request and its end; then the "
+           "server closes the connection")
       .Default("30s");
   flags
       .Add("shutdown_grace",
            Millis(config, &ServerConfig::set_shutdown_grace_ms), "TIME",
-           "Time that running calls get to finish after SIGTERM")
+           "Maximum time that calls in flight may take to finish after SIGTERM")
       .Default("10s");
 }
 
@@ -224,32 +227,32 @@ void AddResourceFlags(Values* to, FlagSet& flags) {
   flags.Group("Threads and memory");
   flags
       .Add("threads", Count(config, &ServerConfig::set_threads), "N",
-           "Fixed number of threads that decode and augment")
+           "Fixed number of worker threads, which decode and augment")
       .Default(
           "adjusted automatically to the load, initially one for each CPU that "
           "the process may use");
   flags
       .Add("read_threads",
            Count(config, &ServerConfig::set_read_threads, /*least=*/0), "N",
-           "Fixed number of threads that wait for storage where reads block; "
-           "0: none, the threads that decode wait themselves")
+           "Fixed number of read threads, which wait for storage when reads "
+           "block; 0: none, the worker threads read themselves")
       .Default("adjusted automatically to the load, initially 32");
   flags
       .Add("initial_threads", Count(config, &ServerConfig::set_initial_threads),
            "N",
-           "Initial number of threads that decode, where the number is "
-           "adjusted; to measure how fast that happens")
+           "Initial number of worker threads if --threads does not fix it; for "
+           "measurements of the adjustment")
       .Default("see --threads");
   flags
       .Add("initial_read_threads",
            Count(config, &ServerConfig::set_initial_read_threads), "N",
-           "Initial number of threads that wait for storage, where the number "
-           "is adjusted")
+           "Initial number of read threads if --read_threads does not fix it; "
+           "for measurements of the adjustment")
       .Default("32");
   flags
       .Add("memory_budget", FlagSet::Bytes{&to->memory_budget_bytes}, "SIZE",
-           "Memory for batches, decoding and caches, as 512MiB or 2GiB; at "
-           "least 16MiB")
+           "Memory for batches, decoding and caches, for example 2GiB; minimum "
+           "16MiB")
       .Default("half of the memory that the process may use");
 }
 
@@ -261,11 +264,11 @@ void AddConfigFlags(Values* to, FlagSet& flags) {
             "(proto/config.proto describes its fields); a flag overrides the "
             "same setting in FILE");
   flags.Add("port_file", &line->port_file, "FILE",
-            "File that gets the port once the server listens; removed at the "
-            "start");
+            "File into which the server writes its port when it listens; the "
+            "server removes an old file when it starts");
   flags.Add("check_config", &line->check_config, "",
             "Check the configuration, open its datasets, print the resulting "
-            "settings, the use of the memory and the datasets, and exit");
+            "settings, the memory use and the datasets, and exit");
   flags
       .Add("check_pipeline", &line->check_pipeline, "FILE",
            "Also check that the batches of the pipeline in FILE (PipelineSpec "
@@ -289,9 +292,9 @@ FlagSet::Options Program() {
                        "millrace-server --config=server.textproto "
                        "--memory_budget=2GiB"},
           .notes =
-              "SIGTERM or SIGINT stops gracefully, a second one at once.\n"
-              "Exit codes: 0 stopped as asked, 1 an error, 2 a mistake on "
-              "the command line or in a file that it names "
+              "SIGTERM or SIGINT stops the server gracefully; a second signal "
+              "stops it at once.\nExit codes: 0 stopped by a signal, 1 error, "
+              "2 mistake on the command line or in a file that it names "
               "(configuration, operators, pipeline).",
           .no_argument_hint = "name a dataset with --dataset=NAME=URI"};
 }
@@ -315,9 +318,8 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
   line.help = flags.help_wanted();
   if (line.check_config && line.parse_config) {
     return Bad(
-        "--parse_config has no effect beside --check_config, which checks "
-        "more: "
-        "leave one of them out");
+        "--parse_config has no effect together with --check_config, which "
+        "checks more: remove one of them");
   }
   line.flags.set_listen(values.listen);
   line.flags.set_local_socket(values.local_socket);

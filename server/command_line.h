@@ -28,13 +28,13 @@ struct ServerCommandLine {
 absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments);
 
-// The file of --port_file, which must not keep the port of an earlier server
-// when this start fails, whatever the reason: also when the flags have a
-// mistake. Empty: there is none, or the program only prints something.
+// The file of --port_file. It must not keep the port of an earlier server when
+// this start fails for any reason, also when the flags have a mistake. Empty:
+// no such flag, or the program only prints something.
 std::string PortFileToRemove(const std::vector<std::string>& arguments);
 
-// The file's configuration with the flags' laid over it: a dataset replaces
-// the file's of the same name, else it is added.
+// The configuration of the file, overridden by the flags: a dataset of a flag
+// replaces the file's dataset of the same name, otherwise it is added.
 ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags);
 
 // What --help prints.

@@ -73,86 +73,85 @@ bool IsParquet(absl::string_view uri) {
 }
 
 void CheckConfig(const ServerConfig& config, const Report& report) {
+  const auto bad = [&report](const char* field, int dataset,
+                             const auto&... words) {
+    report(field, dataset, absl::StrCat(words...));
+  };
+  const auto at_most = [&bad](const char* field, uint64_t value, uint64_t max,
+                              absl::string_view why = "") {
+    if (value > max) {
+      bad(field, -1, field, " is ", value, "; the maximum is ", max, why);
+    }
+  };
   std::set<std::string> names;
   for (int i = 0; i < config.datasets_size(); ++i) {
     const DatasetConfig& dataset = config.datasets(i);
     if (!IsDatasetName(dataset.name())) {
-      report("name", i,
-             absl::StrCat("dataset name `", dataset.name(),
-                          "` must be letters, digits, '_', '-' and '.'"));
+      bad("name", i, "dataset name `", dataset.name(),
+          "` must consist of letters, digits, '_', '-' and '.'");
     } else if (!names.insert(dataset.name()).second) {
-      report("name", i,
-             absl::StrCat("dataset name `", dataset.name(),
-                          "` is given twice; give each dataset its own"));
+      bad("name", i, "dataset name `", dataset.name(),
+          "` is given twice; give each dataset its own name");
     }
     const size_t colon = dataset.uri().find(':');
     if (dataset.uri().empty() && dataset.has_weight()) {
-      report("name", i,
-             absl::StrCat("dataset `", dataset.name(),
-                          "` has a weight and no uri; give it one with "
-                          "--dataset=NAME=URI, or in the file of --config"));
+      bad("name", i, "dataset `", dataset.name(),
+          "` has a weight and no uri; add the uri with --dataset=NAME=URI, or "
+          "in the file of --config");
     } else if (colon == std::string::npos || colon == 0 ||
                colon + 1 == dataset.uri().size()) {
-      report("uri", i,
-             absl::StrCat("dataset `", dataset.name(), "` has the uri `",
-                          dataset.uri(), "`; write lmdb:PATH or parquet:PATH"));
+      bad("uri", i, "dataset `", dataset.name(), "` has the uri `",
+          dataset.uri(), "`; write lmdb:PATH or parquet:PATH");
     }
   }
   for (int i = 0; i < config.datasets_size(); ++i) {
     if (!config.datasets(i).has_weight()) continue;
     const double weight = config.datasets(i).weight();
     if (weight >= kMinWeight && weight <= kMaxWeight) continue;
-    report("weight", i,
-           absl::StrCat("dataset `", config.datasets(i).name(),
-                        "` has the weight ", weight, "; write a number from ",
-                        kMinWeight, " to ", kMaxWeight,
-                        ", or no weight, which is 1"));
+    bad("weight", i, "dataset `", config.datasets(i).name(),
+        "` has the weight ", weight, "; write a number from ", kMinWeight,
+        " to ", kMaxWeight, " (default 1)");
   }
   if (!config.listen().empty()) {
     const auto address = ParseListenAddress(config.listen());
-    if (!address.ok()) {
-      report("listen", -1, std::string(address.status().message()));
-    }
+    if (!address.ok()) bad("listen", -1, address.status().message());
   }
-  if (config.threads() > kMaxThreads) {
-    report("threads", -1,
-           absl::StrCat("threads is ", config.threads(), "; the maximum is ",
-                        kMaxThreads));
-  }
-  if (config.read_threads() > kMaxReadThreads) {
-    report("read_threads", -1,
-           absl::StrCat("read_threads is ", config.read_threads(),
-                        "; the maximum is ", kMaxReadThreads));
-  }
+  at_most("threads", config.threads(), kMaxThreads);
+  at_most("read_threads", config.read_threads(), kMaxReadThreads);
   const std::tuple<const char*, uint32_t, bool> initial[] = {
       {"initial_threads", config.initial_threads(), config.threads() != 0},
       {"initial_read_threads", config.initial_read_threads(),
        config.has_read_threads()},
   };
   for (const auto& [field, value, is_fixed] : initial) {
-    const char* const number = field + sizeof("initial_") - 1;
-    if (value > kMostAdaptingThreads) {
-      report(field, -1,
-             absl::StrCat(field, " is ", value, "; the maximum is ",
-                          kMostAdaptingThreads));
-    } else if (value > 0 && is_fixed) {
-      report(field, -1,
-             absl::StrCat(field,
-                          " is the first value of a number that adapts, but ",
-                          number, " fixes that number: leave one of them out"));
+    at_most(field, value, kMostAdaptingThreads);
+    if (value > 0 && value <= kMostAdaptingThreads && is_fixed) {
+      bad(field, -1, field, " is the initial value of an adaptive number, but ",
+          field + sizeof("initial_") - 1,
+          " fixes that number: remove one of them");
     }
   }
   if (config.memory_budget_bytes() > INT64_MAX) {
-    report("memory_budget_bytes", -1,
-           absl::StrCat("the memory budget is ", config.memory_budget_bytes(),
-                        " bytes, which no machine has: lower "
-                        "memory_budget_bytes (--memory_budget)"));
+    bad("memory_budget_bytes", -1, "the memory budget is ",
+        config.memory_budget_bytes(),
+        " bytes, more than any machine has: lower memory_budget_bytes "
+        "(--memory_budget)");
   }
-  if (config.row_group_cache_percent() > kMaxCachePercent) {
-    report("row_group_cache_percent", -1,
-           absl::StrCat("row_group_cache_percent is ",
-                        config.row_group_cache_percent(), "; the maximum is ",
-                        kMaxCachePercent, ", so that batches have room"));
+  at_most("row_group_cache_percent", config.row_group_cache_percent(),
+          kMaxCachePercent, ", because batches need the rest");
+  if (config.max_connections() != 0 &&
+      config.max_connections_per_peer() > config.max_connections()) {
+    bad("max_connections_per_peer", -1, "max_connections_per_peer is ",
+        config.max_connections_per_peer(), ", above max_connections, which is ",
+        config.max_connections(), ": lower the first or raise the second");
+  }
+  const std::string& local = config.local_socket();
+  if (!local.empty() && local != "off" &&
+      (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
+       local.size() > kMaxSocketPath)) {
+    bad("local_socket", -1, "local_socket is `", local,
+        "`; write an absolute path or @NAME of at most ", kMaxSocketPath,
+        " bytes, or off");
   }
   const std::pair<const char*, uint32_t> timeouts[] = {
       {"send_timeout_ms", config.send_timeout_ms()},
@@ -161,30 +160,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
       {"batch_timeout_ms", config.batch_timeout_ms()},
       {"request_timeout_ms", config.request_timeout_ms()},
   };
-  if (config.max_connections() != 0 &&
-      config.max_connections_per_peer() > config.max_connections()) {
-    report("max_connections_per_peer", -1,
-           absl::StrCat("max_connections_per_peer is ",
-                        config.max_connections_per_peer(),
-                        ", above max_connections, which is ",
-                        config.max_connections(),
-                        ": lower the first or raise the second"));
-  }
-  const std::string& local = config.local_socket();
-  if (!local.empty() && local != "off" &&
-      (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
-       local.size() > kMaxSocketPath)) {
-    report("local_socket", -1,
-           absl::StrCat("local_socket is `", local,
-                        "`; write an absolute path or @NAME of at most ",
-                        kMaxSocketPath, " bytes, or off"));
-  }
   for (const auto& [field, value] : timeouts) {
-    if (value > kMaxTimeoutMs) {
-      report(field, -1,
-             absl::StrCat(field, " is ", value, "; the maximum is ",
-                          kMaxTimeoutMs, " (a day)"));
-    }
+    at_most(field, value, kMaxTimeoutMs, " (one day)");
   }
 }
 
@@ -220,8 +197,9 @@ absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
   const bool parsed = parser.ParseFromString(text, &config);
   if (!mistakes.empty()) return mistakes.ToStatus();
   if (!parsed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(filename, ": this is no server configuration"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        filename,
+        ": the file is not a server configuration (proto/config.proto)"));
   }
   CheckConfig(
       config, [&](const char* field, int index, const std::string& message) {
@@ -257,12 +235,12 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   if (config.synthetic_only() && config.datasets_size() > 0) {
     return absl::InvalidArgumentError(
-        "synthetic_only serves no dataset: leave out synthetic_only "
+        "synthetic_only serves no dataset: remove synthetic_only "
         "(--synthetic_only) or the datasets");
   }
   if (config.synthetic_only() && config.refuse_synthetic()) {
     return absl::InvalidArgumentError(
-        "synthetic_only and refuse_synthetic leave nothing to serve: leave out "
+        "synthetic_only and refuse_synthetic leave nothing to serve: remove "
         "one of them (--synthetic_only, --refuse_synthetic)");
   }
   if (config.datasets_size() == 0 && !config.synthetic_only()) {
@@ -288,12 +266,13 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.adapt_threads = true;
     settings.threads = config.initial_threads();
     settings.threads_reason =
-        "initial number, adapts to what is measured (--threads=N fixes it)";
+        "initial number, adjusted automatically to the load (--threads=N fixes "
+        "it)";
     if (settings.threads == 0) {
       settings.threads = machine.cpus;
       settings.threads_reason =
-          "initially one for each CPU that this process may use, adapts to what "
-          "is measured (--threads=N fixes it)";
+          "initially one for each CPU that this process may use, adjusted "
+          "automatically to the load (--threads=N fixes it)";
     }
   }
   settings.adapt_read_threads = !config.has_read_threads();
@@ -362,13 +341,13 @@ std::string BudgetWarning(const ServerSettings& settings,
                           const Machine& machine) {
   const uint64_t expected = settings.memory_budget_bytes + kOutsideBudgetBytes;
   if (expected <= machine.memory_bytes) return "";
-  return absl::StrCat(
-      "the memory budget of ", FormatByteSize(settings.memory_budget_bytes),
-      " and ", FormatByteSize(kOutsideBudgetBytes),
-      " for the program itself are more than the ",
-      FormatByteSize(machine.memory_bytes),
-      " that this process may use: the system may kill it; lower "
-      "--memory_budget");
+  return absl::StrCat("the memory budget of ",
+                      FormatByteSize(settings.memory_budget_bytes), " and ",
+                      FormatByteSize(kOutsideBudgetBytes),
+                      " for the program itself exceed the ",
+                      FormatByteSize(machine.memory_bytes),
+                      " that this process may use: the system may kill the "
+                      "process; lower --memory_budget");
 }
 
 uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes) {
@@ -397,11 +376,11 @@ std::string DescribeSettings(const ServerSettings& settings,
        absl::StrCat("decode and augment; ", settings.threads_reason));
   line("read threads", absl::StrCat(settings.read_threads),
        settings.read_threads == 0
-           ? "none: the threads that decode wait for storage themselves"
+           ? "none: the worker threads read and wait for storage themselves"
        : settings.adapt_read_threads
-           ? "wait for storage, where reads block; initial number, adapts to "
-             "what is measured (--read_threads=N fixes it)"
-           : "wait for storage, where reads block; as configured");
+           ? "wait for storage when reads block; initial number, adjusted "
+             "automatically to the load (--read_threads=N fixes it)"
+           : "wait for storage when reads block; as configured");
   line("memory budget", FormatByteSize(budget), settings.memory_reason);
   if (settings.row_group_cache_bytes > 0) {
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
@@ -420,15 +399,15 @@ std::string DescribeSettings(const ServerSettings& settings,
     line("WARNING", "", warning);
   }
   line("send timeout", absl::FormatDuration(settings.send_timeout),
-       "a call whose client takes nothing for so long is cancelled");
+       "maximum time that a call waits for a client that reads nothing");
   line("admission timeout", absl::FormatDuration(settings.admission_timeout),
-       "a batch that waits longer for memory is refused");
+       "maximum time that a batch waits for memory");
   line("shutdown grace", absl::FormatDuration(settings.shutdown_grace),
-       "SIGTERM lets running calls finish for so long");
+       "maximum time for calls in flight to finish after SIGTERM");
   line("batch timeout", absl::FormatDuration(settings.batch_timeout),
        "maximum age of an unsent batch while other batches wait for memory");
   line("request timeout", absl::FormatDuration(settings.request_timeout),
-       "a connection with a request that is incomplete for so long is closed");
+       "maximum time between the start of a request and its end");
   const auto connections = [&line](absl::string_view name, uint64_t limit,
                                    absl::string_view otherwise) {
     line(name, limit == 0 ? "automatic" : absl::StrCat(limit),
@@ -437,10 +416,10 @@ std::string DescribeSettings(const ServerSettings& settings,
   connections("connections", settings.max_connections,
               "follows from the limit of open files");
   connections("  of one address", settings.max_connections_per_peer,
-              "half of them");
+              "half of the connections");
   if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
     line("local socket", *settings.local_socket,
-         "for clients of this machine that take batches in shared memory");
+         "for clients on this machine, which receive batches in shared memory");
   }
   return out;
 }

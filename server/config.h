@@ -1,5 +1,5 @@
-// The server's configuration: read from a file, completed by what the machine
-// offers, checked. It opens nothing but that file.
+// The server's configuration: read from a file, completed by the resources of
+// the machine, and checked. It opens only that file.
 //
 //   MR_ASSIGN_OR_RETURN(ServerConfig config, ReadServerConfig("s.textproto"));
 //   config.set_threads(8);                       // what flags say
@@ -25,14 +25,14 @@ namespace millrace {
 // No server takes a smaller memory budget.
 inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
 
-// What the process may use (common/cgroup.h).
+// The resources that the process may use (common/cgroup.h).
 struct Machine {
   uint32_t cpus = 1;
   uint64_t memory_bytes = 0;
 };
 
-// A complete configuration: no 0 stands for a default any more, but for limits
-// of connections, which depend on the files that are open when it listens.
+// A complete configuration: 0 no longer means a default, except for limits of
+// connections, which depend on the files that are open when the server listens.
 struct ServerSettings {
   struct Dataset {
     std::string name;
@@ -46,11 +46,12 @@ struct ServerSettings {
   bool refuse_synthetic = false;
   uint32_t threads = 0;
   uint32_t read_threads = 0;  // may be 0
-  // The numbers are those at first and change by what is measured.
+  // The numbers are initial numbers and adapt to measurements.
   bool adapt_threads = false;
   bool adapt_read_threads = false;
-  // May be below kMinBudgetBytes: what is enough depends on the datasets
-  // (server/memory_report.h). The caches are those of at least the minimum.
+  // May be below kMinBudgetBytes: the sufficient budget depends on the datasets
+  // (server/memory_report.h). The sizes of the caches assume at least the
+  // minimum.
   uint64_t memory_budget_bytes = 0;
   uint64_t parquet_datasets = 0;
   // Part of the budget: of all Parquet datasets together, and of each.
@@ -86,15 +87,14 @@ absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
 absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                                    const Machine& machine);
 
-// What row_group_cache_bytes and row_group_cache_bytes_each would be with
-// another budget.
+// row_group_cache_bytes and row_group_cache_bytes_each for another budget.
 uint64_t RowGroupCacheBytes(const ServerSettings& settings,
                             uint64_t memory_budget_bytes);
 uint64_t RowGroupCacheBytesEach(const ServerSettings& settings,
                                 uint64_t memory_budget_bytes);
 
-// Names the budget and what the process may use, when the first does not fit
-// into the second. Empty: it does.
+// A warning if the memory budget exceeds the memory that the process may use.
+// Empty: it fits.
 std::string BudgetWarning(const ServerSettings& settings,
                           const Machine& machine);
 
@@ -102,7 +102,7 @@ std::string BudgetWarning(const ServerSettings& settings,
 // a cache of `bytes`; 0: there is none.
 uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes);
 
-// What the settings come to, as a table for people.
+// The settings as a table for people.
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine);
 

@@ -1,4 +1,4 @@
-// How many files and connections the process may have open at a time.
+// The limit of files and connections that the process may have open.
 
 #ifndef MILLRACE_SERVER_FILE_LIMIT_H_
 #define MILLRACE_SERVER_FILE_LIMIT_H_

@@ -67,10 +67,10 @@ int Fail(const absl::Status& status) {
 std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
   const uint64_t budget = BudgetForCache(settings, bytes);
   if (budget == 0) return "";
-  return absl::StrCat("give the server --memory_budget=", budget >> 20,
-                      "MiB or more for that (row_group_cache_percent in the "
-                      "configuration is ",
-                      settings.row_group_cache_percent, ")");
+  return absl::StrCat(
+      "give the server --memory_budget=", budget >> 20,
+      "MiB or more (row_group_cache_percent in the configuration is ",
+      settings.row_group_cache_percent, ")");
 }
 
 // The setting that is enough for datasets whose footers take `bytes`.
@@ -97,11 +97,11 @@ void WarnOfFiles(const ServerSettings::Dataset& dataset) {
 void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
                    uint64_t budget) {
   if (bytes <= budget / kLargeFootersShare) return;
-  MR_LOG(WARNING)
-      << "dataset " << dataset.name << " (" << dataset.uri
-      << "): the footers of its files take " << FormatByteSize(bytes)
-      << " of the memory budget of " << FormatByteSize(budget)
-      << "; files with larger row groups or fewer columns take less";
+  MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
+                  << "): the footers of its Parquet files use "
+                  << FormatByteSize(bytes) << " of the memory budget of "
+                  << FormatByteSize(budget)
+                  << "; files with larger row groups or fewer columns use less";
 }
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
@@ -209,14 +209,14 @@ absl::StatusOr<std::string> DescribeAllBatches(
                          "CONTENT", text);
 }
 
-// "2 threads (up to 17), 32 to read (up to 512)".
+// "2 worker threads (up to 17), 32 read threads (up to 512)".
 std::string DescribeThreads(const Engine::Stats& stats) {
   const auto up_to = [](uint32_t now, uint32_t most) {
     return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
   };
-  return absl::StrCat(CountText(stats.threads, "thread"),
+  return absl::StrCat(CountText(stats.threads, "worker thread"),
                       up_to(stats.threads, stats.most_threads), ", ",
-                      stats.read_threads, " to read",
+                      CountText(stats.read_threads, "read thread"),
                       up_to(stats.read_threads, stats.most_read_threads));
 }
 
@@ -224,7 +224,7 @@ std::string DescribeThreads(const Engine::Stats& stats) {
 // again. At once: nothing in a process that does not answer can be relied upon
 // to end.
 void EndUnreachable(const absl::Status& why) {
-  MR_LOG(ERROR) << why.message() << "; this process ends, start it again";
+  MR_LOG(ERROR) << why.message() << "; the server exits: restart it";
   _exit(kExitFailed);
 }
 
@@ -325,12 +325,12 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   }
   absl::PrintF("listening on %s\n", server->address());
   if (const absl::Status printed = FlushStandardOutput(); !printed.ok()) {
-    MR_LOG(WARNING) << printed.message() << "; the server serves";
+    MR_LOG(WARNING) << printed.message() << "; the server continues";
   }
 
   const int signal_number = signals.Await();
   MR_LOG(INFO) << "signal " << signal_number
-               << ": stopping; streams may finish within "
+               << ": the server stops; calls in flight must finish within "
                << settings.shutdown_grace;
   server->Shutdown();
   MR_LOG(INFO) << "stopped";

@@ -25,13 +25,13 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
                         uint64_t left) {
   std::string out;
   Line(&out, name, FormatByteSize(batch.reserved()),
-       absl::StrCat(batch.rows, " rows x ", batch.row_bytes, " bytes make ",
-                    FormatByteSize(batch.payload), ", and up to ",
+       absl::StrCat(batch.rows, " rows x ", batch.row_bytes,
+                    " bytes = ", FormatByteSize(batch.payload), ", plus up to ",
                     FormatByteSize(batch.beside), " to build it"));
   Line(&out, "", "",
        absl::StrCat(left / batch.reserved(),
-                    " such batches fit into the memory for batches, for all "
-                    "clients together"));
+                    " batches of this size fit into the memory for batches, "
+                    "for all clients together"));
   return out;
 }
 
@@ -61,11 +61,9 @@ absl::StatusOr<T> Mistake(absl::StatusOr<T> opened) {
 
 absl::Status CheckMinBudget(const ServerSettings& settings) {
   if (settings.memory_budget_bytes >= kMinBudgetBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the memory budget of ",
-                   FormatByteSize(settings.memory_budget_bytes),
-                   " is below the minimum of every server, which is ",
-                   FormatByteSize(kMinBudgetBytes)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the memory budget of ", FormatByteSize(settings.memory_budget_bytes),
+      " is below the minimum, which is ", FormatByteSize(kMinBudgetBytes)));
 }
 
 absl::Status CheckMemory(const ServerSettings& settings,
@@ -78,14 +76,14 @@ absl::Status CheckMemory(const ServerSettings& settings,
   const MemoryUse use =
       PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(use.Sentence(), "nothing for batches: ",
-                   advice.Sentence(kLeastBatchBytes + 1),
-                   use.threads > 1 ? ", or give fewer --threads" : "",
-                   use.file_metadata > budget / kManyFootersShare
-                       ? ", or write the Parquet files again with larger row "
-                         "groups or fewer columns"
-                       : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      use.Sentence(),
+      "nothing for batches: ", advice.Sentence(kLeastBatchBytes + 1),
+      use.threads > 1 ? ", or lower --threads" : "",
+      use.file_metadata > budget / kManyFootersShare
+          ? ", or write the Parquet files again with larger row "
+            "groups or fewer columns"
+          : ""));
 }
 
 std::string DescribeMemory(const MemoryUse& use) {
@@ -101,16 +99,17 @@ std::string DescribeMemory(const MemoryUse& use) {
   if (use.more_scratch > 0) {
     Line(&out, "  more threads", FormatByteSize(use.more_scratch),
          use.more_threads == 0
-             ? "no room for another thread"
-             : absl::StrCat("up to ", use.more_threads,
-                            " more threads, ", use.threads + use.more_threads,
-                            " in all, where that makes batches faster"));
+             ? "no memory for another thread"
+             : absl::StrCat("up to ", use.more_threads, " more threads, ",
+                            use.threads + use.more_threads,
+                            " in all, when more threads make batches faster"));
   }
   Line(&out, "  read ahead", FormatByteSize(use.read_buffers),
-       absl::StrCat("samples that up to ", use.read_threads,
-                    " threads have read and that are not decoded yet"));
+       absl::StrCat(
+           "samples that up to ", use.read_threads,
+           " read threads have read and no worker thread has decoded yet"));
   Line(&out, "  recycled batches", FormatByteSize(use.recycled),
-       "memory of sent batches, kept for the next ones");
+       "memory of sent batches, kept for the next batches");
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
        "pipelines that are built, cached or in use");
   Line(&out, "  file metadata", FormatByteSize(use.file_metadata),
@@ -118,7 +117,7 @@ std::string DescribeMemory(const MemoryUse& use) {
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
   Line(&out, "  batches", FormatByteSize(use.batches),
-       "batches that are filled, ready or being sent: the rest");
+       "the rest, for batches that are filled, ready or being sent");
   return out;
 }
 
@@ -164,7 +163,7 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
     if (!opened.ok()) {
       // Its images differ in size, for one.
       Line(&out, what, "",
-           "depends on the pipeline: give one with --check_pipeline=FILE");
+           "depends on the pipeline: --check_pipeline=FILE calculates it");
       continue;
     }
     MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
@@ -177,7 +176,7 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
                         DescribePipeline(engine, row, what, advice));
     absl::StrAppend(&out, one);
     Line(&out, "", "",
-         absl::StrCat("a batch of ", kExampleRows, " rows would take ",
+         absl::StrCat("a batch of ", kExampleRows, " rows would need ",
                       FormatByteSize(batch.reserved()), ": ",
                       advice.Sentence(batch.reserved(), &spec)));
   }

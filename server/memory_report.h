@@ -1,5 +1,5 @@
-// What a server's memory is for, as --check_config prints it: threads x
-// scratch, what is read ahead, caches, and how many batches of which pipelines
+// The use of a server's memory, as --check_config prints it: threads x scratch,
+// samples read ahead, caches, and the number of batches of each pipeline that
 // fit into the rest.
 //
 //   MR_RETURN_IF_ERROR(CheckMemory(settings, needs, advice));
@@ -23,23 +23,24 @@
 
 namespace millrace {
 
-// InvalidArgument when the budget is below the minimum of all servers, whatever
-// the datasets: says that minimum.
+// InvalidArgument: the budget is below kMinBudgetBytes, the minimum for any
+// datasets.
 absl::Status CheckMinBudget(const ServerSettings& settings);
 
-// InvalidArgument when the budget is below that minimum or leaves nothing for
-// batches: says the arithmetic and the smallest budget that works.
+// InvalidArgument: the budget is below that minimum or leaves nothing for
+// batches; the message shows the arithmetic and the smallest sufficient budget.
 absl::Status CheckMemory(const ServerSettings& settings,
                          const MemoryNeeds& needs, const BudgetAdvice& advice);
 
 // A table.
 std::string DescribeMemory(const MemoryUse& use);
 
-// For the training and the evaluation preset of each dataset, what a batch of
-// kExampleRows takes and how many fit; of a dataset without presets, with all
-// of its columns. FailedPrecondition, a usage error: not even one row does, or
-// the columns of the dataset have no room together and no pipeline that
-// `advice` knows says which ones are read; says the smallest budget that works.
+// For the training and the evaluation preset of each dataset: the memory of a
+// batch of kExampleRows, and the number of such batches that fit. A dataset
+// without presets counts with all of its columns. FailedPrecondition, a usage
+// error: not even one row fits, or the columns of the dataset do not fit
+// together and no pipeline of `advice` selects columns; the message names the
+// smallest sufficient budget.
 inline constexpr uint64_t kExampleRows = 64;
 absl::StatusOr<std::string> DescribePresets(Engine& engine,
                                             const BudgetAdvice& advice);

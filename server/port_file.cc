@@ -26,7 +26,7 @@ absl::Status WritePortFile(const std::string& path, int port) {
       WriteFileAtomically(path, absl::StrCat(port, "\n"), Lasts::kThroughCrash);
   if (written.ok()) return written;
   return absl::UnavailableError(
-      absl::StrCat("the port file: ", written.message()));
+      absl::StrCat("the server cannot publish its port: ", written.message()));
 }
 
 }  // namespace millrace

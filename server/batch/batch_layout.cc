@@ -62,7 +62,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(
       if (dim == -1) {
         return absl::UnimplementedError(absl::StrCat(
             "tensor ", tensor.name(),
-            " is ragged: batches of ragged tensors are not built yet"));
+            " is ragged: batches of ragged tensors are not supported yet"));
       }
       if (dim < 0 ||
           (bytes != 0 && static_cast<uint64_t>(dim) > kMaxRowBytes / bytes)) {
@@ -74,8 +74,8 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(
     }
     if (bytes == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "a sample of tensor ", tensor.name(), " has no bytes: ",
-          DTypeName(tensor.dtype()), " with a size of 0 in its shape"));
+          "a sample of tensor ", tensor.name(), " has 0 bytes: ",
+          DTypeName(tensor.dtype()), " with a dimension of 0 in its shape"));
     }
     Column column;
     column.header.set_name(tensor.name());

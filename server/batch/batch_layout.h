@@ -5,8 +5,8 @@
 // multiple of 64 bytes and the payload ends at one; the bytes between are zero,
 // so that two payloads of the same batch are equal as a whole.
 //
-// Ragged tensors (offsets and values, see TensorHeader) have their place in the
-// protocol; laying them out is not built yet and refused.
+// The protocol has ragged tensors (offsets and values, see TensorHeader);
+// Create() refuses them, because their layout is not implemented yet.
 //
 // Immutable, thread-safe. Different rows may be written by different threads.
 //
@@ -67,8 +67,8 @@ class BatchLayout {
     // where there is none.
     std::vector<int64_t> Samples(const uint8_t* payload, int32_t source) const;
 
-    // Makes `row` one that holds no sample: zeros, -100 in class fields of
-    // whatever type (the index that losses leave out), valid = false.
+    // Writes an empty row: zeros, -100 in class fields of every type (the index
+    // that losses ignore), valid = false.
     void FillEmptyRow(uint8_t* payload, uint64_t row, int64_t sample_index,
                       int32_t source = -1) const;
 

@@ -1,10 +1,10 @@
 // BufferPool keeps the memory of finished batches for the next ones. A batch of
 // some megabytes is a mapping of its own (payload_buffer.h): the system zeroes
 // its pages at the first touch of every batch, which costs about as much as
-// filling them. What is idle is bounded by `max_idle_bytes`; the owner counts
-// those in its budget (buffers in use are counted by their batches). With a
-// budget to borrow from, up to kMostIdle times as much is idle as long as no
-// request needs that memory.
+// filling them. Idle memory is bounded by `max_idle_bytes`, which the owner
+// counts in its budget (batches count the buffers in use). With a budget to
+// borrow from, idle memory may grow to kMostIdle times that bound as long as no
+// request needs the memory.
 //
 // Thread-safe. Owns the idle buffers.
 //
@@ -40,16 +40,16 @@ class BufferPool {
   // As NewPayloadBuffer().
   uint8_t* Take(uint64_t bytes, uint64_t* capacity);
 
-  // Keeps the buffer or frees it. To be called before the batch's own
-  // reservation is given back: the memory is then counted twice for a moment
-  // instead of not at all.
+  // Keeps the buffer or frees it. Must be called before the batch's own
+  // reservation is released, so that the memory is counted twice for a moment
+  // and never uncounted.
   void Give(uint8_t* data, uint64_t capacity);
 
   // Gives what is idle back to the system.
   void ReleaseIdle();
 
-  // Frees idle buffers until `bytes` less are borrowed, as far as so many are,
-  // and repays them. For ByteBudget::SetReclaim(); without locks held.
+  // Frees idle buffers and repays up to `bytes` of the borrowed bytes. For
+  // ByteBudget::SetReclaim(); without locks held.
   void Reclaim(uint64_t bytes);
 
   uint64_t idle_bytes() const;

@@ -24,10 +24,10 @@ namespace millrace {
 // is destroyed (by the last slice that refers to it).
 class BatchPayload {
  public:
-  // 64-byte aligned, not initialised. The memory comes from `pool` and goes
-  // back to it; without one from and to the system. When `memory` has room it
-  // comes from there instead, and the reservation, which `memory` has one of
-  // its own for, is given back at once.
+  // 64-byte aligned, not initialised. If `memory` has room, the payload is
+  // there, and the reservation is released at once, because `memory` has its
+  // own. Otherwise the memory comes from `pool` and returns to it; without a
+  // pool it comes from the system.
   BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
                std::shared_ptr<BufferPool> pool = nullptr,
                std::shared_ptr<PayloadMemory> memory = nullptr);
@@ -38,12 +38,12 @@ class BatchPayload {
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  // Clients of this machine may be about to read data() where it lies.
+  // A client on this machine may read data() in place.
   bool in_shared_memory() const { return memory_ != nullptr; }
 
-  // Hands the memory over to the receiver, when it came from a PayloadMemory
-  // that does that: from then on data() is null and the payload is empty.
-  // Nothing: it has to be sent.
+  // Lends the memory to the receiver, if it came from a PayloadMemory: from
+  // then on data() is null and the payload is empty. Empty result: the payload
+  // must be sent.
   struct Lending {
     PayloadMemory::Lent lent;
     std::shared_ptr<PayloadMemory> memory;  // to take it back

@@ -34,7 +34,7 @@ uint8_t* NewPayloadBuffer(uint64_t bytes, uint64_t* capacity) {
   } else {
     data = std::aligned_alloc(kAlignment, *capacity);
   }
-  MR_CHECK(data != nullptr) << "the system has no " << *capacity
+  MR_CHECK(data != nullptr) << "the system cannot provide " << *capacity
                             << " bytes for a batch: lower --memory_budget";
   return static_cast<uint8_t*>(data);
 }

@@ -1,6 +1,6 @@
-// The memory of batches. A large buffer is a mapping of its own: it goes back
-// to the system when it is freed, whatever was allocated after it, where malloc
-// would keep it in the middle of an arena.
+// The memory of batches. A large buffer is its own mapping, so freeing it
+// returns the memory to the system. malloc would keep the memory if a later
+// allocation lies behind it.
 //
 // Thread-safe.
 //
@@ -15,8 +15,8 @@
 
 namespace millrace {
 
-// Buffers of at least so many bytes are mappings: their number is limited by
-// the system (vm.max_map_count, 65,530).
+// Minimum size of buffers that are mappings: the system limits the number of
+// mappings (vm.max_map_count, 65,530).
 inline constexpr uint64_t kMappedPayloadBytes = 1 << 20;
 
 // The capacity of a buffer for `bytes`: a multiple of 64, of 4096 for a

@@ -1,6 +1,6 @@
-// PayloadMemory is where a call wants its batches to be filled, when that is
-// not the engine's own memory: shared with the client, so that a batch is
-// handed over instead of sent.
+// PayloadMemory is memory that a call provides for its batches instead of the
+// engine's own memory: memory shared with the client, so that a batch is lent
+// instead of sent.
 //
 // Thread-safe: Take() and Give() come from worker threads.
 
@@ -29,12 +29,12 @@ class PayloadMemory {
   // What Take() gave is not used any more.
   virtual void Give(uint8_t* data) = 0;
 
-  // Hands over what Take() gave, in place of Give(): nobody writes to it until
-  // the receiver has given it back. Nothing: the receiver is gone, the memory
-  // stays the caller's.
+  // Lends memory of Take() to the receiver, in place of Give(): nobody writes
+  // to it until the receiver has returned it. Empty: the receiver is gone, and
+  // the caller keeps the memory.
   virtual std::optional<Lent> Lend(uint8_t* data) = 0;
 
-  // The receiver was not told after all.
+  // Undoes Lend(): the receiver was not told.
   virtual void TakeBack(const Lent& lent) = 0;
 };
 

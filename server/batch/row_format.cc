@@ -42,9 +42,10 @@ absl::StatusOr<RowFormat> RowFormat::Make(const TensorSpec& source,
   TensorSpec stored = source;
   if (planes) {
     if (source.dtype() != DTYPE_UINT8 || source.sample_shape_size() != 3) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", source.name(),
-          " is no uint8 [height, width, channels]: it has no layout"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", source.name(),
+                       " is not uint8 [height, width, channels]: layout does "
+                       "not apply to it"));
     }
     result.planes_ = true;
     result.channels_ = source.sample_shape(2);

@@ -1,6 +1,6 @@
-// RowFormat turns one sample of a tensor, as the stages leave it, into its
-// bytes on the wire: another layout, another element type, or what a spec
-// computes on the server that the client's device could do as well. Types and
+// RowFormat converts one sample of a tensor from the result of the stages to
+// its bytes on the wire: another layout, another element type, or a transform
+// that the spec places on the server instead of the client's device. Types and
 // arithmetic are those of proto/tensor_cast.h, so both places give the same
 // bytes.
 //

@@ -98,7 +98,8 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
   absl::StatusOr<SealedMemory> made = SealedMemory::Create(rounded, &file);
   if (!made.ok()) {
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
-        << made.status().message() << "; batches are sent instead";
+        << made.status().message()
+        << "; the server sends the batches over the network instead";
     Forget(std::move(memory));
     return nullptr;
   }
@@ -204,8 +205,9 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
       case SameHostKind::kGone: {
         const auto it = dropped_.find(message.slot);
         if (it == dropped_.end()) {
-          status = absl::InvalidArgumentError(absl::StrCat(
-              "slot ", message.slot, " was unmapped without being asked to"));
+          status = absl::InvalidArgumentError(
+              absl::StrCat("slot ", message.slot,
+                           " was unmapped by the client without a request"));
           break;
         }
         bytes_ -= it->second.bytes();
@@ -215,8 +217,8 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
       }
       default:
         status = absl::InvalidArgumentError(
-            absl::StrCat("a message of kind ",
-                         static_cast<uint32_t>(message.kind), " came"));
+            absl::StrCat("the client sent a message of the unknown kind ",
+                         static_cast<uint32_t>(message.kind)));
     }
     // Shares shrink as clients come: idle slots above this link's share go to
     // the others.
@@ -243,9 +245,10 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
     const bool held = slots_.lent() > 0 || !dropped_.empty();
     if (!held) last_release_ = now;
     if (pressed && held && absl::FromChrono(now - last_release_) >= timeout) {
-      status = absl::DeadlineExceededError(absl::StrCat(
-          "it has given back none of ", slots_.lent(), " batches for ",
-          absl::FormatDuration(timeout), " while others wait for memory"));
+      status = absl::DeadlineExceededError(
+          absl::StrCat("the client returned none of ", slots_.lent(),
+                       " batches for ", absl::FormatDuration(timeout),
+                       " while other clients wait for memory"));
     }
     // A client that gives back one slot after the other but keeps one of them
     // is found by this: at the slowest pace that is allowed, all slots take so
@@ -255,8 +258,8 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
         absl::FromChrono(now - slots_.oldest_lending().value_or(now)) >=
             longest) {
       status = absl::DeadlineExceededError(absl::StrCat(
-          "it has kept a batch for ", absl::FormatDuration(longest),
-          " while others wait for memory"));
+          "the client kept a batch for ", absl::FormatDuration(longest),
+          " while other clients wait for memory"));
     }
   }
   ForgetAll(std::move(over));

@@ -1,14 +1,16 @@
-// ClientLink is a server's side of the memory that it shares with one client of
-// its machine: slots that batches are filled in, their announcements, and what
-// the client says on the link's socket. A call asks for a LocalCall and gives
-// it to the engine as the memory of its batches.
+// ClientLink is the server's side of the memory that it shares with one client
+// on its machine: the slots that batches are filled into, the announcements of
+// filled slots, and the client's messages on the link's socket. A call gets its
+// PayloadMemory from BeginCall() and passes it to the engine as the memory of
+// its batches.
 //
-// When the client is gone, breaks the rules or keeps memory that others need,
-// the link ends: what was lent is forgotten (the client's own mappings stay
-// good, and are its memory from then on), calls in progress go on over gRPC.
+// The link ends when the client disconnects, violates the protocol or keeps
+// memory that other clients need. The server then no longer counts the lent
+// memory (the client's mappings stay valid and belong to the client), and calls
+// in progress continue over gRPC.
 //
-// Thread-safe. Owns the socket. Reservations are given back without locks held,
-// because whoever waited for them runs at once.
+// Thread-safe. Owns the socket. Reservations are released without locks held,
+// because requests that wait for them run at once.
 
 #ifndef MILLRACE_SERVER_LOCAL_CLIENT_LINK_H_
 #define MILLRACE_SERVER_LOCAL_CLIENT_LINK_H_
@@ -36,9 +38,9 @@ namespace millrace {
 
 class ClientLink : public std::enable_shared_from_this<ClientLink> {
  public:
-  // How long an idle slot is kept for the next batch; and how long while others
-  // wait for memory: long enough that a slot which goes from batch to batch is
-  // not made anew each time. Choices.
+  // Time that an idle slot is kept for the next batch, and the same while other
+  // clients wait for memory: long enough that a slot in regular use is not
+  // created again for each batch. Choices.
   static constexpr absl::Duration kKeepIdle = absl::Seconds(10);
   static constexpr absl::Duration kKeepIdlePressed = absl::Milliseconds(100);
 
@@ -51,22 +53,23 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   const SameHostId& id() const { return id_; }
   int socket() const { return socket_.get(); }
 
-  // The memory for the batches of a call of this number. Null: the link has
-  // ended, the client has given the call up already, or a call of this number
+  // The memory for the batches of the call with this number. Null: the link has
+  // ended, the client has already given up the call, or a call with this number
   // is in progress; batches are then sent.
   std::shared_ptr<PayloadMemory> BeginCall(uint64_t call);
 
-  // InvalidArgument: the client breaks the rules; the link is to be ended.
+  // InvalidArgument: the client violates the protocol; the caller must end the
+  // link.
   absl::Status OnMessage(const SameHostMessage& message);
 
-  // Drops slots that have been idle for kKeepIdle (kKeepIdlePressed while
-  // others wait for memory). DeadlineExceeded: while others wait for memory,
-  // the client has given nothing back for `timeout`, or has kept a batch for as
-  // long as giving back all slots one by one at that pace would take.
+  // Drops slots that have been idle for kKeepIdle (kKeepIdlePressed while other
+  // clients wait for memory). DeadlineExceeded: while other clients wait for
+  // memory, the client has returned nothing for `timeout`, or has kept one
+  // batch for kMaxSlots times `timeout`.
   absl::Status Tick(absl::Duration timeout);
 
-  // Ends it: nothing is lent any more, memory that no thread is filling is
-  // given back. Idempotent; any thread.
+  // Ends the link: no further slot is lent, and memory that no thread is
+  // filling is released. Idempotent; any thread.
   void End();
 
   // Slots that the client has not given back.

@@ -43,8 +43,8 @@ SteadyTime Now() { return std::chrono::steady_clock::now(); }
 absl::StatusOr<SameHostId> RandomId() {
   SameHostId id;
   if (getrandom(id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
-    return absl::InternalError(
-        absl::StrCat("the system has no random bytes: ", strerror(errno)));
+    return absl::InternalError(absl::StrCat(
+        "cannot get random bytes from the system: ", strerror(errno)));
   }
   return id;
 }
@@ -179,7 +179,7 @@ void LocalServer::Loop() {
         const absl::Status status = client.link->Tick(options_.send_timeout);
         if (status.ok()) continue;
         MR_LOG_EVERY(WARNING, absl::Seconds(1))
-            << "a client of this machine loses its shared memory: "
+            << "shared memory of a client on this machine ended: "
             << status.message();
         EndLink(client.link);
         client = {};
@@ -203,7 +203,7 @@ void LocalServer::Accept() {
     // listener is left out for a tick.
     accept_from_ = Now() + std::chrono::milliseconds(kTickMs);
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
-        << "clients of this machine cannot come for shared memory: "
+        << "clients on this machine cannot connect for shared memory: "
         << socket.status().message();
     return;
   }
@@ -247,7 +247,7 @@ bool LocalServer::Read(Client& client) {
     absl::Status status;
     if (!DecodeSameHost({packet, bytes}, &message)) {
       status = absl::InvalidArgumentError(
-          absl::StrCat("a message of ", bytes, " bytes came"));
+          absl::StrCat("the client sent a message of ", bytes, " bytes"));
     } else if (client.link == nullptr) {
       if (!Greet(client, message)) return false;
     } else {
@@ -255,8 +255,8 @@ bool LocalServer::Read(Client& client) {
     }
     if (!status.ok()) {
       MR_LOG_EVERY(WARNING, absl::Seconds(1))
-          << "a client of this machine breaks the rules of shared memory and "
-             "gets its batches over the network instead: "
+          << "a client on this machine violates the protocol of shared memory "
+             "and receives its batches over the network instead: "
           << status.message();
       return false;
     }

@@ -1,10 +1,9 @@
-// LocalServer is where clients of the same machine come for shared memory: it
-// listens on a Unix socket, keeps a ClientLink for each client and hears at
-// once when one has ended. Batches themselves are announced by the calls of
-// gRPC.
+// LocalServer gives clients on the same machine shared memory: it listens on a
+// Unix socket, keeps a ClientLink for each client and notices at once when a
+// client ends. The gRPC calls announce the batches themselves.
 //
-// Thread-safe. Owns one thread and its links' sockets; links live on while
-// calls use them. The budget must outlive those.
+// Thread-safe. Owns one thread and the sockets of its links; links live on
+// while calls use them. The budget must outlive the links.
 //
 //   MR_ASSIGN_OR_RETURN(auto local, LocalServer::Start({.budget = &budget,
 //                                   .batch_budget_bytes = bytes}));
@@ -41,17 +40,18 @@ namespace millrace {
 class LocalServer {
  public:
   struct Options {
-    // A path, or "@name" of the abstract namespace. Empty: an abstract name
-    // that nobody else has; only the server's own user and root may use it. Who
-    // may use a path its folder decides.
+    // A path, or "@name" in the abstract namespace. Empty: a unique abstract
+    // name; only the server's own user and root may connect. The permissions of
+    // the folder decide who may connect to a path.
     std::string socket;
     ByteBudget* budget = nullptr;
-    // What it has for batches; up to half of it is shared.
+    // The budget's bytes for batches; up to half of them are shared.
     uint64_t batch_budget_bytes = 0;
-    // A client that keeps its batches for so long, while others wait for
-    // memory, loses its link.
+    // Time that a client may keep its batches while other clients wait for
+    // memory; then it loses its link.
     absl::Duration send_timeout = absl::Seconds(10);
-    // Clients at a time; further ones get their batches over gRPC.
+    // Upper bound of connected clients; further clients receive their batches
+    // over gRPC.
     size_t max_links = 256;
   };
 
@@ -68,11 +68,11 @@ class LocalServer {
   LocalServer(const LocalServer&) = delete;
   LocalServer& operator=(const LocalServer&) = delete;
 
-  // What a client that has no link yet is told.
+  // The offer for a client that has no link yet.
   const SameHostOffer& offer() const { return offer_; }
 
-  // The memory for a call's batches; null: they are sent, because the link is
-  // none (any more).
+  // The memory for a call's batches; null: there is no such link (any more), so
+  // the batches are sent.
   std::shared_ptr<PayloadMemory> BeginCall(const SameHostCall& call);
 
   Stats stats() const;
@@ -88,7 +88,8 @@ class LocalServer {
     UniqueFd socket;  // until the link has it
     std::shared_ptr<ClientLink> link;
     SteadyTime since;
-    // Of a user who may not share memory: is told so and nothing else.
+    // The client's user may not share memory: the client gets only that
+    // message.
     bool other_user = false;
     int fd() const { return link != nullptr ? link->socket() : socket.get(); }
   };

@@ -1,6 +1,6 @@
-// SharedMemoryLimits counts the memory that a server shares with all clients of
-// its machine, and bounds it: what is lent comes back when a client wants, so
-// it may never be so much that batches which are sent find no room.
+// SharedMemoryLimits counts and bounds the memory that a server shares with all
+// clients on its machine. Clients decide when lent memory returns, so the bound
+// always leaves room for batches that are sent.
 //
 // Thread-safe. Outlives every link.
 
@@ -25,9 +25,9 @@ class SharedMemoryLimits {
   SharedMemoryLimits(ByteBudget* budget, uint64_t batch_bytes)
       : budget_(budget), batch_bytes_(batch_bytes) {}
 
-  // Memory for a slot that takes `bytes` in all, for a link that has
-  // `link_bytes` already. Nothing is taken while others wait for memory, and
-  // never so much that two further batches of this size would find no room.
+  // Reserves memory for a slot of `bytes` in total, for a link that already has
+  // `link_bytes`. Fails while other clients wait for memory, and if two further
+  // batches of this size would then find no room.
   bool TryReserve(uint64_t bytes, uint64_t link_bytes,
                   ByteBudget::Reservation* reservation) {
     const uint64_t limit = LimitFor(bytes);

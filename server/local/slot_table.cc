@@ -69,11 +69,11 @@ absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
   // Foreign numbers from here on: refused, and nothing changes.
   if (slot == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("slot ", number, " was given back and does not exist"));
+        absl::StrCat("slot ", number, " was returned and does not exist"));
   }
   if (slot->state != State::kLent || slot->generation != generation) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "slot ", number, " was given back in generation ", generation,
+        "slot ", number, " was returned in generation ", generation,
         slot->state == State::kLent
             ? absl::StrCat(" and is lent in generation ", slot->generation)
             : std::string(" and is not lent")));

@@ -1,13 +1,13 @@
-// SlotTable knows the state of each piece of memory that a server shares with
-// one client: idle, being filled, or lent to the client until it says that it
-// has read it. It holds no memory and sends nothing.
+// SlotTable knows the state of each slot of memory that a server shares with
+// one client: idle, being filled, or lent to the client until the client
+// returns it. It holds no memory and sends nothing.
 //
 //   idle --Take--> filling --Lend--> lent --Release/EndCall/TakeBack--> idle
 //                     \--Return--> idle
 //
-// Numbers of slots are never used again; every lending has a generation of its
-// own, so that an answer to an earlier one is recognised. What the client says
-// is foreign: wrong numbers are refused and change nothing.
+// Slot numbers are never reused, and every lending has its own generation, so
+// that an answer to an earlier lending is recognised. Messages of the client
+// are foreign input: wrong numbers are refused and change nothing.
 //
 // Not thread-safe.
 

@@ -1,8 +1,8 @@
 // BatchFrames cuts a finished batch into the messages that carry it. The
-// messages refer to the payload; nothing of it is copied. The payload, and its
-// share of the budget, is given back when gRPC drops the last reference, which
-// is after the bytes have left. A payload in memory that the client shares is
-// announced by the one frame of its header, without bytes.
+// messages refer to the payload and copy nothing of it. The payload and its
+// share of the budget are released when gRPC drops the last reference, after
+// the bytes were sent. A payload in memory that the client shares needs one
+// frame, which carries the header and no bytes.
 //
 // Not thread-safe: belongs to one stream.
 //
@@ -31,8 +31,9 @@ class BatchFrames {
   BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
               BatchPacking packing = {});
 
-  // The next Frame message, with about so much of the payload where it is not
-  // packed. A batch has at least one, also without payload.
+  // The next Frame message. If the payload is not packed, the frame carries
+  // about `most_bytes` of it. Every batch has at least one frame, also a batch
+  // without payload.
   grpc::ByteBuffer Next(uint64_t most_bytes = kFrameDataBytes);
 
   bool done() const { return started_ && offset_ == payload_bytes_; }

@@ -2,14 +2,15 @@
 // engine, a bounded part at a time, and writes the batches as they become
 // ready, one frame after the other.
 //
-// Bounded: what it has requested and not yet written stays within its client's
-// share of the budget's bytes for batches (client_shares.h), so a client that
-// reads slowly cannot hold the memory that other clients need. As shares become
-// smaller, batches above them can be taken back: the call requests them again
-// later.
+// Bounded: the batches that are requested and not yet written stay within the
+// client's share of the budget's bytes for batches (client_shares.h), so a slow
+// client cannot hold the memory that other clients need. When shares become
+// smaller, batches above the share can be taken back; the call requests them
+// again later.
 //
-// Lives from the call's start to gRPC's OnDone, which deletes it. Callbacks of
-// the engine may come later: they hold its state, not the stream.
+// A stream lives from the start of the call to gRPC's OnDone, which deletes it.
+// Callbacks of the engine may come later: they hold the stream's state, not the
+// stream.
 //
 //   auto* stream = new BatchStream(env, context, caller);
 //   engine->OpenAsync(spec, ..., [begin = stream->Begin()](auto pipeline) {
@@ -81,8 +82,8 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // False: the call is over. The stream may be gone.
   std::function<bool()> IsWanted();
 
-  // Drops what is not written; the returned function ends the call with
-  // `status`.
+  // Drops all batches that are not written; the returned function ends the call
+  // with `status`.
   Deferred Stop(absl::Status status);
 
   // When one write has been in flight for `timeout` of the steady clock, not
@@ -98,20 +99,20 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // counting the time before `since`. The clock's maximum: none waits.
   SteadyTime WaitsSince(SteadyTime since) const;
 
-  // The oldest batch has waited for so long that the client is a slow reader;
-  // until one is sent whole without that, its connection is slow
-  // (ClientShares). Empty: no other call gets room by that.
+  // Marks the connection as slow (ClientShares): its oldest batch has waited
+  // too long. The mark ends when a batch is sent completely without such a
+  // wait. Empty result: the mark gives no other call room.
   Deferred SetSlow();
 
   // What TakeBack() takes: batches above the client's share, or those of slow
   // connections above their host's share.
   enum class Excess { kOfClient, kOfHost };
 
-  // Takes back up to `max` batches that were made and not sent, as far as they
-  // are `excess`: those that would be sent last. They are requested again when
-  // there is room. With an error for `end` also the one
-  // that is being written when there is no other: the call ends with that. Adds
-  // to `taken` how many these were; null when there were none.
+  // Takes back up to `max` batches that are built, not sent, and `excess`,
+  // starting with the batch that would be sent last. The call requests them
+  // again when there is room. If `end` is an error and no other batch is left,
+  // the batch in writing is taken back too, and the call ends with `end`. Adds
+  // the number of batches to `taken`. Null: no batch was taken back.
   Deferred TakeBack(Excess excess, uint64_t max, const absl::Status& end,
                     uint64_t* taken);
 
@@ -126,10 +127,10 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnCancel() override;
   void OnDone() override;
 
-  // Asks the engine for the next steps that there is room for. Any thread's.
+  // Requests from the engine the next steps that fit. Any thread.
   static void AskMore(const std::shared_ptr<State>& state);
-  // Does what was decided under the lock. Touches the stream only when there
-  // is a write or an end to perform: it lives at least until that is done.
+  // Performs what was decided under the lock. Touches the stream only for a
+  // write or for the end of the call; the stream lives at least until then.
   static void Perform(BatchStream* stream, Action action);
 
   const StreamEnvironment environment_;

@@ -16,9 +16,9 @@ constexpr size_t kMaxIdBytes = 64;
 absl::StatusOr<Caller> CallerOf(absl::string_view peer,
                                 absl::string_view client_id) {
   if (client_id.size() > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("client_id has ", client_id.size(), " bytes: at most ",
-                     kMaxIdBytes, "; draw 16 random bytes once"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "client_id has ", client_id.size(), " bytes; the maximum is ",
+        kMaxIdBytes, ": generate 16 random bytes once"));
   }
   Caller caller;
   caller.connection = std::string(peer);

@@ -1,5 +1,5 @@
-// Who makes a call, as far as a server can tell: the client's id, or else its
-// connection, and the address that it comes from. Pure.
+// The identity of a caller, as far as a server can know it: the client's id, or
+// its connection if there is no id, and its address. Pure.
 
 #ifndef MILLRACE_SERVER_RPC_CALLER_H_
 #define MILLRACE_SERVER_RPC_CALLER_H_

@@ -1,25 +1,28 @@
-// ClientShares divides the memory for batches among the clients that stream, so
-// that those which read slowly do not hold what the others need. It counts the
-// steps that each call has requested from the engine and not yet sent, and says
-// when a call may request more. It holds no memory itself.
+// ClientShares divides the memory for batches among the streaming clients, so
+// that slow readers do not hold the memory that other clients need. It counts
+// the steps that each call has requested from the engine and not yet sent, and
+// decides when a call may request more. It holds no memory itself.
 //
-// A client is what its id says, or else a connection; a host is an address. All
-// hosts have equal parts of three quarters of the memory: a quarter is left to
-// one that may still come. The connections of a host have equal parts of its
-// part, the clients of a connection of its part, and those of an only host
-// leave as much to another one. A client is its connection's on which its first
-// call came. Within a client, calls take turns.
+// A client is identified by its id, or by its connection if it has no id. A
+// host is an address. All hosts have equal parts of three quarters of the
+// memory; the last quarter is free for a new host. The connections of a host
+// share the host's part equally, and the clients of a connection share the
+// connection's part. With only one host, each part is small enough that one
+// more client finds a part of the same size free. A client belongs to the
+// connection of its first call. The calls of a client take turns.
 //
-// A connection that has nothing outstanding may always have one batch, within
-// its host's part; a host likewise. Ids cost a program nothing: a further
-// client of a connection has one batch for certain only within its own part or
-// the connection's, otherwise while half of the host's part is free.
+// A host with nothing outstanding may always have one batch, and so may a
+// connection within its host's part. A program can invent any number of client
+// ids. A further client of a connection is therefore certain of one batch only
+// within its own part or the connection's part; otherwise it gets one while
+// half of the host's part is free.
 //
-// A connection is slow from SetSlow(true) to SetSlow(false): its client takes
-// what is sent more slowly than the server sends. What the slow connections of
-// a host hold does not count when another of its connections has nothing: that
-// one has a batch within half of the free quarter. Slow connections together
-// keep their host's part; HostExcess() is what they hold above it.
+// A connection is slow from SetSlow(true) to SetSlow(false): its client reads
+// more slowly than the server sends. The bytes of slow connections do not count
+// against another connection of the host that has nothing: that connection gets
+// one batch within half of the free quarter. All slow connections of a host
+// together keep the host's part; HostExcess() is what they hold above that
+// part.
 //
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
@@ -65,24 +68,26 @@ class ClientShares {
   // before `this` ends and without the locks that on_room takes.
   std::unique_ptr<Member> Join(Call call);
 
-  // Calls that wait for on_room, whose clients have nothing outstanding and
-  // have a right to one batch: for whom others' excess is taken back.
+  // The number of calls that wait for on_room and whose clients have nothing
+  // outstanding and a right to one batch. The excess of other clients is taken
+  // back for them.
   uint64_t starving() const;
 
-  // A host that holds its whole part while clients of it have nothing.
+  // A host that holds its whole part while some of its clients have nothing.
   struct FullHost {
     std::string host;
     uint64_t clients = 0;      // that have nothing
     uint64_t connections = 0;  // of the host, on which clients stream
     uint64_t held_bytes = 0;   // requested and not yet sent
     uint64_t share_bytes = 0;  // the host's part
-    // Memory for batches with which these clients have one each, whatever the
-    // host's other connections hold: excess is taken back (Excess()).
+    // Memory for batches that would give each of these clients one batch,
+    // whatever the other connections of the host hold: excess is taken back
+    // (Excess()).
     uint64_t needed_bytes = 0;
   };
 
-  // Those with a client that has had nothing and has waited since `before`,
-  // not counting the time before `since`.
+  // The hosts with a client that has had nothing since `before`, not counting
+  // the time before `since`.
   std::vector<FullHost> FullHosts(SteadyTime before, SteadyTime since) const;
 
  private:

@@ -148,7 +148,7 @@ bool ConnectionAcceptor::AcceptFrom(int listener) {
         break;
       default:  // no memory, for one
         MR_LOG_EVERY(WARNING, kLogInterval)
-            << "cannot accept connections now: " << std::strerror(reason);
+            << "cannot accept connections: " << std::strerror(reason);
         return false;
     }
   }

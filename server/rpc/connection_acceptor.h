@@ -1,11 +1,11 @@
 // ConnectionAcceptor accepts the connections of a server and hands them over.
-// It takes the place of gRPC's own accept loop, which never accepts again when
-// the process has run out of descriptors once (gRPC 1.51).
+// It replaces gRPC's accept loop, which stops for ever once the process has run
+// out of descriptors (gRPC 1.51).
 //
 // Bounded: connections above the limits are accepted and closed at once, so
-// that the peer asks another server instead of waiting. A spare descriptor does
-// the same when the process has none left. Each kind of refusal is logged, at
-// most once a second.
+// that the peer uses another server instead of waiting. When the process has no
+// descriptor left, a spare descriptor serves the same purpose. Each kind of
+// refusal is logged at most once a second.
 //
 // Thread-safe. Owns the sockets and one thread, on which `take` runs.
 //
@@ -57,8 +57,8 @@ class ConnectionAcceptor {
   // whatever the limits. One at a time.
   void LetIn(const sockaddr_storage& address);
 
-  // Shuts the connections from these "ADDRESS:PORT" down, so that who owns them
-  // closes them. Returns how many there were.
+  // Shuts down the connections from these "ADDRESS:PORT", so that their owner
+  // closes them. Returns their number.
   uint64_t Close(const std::unordered_set<std::string>& peers);
 
   // Closes the listening sockets. Idempotent; one caller at a time.
@@ -68,8 +68,8 @@ class ConnectionAcceptor {
   ConnectionAcceptor(ListenSockets sockets, Options options, UniqueFd wake);
 
   void Run();
-  // Accepts what waits, within reason. False: the system is short of something,
-  // and it is best to wait a little.
+  // Accepts waiting connections, a bounded number at a time. False: the system
+  // lacks a resource, so the caller should wait a little.
   bool AcceptFrom(int listener);
   // Accepts one connection with the spare descriptor and closes it. False: that
   // did not help.

@@ -1,4 +1,5 @@
-// What the rpc room counts for GetStatus. Atomics, written by any thread.
+// The counters of the rpc component for GetStatus. Atomics, written by any
+// thread.
 
 #ifndef MILLRACE_SERVER_RPC_COUNTERS_H_
 #define MILLRACE_SERVER_RPC_COUNTERS_H_

@@ -89,14 +89,14 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
   if (digest == DigestCheck::kWrong) {
     return WithErrorDetail(
         absl::DataLossError("the request was damaged on the way: its digest "
-                            "does not match; send it again"),
+                            "does not match; retry the request"),
         damaged);
   }
   if (!request->message.ParseFromString(bytes)) {
-    const absl::Status error = absl::InvalidArgumentError(
-        absl::StrCat("the request is no ", Message::descriptor()->name(),
-                     ", or text in it (the name of a dataset, for example) is "
-                     "not UTF-8; see proto/data_service.proto"));
+    const absl::Status error = absl::InvalidArgumentError(absl::StrCat(
+        "the request is not a valid ", Message::descriptor()->name(),
+        ", or a string in it (for example the name of a dataset) is not UTF-8; "
+        "see proto/data_service.proto"));
     return digest == DigestCheck::kRight ? error
                                          : WithErrorDetail(error, damaged);
   }
@@ -303,12 +303,12 @@ absl::Status DataServiceImpl::StartExplaining(
   if (found->range.step_count != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("step_count is ", found->range.step_count,
-                     "; one batch is explained at once"));
+                     "; a call explains one batch: set step_count to 1"));
   }
   MutexLock lock(explain_mu_);
   if (explaining_) {
     return WithRetryDelay(absl::ResourceExhaustedError(
-                              "the server explains another batch; ask again"),
+                              "the server explains another batch now; retry"),
                           "rpc");
   }
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
@@ -335,10 +335,11 @@ absl::Status DataServiceImpl::StartExplaining(
   try {
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
-    return WithRetryDelay(absl::ResourceExhaustedError(absl::StrCat(
-                              "the system gives no thread to explain a batch (",
-                              error.what(), "); ask again")),
-                          "rpc");
+    return WithRetryDelay(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "the system cannot start a thread to explain a batch (",
+            error.what(), "); retry")),
+        "rpc");
   }
   explaining_ = true;
   return absl::OkStatus();
@@ -364,7 +365,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* DataServiceImpl::GetBatches(
 absl::Status DataServiceImpl::CheckRunning() const {
   if (!shutting_down_) return absl::OkStatus();
   return absl::UnavailableError(
-      "the server is shutting down; ask another one, or this one again later");
+      "the server is shutting down; request from another server, or retry "
+      "later");
 }
 
 absl::Status DataServiceImpl::CheckRoomForStream() const {
@@ -372,10 +374,11 @@ absl::Status DataServiceImpl::CheckRoomForStream() const {
   if (active < environment_.max_streams) return absl::OkStatus();
   return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
-          active, " GetBatches calls are in flight and this server takes ",
+          active,
+          " GetBatches calls are in flight and the maximum of this server is ",
           environment_.max_streams,
-          ": request again, or from another server; few long calls are better "
-          "than many short ones")),
+          ": retry, or request from another server; a few long calls are "
+          "better than many short calls")),
       "rpc");
 }
 
@@ -405,9 +408,9 @@ absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
   if (const auto memory = pipeline.batch_memory(world); memory.ok()) {
     // Every rank of a job opens the same.
     MR_LOG_EVERY(INFO, absl::Seconds(1))
-        << "a job opens "
+        << "job opened: dataset "
         << pipeline.description().resolved_spec().sources(0).dataset()
-        << " for world size " << world << ": " << memory->Sentence();
+        << ", world size " << world << ": " << memory->Sentence();
   }
   *response = pipeline.description();
   response->set_protocol_version(kProtocolVersion);
@@ -518,7 +521,7 @@ absl::Status DataServiceImpl::Refused(absl::string_view peer,
                     << CleanText(FormatError(status), kMaxStatusMessageBytes)
                     << (more == 0 ? ""
                                   : absl::StrCat(" (and ", more,
-                                                 " refusals before)"));
+                                                 " earlier refusals)"));
   } else {
     refusals_not_logged_.fetch_add(1);
   }

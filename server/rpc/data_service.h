@@ -1,9 +1,9 @@
 // DataService answers the methods of proto/data_service.proto over an Engine:
 // the adapter between gRPC and the pipeline. All methods are served as raw
-// bytes (same wire): the digests of requests and answers are over bytes
-// (proto/wire/message_digest.h), payloads never pass through protobuf, and gRPC
-// answers a request that does not parse, for text that is not UTF-8, as
-// INTERNAL without a word.
+// bytes, for three reasons: the digests of requests and answers are over bytes
+// (proto/wire/message_digest.h); payloads never pass through protobuf; and gRPC
+// itself answers a request that does not parse (a string that is not UTF-8)
+// with INTERNAL and no message. The bytes on the wire are the same.
 //
 // Thread-safe; gRPC calls it from its own threads. Owns nothing but counters.
 
@@ -48,7 +48,7 @@ class DataServiceImpl final
   // Waits for a batch that is being explained.
   ~DataServiceImpl() override;
 
-  // From now on new work is refused as Unavailable; what runs goes on.
+  // From now on new work is refused as Unavailable; running calls continue.
   void RefuseNewWork() { shutting_down_ = true; }
 
   grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
@@ -81,8 +81,9 @@ class DataServiceImpl final
                                           const GetBatchesRequest& request,
                                           uint64_t answer_seed);
   using Found = std::function<void(absl::StatusOr<BatchStream::Steps>)>;
-  // Gives the pipeline of a request that has passed all checks, and its range:
-  // now or, when the pipeline is to be built, later on a worker thread.
+  // Passes to `found` the pipeline and the range of a request that has passed
+  // all checks: during the call, or later on a worker thread if the pipeline
+  // must be built.
   void FindPipeline(const Caller& caller, const GetBatchesRequest& request,
                     std::function<bool()> wanted, Found found) const;
   // Explains on a thread of its own, which ends the call.
@@ -93,10 +94,10 @@ class DataServiceImpl final
                                absl::StatusOr<BatchStream::Steps> found);
   absl::Status CheckRunning() const;
   absl::Status CheckRoomForStream() const;
-  // Ends a unary call; a refusal is logged. `answer_seed` is that of the
-  // refusal's digest (ToGrpcStatus()): none of a request that was not parsed.
-  // DefaultReactor() makes a new reactor every time: who answers later keeps
-  // the first.
+  // Ends a unary call and logs a refusal. `answer_seed` is the seed of the
+  // refusal's digest (ToGrpcStatus()); a request that was not parsed has none.
+  // DefaultReactor() creates a new reactor on each call, so a caller that
+  // answers later must keep the first.
   void Answer(grpc::ServerUnaryReactor* reactor,
               grpc::CallbackServerContext* context, absl::string_view method,
               std::optional<uint64_t> answer_seed, const absl::Status& status);
@@ -117,8 +118,8 @@ class DataServiceImpl final
   std::atomic<bool> shutting_down_{false};
   mutable std::atomic<uint64_t> refusals_not_logged_{0};
 
-  // Explains one batch at a time, apart from gRPC's threads: it takes as long
-  // as making the rows.
+  // One batch is explained at a time, on a thread that is not gRPC's, because
+  // it takes as long as building the rows.
   Mutex explain_mu_;
   bool explaining_ MR_GUARDED_BY(explain_mu_) = false;
   std::thread explainer_ MR_GUARDED_BY(explain_mu_);

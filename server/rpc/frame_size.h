@@ -1,6 +1,6 @@
-// FrameSize is how much of a batch a call puts into one frame: less while frames
-// take long, so that a slow link finishes one before the write counts as blocked;
-// more as they go through quickly.
+// FrameSize sets the bytes of a batch that a call puts into one frame. It
+// shrinks while frames take long, so that a slow link finishes a frame before
+// the write counts as blocked, and grows while frames are fast.
 //
 // Not thread-safe: belongs to one stream.
 //

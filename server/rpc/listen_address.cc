@@ -23,12 +23,12 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   ListenAddress address;
   if (!absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
       address.port < 0 || address.port > 65535) {
-    return bad("the port is no number from 0 to 65535");
+    return bad("the port is not a number from 0 to 65535");
   }
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != absl::string_view::npos) {
-    return bad("an IPv6 address stands in [ ]");
+    return bad("an IPv6 address must be in [ ]");
   }
   if (host.empty()) return bad("it has no host");
   address.host = std::string(host);

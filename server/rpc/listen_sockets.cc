@@ -77,8 +77,8 @@ absl::Status Refusal(const ListenAddress& address, int reason) {
   switch (reason) {
     case EADDRINUSE:
       return absl::AlreadyExistsError(absl::StrCat(
-          text, "; another program has port ", address.port,
-          ", choose another one with --listen (port 0 takes a free one)"));
+          text, "; another program uses port ", address.port,
+          ": choose another port with --listen (port 0: any free port)"));
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(

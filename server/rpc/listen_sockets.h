@@ -1,7 +1,7 @@
-// ListenSockets are the sockets that a server accepts connections on: one for
-// each address that its host name stands for. The server opens them itself,
-// because gRPC only says that it did not start, and because its own accept loop
-// ends for ever when the process has run out of descriptors once.
+// ListenSockets are the sockets on which a server accepts connections: one for
+// each address of its host name. The server opens them itself for two reasons:
+// gRPC reports only that it did not start, and gRPC's accept loop stops for
+// ever once the process has run out of descriptors.
 //
 // A wildcard host (0.0.0.0, [::]) is listened on for IPv6 and IPv4. Plain data,
 // movable; closed when destroyed.
@@ -34,10 +34,11 @@ struct ListenSockets {
   socklen_t own_address_bytes = 0;
 };
 
-// Port 0 takes a free one, the same for every address. Of a name with several
-// addresses, one that this machine has is enough. AlreadyExists: the port is
-// taken on one of them. PermissionDenied: a low port. InvalidArgument: the host
-// is none of this machine's, or no name. ResourceExhausted: no descriptors.
+// Port 0 selects a free port, the same for every address. For a name with
+// several addresses, one address of this machine is enough. AlreadyExists: the
+// port is in use on one of them. PermissionDenied: a low port. InvalidArgument:
+// the host is not an address of this machine, or the name is not known.
+// ResourceExhausted: no descriptors.
 absl::StatusOr<ListenSockets> ListenOn(const ListenAddress& address);
 
 // The same for the addresses that the name stands for.

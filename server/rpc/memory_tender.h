@@ -1,8 +1,8 @@
-// MemoryTender decides when a server gives memory that nobody uses back to the
-// system: when there has been no call for a few seconds, and while there are
-// calls when the process has grown above what it said it would take. malloc
-// keeps what is freed, and pools keep buffers for the next batch: both are
-// right while there is work, and neither ends by itself.
+// MemoryTender decides when a server returns unused memory to the system: after
+// a few seconds without a call, and during work when the process has grown
+// above its expected size. malloc keeps freed memory, and pools keep buffers
+// for the next batch. Both help while there is work, and neither ends by
+// itself.
 //
 // Pure: one thread calls Look() about every second. `release` may take tens of
 // milliseconds.
@@ -32,7 +32,7 @@ class MemoryTender {
     uint64_t expected_bytes = 0;
     // Memory of the process now.
     std::function<uint64_t()> resident;
-    // What malloc has given out now; 0: not known.
+    // Bytes that malloc has given out now; 0: not known.
     std::function<uint64_t()> in_use;
     // Gives memory back; `idle`: also what the next batches would use.
     std::function<void(bool idle)> release;
@@ -40,7 +40,7 @@ class MemoryTender {
     std::chrono::seconds idle_time{3};
     // Between two times while there is work.
     std::chrono::seconds busy_interval{30};
-    // What an idle server may have grown without it being worth the effort.
+    // Growth of an idle server that is too small to release memory for.
     uint64_t slack_bytes = 16 << 20;
   };
 

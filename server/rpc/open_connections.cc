@@ -63,14 +63,13 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
   }
   if (of_peer() >= limits_.per_peer) {
     return absl::StrCat(peer, " has ", CountText(of_peer(), "connection"),
-                        ", at most ", limits_.per_peer,
-                        " of one address are accepted "
-                        "(--max_connections_per_peer)");
+                        "; the maximum is ", limits_.per_peer,
+                        " for one address (--max_connections_per_peer)");
   }
   if (by_fd_.size() >= limits_.total) {
     return absl::StrCat(
         CountText(by_fd_.size(), "connection is", "connections are"),
-        " open, at most ", limits_.total, " are accepted (--max_connections)");
+        " open; the maximum is ", limits_.total, " (--max_connections)");
   }
   return "";
 }

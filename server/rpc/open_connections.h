@@ -1,8 +1,8 @@
-// OpenConnections counts the connections that were accepted and handed to
-// gRPC, in all and of each peer, and says whether one more is within the
-// limits. gRPC owns a connection's socket and tells nobody when it closes it;
-// so what still lives is found by asking the system whether the descriptor is
-// still that socket.
+// OpenConnections counts the connections that were accepted and handed to gRPC,
+// in all and of each peer, and says whether one more is within the limits. gRPC
+// owns the socket of a connection and does not report when it closes the
+// socket. Therefore OpenConnections asks the system whether a descriptor is
+// still the same socket.
 //
 // Not thread-safe: belongs to the thread that accepts. Owns no descriptor.
 //
@@ -29,9 +29,9 @@ struct ConnectionLimits {
   uint64_t per_peer = 0;  // of one address, whatever its ports
 };
 
-// Limits for a process that may open `descriptors` files and has `open` of
-// them: room is left for files, and for the process's own needs. Where a limit
-// of `asked` is above 0 it is taken as it is.
+// Limits for a process that may open `descriptors` files and has `open` files
+// now: they leave room for files and for the process's own needs. A limit of
+// `asked` above 0 is used unchanged.
 ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
                                          const ConnectionLimits& asked);
 
@@ -69,8 +69,8 @@ class OpenConnections {
   };
 
   void Forget(std::unordered_map<int, Connection>::iterator at);
-  // Forgets connections that have ended. A flood does not make it look at all
-  // connections every time.
+  // Forgets connections that have ended. A flood of connections does not cause
+  // a full scan each time.
   void Sweep(SteadyTime now);
 
   const ConnectionLimits limits_;

@@ -2,8 +2,8 @@
 // packed frame is shorter than the bytes that it stands for, so it is written
 // over them. Nothing is allocated for it beyond a thread's scratch.
 //
-// Takes a few milliseconds a megabyte: for the thread that finished the batch,
-// outside of locks. Thread-safe.
+// Takes a few milliseconds for each megabyte. The thread that finished the
+// batch calls it, without locks. Thread-safe.
 //
 //   BatchPacking packing = PackBatch(batch);
 //   BatchFrames frames(std::move(batch), live, std::move(packing));
@@ -31,10 +31,11 @@ struct PackedPart {
 // The frames of a packed batch, in order; empty: it is sent as it is.
 using BatchPacking = std::vector<PackedPart>;
 
-// Leaves alone a payload that is shared with a client of this machine. That no
-// other batch refers to the payload is the engine's promise: it makes a payload
-// for each batch of a spec with compression. (References to a synthetic source's
-// ready payloads have a count of their own, so use_count() does not tell.)
+// Does not change a payload that is shared with a client on this machine. The
+// engine guarantees that no other batch refers to the payload: it creates a
+// payload for each batch of a spec with compression. (References to the ready
+// payloads of a synthetic source have their own count, so use_count() cannot
+// check this.)
 BatchPacking PackBatch(FilledBatch& batch);
 
 }  // namespace millrace

@@ -30,16 +30,16 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
     return absl::InvalidArgumentError(absl::StrCat(
         "the request has no ",
         request.plan_hash().empty() ? "plan_hash" : "expected_fingerprint",
-        "; send the one that Open answered, so that batches of different data "
-        "are never mixed"));
+        "; send the value that Open returned: it prevents a mix of batches "
+        "from different data"));
   }
   if (request.expected_fingerprint() != plan.fingerprint()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the data differ: the job was opened on a dataset with fingerprint ",
-        request.expected_fingerprint(), ", this server has ",
+        request.expected_fingerprint(),
+        ", this server's dataset of that name has fingerprint ",
         plan.fingerprint(),
-        " under that name; serve the same data on every server, or start the "
-        "job anew"));
+        "; serve the same data on every server, or start a new job"));
   }
   if (!request.decoder_digest().empty() && !plan.decoder_digest().empty() &&
       request.decoder_digest() != plan.decoder_digest()) {
@@ -48,33 +48,34 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
         "digest ",
         request.decoder_digest(), ", this server's have ",
         plan.decoder_digest(),
-        " (its libjpeg, libpng or libwebp makes other pixels of the same "
-        "image); install the same versions of these libraries on every server, "
-        "or start the job anew"));
+        " (its libjpeg, libpng or libwebp decodes the same image to other "
+        "pixels); install the same versions of these libraries on every "
+        "server, or start a new job"));
   }
   if (request.plan_hash() != plan.plan_hash()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the plan differs: the job has plan ",
-        absl::BytesToHexString(request.plan_hash()),
-        ", this server makes plan ", absl::BytesToHexString(plan.plan_hash()),
-        " (content revision ", plan.content_revision(),
-        ") of the same spec and data; run the same release on every server, "
-        "or start the job anew"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the plan differs: the job has plan ",
+                     absl::BytesToHexString(request.plan_hash()),
+                     ", this server computes plan ",
+                     absl::BytesToHexString(plan.plan_hash()),
+                     " (content revision ", plan.content_revision(),
+                     ") from the same spec and data; run the same release on "
+                     "every server, or start a new job"));
   }
   if (request.rank() >= request.world_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", request.rank(), " of a world of ",
-                     request.world_size(), "; ranks count from 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", request.rank(), " is out of range for world size ",
+        request.world_size(), "; ranks are counted from 0"));
   }
   if (request.step_count() == 0) {
     return absl::InvalidArgumentError(
-        "step_count is 0; ask for at least one step");
+        "step_count is 0; request at least one step");
   }
   if (request.first_step() >= plan.steps_per_epoch() ||
       request.step_count() > plan.steps_per_epoch() - request.first_step()) {
     return absl::OutOfRangeError(absl::StrCat(
         "the request is for ", CountText(request.step_count(), "step"),
-        " from step ", request.first_step(), " on; an epoch has ",
+        " from step ", request.first_step(), "; an epoch has ",
         plan.steps_per_epoch() == 0
             ? "no steps"
             : absl::StrCat("steps 0 to ", plan.steps_per_epoch() - 1)));

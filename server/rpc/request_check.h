@@ -1,5 +1,5 @@
-// The checks that every call must pass before any work is done for it. Pure.
-// They keep jobs apart from servers that would give them other bytes: of
+// The checks that every call must pass before the server works for it. Pure.
+// They keep a job from servers that would send other bytes: servers with
 // another protocol, another plan, or other data under the same name.
 
 #ifndef MILLRACE_SERVER_RPC_REQUEST_CHECK_H_
@@ -16,11 +16,11 @@ namespace millrace {
 // FailedPrecondition: says what the client speaks and what this server does.
 absl::Status CheckProtocolVersion(uint32_t client_version);
 
-// Whether `request` asks for the plan that this server has built as `plan`.
-// InvalidArgument: plan hash or fingerprint is missing, no step is asked for,
-// or the rank is none of the world. FailedPrecondition: they, or the image
-// decoders, differ; says which and what it means.
-// OutOfRange: a step past the end of the epoch.
+// Checks that `request` is for the plan that this server has built as `plan`.
+// InvalidArgument: plan hash or fingerprint is missing, no step is requested,
+// or the rank is outside the world size. FailedPrecondition: the plan, the data
+// or the image decoders differ; the message says which. OutOfRange: a step
+// after the end of the epoch.
 absl::Status CheckPlan(const GetBatchesRequest& request,
                        const OpenResponse& plan);
 

@@ -167,7 +167,7 @@ class RpcServerImpl final : public RpcServer {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError(
-          "gRPC did not start; its own lines above say why");
+          "gRPC did not start; see the log lines of gRPC above");
     }
     MR_RETURN_IF_ERROR(Accept(std::move(sockets)));
     if (grpc::HealthCheckServiceInterface* health =
@@ -194,8 +194,9 @@ class RpcServerImpl final : public RpcServer {
       health->Shutdown();
     }
     registry_.AwaitEmpty(options_.shutdown_grace);
-    registry_.StopAll(absl::UnavailableError(
-        "the server is shutting down; ask another one for the rest"));
+    registry_.StopAll(
+        absl::UnavailableError("the server is shutting down; request the other "
+                               "steps from another server"));
     registry_.AwaitEmpty(kCloseTime);
     // gRPC would keep, unclosed, a connection that it gets after its end.
     if (acceptor_ != nullptr) acceptor_->Stop();
@@ -225,13 +226,13 @@ class RpcServerImpl final : public RpcServer {
     if (closed == 0) return;
     counters_->stalled_connections.fetch_add(closed);
     MR_LOG_EVERY(WARNING, absl::Seconds(1))
-        << CountText(closed, "connection") << " closed, the first one of "
-        << PlainPeer(found.front().peer) << ": "
-        << CountText(found.front().requests, "request")
-        << " on it not complete after " << options_.request_timeout
-        << " (--request_timeout); "
+        << CountText(closed, "connection")
+        << " closed because of incomplete requests; the first connection ("
+        << PlainPeer(found.front().peer) << ") had "
+        << CountText(found.front().requests, "request") << " incomplete after "
+        << options_.request_timeout << " (--request_timeout); "
         << CountText(counters_->stalled_connections.load(), "connection")
-        << " closed for this since the start";
+        << " closed for this reason since the start";
   }
 
   absl::Status Accept(ListenSockets sockets) {
@@ -303,8 +304,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
        .send_timeout = options.send_timeout});
   if (local.ok() || !options.local_socket->empty()) return local;
   // Nobody asked for it.
-  MR_LOG(WARNING) << "clients of this machine get their batches over the "
-                     "network: "
+  MR_LOG(WARNING) << "no shared memory for clients on this machine, which "
+                     "receive their batches over the network: "
                   << local.status().message();
   return nullptr;
 }

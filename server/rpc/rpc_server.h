@@ -4,9 +4,9 @@
 // Thread-safe. Owns gRPC's server, its threads and a few of its own; engine and
 // budget are not owned and outlive it. Connections are accepted by a loop of
 // its own (connection_acceptor.h), which gRPC gets them from. Stopping is
-// graceful: health turns NOT_SERVING, new work is refused as UNAVAILABLE,
-// streams under way may end within `shutdown_grace`, the rest is ended as
-// UNAVAILABLE, so that clients ask elsewhere.
+// graceful: health becomes NOT_SERVING, new work is refused as UNAVAILABLE,
+// streams in flight may finish within `shutdown_grace`, and the other streams
+// end with UNAVAILABLE, so that clients request from other servers.
 //
 //   RpcServer::Options options{.listen = "0.0.0.0:7001", .engine = engine,
 //                              .budget = &budget};
@@ -39,14 +39,15 @@ class RpcServer {
     Engine* engine = nullptr;
     // The engine's, for its numbers.
     ByteBudget* budget = nullptr;
-    // A write that is blocked for so long cancels its call. Above 0.
+    // Time after which a blocked write cancels its call. Above 0.
     absl::Duration send_timeout = absl::Seconds(10);
-    // While others wait for memory, batches above the share of a client whose
-    // oldest one waits to be sent for so long are taken back
-    // (client_shares.h). Above 0.
+    // While other clients wait for memory: maximum age of an unsent batch. If
+    // the oldest batch of a client is older, the client's batches above its
+    // share are taken back (client_shares.h). Above 0.
     absl::Duration batch_timeout = absl::Seconds(2);
-    // A connection is closed on which a request has been incomplete for so long:
-    // a few seconds later, and not before two looks a second apart. Above 0.
+    // Time after which a connection with an incomplete request is closed: a few
+    // seconds later, and not before two checks that are a second apart. Above
+    // 0.
     absl::Duration request_timeout = absl::Seconds(30);
     // How long Shutdown lets streams finish. 0: ends them at once.
     absl::Duration shutdown_grace = absl::Seconds(10);
@@ -54,19 +55,20 @@ class RpcServer {
     // refused as RESOURCE_EXHAUSTED with a delay. Calls that arrive at the same
     // moment may exceed it by the number of gRPC's threads. Above 0.
     uint64_t max_streams = 4096;
-    // Connections at a time, of all clients and of one address; further ones
-    // are closed at once. 0: by the limit of open files
-    // (open_connections.h).
+    // Upper bounds of open connections, of all clients and of one address;
+    // further connections are closed at once. 0: derived from the limit of open
+    // files (open_connections.h).
     uint64_t max_connections = 0;
     uint64_t max_connections_per_peer = 0;
-    // Called once when the server does not answer new connections any more
-    // (watchdog.h), on a thread of the server: to end the process. Null: no
+    // Called once, on a thread of the server, when the server no longer answers
+    // new connections (watchdog.h): it should end the process. Null: no
     // watchdog.
     std::function<void(absl::Status)> on_unreachable;
     // Shown by GetStatus.
     uint32_t content_revision = 0;
-    // Where clients of this machine come for shared memory: a path, or empty
-    // for an abstract socket of a name that nobody else has. Not set: nowhere.
+    // Socket where clients on this machine connect for shared memory: a path,
+    // or empty for an abstract socket with a unique name. Not set: no shared
+    // memory.
     std::optional<std::string> local_socket;
 
     absl::Status Validate() const;

@@ -1,6 +1,6 @@
-// RunningSince tells a pause of the whole process (SIGSTOP, a virtual machine
-// that is moved) from time in which others did nothing: after it everything
-// looks as if it had stood still, and nobody else is to blame.
+// RunningSince detects a pause of the whole process (SIGSTOP, a migrated
+// virtual machine). After such a pause all peers seem to have been silent,
+// although the process itself did not run.
 //
 // Pure: told the time about every `tick`, by one thread.
 //

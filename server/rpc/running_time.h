@@ -1,7 +1,7 @@
-// RunningTime counts the time in which the process could run: a pause of the
-// whole process (SIGSTOP, a debugger, a virtual machine that is moved), and the
-// part of a late look that a busy or throttled machine is to blame for, do not
-// count.
+// RunningTime counts the time in which the process could run. It does not count
+// a pause of the whole process (SIGSTOP, a debugger, a migrated virtual
+// machine), and not the delay of a check that a busy or throttled machine
+// causes.
 //
 // Pure: told the time about every `tick`, by one thread.
 //

@@ -1,6 +1,6 @@
-// ServerProbe asks a server for its health over a connection of its own: a
-// connect(), an HTTP/2 handshake and a call, as a new client would. That the
-// server answers is what counts, not what it says of its health.
+// ServerProbe requests a server's health over a new connection: a connect(), an
+// HTTP/2 handshake and a call, as a new client would. Every answer counts as
+// success, whatever health it reports.
 //
 // Not thread-safe: one thread polls it. What it leaves behind when it is given
 // up ends on gRPC's threads.

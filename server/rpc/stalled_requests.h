@@ -1,11 +1,11 @@
 // StalledRequests finds connections with requests that have begun and do not
-// become complete: a client that sends part of a request and then nothing keeps
-// memory of the server for as long as it likes, and gRPC 1.51 has no limit for
-// that time.
+// become complete. A client that sends only a part of a request holds memory of
+// the server, and gRPC 1.51 has no time limit for that.
 //
-// It counts looks, not time, so that a pause of the whole process counts once.
-// gRPC counts requests per connection, not one by one: a connection is found
-// when each of the last `looks` looks saw an incomplete request on it.
+// It counts checks (Look()), not time, so that a pause of the whole process
+// counts once. gRPC counts requests for each connection, not each request: a
+// connection is found when each of the last `looks` checks saw an incomplete
+// request on it.
 //
 // Pure. Not thread-safe: one thread calls Look() at regular intervals.
 //

@@ -133,8 +133,8 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       options_.budget->waiting() + options_.shares->starving();
   if (waiting == 0) return;
   const absl::Status status = absl::UnavailableError(
-      "the client reads slowly while others wait for the server's memory; the "
-      "server took its batch back, ask for it again");
+      "the client reads slowly while other clients wait for the server's "
+      "memory; the server took the batch back: request it again");
   const SteadyTime slow =
       now - absl::ToChronoNanoseconds(options_.batch_timeout);
   std::vector<BatchStream::Deferred> ends;
@@ -176,7 +176,7 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
   MR_LOG_EVERY(INFO, absl::Seconds(10))
       << taken << " batches taken back from " << ends.size()
       << " calls of slow readers, the slowest " << peer << ", because "
-      << waiting << " others wait for memory ("
+      << waiting << " other batches wait for memory ("
       << counters_->revoked_batches.load() << " since the start)";
 }
 
@@ -249,9 +249,9 @@ std::map<std::string, uint64_t> StreamRegistry::CallsByPeer() {
 }
 
 void StreamRegistry::CancelBlocked(SteadyTime since) {
-  const absl::Status status = absl::UnavailableError(
-      absl::StrCat(kTookNothing, absl::FormatDuration(options_.send_timeout),
-                   "; the server dropped its batches, ask for them again"));
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      kTookNothing, absl::FormatDuration(options_.send_timeout),
+      "; the server dropped the batches of the call: request them again"));
   std::vector<std::pair<BatchStream::Deferred, std::string>> blocked;
   {
     MutexLock lock(mu_);
@@ -265,8 +265,8 @@ void StreamRegistry::CancelBlocked(SteadyTime since) {
   for (const auto& [end, peer] : blocked) {
     counters_->cancelled_sends.fetch_add(1);
     MR_LOG_EVERY(WARNING, absl::Seconds(1))
-        << "client " << peer << " has taken nothing for "
-        << options_.send_timeout << ": its call is cancelled ("
+        << "client " << peer << " has read nothing for "
+        << options_.send_timeout << ": the server cancels its call ("
         << counters_->cancelled_sends.load() << " since the start)";
     end();
   }

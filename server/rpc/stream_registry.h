@@ -1,8 +1,8 @@
 // StreamRegistry knows the GetBatches calls in progress. Its thread cancels
-// those whose client does not take what is sent, so that memory does not stay
-// with a client that is stuck, takes batches back from slow readers while
-// others wait for memory, and has memory given back to the system when there is
-// no call; at shutdown it waits for streams or ends them.
+// calls whose client reads nothing, so that a stuck client does not hold
+// memory. While other clients wait for memory, the thread takes batches back
+// from slow readers. Without calls it returns memory to the system. At shutdown
+// it waits for streams or ends them.
 //
 // Thread-safe. Owns one thread; streams own themselves.
 
@@ -54,9 +54,9 @@ class StreamRegistry {
   // Every stream must be gone.
   ~StreamRegistry();
 
-  // A stream is here from its constructor to its OnDone, so one that is found
-  // under the lock is alive. Calls on streams under the lock return what must
-  // be done without it (BatchStream::Deferred).
+  // A stream is registered from its constructor to its OnDone, so a stream that
+  // is found under the lock is alive. Calls on streams under the lock return
+  // the work that must be done without the lock (BatchStream::Deferred).
   void Add(BatchStream* stream);
   void Remove(BatchStream* stream);
 
@@ -82,8 +82,9 @@ class StreamRegistry {
   void CancelBlocked(SteadyTime since);
   // Tells streams that are slow readers.
   void MarkSlow(SteadyTime now, SteadyTime since);
-  // What clients have above their shares, slowest first, as far as others wait
-  // for memory; then what slow connections of a host have above its share.
+  // Takes back, as far as other clients wait for memory, the batches that
+  // clients have above their shares, slowest client first; then the batches
+  // that slow connections of a host have above its share.
   void TakeBackExcess(SteadyTime now, SteadyTime since);
   std::vector<FullShare> FullShares(SteadyTime now, SteadyTime since) const;
   // Logs why clients get nothing, and what to do.

@@ -38,7 +38,7 @@ absl::Status Watchdog::Look(SteadyTime now) {
 void Watchdog::Judge(const absl::Status& result) {
   if (result.ok()) {
     if (failures_ > 0) {
-      MR_LOG(INFO) << "the watchdog's probe is answered again";
+      MR_LOG(INFO) << "the server answers the watchdog's probe again";
     }
     armed_ = true;
     failures_ = 0;
@@ -52,7 +52,7 @@ void Watchdog::Judge(const absl::Status& result) {
   if (!armed_) {
     MR_LOG_EVERY(WARNING, absl::Hours(24))
         << "the server cannot reach its own port (" << result.message()
-        << "): the watchdog stays off until it can";
+        << "): the watchdog is off until the port can be reached";
     return;
   }
   last_failure_ = result;

@@ -1,13 +1,13 @@
-// Watchdog finds out that a server does not answer new connections any more,
-// although its process lives, and says so: its supervisor starts it again,
-// which costs nothing, because servers hold no state.
+// Watchdog detects that a server no longer answers new connections although its
+// process lives. The process then ends, and its supervisor restarts it. A
+// restart loses nothing, because servers hold no state.
 //
-// A probe is a connection of its own to the server's port and a call over it.
-// Probes begin every `interval`; one that fails, or has no answer after
-// `timeout`, is a failure. `failures` in a row without a success between them
-// are the end. All times are running time (running_time.h). A server whose
-// first probe never succeeds (a firewall on the loopback) is not watched. A
-// probe that this process cannot make for want of descriptors says nothing.
+// A probe is a connection of its own to the server's port and a call over it. A
+// probe begins every `interval`. A probe that fails, or gets no answer within
+// `timeout`, is a failure. After `failures` failures in a row the server is
+// given up. All times are running time (running_time.h). A server whose first
+// probe never succeeds (a firewall on the loopback) is not watched. A probe
+// that fails because this process has no descriptors does not count.
 //
 // Watchdog itself is pure: one thread calls Look() about every kTick.
 // WatchdogThread is that thread.
@@ -35,8 +35,9 @@ class Probe {
  public:
   // Gives it up.
   virtual ~Probe() = default;
-  // Goes on, without blocking. OK: the server has answered. ResourceExhausted:
-  // the probe could not be made, which says nothing. Empty: not over yet.
+  // Continues the probe without blocking. OK: the server has answered.
+  // ResourceExhausted: this process could not start the probe; it does not
+  // count. Empty: the probe is in flight.
   virtual std::optional<absl::Status> Poll() = 0;
 };
 
@@ -48,9 +49,9 @@ class Watchdog {
   static constexpr std::chrono::milliseconds kTick{250};
 
   struct Options {
-    // With these a server is given up 30 to 40 seconds after it stopped
-    // answering. A choice: long beside any pause that passes, short beside a
-    // person.
+    // With these defaults a server is given up 30 to 40 seconds after it
+    // stopped answering: longer than temporary pauses, and faster than a person
+    // would react.
     std::chrono::milliseconds interval{10'000};
     std::chrono::milliseconds timeout{10'000};
     uint32_t failures = 3;
@@ -72,7 +73,7 @@ class Watchdog {
   const Options options_;
   const NewProbe new_probe_;
   RunningTime running_;
-  // Null: no probe is under way.
+  // Null: no probe is in flight.
   std::unique_ptr<Probe> probe_;
   // In running time: when the last probe began, and when the next one does.
   SteadyTime::duration begun_{0};

@@ -269,8 +269,10 @@ TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
         RunProgram({ProgramPath("trainer/millrace-train"), endpoint, file,
                     large, "--model=cnn"})}) {
     EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(refused.err, HasSubstr("or last_batch: LAST_BATCH_PAD (as a "
-                                       "flag: --last_batch=pad)"));
+    EXPECT_THAT(
+        refused.err,
+        HasSubstr(
+            "or set last_batch: LAST_BATCH_PAD (as a flag: --last_batch=pad)"));
   }
   WriteFile(pipeline, absl::StrReplaceAll(
                           kDigits, {{"batch_size: 8", "batch_size: 65"}}));
@@ -278,7 +280,7 @@ TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
       RunProgram({ProgramPath("server/millrace-server"), "--synthetic_only",
                   "--check_config", "--check_pipeline=" + pipeline});
   EXPECT_EQ(check.exit_code, 2) << check.err;
-  EXPECT_THAT(check.err, HasSubstr("or last_batch: LAST_BATCH_PAD"));
+  EXPECT_THAT(check.err, HasSubstr("or set last_batch: LAST_BATCH_PAD"));
   EXPECT_THAT(check.err, Not(HasSubstr("as a flag")));
 }
 

@@ -47,7 +47,8 @@ class BudgetAdviceTest : public ::testing::Test {
     const ProgramResult refused = Check(flags, budget_mib);
     ASSERT_EQ(refused.exit_code, 2) << refused.out << refused.err;
     // Not what the log says of a Parquet dataset's cache alone.
-    const size_t sentence = refused.err.find("the smallest that works is ");
+    const size_t sentence =
+        refused.err.find("the smallest sufficient value is ");
     ASSERT_NE(sentence, std::string::npos) << refused.err;
     const int advised = Advised(refused.err.substr(sentence));
     ASSERT_GT(advised, budget_mib) << refused.err;
@@ -75,7 +76,7 @@ TEST_F(BudgetAdviceTest, OfABudgetBelowThatOfEveryServer) {
   ExpectSmallest({Photos()}, 8);
   const ProgramResult one_thread = Check({Photos(), "--threads=1"}, 16);
   EXPECT_EQ(one_thread.exit_code, 2) << one_thread.out;
-  EXPECT_THAT(one_thread.err, Not(HasSubstr("fewer --threads")));
+  EXPECT_THAT(one_thread.err, Not(HasSubstr("lower --threads")));
 }
 
 // An Open that is refused for want of memory names a budget with which it is

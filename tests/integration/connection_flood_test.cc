@@ -184,8 +184,8 @@ TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
 #endif
   EXPECT_EQ((*server)->Stop(), 0);
   const std::string log = (*server)->process().Stderr();
-  EXPECT_THAT(log, HasSubstr("of 127.0.0.1:"));
-  EXPECT_THAT(log, HasSubstr("requests on it not complete after 1s"));
+  EXPECT_THAT(log, HasSubstr("(127.0.0.1:"));
+  EXPECT_THAT(log, HasSubstr("requests incomplete after 1s"));
   EXPECT_THAT(log, HasSubstr("(--request_timeout)"));
 }
 

@@ -89,7 +89,7 @@ TEST_F(ExitCodesTest, Server) {
       {{server, "--dataset=a=foo:x"}, 2, "unknown storage format 'foo'"},
       {{server, dataset, "--memory_budget=8MiB"},
        2,
-       "the smallest that works is --memory_budget="},
+       "the smallest sufficient value is --memory_budget="},
       {{server, dataset, "--check_config",
         "--check_pipeline=" + File("other.textproto")},
        2,
@@ -122,7 +122,7 @@ TEST_F(ExitCodesTest, DataTool) {
       {{tool, "preview", dataset, "--preset=mnist", "--field=label",
         "--output=" + File("sheet.png")},
        2,
-       "--field=label is no image"},
+       "--field=label is not an image"},
       {{tool, "preview", dataset, "--preset=mnist", "--explain", "--step=99"},
        2,
        "step"},
@@ -147,7 +147,7 @@ TEST_F(ExitCodesTest, DataTool) {
       {{tool, "pack", "--format=idx", "--split=dev", "--input=" + folder_,
         "--output=lmdb:" + File("out.lmdb")},
        2,
-       "--split is train or test"},
+       "--split to train or test"},
       // The result of a look at data, or at a file, is no mistake of its use.
       {{tool, "check", File("bad.textproto")}, 1, "bad.textproto:2:"},
       {{tool, "inspect", "lmdb:" + File("none")}, 1, "none"},
@@ -160,7 +160,7 @@ TEST_F(ExitCodesTest, DataTool) {
       {{tool, "pack", "--format=imagefolder", "--input=" + folder_,
         "--output=lmdb:" + File("out.lmdb")},
        1,
-       "has no folders in it"},
+       "contains no folders"},
       {{tool, "pack", "--format=imagefolder", "--input=" + folder_,
         "--output=lmdb:" + File("none/out.lmdb")},
        1,
@@ -340,7 +340,7 @@ TEST_F(ExitCodesTest, SyntheticDataThatTheServerRefuses) {
   Expect({{{"client/cli/millrace", "bench",
             "--endpoint=" + (*server)->address(), "--synthetic"},
            2,
-           "makes no synthetic data (--refuse_synthetic)"}});
+           "refuses requests for synthetic data (--refuse_synthetic)"}});
 }
 
 // What a server refuses of a pipeline, whatever the code: it was 1 where this
@@ -355,7 +355,7 @@ TEST_F(ExitCodesTest, APipelineThatNoServerRuns) {
   const std::string millrace = "client/cli/millrace";
   const std::string endpoint = "--endpoint=" + (*server)->address();
   const std::string pipeline = "--pipeline=" + File("channels.textproto");
-  const std::string says = "resizing 16 channels";
+  const std::string says = "images of 16 channels";
   Expect({
       {{millrace, "bench", endpoint, pipeline}, 2, says},
       {{millrace, "audit", endpoint, pipeline}, 2, says},

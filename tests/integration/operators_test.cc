@@ -252,7 +252,7 @@ TEST_F(OperatorsTest, ADecoderReadsWhatTheServerDoesNot) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   const absl::Status bad = FirstStep(server->address(), *plain);
   EXPECT_EQ(bad.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(bad.message(), HasSubstr("no image that is known here"));
+  EXPECT_THAT(bad.message(), HasSubstr("not an image of a known format"));
 }
 
 TEST_F(OperatorsTest, AnOperatorThatFailsMakesABadSample) {

@@ -270,7 +270,7 @@ TEST_F(ServerStartTest, ASignalEndsAServerThatHangsWhileItStarts) {
   }
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 128 + SIGTERM);
-  EXPECT_THAT(server.Stderr(), HasSubstr("ended at once"));
+  EXPECT_THAT(server.Stderr(), HasSubstr("the process exits at once"));
 }
 
 TEST_F(ServerStartTest, AStoppedServersPortIsFreeAtOnce) {

@@ -85,8 +85,9 @@ TEST(CommandLineTest, WeightsMayStandBeforeAndWithoutTheDataset) {
 TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--check_pipeline=p.textproto"}),
               HasSubstr("has no effect without --check_config"));
-  EXPECT_THAT(Mistake({"--check_config", "--parse_config"}),
-              HasSubstr("--parse_config has no effect beside --check_config"));
+  EXPECT_THAT(
+      Mistake({"--check_config", "--parse_config"}),
+      HasSubstr("--parse_config has no effect together with --check_config"));
   EXPECT_THAT(Mistake({"--dataset_weight=a"}), HasSubstr("NAME=WEIGHT"));
   EXPECT_THAT(Mistake({"--dataset_weight=a=0"}), HasSubstr("from 0.01 to 100"));
   EXPECT_THAT(Mistake({"--dataset_weight=a=1", "--dataset_weight=a=2"}),

@@ -34,16 +34,17 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "threads: 99999\n", "s.textproto:2:1: threads is 99999"},
       {good + "read_threads: 2000\n", "s.textproto:2:1: read_threads is 2000"},
       {good + "memory_budget_bytes: 18446744073709551615\n",
-       "which no machine has"},
+       "more than any machine has"},
       {good + "row_group_cache_percent: 95\n", "row_group_cache_percent is 95"},
       {good + "send_timeout_ms: 4000000000\n", "send_timeout_ms is 4000000000"},
       {good + "request_timeout_ms: 4000000000\n",
        "request_timeout_ms is 4000000000"},
       {good + "max_connections: 5 max_connections_per_peer: 6\n",
-       "s.textproto:2:20: max_connections_per_peer is 6, above max_connections"},
+       "s.textproto:2:20: max_connections_per_peer is 6, above "
+       "max_connections"},
       {"datasets { name: \"a\" uri: \"lmdb:/a\" weight: 0 }\n",
        "s.textproto:1:37: dataset `a` has the weight 0; write a number from "
-       "0.01 to 100, or no weight, which is 1"},
+       "0.01 to 100 (default 1)"},
       {good + "datasets {\n  name: \"a\"\n  uri: \"lmdb:/b\"\n}\n",
        "s.textproto:3:3: dataset name `a` is given twice"},
       {"datasets { name: \"a b\" uri: \"lmdb:/a\" }\n",
@@ -176,8 +177,9 @@ TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
         ResolveServerConfig(config, kMachine).status().message());
   };
   config.set_threads(4);
-  EXPECT_THAT(refused(), HasSubstr("initial_threads is the first value of a number that "
-                        "adapts, but threads fixes that number"));
+  EXPECT_THAT(refused(),
+              HasSubstr("initial_threads is the initial value of an adaptive "
+                        "number, but threads fixes that number"));
   config.clear_threads();
   config.set_read_threads(0);
   EXPECT_THAT(refused(), HasSubstr("but read_threads fixes that number"));
@@ -232,7 +234,7 @@ TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   ASSERT_TRUE(settings.ok());
   EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("WARNING"));
   EXPECT_THAT(BudgetWarning(*settings, kMachine),
-              HasSubstr("more than the 8 GiB that this process may use"));
+              HasSubstr("exceed the 8 GiB that this process may use"));
   EXPECT_THAT(BudgetWarning(*settings, kMachine), HasSubstr("7.9"));
   EXPECT_EQ(BudgetWarning(*settings, {.cpus = 1, .memory_bytes = 9 * kGiB}),
             "");

@@ -100,8 +100,7 @@ TEST_F(CheckPlanTest, StepsOutsideTheEpoch) {
   request_.set_first_step(10);
   request_.set_step_count(1);
   Refuses(absl::StatusCode::kOutOfRange,
-          "the request is for 1 step from step 10 on; an epoch has steps 0 to "
-          "9");
+          "the request is for 1 step from step 10; an epoch has steps 0 to 9");
   request_.set_first_step(UINT64_MAX);
   request_.set_step_count(UINT64_MAX);
   Refuses(absl::StatusCode::kOutOfRange, "an epoch has");
@@ -111,10 +110,11 @@ TEST_F(CheckPlanTest, StepsOutsideTheEpoch) {
 
 TEST_F(CheckPlanTest, RanksOutsideTheWorld) {
   request_.set_rank(1);
-  Refuses(absl::StatusCode::kInvalidArgument, "rank 1 of a world of 1");
+  Refuses(absl::StatusCode::kInvalidArgument,
+          "rank 1 is out of range for world size 1");
   request_.set_rank(0);
   request_.set_world_size(0);
-  Refuses(absl::StatusCode::kInvalidArgument, "world of 0");
+  Refuses(absl::StatusCode::kInvalidArgument, "world size 0");
 }
 
 TEST_F(CheckPlanTest, EpochWithoutSteps) {

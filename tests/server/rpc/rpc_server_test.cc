@@ -248,7 +248,7 @@ TEST_F(RpcServerTest, RefusesWhatDoesNotFitThePlan) {
           [](Request r) { r->set_step_count(0); });
   refused(absl::StatusCode::kInvalidArgument, "world size 9",
           [](Request r) { r->set_world_size(9); });
-  refused(absl::StatusCode::kInvalidArgument, "world of 0",
+  refused(absl::StatusCode::kInvalidArgument, "world size 0",
           [](Request r) { r->set_world_size(0); });
   refused(absl::StatusCode::kInvalidArgument, "rank 1",
           [](Request r) { r->set_rank(1); });
