@@ -215,9 +215,10 @@ class StepRun::Job final : public Scheduler::Job {
     }
     if (may_wait && pipeline.pace().ahead()) {
       const uint64_t ready_together = std::max<uint64_t>(
-          1, std::min({pipeline.rows_per_task(), kMaxWaitingRowsPerTask,
-                       ahead->buffers().MaxTaskSamples()}) /
-                 rows_of_unit);
+          1,
+          std::min({pipeline.rows_per_task(), kMaxWaitingRowsPerTask,
+                    ahead->buffers().MaxTaskSamples(pipeline.read_account())}) /
+              rows_of_unit);
       reads.emplace(pipeline, run->epoch_, slice, ready_together,
                     ahead->buffers());
     }

@@ -26,6 +26,7 @@
 #include "server/pipeline/built/ready_batches.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/reading/read_pace.h"
+#include "server/pipeline/reading/sample_buffers.h"
 #include "server/pipeline/stage/image_stage.h"
 #include "server/plan/plan.h"
 
@@ -126,6 +127,8 @@ class BuiltPipeline final : public Pipeline {
   // Decides whether samples are read ahead, by measurements. Does not affect
   // the content of batches.
   ReadPace& pace() const { return pace_; }
+  // Its part of the memory for samples that are read ahead.
+  ReadAccount& read_account() const { return read_account_; }
   const BatchMixers& mixers() const { return mixers_; }
   // Null: batches are filled row by row.
   ReadyBatches* ready() const { return ready_.get(); }
@@ -194,6 +197,7 @@ class BuiltPipeline final : public Pipeline {
   std::unique_ptr<ReadyBatches> ready_;
   OpenResponse description_;
   mutable ReadPace pace_;
+  mutable ReadAccount read_account_;
   bool has_stages_ = false;
   uint64_t rows_per_task_ = 1;
 };

@@ -47,11 +47,13 @@ BatchReads::BatchReads(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
     left_[task] =
         std::min<uint64_t>(per_task, samples_.size() - task * per_task);
   }
+  buffers_.Enter(pipeline_.read_account());
 }
 
 BatchReads::~BatchReads() {
   // No thread reads or works any more: each holds the job that owns this.
   for (FetchedSample* sample : samples_) buffers_.Give(sample);
+  buffers_.Leave(pipeline_.read_account());
 }
 
 uint64_t BatchReads::samples_per_task() const {
@@ -101,7 +103,7 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     // until that older turn has gone on: neither ever would.
     const ReadGates::Pass pass(gates, *source);
     at_gates += pass.waited();
-    SampleBuffers::Turn turn(buffers_);
+    SampleBuffers::Turn turn(buffers_, pipeline_.read_account());
     // Left to the worker, which needs no copy.
     if (!turn.MayFindRoom()) continue;
     FetchedSample* sample = nullptr;

@@ -26,11 +26,28 @@ uint64_t BytesOf(const EncodedSample& sample) {
 
 }  // namespace
 
-SampleBuffers::Turn::Turn(SampleBuffers& buffers) : buffers_(buffers) {
+void SampleBuffers::Enter(ReadAccount& account) {
+  MutexLock lock(mu_);
+  if (account.users_++ > 0) return;
+  ++plans_;
+  // Waiters whose part is smaller now may have nothing to wait for any more.
+  WakeNext();
+}
+
+void SampleBuffers::Leave(ReadAccount& account) {
+  MutexLock lock(mu_);
+  if (--account.users_ > 0) return;
+  --plans_;
+  WakeNext();
+}
+
+SampleBuffers::Turn::Turn(SampleBuffers& buffers, ReadAccount& account)
+    : buffers_(buffers), account_(account) {
   MutexLock lock(buffers_.mu_);
   number_ = buffers_.next_turn_++;
-  // Numbers are given out under the lock, so turns_ stays ascending.
+  // Numbers are given out under the lock, so both stay ascending.
   buffers_.turns_.push_back(number_);
+  account_.turns_.push_back(number_);
 }
 
 SampleBuffers::Turn::~Turn() {
@@ -38,20 +55,34 @@ SampleBuffers::Turn::~Turn() {
   buffers_.Give(reserved_);
   MutexLock lock(buffers_.mu_);
   std::erase(buffers_.turns_, number_);
-  // The first waiter may be the oldest turn now, which need not wait while
-  // nothing is ready.
-  buffers_.WakeFirst();
+  std::erase(account_.turns_, number_);
+  // A waiter may be the oldest turn now, which need not wait while nothing is
+  // ready.
+  buffers_.WakeNext();
 }
 
-void SampleBuffers::WakeFirst() {
+void SampleBuffers::WakeNext() {
   // Under the lock: a turn that is found in waiters_ cannot leave the wait, and
   // destroy its condition, before the lock is released.
-  if (!waiters_.empty()) waiters_.begin()->second->room_.NotifyOne();
+  ++scans_;
+  bool one_exceeds = false;
+  for (const auto& [number, turn] : waiters_) {
+    ReadAccount& account = turn->account_;
+    if (std::exchange(account.scan_, scans_) == scans_) continue;
+    const uint64_t bytes = turn->awaited_;
+    const bool exceeds = bytes + kOverheadBytes > PartOf(account) &&
+                         !ExceedsPart(account, bytes);
+    if (exceeds && std::exchange(one_exceeds, true)) continue;
+    if (MustWait(*turn, bytes)) continue;
+    turn->room_.NotifyOne();
+    return;
+  }
 }
 
 bool SampleBuffers::Turn::MayFindRoom() const {
   MutexLock lock(buffers_.mu_);
-  return !buffers_.Exceeds(buffers_.recent_) || buffers_.RoomComes(*this);
+  return !buffers_.Exceeds(account_, account_.recent_) ||
+         buffers_.RoomComes(*this, account_.recent_);
 }
 
 FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
@@ -108,31 +139,64 @@ FetchedSample* SampleBuffers::Turn::Fail(absl::Status status) {
   return sample;
 }
 
-bool SampleBuffers::Exceeds(uint64_t bytes) const {
-  return held_ > 0 && held_ + bytes + kOverheadBytes > half_;
+uint64_t SampleBuffers::PartOf(const ReadAccount& account) const {
+  return half_ / std::max<uint64_t>(1, plans_ + (account.users_ == 0));
 }
 
-bool SampleBuffers::RoomComes(const Turn& turn) const {
-  // turns_ is not empty, for the turn is in it.
+bool SampleBuffers::ExceedsPart(const ReadAccount& account,
+                                uint64_t bytes) const {
+  return account.held_ > 0 &&
+         account.held_ + bytes + kOverheadBytes > PartOf(account);
+}
+
+bool SampleBuffers::Exceeds(const ReadAccount& account, uint64_t bytes) const {
+  if (ExceedsPart(account, bytes)) return true;
+  const uint64_t charge = bytes + kOverheadBytes;
+  if (charge > PartOf(account)) return over_ > 0 && over_ + charge > half_;
+  // The parts together are half_: no room is left only where a plan still holds
+  // what was its part when there were fewer plans.
+  return held_ - over_ + charge > half_;
+}
+
+bool SampleBuffers::RoomComes(const Turn& turn, uint64_t bytes) const {
+  // Room of a plan's part comes from that plan alone. Neither list of turns is
+  // empty, for the turn is in both.
+  const ReadAccount& account = turn.account_;
+  if (ExceedsPart(account, bytes)) {
+    return account.ready_ > 0 || account.turns_.front() != turn.number_;
+  }
   return ready_ > 0 || turns_.front() != turn.number_;
 }
 
 FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   std::unique_ptr<FetchedSample> sample;
+  // Declared before the lock, so that memory that is not kept is freed after
+  // it.
+  std::vector<std::unique_ptr<FetchedSample>> dropped;
+  ReadAccount& account = turn.account_;
   MutexLock lock(mu_);
   // Also of a sample that is given up: later tasks wait for fewer such samples.
-  recent_ = std::max(bytes, recent_ - recent_ / 8);
-  if (Exceeds(bytes)) {
-    if (!wait || !RoomComes(turn)) return nullptr;
+  account.recent_ = std::max(bytes, account.recent_ - account.recent_ / 8);
+  if (Exceeds(account, bytes)) {
+    if (!wait || !RoomComes(turn, bytes)) return nullptr;
     const auto start = std::chrono::steady_clock::now();
     waiting_.Add(1);
-    // In waiters_ exactly while it waits: WakeFirst() relies on it.
+    // In waiters_ exactly while it waits: WakeNext() relies on it.
+    turn.awaited_ = bytes;
     waiters_.emplace(turn.number_, &turn);
-    while (Exceeds(bytes) && RoomComes(turn)) turn.room_.Wait(lock);
+    while (MustWait(turn, bytes)) {
+      turn.room_.Wait(lock);
+      // A thread that came by may have taken the room: then another waiter is
+      // the one that can go on.
+      if (MustWait(turn, bytes)) WakeNext();
+    }
     waiters_.erase(turn.number_);
     waiting_.Add(-1);
     turn.waited_ += std::chrono::steady_clock::now() - start;
-    if (Exceeds(bytes)) return nullptr;
+    if (Exceeds(account, bytes)) {
+      WakeNext();
+      return nullptr;
+    }
   }
   if (!idle_samples_.empty()) {
     sample = std::move(idle_samples_.back());
@@ -147,9 +211,19 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   // By the capacity and not by the bytes: what the system has given counts.
   sample->charged_ =
       std::max<uint64_t>(bytes, sample->bytes_.capacity()) + kOverheadBytes;
+  sample->account_ = &account;
+  sample->over_ = bytes + kOverheadBytes > PartOf(account);
   held_ += sample->charged_;
+  account.held_ += sample->charged_;
+  if (sample->over_) over_ += sample->charged_;
+  // Where samples take more than half of the bytes, less memory is kept.
+  while (!idle_samples_.empty() && held_ + idle_ > 2 * half_) {
+    idle_ -= idle_samples_.back()->charged_;
+    dropped.push_back(std::move(idle_samples_.back()));
+    idle_samples_.pop_back();
+  }
   // There may be room for the next waiter, too; this one was woken alone.
-  if (held_ + kOverheadBytes <= half_) WakeFirst();
+  WakeNext();
   return sample.release();
 }
 
@@ -160,6 +234,7 @@ void SampleBuffers::Ready(absl::Span<FetchedSample* const> samples) {
     sample->ready_ = true;
     // No turn is woken: a rise of ready_ lets none go on that could not before.
     ready_ += sample->charged_;
+    sample->account_->ready_ += sample->charged_;
   }
 }
 
@@ -171,23 +246,30 @@ void SampleBuffers::Give(FetchedSample* sample) {
   // By the thread that gives it, which owns it until it is in idle_samples_.
   owned->status_ = absl::OkStatus();
   MutexLock lock(mu_);
+  ReadAccount& account = *std::exchange(owned->account_, nullptr);
   held_ -= owned->charged_;
-  if (std::exchange(owned->ready_, false)) ready_ -= owned->charged_;
+  account.held_ -= owned->charged_;
+  if (std::exchange(owned->over_, false)) over_ -= owned->charged_;
+  if (std::exchange(owned->ready_, false)) {
+    ready_ -= owned->charged_;
+    account.ready_ -= owned->charged_;
+  }
   // From here on the charge is that of the idle memory.
   owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
   // A single one is kept above the half, too, within all of the bytes. Freed,
   // it would stay with malloc, for each thread that has read such a sample.
-  if (idle_ + owned->charged_ <= half_ ||
-      (idle_samples_.empty() && held_ + owned->charged_ <= 2 * half_)) {
+  if ((idle_samples_.empty() || idle_ + owned->charged_ <= half_) &&
+      held_ + idle_ + owned->charged_ <= 2 * half_) {
     idle_ += owned->charged_;
     idle_samples_.push_back(std::move(owned));
   }
-  WakeFirst();
+  WakeNext();
 }
 
-uint64_t SampleBuffers::MaxTaskSamples() const {
+uint64_t SampleBuffers::MaxTaskSamples(const ReadAccount& account) const {
   MutexLock lock(mu_);
-  return std::max<uint64_t>(1, half_ / 4 / (recent_ + kOverheadBytes));
+  return std::max<uint64_t>(
+      1, PartOf(account) / 4 / (account.recent_ + kOverheadBytes));
 }
 
 double SampleBuffers::WaitedSeconds() {

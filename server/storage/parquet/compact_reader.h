@@ -65,6 +65,23 @@ class CompactReader {
            -static_cast<int64_t>(zigzag & 1);
   }
 
+  // The bytes of a kBinary.
+  absl::string_view Binary() {
+    const uint64_t bytes = Varint();
+    const absl::string_view value = in_.substr(0, bytes);
+    Drop(bytes);
+    return ok_ ? value : absl::string_view();
+  }
+
+  // An element of a list or map, where a truth value is a byte.
+  void SkipElement(uint8_t type, int depth = 0) {
+    if (type == kTrue || type == kFalse) {
+      Drop(1);
+    } else {
+      Skip(type, depth + 1);
+    }
+  }
+
   // A value of a field.
   void Skip(uint8_t type, int depth = 0) {
     if (depth == kMaxDepth) ok_ = false;
@@ -120,15 +137,6 @@ class CompactReader {
   // Deeper structs are no metadata of Parquet.
   static constexpr int kMaxDepth = 16;
   static constexpr int64_t kMaxFieldId = 32767;
-
-  // Of a list or map, where a truth value is a byte.
-  void SkipElement(uint8_t type, int depth) {
-    if (type == kTrue || type == kFalse) {
-      Drop(1);
-    } else {
-      Skip(type, depth + 1);
-    }
-  }
 
   uint8_t Byte() {
     if (in_.empty()) ok_ = false;

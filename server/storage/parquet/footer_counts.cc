@@ -9,19 +9,30 @@ namespace {
 
 // Upper bounds of what Arrow 26 takes for a parsed footer, as mallinfo2()
 // counts it: for a column chunk of a row group, for each name in the path of
-// its column and for a row group. Statistics, names and the rest take about
-// what they have in the file.
+// its column, for a row group and for an element of the schema, whose name is
+// in several objects. Statistics and the rest take about what they have in the
+// file.
 constexpr uint64_t kChunkBytes = 870;
 constexpr uint64_t kPathNameBytes = 40;
 constexpr uint64_t kGroupBytes = 130;
+constexpr uint64_t kElementBytes = 900;
+constexpr uint64_t kNameCopies = 5;
 
 // A column chunk has eight fields that must be there, of two bytes or more.
 constexpr uint64_t kLeastEncodedChunkBytes = 16;
+// An element of the schema has a name, of which the shortest takes two bytes,
+// and an end; a leaf has a type, too.
+constexpr uint64_t kLeastEncodedElementBytes = 4;
 
-// Fields of FileMetaData and SchemaElement.
+// Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk and
+// ColumnMetaData.
 constexpr int64_t kSchemaField = 2;
 constexpr int64_t kRowGroupsField = 4;
+constexpr int64_t kNameField = 4;
 constexpr int64_t kChildrenField = 5;
+constexpr int64_t kChunksField = 1;
+constexpr int64_t kChunkField = 3;
+constexpr int64_t kPathField = 3;
 
 // The schema is a list of its elements, each before its children. False: it is
 // no tree.
@@ -29,6 +40,7 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   uint8_t type;
   const uint64_t elements = reader.ListHead(&type);
   if (type != CompactReader::kStruct || elements == 0) return false;
+  counts->elements = elements;
   // Children that are still to come of each element on the way to the next one.
   std::vector<int64_t> open;
   for (uint64_t i = 0; i < elements; ++i) {
@@ -38,6 +50,8 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
     while (reader.NextField(&id, &field)) {
       if (id == kChildrenField && field == CompactReader::kI32) {
         children = reader.Int();
+      } else if (id == kNameField && field == CompactReader::kBinary) {
+        counts->name_bytes += reader.Binary().size();
       } else {
         reader.Skip(field);
       }
@@ -58,11 +72,68 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   return open.empty();
 }
 
+// What lists hold, by their heads: the parser allocates as many elements before
+// it reads one.
+struct Lists {
+  uint64_t row_groups = 0;
+  uint64_t chunks = 0;
+  uint64_t path_names = 0;
+  uint64_t elements = 0;
+  uint64_t name_bytes = 0;  // of these
+};
+
+// Adds the number of elements to `*sum` and skips them, or calls `read` for
+// each. False: there are fewer.
+template <typename Read>
+bool CountList(CompactReader& reader, uint64_t* sum, Read read) {
+  uint8_t element;
+  const uint64_t count = reader.ListHead(&element);
+  // Each takes a byte or more.
+  if (!reader.ok() || count > reader.rest().size()) return false;
+  *sum += count;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) read(element);
+  return reader.ok();
+}
+
+// Calls `read` for the field `wanted` of a struct if its type is `of_type`, and
+// skips all others.
+template <typename Read>
+void ForField(CompactReader& reader, int64_t wanted, uint8_t of_type,
+              Read read) {
+  int64_t id = 0;
+  uint8_t type;
+  while (reader.NextField(&id, &type)) {
+    if (id == wanted && type == of_type) {
+      read();
+    } else {
+      reader.Skip(type);
+    }
+  }
+}
+
+bool CountRowGroups(CompactReader& reader, Lists* lists) {
+  bool sound = true;
+  const auto path = [&] {
+    sound &= CountList(reader, &lists->path_names,
+                       [&](uint8_t element) { reader.SkipElement(element); });
+  };
+  const auto chunk = [&](uint8_t) {
+    ForField(reader, kChunkField, CompactReader::kStruct,
+             [&] { ForField(reader, kPathField, CompactReader::kList, path); });
+  };
+  const auto row_group = [&](uint8_t) {
+    ForField(reader, kChunksField, CompactReader::kList,
+             [&] { sound &= CountList(reader, &lists->chunks, chunk); });
+  };
+  return CountList(reader, &lists->row_groups, row_group) && sound;
+}
+
 }  // namespace
 
 uint64_t FooterCounts::ParsedBytes(uint64_t footer_bytes) const {
-  return footer_bytes + row_groups * (kGroupBytes + columns * kChunkBytes +
-                                      path_names * kPathNameBytes);
+  return footer_bytes + elements * kElementBytes + name_bytes * kNameCopies +
+         row_groups * (kGroupBytes + columns * kChunkBytes +
+                       path_names * kPathNameBytes);
 }
 
 std::optional<FooterCounts> CountFooter(absl::string_view start,
@@ -70,27 +141,63 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
   CompactReader reader(start);
   FooterCounts counts;
   bool schema = false;
+  bool row_groups = false;
   int64_t id = 0;
   uint8_t type;
-  // Writers put the fields in the order of their numbers.
-  while (reader.NextField(&id, &type)) {
+  // Writers put the fields in the order of their numbers; parsers take any.
+  while (!(schema && row_groups) && reader.NextField(&id, &type)) {
     if (id == kSchemaField && type == CompactReader::kList) {
       schema = CountSchema(reader, &counts);
       if (!schema) return std::nullopt;
     } else if (id == kRowGroupsField && type == CompactReader::kList) {
       uint8_t element;
       counts.row_groups = reader.ListHead(&element);
-      if (!reader.ok() || !schema || counts.columns == 0 ||
-          counts.row_groups >
-              footer_bytes / kLeastEncodedChunkBytes / counts.columns) {
-        return std::nullopt;
+      row_groups = reader.ok();
+      for (uint64_t i = 0; !schema && i < counts.row_groups && reader.ok();
+           ++i) {
+        reader.SkipElement(element);
       }
-      return counts;
     } else {
       reader.Skip(type);
     }
   }
-  return std::nullopt;
+  if (!reader.ok() || !schema || !row_groups || counts.columns == 0 ||
+      counts.row_groups >
+          footer_bytes / kLeastEncodedChunkBytes / counts.columns) {
+    return std::nullopt;
+  }
+  return counts;
+}
+
+FooterCounts MostOfFooter(uint64_t footer_bytes) {
+  return {.row_groups = 1,
+          .columns = footer_bytes / kLeastEncodedChunkBytes,
+          .elements = footer_bytes / kLeastEncodedElementBytes,
+          .name_bytes = footer_bytes};
+}
+
+std::optional<uint64_t> ParsedBytesOf(absl::string_view footer) {
+  CompactReader reader(footer);
+  Lists lists;
+  int64_t id = 0;
+  uint8_t type;
+  while (reader.NextField(&id, &type)) {
+    if (id == kSchemaField && type == CompactReader::kList) {
+      const auto element = [&](uint8_t) {
+        ForField(reader, kNameField, CompactReader::kBinary,
+                 [&] { lists.name_bytes += reader.Binary().size(); });
+      };
+      if (!CountList(reader, &lists.elements, element)) return std::nullopt;
+    } else if (id == kRowGroupsField && type == CompactReader::kList) {
+      if (!CountRowGroups(reader, &lists)) return std::nullopt;
+    } else {
+      reader.Skip(type);
+    }
+  }
+  if (!reader.ok()) return std::nullopt;
+  return footer.size() + lists.elements * kElementBytes +
+         lists.name_bytes * kNameCopies + lists.row_groups * kGroupBytes +
+         lists.chunks * kChunkBytes + lists.path_names * kPathNameBytes;
 }
 
 }  // namespace millrace

@@ -5,8 +5,11 @@
 //
 // Plain numbers; pure functions that believe nothing of what they read.
 //
-//   const auto counts = CountFooter(start, footer_bytes);
-//   if (counts && counts->ParsedBytes(footer_bytes) > room) return Refused();
+//   const FooterCounts counts =
+//       CountFooter(start, footer_bytes).value_or(MostOfFooter(footer_bytes));
+//   const uint64_t bytes = counts.ParsedBytes(footer_bytes);
+//   if (bytes > room) return Refused();
+//   if (!(ParsedBytesOf(footer) <= bytes)) return Damaged();
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_FOOTER_COUNTS_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_FOOTER_COUNTS_H_
@@ -22,6 +25,8 @@ struct FooterCounts {
   uint64_t row_groups = 0;
   uint64_t columns = 0;     // leaves of the schema: chunks of each row group
   uint64_t path_names = 0;  // in the paths to these, together
+  uint64_t elements = 0;    // of the schema: its leaves and what they lie in
+  uint64_t name_bytes = 0;  // of the names of these
 
   uint64_t chunks() const { return row_groups * columns; }
 
@@ -31,9 +36,18 @@ struct FooterCounts {
 };
 
 // `start`: the first bytes of a footer of `footer_bytes`, or all of them.
-// Absent: it is damaged, or its schema is longer than `start`.
+// Absent: it is damaged, or `start` ends before the schema and the head of the
+// row groups.
 std::optional<FooterCounts> CountFooter(absl::string_view start,
                                         uint64_t footer_bytes);
+
+// Of a footer of which nothing else is known: more than any sound one holds.
+FooterCounts MostOfFooter(uint64_t footer_bytes);
+
+// As FooterCounts::ParsedBytes(), by the lists that are really in the whole
+// footer: its row groups may hold more than its schema says. Absent: it is
+// damaged.
+std::optional<uint64_t> ParsedBytesOf(absl::string_view footer);
 
 }  // namespace millrace
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,9 +25,10 @@ namespace {
 constexpr absl::string_view kMagic = "PAR1";
 constexpr int64_t kTailBytes = 8;  // footer length, magic
 
-// Of a footer, that are looked at before it is parsed: schemas of 10,000
-// columns are shorter.
+// Of a footer, that are looked at before it is parsed. Schemas of 10,000
+// columns are shorter than the first number, those of 100,000 than the second.
 constexpr int64_t kFooterStartBytes = 1 << 20;
+constexpr int64_t kMaxFooterStartBytes = 8 << 20;
 
 // Parquet's lower layer throws: exceptions end here.
 absl::Status Catch(const std::string& path, absl::string_view action,
@@ -48,6 +50,16 @@ absl::Status Catch(const std::string& path, absl::string_view action,
 absl::Status Damaged(const std::string& path, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(
       path, " ", what, "; copy the file again, or write it again"));
+}
+
+uint64_t NameBytes(const parquet::schema::Node& node) {
+  uint64_t bytes = node.name().size();
+  if (!node.is_group()) return bytes;
+  const auto& group = static_cast<const parquet::schema::GroupNode&>(node);
+  for (int i = 0; i < group.field_count(); ++i) {
+    bytes += NameBytes(*group.field(i));
+  }
+  return bytes;
 }
 
 void AddLeaves(const parquet::arrow::SchemaField& field,
@@ -117,16 +129,35 @@ absl::Status ParquetFile::ParseFooter(AdmitFooter admit) {
   }
   footer_bytes_ = length;
   std::string footer;
-  MR_RETURN_IF_ERROR(ReadAt(bytes - kTailBytes - length,
-                            std::min<int64_t>(length, kFooterStartBytes),
-                            &footer));
-  // What counts as nothing is damaged, which the parser says, or is nearly all
-  // schema.
-  const FooterCounts counts =
-      CountFooter(footer, length).value_or(FooterCounts());
-  MR_RETURN_IF_ERROR(admit(counts.ParsedBytes(length), counts.chunks()));
+  std::optional<FooterCounts> counted;
+  for (int64_t start = kFooterStartBytes;; start *= 2) {
+    MR_RETURN_IF_ERROR(ReadAt(bytes - kTailBytes - length,
+                              std::min<int64_t>(length, start), &footer));
+    counted = CountFooter(footer, length);
+    if (counted.has_value() || start >= length ||
+        start >= kMaxFooterStartBytes) {
+      break;
+    }
+  }
+  std::optional<uint64_t> parsed;
+  const auto check_lists = [&] {
+    parsed = ParsedBytesOf(footer);
+    return parsed.has_value() ? absl::OkStatus()
+                              : Damaged(path_, "has a damaged footer");
+  };
+  if (footer.size() == length) MR_RETURN_IF_ERROR(check_lists());
+  // What is not counted is nearly all schema, or damaged.
+  const FooterCounts counts = counted.value_or(MostOfFooter(length));
+  const uint64_t admitted = counts.ParsedBytes(length);
+  MR_RETURN_IF_ERROR(admit(admitted, counts.chunks()));
   if (footer.size() < length) {
     MR_ASSIGN_OR_RETURN(footer, ReadFooter());
+    MR_RETURN_IF_ERROR(check_lists());
+  }
+  if (*parsed > admitted) {
+    return Damaged(path_,
+                   "has a damaged footer: its row groups hold more columns "
+                   "than its schema");
   }
   return Catch(path_, "read the footer of", [&] {
     metadata_ = parquet::FileMetaData::Make(footer.data(), int64_t{length});
@@ -148,6 +179,8 @@ uint64_t ParquetFile::metadata_bytes() const {
   FooterCounts counts;
   counts.row_groups = static_cast<uint64_t>(row_groups());
   counts.columns = static_cast<uint64_t>(metadata_->num_columns());
+  counts.elements = static_cast<uint64_t>(metadata_->num_schema_elements());
+  counts.name_bytes = NameBytes(*metadata_->schema()->schema_root());
   for (int i = 0; i < metadata_->num_columns(); ++i) {
     counts.path_names +=
         metadata_->schema()->Column(i)->path()->ToDotVector().size();

@@ -39,6 +39,11 @@ using Reservations = std::vector<ByteBudget::Reservation>;
 // Of a column's name in a message.
 constexpr size_t kMaxNameBytes = 200;
 
+// Sets of fields that a source remembers the planning of, and of a refusal that
+// is remembered.
+constexpr size_t kMaxProjections = 64;
+constexpr size_t kMaxRefusalBytes = 16 << 10;
+
 constexpr absl::string_view kSmallerValues = "smaller values or pages";
 constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
@@ -238,6 +243,17 @@ class ParquetSource final : public RecordSource {
                        const ParquetFile::Waste& waste,
                        int64_t slice_rows) const;
 
+  // What came of planning for a set of fields.
+  struct Planned {
+    // Held while it is planned. For a refusal the headers of pages are read,
+    // which takes as long as storage does.
+    Mutex mu;
+    std::weak_ptr<const Projection> made MR_GUARDED_BY(mu);
+    std::string refused MR_GUARDED_BY(mu);  // empty: it is not known to be
+  };
+  std::shared_ptr<Planned> PlannedFor(const std::vector<bool>& used) const
+      MR_REQUIRES(mu_);
+
   const DatasetInfo info_;
   const std::vector<Shard> shards_;
   const ShardFiles files_;  // of shards_
@@ -249,28 +265,60 @@ class ParquetSource final : public RecordSource {
   mutable RowGroupCache cache_;
   // The most that decoding a slice takes for any reader.
   mutable std::atomic<uint64_t> most_slice_bytes_{1};
+  // Never held while a file is read, or while a Planned::mu is taken.
   mutable Mutex mu_;
-  // Those that somebody uses. Few: one for each set of outputs.
-  mutable std::map<std::vector<bool>, std::weak_ptr<const Projection>>
-      projections_ MR_GUARDED_BY(mu_);
+  struct LastUsed {
+    std::shared_ptr<Planned> planned;
+    uint64_t at = 0;  // counts in next_projection_
+  };
+  // Those that were used last. Few: one for each set of outputs.
+  mutable std::map<std::vector<bool>, LastUsed> projections_ MR_GUARDED_BY(mu_);
   mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
   mutable std::set<int> warned_fields_ MR_GUARDED_BY(mu_);
 };
 
 absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
     const std::vector<bool>& used) const {
-  MutexLock lock(mu_);
-  if (auto known = projections_[used].lock()) return known;
   auto made = std::make_shared<Projection>();
-  made->id = next_projection_++;
   made->used = used;
-  const absl::Status planned =
+  std::shared_ptr<Planned> planned;
+  {
+    MutexLock lock(mu_);
+    made->id = next_projection_++;
+    planned = PlannedFor(used);
+  }
+  // Others that want these fields wait for the plan, nobody else does.
+  MutexLock lock(planned->mu);
+  if (auto known = planned->made.lock()) return known;
+  if (!planned->refused.empty()) {
+    return absl::FailedPreconditionError(planned->refused);
+  }
+  const absl::Status status =
       Plan(used, cache_.max_bytes(), /*reads_pages=*/true, made.get());
-  std::erase_if(projections_,
-                [](const auto& entry) { return entry.second.expired(); });
-  MR_RETURN_IF_ERROR(planned);
-  projections_[used] = made;
-  return made;
+  if (status.ok()) {
+    planned->made = made;
+    return made;
+  }
+  // Neither the files nor the cache change: it stays refused.
+  if (status.message().size() <= kMaxRefusalBytes) {
+    planned->refused = std::string(status.message());
+  }
+  return status;
+}
+
+std::shared_ptr<ParquetSource::Planned> ParquetSource::PlannedFor(
+    const std::vector<bool>& used) const {
+  if (!projections_.contains(used) && projections_.size() >= kMaxProjections) {
+    projections_.erase(std::min_element(projections_.begin(),
+                                        projections_.end(),
+                                        [](const auto& a, const auto& b) {
+                                          return a.second.at < b.second.at;
+                                        }));
+  }
+  LastUsed& entry = projections_[used];
+  entry.at = next_projection_;
+  if (entry.planned == nullptr) entry.planned = std::make_shared<Planned>();
+  return entry.planned;
 }
 
 absl::Status ParquetSource::Plan(const std::vector<bool>& used,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -297,16 +298,17 @@ TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
 }
 
 // One sample fills the room for those that were read ahead.
-std::shared_ptr<const RecordSource> Large(int64_t samples) {
+std::shared_ptr<const RecordSource> Large(int64_t samples,
+                                          int64_t bytes = 20 << 10) {
   DatasetInfo info;
   Field& x = *info.mutable_schema()->add_fields();
   x.set_name("x");
   x.set_kind(FIELD_KIND_TENSOR);
   x.set_dtype(DTYPE_UINT8);
-  x.add_shape(20 << 10);
+  x.add_shape(bytes);
   std::vector<std::vector<std::string>> all;
   for (int64_t i = 0; i < samples; ++i) {
-    all.push_back({std::string(20 << 10, static_cast<char>('a' + i % 26))});
+    all.push_back({std::string(bytes, static_cast<char>('a' + i % 26))});
   }
   return NewMemorySource(info, std::move(all));
 }
@@ -342,6 +344,96 @@ TEST_F(ReadAheadTest, SamplesOfAWholeTaskAreReady) {
   reads.Release(0, 2);
   EXPECT_EQ(buffers.ready_bytes(), 0u);
   EXPECT_GT(buffers.held_bytes(), 20u << 10);
+}
+
+// The reads of a pipeline's first batch, without an engine's threads.
+class FirstBatch {
+ public:
+  FirstBatch(const std::shared_ptr<const Pipeline>& pipeline,
+             uint64_t units_per_task, SampleBuffers& buffers)
+      : pipeline_(std::dynamic_pointer_cast<const BuiltPipeline>(pipeline)),
+        rows_(*pipeline_->plan().steps().Rows(0, 0, 1)),
+        placed_(pipeline_->layout().ForRows(rows_.rows)),
+        payload_(placed_.payload_bytes()),
+        slice_(SliceOf(*pipeline_, 0, 0, rows_, placed_, payload_.data())),
+        epoch_(pipeline_->plan().ForEpoch(0)),
+        reads(*pipeline_, epoch_, slice_, units_per_task, buffers) {}
+
+ private:
+  const std::shared_ptr<const BuiltPipeline> pipeline_;
+  const StepRows rows_;
+  const BatchLayout::Placed placed_;
+  std::vector<uint8_t> payload_;
+  const BatchSlice slice_;
+  const Plan::Epoch epoch_;
+
+ public:
+  BatchReads reads;
+};
+
+// Of 4 MB images and rows of 1 kB: where one image filled the room and its task
+// was not whole, every small row was left to the workers.
+TEST_F(ReadAheadTest, SmallSamplesAreReadAheadBesideALargeOneOfAnotherPlan) {
+  const auto pass = [](int64_t) { return absl::OkStatus(); };
+  auto engine = Make(1, 1,
+                     {{"large", Waiting(Large(8, 100 << 10), pass)},
+                      {"small", Waiting(Numbers(100), pass)}});
+  SampleBuffers buffers(128 << 10);
+  ReadGates gates;
+  WorkerState reader;
+  FirstBatch large(Open(*engine, "sources { dataset: 'large' } batch_size: 4"),
+                   /*units_per_task=*/4, buffers);
+  FirstBatch small(Open(*engine, "sources { dataset: 'small' } batch_size: 20"),
+                   /*units_per_task=*/20, buffers);
+  large.reads.Read(0, 1, reader, gates);
+  EXPECT_GT(buffers.held_bytes(), 100u << 10);
+  EXPECT_EQ(buffers.ready_bytes(), 0u);
+  small.reads.Read(0, 20, reader, gates);
+  for (uint64_t i = 0; i < 20; ++i) {
+    EXPECT_NE(small.reads.At(i), nullptr) << i;
+  }
+}
+
+// A large sample was held, the others of its task were being read, and rows of
+// another plan waited for these reads.
+TEST_F(ReadAheadTest, SlowReadsOfLargeSamplesHoldUpNoOtherPlan) {
+  Gate storage;
+  std::atomic<int> large_reads{0};
+  const auto slow = [&](int64_t) {
+    if (large_reads.fetch_add(1) < 3) storage.Pass();  // the last one is held
+    return absl::OkStatus();
+  };
+  std::atomic<int> by_workers{0};
+  const auto fast = [&](int64_t) {
+    by_workers.fetch_add(!IsReader());
+    // Storage that makes threads wait: the workers must not be given its reads.
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return absl::OkStatus();
+  };
+  // 2 MiB of budget / 16 / 2 = 64 KiB have no room for a sample of 80 KiB.
+  auto engine = Make(2, 4,
+                     {{"large", Waiting(Large(4, 80 << 10), slow)},
+                      {"small", Waiting(Numbers(1000), fast)}},
+                     2 << 20);
+  const auto large = std::dynamic_pointer_cast<const BuiltPipeline>(
+      Open(*engine, "sources { dataset: 'large' } batch_size: 4"));
+  ASSERT_GE(large->rows_per_task(), 4u);
+  Arrivals arrivals, others;
+  auto run = engine->Start(large, {0, 0, 1, 0, 1, false}, arrivals.callbacks());
+  ASSERT_TRUE(run.ok()) << run.status();
+  storage.AwaitWaiting(3);
+  auto other = engine->Start(
+      Open(*engine, "sources { dataset: 'small' } batch_size: 20"),
+      {0, 0, 50, 0, 1, false}, others.callbacks());
+  ASSERT_TRUE(other.ok()) << other.status();
+  for (int i = 0; i < 2000 && !others.done(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(others.done());
+  EXPECT_EQ(by_workers.load(), 0);
+  storage.Open();
+  EXPECT_TRUE(others.AwaitDone().ok());
+  EXPECT_TRUE(arrivals.AwaitDone().ok());
 }
 
 // Who reads waits for room that other samples of the same batch have, which

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <latch>
 #include <string>
@@ -18,12 +19,24 @@ absl::Span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-FetchedSample* Copy(SampleBuffers& buffers,
-                    const std::vector<std::string>& fields, int64_t row = 0) {
+// Buffers of a single plan.
+class PlanBuffers : public SampleBuffers {
+ public:
+  using SampleBuffers::SampleBuffers;
+  ReadAccount plan;
+};
+
+FetchedSample* Copy(SampleBuffers& buffers, ReadAccount& plan,
+                    const std::vector<std::string>& fields) {
   std::vector<absl::Span<const uint8_t>> spans;
   for (const std::string& field : fields) spans.push_back(Bytes(field));
-  SampleBuffers::Turn turn(buffers);
-  return turn.Copy({.fields = spans, .shard = 3, .row = row});
+  SampleBuffers::Turn turn(buffers, plan);
+  return turn.Copy({.fields = spans, .shard = 3});
+}
+
+FetchedSample* Copy(PlanBuffers& buffers,
+                    const std::vector<std::string>& fields) {
+  return Copy(buffers, buffers.plan, fields);
 }
 
 std::vector<std::string> Fields(FetchedSample* sample) {
@@ -40,7 +53,7 @@ std::vector<std::string> Fields(FetchedSample* sample) {
 }
 
 TEST(SampleBuffers, KeepsWhatWasRead) {
-  SampleBuffers buffers(1 << 20);
+  PlanBuffers buffers(1 << 20);
   const std::vector<std::string> one = {"an image", "", std::string(1000, 'x')};
   FetchedSample* a = Copy(buffers, one);
   FetchedSample* b = Copy(buffers, {"b"});
@@ -60,7 +73,7 @@ TEST(SampleBuffers, KeepsWhatWasRead) {
 
 // Who holds memory of a source while it copies must not wait for room.
 TEST(SampleBuffers, RoomCanBeAwaitedBetweenTwoTries) {
-  SampleBuffers buffers(4096);  // half of it for samples that are held
+  PlanBuffers buffers(4096);  // half of it for samples that are held
   const std::string large(1500, 'x');
   FetchedSample* first = Copy(buffers, {large});
   buffers.Ready({&first, 1});  // now others wait for its room
@@ -69,7 +82,7 @@ TEST(SampleBuffers, RoomCanBeAwaitedBetweenTwoTries) {
   FetchedSample* second = nullptr;
   std::latch tried(1);
   std::thread reader([&] {
-    SampleBuffers::Turn turn(buffers);
+    SampleBuffers::Turn turn(buffers, buffers.plan);
     EXPECT_FALSE(turn.AwaitRoom());  // nothing was tried
     EXPECT_EQ(turn.TryCopy(sample), nullptr);
     tried.count_down();
@@ -88,10 +101,10 @@ TEST(SampleBuffers, RoomCanBeAwaitedBetweenTwoTries) {
 }
 
 TEST(SampleBuffers, AFailureIsThatOfTheRead) {
-  SampleBuffers buffers(1 << 20);
+  PlanBuffers buffers(1 << 20);
   FetchedSample* sample = nullptr;
   {
-    SampleBuffers::Turn turn(buffers);
+    SampleBuffers::Turn turn(buffers, buffers.plan);
     sample = turn.Fail(absl::DataLossError("the disk is gone"));
   }
   const absl::Status status = sample->Visit([](const EncodedSample&) {
@@ -106,7 +119,7 @@ TEST(SampleBuffers, AFailureIsThatOfTheRead) {
 }
 
 TEST(SampleBuffers, MemoryOfAHugeSampleIsNotKeptForSmallOnes) {
-  SampleBuffers buffers(64 << 10);
+  PlanBuffers buffers(64 << 10);
   // Whoever reads first is never refused.
   FetchedSample* huge = Copy(buffers, {std::string(1 << 20, 'h')});
   EXPECT_GT(buffers.held_bytes(), 1u << 20);
@@ -121,7 +134,7 @@ TEST(SampleBuffers, MemoryOfAHugeSampleIsNotKeptForSmallOnes) {
 
 // Those behind wait, the first goes on, and all come through.
 TEST(SampleBuffers, NobodyWaitsForEver) {
-  SampleBuffers buffers(16 << 10);
+  PlanBuffers buffers(16 << 10);
   Mutex mu;
   CondVar changed;
   std::deque<FetchedSample*> read;
@@ -159,7 +172,7 @@ TEST(SampleBuffers, NobodyWaitsForEver) {
 // One sample that goes makes room for many: who gets some wakes the next.
 TEST(SampleBuffers, RoomForManyIsFoundByAllOfThem) {
   constexpr int kThreads = 20;
-  SampleBuffers buffers(64 << 10);
+  PlanBuffers buffers(64 << 10);
   FetchedSample* const large = Copy(buffers, {std::string(31'000, 'x')});
   buffers.Ready({&large, 1});
   std::vector<FetchedSample*> small(kThreads);
@@ -181,7 +194,7 @@ TEST(SampleBuffers, RoomForManyIsFoundByAllOfThem) {
 TEST(SampleBuffers, ReadingStopsAtTheBoundWhileThereIsSomethingToUse) {
   constexpr uint64_t kBytes = 64 << 10;
   constexpr int kSamples = 200;
-  SampleBuffers buffers(2 * kBytes);
+  PlanBuffers buffers(2 * kBytes);
   Mutex mu;
   std::deque<FetchedSample*> ready;
   std::atomic<bool> all_read{false};
@@ -221,7 +234,7 @@ TEST(SampleBuffers, ReadingStopsAtTheBoundWhileThereIsSomethingToUse) {
 // samples above the bound: 64 images of 4 MB took 256 MB in each task.
 TEST(SampleBuffers, SamplesOfATaskThatLacksOneStayWithinTheBound) {
   constexpr uint64_t kHeldBytes = 8 << 10;
-  SampleBuffers buffers(2 * kHeldBytes);
+  PlanBuffers buffers(2 * kHeldBytes);
   std::vector<FetchedSample*> task;
   for (int i = 0; i < 20; ++i) {
     task.push_back(Copy(buffers, {std::string(1000, 'x')}));
@@ -230,7 +243,7 @@ TEST(SampleBuffers, SamplesOfATaskThatLacksOneStayWithinTheBound) {
   EXPECT_EQ(task.back(), nullptr);
   EXPECT_LE(buffers.held_bytes(), kHeldBytes);
   {
-    SampleBuffers::Turn turn(buffers);
+    SampleBuffers::Turn turn(buffers, buffers.plan);
     EXPECT_FALSE(turn.MayFindRoom());
   }
   EXPECT_EQ(buffers.ready_bytes(), 0u);
@@ -238,7 +251,7 @@ TEST(SampleBuffers, SamplesOfATaskThatLacksOneStayWithinTheBound) {
   EXPECT_GT(buffers.ready_bytes(), 0u);
   {
     // Room comes, so reading is no waste.
-    SampleBuffers::Turn turn(buffers);
+    SampleBuffers::Turn turn(buffers, buffers.plan);
     EXPECT_TRUE(turn.MayFindRoom());
   }
   for (FetchedSample* sample : task) buffers.Give(sample);
@@ -251,11 +264,11 @@ TEST(SampleBuffers, SamplesOfATaskThatLacksOneStayWithinTheBound) {
 
 // The thread inside the visit of a source with a gate tries, then waits outside.
 TEST(SampleBuffers, AwaitRoomEndsWhereNoRoomIsSureToCome) {
-  SampleBuffers buffers(4096);
+  PlanBuffers buffers(4096);
   const std::string large(1500, 'x');
   FetchedSample* const first = Copy(buffers, {large});
   const absl::Span<const uint8_t> fields[] = {Bytes(large)};
-  SampleBuffers::Turn turn(buffers);
+  SampleBuffers::Turn turn(buffers, buffers.plan);
   EXPECT_EQ(turn.TryCopy({.fields = fields, .shard = 3}), nullptr);
   EXPECT_FALSE(turn.AwaitRoom());
   buffers.Give(first);
@@ -264,7 +277,7 @@ TEST(SampleBuffers, AwaitRoomEndsWhereNoRoomIsSureToCome) {
 // The memory of a sample that is larger than the half was freed and allocated
 // again by each thread, and malloc kept it for each.
 TEST(SampleBuffers, TheMemoryOfALargeSampleIsUsedAgain) {
-  SampleBuffers buffers(16 << 10);
+  PlanBuffers buffers(16 << 10);
   const std::string large(10'000, 'x');
   for (int i = 0; i < 3; ++i) {
     FetchedSample* const sample = Copy(buffers, {large});
@@ -280,12 +293,190 @@ TEST(SampleBuffers, TheMemoryOfALargeSampleIsUsedAgain) {
 }
 
 TEST(SampleBuffers, TasksWaitForFewLargeSamplesAndForManySmallOnes) {
-  SampleBuffers buffers(256 << 10);
-  EXPECT_GT(buffers.MaxTaskSamples(), 64u);  // nothing is known yet
+  PlanBuffers buffers(256 << 10);
+  EXPECT_GT(buffers.MaxTaskSamples(buffers.plan), 64u);  // nothing is known yet
   buffers.Give(Copy(buffers, {std::string(100'000, 'x')}));
-  EXPECT_EQ(buffers.MaxTaskSamples(), 1u);
+  EXPECT_EQ(buffers.MaxTaskSamples(buffers.plan), 1u);
   for (int i = 0; i < 100; ++i) buffers.Give(Copy(buffers, {"x"}));
-  EXPECT_GT(buffers.MaxTaskSamples(), 64u);
+  EXPECT_GT(buffers.MaxTaskSamples(buffers.plan), 64u);
+}
+
+// Two plans that read ahead at the same time. They shared the room and one
+// guess of the size of samples: the small samples of one plan were left to the
+// workers, which then waited for storage, while a large one of the other was
+// held.
+class PlansTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kHeldBytes = 32 << 10;
+  // Of `large`: more than all of the room.
+  const std::string huge_ = std::string(40 << 10, 'L');
+
+  PlansTest() {
+    buffers_.Enter(large_);
+    buffers_.Enter(small_);
+  }
+  ~PlansTest() override {
+    buffers_.Leave(small_);
+    buffers_.Leave(large_);
+    EXPECT_EQ(buffers_.held_bytes(), 0u);
+    EXPECT_EQ(buffers_.ready_bytes(), 0u);
+  }
+  // Until `turns` wait for room: by the rate of the time that they have waited.
+  void AwaitWaiting(double turns) {
+    using Clock = std::chrono::steady_clock;
+    while (true) {
+      const Clock::time_point start = Clock::now();
+      const double before = buffers_.WaitedSeconds();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const double waited = buffers_.WaitedSeconds() - before;
+      const std::chrono::duration<double> passed = Clock::now() - start;
+      if (waited > (turns - 0.5) * passed.count()) return;
+    }
+  }
+
+  SampleBuffers buffers_{2 * kHeldBytes};
+  ReadAccount large_, small_;
+};
+
+TEST_F(PlansTest, ALargeSampleOfOneLeavesTheOtherItsPart) {
+  FetchedSample* const huge = Copy(buffers_, large_, {huge_});
+  ASSERT_NE(huge, nullptr);
+  // Its task lacks other samples: nothing is ready, so nobody may wait.
+  std::vector<FetchedSample*> small;
+  for (int i = 0; i < 10; ++i) {
+    SampleBuffers::Turn turn(buffers_, small_);
+    EXPECT_TRUE(turn.MayFindRoom()) << i;
+    const std::string bytes(1000, 's');
+    const absl::Span<const uint8_t> fields[] = {Bytes(bytes)};
+    small.push_back(turn.Copy({.fields = fields}));
+    EXPECT_NE(small.back(), nullptr) << i;
+  }
+  {
+    SampleBuffers::Turn turn(buffers_, large_);
+    EXPECT_FALSE(turn.MayFindRoom());
+  }
+  EXPECT_EQ(buffers_.MaxTaskSamples(large_), 1u);
+  EXPECT_EQ(buffers_.MaxTaskSamples(small_), kHeldBytes / 2 / 4 / (1008 + 256));
+  for (FetchedSample* sample : small) buffers_.Give(sample);
+  buffers_.Give(huge);
+}
+
+TEST_F(PlansTest, EachStaysWithinItsPartAndAllWithinTheBytes) {
+  std::vector<FetchedSample*> held;
+  for (ReadAccount* plan : {&large_, &small_}) {
+    const uint64_t before = buffers_.held_bytes();
+    for (int i = 0; i < 40; ++i) {
+      held.push_back(Copy(buffers_, *plan, {std::string(1000, 'x')}));
+    }
+    EXPECT_LE(buffers_.held_bytes() - before, kHeldBytes / 2);
+    EXPECT_GT(buffers_.held_bytes() - before, kHeldBytes / 2 - 1300);
+  }
+  for (FetchedSample* sample : held) buffers_.Give(sample);
+  EXPECT_GT(buffers_.idle_bytes(), kHeldBytes / 2);
+  // Memory that is kept makes way for samples that exceed their parts.
+  FetchedSample* const huge = Copy(buffers_, large_, {huge_});
+  FetchedSample* const other = Copy(buffers_, small_, {huge_});
+  ASSERT_NE(huge, nullptr);
+  EXPECT_EQ(other, nullptr);
+  held.clear();
+  for (int i = 0; i < 10; ++i) {
+    held.push_back(Copy(buffers_, small_, {std::string(1000, 'x')}));
+  }
+  EXPECT_LE(buffers_.held_bytes() + buffers_.idle_bytes(), 2 * kHeldBytes);
+  for (FetchedSample* sample : held) buffers_.Give(sample);
+  buffers_.Give(huge);
+  EXPECT_LE(buffers_.idle_bytes(), 2 * kHeldBytes);
+}
+
+// The first waiter alone was woken, and found no room; those behind it slept.
+TEST_F(PlansTest, AThreadThatWaitsForMuchRoomHoldsUpNoOtherPlan) {
+  FetchedSample* const huge = Copy(buffers_, large_, {huge_});
+  buffers_.Ready({&huge, 1});
+  FetchedSample* next_huge = nullptr;
+  std::thread first([&] { next_huge = Copy(buffers_, large_, {huge_}); });
+  AwaitWaiting(1);
+  std::vector<FetchedSample*> small;
+  for (int i = 0; i < 12; ++i) {
+    small.push_back(Copy(buffers_, small_, {std::string(1000, 's')}));
+    ASSERT_NE(small.back(), nullptr);
+  }
+  buffers_.Ready(small);
+  FetchedSample* next_small = nullptr;
+  std::thread second(
+      [&] { next_small = Copy(buffers_, small_, {std::string(1000, 's')}); });
+  AwaitWaiting(2);
+  buffers_.Give(small.back());
+  small.pop_back();
+  second.join();  // while the first one waits
+  EXPECT_NE(next_small, nullptr);
+  EXPECT_GT(buffers_.held_bytes(), 40u << 10);
+  buffers_.Give(huge);
+  first.join();
+  EXPECT_NE(next_huge, nullptr);
+  for (FetchedSample* sample : small) buffers_.Give(sample);
+  buffers_.Give(next_small);
+  buffers_.Give(next_huge);
+}
+
+TEST_F(PlansTest, APlanThatIsAloneHasAllOfTheRoom) {
+  buffers_.Leave(small_);
+  std::vector<FetchedSample*> held;
+  for (int i = 0; i < 40; ++i) {
+    held.push_back(Copy(buffers_, large_, {std::string(1000, 'x')}));
+  }
+  EXPECT_GT(buffers_.held_bytes(), kHeldBytes - 1300);
+  EXPECT_LE(buffers_.held_bytes(), kHeldBytes);
+  // The part of a plan that comes then is free once samples are used.
+  buffers_.Enter(small_);
+  buffers_.Ready(held);
+  FetchedSample* small = nullptr;
+  std::thread other(
+      [&] { small = Copy(buffers_, small_, {std::string(1000, 's')}); });
+  AwaitWaiting(1);
+  for (FetchedSample* sample : held) buffers_.Give(sample);
+  other.join();
+  EXPECT_NE(small, nullptr);
+  buffers_.Give(small);
+}
+
+// As NobodyWaitsForEver, for plans whose samples are small, fit and never fit.
+TEST_F(PlansTest, NobodyWaitsForEver) {
+  Mutex mu;
+  CondVar changed;
+  std::deque<FetchedSample*> read;
+  constexpr int kPlans = 4, kEach = 150;
+  const int sizes[kPlans] = {100, 3000, 10'000, 40'000};
+  ReadAccount plans[kPlans];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2 * kPlans; ++i) {
+    threads.emplace_back([&, i] {
+      ReadAccount& plan = plans[i % kPlans];
+      for (int k = 0; k < kEach; ++k) {
+        if (k % 50 == 0) buffers_.Enter(plan);
+        FetchedSample* sample = Copy(
+            buffers_, plan, {std::string(sizes[i % kPlans] + 10 * i, 'a' + i)});
+        buffers_.Ready({&sample, 1});
+        MutexLock lock(mu);
+        read.push_back(sample);
+        changed.NotifyAll();
+        if (k % 50 == 49) buffers_.Leave(plan);
+      }
+    });
+  }
+  for (int k = 0; k < 2 * kPlans * kEach; ++k) {
+    FetchedSample* sample;
+    {
+      MutexLock lock(mu);
+      while (read.empty()) changed.Wait(lock);
+      sample = read.front();
+      read.pop_front();
+    }
+    if (sample == nullptr) continue;  // given up
+    const std::string text = Fields(sample)[0];
+    EXPECT_EQ(text, std::string(text.size(), text[0]));
+    buffers_.Give(sample);
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/io/memory.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 #include <parquet/file_reader.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -224,6 +226,44 @@ TEST(PageSizes, AreThoseOfTheLargestPages) {
                                     .bytes = place.bytes - 1000})
                   .status()
                   .IsInvalid());
+}
+
+// An integer in Thrift's compact protocol.
+std::string Zigzag(int64_t value) {
+  uint64_t left =
+      static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
+  std::string bytes;
+  for (; left > 0x7F; left >>= 7) {
+    bytes += static_cast<char>((left & 0x7F) | 0x80);
+  }
+  return bytes + static_cast<char>(left);
+}
+
+// The position of the next page overflowed: a negative one, where reading began
+// anew, or undefined behaviour.
+TEST(PageSizes, SizesBeyond32BitsAreRefused) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const auto read = [](int64_t encoded, int64_t stored, int64_t values) {
+    const std::string page =
+        absl::StrCat("\x15", Zigzag(0), "\x15", Zigzag(encoded), "\x15",
+                     Zigzag(stored), "\x2c\x15", Zigzag(values)) +
+        std::string(2, '\0');
+    arrow::io::BufferReader file(arrow::Buffer::FromString(page));
+    return ReadPageSizes(
+        file, {.begin = 0, .bytes = static_cast<int64_t>(page.size())});
+  };
+  const auto whole = read(kMost, kMost, kMost);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->encoded, kMost);
+  EXPECT_EQ(whole->stored, kMost);
+  EXPECT_EQ(whole->values, kMost);
+  for (const int64_t bad :
+       {kMost + 1, int64_t{1} << 40, std::numeric_limits<int64_t>::max(),
+        int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+    EXPECT_TRUE(read(bad, 1, 1).status().IsInvalid()) << bad;
+    EXPECT_TRUE(read(1, bad, 1).status().IsInvalid()) << bad;
+    EXPECT_TRUE(read(1, 1, bad).status().IsInvalid()) << bad;
+  }
 }
 
 }  // namespace

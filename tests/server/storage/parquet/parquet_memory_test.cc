@@ -228,8 +228,8 @@ TEST_F(ParquetMemoryTest, TheFooterTakesWhatIsReported) {
       arrow::FieldVector fields;
       arrow::ArrayVector columns;
       for (int i = 0; i < kColumns; ++i) {
-        auto values = Int64s(lists ? 2 * kRows : kRows,
-                             [](int64_t row) { return row; });
+        auto values =
+            Int64s(lists ? 2 * kRows : kRows, [](int64_t row) { return row; });
         if (lists) {
           values = std::make_shared<arrow::FixedSizeListArray>(
               pairs, kRows, std::move(values));
@@ -254,6 +254,31 @@ TEST_F(ParquetMemoryTest, TheFooterTakesWhatIsReported) {
       ASSERT_TRUE(source.ok()) << source.status();
       EXPECT_GT((*source)->metadata_bytes(), (*file)->metadata_bytes());
     }
+  }
+}
+
+// The schema alone takes many times what it has in the file.
+TEST_F(ParquetMemoryTest, ASchemaOfManyColumnsTakesWhatIsReported) {
+  for (const auto& [lists, name_bytes] :
+       {std::pair(false, 0), {true, 0}, {false, 250}, {true, 250}}) {
+    auto column = Int64s(2, [](int64_t i) { return i; });
+    if (lists) {
+      column = *arrow::FixedSizeListArray::FromArrays(std::move(column), 2);
+    }
+    arrow::FieldVector fields;
+    for (int i = 0; i < 2000; ++i) {
+      fields.push_back(arrow::field(
+          absl::StrCat("f", i, std::string(name_bytes, '_')), column->type()));
+    }
+    Write(path_, fields, arrow::ArrayVector(fields.size(), column), 2,
+          *Properties().disable_statistics(), /*store_schema=*/false);
+    const AllocationMeter meter;
+    const auto file = ParquetFile::Open(path_);
+    const auto taken = static_cast<double>(meter.peak());
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto reported = static_cast<double>((*file)->metadata_bytes());
+    EXPECT_LE(taken, reported) << lists << " " << name_bytes;
+    EXPECT_GE(taken, 0.8 * reported) << lists << " " << name_bytes;
   }
 }
 

@@ -1,0 +1,58 @@
+#include "server/storage/parquet/page_header.h"
+
+#include <limits>
+
+#include "server/storage/parquet/compact_reader.h"
+
+namespace millrace {
+namespace {
+
+// Fields of PageHeader, and of the headers of both versions in it.
+constexpr int64_t kTypeField = 1;
+constexpr int64_t kEncodedField = 2;
+constexpr int64_t kStoredField = 3;
+constexpr int64_t kDataField = 5;
+constexpr int64_t kDataV2Field = 8;
+constexpr int64_t kValuesField = 1;
+
+}  // namespace
+
+std::optional<PageHeader> ParsePageHeader(absl::string_view bytes) {
+  PageHeader header;
+  CompactReader reader(bytes);
+  int64_t id = 0;
+  uint8_t type;
+  while (reader.NextField(&id, &type)) {
+    if (type == CompactReader::kI32 && id == kTypeField) {
+      header.type = reader.Int();
+    } else if (type == CompactReader::kI32 && id == kEncodedField) {
+      header.encoded = reader.Int();
+    } else if (type == CompactReader::kI32 && id == kStoredField) {
+      header.stored = reader.Int();
+    } else if (type == CompactReader::kStruct &&
+               (id == kDataField || id == kDataV2Field)) {
+      int64_t inner = 0;
+      while (reader.NextField(&inner, &type)) {
+        if (type == CompactReader::kI32 && inner == kValuesField) {
+          header.values = reader.Int();
+        } else {
+          reader.Skip(type);
+        }
+      }
+    } else {
+      reader.Skip(type);
+    }
+  }
+  header.bytes = static_cast<int64_t>(bytes.size() - reader.rest().size());
+  // 32 bits in the format; more would overflow the position of the next page.
+  const auto fits = [](int64_t number) {
+    return number >= 0 && number <= std::numeric_limits<int32_t>::max();
+  };
+  if (!reader.ok() || !fits(header.encoded) || !fits(header.stored) ||
+      !fits(header.values)) {
+    return std::nullopt;
+  }
+  return header;
+}
+
+}  // namespace millrace
