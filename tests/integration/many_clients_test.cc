@@ -41,9 +41,9 @@ constexpr uint64_t kBesideBudget = 200 * kMiB;
 // in order all would be done at the same time; measured on two cores, the last
 // of the 200 was at step 7 to 13 when the first had done 36, and at step 4
 // beside another test. How far apart they are depends on the machine's load:
-// the server charges a client the wall time of its tasks. A task that waits 50
-// ms for a CPU costs its client the turns of 50 ms. So only starving is a
-// mistake here; WorkerTimeIsSharedWhateverTheWindow compares worker time.
+// the server shares time. A task that waits 50 ms for a lock costs its client
+// the turns of 50 ms. So only starving is a mistake here, and
+// WorkerTimeIsSharedWhateverTheWindow compares worker time.
 constexpr uint64_t kLeastSteps = 1;
 
 struct Client {
