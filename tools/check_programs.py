@@ -10,12 +10,15 @@ packages        Debian libraries belong to the packages that deploy/ names
 documented      flags and subcommands in the documents are in the programs' help
 flags           flags in the programs' help are named in the documents
 pipelines       the pipeline specs in the README have no mistake
-values          numbers, sizes and times that the documents give a server's flags are taken
+values          each program takes the values that the documents give its flags
 definitions     no two objects that a program is linked from define one symbol
+cpu             programs that load Arrow look at the CPU before any initialiser runs
 """
 
+import concurrent.futures
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -224,35 +227,203 @@ def check_flags(bin_dir):
     return mistakes
 
 
-def server_values(text):
-    """{"--flag=value"} of plain numbers, sizes and times that a text gives millrace-server,
-    in command lines and in words (`--threads=8`)."""
-    value = r"[0-9]+(?:ms|s|m|h|[KMG]iB)?"
-    return set(re.findall(r"(?<![\w-])(--[a-z_]+=" + value + r")(?![\w.,:/]*\w)", text))
+# Values that the reader replaces: N, FILE.textproto, HOST:7001, ….
+_PLACEHOLDER = re.compile(r"(?:.*:)?[A-Z][A-Z_]*(?:[.:].*)?|.*(?:…|\.\.\.).*")
+# Nobody listens there.
+_NOBODY = "127.0.0.1:1"
+# Flags whose value is a file that the check does not have; left out.
+_OWN_FILES = {"--operators", "--check_pipeline", "--port_file"}
+# Flags whose file decides what the command does: the rest is then parsed only (--help).
+_LOGS = {"--files", "--run", "--compare"}
+# Arguments that complete a command line that has none of the flags beside them.
+_DATASET = ("--dataset=d", ("--dataset", "--pipeline", "--synthetic", "--synthetic_latency_us",
+                            "--shape", "--ready_batches", "--server"))
+_CLIENT = [("--endpoint=" + _NOBODY, ("--endpoint", "--server")),
+           ("--timeout=100ms", ("--timeout",))]
+_COMPLETION = {
+    ("millrace-server", None): [("--parse_config", ("--parse_config",)),
+                                ("--synthetic_only", ("--synthetic_only", "--dataset",
+                                                       "--config"))],
+    ("millrace-data", "pack"): [("--format=imagefolder", ("--format",)),
+                                ("--input=images", ("--input",)),
+                                ("--output=lmdb:packed", ("--output",)),
+                                ("--overwrite", ("--overwrite",))],
+    ("millrace-data", "preview"): [("--dataset=lmdb:none", ("--dataset",)),
+                                   ("--preset=mnist", ("--preset", "--pipeline")),
+                                   ("--explain", ("--explain", "--output"))],
+    ("millrace-data", "check"): [("pipeline.textproto", ())],
+    ("millrace-data", "inspect"): [("lmdb:none", ())],
+    ("millrace-data", "verify"): [("lmdb:none", ())],
+    ("millrace", "status"): _CLIENT,
+    ("millrace", "bench"): _CLIENT + [_DATASET],
+    ("millrace", "audit"): _CLIENT + [_DATASET],
+    ("millrace", "replay"): _CLIENT + [_DATASET, ("--position=0:0", ("--position",)),
+                                       ("--output=batch", ("--output",))],
+    ("millrace", "doctor"): [("--help", ())],
+    ("millrace-train", None): _CLIENT + [_DATASET],
+}
+# Flags that a flag needs beside it, for sentences that name the flag alone.
+_COMPANIONS = {
+    "--checkpoint_every": ["--checkpoint=c"],
+    "--init_weights_without": ["--init_weights=w.pt"],
+    "--master_port": ["--nproc=1", "--nnodes=2", "--master_addr=h"],
+    "--nnodes": ["--nproc=1", "--master_addr=h"],
+    "--node_rank": ["--nproc=1", "--nnodes=2", "--master_addr=h"],
+    "--profile_steps": ["--profile=p"],
+    "--ready_batches": ["--synthetic"],
+    "--resume": ["--checkpoint=c"],
+    "--subset_unit": ["--eval_subset=0.8:1.0"],
+}
+
+
+def command_values(text):
+    """[(program, subcommand or None, [flags])] of the command lines in a text that give a
+    flag a value. Values that the reader replaces are left out, with their flags."""
+    text = re.sub(r"\\\n[\s#]*", " ", text)
+    found = []
+    for program, rest in _COMMAND.findall(text):
+        try:
+            words = shlex.split(rest, comments=True)
+        except ValueError:  # the apostrophe of a sentence
+            words = rest.split()
+        flags = [w for w in words if re.match(r"--[a-z]", w)
+                 and not _PLACEHOLDER.fullmatch(w.partition("=")[2])]
+        with_subcommand = program in ("millrace", "millrace-data")
+        # Prose names flags without a value, as "millrace-server without --threads".
+        if any("=" in flag for flag in flags) and (words[0].isalpha() or not with_subcommand):
+            found.append((program, words[0] if with_subcommand else None, flags))
+    return found
+
+
+def listed_values(text, programs, has_flag):
+    """[(program, None, [flags])] of the lists of flags in a YAML file: each is of the first
+    of the programs that has all of its flags."""
+    found = []
+    for part in re.split(r"\b(?:command|args):", text)[1:]:
+        flags = re.findall(r"""(?:- |\[|")(--[a-z_]+=[^"\s\]]+)""", part)
+        for program in programs:
+            if flags and all(has_flag(program, None, f.partition("=")[0]) for f in flags):
+                found.append((program, None, flags))
+                break
+    return found
+
+
+def prose_values(text):
+    """{"--flag=value"} of plain numbers, sizes, times and words that a text gives a flag, in
+    command lines and in words (`--threads=8`)."""
+    value = r"(?:-?[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|[KMG]iB)?|[a-z][A-Za-z0-9_]*)"
+    return set(re.findall(r"(?<![\w-])(--[a-z_]+=" + value + r")(?![\w.,:/=-]*\w)", text))
+
+
+class Trials:
+    """Runs programs with values of the documents. No server is reached and no dataset is
+    there: a program that takes the values fails with exit code 1 all the same. With 2 it
+    ends for a mistake of the command line. Thread-safe."""
+
+    def __init__(self, bin_dir, folder):
+        self.bin_dir = bin_dir
+        self.folder = folder
+        self.environment = {"PATH": "/usr/bin:/bin", "HOME": folder, "OMP_WAIT_POLICY": "passive"}
+        self.stand_ins = {"--endpoint": _NOBODY, "--pipeline": "pipeline.textproto",
+                          "--config": os.path.join(ROOT, "deploy", "server.textproto"),
+                          "--server": os.path.join(bin_dir, "millrace-server"),
+                          "--input": "images"}
+        os.makedirs(os.path.join(folder, "images", "train"))
+        with open(os.path.join(folder, "pipeline.textproto"), "w", encoding="utf-8") as file:
+            file.write("sources { dataset: 'd' }\n")
+
+    def stand_in(self, flag):
+        """The flag with files and addresses that the trial has; none where it has none."""
+        name, equals, value = flag.partition("=")
+        if (name in _OWN_FILES or flag == "--check_config"
+                or value.startswith("torchscript:")):
+            return []
+        if name in self.stand_ins:
+            return [name + equals + self.stand_ins[name]]
+        # What a program writes lands in the folder.
+        return [name + equals + re.sub(r"(^|[=:])/", r"\1" + self.folder + "/", value)]
+
+    def run(self, program, subcommand, flags):
+        """What the program says against the flags; empty: it takes them."""
+        names = {flag.partition("=")[0] for flag in flags}
+        words = [w for flag in flags for w in self.stand_in(flag)]
+        for word, unless in _COMPLETION[program, subcommand]:
+            if not names & set(unless):
+                words.append(word)
+        if names & _LOGS:
+            words.append("--help")
+        result = _run([os.path.join(self.bin_dir, program)] + ([subcommand] if subcommand else [])
+                      + words, cwd=self.folder, env=self.environment, timeout=60)
+        # 0 and 1: it found what it needs, or not.
+        return "" if result.returncode in (0, 1) else (
+            f"exit code {result.returncode}: {result.stderr.strip()}")
 
 
 def check_values(bin_dir):
-    """The server is asked to check a configuration with each; nothing is started."""
-    server = os.path.join(bin_dir, "millrace-server")
-    usage = help_of(server)
-    others = "".join(help_of(os.path.join(bin_dir, "millrace"), c) for c in ("bench", "audit"))
-    others += help_of(os.path.join(bin_dir, "millrace-train"))
-    mistakes, tried = [], 0
+    """Each program is run with the flags of each command line, and one that has the flag with
+    each value that stands in a sentence."""
+    bin_dir = os.path.abspath(bin_dir)
+    helps = {(program, subcommand): set(flags_of(help_of(os.path.join(bin_dir, program),
+                                                         subcommand)))
+             for program, subcommand in _COMPLETION}
+
+    def name_of(program, subcommand):
+        return f"{program} {subcommand}" if subcommand else program
+
+    def has_flag(program, subcommand, name):
+        return name[2:] in helps.get((program, subcommand), ())
+
+    lines, sentences = {}, {}
     for path in documents():
         with open(path, encoding="utf-8") as file:
-            flags = server_values(file.read())
-        for flag in sorted(flags):
-            name = re.escape(flag.split("=")[0]) + r"\b"
-            # Another program's flags of the same name are not told apart.
-            if not re.search(name, usage) or re.search(name, others):
-                continue
-            tried += 1
-            result = _run([server, "--synthetic_only", "--check_config", flag])
-            if result.returncode != 0:
-                mistakes.append(f"{os.path.relpath(path, ROOT)}: millrace-server refuses {flag}: "
-                                f"{result.stderr.strip()}")
-    if tried < 3:
-        mistakes.append(f"only {tried} values were found in the documents: the search is broken")
+            text = file.read()
+        where = os.path.relpath(path, ROOT)
+        listed = listed_values(text, _YAML.get(os.path.basename(path), []), has_flag)
+        for program, subcommand, flags in command_values(text) + listed:
+            if (program, subcommand) in _COMPLETION:
+                lines.setdefault((program, subcommand, tuple(flags)), where)
+        for flag in prose_values(text):
+            sentences.setdefault(flag, where)
+    in_lines = {flag for _, _, flags in lines for flag in flags}
+
+    def try_line(trials, line):
+        program, subcommand, flags = line
+        refusal = trials.run(program, subcommand, flags)
+        return [f"{lines[line]}: {name_of(program, subcommand)} refuses {' '.join(flags)}: "
+                f"{refusal}"] if refusal else []
+
+    def try_sentence(trials, flag):
+        name = flag.partition("=")[0]
+        refusals = []
+        for program, subcommand in _COMPLETION:
+            if has_flag(program, subcommand, name):
+                refusal = trials.run(program, subcommand, [flag] + _COMPANIONS.get(name, []))
+                if not refusal:
+                    return []
+                refusals.append(refusal)
+        return [f"{sentences[flag]}: no program takes {flag}: {' / '.join(refusals)}"]
+
+    def try_control(trials, command):
+        # Shows that a trial of this program can succeed, and can fail.
+        mistakes = []
+        if refusal := trials.run(*command, []):
+            mistakes.append(f"{name_of(*command)} refuses the trial's own flags: {refusal}")
+        if not trials.run(*command, ["--no_such_flag=1"]):
+            mistakes.append(f"{name_of(*command)} takes --no_such_flag=1")
+        return mistakes
+
+    others = sorted(flag for flag in sentences.keys() - in_lines
+                    if any(has_flag(*command, flag.partition("=")[0]) for command in _COMPLETION))
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        trials = Trials(bin_dir, folder)
+        tasks = ([pool.submit(try_control, trials, command) for command in _COMPLETION]
+                 + [pool.submit(try_line, trials, line) for line in lines]
+                 + [pool.submit(try_sentence, trials, flag) for flag in others])
+        mistakes = [mistake for task in tasks for mistake in task.result()]
+    if len(lines) < 3 or len(others) < 3:
+        mistakes.append(f"only {len(lines)} command lines and {len(others)} values of sentences "
+                        "were found in the documents: the search is broken")
     return mistakes
 
 
@@ -316,6 +487,29 @@ def check_definitions(_):
     return mistakes
 
 
+def has_preinit(program):
+    """Whether the program has functions that run before the initialisers of its libraries."""
+    return "(PREINIT_ARRAY)" in _run(["readelf", "--dynamic", "--wide", program]).stdout
+
+
+def check_cpu(bin_dir):
+    if os.uname().machine != "x86_64":
+        return []
+    mistakes, looked_at = [], 0
+    for program in PROGRAMS:
+        path = os.path.join(bin_dir, program)
+        if not any("arrow" in name for name in libraries(path)):
+            continue
+        looked_at += 1
+        # Nothing else puts a function there.
+        if not has_preinit(path):
+            mistakes.append(f"{program} loads Arrow, which is compiled for SSE4.2, and does not "
+                            "check the CPU before: add MR_CHECK_CPU to its main.cc")
+    if looked_at < 2:
+        mistakes.append(f"only {looked_at} programs load Arrow: the search is broken")
+    return mistakes
+
+
 CHECKS = {
     "runs-anywhere": check_runs_anywhere,
     "thin": check_thin,
@@ -325,6 +519,7 @@ CHECKS = {
     "values": check_values,
     "pipelines": check_pipelines,
     "definitions": check_definitions,
+    "cpu": check_cpu,
 }
 
 

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/bench_verdict.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/server_verdict.h"
 #include "client/prefetch/verdict.h"
@@ -35,7 +36,8 @@ std::set<std::string> DoctorsAdvice() {
   for (const char* device : {"cpu", "cuda:0"}) {
     for (const char* cause :
          {"reading", "decoding", "augmenting", "work", "link", "shared_memory",
-          "memory", "window", "no_answer", "preparing", "unclear", "consumer"}) {
+          "memory", "window", "no_answer", "preparing", "unclear",
+          "consumer"}) {
       for (const bool flags : {false, true}) {
         for (const double overhead : {0., 4.}) {
           for (const char* source : {"nvml", "step_times"}) {
@@ -126,8 +128,31 @@ std::set<std::string> ServerVerdicts() {
   GetStatusResponse memory = busy;
   memory.set_idle_thread_seconds(390);
   memory.set_waiting_for_memory(3);
+  GetStatusResponse share = busy;
+  share.set_idle_thread_seconds(390);
+  FullShare& full = *share.add_full_shares();
+  full.set_peer("ipv4:127.0.0.1");
+  full.set_waiting_clients(1);
+  full.set_advised_budget_bytes(uint64_t{192} << 20);
   return {ServerVerdict({}, busy), ServerVerdict({}, reads),
-          ServerVerdict({}, memory)};
+          ServerVerdict({}, memory), ServerVerdict({}, share)};
+}
+
+// What `millrace bench` can add to what Verdicts() says: of a server that has
+// read and sent less than an epoch.
+std::set<std::string> BenchVerdicts() {
+  BenchResult result;
+  result.plan.set_steps_per_epoch(100);
+  result.seconds = 10;
+  result.wait_seconds = 9;
+  result.batches = 30;
+  ServerTimes& server = result.servers_times.emplace_back();
+  server.address = "a:1";
+  server.batches = server.timed_batches = 10;
+  server.waited_seconds = server.make_seconds = 9;
+  server.read_seconds = 8;
+  server.decode_seconds = 2;
+  return {BenchVerdict(result, 1)};
 }
 
 struct Advised {
@@ -138,11 +163,12 @@ struct Advised {
 
 std::vector<Advised> FlagsOf(const std::set<std::string>& sentences) {
   std::vector<Advised> flags;
-  const std::regex flag("--([a-z_]+)(=([^\\s,;)`]+))?");
+  // "--window=64", or "raise --memory_budget to 192MiB".
+  const std::regex flag("--([a-z_]+)((=| to (?=[0-9]))([^\\s,;)`]+))?");
   for (const std::string& sentence : sentences) {
     for (std::sregex_iterator it(sentence.begin(), sentence.end(), flag);
          it != std::sregex_iterator(); ++it) {
-      flags.push_back({(*it)[1], (*it)[3], sentence});
+      flags.push_back({(*it)[1], (*it)[4], sentence});
     }
   }
   return flags;
@@ -160,7 +186,15 @@ class AdviceTest : public ::testing::Test {
     std::set<std::string> all = DoctorsAdvice();
     all.merge(Verdicts());
     all.merge(ServerVerdicts());
+    all.merge(BenchVerdicts());
     return all;
+  }
+  static bool IsOfStatus(const std::string& sentence) {
+    return absl::StrContains(sentence, "millrace status");
+  }
+  static bool IsOfBench(const std::string& sentence) {
+    return absl::StrContains(sentence, "millrace bench") ||
+           BenchVerdicts().count(sentence) > 0;
   }
   static std::string Help(const std::string& program) {
     return RunProgram({ProgramPath(program), "--help"}).out;
@@ -178,8 +212,7 @@ TEST_F(AdviceTest, NamesOnlyFlagsThatThereAre) {
   for (const Advised& flag : flags) {
     const std::string& help =
         absl::StrContains(flag.sentence, "millrace-server") ? server_help_
-        : absl::StrContains(flag.sentence, "millrace status") ||
-                absl::StrContains(flag.sentence, "millrace bench")
+        : IsOfStatus(flag.sentence) || IsOfBench(flag.sentence)
             ? client_help_
             : absl::StrCat(trainer_help_, server_help_);
     EXPECT_THAT(help, HasSubstr("--" + flag.name)) << flag.sentence;
@@ -197,10 +230,38 @@ TEST_F(AdviceTest, TheServerStartsWithEveryValue) {
     tried[absl::StrCat("--", flag.name, "=", flag.value)] = flag.sentence;
   }
   EXPECT_GE(tried.size(), 2u);
+  EXPECT_EQ(tried.count("--memory_budget=192MiB"), 1u);
   for (const auto& [flag, sentence] : tried) {
     const auto server = ServerProcess::Start({"--synthetic_only", flag});
     EXPECT_TRUE(server.ok()) << sentence << "\n" << server.status();
   }
+}
+
+// "millrace status --interval=5s", and what `millrace bench` says of itself.
+TEST_F(AdviceTest, TheClientRunsWithEveryValue) {
+  const auto server =
+      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  WriteFile(pipeline, kDigits);
+  std::map<std::string, std::string> tried;
+  for (const Advised& flag : FlagsOf(Sentences())) {
+    const bool of_bench = IsOfBench(flag.sentence);
+    if (flag.name == "endpoint" || flag.value.empty() ||
+        !(of_bench || IsOfStatus(flag.sentence))) {
+      continue;
+    }
+    const std::string text = absl::StrCat("--", flag.name, "=", flag.value);
+    if (!tried.emplace(text, flag.sentence).second) continue;
+    std::vector<std::string> arguments = {of_bench ? "bench" : "status",
+                                          "--endpoint=" + (*server)->address(),
+                                          text};
+    if (of_bench) arguments.push_back("--pipeline=" + pipeline);
+    const ProgramResult run = Millrace(arguments);
+    EXPECT_EQ(run.exit_code, 0) << flag.sentence << "\n" << run.err;
+  }
+  EXPECT_EQ(tried.count("--epochs=2"), 1u);
+  EXPECT_EQ(tried.count("--interval=5s"), 1u);
 }
 
 // "without --read_threads" and "without --threads".
@@ -227,8 +288,7 @@ TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
     // The endpoint is the run's own, with a place for one more server.
     if (flag.name == "endpoint" ||
         absl::StrContains(flag.sentence, "millrace-server") ||
-        absl::StrContains(flag.sentence, "millrace status") ||
-        absl::StrContains(flag.sentence, "millrace bench") ||
+        IsOfStatus(flag.sentence) || IsOfBench(flag.sentence) ||
         !absl::StrContains(trainer_help_, "--" + flag.name)) {
       continue;
     }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <functional>
 #include <future>
@@ -174,6 +175,38 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
     first = *std::move(other);
   });
   ExpectUndisturbed(audit);
+}
+
+// Truncation of a served file ended the server with SIGBUS.
+TEST_F(FailoverTest, AServerWhoseFileIsTruncatedLosesNothingAndServesOn) {
+  const std::string folder = NewTempDir();
+  const std::string path = folder + "/digits.lmdb";
+  ASSERT_TRUE(testing::WriteDigits("lmdb:" + path, kSamples).ok());
+  const std::string other = "lmdb:" + folder + "/other.lmdb";
+  ASSERT_TRUE(testing::WriteDigits(other, 5 * kBatch).ok());
+  const auto first = ServerProcess::Start(
+      {"--dataset=digits=lmdb:" + path, "--dataset=other=" + other});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::unique_ptr<ServerProcess> second = Serve();
+  auto loader = OpenHostLoader(Options(EndpointOf(**first, *second)));
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  const EpochAudit audit = Receive(**loader, [&] {
+    EXPECT_GT(StatusOf(**first).batches_sent(), 0);
+    ASSERT_EQ(truncate(path.c_str(), 0), 0);
+  });
+  ExpectUndisturbed(audit);
+
+  HostLoaderOptions options = Options((*first)->address());
+  options.open_timeout = absl::Seconds(1);
+  const absl::Status refused = OpenHostLoader(options).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_NE(refused.message().find(path + " was truncated"), std::string::npos)
+      << refused;
+  options = Options((*first)->address());
+  options.spec.mutable_sources(0)->set_dataset("other");
+  auto others = OpenHostLoader(options);
+  ASSERT_TRUE(others.ok()) << others.status();
+  EXPECT_EQ(ReceiveEpoch(**others, 5).distinct(), 5 * kBatch);
 }
 
 TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {

@@ -91,6 +91,12 @@ class FullShareTest : public ::testing::Test {
     }
   }
 
+  GetStatusResponse Status() {
+    const auto status = RpcClient(server_->address()).GetStatus();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? *status : GetStatusResponse();
+  }
+
   std::unique_ptr<ServerProcess> server_;
   OpenResponse plan_;
   std::vector<std::unique_ptr<SlowConnection>> slow_;
@@ -99,26 +105,43 @@ class FullShareTest : public ::testing::Test {
 TEST_F(FullShareTest, TheBudgetThatIsNamedHelps) {
   ASSERT_NO_FATAL_FAILURE(Serve(76));
   FullShare full;
+  ProgramResult shown;
   {
     SlowConnection shut_out(server_->address(), plan_);
-    for (int i = 0; i < 300 && full.share_bytes() == 0; ++i) {
+    // The share may be full before all connections have come, and the server
+    // ends calls that hold too much. Compares once the status is the same
+    // before and after the program's own look.
+    bool steady = false;
+    for (int i = 0; i < 300 && !steady; ++i) {
       absl::SleepFor(absl::Milliseconds(100));
-      const auto status = RpcClient(server_->address()).GetStatus();
-      ASSERT_TRUE(status.ok()) << status.status();
-      if (status->full_shares_size() > 0) full = status->full_shares(0);
+      const GetStatusResponse before = Status();
+      if (before.full_shares_size() == 0) continue;
+      shown = RunProgram({ProgramPath("client/cli/millrace"), "status",
+                          "--endpoint=" + server_->address()});
+      const GetStatusResponse after = Status();
+      steady = after.full_shares_size() > 0 &&
+               after.active_streams() == before.active_streams() &&
+               after.full_shares(0).SerializeAsString() ==
+                   before.full_shares(0).SerializeAsString();
+      full = before.full_shares(0);
+      // Each has a connection of its own.
+      if (steady) {
+        EXPECT_EQ(full.connections(), after.active_streams());
+      }
     }
-    ASSERT_GT(full.share_bytes(), 0) << "no share is full";
-    const ProgramResult shown =
-        RunProgram({ProgramPath("client/cli/millrace"), "status",
-                    "--endpoint=" + server_->address()});
-    EXPECT_EQ(shown.exit_code, 0) << shown.err;
-    EXPECT_THAT(shown.out,
-                AllOf(HasSubstr("FULL SHARE OF"), HasSubstr("ipv4:127.0.0.1"),
-                      HasSubstr("raise --memory_budget to ")));
+    ASSERT_TRUE(steady) << "no share stays full";
   }
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(
+      shown.out,
+      AllOf(HasSubstr("FULL SHARE OF"), HasSubstr("ipv4:127.0.0.1"),
+            HasSubstr(absl::StrCat("--memory_budget to ",
+                                   full.advised_budget_bytes() >> 20, "MiB"))));
   EXPECT_EQ(full.peer(), "ipv4:127.0.0.1");
-  // It may be full before all have come, and calls that hold too much end.
   EXPECT_GT(full.connections(), 1);
+  EXPECT_LE(full.connections(), kSlow + 1);
+  EXPECT_GE(full.waiting_clients(), 1);
+  EXPECT_LT(full.waiting_clients(), full.connections());
   // With what one that was not known to be slow took of the free quarter.
   EXPECT_LE(full.held_bytes(), full.share_bytes() / 3 * 4);
   ASSERT_GT(full.advised_budget_bytes(), uint64_t{76} << 20);

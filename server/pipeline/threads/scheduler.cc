@@ -35,6 +35,8 @@ class CallJob final : public Scheduler::Job {
 Scheduler::Scheduler(Options options)
     : most_(std::max(options.threads, options.most_threads)),
       long_task_nanos_(options.long_task_nanos),
+      leaves_delay_out_(options.clock == nullptr &&
+                        options.sharing.task_nanos > 0),
       clock_(std::move(options.clock)),
       run_(std::move(options.run)),
       rest_(std::move(options.rest)),
@@ -300,7 +302,7 @@ Scheduler::Begun Scheduler::TakeTask(uint32_t worker) {
 
 void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
   if (begun.turn.client == nullptr) return;
-  queue_.End(begun.turn, now - begun.at, now);
+  queue_.End(begun.turn, now - begun.at - begun.delayed, now);
   began_[worker] = 0;
   begun.turn.client = nullptr;
 }
@@ -308,8 +310,10 @@ void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
 void Scheduler::Run(uint32_t worker, Begun& begun) {
   // The job is let go of here, outside the lock and before EndTask(): its
   // destructor may free a batch, which is a part of the task's time.
+  const int64_t before = leaves_delay_out_ ? ThisThreadsDelay() : 0;
   if (!begun.task.job->RunSelf()) run_(worker, begun.task);
   begun.task.job.reset();
+  if (leaves_delay_out_) begun.delayed = ThisThreadsDelay() - before;
 }
 
 void Scheduler::Work(uint32_t worker) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "common/unique_fd.h"
+
 namespace millrace {
 
 std::optional<ThreadTimes> ThreadTimes::Parse(std::string_view text) {
@@ -41,6 +43,19 @@ std::optional<ThreadTimes> ThreadTimes::Of(pid_t thread) {
   close(file);
   if (bytes <= 0) return std::nullopt;
   return Parse(std::string_view(text, static_cast<size_t>(bytes)));
+}
+
+int64_t ThisThreadsDelay() {
+  static thread_local const UniqueFd file(
+      open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  char text[96];
+  const ssize_t bytes =
+      file.ok() ? pread(file.get(), text, sizeof(text), 0) : 0;
+  if (bytes <= 0) return 0;
+  const std::optional<ThreadTimes> times =
+      ThreadTimes::Parse(std::string_view(text, static_cast<size_t>(bytes)));
+  return times.has_value() ? static_cast<int64_t>(times->delayed_seconds * 1e9)
+                           : 0;
 }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -29,6 +30,11 @@ struct ThreadTimes {
   // (Documentation/scheduler/sched-stats.rst of the kernel).
   static std::optional<ThreadTimes> Parse(std::string_view text);
 };
+
+// Nanoseconds so far that the calling thread was ready to run and had no CPU.
+// About 1 us. Keeps a file open for the thread. 0: the system does not count,
+// or has no descriptor left.
+int64_t ThisThreadsDelay();
 
 }  // namespace millrace
 

@@ -1,6 +1,8 @@
 #include "server/pipeline/threads/scheduler.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -350,6 +352,53 @@ TEST(Scheduler, PlansShareTheTimeThatTheirRowsTake) {
     go.notify_all();
   }
   EXPECT_NEAR(static_cast<double>(light_nanos) / heavy_nanos, 1, 0.02);
+}
+
+// One CPU, and three threads that never let it go: a task that computes for 50
+// ms takes 200 ms or more.
+TEST(Scheduler, ATaskThatWaitsForACpuIsNotChargedForIt) {
+  constexpr double kComputes = 0.05;
+  cpu_set_t allowed, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] {
+      EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+      while (!stop.load()) {
+      }
+    });
+  }
+  double took = 0;
+  const auto run = [&](uint32_t, const Scheduler::Task& task) {
+    if (task.begin == 0) {  // alone, so that the move is not counted
+      EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const double end = ThreadTimes::Of(gettid())->cpu_seconds + kComputes;
+    while (ThreadTimes::Of(gettid())->cpu_seconds < end) {
+    }
+    took =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+  };
+  Scheduler scheduler(
+      {.threads = 1, .run = run, .sharing = {.task_nanos = 1'000'000}});
+  scheduler.Add(std::make_shared<Scheduler::Lane>(Of("a")),
+                std::make_shared<CountingJob>(2), 0, 2, 1, 0);
+  scheduler.Stop();
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_GT(took, 2 * kComputes);
+  const std::vector<FairQueue::Share> shares = scheduler.Shares(1);
+  ASSERT_EQ(shares.size(), 1u);
+  EXPECT_GE(shares[0].seconds, 0.9 * kComputes);
+  EXPECT_LT(shares[0].seconds, 1.5 * kComputes);
 }
 
 // The only thread is in a row that does not end before another plan's has.
