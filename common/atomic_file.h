@@ -1,11 +1,11 @@
 // AtomicFile is a new file that takes the place of the one at its path as a
-// whole, or not at all: it is written beside it as PATH.tmp.PROCESS, then
-// renamed. With kThroughPowerLoss the file is synchronised before and its
+// whole, or not at all: it is written beside it as PATH.tmp.PROCESS.RANDOM,
+// under a lock (flock), then renamed. With kThroughPowerLoss the file is synchronised before and its
 // folder after the rename. A symbolic link stays one: the file that it leads to
 // is replaced. A device or pipe (/dev/stdout) is written in place.
 //
-// What it is not: no lock. Two processes that write one path replace each
-// other's file. One thread. It keeps nothing of what was written in memory.
+// What it is not: no lock of PATH. Two processes that write one path replace
+// each other's file. One thread. It keeps nothing of what was written in memory.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(path));
 //   MR_RETURN_IF_ERROR(file->Write(bytes));   // as often as wanted
@@ -45,8 +45,9 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string target, bool in_place, Lasts lasts,
-             int fd);
+  // `fresh`: what is renamed; empty: the file is written in place.
+  AtomicFile(std::string path, std::string target, std::string fresh,
+             Lasts lasts, int fd);
 
   const std::string path_;    // as errors name it
   const std::string target_;  // where its links lead
@@ -65,8 +66,8 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  Lasts lasts = Lasts::kThroughPowerLoss);
 
 // Removes what processes that have ended in between left beside the file
-// `target`; says so in the log. Leaves what a process that runs on this machine
-// is writing.
+// `target`; says so in the log. Leaves what a process is writing, on whatever
+// machine or in whatever container.
 void RemoveLeftovers(const std::string& target);
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
@@ -39,6 +40,13 @@ absl::StatusOr<std::string> FollowLinks(const std::string& path) {
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot write ", path, ": ", std::strerror(ELOOP)));
+}
+
+absl::Status RemoveOldFile(const std::string& path) {
+  if (IsSpecialFile(path)) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  if (unlink(target.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return FileError(errno, "remove the old file", path);
 }
 
 }  // namespace millrace

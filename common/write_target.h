@@ -1,6 +1,6 @@
-// Where a write to a path that a user gave ends. Programs write a file beside its
-// target and rename it there, so that the file is whole or not there. Such a
-// rename must not replace a symbolic link, nor, as root, /dev/null itself:
+// Where a write to a path that a user gave ends. Programs write a file beside
+// its target and rename it there, so that the file is whole or not there. Such
+// a rename must not replace a symbolic link, nor, as root, /dev/null itself:
 // follow the links first, and write a special file in place.
 //
 // What it is not: no protection against somebody who changes the path between
@@ -15,17 +15,23 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace millrace {
 
-// True when `path`, its symbolic links followed, is a character or block device,
-// a pipe or a socket. False when nothing is there.
+// True when `path`, its symbolic links followed, is a character or block
+// device, a pipe or a socket. False when nothing is there.
 bool IsSpecialFile(const std::string& path);
 
 // The end of the symbolic links of `path`, which need not exist.
 // FailedPrecondition: the links lead in a circle.
 absl::StatusOr<std::string> FollowLinks(const std::string& path);
+
+// Removes the file that an earlier run left where `path` leads, so that it is
+// not taken for the result of this one. OK: nothing is there, or a special
+// file, which stays.
+absl::Status RemoveOldFile(const std::string& path);
 
 }  // namespace millrace
 

@@ -23,6 +23,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "common/write_target.h"
 #include "trainer/audit_complete.h"
 #include "trainer/audit_start.h"
 #include "trainer/bad_sample_report.h"
@@ -98,8 +99,9 @@ class TrainingRun {
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
-  // --json of a run that Train() has ended with `error`: epochs that are whole,
-  // and of other ranks nothing, because they may not answer.
+  // --json of a run that Train() or Finish() has ended with `error`: epochs
+  // that are whole, and of other ranks nothing new, because they may not
+  // answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -162,6 +164,9 @@ absl::Status TrainingRun::SetUp() {
                                     config_.checkpoint, config_.save_weights}) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
+    // An earlier run's summary is not taken for that of a run that fails before
+    // it has one, or is killed.
+    if (!config_.json.empty()) MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
   }
   for (const std::string& folder : {config_.profile, config_.audit_dir}) {
     if (!folder.empty()) MR_RETURN_IF_ERROR(MakeFolders(folder));
@@ -644,7 +649,10 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   } catch (const std::exception& error) {
     summary = FromTorch(error, "ending the run");
   }
-  if (!summary.ok()) run.Fail(summary.status());
+  if (!summary.ok()) {
+    run.Fail(summary.status());
+    LogError(run.WriteSummaryOf(summary.status()));
+  }
   return summary;
 }
 

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 
 namespace millrace {
 namespace {
@@ -46,6 +48,19 @@ StepLosses::~StepLosses() {
 }
 
 absl::Status StepLosses::Begin() {
+  if (IsSpecialFile(path_)) {
+    // A pipe or a terminal holds no lines of an earlier run. Opened once: its
+    // reader ends with the first close. Not opened before there is a reader,
+    // for which open() would wait without an end.
+    fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+    if (fd_ < 0 && errno == ENXIO) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot write ", path_, ": no program reads the pipe"));
+    }
+    if (fd_ < 0) return FileError(errno, "write", path_);
+    fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+    return absl::OkStatus();
+  }
   std::string before;
   if (resumed_at_.has_value()) {
     const absl::StatusOr<std::string> text = ReadFile(path_, kNoFileLimit);

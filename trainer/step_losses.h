@@ -2,7 +2,8 @@
 // step, written while the run goes on, so that a run that is killed leaves what
 // it has learnt. A run that goes on from a checkpoint continues the file that
 // is there: the lines before its first step stay, the others are of steps that
-// are trained again and go.
+// are trained again and go. A pipe or a terminal is written from its first
+// line on; a pipe that nobody reads yet is tried again with the next call.
 //
 // What it is not: it sums no losses over ranks, and rank 0 alone has one. One
 // thread. Nothing is touched before the first Append().

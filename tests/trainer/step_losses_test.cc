@@ -1,7 +1,12 @@
 #include "trainer/step_losses.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <optional>
 #include <string>
 
 #include "tests/testing/subprocess.h"
@@ -47,6 +52,30 @@ TEST_F(StepLossesFile, KeepsWhatCouldNotBeWrittenForTheNextTime) {
   ASSERT_EQ(testing::RunProgram({"/bin/mkdir", folder}).exit_code, 0);
   EXPECT_TRUE(losses.Append(0, 1, {}).ok());
   EXPECT_EQ(ReadFile(folder + "/losses"), "0 0 0.5\n");
+}
+
+// A run that went on from a checkpoint read its own pipe, and waited for ever.
+// A new run closed the pipe before its first line, which ended the reader.
+TEST_F(StepLossesFile, MayBeAPipe) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  for (const bool resumed : {false, true}) {
+    SCOPED_TRACE(resumed);
+    StepLosses losses(
+        path_, resumed ? std::make_optional(Position{1, 1}) : std::nullopt);
+    // Nobody reads it yet: an error, not a wait.
+    EXPECT_TRUE(absl::IsUnavailable(losses.Append(1, 1, {0.5})));
+    const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_GE(reader, 0);
+    EXPECT_TRUE(losses.Append(1, 2, {0.25}).ok());
+    EXPECT_TRUE(losses.Append(1, 3, {0.125}).ok());
+    char text[100] = {};
+    EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
+    EXPECT_STREQ(text, "1 1 0.5\n1 2 0.25\n1 3 0.125\n");
+    // The writer is still there: no end of file.
+    EXPECT_EQ(read(reader, text, 1), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    close(reader);
+  }
 }
 
 }  // namespace
