@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
