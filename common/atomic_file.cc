@@ -111,7 +111,7 @@ AtomicFile::AtomicFile(std::string path, std::string target, std::string fresh,
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path, Lasts lasts) {
   if (IsSpecialFile(path)) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = OpenSpecialFile(path);
     if (fd < 0) return FileError(errno, "write", path);
     return std::unique_ptr<AtomicFile>(
         new AtomicFile(path, path, /*fresh=*/"", lasts, fd));

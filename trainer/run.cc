@@ -160,8 +160,12 @@ class TrainingRun {
 
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
-    for (const std::string& path : {config_.json, config_.step_losses,
-                                    config_.checkpoint, config_.save_weights}) {
+    const NamedFiles outputs = {{"--json", config_.json},
+                                {"--step_losses", config_.step_losses},
+                                {"--checkpoint", config_.checkpoint},
+                                {"--save_weights", config_.save_weights}};
+    MR_RETURN_IF_ERROR(CheckDistinct(outputs));
+    for (const auto& [flag, path] : outputs) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
     // An earlier run's summary is not taken for that of a run that fails before
@@ -233,6 +237,7 @@ absl::Status TrainingRun::StartLosses() {
         config_.step_losses, resume_.file.empty()
                                  ? std::nullopt
                                  : std::make_optional(place_.position));
+    MR_RETURN_IF_ERROR(file->Check());
     wanted.fill_(1);
   }
   losses_ = std::make_unique<EpochLosses>(std::move(file));

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/prefetch/host_loader.h"
 
@@ -35,12 +36,17 @@ class StepLosses {
   StepLosses(const StepLosses&) = delete;
   StepLosses& operator=(const StepLosses&) = delete;
 
+  // Whether the file can be continued; before the first step. InvalidArgument:
+  // a run that goes on would continue a file of another kind.
+  absl::Status Check() const { return LinesOfEarlierSteps().status(); }
+
   // Those of the steps from `first_step` on. What an error leaves unwritten
   // (a full disk) is written with the next call, also one without losses.
   absl::Status Append(uint64_t epoch, uint64_t first_step,
                       absl::Span<const double> losses);
 
  private:
+  absl::StatusOr<std::string> LinesOfEarlierSteps() const;
   absl::Status Begin();
 
   const std::string path_;

@@ -95,6 +95,29 @@ TEST_F(AtomicFileTest, WritesADeviceOrPipeInPlace) {
   EXPECT_TRUE(S_ISFIFO(info.st_mode));
 }
 
+// `--json=/dev/stdout >> log` replaced the log, and what the program had
+// printed went into the file that was no longer there.
+TEST_F(AtomicFileTest, WritesToStandardOutputAfterWhatIsThere) {
+  const std::string path = folder_ + "/log";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("/dev/stdout", link.c_str()), 0);
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const int standard_output = dup(STDOUT_FILENO);
+  ASSERT_GE(dup2(log, STDOUT_FILENO), 0);
+  bool good = write(STDOUT_FILENO, "before ", 7) == 7;
+  for (const std::string& name :
+       {std::string("/dev/stdout"), link, std::string("/dev/fd/1"),
+        std::string("/proc/self/fd/1")}) {
+    good = WriteFileAtomically(name, "json ").ok() && good;
+  }
+  good = write(STDOUT_FILENO, "after", 5) == 5 && good;
+  dup2(standard_output, STDOUT_FILENO);
+  close(standard_output);
+  close(log);
+  EXPECT_TRUE(good);
+  EXPECT_EQ(Contents(path), "before json json json json after");
+}
+
 TEST_F(AtomicFileTest, SaysWhatCannotBeWritten) {
   EXPECT_TRUE(
       absl::IsNotFound(WriteFileAtomically(folder_ + "/none/x", "bytes")));

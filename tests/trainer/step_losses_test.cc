@@ -45,6 +45,19 @@ TEST_F(StepLossesFile, GoesOnWhereTheRunGoesOn) {
   EXPECT_EQ(ReadFile(path_ + "2"), "1 1 0.125\n");
 }
 
+// A run that went on replaced another program's text.
+TEST_F(StepLossesFile, OfAnotherKindIsRefused) {
+  for (const char* text : {"hello world\n", "0 8 0.5\nnote\n0 9 0.4\n"}) {
+    WriteFile(path_, text);
+    StepLosses losses(path_, Position{1, 1});
+    EXPECT_TRUE(absl::IsInvalidArgument(losses.Check()));
+    EXPECT_TRUE(absl::IsInvalidArgument(losses.Append(1, 1, {0.125})));
+    EXPECT_EQ(ReadFile(path_), text);
+    // A new run replaces it, as every output.
+    EXPECT_TRUE(StepLosses(path_, std::nullopt).Check().ok());
+  }
+}
+
 TEST_F(StepLossesFile, KeepsWhatCouldNotBeWrittenForTheNextTime) {
   const std::string folder = testing::NewTempDir() + "/none";
   StepLosses losses(folder + "/losses", std::nullopt);

@@ -127,6 +127,27 @@ TEST_F(Files, AreReplacedAsAWhole) {
   EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(path, 3).status()));
 }
 
+// --checkpoint and --json of one name left the summary alone, with exit code 0.
+TEST_F(Files, OfTwoFlagsAreNotTheSame) {
+  const std::string path = folder_ + "/x";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("x", link.c_str()), 0);
+  EXPECT_TRUE(
+      CheckDistinct({{"--json", path}, {"--checkpoint", path + "y"}}).ok());
+  EXPECT_TRUE(CheckDistinct({{"--json", ""}, {"--checkpoint", ""}}).ok());
+  EXPECT_TRUE(
+      CheckDistinct({{"--json", "/dev/stdout"}, {"--step_losses", "/dev/null"}})
+          .ok());
+  for (const std::string& same :
+       {path, link,
+        folder_ + "/../" + folder_.substr(folder_.rfind('/') + 1) + "/x"}) {
+    const absl::Status status =
+        CheckDistinct({{"--json", path}, {"--checkpoint", same}});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << same;
+    EXPECT_THAT(status.message(), HasSubstr("--json and --checkpoint both"));
+  }
+}
+
 // A link to a disk with more room, say; it may lead to nothing yet.
 TEST_F(Files, AreWrittenWhereTheirLinksLead) {
   ASSERT_TRUE(MakeFolders(folder_ + "/large/disk").ok());
