@@ -2,27 +2,74 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <random>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/file_error.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "common/unique_fd.h"
 #include "common/write_target.h"
 
 namespace millrace {
 namespace {
 
+// Unlike a process id, a random name is never that of a process on another
+// machine or in another container.
 std::string Beside(const std::string& target) {
-  return absl::StrCat(target, ".tmp.", getpid());
+  std::random_device random;
+  const uint64_t number = uint64_t{random()} << 32 | random();
+  return absl::StrCat(target, ".tmp.", getpid(), ".",
+                      absl::Hex(number, absl::kZeroPad16));
+}
+
+// Whether `rest` of a name comes from Beside(), or is "PID" as older versions
+// wrote it.
+bool IsOfBeside(absl::string_view rest) {
+  const size_t dot = rest.find('.');
+  const absl::string_view process = rest.substr(0, dot);
+  if (process.empty() ||
+      process.find_first_not_of("0123456789") != absl::string_view::npos) {
+    return false;
+  }
+  if (dot == absl::string_view::npos) return true;
+  rest.remove_prefix(dot + 1);
+  return rest.size() == 16 &&
+         rest.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
+// The lock says that a process writes the file; it ends with the process. A
+// file system without locks has no leftovers removed.
+bool Lock(int fd, int how) {
+  while (flock(fd, how) != 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+// A new file beside `target`, locked. -1: errno says why.
+int CreateBeside(const std::string& target, std::string* path) {
+  while (true) {
+    *path = Beside(target);
+    const int fd =
+        open(path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) return fd;
+    Lock(fd, LOCK_EX);
+    // RemoveLeftovers() may have come before the lock.
+    struct stat info = {};
+    if (fstat(fd, &info) != 0 || info.st_nlink > 0) return fd;
+    close(fd);
+  }
 }
 
 }  // namespace
@@ -39,47 +86,42 @@ void RemoveLeftovers(const std::string& target) {
   closedir(entries);
   for (const std::string& name : names) {
     absl::string_view rest = name;
-    pid_t process = 0;
-    if (!absl::ConsumePrefix(&rest, prefix) ||
-        !absl::SimpleAtoi(rest, &process) || process <= 0) {
-      continue;
-    }
-    if (kill(process, 0) == 0 || errno != ESRCH) continue;
+    if (!absl::ConsumePrefix(&rest, prefix) || !IsOfBeside(rest)) continue;
     const std::string leftover = absl::StrCat(folder, "/", name);
-    if (unlink(leftover.c_str()) == 0) {
+    const int fd = open(leftover.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (Lock(fd, LOCK_EX | LOCK_NB) && unlink(leftover.c_str()) == 0) {
       MR_LOG(INFO) << "removed " << leftover
-                   << ", an incomplete file of process " << process;
+                   << ", an incomplete file of a process that has ended";
     }
+    close(fd);
   }
 }
 
-AtomicFile::AtomicFile(std::string path, std::string target, bool in_place,
+AtomicFile::AtomicFile(std::string path, std::string target, std::string fresh,
                        Lasts lasts, int fd)
     : path_(std::move(path)),
       target_(std::move(target)),
-      fresh_(Beside(target_)),
-      in_place_(in_place),
+      fresh_(std::move(fresh)),
+      in_place_(fresh_.empty()),
       lasts_(lasts),
       fd_(fd) {}
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path, Lasts lasts) {
   if (IsSpecialFile(path)) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = OpenSpecialFile(path);
     if (fd < 0) return FileError(errno, "write", path);
     return std::unique_ptr<AtomicFile>(
-        new AtomicFile(path, path, /*in_place=*/true, lasts, fd));
+        new AtomicFile(path, path, /*fresh=*/"", lasts, fd));
   }
   MR_ASSIGN_OR_RETURN(std::string target, FollowLinks(path));
-  // What lies under our own name is of a process that has ended.
-  const std::string fresh = Beside(target);
-  unlink(fresh.c_str());
-  const int fd =
-      open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  std::string fresh;
+  const int fd = CreateBeside(target, &fresh);
   if (fd < 0) return FileError(errno, "write", path);
   // The constructor is private.
   return std::unique_ptr<AtomicFile>(
-      new AtomicFile(path, std::move(target), /*in_place=*/false, lasts, fd));
+      new AtomicFile(path, std::move(target), std::move(fresh), lasts, fd));
 }
 
 AtomicFile::~AtomicFile() {
@@ -107,6 +149,9 @@ absl::Status AtomicFile::Commit() {
     status_ = FileError(errno, "write", path_);
   }
   MR_RETURN_IF_ERROR(status_);
+  // Closing may report a failed write, so it comes before the rename; a second
+  // descriptor holds the lock until then.
+  const UniqueFd lock(in_place_ ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0));
   const int closed = close(std::exchange(fd_, -1));
   if (closed != 0 ||
       (!in_place_ && rename(fresh_.c_str(), target_.c_str()) != 0)) {

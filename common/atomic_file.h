@@ -1,11 +1,12 @@
 // AtomicFile writes a new file that replaces the file at its path completely or
-// not at all: it writes PATH.tmp.PROCESS beside it, then renames. With
-// kThroughPowerLoss the file is synchronised before the rename and its folder
-// after it. A symbolic link stays: its target is replaced. A device or pipe
-// (/dev/stdout) is written in place.
+// not at all: it writes PATH.tmp.PROCESS.RANDOM beside it, under a lock (flock),
+// then renames. With kThroughPowerLoss the file is synchronised before the rename
+// and its folder after it. A symbolic link stays: its target is replaced. A
+// device, a pipe or an open descriptor (/dev/stdout) is written in place.
 //
-// What it is not: no lock. Two processes that write one path replace each
-// other's file. One thread. It keeps nothing of what was written in memory.
+// What it is not: no lock of PATH. Two processes that write one path replace
+// each other's file. One thread. It keeps nothing of what was written in
+// memory.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(path));
 //   MR_RETURN_IF_ERROR(file->Write(bytes));   // as often as wanted
@@ -45,8 +46,9 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string target, bool in_place, Lasts lasts,
-             int fd);
+  // `fresh`: what is renamed; empty: the file is written in place.
+  AtomicFile(std::string path, std::string target, std::string fresh,
+             Lasts lasts, int fd);
 
   const std::string path_;    // as errors name it
   const std::string target_;  // where its links lead
@@ -65,7 +67,8 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  Lasts lasts = Lasts::kThroughPowerLoss);
 
 // Removes the temporary files of `target` whose processes have ended, and logs
-// each. Keeps those of processes that run on this machine.
+// each. Keeps those that a process is writing, on any machine or in any
+// container.
 void RemoveLeftovers(const std::string& target);
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #include "common/write_target.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -8,9 +9,15 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/file_error.h"
+#include "common/status_macros.h"
 
 namespace millrace {
 namespace {
@@ -18,9 +25,46 @@ namespace {
 // As the kernel's own limit.
 constexpr int kMaxLinks = 40;
 
+// The path that the link `path` leads to; nothing when it is no link.
+std::optional<std::string> NextLink(const std::string& path) {
+  char text[PATH_MAX];
+  const ssize_t size = readlink(path.c_str(), text, sizeof(text));
+  if (size < 0) return std::nullopt;
+  std::string next(text, static_cast<size_t>(size));
+  if (next.rfind('/', 0) == 0) return next;
+  return absl::StrCat(FolderOf(path), "/", next);
+}
+
+// The descriptor of this process that `path` names, perhaps through links.
+std::optional<int> NamedDescriptor(std::string path) {
+  for (int links = 0; links < kMaxLinks; ++links) {
+    int fd = -1;
+    if (path == "/dev/stdout") return STDOUT_FILENO;
+    if (path == "/dev/stderr") return STDERR_FILENO;
+    absl::string_view rest = path;
+    if ((absl::ConsumePrefix(&rest, "/dev/fd/") ||
+         absl::ConsumePrefix(&rest, "/proc/self/fd/")) &&
+        absl::SimpleAtoi(rest, &fd) && fd >= 0) {
+      return fd;
+    }
+    std::optional<std::string> next = NextLink(path);
+    if (!next.has_value()) return std::nullopt;
+    path = *std::move(next);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
+int OpenSpecialFile(const std::string& path, int flags) {
+  if (const std::optional<int> fd = NamedDescriptor(path); fd.has_value()) {
+    return fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+  }
+  return open(path.c_str(), O_WRONLY | O_CLOEXEC | flags);
+}
+
 bool IsSpecialFile(const std::string& path) {
+  if (NamedDescriptor(path).has_value()) return true;
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
          !S_ISDIR(info.st_mode);
@@ -29,16 +73,19 @@ bool IsSpecialFile(const std::string& path) {
 absl::StatusOr<std::string> FollowLinks(const std::string& path) {
   std::string target = path;
   for (int links = 0; links < kMaxLinks; ++links) {
-    char text[PATH_MAX];
-    const ssize_t size = readlink(target.c_str(), text, sizeof(text));
-    if (size < 0) return target;  // no link, or nothing yet
-    const std::string next(text, static_cast<size_t>(size));
-    target = next.rfind('/', 0) == 0
-                 ? next
-                 : absl::StrCat(FolderOf(target), "/", next);
+    std::optional<std::string> next = NextLink(target);
+    if (!next.has_value()) return target;  // no link, or nothing yet
+    target = *std::move(next);
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot write ", path, ": ", std::strerror(ELOOP)));
+}
+
+absl::Status RemoveOldFile(const std::string& path) {
+  if (IsSpecialFile(path)) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  if (unlink(target.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return FileError(errno, "remove the old file", path);
 }
 
 }  // namespace millrace

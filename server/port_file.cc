@@ -1,23 +1,16 @@
 #include "server/port_file.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
-#include "common/status_macros.h"
 #include "common/write_target.h"
 
 namespace millrace {
 
 absl::Status RemovePortFile(const std::string& path) {
-  if (IsSpecialFile(path)) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
-  if (unlink(target.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot remove the old port file ",
-                                             path, ": ", std::strerror(errno)));
+  const absl::Status removed = RemoveOldFile(path);
+  if (removed.ok()) return removed;
+  return absl::UnavailableError(
+      absl::StrCat("the port file: ", removed.message()));
 }
 
 absl::Status WritePortFile(const std::string& path, int port) {

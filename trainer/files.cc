@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <map>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
@@ -36,6 +39,22 @@ absl::Status CheckWritable(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
   RemoveLeftovers(target);
   return AtomicFile::Create(path).status();
+}
+
+absl::Status CheckDistinct(const NamedFiles& files) {
+  std::map<std::string, absl::string_view> flags;
+  for (const auto& [flag, path] : files) {
+    if (path.empty() || IsSpecialFile(path)) continue;
+    MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+    std::error_code error;
+    std::string real = std::filesystem::weakly_canonical(target, error);
+    const auto [other, first] = flags.emplace(error ? target : real, flag);
+    if (first) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(other->second, " and ", flag, " both name ", path,
+                     "; give each a file of its own"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckReadable(const std::string& path) {

@@ -23,6 +23,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "common/write_target.h"
 #include "trainer/audit_complete.h"
 #include "trainer/audit_start.h"
 #include "trainer/bad_sample_report.h"
@@ -98,8 +99,9 @@ class TrainingRun {
   }
   // Training is over, well or not.
   void EndMonitor() { monitor_->End(); }
-  // --json of a run that Train() has ended with `error`: epochs that are whole,
-  // and of other ranks nothing, because they may not answer.
+  // --json of a run that Train() or Finish() has ended with `error`: epochs
+  // that are whole, and of other ranks nothing new, because they may not
+  // answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -158,10 +160,17 @@ class TrainingRun {
 
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
-    for (const std::string& path : {config_.json, config_.step_losses,
-                                    config_.checkpoint, config_.save_weights}) {
+    const NamedFiles outputs = {{"--json", config_.json},
+                                {"--step_losses", config_.step_losses},
+                                {"--checkpoint", config_.checkpoint},
+                                {"--save_weights", config_.save_weights}};
+    MR_RETURN_IF_ERROR(CheckDistinct(outputs));
+    for (const auto& [flag, path] : outputs) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
+    // An earlier run's summary is not taken for that of a run that fails before
+    // it has one, or is killed.
+    if (!config_.json.empty()) MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
   }
   for (const std::string& folder : {config_.profile, config_.audit_dir}) {
     if (!folder.empty()) MR_RETURN_IF_ERROR(MakeFolders(folder));
@@ -228,6 +237,7 @@ absl::Status TrainingRun::StartLosses() {
         config_.step_losses, resume_.file.empty()
                                  ? std::nullopt
                                  : std::make_optional(place_.position));
+    MR_RETURN_IF_ERROR(file->Check());
     wanted.fill_(1);
   }
   losses_ = std::make_unique<EpochLosses>(std::move(file));
@@ -644,7 +654,10 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   } catch (const std::exception& error) {
     summary = FromTorch(error, "ending the run");
   }
-  if (!summary.ok()) run.Fail(summary.status());
+  if (!summary.ok()) {
+    run.Fail(summary.status());
+    LogError(run.WriteSummaryOf(summary.status()));
+  }
   return summary;
 }
 

@@ -1,24 +1,34 @@
 #include "trainer/step_losses.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 
 namespace millrace {
 namespace {
 
+bool IsFifo(int fd) {
+  struct stat info = {};
+  return fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 // The lines of `text` that are whole and of steps before `end`.
-std::string LinesBefore(absl::string_view text, Position end) {
+// InvalidArgument: a whole line is not of this kind of file.
+absl::StatusOr<std::string> LinesBefore(absl::string_view text, Position end,
+                                        const std::string& path) {
   std::string kept;
   while (true) {
     const size_t newline = text.find('\n');
@@ -31,7 +41,10 @@ std::string LinesBefore(absl::string_view text, Position end) {
     uint64_t step = 0;
     if (words.size() != 3 || !absl::SimpleAtoi(words[0], &epoch) ||
         !absl::SimpleAtoi(words[1], &step)) {
-      continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--step_losses=", path,
+                       ": the file has other lines than \"EPOCH STEP "
+                       "LOSS\" and would lose them; name another file"));
     }
     if (epoch < end.epoch || (epoch == end.epoch && step < end.step)) {
       kept.append(line.data(), line.size());
@@ -45,13 +58,29 @@ StepLosses::~StepLosses() {
   if (fd_ >= 0) close(fd_);
 }
 
+absl::StatusOr<std::string> StepLosses::LinesOfEarlierSteps() const {
+  if (!resumed_at_.has_value() || IsSpecialFile(path_)) return "";
+  const absl::StatusOr<std::string> text = ReadFile(path_, kNoFileLimit);
+  if (absl::IsNotFound(text.status())) return "";
+  MR_RETURN_IF_ERROR(text.status());
+  return LinesBefore(*text, *resumed_at_, path_);
+}
+
 absl::Status StepLosses::Begin() {
-  std::string before;
-  if (resumed_at_.has_value()) {
-    const absl::StatusOr<std::string> text = ReadFile(path_, kNoFileLimit);
-    if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
-    if (text.ok()) before = LinesBefore(*text, *resumed_at_);
+  if (IsSpecialFile(path_)) {
+    // A pipe or a terminal holds no lines of an earlier run. Opened once: its
+    // reader ends with the first close. Not opened before there is a reader,
+    // for which open() would wait without an end.
+    fd_ = OpenSpecialFile(path_, O_NONBLOCK);
+    if (fd_ < 0 && errno == ENXIO) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot write ", path_, ": no program reads the pipe"));
+    }
+    if (fd_ < 0) return FileError(errno, "write", path_);
+    if (IsFifo(fd_)) fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+    return absl::OkStatus();
   }
+  MR_ASSIGN_OR_RETURN(const std::string before, LinesOfEarlierSteps());
   MR_RETURN_IF_ERROR(WriteFileAtomically(path_, before));
   fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   return fd_ >= 0 ? absl::OkStatus() : FileError(errno, "write", path_);

@@ -2,7 +2,8 @@
 // step, written while the run goes on, so that a run that is killed leaves what
 // it has learnt. A run that goes on from a checkpoint continues the file that
 // is there: the lines before its first step stay, the others are of steps that
-// are trained again and go.
+// are trained again and go. A pipe or a terminal is written from its first
+// line on; a pipe that nobody reads yet is tried again with the next call.
 //
 // What it is not: it sums no losses over ranks, and rank 0 alone has one. One
 // thread. Nothing is touched before the first Append().
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/prefetch/host_loader.h"
 
@@ -34,12 +36,17 @@ class StepLosses {
   StepLosses(const StepLosses&) = delete;
   StepLosses& operator=(const StepLosses&) = delete;
 
+  // Whether the file can be continued; before the first step. InvalidArgument:
+  // a run that goes on would continue a file of another kind.
+  absl::Status Check() const { return LinesOfEarlierSteps().status(); }
+
   // Those of the steps from `first_step` on. What an error leaves unwritten
   // (a full disk) is written with the next call, also one without losses.
   absl::Status Append(uint64_t epoch, uint64_t first_step,
                       absl::Span<const double> losses);
 
  private:
+  absl::StatusOr<std::string> LinesOfEarlierSteps() const;
   absl::Status Begin();
 
   const std::string path_;

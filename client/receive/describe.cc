@@ -118,7 +118,7 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
       if (left <= absl::ZeroDuration()) break;
       std::vector<ExplainBatchResponse> answer;
       results[i] = Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
-                       {.timeout = left}, &answer)[0];
+                       {.timeout = left, .silence = left / 2}, &answer)[0];
       if (results[i].ok()) return std::move(answer[0]);
       busy = busy || absl::IsResourceExhausted(results[i]);
     }

@@ -111,7 +111,10 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   const std::vector<absl::Status> results = AskServers(
       absl::MakeSpan(servers), "/millrace.v1.DataService/Open",
       open.SerializeAsString(),
-      {.timeout = options.open_timeout, .insist = true, .grace = kOpenGrace},
+      {.timeout = options.open_timeout,
+       .silence = options.open_timeout / 2,
+       .insist = true,
+       .grace = kOpenGrace},
       [&](size_t server, const std::string& answer) {
         return plans[server].ParseFromString(answer) ? absl::OkStatus()
                                                      : NoMessageError();

@@ -32,20 +32,36 @@ constexpr std::chrono::milliseconds kAskAgainAfter(200);
 // gRPC may end a call so long before its deadline.
 constexpr std::chrono::milliseconds kTimerSlack(10);
 
-// One server's request: a call, or the pause before it is made again.
-struct Asking {
+// One call of the request.
+struct Call {
   std::unique_ptr<grpc::ClientContext> context;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
   grpc::ByteBuffer answer;
   grpc::Status status;
-  grpc::Alarm pause;
-  bool pausing = false;
+  Clock::time_point sent_at;
+  bool live = false;  // sent, and its end has not been seen
+};
+
+// The request to one server. The second call goes over a connection of its own
+// while the first is silent; otherwise only the first one is used.
+struct Asking {
+  Call calls[2];
+  ServerChannel second;  // of the second call
+  grpc::Alarm pause;     // before the request is sent again
+  grpc::Alarm silence;   // when the first call may have been silent too long
   bool damaged = false;  // its answer, or the request to it, has been damaged
   bool reconnected = false;
-  bool ends_early = false;   // its deadline is that of UnaryOptions::silence
   bool damaged_end = false;  // a call has ended as no millrace-server ends one
   bool done = false;
 };
+
+// An event of the completion queue: of which server, and what. The first two
+// are the ends of its calls.
+enum Event : size_t { kFirst, kSecond, kPause, kSilence, kEvents };
+
+void* TagOf(size_t server, size_t event) {
+  return reinterpret_cast<void*>(server * kEvents + event);
+}
 
 // When the request is sent again to a server with this result. Nothing: the
 // result is final.
@@ -106,97 +122,128 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
   const grpc::ByteBuffer bytes = ToByteBuffer(with_digest);
   grpc::CompletionQueue queue;
   std::vector<Asking> askings(servers.size());
-  std::vector<absl::Status> results(
-      servers.size(),
-      absl::DeadlineExceededError(absl::StrCat(
-          "no answer within ", absl::FormatDuration(options.timeout))));
+  const absl::Status no_answer = absl::DeadlineExceededError(
+      absl::StrCat("no answer within ", absl::FormatDuration(options.timeout)));
+  std::vector<absl::Status> results(servers.size(), no_answer);
 
-  const auto ask = [&](size_t i) {
-    Asking& asking = askings[i];
-    asking.pausing = false;
-    asking.context = std::make_unique<grpc::ClientContext>();
-    asking.ends_early =
-        !asking.reconnected && options.silence < options.timeout;
-    asking.context->set_deadline(
-        asking.ends_early
-            ? std::min(deadline, Clock::now() + absl::ToChronoMilliseconds(
-                                                    options.silence))
-            : deadline);
-    asking.context->AddMetadata(kDigestKey, kDigestValue);
-    grpc::GenericStub stub(servers[i].channel);
-    asking.reader =
-        stub.PrepareUnaryCall(asking.context.get(), method, bytes, &queue);
-    asking.reader->StartCall();
-    asking.reader->Finish(&asking.answer, &asking.status,
-                          reinterpret_cast<void*>(i));
+  const auto channel_of = [&](size_t i, size_t event) -> ServerChannel& {
+    return event == kFirst ? servers[i] : askings[i].second;
   };
-  for (size_t i = 0; i < servers.size(); ++i) ask(i);
+  const auto send = [&](size_t i, size_t event) {
+    Call& call = askings[i].calls[event];
+    call.context = std::make_unique<grpc::ClientContext>();
+    call.context->set_deadline(deadline);
+    call.context->AddMetadata(kDigestKey, kDigestValue);
+    grpc::GenericStub stub(channel_of(i, event).channel);
+    call.reader =
+        stub.PrepareUnaryCall(call.context.get(), method, bytes, &queue);
+    call.reader->StartCall();
+    call.reader->Finish(&call.answer, &call.status, TagOf(i, event));
+    call.sent_at = Clock::now();
+    call.live = true;
+  };
+  const auto send_over_new_connection = [&](size_t i, size_t event,
+                                            absl::string_view why) {
+    MR_LOG(WARNING) << "server " << servers[i].address.text << ": " << why
+                    << "; the request is sent again, once, over a new "
+                       "connection";
+    channel_of(i, event) = MakeServerChannel(Address(servers[i].address));
+    send(i, event);
+  };
+  // Watches the first call until it has been silent for too long.
+  const auto watch = [&](size_t i) {
+    if (options.silence >= options.timeout) return;
+    Asking& asking = askings[i];
+    const auto silence = absl::ToChronoMilliseconds(options.silence);
+    Clock::time_point next = Clock::now() + silence;
+    if (asking.calls[kFirst].live) {
+      next = asking.calls[kFirst].sent_at + silence;
+      if (next <= Clock::now()) {
+        if (asking.reconnected) return;
+        asking.reconnected = true;
+        // Not in the first one's place: a busy server may be about to answer.
+        send_over_new_connection(
+            i, kSecond,
+            absl::StrCat("no answer within ",
+                         absl::FormatDuration(options.silence)));
+        return;
+      }
+    }
+    if (next < deadline) asking.silence.Set(&queue, next, TagOf(i, kSilence));
+  };
+  for (size_t i = 0; i < servers.size(); ++i) {
+    send(i, kFirst);
+    watch(i);
+  }
 
   size_t open = servers.size();
   bool answered = false;
   while (open > 0) {
     void* tag = nullptr;
     bool ok = false;
-    const auto event = queue.AsyncNext(&tag, &ok, give_up);
-    if (event != grpc::CompletionQueue::GOT_EVENT) break;
-    const size_t i = reinterpret_cast<size_t>(tag);
+    const auto arrived = queue.AsyncNext(&tag, &ok, give_up);
+    if (arrived != grpc::CompletionQueue::GOT_EVENT) break;
+    const size_t i = reinterpret_cast<size_t>(tag) / kEvents;
+    const size_t event = reinterpret_cast<size_t>(tag) % kEvents;
     Asking& asking = askings[i];
-    if (asking.pausing) {
-      ask(i);
+    if (event == kFirst || event == kSecond) asking.calls[event].live = false;
+    if (asking.done) continue;
+    if (event == kSilence) {
+      watch(i);
       continue;
     }
-    if (asking.status.ok()) {
-      const std::string answer = ToString(asking.answer);
-      results[i] = CheckAnswer(answer, answer_seed, *asking.context);
-      if (results[i].ok()) results[i] = take(i, answer);
-    } else if (asking.ends_early && asking.status.error_code() ==
-                                        grpc::StatusCode::DEADLINE_EXCEEDED) {
-      results[i] = WithDoubt(
-          absl::DeadlineExceededError(absl::StrCat(
-              "no answer within ", absl::FormatDuration(options.silence))),
-          ConnectionDoubt::kSuspect);
-    } else if (asking.status.error_code() !=
-                   grpc::StatusCode::DEADLINE_EXCEEDED ||
-               Clock::now() + kTimerSlack < deadline) {
-      // Not of our own deadline.
-      results[i] = CallError(asking.status, with_digest.size(), answer_seed);
-    }
-    if (IsDamaged(results[i]) && !std::exchange(asking.damaged, true)) {
-      MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
-                      << results[i].message()
-                      << "; the request is sent again, once, over a new "
-                         "connection";
-      servers[i] = MakeServerChannel(std::move(servers[i].address));
-      ask(i);
+    if (event == kPause) {
+      send(i, kFirst);
       continue;
     }
-    asking.damaged_end |= DoubtOf(results[i]) == ConnectionDoubt::kDamaged;
-    if (!asking.reconnected && NeedsNewConnection(results[i], options.insist)) {
+    const Call& call = asking.calls[event];
+    const Call& other = asking.calls[event == kFirst ? kSecond : kFirst];
+    absl::Status& result = results[i];
+    if (call.status.ok()) {
+      const std::string answer = ToString(call.answer);
+      result = CheckAnswer(answer, answer_seed, *call.context);
+      if (result.ok()) result = take(i, answer);
+    } else if (call.status.error_code() ==
+                   grpc::StatusCode::DEADLINE_EXCEEDED &&
+               Clock::now() + kTimerSlack >= deadline) {
+      result = no_answer;  // our own deadline
+    } else {
+      result = CallError(call.status, with_digest.size(), answer_seed);
+    }
+    asking.damaged_end |= DoubtOf(result) == ConnectionDoubt::kDamaged;
+    const auto again = AskAgainAfter(result);
+    if (other.live) {
+      // What passes, or may be damage, leaves the word to the other call.
+      if (!result.ok() && (again.has_value() || !HasErrorDetail(result))) {
+        asking.damaged |= IsDamaged(result);
+        continue;
+      }
+      other.context->TryCancel();
+    }
+    if (IsDamaged(result) && !std::exchange(asking.damaged, true)) {
+      send_over_new_connection(i, event, result.message());
+      continue;
+    }
+    if (!asking.reconnected && NeedsNewConnection(result, options.insist)) {
       asking.reconnected = true;
-      MR_LOG(WARNING) << "server " << servers[i].address.text << ": "
-                      << results[i].message()
-                      << (asking.damaged_end
-                              ? absl::StrCat("; ", kProbablyDamaged)
-                              : "")
-                      << "; the request is sent again, once, over a new "
-                         "connection";
-      servers[i] = MakeServerChannel(std::move(servers[i].address));
-      ask(i);
+      send_over_new_connection(
+          i, event,
+          absl::StrCat(
+              result.message(),
+              asking.damaged_end ? absl::StrCat("; ", kProbablyDamaged) : ""));
       continue;
     }
-    if (results[i].ok()) {
+    if (result.ok()) {
+      if (event == kSecond) servers[i] = std::move(asking.second);
       if (!answered && options.grace < options.timeout) {
         give_up = std::min(
             give_up, Clock::now() + absl::ToChronoMilliseconds(options.grace));
       }
       answered = true;
     }
-    const auto again = AskAgainAfter(results[i]);
     if (options.insist && !answered && again.has_value() &&
         Clock::now() + *again < deadline) {
-      asking.pausing = true;
-      asking.pause.Set(&queue, Clock::now() + *again,
-                       reinterpret_cast<void*>(i));
+      asking.pause.Set(&queue, Clock::now() + *again, TagOf(i, kPause));
       continue;
     }
     asking.done = true;
@@ -228,10 +275,12 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
           absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
                        " after the one of another server"));
     }
-    if (asking.pausing) {
-      asking.pause.Cancel();
-    } else {
-      asking.context->TryCancel();
+  }
+  for (Asking& asking : askings) {
+    asking.pause.Cancel();
+    asking.silence.Cancel();
+    for (Call& call : asking.calls) {
+      if (call.live) call.context->TryCancel();
     }
   }
   queue.Shutdown();

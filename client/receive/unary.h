@@ -21,9 +21,9 @@ namespace millrace {
 
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
-  // A server that is silent for so long is sent the request once more, over a
-  // new connection: damage of the request's end keeps a server waiting. For
-  // requests that a server answers without work.
+  // A server that does not answer for this time is sent the request once more,
+  // over a new connection, beside the first one, which a busy server may still
+  // answer: damage of the request's length keeps a server waiting for the rest.
   absl::Duration silence = absl::InfiniteDuration();
   // Send the request again, until the timeout, to a server that cannot be
   // reached: it may be starting. Likewise to a busy one, after the delay that

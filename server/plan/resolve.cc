@@ -179,6 +179,12 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
           absl::StrCat("column ", column.name(), ": ", column.reason()));
     }
   }
+  if (!listed && spec.outputs_size() > kMaxOutputs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "outputs: dataset ", info.name(), " has ", spec.outputs_size(),
+        " fields, and a batch has at most ", kMaxOutputs,
+        " tensors. To choose some, ", ListOutputs({spec.outputs(0).field()})));
+  }
   if (!missing.empty() || spec.outputs_size() == 0) {
     return FieldsWouldBeMissing(info, spec, missing);
   }

@@ -10,12 +10,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include "absl/strings/str_cat.h"
 
 // In the order of the calls; the C library's function is replaced for all of
 // the program.
@@ -76,8 +75,7 @@ TEST_F(AtomicFileTest, LeavesNothingWhenItIsNotCommitted) {
     ASSERT_TRUE(file.ok()) << file.status();
     ASSERT_TRUE((*file)->Write("half").ok());
   }
-  EXPECT_NE(access(path.c_str(), F_OK), 0);
-  EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 // As root a rename to /dev/null would replace the device.
@@ -95,6 +93,29 @@ TEST_F(AtomicFileTest, WritesADeviceOrPipeInPlace) {
   struct stat info;
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_TRUE(S_ISFIFO(info.st_mode));
+}
+
+// `--json=/dev/stdout >> log` replaced the log, and what the program had
+// printed went into the file that was no longer there.
+TEST_F(AtomicFileTest, WritesToStandardOutputAfterWhatIsThere) {
+  const std::string path = folder_ + "/log";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("/dev/stdout", link.c_str()), 0);
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const int standard_output = dup(STDOUT_FILENO);
+  ASSERT_GE(dup2(log, STDOUT_FILENO), 0);
+  bool good = write(STDOUT_FILENO, "before ", 7) == 7;
+  for (const std::string& name :
+       {std::string("/dev/stdout"), link, std::string("/dev/fd/1"),
+        std::string("/proc/self/fd/1")}) {
+    good = WriteFileAtomically(name, "json ").ok() && good;
+  }
+  good = write(STDOUT_FILENO, "after", 5) == 5 && good;
+  dup2(standard_output, STDOUT_FILENO);
+  close(standard_output);
+  close(log);
+  EXPECT_TRUE(good);
+  EXPECT_EQ(Contents(path), "before json json json json after");
 }
 
 TEST_F(AtomicFileTest, SaysWhatCannotBeWritten) {

@@ -127,6 +127,27 @@ TEST_F(Files, AreReplacedAsAWhole) {
   EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(path, 3).status()));
 }
 
+// --checkpoint and --json of one name left the summary alone, with exit code 0.
+TEST_F(Files, OfTwoFlagsAreNotTheSame) {
+  const std::string path = folder_ + "/x";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("x", link.c_str()), 0);
+  EXPECT_TRUE(
+      CheckDistinct({{"--json", path}, {"--checkpoint", path + "y"}}).ok());
+  EXPECT_TRUE(CheckDistinct({{"--json", ""}, {"--checkpoint", ""}}).ok());
+  EXPECT_TRUE(
+      CheckDistinct({{"--json", "/dev/stdout"}, {"--step_losses", "/dev/null"}})
+          .ok());
+  for (const std::string& same :
+       {path, link,
+        folder_ + "/../" + folder_.substr(folder_.rfind('/') + 1) + "/x"}) {
+    const absl::Status status =
+        CheckDistinct({{"--json", path}, {"--checkpoint", same}});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << same;
+    EXPECT_THAT(status.message(), HasSubstr("--json and --checkpoint both"));
+  }
+}
+
 // A link to a disk with more room, say; it may lead to nothing yet.
 TEST_F(Files, AreWrittenWhereTheirLinksLead) {
   ASSERT_TRUE(MakeFolders(folder_ + "/large/disk").ok());
@@ -152,18 +173,46 @@ TEST_F(Files, ThatKilledProcessesLeftAreRemoved) {
   const pid_t ended = fork();
   if (ended == 0) _exit(0);
   ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
-  const std::string leftover = absl::StrCat(path, ".tmp.", ended);
+  // Also with the number of a process that runs: in another container it was
+  // somebody else's.
+  const std::vector<std::string> leftovers = {
+      absl::StrCat(path, ".tmp.", ended), absl::StrCat(path, ".tmp.", getpid()),
+      absl::StrCat(path, ".tmp.", ended, ".0123456789abcdef")};
   const std::vector<std::string> kept = {
-      absl::StrCat(path, ".tmp.", getppid()), path + ".tmp.x",
+      path + ".tmp.x", path + ".tmp.1.x", path + ".tmp.1.0123456789abcdeg",
       absl::StrCat(folder_, "/other.tmp.", ended)};
+  for (const std::string& file : leftovers) std::ofstream(file) << "half";
   for (const std::string& file : kept) std::ofstream(file) << "half";
-  std::ofstream(leftover) << "half";
-  std::ofstream(absl::StrCat(path, ".tmp.", getpid())) << "of an earlier one";
   ASSERT_TRUE(CheckWritable(path).ok());
-  EXPECT_NE(access(leftover.c_str(), F_OK), 0);
-  EXPECT_NE(access(absl::StrCat(path, ".tmp.", getpid()).c_str(), F_OK), 0);
+  for (const std::string& file : leftovers) {
+    EXPECT_NE(access(file.c_str(), F_OK), 0) << file;
+  }
   for (const std::string& file : kept) {
     EXPECT_EQ(access(file.c_str(), F_OK), 0) << file;
+  }
+}
+
+// In containers both processes may have the number 1: the checkpoint that a pod
+// wrote while it ended was removed by the pod that took its place.
+TEST_F(Files, ThatAnotherProcessWritesStay) {
+  const std::string path = folder_ + "/run.ckpt";
+  for (const bool same_process : {true, false}) {
+    SCOPED_TRACE(same_process);
+    auto file = AtomicFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Write("whole").ok());
+    if (same_process) {
+      ASSERT_TRUE(CheckWritable(path).ok());
+    } else {
+      const pid_t other = fork();
+      if (other == 0) _exit(CheckWritable(path).ok() ? 0 : 1);
+      int status = -1;
+      ASSERT_EQ(waitpid(other, &status, 0), other);
+      ASSERT_EQ(status, 0);
+    }
+    const absl::Status committed = (*file)->Commit();
+    EXPECT_TRUE(committed.ok()) << committed;
+    EXPECT_EQ(*ReadFile(path, 100), "whole");
   }
 }
 

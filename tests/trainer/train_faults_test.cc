@@ -59,9 +59,9 @@ TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
 }
 
 TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
-  const ProgramResult run = Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
-                                 "--failed_batch=" + Path("bad"),
-                                 "--json=" + Path("nan.json")});
+  const ProgramResult run =
+      Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
+           "--failed_batch=" + Path("bad"), "--json=" + Path("nan.json")});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(ReadFile(Path("nan.json")),
               AllOf(HasSubstr("\"ended\": \"failed\""),
@@ -225,11 +225,16 @@ TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
   std::vector<std::string> limited = {"/bin/sh", "-c",
                                       "ulimit -f 1000; exec \"$@\"", "sh"};
   for (const std::string& word :
-       Command({"--resume=" + checkpoint, "--checkpoint=" + checkpoint})) {
+       Command({"--resume=" + checkpoint, "--checkpoint=" + checkpoint,
+                "--json=" + Path("full.json")})) {
     limited.push_back(word);
   }
   const ProgramResult run = RunProgram(limited);
   EXPECT_EQ(run.exit_code, 1);
+  // It said "finished".
+  EXPECT_THAT(
+      ReadFile(Path("full.json")),
+      AllOf(HasSubstr("\"ended\": \"failed\""), HasSubstr("File too large")));
   EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write " + checkpoint),
                              HasSubstr("File too large")));
   EXPECT_EQ(ReadFile(checkpoint), good);
@@ -237,6 +242,15 @@ TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
             "")
       << "half a file is left";
   ExpectResumes(checkpoint);
+}
+
+// A script read the summary of the run before: "finished".
+TEST_F(Train, AStartThatFailsLeavesNoOlderSummary) {
+  const std::string json = "--json=" + Path("stale.json");
+  ASSERT_EQ(Run({"--max_steps=1", json}).exit_code, 0);
+  EXPECT_THAT(ReadFile(Path("stale.json")), HasSubstr("finished"));
+  EXPECT_EQ(Run({"--max_steps=1", json, "--dataset=nothing"}).exit_code, 2);
+  EXPECT_NE(access(Path("stale.json").c_str(), F_OK), 0);
 }
 
 // The loader goes on without its log; the run is not taken for one that can be

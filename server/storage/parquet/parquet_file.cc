@@ -194,6 +194,21 @@ absl::Status ParquetFile::ReadSchema() {
         metadata_->schema(), DecoderProperties(),
         metadata_->key_value_metadata(), &schema_);
   }));
+  MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
+    // Making a manifest takes time that grows with the number of columns.
+    parquet::arrow::SchemaManifest manifest;
+    ARROW_RETURN_NOT_OK(parquet::arrow::SchemaManifest::Make(
+        metadata_->schema(), metadata_->key_value_metadata(),
+        DecoderProperties(), &manifest));
+    for (const auto& field : manifest.schema_fields) {
+      Leaves& leaves = leaves_[field.field->name()];
+      AddLeaves(field, &leaves.all);
+      for (const auto& child : field.children) {
+        if (child.field->name() == "bytes") AddLeaves(child, &leaves.of_bytes);
+      }
+    }
+    return arrow::Status::OK();
+  }));
   return Catch(path_, "read the footer of", [&] {
     rows_ = metadata_->num_rows();
     group_starts_.push_back(0);
@@ -252,23 +267,10 @@ absl::Status ParquetFile::ReadOrigin() {
 absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
                                       ColumnForm form) const {
   std::vector<int> leaves;
-  MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
-    parquet::arrow::SchemaManifest manifest;
-    ARROW_RETURN_NOT_OK(parquet::arrow::SchemaManifest::Make(
-        metadata_->schema(), metadata_->key_value_metadata(),
-        DecoderProperties(), &manifest));
-    for (const auto& field : manifest.schema_fields) {
-      if (field.field->name() != column) continue;
-      if (form != ColumnForm::kImageStruct) {
-        AddLeaves(field, &leaves);
-        continue;
-      }
-      for (const auto& child : field.children) {
-        if (child.field->name() == "bytes") AddLeaves(child, &leaves);
-      }
-    }
-    return arrow::Status::OK();
-  }));
+  if (const auto found = leaves_.find(column); found != leaves_.end()) {
+    leaves = form == ColumnForm::kImageStruct ? found->second.of_bytes
+                                              : found->second.all;
+  }
   if (leaves.empty()) {
     std::string names;
     for (const auto& field : schema_->fields()) {

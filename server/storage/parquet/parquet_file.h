@@ -19,6 +19,7 @@
 #include <parquet/metadata.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -153,6 +154,12 @@ class ParquetFile {
   uint32_t footer_bytes_ = 0;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   std::shared_ptr<arrow::Schema> schema_;
+  // By the names of columns: their leaves, and those of their part "bytes".
+  struct Leaves {
+    std::vector<int> all;
+    std::vector<int> of_bytes;
+  };
+  std::map<std::string, Leaves> leaves_;
   std::optional<ShardMetadata> packed_;
   std::string features_json_;
   std::vector<int64_t> group_starts_;

@@ -88,11 +88,11 @@ TEST(NoAnswerErrorTest, AServerThatIsConnectedIsSaidToBe) {
   }
 }
 
-// Leaves its first call without an answer, and answers the others with an empty
-// message.
-class SilentOnce final : public grpc::CallbackGenericService {
+// Answers one of its first two calls with an empty message when the second
+// comes, and leaves the other without an answer.
+class AnswersOne final : public grpc::CallbackGenericService {
  public:
-  SilentOnce() {
+  explicit AnswersOne(int answered) : answered_(answered) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port_);
@@ -105,27 +105,34 @@ class SilentOnce final : public grpc::CallbackGenericService {
  private:
   class Reactor final : public grpc::ServerGenericBidiReactor {
    public:
-    explicit Reactor(bool answer) : answer_(answer) {
-      if (answer) {
-        bytes_ = ToByteBuffer("");
-        StartWriteAndFinish(&bytes_, {}, grpc::Status::OK);
-      }
+    void Answer() {
+      if (ended_.exchange(true)) return;
+      bytes_ = ToByteBuffer("");
+      StartWriteAndFinish(&bytes_, {}, grpc::Status::OK);
     }
     void OnCancel() override {
-      if (!answer_) Finish(grpc::Status::CANCELLED);
+      if (!ended_.exchange(true)) Finish(grpc::Status::CANCELLED);
     }
     void OnDone() override { delete this; }
 
    private:
-    const bool answer_;
+    std::atomic<bool> ended_{false};
     grpc::ByteBuffer bytes_;
   };
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext*) override {
-    return new Reactor(calls_++ > 0);
+    auto* const reactor = new Reactor();
+    if (calls_++ == 0) {
+      first_ = reactor;
+    } else {
+      (answered_ == 0 ? first_.load() : reactor)->Answer();
+    }
+    return reactor;
   }
 
+  const int answered_;
   std::atomic<int> calls_{0};
+  std::atomic<Reactor*> first_{nullptr};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -133,20 +140,24 @@ class SilentOnce final : public grpc::CallbackGenericService {
 // A flipped bit in the head of a frame left the server waiting for the rest of
 // the request until the client's timeout.
 TEST(AskServersTest, ASilentServerIsSentTheRequestOverANewConnection) {
-  SilentOnce server;
-  std::vector<ServerChannel> servers(1);
-  servers[0].address.text = "127.0.0.1:" + std::to_string(server.port());
-  servers[0].address.target = "ipv4:" + servers[0].address.text;
-  servers[0].channel = grpc::CreateChannel(servers[0].address.text,
-                                           grpc::InsecureChannelCredentials());
-  const grpc::Channel* const first = servers[0].channel.get();
-  const std::vector<absl::Status> results = AskServers(
-      absl::MakeSpan(servers), "/millrace.v1.DataService/GetStatus", "",
-      {.timeout = absl::Seconds(60), .silence = absl::Milliseconds(200)},
-      [](size_t, const std::string&) { return absl::OkStatus(); });
-  EXPECT_TRUE(results[0].ok()) << results[0];
-  EXPECT_EQ(server.calls(), 2);
-  EXPECT_NE(servers[0].channel.get(), first);
+  for (const int answered : {0, 1}) {
+    // 0: the server was only busy, and answers the first request after all.
+    SCOPED_TRACE(answered);
+    AnswersOne server(answered);
+    std::vector<ServerChannel> servers(1);
+    servers[0].address.text = "127.0.0.1:" + std::to_string(server.port());
+    servers[0].address.target = "ipv4:" + servers[0].address.text;
+    servers[0].channel = grpc::CreateChannel(
+        servers[0].address.text, grpc::InsecureChannelCredentials());
+    const grpc::Channel* const first = servers[0].channel.get();
+    const std::vector<absl::Status> results = AskServers(
+        absl::MakeSpan(servers), "/millrace.v1.DataService/GetStatus", "",
+        {.timeout = absl::Seconds(60), .silence = absl::Milliseconds(200)},
+        [](size_t, const std::string&) { return absl::OkStatus(); });
+    EXPECT_TRUE(results[0].ok()) << results[0];
+    EXPECT_EQ(server.calls(), 2);
+    EXPECT_EQ(servers[0].channel.get() == first, answered == 0);
+  }
 }
 
 // A dataset whose file changed is refused with Unavailable, so that a client

@@ -6,11 +6,13 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 #include "proto/spec_text.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/presets.h"
 #include "server/plan/spec_check.h"
+#include "server/plan/spec_limits.h"
 #include "server/plan/subset.h"
 
 namespace millrace {
@@ -81,6 +83,11 @@ class Resolve : public testing::Test {
                 {TensorField("image", DTYPE_UINT8, {32, 32, 3}), Label(10)}),
         Dataset("broken", {TensorField("x", DTYPE_FLOAT32, {-1})}),
     };
+    std::vector<Field> columns;
+    for (int i = 0; i <= kMaxOutputs; ++i) {
+      columns.push_back(TensorField(absl::StrCat("x", i), DTYPE_FLOAT32, {}));
+    }
+    infos_.push_back(Dataset("wide", columns));
     for (const DatasetInfo& info : infos_) datasets_[info.name()] = &info;
   }
 
@@ -256,6 +263,17 @@ TEST_F(Resolve, APresetMayHaveOutputs) {
 
 // Photographs that nothing decodes, and strings, vanished from the batch: a
 // benchmark measured labels alone.
+// "outputs[256]: 257 outputs: at most 256", of a pipeline that lists none.
+TEST_F(Resolve, MoreFieldsThanTensorsAreToBeListed) {
+  ExpectInvalid("sources { dataset: 'wide' } batch_size: 2",
+                "dataset wide has 257 fields, and a batch has at most 256 "
+                "tensors. To choose some, list the outputs: outputs { field: "
+                "\"x0\" }");
+  EXPECT_TRUE(
+      Run("sources { dataset: 'wide' } batch_size: 2 outputs { field: 'x7' }")
+          .ok());
+}
+
 TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
   const std::string captions = "sources { dataset: 'captions' } batch_size: 2 ";
   const absl::Status status = Run(captions).status();
