@@ -12,8 +12,8 @@
 //   FlagSet flags({.command = "millrace audit", .summary = "Proves ..."});
 //   flags.Group("What to load");
 //   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]", "Data servers");
-//   flags.Add("compare", &compare, "N", "Steps to
-//   compare").Needs({"endpoint"}); MR_RETURN_IF_ERROR(flags.Parse(arguments));
+//   flags.Add("compare", &compare, "N", "Steps").Needs({"endpoint"});
+//   MR_RETURN_IF_ERROR(flags.Parse(arguments));
 //   if (flags.help_wanted()) ... flags.Help() ...
 
 #ifndef MILLRACE_COMMON_PROGRAM_FLAG_SET_H_
@@ -95,10 +95,12 @@ class FlagSet {
       default_text_ = std::move(text);
       return *this;
     }
-    // Of a string: --name without a value, and --name=true, stand for
-    // --name=`value`; --noname and --name=false for the value before.
-    Flag& Bare(std::string value) {
+    // --name without a value, and --name=true, stand for --name=`value`;
+    // --noname and --name=false set `off`. A string's `off` may be left out: it
+    // is then the default.
+    Flag& Bare(std::string value, std::string off = "") {
       bare_ = std::move(value);
+      if (!off.empty()) off_ = std::move(off);
       return *this;
     }
     // Of a Duration: 0 is a value.
@@ -122,7 +124,7 @@ class FlagSet {
     std::string group_;
     std::string default_text_;
     std::optional<std::string> bare_;
-    std::string initial_;  // value of a string's target when it was added
+    std::string off_;  // of bare_
     std::vector<std::vector<std::string>> needs_;
     bool repeatable_ = false;
     bool choice_ = false;
@@ -153,8 +155,8 @@ class FlagSet {
   // Stops at --help.
   absl::Status Parse(absl::Span<const std::string> arguments);
 
-  // Whether Parse() met the flag; a bool that is set to false, and a flag with a
-  // bare form that is turned off, count as not given.
+  // Whether Parse() met the flag; a bool that is set to false, and a flag with
+  // a bare form that is turned off, count as not given.
   bool Given(absl::string_view name) const;
 
   // What Options::argument stands for; empty when the help is wanted.
