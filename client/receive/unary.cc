@@ -29,10 +29,10 @@ namespace {
 using Clock = SteadyTime::clock;
 
 constexpr std::chrono::milliseconds kAskAgainAfter(200);
-// gRPC may end a call so long before its deadline.
+// gRPC may end a call this much before its deadline.
 constexpr std::chrono::milliseconds kTimerSlack(10);
 
-// One server's request: a call, or the pause before it is made again.
+// The request to one server: a call, or the pause before the next call.
 struct Asking {
   std::unique_ptr<grpc::ClientContext> context;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
@@ -40,15 +40,15 @@ struct Asking {
   grpc::Status status;
   grpc::Alarm pause;
   bool pausing = false;
-  bool damaged = false;  // its answer, or the request to it, has been damaged
+  bool damaged = false;  // a request or an answer was damaged
   bool reconnected = false;
-  bool ends_early = false;   // its deadline is that of UnaryOptions::silence
-  bool damaged_end = false;  // a call has ended as no millrace-server ends one
+  bool ends_early = false;   // UnaryOptions::silence sets its deadline
+  bool damaged_end = false;  // a call has ended as no millrace-server ends it
   bool done = false;
 };
 
-// When the request is sent again to a server with this result. Nothing: the
-// result is final.
+// Delay before the request is repeated to a server with this result. Nullopt:
+// the result is final.
 std::optional<std::chrono::milliseconds> AskAgainAfter(
     const absl::Status& result) {
   if (absl::IsUnavailable(result)) return kAskAgainAfter;
@@ -58,14 +58,14 @@ std::optional<std::chrono::milliseconds> AskAgainAfter(
   return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
 }
 
-// Whether the request may pass over a new connection to a server with this
-// result.
+// Whether the request to a server with this result may succeed over a new
+// connection.
 bool NeedsNewConnection(const absl::Status& result, bool insist) {
   switch (DoubtOf(result)) {
     case ConnectionDoubt::kNone:
       return false;
     case ConnectionDoubt::kLost:
-      // Who insists asks again anyway, and gRPC connects anew.
+      // With `insist` the request is repeated anyway, and gRPC reconnects.
       return !insist;
     case ConnectionDoubt::kSuspect:
     case ConnectionDoubt::kDamaged:
@@ -90,7 +90,7 @@ absl::Status CheckAnswer(const std::string& answer, uint64_t answer_seed,
 
 absl::Status NoMessageError() {
   return absl::DataLossError(
-      "it sent an answer that is no message of the data service");
+      "it sent an answer that is not a message of the data service");
 }
 
 std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
@@ -158,7 +158,7 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
     } else if (asking.status.error_code() !=
                    grpc::StatusCode::DEADLINE_EXCEEDED ||
                Clock::now() + kTimerSlack < deadline) {
-      // Not of our own deadline.
+      // The call did not end by its own deadline.
       results[i] = CallError(asking.status, with_digest.size(), answer_seed);
     }
     if (IsDamaged(results[i]) && !std::exchange(asking.damaged, true)) {
@@ -222,11 +222,11 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
           " over two "
           "connections"));
     }
-    // Not the time that it could have had.
+    // Names the time that the server really had.
     if (in_time && absl::IsDeadlineExceeded(results[i])) {
       results[i] = absl::DeadlineExceededError(
           absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
-                       " after the one of another server"));
+                       " after another server answered"));
     }
     if (asking.pausing) {
       asking.pause.Cancel();
@@ -245,8 +245,8 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
 absl::Status NoAnswerError(absl::string_view endpoint,
                            absl::Span<const ServerChannel> servers,
                            absl::Span<const absl::Status> results) {
-  // Of a server that has answered with an error; one that another server may
-  // not have (Unavailable) only where there is no other.
+  // `first`: the first final error of a server; `passing`: the first
+  // Unavailable that a server sent, which counts only without a final error.
   const absl::Status* first = nullptr;
   const absl::Status* passing = nullptr;
   std::string reasons;
@@ -261,7 +261,7 @@ absl::Status NoAnswerError(absl::string_view endpoint,
     const bool final =
         !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
     if (final && first == nullptr) first = &status;
-    // What a server says itself has a detail, also of a dataset that failed.
+    // A status from the server has a detail, also for a dataset that failed.
     if (!final && HasErrorDetail(status) && passing == nullptr) {
       passing = &status;
     }
@@ -273,7 +273,7 @@ absl::Status NoAnswerError(absl::string_view endpoint,
     const absl::Status error(
         first->code(),
         absl::StrCat(servers.size() == 1 ? "server " : "", reasons));
-    // Without one it was not a server that refused.
+    // Without a detail, the refusal does not come from a server.
     return HasErrorDetail(*first)
                ? WithErrorDetail(error, GetErrorDetail(*first))
                : error;
@@ -283,12 +283,12 @@ absl::Status NoAnswerError(absl::string_view endpoint,
         "a data server at endpoint ", endpoint,
         " is connected and has not answered the request in time (", reasons,
         "); see what keeps it busy with `millrace status --endpoint=", endpoint,
-        "`, or give it longer with --timeout"));
+        "`, or raise --timeout"));
   }
   return absl::UnavailableError(absl::StrCat(
       "no data server answers at endpoint ", endpoint, " (", reasons,
-      "); check that millrace-server runs there and that its port can be "
-      "reached"));
+      "); check that millrace-server runs there and that its port is "
+      "reachable"));
 }
 
 }  // namespace millrace

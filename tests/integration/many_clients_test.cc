@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/process_memory.h"
 #include "tests/testing/server_process.h"

@@ -59,9 +59,9 @@ TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
 }
 
 TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
-  const ProgramResult run = Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
-                                 "--failed_batch=" + Path("bad"),
-                                 "--json=" + Path("nan.json")});
+  const ProgramResult run =
+      Run({"--lr=1e30", "--optimizer=sgd", "--nproc=2",
+           "--failed_batch=" + Path("bad"), "--json=" + Path("nan.json")});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(ReadFile(Path("nan.json")),
               AllOf(HasSubstr("\"ended\": \"failed\""),
@@ -93,10 +93,11 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
   const std::string checkpoint = Path("nan.ckpt");
   EXPECT_THAT(
       Run({"--lr=1e30", "--optimizer=sgd", "--checkpoint=" + checkpoint}).err,
-      HasSubstr("its batch lies in " + checkpoint + ".failed_batch/"));
-  EXPECT_THAT(Run({"--lr=1e30", "--optimizer=sgd"}).err,
-              AllOf(HasSubstr("it is not kept (--failed_batch is not given)"),
-                    HasSubstr("millrace replay --position=0:")));
+      HasSubstr("its batch is in " + checkpoint + ".failed_batch/"));
+  EXPECT_THAT(
+      Run({"--lr=1e30", "--optimizer=sgd"}).err,
+      AllOf(HasSubstr("its batch is not saved (--failed_batch is not given)"),
+            HasSubstr("millrace replay --position=0:")));
 }
 
 // No --resume, and the first step fails already: what was learnt before is
