@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "client/loader_internal.h"
-#include "client/replay_loader.h"
+#include "client/receive/open_host_loader.h"
+#include "client/repeat_loader.h"
 #include "client/torch/torch_device.h"
 #include "common/status_macros.h"
 
@@ -25,57 +26,42 @@ PipelineSpec MakeSpec(const DataLoader::Options& options) {
   return spec;
 }
 
-absl::Status Validate(const DataLoader::Options& options) {
-  if (options.endpoint.empty()) {
-    return absl::InvalidArgumentError(
-        "no endpoint; give the data server's HOST:PORT");
-  }
-  if (options.spec.sources_size() == 0) {
-    if (options.dataset.empty()) {
+}  // namespace
+
+absl::Status DataLoader::Options::Validate() const {
+  MR_RETURN_IF_ERROR(LoaderOptions::Validate());
+  if (spec.sources_size() == 0) {
+    if (dataset.empty()) {
       return absl::InvalidArgumentError(
-          "no dataset; name one that the server lists, or give a spec with "
-          "sources");
+          "no dataset; name a dataset that the server lists, or give a spec "
+          "with sources");
     }
-    if (options.batch_size == 0) {
+    if (batch_size == 0) {
       return absl::InvalidArgumentError(
-          "the batch size is 0; give the samples of a global batch");
+          "the batch size is 0; give the number of samples of a global batch");
     }
-  } else if (!options.dataset.empty() || !options.preset.empty() ||
-             !options.outputs.empty()) {
+  } else if (!dataset.empty() || !preset.empty() || !outputs.empty()) {
     return absl::InvalidArgumentError(
         "both a spec and a dataset, preset or outputs; give the spec alone, "
         "with its outputs in it");
   }
-  return ValidateReplay(options);
+  return ValidateRepeat(*this);
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
     const Options& given) {
-  MR_RETURN_IF_ERROR(Validate(given));
-  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(given.device));
   Options options = given;
-  // torch::kCUDA is the current one: tensors of a device without a number
-  // cannot be used together with any that have one.
-  options.device = WithIndex(given.device);
+  if (options.repeat_batches == 0) {
+    options.repeat_batches = options.replay_batches;
+  }
+  MR_RETURN_IF_ERROR(options.Validate());
+  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(options.device));
+  // torch::kCUDA without a number is the current device. Tensors of a device
+  // without a number cannot be used together with tensors of one with a number.
+  options.device = WithIndex(options.device);
   HostLoaderOptions host;
-  host.endpoint = options.endpoint;
+  static_cast<LoaderOptions&>(host) = options;
   host.spec = MakeSpec(options);
-  host.rank = options.rank;
-  host.world_size = options.world_size;
-  host.start = options.start;
-  host.epochs = options.epochs;
-  host.window = options.window;
-  host.same_host = options.same_host;
-  host.open_timeout = options.open_timeout;
-  host.next_timeout = options.next_timeout;
-  host.step_timeout = options.step_timeout;
-  host.hedge_share = options.hedge_share;
-  host.hedge_floor = options.hedge_floor;
-  host.verify_payload = options.verify_payload;
-  host.expected_plan_hash = options.expected_plan_hash;
-  host.expected_fingerprint = options.expected_fingerprint;
   const auto pinned_bytes = std::make_shared<std::atomic<uint64_t>>(0);
   host.allocator = NewSlotAllocatorFor(options.device, pinned_bytes);
   MR_ASSIGN_OR_RETURN(auto host_loader, OpenHostLoader(host));

@@ -1,18 +1,18 @@
-// DataLoader: Millrace's public header for C++ training programs. It opens a
-// pipeline on one or more data servers and yields batches of named tensors on
-// a device, in the order of the plan, exactly once each.
+// DataLoader is Millrace's public header for C++ training programs. It opens a
+// pipeline on data servers and returns batches of named tensors on a device, in
+// the order of the plan, each batch exactly once.
 //
-// What it is not: it does not decode, shuffle or augment (servers do), and it
-// starts no process.
+// What it is not: it does not decode, shuffle or augment (the servers do), and
+// it starts no process.
 //
-// One thread calls Next(); Seek(), position(), stats() and Close() may be
-// called from any thread. Several loaders may live in one process.
+// Threads: one thread calls Next(). Any thread may call Seek(), position(),
+// stats() and Close(). A process may have several loaders.
 //
 //   millrace::DataLoader::Options options;
 //   options.endpoint = "data-1:7001,data-2:7001";
 //   options.dataset = "photos";
 //   options.preset = "imagenet_train";
-//   options.batch_size = 256;                        // global
+//   options.batch_size = 256;                        // of all ranks together
 //   options.rank = rank; options.world_size = world;
 //   options.device = torch::kCUDA;
 //   auto loader = millrace::DataLoader::Open(options);   // absl::StatusOr
@@ -38,8 +38,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "client/prefetch/batch_info.h"
 #include "client/prefetch/host_loader.h"
+#include "client/prefetch/loader_options.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
@@ -50,176 +51,162 @@ struct NamedTensor {
   torch::Tensor tensor;  // [rows, sample shape...] on the loader's device
 };
 
-// A batch on the device. Its tensors are views of a slot of the loader: the
-// slot is used again after the last of them has died and the device has
-// finished what was queued until then on
+// A batch on the device, with its position and row counts (batch.position,
+// batch.rows, ... are those of BatchInfo).
+//
+// The tensors are views of a slot of the loader. The loader reuses the slot
+// when the last of these tensors is destroyed and the device has finished the
+// work that was queued before that on
 // - the stream that was current when Next() returned the batch,
-// - the stream that is current where a tensor dies,
-// - and the streams that RecordStream() was told of.
-// torch::Tensor::record_stream() does nothing for these tensors: their memory
-// does not belong to torch's allocator.
-struct Batch {
-  Position position;  // of this batch
-  uint64_t rows = 0;
-  uint64_t local_valid = 0;  // rows of this rank that are samples
-  // Rows of the global batch that the plan fills (BatchHeader.global_valid).
-  uint64_t global_valid = 0;
-  uint64_t first_position = 0;
-  // Calls of Seek() before it: tells a batch of the old place from one of the
-  // new when another thread than that of Next() seeks.
-  uint64_t generation = 0;
+// - the stream that is current where a tensor is destroyed,
+// - and the streams that RecordStream() was called with.
+// torch::Tensor::record_stream() has no effect on these tensors, because their
+// memory does not belong to libtorch's allocator.
+struct Batch : BatchInfo {
   std::vector<NamedTensor> tensors;
 
-  // The tensor of that name; aborts when there is none (see has()).
+  // The tensor with this name. Ends the program when there is none; see has().
   const torch::Tensor& tensor(absl::string_view name) const;
   bool has(absl::string_view name) const;
 
-  // Call it when the batch is used on another stream than the one that was
-  // current at Next(), while a tensor of the batch lives; that stream has to
-  // wait for the one of Next() first. Both must exist until the last tensor of
-  // the batch has died. Any thread may call it. Of a batch on the CPU it does
-  // nothing.
+  // Call this when another stream than the current stream of Next() uses the
+  // batch, while a tensor of the batch lives. That stream must first wait for
+  // the stream of Next(). Both streams must exist until the last tensor of the
+  // batch is destroyed. Any thread may call it. No effect on the CPU.
   void RecordStream(const c10::Stream& stream) const;
 
-  // What RecordStream() calls; the loader's. Null on the CPU.
+  // Set by the loader, called by RecordStream(). Null on the CPU.
   std::function<void(const c10::Stream&)> stream_recorder;
 };
 
 class DataLoader {
  public:
-  struct Options {
-    std::string endpoint;  // host:port[,host:port...] or one DNS name:port
-    // Either `spec`, or these five.
+  // endpoint, rank, world_size, start, epochs, timeouts and the other options
+  // of receiving are those of LoaderOptions (client/prefetch/loader_options.h).
+  struct Options : LoaderOptions {
+    // The pipeline: either LoaderOptions::spec with its sources, or the next
+    // five options.
     std::string dataset;
     std::string preset;
-    uint64_t batch_size = 0;  // global
+    uint64_t batch_size = 0;  // samples of a global batch, over all ranks
     uint64_t seed = 0;
-    // Fields of the dataset that become tensors; empty: all of them. Needed
-    // where the preset leaves a field without a fixed shape, as a string is:
-    // Open() then fails and names it.
+    // Fields of the dataset that become tensors. Empty: all fields. Open()
+    // fails and names a field when the preset gives it no fixed shape, as for
+    // strings: then list the other fields here.
     std::vector<std::string> outputs;
-    // A whole pipeline spec; used when it has sources.
-    PipelineSpec spec;
 
-    uint32_t rank = 0;
-    uint32_t world_size = 1;
-    Position start;
-    uint64_t epochs = 1;  // 0: without end
     torch::Device device = torch::kCPU;
-    // Batches kept ready on the device. At least 1. Copied or transformed
-    // tensors lie in a ring of two slots more: the caller may keep that many.
-    // On the CPU, small ones that are only cast, as class labels are, lie
-    // outside of it: any number of them may be kept.
+    // Batches kept ready on the device, at least 1. Copied and transformed
+    // tensors lie in a ring of device_prefetch + 2 slots, so the caller may
+    // hold two batches. On the CPU, small tensors that are only cast, such as
+    // class labels, have their own memory: any number of them may be held.
     uint32_t device_prefetch = 2;
     // On the CPU: compute the device transform ahead, on a thread of the
-    // loader's, instead of in Next(). Good when the training leaves cores
-    // idle; costs a hand-over per batch otherwise. Devices with streams always
-    // work ahead.
+    // loader, and not in Next(). Good when training leaves cores idle;
+    // otherwise it costs one hand-over between threads per batch. Devices with
+    // streams always work ahead.
     bool prepare_ahead = false;
-    // Batches in host memory; see HostLoaderOptions.
-    uint32_t window = 0;
-    // Batches of a server on this machine in memory that it shares; they are
-    // copied once into the slots of this loader. HostLoaderOptions has more.
-    SameHost same_host = SameHost::kOff;
-    absl::Duration open_timeout = HostLoaderOptions().open_timeout;
-    absl::Duration next_timeout = HostLoaderOptions().next_timeout;
-    // A step without progress for so long is asked elsewhere.
-    absl::Duration step_timeout = HostLoaderOptions().step_timeout;
-    // A step that is late and needed soon is asked of a second server; the
-    // first answer wins. At most this share of the steps, in the long run; 0:
-    // never.
-    double hedge_share = HostLoaderOptions().hedge_share;
-    // Late is what takes 1.5 times as long as 95 of 100 steps did, or 4 times
-    // as long as half of them, and at least this.
-    absl::Duration hedge_floor = HostLoaderOptions().hedge_floor;
-    // Compare every payload with a digest that its server sends; see
-    // HostLoaderOptions.
-    bool verify_payload = HostLoaderOptions().verify_payload;
-    std::string expected_plan_hash;    // from a checkpoint
-    std::string expected_fingerprint;  // from a checkpoint
-    // Where this rank writes down which samples it was given in each step
-    // (client/audit/audit_log.h): made, or gone on with when it is of the same
-    // plan and content; Open() and StartAudit() refuse another job's log with
-    // InvalidArgument. In a log of the same plan what comes from `start` on
-    // takes the place of what earlier starts were given: as after a restart
-    // from a checkpoint, so give a new job, and every rank, a file of its own.
-    // A log that cannot be written later, as on a full disk, ends nothing: the
-    // loader says so and goes on. Empty: nowhere.
-    std::string audit_file;
-    // Equal on all ranks of a start of a job, larger at each start: the clock
-    // of rank 0, for example. 0: StartAudit() says it.
-    uint64_t audit_attempt = 0;
-    // To tell what a perfect loader would gain: the first so many batches are
-    // kept as copies on the device and repeated from then on, without waiting
-    // for data (client/replay_loader.h). What is trained so means nothing. Not
-    // with audit_file. 0: off.
-    uint64_t replay_batches = 0;
-    // Compute TensorSpec.device_transform (uint8 -> normalised float32, NCHW
-    // view of channels-last memory; class labels -> int64). Off: tensors as
-    // they are on the wire, labels in the smallest type that holds them.
+    // Compute TensorSpec.device_transform: uint8 to normalised float32 (an NCHW
+    // view of channels-last memory), class labels to int64. Off: tensors have
+    // the type and layout of the wire, labels the smallest type that holds
+    // them.
     bool apply_device_transform = true;
+
+    // File in which this rank records the samples of each step
+    // (client/audit/audit_log.h). Empty: no audit log. The file is created, or
+    // continued when it is a log of the same plan and content; Open() and
+    // StartAudit() refuse the log of another job with InvalidArgument. In a
+    // continued log, the records from `start` on replace those of earlier
+    // starts, as after a restart from a checkpoint. Give each job and each rank
+    // a file of its own. A write error, such as a full disk, ends only the log:
+    // the loader logs the error and continues.
+    std::string audit_file;
+    // Number of this start of the job: equal on all ranks, larger at each
+    // start, for example the clock of rank 0. 0: StartAudit() gives it.
+    uint64_t audit_attempt = 0;
+    // Number of batches to repeat, for measuring what a perfect loader would
+    // gain: the loader keeps copies of the first batches on the device and
+    // repeats them without waiting for data (client/repeat_loader.h). A model
+    // that is trained this way is meaningless. Not together with audit_file. 0:
+    // off.
+    uint64_t repeat_batches = 0;
+    // Former name of repeat_batches; counts while that is 0.
+    uint64_t replay_batches = 0;
+
+    // InvalidArgument: names the option, its value and the valid values.
+    absl::Status Validate() const;
   };
 
+  // Counters since Open().
   struct Stats {
     HostLoader::Stats host;
-    double wait_seconds = 0;  // spent in Next(): the trainer's stall
-    // Host time for copying and transforming, on whatever thread: on devices
-    // with streams the time to queue the work.
+    double wait_seconds = 0;  // in Next(): the time that training was blocked
+    // Host time for copying and transforming, on any thread. On devices with
+    // streams: for queueing that work.
     double copy_seconds = 0;
-    // On devices with streams: the time that copies and transforms take there,
-    // by the device's clock.
+    // On devices with streams: time of copies and transforms, by the clock of
+    // the device.
     double device_copy_seconds = 0;
-    // Host memory that is page-locked for the device now, by this loader.
+    // Host memory of this loader that is page-locked for the device now.
     uint64_t pinned_bytes = 0;
-    // Given out again: Options::replay_batches.
+    // Batches that were repeats (Options::repeat_batches).
     uint64_t repeated_batches = 0;
   };
 
+  // Blocks until a server has opened the plan, for open_timeout at most.
+  // docs/client.md lists the errors and what to do.
   static absl::StatusOr<std::unique_ptr<DataLoader>> Open(
       const Options& options);
 
   virtual ~DataLoader() = default;  // closes
 
-  // What the servers said of the plan: tensors, classes, steps per epoch,
+  // What the servers answered to Open(): tensors, classes, steps per epoch,
   // plan hash, fingerprint.
   virtual const OpenResponse& plan() const = 0;
 
-  // Begins the audit log of Options::audit_file; before the first Next().
+  // Begins the audit log of Options::audit_file. Call it before the first
+  // Next().
   virtual absl::Status StartAudit(uint64_t attempt) = 0;
 
-  // The next batch. OutOfRange: all epochs were delivered. DeadlineExceeded:
-  // nothing within next_timeout (names the endpoint, or says that the caller
-  // holds all slots). Other errors are final: nothing comes after them until a
-  // Seek().
+  // The next batch.
+  // - OutOfRange: all epochs were delivered.
+  // - DeadlineExceeded: no batch within next_timeout; names the endpoint, or
+  //   says that the caller holds all slots. Next() may be called again.
+  // - Unavailable: as DeadlineExceeded, and no server can be reached.
+  // - Cancelled: closed.
+  // - Any other error is final: Next() repeats it until a Seek().
   virtual absl::StatusOr<Batch> Next() = 0;
 
-  // Position after the last batch that Next() returned, or that of a Seek()
-  // after it: goes into a checkpoint.
+  // Position after the last batch that Next() returned, or of a later Seek().
+  // Save it in a checkpoint.
   virtual Position position() const = 0;
 
-  // Goes on at `position`: what is under way and what is ready on the device is
-  // dropped, Next() returns that batch next, also one that waits. Costs no Open
-  // and no time that grows with the data. Batches that the caller holds stay
-  // valid, and their slots count as held. The last epoch stays the one that
-  // Options::start and Options::epochs name. Ends a final error, and OutOfRange
-  // after all epochs, too: behind a sample that cannot be read the job may go
-  // on. InvalidArgument: a step past the end of its epoch, or an epoch past the
-  // last; nothing has changed then. Cancelled: closed.
+  // Continues at `position`: Next() returns that batch next, and so does a
+  // Next() that is waiting. Batches that are ready or requested are dropped; no
+  // Open() is needed, and the cost does not grow with the data. Batches that
+  // the caller holds stay valid, and their slots count as held. The last epoch
+  // remains the one that Options::start and Options::epochs give. Seek() ends
+  // a final error, and OutOfRange after all epochs: a job can continue after a
+  // sample that cannot be decoded.
+  // - InvalidArgument: a step past the end of its epoch, or an epoch past the
+  //   last epoch. Nothing has changed.
+  // - Cancelled: closed.
   //
-  // In an audit log what is given out after going back takes the place of what
-  // was given out from there on before, as after a restart from a checkpoint;
-  // steps that are jumped over are missing in it.
+  // In an audit log, batches after a Seek() backwards replace the records from
+  // that position on, as after a restart from a checkpoint. Steps that a Seek()
+  // skips are missing in the log.
   virtual absl::Status Seek(Position position) = 0;
 
   virtual Stats stats() const = 0;
 
-  // Ends calls and threads. Idempotent. Batches that are still held stay valid.
+  // Ends all calls and joins all threads. Idempotent. Batches that the caller
+  // holds stay valid.
   virtual void Close() = 0;
 };
 
-// One line that says where the time between two looks at stats() went: "waited
-// 11 %: decoding on 2 of 6 servers; add servers or cores". How it is found, and
-// when it is not: client/prefetch/verdict.h.
+// One line that says where the time between two stats() went: "waited 11 %:
+// decoding on 2 of 6 servers; add servers or cores". client/prefetch/verdict.h
+// has the rules.
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds);

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "client/audit/audit_log.h"
 #include "client/prefetch/verdict.h"
-#include "client/replay_loader.h"
+#include "client/repeat_loader.h"
 #include "client/torch/device_feeder.h"
 #include "client/torch/torch_device.h"
 #include "client/torch/torch_types.h"
@@ -45,7 +45,8 @@ class DataLoaderImpl final : public DataLoader {
   absl::Status StartAudit(uint64_t attempt) override {
     if (audit_file_.empty()) {
       return absl::FailedPreconditionError(
-          "the loader was opened without an audit_file");
+          "StartAudit() needs an audit log: open the loader with an "
+          "audit_file");
     }
     audit_run_.set_attempt(attempt);
     audit_run_.set_started_unix_micros(absl::ToUnixMicros(absl::Now()));
@@ -56,29 +57,24 @@ class DataLoaderImpl final : public DataLoader {
   absl::StatusOr<Batch> Next() override {
     if (!audit_file_.empty() && audit_ == nullptr) {
       return absl::FailedPreconditionError(
-          "the loader has an audit_file but no audit_attempt: call "
+          "the loader has an audit_file but no audit_attempt; call "
           "StartAudit() before Next()");
     }
     MR_ASSIGN_OR_RETURN(DeviceBatch described, feeder_->Next());
     if (audit_ != nullptr && described.audit.has_value()) {
-      // A log that cannot be written is no reason to stop: the audit will say
-      // what it lacks.
+      // Training continues without the log: an audit reports the records that
+      // are missing.
       const absl::Status written =
           audit_->Append(described.position, *described.audit);
       if (!written.ok()) {
         MR_LOG_EVERY(ERROR, absl::Minutes(10))
-            << written.message() << "; nothing more is written to it";
+            << written.message() << "; the audit log ends here";
       }
     }
     Batch batch;
-    batch.position = described.position;
-    batch.rows = described.rows;
-    batch.local_valid = described.local_valid;
-    batch.global_valid = described.global_valid;
-    batch.first_position = described.first_position;
-    batch.generation = described.generation;
+    static_cast<BatchInfo&>(batch) = described;
     if (!described.slot.expired()) {
-      // The batch does not keep its slot: its tensors do.
+      // The tensors own the slot, not the batch.
       batch.stream_recorder = [slot =
                                    described.slot](const c10::Stream& stream) {
         if (const auto lease = slot.lock(); lease != nullptr) {
@@ -112,7 +108,8 @@ class DataLoaderImpl final : public DataLoader {
   at::Tensor View(DeviceTensor& tensor) const {
     return at::from_blob(
         tensor.data, tensor.sizes, tensor.strides,
-        // The hold dies with the tensor's last reference.
+        // The deleter owns the hold: it dies with the last reference to the
+        // tensor.
         [hold = std::move(tensor.hold)](void*) {},
         at::TensorOptions(TorchType(tensor.dtype)).device(device_), device_);
   }
@@ -122,7 +119,7 @@ class DataLoaderImpl final : public DataLoader {
   const std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes_;
   const std::string audit_file_;
   AuditRun audit_run_;
-  std::unique_ptr<AuditWriter> audit_;  // null: none, or not started
+  std::unique_ptr<AuditWriter> audit_;  // null: no log, or not started
 };
 
 }  // namespace
@@ -158,7 +155,8 @@ Verdict JudgeWait(const DataLoader::Stats& before,
   report.elapsed_seconds = elapsed_seconds;
   report.wait_seconds = after.wait_seconds - before.wait_seconds;
   report.host_wait_seconds = after.host.wait_seconds - before.host.wait_seconds;
-  // On the host all of it is in `copy`; a device with streams works beside it.
+  // On the CPU, copy_seconds is all of it. A device with streams works in
+  // parallel to the host, so the longer one counts.
   report.prepare_seconds =
       std::max(after.copy_seconds - before.copy_seconds,
                after.device_copy_seconds - before.device_copy_seconds);
@@ -174,7 +172,7 @@ absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
     const DataLoader::Options& options,
     std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes) {
-  MR_RETURN_IF_ERROR(ValidateReplay(options));
+  MR_RETURN_IF_ERROR(ValidateRepeat(options));
   DeviceFeeder::Options feeder_options;
   feeder_options.prefetch = options.device_prefetch;
   feeder_options.thread = options.prepare_ahead;
@@ -190,7 +188,7 @@ absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
   if (!options.audit_file.empty() && options.audit_attempt != 0) {
     MR_RETURN_IF_ERROR(loader->StartAudit(options.audit_attempt));
   }
-  if (options.replay_batches > 0) {
+  if (options.repeat_batches > 0) {
     return RepeatBatches(std::move(loader), options);
   }
   return loader;

@@ -1,5 +1,6 @@
-// Builds a DataLoader of parts. For tests and for programs that bring their
-// own HostLoader; everybody else uses DataLoader::Open.
+// NewDataLoader joins a HostLoader and a Device into a DataLoader. For tests,
+// and for programs that bring their own HostLoader. All other programs use
+// DataLoader::Open().
 
 #ifndef MILLRACE_CLIENT_LOADER_INTERNAL_H_
 #define MILLRACE_CLIENT_LOADER_INTERNAL_H_
@@ -15,9 +16,9 @@
 
 namespace millrace::internal {
 
-// `device` is what options.device names, or a fake whose memory lies there.
-// `pinned_bytes` counts the page-locked memory of `host`'s slots; null: there
-// is none.
+// `device` is the device that options.device names, or a fake with memory on
+// that device. `pinned_bytes` counts the page-locked memory of `host`'s slots.
+// Null: none is page-locked.
 absl::StatusOr<std::unique_ptr<DataLoader>> NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
     const DataLoader::Options& options,

@@ -13,7 +13,14 @@
 namespace millrace {
 namespace {
 
-std::atomic<LogSeverity> min_severity{LogSeverity::kINFO};
+LogSeverity SeverityOfEnvironment() {
+  const char* const level = std::getenv("MILLRACE_LOG_LEVEL");
+  return level != nullptr && absl::string_view(level) == "debug"
+             ? LogSeverity::kDEBUG
+             : LogSeverity::kINFO;
+}
+
+std::atomic<LogSeverity> min_severity{SeverityOfEnvironment()};
 
 }  // namespace
 
@@ -24,7 +31,7 @@ void WriteLogLine(LogSeverity severity, const char* file, int line,
   if (severity < min_severity.load(std::memory_order_relaxed)) return;
   const char* name = std::strrchr(file, '/');
   const std::string written =
-      absl::StrCat(std::string(1, "IWEF"[static_cast<int>(severity)]), " ",
+      absl::StrCat(std::string(1, "DIWEF"[static_cast<int>(severity)]), " ",
                    absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
                                     absl::UTCTimeZone()),
                    " ", gettid(), " ", name == nullptr ? file : name + 1, ":",

@@ -24,9 +24,11 @@
 
 namespace millrace {
 
-enum class LogSeverity { kINFO, kWARNING, kERROR, kFATAL };
+// DEBUG is for tuning and other details that no user acts on.
+enum class LogSeverity { kDEBUG, kINFO, kWARNING, kERROR, kFATAL };
 
-// Messages below this severity are dropped. Default: INFO.
+// Messages below this severity are dropped. Default: INFO, or DEBUG when the
+// environment variable MILLRACE_LOG_LEVEL is "debug".
 void SetMinLogSeverity(LogSeverity severity);
 
 // Of a message; the rest is cut off.

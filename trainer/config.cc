@@ -21,83 +21,82 @@ namespace millrace {
 namespace {
 
 // A layer with more outputs is a mistake.
-constexpr uint64_t kMostClasses = 1 << 24;
+constexpr uint64_t kMaxClasses = 1 << 24;
 
 absl::Status Bad(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", why));
 }
 
-absl::Status CheckOptimizer(const TrainerConfig& c) {
-  if (c.optimizer != "sgd" && c.optimizer != "adam" && c.optimizer != "adamw") {
-    return Bad("optimizer", absl::StrCat("is \"", c.optimizer,
-                                         "\"; choose sgd, adam or adamw"));
-  }
-  if (!std::isfinite(c.lr) || c.lr <= 0) {
-    return Bad("lr", absl::StrCat("is ", c.lr, "; give a number above 0"));
-  }
-  const std::string of = absl::StrCat("; --optimizer is ", c.optimizer);
-  if (c.optimizer == "sgd") {
-    for (const auto& [flag, given] : {std::pair("beta1", c.beta1.has_value()),
-                                      std::pair("beta2", c.beta2.has_value()),
-                                      std::pair("eps", c.eps.has_value())}) {
-      if (given) return Bad(flag, absl::StrCat("is of adam and adamw", of));
-    }
-    if (c.nesterov && c.momentum == 0.0) {
-      return Bad("nesterov", "needs a --momentum above 0");
-    }
-  } else {
-    if (c.momentum.has_value()) {
-      return Bad("momentum",
-                 absl::StrCat("is of sgd", of, ", which has --beta1"));
-    }
-    if (c.nesterov) return Bad("nesterov", absl::StrCat("is of sgd", of));
-  }
-  for (const auto& [flag, value] :
-       {std::pair("momentum", c.momentum), std::pair("beta1", c.beta1),
-        std::pair("beta2", c.beta2)}) {
-    if (value.has_value() && !(*value >= 0 && *value < 1)) {
-      return Bad(flag, absl::StrCat("is ", *value, "; give 0 to below 1"));
-    }
-  }
-  if (c.eps.has_value() && !(std::isfinite(*c.eps) && *c.eps > 0)) {
-    return Bad("eps", absl::StrCat("is ", *c.eps, "; give a number above 0"));
-  }
-  if (!std::isfinite(c.weight_decay) || c.weight_decay < 0) {
-    return Bad("weight_decay",
-               absl::StrCat("is ", c.weight_decay, "; give 0 or more"));
-  }
-  if (c.decay_all && c.weight_decay == 0) {
-    return Bad("decay_all", "needs a --weight_decay above 0");
+// Refuses flags that have no effect beside the others.
+absl::Status CheckEffects(const TrainerConfig& c) {
+  const bool sgd = c.optimizer == "sgd";
+  struct Rule {
+    absl::string_view flag;
+    bool no_effect;
+    absl::string_view applies_to;
+  };
+  const Rule rules[] = {
+      {"beta1", sgd && c.beta1.has_value(), "adam and adamw"},
+      {"beta2", sgd && c.beta2.has_value(), "adam and adamw"},
+      {"eps", sgd && c.eps.has_value(), "adam and adamw"},
+      {"momentum", !sgd && c.momentum.has_value(),
+       "sgd; adam and adamw have --beta1"},
+      {"nesterov", !sgd && c.nesterov, "sgd"},
+      {"step_epochs", c.schedule != "step" && c.step_epochs.has_value(),
+       "--schedule=step"},
+      {"step_gamma", c.schedule != "step" && c.step_gamma.has_value(),
+       "--schedule=step"},
+      {"min_lr", c.schedule == "constant" && c.min_lr.has_value(),
+       "--schedule=step and --schedule=cosine"},
+      {"loss_scale", c.precision != "float16" && c.loss_scale.has_value(),
+       "--precision=float16"},
+      {"label_smoothing", c.loss != "cross_entropy" && c.label_smoothing > 0,
+       "--loss=cross_entropy"}};
+  for (const Rule& rule : rules) {
+    if (!rule.no_effect) continue;
+    return Bad(rule.flag, absl::StrCat("applies only to ", rule.applies_to));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckSchedule(const TrainerConfig& c) {
-  if (c.schedule != "constant" && c.schedule != "step" &&
-      c.schedule != "cosine") {
-    return Bad("schedule", absl::StrCat("is \"", c.schedule,
-                                        "\"; choose constant, step or cosine"));
-  }
-  const std::string is = absl::StrCat("; --schedule is ", c.schedule);
-  if (c.schedule != "step") {
-    if (c.step_epochs.has_value()) {
-      return Bad("step_epochs", absl::StrCat("is of --schedule=step", is));
-    }
-    if (c.step_gamma.has_value()) {
-      return Bad("step_gamma", absl::StrCat("is of --schedule=step", is));
+absl::Status CheckNumbers(const TrainerConfig& c) {
+  for (const auto& [flag, value] :
+       {std::pair("momentum", c.momentum), std::pair("beta1", c.beta1),
+        std::pair("beta2", c.beta2),
+        std::pair("label_smoothing", std::optional(c.label_smoothing)),
+        std::pair("ema", std::optional(c.ema))}) {
+    if (value.has_value() && !(*value >= 0 && *value < 1)) {
+      return Bad(flag, absl::StrCat("is ", *value, "; give 0 to below 1"));
     }
   }
-  if (c.min_lr.has_value()) {
-    if (c.schedule == "constant") {
-      return Bad("min_lr", absl::StrCat("is of step and cosine", is));
-    }
-    if (!(*c.min_lr >= 0 && *c.min_lr <= c.lr)) {
-      return Bad("min_lr",
-                 absl::StrCat("is ", *c.min_lr, "; give 0 to --lr=", c.lr));
+  for (const auto& [flag, value] :
+       {std::pair("lr", std::optional(c.lr)), std::pair("eps", c.eps)}) {
+    if (value.has_value() && !(std::isfinite(*value) && *value > 0)) {
+      return Bad(flag, absl::StrCat("is ", *value, "; give a number above 0"));
     }
   }
-  if (c.step_epochs.has_value() && *c.step_epochs < 1) {
-    return Bad("step_epochs", "is 0; give at least 1");
+  for (const auto& [flag, value] :
+       {std::pair("weight_decay", c.weight_decay),
+        std::pair("clip_grad_norm", c.clip_grad_norm)}) {
+    if (!(std::isfinite(value) && value >= 0)) {
+      return Bad(flag, absl::StrCat("is ", value, "; give 0 or more"));
+    }
+  }
+  if (c.nesterov && c.momentum == 0.0) {
+    return Bad("nesterov", "needs a --momentum above 0");
+  }
+  if (c.decay_all && c.weight_decay == 0) {
+    return Bad("decay_all", "needs a --weight_decay above 0");
+  }
+  if (c.min_lr.has_value() && !(*c.min_lr >= 0 && *c.min_lr <= c.lr)) {
+    return Bad("min_lr",
+               absl::StrCat("is ", *c.min_lr, "; give 0 to --lr=", c.lr));
+  }
+  for (const auto& [flag, value] :
+       {std::pair("step_epochs", c.step_epochs.value_or(1)),
+        std::pair("accumulate", c.accumulate), std::pair("epochs", c.epochs),
+        std::pair("device_prefetch", uint64_t{c.device_prefetch})}) {
+    if (value < 1) return Bad(flag, "is 0; give at least 1");
   }
   if (c.step_gamma.has_value() && !(*c.step_gamma > 0 && *c.step_gamma < 1)) {
     return Bad("step_gamma", absl::StrCat("is ", *c.step_gamma,
@@ -109,49 +108,15 @@ absl::Status CheckSchedule(const TrainerConfig& c) {
                absl::StrCat("is ", c.warmup_epochs,
                             "; give 0 to --epochs=", c.epochs));
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckStep(const TrainerConfig& c) {
-  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
-    return Bad("label_smoothing",
-               absl::StrCat("is ", c.label_smoothing, "; give 0 to below 1"));
-  }
-  if (c.label_smoothing > 0 && c.loss != "cross_entropy") {
-    return Bad(
-        "label_smoothing",
-        absl::StrCat("is a matter of --loss=cross_entropy, not of ", c.loss));
-  }
-  if (c.accumulate < 1) return Bad("accumulate", "is 0; give at least 1");
-  if (!std::isfinite(c.clip_grad_norm) || c.clip_grad_norm < 0) {
-    return Bad("clip_grad_norm", absl::StrCat("is ", c.clip_grad_norm,
-                                              "; give 0 (never) or more"));
-  }
-  if (!(c.ema >= 0 && c.ema < 1)) {
-    return Bad("ema", absl::StrCat("is ", c.ema,
-                                   "; give 0 (none) to below 1, 0.999 say"));
-  }
-  if (c.precision != "float32" && c.precision != "bfloat16" &&
-      c.precision != "float16") {
-    return Bad("precision",
-               absl::StrCat("is \"", c.precision,
-                            "\"; choose float32, bfloat16 or float16"));
-  }
-  if (c.loss_scale.has_value()) {
-    if (c.precision != "float16") {
-      return Bad("loss_scale",
-                 absl::StrCat("is of --precision=float16; --precision is ",
-                              c.precision));
-    }
-    if (!(std::isfinite(*c.loss_scale) && *c.loss_scale >= 1)) {
-      return Bad("loss_scale",
-                 absl::StrCat("is ", *c.loss_scale, "; give 1 or more"));
-    }
+  if (c.loss_scale.has_value() &&
+      !(std::isfinite(*c.loss_scale) && *c.loss_scale >= 1)) {
+    return Bad("loss_scale",
+               absl::StrCat("is ", *c.loss_scale, "; give 1 or more"));
   }
   return absl::OkStatus();
 }
 
-// A flag that acts only beside another one is a mistake without it.
+// Refuses flags without the other flag that they need.
 absl::Status CheckNeeds(const TrainerConfig& c) {
   static const auto* const needs = new std::vector<FlagNeed>{
       {"eval_preset", {"eval_dataset", "eval_subset"}},
@@ -184,7 +149,9 @@ absl::Status CheckNeeds(const TrainerConfig& c) {
 }  // namespace
 
 absl::Status TrainerConfig::Validate() const {
-  if (endpoint.empty()) return Bad("endpoint", "is missing; give HOST:PORT");
+  if (loader.endpoint.empty()) {
+    return Bad("endpoint", "is missing; give HOST:PORT");
+  }
   if (dataset.empty() && pipeline.empty()) {
     return Bad("dataset", "is missing; `millrace status` lists them");
   }
@@ -213,13 +180,13 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("loss", name.status().message());
   }
   if (classes == 1) return Bad("classes", "is 1; give 2 or more");
-  if (classes > kMostClasses) {
+  if (classes > kMaxClasses) {
     return Bad("classes",
-               absl::StrCat("is ", classes, "; give at most ", kMostClasses));
+               absl::StrCat("is ", classes, "; give at most ", kMaxClasses));
   }
   if (!init_weights.empty() && !resume.empty() && resume != "auto") {
     return Bad("init_weights",
-               "and --resume exclude each other: a checkpoint has its weights");
+               "and --resume exclude each other: a checkpoint has weights");
   }
   if (!save_weights.empty()) {
     if (const auto good = CheckWeightsName(save_weights); !good.ok()) {
@@ -230,57 +197,27 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("last_batch",
                absl::StrCat("is \"", last_batch, "\"; choose drop or pad"));
   }
-  if (device != "auto" && device != "cpu" && device != "cuda") {
-    return Bad("device",
-               absl::StrCat("is \"", device, "\"; choose auto, cpu or cuda"));
-  }
   if (device == "cuda" && prepare_ahead) {
     return Bad("prepare_ahead",
                "has no effect with --device=cuda, where batches are always "
                "prepared ahead: leave it out");
   }
-  if (epochs < 1) return Bad("epochs", "is 0; give at least 1");
-  MR_RETURN_IF_ERROR(CheckOptimizer(*this));
-  MR_RETURN_IF_ERROR(CheckSchedule(*this));
-  MR_RETURN_IF_ERROR(CheckStep(*this));
-  if (device_prefetch < 1) {
-    return Bad("device_prefetch", "is 0; give at least 1");
-  }
-  if (timeout <= absl::ZeroDuration()) return Bad("timeout", "is not above 0");
+  MR_RETURN_IF_ERROR(CheckEffects(*this));
+  MR_RETURN_IF_ERROR(CheckNumbers(*this));
   if (rank_timeout.has_value() && *rank_timeout <= absl::ZeroDuration()) {
     return Bad("rank_timeout", "is not above 0");
   }
-  if (data_timeout <= absl::ZeroDuration()) {
-    return Bad("data_timeout", "is not above 0");
-  }
-  if (step_timeout <= absl::ZeroDuration()) {
-    return Bad("step_timeout", "is not above 0");
-  }
-  if (!(hedge_share >= 0 && hedge_share <= 1)) {
-    return Bad("hedge_share",
-               absl::StrCat("is ", hedge_share,
-                            "; give a share of the steps, 0 (never) to 1"));
-  }
-  if (hedge_floor.has_value()) {
-    if (*hedge_floor < absl::ZeroDuration()) {
-      return Bad("hedge_floor", "is negative");
-    }
-    if (hedge_share == 0) {
-      return Bad("hedge_floor",
-                 "has no effect with --hedge_share=0: leave one of them out");
-    }
-  }
-  if (replay_batches > 0) {
-    // What would be taken for the result of training.
+  if (repeat_batches > 0) {
+    // Files that would pass for the result of training.
     const auto excluded = [this](absl::string_view flag) {
-      return Bad(flag, absl::StrCat("and --replay_batches=", replay_batches,
+      return Bad(flag, absl::StrCat("and --repeat_batches=", repeat_batches,
                                     " exclude each other: a run that repeats "
                                     "its first batches measures time and "
                                     "trains nothing"));
     };
-    if (max_steps > 0 && max_steps <= replay_batches / accumulate) {
+    if (max_steps > 0 && max_steps <= repeat_batches / accumulate) {
       return Bad("max_steps",
-                 "ends the run before --replay_batches repeats "
+                 "ends the run before --repeat_batches repeats "
                  "anything; give more steps or fewer batches");
     }
     if (!checkpoint.empty()) return excluded("checkpoint");

@@ -2,17 +2,18 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/batch_files.h"
-#include "client/cli/report.h"
+#include "client/batch_files/batch_files.h"
+#include "client/receive/open_host_loader.h"
 #include "common/atomic_file.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 #include "trainer/files.h"
 
@@ -21,22 +22,18 @@ namespace {
 
 // "image: 3 NaN and 0 infinite, the first in row 5"
 std::string Wrong(const BatchArray& array) {
-  const TensorLook& look = array.look;
-  if (look.first_bad < 0 || array.shape.empty() || array.shape[0] <= 0) {
-    return "";
-  }
-  const uint64_t of_row = std::max<uint64_t>(
-      1, look.elements / static_cast<uint64_t>(array.shape[0]));
-  return absl::StrCat(array.name, ": ", look.nans, " NaN and ", look.infinities,
-                      " infinite, the first in row ",
-                      static_cast<uint64_t>(look.first_bad) / of_row);
+  const std::optional<uint64_t> row = FirstBadRow(array);
+  if (!row.has_value()) return "";
+  return absl::StrCat(array.name, ": ", array.look.nans, " NaN and ",
+                      array.look.infinities, " infinite, the first in row ",
+                      *row);
 }
 
 absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
                                             const std::string& folder) {
   const Position position = options.start;
   options.epochs = 1;
-  options.window = 2;  // the smallest there is
+  options.window = 2;  // the minimum
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HostLoader> loader,
                       OpenHostLoader(options));
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
@@ -47,7 +44,7 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
       absl::StrCat(folder, "/epoch-", position.epoch, "-step-", position.step,
                    "-rank-", options.rank);
   const std::string json_path = place + "/batch.json";
-  // A job that is started again fails at the same place again.
+  // A restarted job fails at the same step again.
   unlink(json_path.c_str());
   MR_RETURN_IF_ERROR(MakeBatchFolder(place, "--failed_batch=DIR"));
   MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
@@ -58,13 +55,13 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
       wrong.push_back(std::move(text));
     }
   }
-  // As `millrace replay --run=FILE` reads it.
+  // The keys that `millrace replay --run=FILE` reads.
   Report json;
   json.Add("epoch", "", position.epoch);
   json.Add("step", "", position.step);
   json.Add("rank", "", uint64_t{options.rank});
   json.Add("world_size", "", uint64_t{options.world_size});
-  json.Add("rows", "", batch.header.rows());
+  json.Add("rows", "", batch.rows);
   json.Add("endpoint", "", absl::string_view(options.endpoint));
   json.Add("plan_hash", "",
            absl::string_view(absl::BytesToHexString(plan.plan_hash())));
@@ -74,10 +71,10 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   json.AddJson("tensors", ToJson(arrays));
   MR_RETURN_IF_ERROR(WriteFileAtomically(json_path, json.Json() + "\n"));
   return absl::StrCat(
-      "its batch lies in ", place, " (",
+      "its batch is in ", place, " (",
       wrong.empty() ? "all of its numbers are finite"
                     : absl::StrJoin(wrong, "; "),
-      "); the same again, with what was drawn for each row: millrace replay "
+      "); to refetch it with the random choices of each row: millrace replay "
       "--run=",
       json_path, " --position=", position.epoch, ":", position.step,
       " --rank=", options.rank, " --world=", options.world_size,
@@ -97,8 +94,8 @@ std::string KeepFailedBatch(const HostLoaderOptions& options,
   if (!folder.empty()) kept = SaveFailedBatch(options, folder);
   if (kept.ok()) return *kept;
   return absl::StrCat(
-      "it is not kept (", kept.status().message(),
-      "); see it with: millrace replay --position=", options.start.epoch, ":",
+      "its batch is not saved (", kept.status().message(),
+      "); to fetch it: millrace replay --position=", options.start.epoch, ":",
       options.start.step, " --rank=", options.rank,
       " --world=", options.world_size, " --output=DIR",
       config.train_subset.empty() && config.eval_subset.empty()

@@ -1,10 +1,12 @@
-// Keeps the batch of a step whose loss is no finite number: the same bytes that
-// the servers gave for it, asked for once more (a batch is a function of its
-// position), on the CPU and the GPU alike.
+// KeepFailedBatch saves the batch of a step whose loss is not finite. It
+// requests the batch once more from the servers: a batch is a function of its
+// position, so the bytes are the same, whatever the device of training is.
+//
+// Blocking; any thread.
 //
 //   const std::string what = KeepFailedBatch(options, config);
-//   // "its batch lies in run.failed_batch/epoch-0-step-7-rank-0 (image: 3 NaN,
-//   // the first in row 5); ..."
+//   // "its batch is in run.failed_batch/epoch-0-step-7-rank-0 (image: 3 NaN
+//   // and 0 infinite, the first in row 5); ..."
 
 #ifndef MILLRACE_TRAINER_FAILED_BATCH_H_
 #define MILLRACE_TRAINER_FAILED_BATCH_H_
@@ -16,12 +18,13 @@
 
 namespace millrace {
 
-// Writes FOLDER/epoch-E-step-S-rank-R/: batch.json and a .npy for each tensor,
-// as `millrace replay` does; what an earlier try has left there is replaced.
-// FOLDER is --failed_batch, else beside --checkpoint. `options.start` is the
-// position. Returns a clause for an error's sentence: where it is and what is
-// wrong with its numbers, or why it is not kept, and the command that gets it
-// again. Waits for the servers at most as `options` say.
+// Writes batch.json and a .npy for each tensor to
+// FOLDER/epoch-E-step-S-rank-R/, as `millrace replay` does, and replaces the
+// files of an earlier failure there. FOLDER is --failed_batch, or else lies
+// beside --checkpoint. `options.start` is the position. Returns a clause for
+// the error message of the step: where the batch is and which numbers are
+// wrong, or why the batch is not saved, and the command that fetches it. The
+// timeouts of `options` bound the time.
 std::string KeepFailedBatch(const HostLoaderOptions& options,
                             const TrainerConfig& config);
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "client/prefetch/same_host_flag.h"
+#include "client/flags/loader_flags.h"
 #include "common/flag_needs.h"
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
@@ -25,7 +25,7 @@ absl::Status Bad(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
-// Flags of the ranks that the launcher starts, as they are given.
+// The values of the flags that start ranks.
 struct RankFlags {
   uint32_t nproc = 0;
   uint32_t nnodes = 1;
@@ -35,43 +35,41 @@ struct RankFlags {
   std::optional<absl::Duration> stop_grace;
 };
 
-void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
+void AddDataFlags(TrainerConfig* c, LoaderFlags& loader, FlagSet& flags) {
   flags.Group("Data");
-  flags.Add("endpoint", &c->endpoint, "HOST:PORT[,...]",
-            "Data servers; one DNS name may stand for several");
+  loader.AddEndpoint(flags);
   flags.Add("dataset", &c->dataset, "NAME", "Dataset to train on");
   flags
       .Add("preset", &c->preset, "NAME",
            "Pipeline by name, such as imagenet_train")
       .Default(
-          "what the dataset recommends; samples as they are stored when it "
-          "recommends none");
+          "the one that the dataset recommends, or samples as they are stored");
   flags.Add("pipeline", &c->pipeline, "FILE",
             "Pipeline from a file, a PipelineSpec as protobuf text");
   flags
       .Add("outputs", &c->outputs, "FIELD,...",
-           "Fields that become tensors of a batch; also of the evaluation, "
+           "Fields that become tensors of a batch; also for the evaluation, "
            "unless --eval_pipeline is given")
-      .Default("those that the pipeline lists, else all");
+      .Default("those that the pipeline lists, or all");
   flags.Add("batch_size", &c->batch_size, "N",
-            "Samples of a global batch; 0: what the pipeline says, else 64");
+            "Samples of a global batch; 0: the pipeline's number, or 64");
   flags
       .Add("last_batch", &c->last_batch, "drop|pad",
            "What happens to the samples at the end of an epoch that fill no "
            "whole batch: drop, or pad (trained with their right weight)")
-      .Default("what the pipeline says, else drop");
+      .Default("the pipeline's, or drop");
   flags
       .Add("train_subset", &c->train_subset, "FROM:TO",
            "Part of the dataset to train on, in samples (whole numbers: "
            "0:48000) or as shares (a point or a per cent sign: 0:0.8, "
            "0%:80%), in a random order that --subset_seed fixes")
-      .Default("all of it");
+      .Default("the whole dataset");
   flags.Add("subset_seed", &c->subset_seed, "N",
             "Seed of the random order that --train_subset and --eval_subset "
             "cut");
   flags.Add("subset_unit", &c->subset_unit, "N",
-            "Neighbouring samples that stay in one part, as frames of one "
-            "film; 0: none");
+            "Number of neighbouring samples that stay in one part, such as the "
+            "frames of a film; 0: none");
 
   flags.Group("Evaluation");
   flags
@@ -83,13 +81,13 @@ void AddDataFlags(TrainerConfig* c, FlagSet& flags) {
            "Part to evaluate on, in samples (48000:60000) or as shares "
            "(0.8:1.0), of --eval_dataset, or without it of "
            "--dataset; training then takes the rest, or --train_subset")
-      .Default("all of --eval_dataset");
+      .Default("the whole --eval_dataset");
   flags
       .Add("eval_preset", &c->eval_preset, "NAME",
            "Pipeline of the evaluation by name")
       .Default(
-          "what the dataset recommends for evaluation, whatever --preset and "
-          "--pipeline say");
+          "the one that the dataset recommends for evaluation, whatever "
+          "--preset and --pipeline are");
   flags.Add("eval_pipeline", &c->eval_pipeline, "FILE",
             "Pipeline of the evaluation from a file, a PipelineSpec as "
             "protobuf text");
@@ -105,22 +103,21 @@ void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
             "Run the model as a graph that libtorch traces and optimises");
   flags.Add("loss", &c->loss, "NAME",
             "cross_entropy, bce_with_logits, mse, or torchscript:FILE, a "
-            "module of outputs and target");
+            "module that takes outputs and target");
   flags.Add("label_smoothing", &c->label_smoothing, "SHARE",
             "Share of a label that is spread over all classes");
   flags.Add("input", &c->input, "FIELD", "Tensor of a batch to learn from")
       .Default(
-          "the one beside the target, or the one image where there are "
-          "several");
+          "the only one besides the target, or the only image among several");
   flags.Add("target", &c->target, "FIELD", "Tensor of a batch to learn")
-      .Default("the one that has classes, else the one that is a mask");
+      .Default("the one that has classes, or the one that is a mask");
   flags.Add("classes", &c->classes, "N",
-            "Number of classes of a target that does not say it, such as a "
-            "mask or a whole number; 0: what the data say");
+            "Number of classes of a target whose data do not give it, such as "
+            "a mask or a whole number; 0: from the data");
   flags
       .Add("ignore_value", &c->ignore_value, "N",
-           "Pixels of the target with this value do not count, often 255")
-      .Default("all count");
+           "Pixels of the target with this value are ignored, often 255")
+      .Default("none");
   flags.Add("init_weights", &c->init_weights, "FILE",
             "Initial weights: safetensors, or torch.save of a state_dict");
   flags.Add(
@@ -130,16 +127,15 @@ void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
         if (!text.empty()) c->init_weights_without = absl::StrSplit(text, ',');
         return absl::OkStatus();
       },
-      "NAME,...", "Layers or tensors that --init_weights leaves alone");
+      "NAME,...", "Layers or tensors that --init_weights does not set");
   flags.Add("channels_last", &c->channels_last, "",
-            "Lay images and the weights of convolutions out channels-last");
+            "Use channels-last memory for images and convolution weights");
 }
 
 void AddOptimizerFlags(TrainerConfig* c, FlagSet& flags) {
   flags.Group("Optimisation");
-  flags.Add("optimizer", &c->optimizer, "sgd|adam|adamw", "Optimiser");
-  flags.Add("lr", &c->lr, "RATE",
-            "Learning rate; with a schedule the highest one");
+  flags.Add("optimizer", &c->optimizer, "sgd|adam|adamw", "Optimiser").Choice();
+  flags.Add("lr", &c->lr, "RATE", "Learning rate; with a schedule its maximum");
   flags.Add("momentum", &c->momentum, "SHARE", "sgd: momentum").Default("0.9");
   flags.Add("nesterov", &c->nesterov, "", "sgd: Nesterov's momentum");
   flags
@@ -156,34 +152,39 @@ void AddOptimizerFlags(TrainerConfig* c, FlagSet& flags) {
             "sgd, adam: L2 penalty; adamw: decay of the weights");
   flags.Add("decay_all", &c->decay_all, "",
             "Decay biases and the scales of normalising layers too");
-  flags.Add("schedule", &c->schedule, "constant|step|cosine",
-            "Learning rate over the run");
+  flags
+      .Add("schedule", &c->schedule, "constant|step|cosine",
+           "Learning rate over the run")
+      .Choice();
   flags.Add("warmup_epochs", &c->warmup_epochs, "NUMBER",
-            "Epochs, whole or not, in which the learning rate rises to --lr");
+            "Number of epochs, whole or not, in which the learning rate rises "
+            "to --lr");
   flags
       .Add("step_epochs", &c->step_epochs, "N",
-           "--schedule=step: epochs between two falls of the rate")
+           "--schedule=step: epochs between two reductions of the rate")
       .Default("30");
   flags
       .Add("step_gamma", &c->step_gamma, "FACTOR",
-           "--schedule=step: factor of a fall")
+           "--schedule=step: factor of a reduction")
       .Default("0.1");
   flags
       .Add("min_lr", &c->min_lr, "RATE",
-           "--schedule=step and cosine: lowest learning rate")
+           "--schedule=step and cosine: minimum learning rate")
       .Default("0");
   flags.Add("accumulate", &c->accumulate, "N",
-            "Batches whose gradients one optimiser step takes together");
+            "Number of batches whose gradients one optimiser step combines");
   flags.Add("clip_grad_norm", &c->clip_grad_norm, "NORM",
             "Upper bound of the gradients' norm; 0: none");
   flags.Add("ema", &c->ema, "SHARE",
-            "Decay of averaged weights, which are evaluated and kept beside "
-            "the others; 0: none");
-  flags.Add("precision", &c->precision, "float32|bfloat16|float16",
-            "Precision of the forward pass (autocast)");
+            "Decay of averaged weights, which are evaluated and saved besides "
+            "the trained ones; 0: none");
+  flags
+      .Add("precision", &c->precision, "float32|bfloat16|float16",
+           "Precision of the forward pass (autocast)")
+      .Choice();
   flags
       .Add("loss_scale", &c->loss_scale, "NUMBER",
-           "--precision=float16: first loss scale")
+           "--precision=float16: initial loss scale")
       .Default("65536");
 }
 
@@ -194,96 +195,72 @@ void AddRunFlags(TrainerConfig* c, FlagSet& flags) {
             "Optimiser steps after which this run ends; 0: no limit");
   flags
       .Add("seed", &c->seed, "N",
-           "Seed of the order, the augmentation and the first weights")
-      .Default("0; for order and augmentation what the pipeline says");
+           "Seed of the order, the augmentation and the initial weights")
+      .Default("0; for order and augmentation the pipeline's seed");
   flags.Add("checkpoint", &c->checkpoint, "FILE",
             "Write a checkpoint after each epoch, at the end and on failure");
   flags.Add("checkpoint_every", &c->checkpoint_every, "N",
-            "Optimiser steps between further writes of --checkpoint; 0: after "
-            "each epoch alone");
+            "Optimiser steps between further writes of --checkpoint; 0: only "
+            "after each epoch");
   flags.Add("resume", &c->resume, "FILE|auto",
-            "Go on from this checkpoint; auto: from --checkpoint when that "
-            "file is there. --lr and the like are those given now");
+            "Continue from this checkpoint; auto: from --checkpoint if that "
+            "file exists. --lr and other flags have the values given now");
   flags.Add("save_weights", &c->save_weights, "FILE",
             "Write the weights after each epoch and at the end, to "
             "NAME.safetensors or, for torch.load, NAME.pt");
   flags
       .Add("failed_batch", &c->failed_batch, "DIR",
-           "Folder for the batch of a step whose loss is no finite number")
+           "Folder for the batch of a step whose loss is not finite")
       .Default("beside --checkpoint");
-  flags.Add("replay_batches", &c->replay_batches, "N",
+  flags.Add("repeat_batches", &c->repeat_batches, "N",
             "Repeat the first N batches, from copies on the device, to measure "
-            "what a perfect loader would gain; trains nothing of use; 0: off");
+            "what a perfect loader would gain; the model is meaningless; 0: "
+            "off");
+  flags.Renamed("replay_batches", "repeat_batches");
 
   flags.Group("Device");
-  flags.Add("device", &c->device, "auto|cpu|cuda",
-            "Device to train on; auto: a GPU where there is one");
+  flags
+      .Add("device", &c->device, "auto|cpu|cuda",
+           "Device to train on; auto: a GPU if there is one")
+      .Choice();
   flags.Add("device_prefetch", &c->device_prefetch, "N",
             "Batches kept ready on the device");
   flags.Add("prepare_ahead", &c->prepare_ahead, "",
-            "On the CPU, normalise batches on a thread of its own; good when "
+            "On the CPU, normalise batches on a separate thread; good when "
             "training leaves cores idle");
 }
 
 void AddRankFlags(TrainerConfig* c, RankFlags* ranks, FlagSet& flags) {
   flags.Group("Several ranks");
-  flags.Add("nproc", &ranks->nproc, "N",
-            "Ranks to start on this machine, and on each of --nnodes; 0: this "
-            "process is a rank, as torchrun's environment says, or the only "
-            "one");
-  flags.Add("nnodes", &ranks->nnodes, "N",
-            "Machines of the job; above 1: start this program on each of them "
-            "with the same flags but for --node_rank");
+  flags.Add(
+      "nproc", &ranks->nproc, "N",
+      "Number of ranks to start on this machine, and on each of --nnodes; "
+      "0: this process is the only rank, or a rank of torchrun's "
+      "environment");
+  flags.Add(
+      "nnodes", &ranks->nnodes, "N",
+      "Number of machines of the job; above 1: start this program on each "
+      "machine with the same flags except --node_rank");
   flags.Add("node_rank", &ranks->node_rank, "N",
             "Number of this machine among --nnodes, from 0");
   flags.Add("master_addr", &ranks->master_addr, "HOST",
-            "Address of the machine with --node_rank=0, as the others reach "
-            "it");
+            "Address of the machine with --node_rank=0 for the other machines");
   flags
       .Add("master_port", &ranks->master_port, "PORT",
-           "With --master_addr: free port of that machine, at which the ranks "
-           "meet")
+           "With --master_addr: free port of that machine, to which the ranks "
+           "connect")
       .Default(absl::StrCat(kDefaultMasterPort));
   flags
       .Add("stop_grace", &ranks->stop_grace, "TIME",
            "With --nproc: time from a signal until ranks that still run are "
-           "killed, so that they can write a checkpoint; 0: at once")
+           "killed, in which they write a checkpoint; 0: at once")
       .MayBeZero()
       .Default(absl::FormatDuration(LaunchOptions().grace));
   flags
       .Add("rank_timeout", &c->rank_timeout, "TIME",
            "Time after which a rank that does not answer is given up; a "
-           "collective call gets --data_timeout and 30s at least")
+           "collective call gets at least --data_timeout + 30s")
       .Default("2m");
-}
-
-void AddLoadFlags(TrainerConfig* c, FlagSet& flags) {
-  flags.Group("Loading");
-  flags.Add("window", &c->window, "N",
-            "Batches that are requested ahead; 0: adjusted automatically");
-  flags
-      .Add("same_host", &c->same_host, std::string(kSameHostWords),
-           std::string(kSameHostHelp))
-      .Choice()
-      .Bare("auto");
-  flags.Add("verify_payload", &c->verify_payload, "",
-            "Compare each batch with a digest that its server sends, so that "
-            "no batch with a flipped bit is trained on");
-  flags.Add("timeout", &c->timeout, "TIME",
-            "Time after which an endpoint that does not answer is given up");
-  flags.Add("data_timeout", &c->data_timeout, "TIME",
-            "Time without a batch after which the run ends");
-  flags.Add("step_timeout", &c->step_timeout, "TIME",
-            "Time without progress after which a step is requested from "
-            "another server");
-  flags.Add("hedge_share", &c->hedge_share, "SHARE",
-            "Upper bound of the share of steps that are requested from a "
-            "second server because they are late; 0: never");
-  flags
-      .Add("hedge_floor", &c->hedge_floor, "TIME",
-           "Minimum time before a step counts as late")
-      .MayBeZero()
-      .Default(absl::FormatDuration(HostLoaderOptions().hedge_floor));
 }
 
 void AddLogFlags(TrainerConfig* c, bool* version, FlagSet& flags) {
@@ -296,23 +273,22 @@ void AddLogFlags(TrainerConfig* c, bool* version, FlagSet& flags) {
             "Write the loss of every step to this file: epoch step loss");
   flags.Add("tensorboard", &c->tensorboard, "DIR",
             "Write TensorBoard's event files to this folder: losses, accuracy, "
-            "learning rate, and where the time of a step goes");
+            "learning rate, and the time of a step by stage");
   flags.Add("profile", &c->profile, "DIR",
             "Write a trace of some steps to this folder, for ui.perfetto.dev "
-            "or TensorBoard, and print the operators that took longest");
+            "or TensorBoard, and print the operators with the longest time");
   flags
       .Add("profile_steps", &c->profile_steps, "FROM-TO",
            "Steps that --profile records, counted from 1 in this run")
       .Default("5-9");
   flags.Add("audit_dir", &c->audit_dir, "DIR",
-            "Record in this folder which samples each rank was given: 32 bytes "
-            "a step, for `millrace audit --files=DIR`. One folder for each "
-            "job: restarts with --resume go on in it");
+            "Record in this folder which samples each rank received: 32 bytes "
+            "a step, for `millrace audit --files=DIR`. Use one folder for each "
+            "job; restarts with --resume continue in it");
   flags.Add("version", version, "", "Print the release and exit");
 }
 
-// A flag of ranks that this process does not start, or that have no others, is
-// a mistake.
+// Refuses flags of ranks when this process starts no ranks, or only one.
 absl::Status CheckRankNeeds(const RankFlags& ranks, bool rank_timeout,
                             bool environment) {
   const std::vector<FlagNeed> needs = {
@@ -410,18 +386,25 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
                 "the command line or in a file that it names.",
        .last_value_holds = true,
        .empty_values = true});
-  AddDataFlags(&result.config, flags);
+  LoaderFlags loader;
+  AddDataFlags(&result.config, loader, flags);
   AddModelFlags(&result.config, flags);
   AddOptimizerFlags(&result.config, flags);
   AddRunFlags(&result.config, flags);
   AddRankFlags(&result.config, &ranks, flags);
-  AddLoadFlags(&result.config, flags);
+  flags.Group("Loading");
+  loader.AddPrefetch(flags);
+  loader.AddConnection(flags);
+  loader.AddVerification(flags);
+  loader.AddHedging(flags);
   AddLogFlags(&result.config, &result.version, flags);
   flags.Renamed("helpfull", "help");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) result.help = flags.Help();
   if (flags.help_wanted() || result.version) return result;
   result.config.flags = arguments;
+  result.config.loader = loader.options;
+  MR_RETURN_IF_ERROR(UsageError(loader.Validate()));
   MR_RETURN_IF_ERROR(UsageError(result.config.Validate()));
   if (!launched)
     MR_RETURN_IF_ERROR(UsageError(CheckRanks(ranks, result.config)));

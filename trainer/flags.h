@@ -1,4 +1,11 @@
-// The flags of millrace-train.
+// ParseTrainFlags() parses the command line of millrace-train.
+//
+// What it is not: it starts no rank and reads no file.
+//
+// Safe from any thread.
+//
+//   MR_ASSIGN_OR_RETURN(TrainFlags flags, ParseTrainFlags(arguments, false));
+//   if (!flags.help.empty()) ... print it and exit ...
 
 #ifndef MILLRACE_TRAINER_FLAGS_H_
 #define MILLRACE_TRAINER_FLAGS_H_
@@ -15,17 +22,18 @@ namespace millrace {
 
 struct TrainFlags {
   TrainerConfig config;
-  // Without command and threads_per_rank. ranks is 0: this process is a rank.
+  // Without command and threads_per_rank. ranks 0: this process is a rank.
   LaunchOptions launch;
-  std::string help;  // what to print instead of training; empty: train
+  std::string help;  // text to print instead of training; empty: train
   bool version = false;
 };
 
-// `arguments` are those after the program's name. Of a flag that is given again
-// the last value holds. `launched`: this process is a rank that a launcher has
-// started with its own flags, which are not judged again. Errors as
-// FlagSet::Parse() and TrainerConfig::Validate() have them, with the mark of
-// UsageError(); also what contradicts in the flags that start ranks.
+// `arguments` are those after the program's name. The last value of a repeated
+// flag counts. `launched`: this process is a rank that a launcher has started
+// with the launcher's own flags, which are not validated again. Errors, with
+// the mark of UsageError(): those of FlagSet::Parse(), LoaderFlags::Validate()
+// and TrainerConfig::Validate(), and contradictions among the flags that start
+// ranks.
 absl::StatusOr<TrainFlags> ParseTrainFlags(
     const std::vector<std::string>& arguments, bool launched);
 

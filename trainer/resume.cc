@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/audit/spec_difference.h"
+#include "client/receive/open_host_loader.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "trainer/files.h"

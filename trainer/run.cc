@@ -199,12 +199,13 @@ absl::Status TrainingRun::SetUp() {
   MR_RETURN_IF_ERROR(OpenData());
   const absl::Duration timeout = config_.rank_timeout.value_or(kRankTimeout);
   MR_ASSIGN_OR_RETURN(
-      ranks_, Communicator::Join(
-                  env_, {.device = device_,
-                         .timeout = timeout,
-                         // A rank that waits for its data is not gone.
-                         .call_timeout = std::max(
-                             timeout, config_.data_timeout + kDataMargin)}));
+      ranks_,
+      Communicator::Join(
+          env_, {.device = device_,
+                 .timeout = timeout,
+                 // A rank that waits for its data is not gone.
+                 .call_timeout = std::max(
+                     timeout, config_.loader.next_timeout + kDataMargin)}));
   MR_RETURN_IF_ERROR(StartAudit());
   MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
@@ -221,8 +222,8 @@ absl::Status TrainingRun::OpenData() {
   const OpenResponse& plan = data_.loader->plan();
   summary_.plan_hash = absl::BytesToHexString(plan.plan_hash());
   summary_.fingerprint = plan.fingerprint();
-  summary_.endpoint = config_.endpoint;
-  summary_.replay_batches = config_.replay_batches;
+  summary_.endpoint = config_.loader.endpoint;
+  summary_.replay_batches = config_.repeat_batches;
   summary_.pipeline = plan.resolved_spec().ShortDebugString();
   stop_.OnSignal([loader = data_.loader.get()] { loader->Close(); });
   return absl::OkStatus();
@@ -545,15 +546,15 @@ absl::Status TrainingRun::Train() {
 absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   if (step_ == nullptr || !step_->not_finite().has_value()) return error;
   // That place's own batch was not trained on.
-  if (config_.replay_batches > 0) return error;
+  if (config_.repeat_batches > 0) return error;
   HostLoaderOptions options;
-  options.endpoint = config_.endpoint;
+  options.endpoint = config_.loader.endpoint;
   options.spec = data_.loader->plan().resolved_spec();
   options.rank = env_.rank;
   options.world_size = env_.world_size;
   options.start = *step_->not_finite();
-  options.open_timeout = config_.timeout;
-  options.next_timeout = std::min(config_.data_timeout, kKeepTime);
+  options.open_timeout = config_.loader.open_timeout;
+  options.next_timeout = std::min(config_.loader.next_timeout, kKeepTime);
   options.expected_plan_hash = data_.loader->plan().plan_hash();
   options.expected_fingerprint = data_.loader->plan().fingerprint();
   return WithWords(

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/prefetch/same_host_flag.h"
 #include "client/receive/describe.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
@@ -46,25 +45,16 @@ absl::Status WithPresetAdvice(const absl::Status& error,
                    "--preset=imagenet_train for photographs");
 }
 
-DataLoader::Options LoaderOptions(const TrainerConfig& config,
-                                  const RankEnv& env, torch::Device device,
-                                  const PipelineSpec& spec) {
+DataLoader::Options OptionsFor(const TrainerConfig& config, const RankEnv& env,
+                               torch::Device device, const PipelineSpec& spec) {
   DataLoader::Options options;
-  options.endpoint = config.endpoint;
+  static_cast<LoaderOptions&>(options) = config.loader;
   options.spec = spec;
   options.rank = env.rank;
   options.world_size = env.world_size;
   options.device = device;
   options.device_prefetch = config.device_prefetch;
   options.prepare_ahead = config.prepare_ahead;
-  options.window = config.window;
-  options.same_host = SameHostOf(config.same_host);
-  options.verify_payload = config.verify_payload;
-  options.open_timeout = config.timeout;
-  options.next_timeout = config.data_timeout;
-  options.step_timeout = config.step_timeout;
-  options.hedge_share = config.hedge_share;
-  options.hedge_floor = config.hedge_floor.value_or(options.hedge_floor);
   return options;
 }
 
@@ -87,16 +77,17 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
       MakeSpecs(
           config,
           [&config](const std::string& dataset) -> absl::StatusOr<DatasetInfo> {
-            auto info =
-                DescribeDataset(config.endpoint, dataset, config.timeout);
+            auto info = DescribeDataset(config.loader.endpoint, dataset,
+                                        config.loader.open_timeout);
             if (!info.ok()) return OfNames(info.status());
             return info;
           }));
   data.bad_samples = std::make_unique<BadSampleReport>(
-      BadSampleReport::Options{.endpoint = config.endpoint, .rank = env.rank},
+      BadSampleReport::Options{.endpoint = config.loader.endpoint,
+                               .rank = env.rank},
       data.specs);
   DataLoader::Options options =
-      LoaderOptions(config, env, device, data.specs.train);
+      OptionsFor(config, env, device, data.specs.train);
   // A job that is started again after its end, or in its last evaluation, is
   // judged, and is not an error.
   const Position& position = resume.info.position;
@@ -108,7 +99,7 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
   }
   options.start = position;
   options.epochs = data.done ? 1 : config.epochs - position.epoch;
-  options.replay_batches = config.replay_batches;
+  options.repeat_batches = config.repeat_batches;
   options.expected_plan_hash = resume.info.plan_hash;
   options.expected_fingerprint = resume.info.fingerprint;
   if (!config.audit_dir.empty() && !data.done) {
@@ -120,11 +111,7 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
       DataLoader::Open(options);
   if (!opened.ok()) {
     HostLoaderOptions host;
-    host.endpoint = config.endpoint;
-    host.spec = data.specs.train;
-    host.rank = env.rank;
-    host.world_size = env.world_size;
-    host.open_timeout = config.timeout;
+    static_cast<LoaderOptions&>(host) = options;
     return OfNames(NameChangedFlags(
         WithPresetAdvice(opened.status(), config, data.specs), resume, host));
   }
@@ -153,7 +140,7 @@ absl::Status OpenEvaluation(const TrainerConfig& config, const RankEnv& env,
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
   absl::StatusOr<std::unique_ptr<Evaluation>> made = Evaluation::Make(
       {.dataset = data.specs.eval_name,
-       .loader = LoaderOptions(config, env, device, *data.specs.eval),
+       .loader = OptionsFor(config, env, device, *data.specs.eval),
        .reader = ReaderOptions(config, loss.kind),
        .precision = *PrecisionByName(config.precision, device.type())},
       config.dataset, *data.reader);

@@ -11,13 +11,14 @@
 #include "client/cli/audit_files.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
-#include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "common/count_text.h"
 #include "common/flag_needs.h"
 #include "common/json_text.h"
 #include "common/program/flag_set.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -84,7 +85,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
                     "--world=4",
                     "millrace audit --files=/runs/7/audit"}});
   spec_flags.AddTo(flags);
-  spec_flags.AddHedgesTo(flags);
+  spec_flags.loader.AddHedging(flags);
   flags.Group("What to prove");
   flags.Add("world", &world, "N", "Number of ranks of the job");
   flags.Add("epoch", &epoch, "N", "Epoch to receive, from 0");
@@ -129,7 +130,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
          {"same_host", {"endpoint"}}},
         [&flags](absl::string_view name) { return flags.Given(name); })));
     MR_RETURN_IF_ERROR(UsageError(spec_flags.ValidateHow()));
-    spec_flags.ApplyTo(files.loader);
+    files.loader = spec_flags.MakeOptions();
     files.json = json;
     return AuditFiles(files);
   }
@@ -139,8 +140,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
         absl::StrCat("flag --world=", world, ": expected 1 to ", kMostRanks)));
   }
 
-  HostLoaderOptions options;
-  spec_flags.ApplyTo(options);
+  HostLoaderOptions options = spec_flags.MakeOptions();
   options.read_only_payload = true;
   options.world_size = world;
   options.window_bytes = kWindowBytes / world;

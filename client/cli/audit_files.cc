@@ -21,11 +21,12 @@
 #include "client/audit/audit_check.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
-#include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
@@ -59,8 +60,8 @@ absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
   return paths;
 }
 
-HostLoaderOptions LoaderOptions(const AuditFilesOptions& options,
-                                const AuditRun& run) {
+HostLoaderOptions OptionsFor(const AuditFilesOptions& options,
+                             const AuditRun& run) {
   HostLoaderOptions loader = options.loader;
   loader.spec = run.resolved_spec();
   loader.epochs = 1;
@@ -110,7 +111,7 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
       MR_RETURN_IF_ERROR(
           ReadAuditRecords(part.segment, part.first + i, 1,
                            [&logged](const AuditRecord& r) { logged = r; }));
-      HostLoaderOptions loader_options = LoaderOptions(options, run);
+      HostLoaderOptions loader_options = OptionsFor(options, run);
       loader_options.rank = run.rank();
       loader_options.world_size = run.world_size();
       loader_options.expected_plan_hash = run.plan_hash();
@@ -156,7 +157,7 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
   for (AuditEpoch& epoch : result->epochs) {
     if (epoch.proof != AuditEpoch::kCounted) continue;
     if (!all.has_value()) all = SumOfAllSamples(run.samples_per_epoch());
-    HostLoaderOptions loader_options = LoaderOptions(options, run);
+    HostLoaderOptions loader_options = OptionsFor(options, run);
     loader_options.spec.set_last_batch(LAST_BATCH_PARTIAL);
     loader_options.expected_fingerprint = run.fingerprint();
     std::unique_ptr<HostLoader> loader;

@@ -28,14 +28,15 @@
 #include "client/cli/bench_verdict.h"
 #include "client/cli/bench_waits.h"
 #include "client/cli/commands.h"
-#include "client/cli/report.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/synthetic_flags.h"
+#include "client/flags/loader_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
+#include "common/program/report.h"
 #include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -61,7 +62,6 @@ struct BenchFlags {
   std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
-  bool verify_payload = HostLoaderOptions().verify_payload;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds
   std::string plot;
@@ -81,7 +81,8 @@ struct BenchFlags {
 
 void BenchFlags::AddTo(FlagSet& flags) {
   spec.AddTo(flags);
-  spec.AddHedgesTo(flags);
+  spec.loader.AddVerification(flags);
+  spec.loader.AddHedging(flags);
   synthetic.AddTo(flags);
   flags.Group("What to measure");
   flags.Add("batches", &batches, "N", "Batches to receive, at least 2")
@@ -107,8 +108,6 @@ void BenchFlags::AddTo(FlagSet& flags) {
             "batches");
   flags.Add("loaders", &loaders, "N",
             "Number of clients that receive in parallel, each all batches");
-  flags.Add("verify_payload", &verify_payload, "",
-            "Compare each batch with a digest that its server sends");
   flags.Group("Sweeps");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
             "Run every combination and name the best; knobs: window, "
@@ -176,7 +175,7 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
     }
   }
   if (!server.empty()) {
-    if (!spec.endpoint.empty()) {
+    if (!spec.loader.options.endpoint.empty()) {
       return absl::InvalidArgumentError(
           "--server and --endpoint contradict each other: give one");
     }
@@ -190,7 +189,8 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
           "--dataset_uri and synthetic data contradict each other: leave one "
           "of both out");
     }
-    spec.endpoint = "127.0.0.1:1";  // until a setting's server is started
+    spec.loader.options.endpoint =
+        "127.0.0.1:1";  // until a setting's server is started
   }
   MR_RETURN_IF_ERROR(spec.Validate());
   if (batches < 2) {
@@ -260,7 +260,7 @@ class Bench {
       if (IsServerKnob(knob)) {
         server_flags.push_back(absl::StrCat("--", knob, "=", value));
       } else if (knob == "same_host") {
-        flags.spec.same_host = value;
+        flags.spec.loader.options.same_host = SameHostOf(value);
       } else if (knob == "batch_size") {
         flags.spec.batch_size = Number(value);
       } else if (knob == "window") {
@@ -278,7 +278,7 @@ class Bench {
                              flags.dataset_uri));
       MR_ASSIGN_OR_RETURN(server, BenchServer::Start(flags.server, server_flags,
                                                      signals_.mask_before()));
-      flags.spec.endpoint = server->endpoint();
+      flags.spec.loader.options.endpoint = server->endpoint();
     }
     BenchOptions options;
     options.loaders = flags.loaders;
@@ -287,9 +287,8 @@ class Bench {
     options.warmup = flags.warmup;
     options.epochs = flags.epochs;
     HostLoaderOptions& host = options.host;
-    flags.spec.ApplyTo(host);
+    host = flags.spec.MakeOptions();
     host.read_only_payload = true;
-    host.verify_payload = flags.verify_payload;
     host.rank = flags.rank;
     host.world_size = flags.world;
     host.window = flags.window == "auto" ? 0 : Number(flags.window);
@@ -413,7 +412,7 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
           ? absl::StrCat(result.window)
           : absl::StrCat(result.first_window, " -> ", result.window,
                          ", changed ", CountText(result.window_changes, "time"),
-                         "; the last: ", result.window_reason));
+                         "; last change: ", result.window_reason));
   if (flags.loaders > 1) {
     report.Add("", "clients side by side", uint64_t{flags.loaders});
   }
@@ -468,7 +467,7 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
                                    const PipelineSpec& spec, absl::Time start) {
   std::vector<std::string> how = {
       flags.server.empty()
-          ? absl::StrCat("servers ", flags.spec.endpoint)
+          ? absl::StrCat("servers ", flags.spec.loader.options.endpoint)
           : absl::StrCat("a server for each setting: ", flags.server)};
   if (!flags.spec.preset.empty()) {
     how.push_back(absl::StrCat("preset ", flags.spec.preset));
@@ -483,7 +482,9 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
         absl::StrCat("batch of ", CountText(spec.batch_size(), "sample")));
   fixed("window", absl::StrCat("window ", flags.window));
   fixed("loaders", CountText(flags.loaders, "loader"));
-  fixed("same_host", absl::StrCat("same_host ", flags.spec.same_host));
+  fixed("same_host",
+        absl::StrCat("same_host ",
+                     SameHostWord(flags.spec.loader.options.same_host)));
   if (flags.world > 1) {
     how.push_back(absl::StrCat("rank ", flags.rank, " of ", flags.world));
   }

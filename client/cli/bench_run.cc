@@ -12,6 +12,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/wire_share.h"
 #include "client/prefetch/prefetch_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "common/status_macros.h"
 #include "common/thread.h"
 

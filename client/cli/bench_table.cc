@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/report.h"
 #include "common/count_text.h"
+#include "common/program/report.h"
 
 namespace millrace {
 namespace {

@@ -11,13 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/report.h"
 #include "client/cli/run_compare.h"
 #include "client/cli/run_judge.h"
 #include "client/cli/run_report.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/program/flag_set.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 
 namespace millrace {

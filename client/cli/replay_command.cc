@@ -20,15 +20,16 @@
 #include "absl/strings/str_split.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
-#include "client/cli/batch_files.h"
+#include "client/batch_files/batch_files.h"
 #include "client/cli/commands.h"
-#include "client/cli/report.h"
 #include "client/cli/run_file.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
+#include "client/receive/open_host_loader.h"
 #include "common/count_text.h"
 #include "common/program/flag_set.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "proto/spec_text.h"
@@ -178,8 +179,9 @@ absl::Status Replay(ReplayFlags& given) {
   std::optional<RunFile> run;
   if (!given.run.empty()) {
     MR_ASSIGN_OR_RETURN(run, UsageError(ReadRunFile(given.run)));
-    if (given.spec.endpoint.empty()) given.spec.endpoint = run->endpoint;
-    if (given.spec.endpoint.empty()) {
+    std::string& endpoint = given.spec.loader.options.endpoint;
+    if (endpoint.empty()) endpoint = run->endpoint;
+    if (endpoint.empty()) {
       return UsageError(
           absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
     }
@@ -191,17 +193,18 @@ absl::Status Replay(ReplayFlags& given) {
     }
     if (!given.world.has_value()) given.world = run->world_size;
     if (!given.rank.has_value()) given.rank = run->rank;
+    options = given.spec.MakeOptions();
     options.spec = run->spec;
     options.expected_plan_hash = run->plan_hash;
     options.expected_fingerprint = run->fingerprint;
     MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
   } else {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
+    options = given.spec.MakeOptions();
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
     MR_RETURN_IF_ERROR(
         UsageError(CheckShares(options.spec, given.world.value_or(1))));
   }
-  given.spec.ApplyTo(options);
   options.rank = given.rank.value_or(0);
   options.world_size = given.world.value_or(1);
   options.start = position;
@@ -217,9 +220,9 @@ absl::Status Replay(ReplayFlags& given) {
   // A loader may start at the end of an epoch; there is no batch.
   if (position.step >= plan.steps_per_epoch()) {
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
-        "start step ", position.step, " lies past the end of an epoch of ",
+        "start step ", position.step, " is past the end of an epoch of ",
         plan.steps_per_epoch(),
-        " steps; was the position stored by a job with another batch size?")));
+        " steps; was the position saved by a job with another batch size?")));
   }
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
@@ -275,8 +278,8 @@ absl::Status Replay(ReplayFlags& given) {
   for (const BatchArray& array : arrays) {
     table.push_back({array.name, std::string(DTypeName(array.dtype)),
                      absl::StrJoin(array.shape, "x"),
-                     absl::StrFormat("%.6g", array.look.least),
-                     absl::StrFormat("%.6g", array.look.most),
+                     absl::StrFormat("%.6g", array.look.min),
+                     absl::StrFormat("%.6g", array.look.max),
                      absl::StrCat(array.look.nans),
                      absl::StrCat(array.look.infinities), array.file});
   }
@@ -286,16 +289,10 @@ absl::Status Replay(ReplayFlags& given) {
               options.world_size, CountText(header.rows(), "row").c_str(),
               digest.c_str(), Table(table).c_str());
   for (const BatchArray& array : arrays) {
-    if (array.look.first_bad < 0 || array.shape.empty() ||
-        array.shape[0] <= 0 || array.look.elements == 0) {
-      continue;
-    }
-    const uint64_t of_row =
-        std::max<uint64_t>(1, array.look.elements / array.shape[0]);
+    const std::optional<uint64_t> row = FirstBadRow(array);
+    if (!row.has_value()) continue;
     std::printf("%s: the first NaN or infinite number is in row %llu\n",
-                array.name.c_str(),
-                static_cast<unsigned long long>(
-                    static_cast<uint64_t>(array.look.first_bad) / of_row));
+                array.name.c_str(), static_cast<unsigned long long>(*row));
   }
   if (!unexplained.empty()) {
     std::printf("the random draws are not in batch.json: %s\n",

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/prefetch/same_host_flag.h"
 #include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
 #include "common/clean_text.h"
@@ -25,8 +24,7 @@ constexpr uint64_t kDefaultBatchSize = 64;
 
 void SpecFlags::AddTo(FlagSet& flags) {
   flags.Group("What to load");
-  flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
-            "Data servers; one DNS name may stand for several");
+  loader.AddEndpoint(flags);
   flags.Add("dataset", &dataset, "NAME",
             "Name of the dataset at the servers; `millrace status` lists them");
   flags
@@ -38,48 +36,28 @@ void SpecFlags::AddTo(FlagSet& flags) {
   flags
       .Add("outputs", &outputs, "FIELD,...",
            "Fields of the dataset that become tensors of a batch")
-      .Default("those that the pipeline lists, else all");
+      .Default("those that the pipeline lists, or all");
   flags.Add("batch_size", &batch_size, "N", "Samples of a global batch")
-      .Default("64, or what the pipeline says");
+      .Default("the pipeline's, or 64");
   flags.Add("seed", &seed, "N", "Seed of the order and of every random choice")
-      .Default("0, or what the pipeline says");
+      .Default("the pipeline's, or 0");
   flags
       .Add("last_batch", &last_batch, "drop|pad|partial",
            "What happens to the samples at the end of an epoch that fill no "
            "whole batch")
       .Choice()
-      .Default("drop, or what the pipeline says");
+      .Default("the pipeline's, or drop");
   flags.Group("How to load");
-  flags
-      .Add("same_host", &same_host, std::string(kSameHostWords),
-           std::string(kSameHostHelp))
-      .Choice()
-      .Bare("auto");
+  loader.AddConnection(flags);
   flags
       .Add("compression", &compression, "none|zstd",
            "Compression of batches on the network; the batches stay the same")
       .Choice()
-      .Default("none, or what the pipeline says");
-  flags.Add("timeout", &timeout, "TIME",
-            "Time after which an endpoint that does not answer is given up");
-  flags.Add("step_timeout", &step_timeout, "TIME",
-            "Time without progress after which a step is requested from "
-            "another server");
-}
-
-void SpecFlags::AddHedgesTo(FlagSet& flags) {
-  flags.Group("How to load");
-  flags.Add("hedge_share", &hedge_share, "SHARE",
-            "Upper bound of the share of steps that are requested from a "
-            "second server because they are late; 0: never");
-  flags
-      .Add("hedge_floor", &hedge_floor, "TIME",
-           "Minimum time before a step counts as late")
-      .Default(absl::FormatDuration(HostLoaderOptions().hedge_floor));
+      .Default("the pipeline's, or none");
 }
 
 absl::Status SpecFlags::Validate() const {
-  if (endpoint.empty()) {
+  if (loader.options.endpoint.empty()) {
     return absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing");
   }
   if (base.has_value()) {
@@ -89,7 +67,7 @@ absl::Status SpecFlags::Validate() const {
       if (value.empty()) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "--", name,
-          " and synthetic data contradict each other: leave one of both out"));
+          " and synthetic data contradict each other: leave one of them out"));
     }
   } else if (dataset.empty() && pipeline.empty()) {
     return absl::InvalidArgumentError(
@@ -118,25 +96,16 @@ absl::Status SpecFlags::Validate() const {
 }
 
 absl::Status SpecFlags::ValidateHow() const {
-  if (!endpoint.empty()) {
-    MR_RETURN_IF_ERROR(ParseEndpoint(endpoint).status());
+  if (!loader.options.endpoint.empty()) {
+    MR_RETURN_IF_ERROR(ParseEndpoint(loader.options.endpoint).status());
   }
-  if (!(hedge_share >= 0 && hedge_share <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --hedge_share=", hedge_share,
-                     ": expected a share of the steps, 0 (never) to 1"));
-  }
-  if (hedge_share == 0 && hedge_floor.has_value()) {
-    return absl::InvalidArgumentError(
-        "--hedge_floor has no effect with --hedge_share=0: leave one of them "
-        "out");
-  }
-  return absl::OkStatus();
+  return loader.Validate();
 }
 
 namespace {
 
-// Of a server with --refuse_synthetic: no other start of this command helps.
+// The answer of a server with --refuse_synthetic. Another start of this command
+// does not help.
 bool IsRefusedSynthetic(const absl::Status& answer) {
   if (!absl::IsFailedPrecondition(answer)) return false;
   const ErrorDetail detail = GetErrorDetail(answer);
@@ -174,14 +143,11 @@ absl::Status CheckRank(uint32_t rank, uint32_t world) {
                    world, " (--world); ranks count from 0"));
 }
 
-void SpecFlags::ApplyTo(HostLoaderOptions& options) const {
-  options.endpoint = endpoint;
-  options.same_host = SameHostOf(same_host);
-  options.open_timeout = timeout;
-  options.next_timeout = std::max(absl::Seconds(60), timeout);
-  options.step_timeout = step_timeout;
-  options.hedge_share = hedge_share;
-  options.hedge_floor = hedge_floor.value_or(options.hedge_floor);
+HostLoaderOptions SpecFlags::MakeOptions() const {
+  HostLoaderOptions options;
+  static_cast<LoaderOptions&>(options) = loader.options;
+  options.next_timeout = std::max(absl::Seconds(60), options.open_timeout);
+  return options;
 }
 
 absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
@@ -196,8 +162,10 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   } else if (!preset.empty()) {
     spec.set_preset(preset);
   } else {
-    MR_ASSIGN_OR_RETURN(const DatasetInfo info,
-                        OfRequest(DescribeDataset(endpoint, dataset, timeout)));
+    MR_ASSIGN_OR_RETURN(
+        const DatasetInfo info,
+        OfRequest(DescribeDataset(loader.options.endpoint, dataset,
+                                  loader.options.open_timeout)));
     spec.set_preset(info.train_preset());
   }
   if (!dataset.empty()) {

@@ -1,5 +1,14 @@
-// The flags with which a command says what to load and how, and the pipeline
-// spec and the options of a loader that they make.
+// SpecFlags are the flags of a command that say what to load and how. They make
+// the pipeline spec and the options of a loader.
+//
+// Not thread-safe, and must not move between AddTo() and FlagSet::Parse().
+//
+//   SpecFlags spec;
+//   spec.AddTo(flags);
+//   MR_RETURN_IF_ERROR(flags.Parse(arguments));
+//   MR_RETURN_IF_ERROR(spec.Validate());
+//   HostLoaderOptions options = spec.MakeOptions();
+//   MR_ASSIGN_OR_RETURN(options.spec, spec.MakeSpec());
 
 #ifndef MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
 #define MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_
@@ -11,7 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "client/flags/loader_flags.h"
 #include "client/prefetch/host_loader.h"
 #include "common/program/flag_set.h"
 #include "proto/names.h"
@@ -20,7 +29,7 @@
 namespace millrace {
 
 struct SpecFlags {
-  std::string endpoint;
+  LoaderFlags loader;  // how to load
   std::string dataset;
   std::string preset;
   std::string pipeline;
@@ -29,50 +38,40 @@ struct SpecFlags {
   std::optional<uint64_t> seed;
   std::string last_batch;
   std::string compression;
-  absl::Duration timeout = absl::Seconds(5);
-  // Not a flag: what the others go over, in place of a dataset, a preset or a
-  // file.
+  // Not a flag: a spec that the flags modify, instead of a dataset, a preset or
+  // a file.
   std::optional<PipelineSpec> base;
-  std::string same_host = "off";
-  // As HostLoaderOptions has them.
-  absl::Duration step_timeout = HostLoaderOptions().step_timeout;
-  double hedge_share = HostLoaderOptions().hedge_share;
-  std::optional<absl::Duration> hedge_floor;
 
   void AddTo(FlagSet& flags);
-  // Those of second requests, which a loader makes after 32 steps at the
-  // earliest: for commands that receive more than a batch of a loader.
-  void AddHedgesTo(FlagSet& flags);
 
   // InvalidArgument: a flag is missing or contradicts another.
   absl::Status Validate() const;
 
-  // The part of Validate() that says nothing of what to load.
+  // The part of Validate() that concerns how to load.
   absl::Status ValidateHow() const;
 
-  // Any of the flags that make the spec is given.
+  // Whether a flag is given that says what to load.
   bool SaysWhatToLoad() const {
     return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
            !outputs.empty() || batch_size.has_value() || seed.has_value() ||
            !last_batch.empty() || !compression.empty();
   }
 
-  // What they say of how to load: endpoint, timeouts and the like, not the
-  // spec. Of flags that Validate() has passed.
-  void ApplyTo(HostLoaderOptions& options) const;
+  // Options of a loader for a command: endpoint, timeouts and the like, without
+  // the spec. Requires flags that Validate() accepted.
+  HostLoaderOptions MakeOptions() const;
 
-  // Reads the pipeline's file; asks the endpoint for the dataset's own preset
-  // when neither --preset nor --pipeline is given. What is given as a flag
-  // overrides what the file says. A file that cannot be read, or is no
-  // pipeline, and a dataset that no server knows are errors with the mark of
-  // UsageError().
+  // Reads the file of --pipeline. Asks the endpoint for the dataset's own
+  // preset when neither --preset nor --pipeline is given. Flags override the
+  // file. Errors with the mark of UsageError(): a file that cannot be read or
+  // is not a pipeline, and a dataset that no server has.
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
 
-// `answer` to a request for what the flags name: a dataset, a preset, a field,
-// a position. NotFound and InvalidArgument, and Unimplemented where a server
-// says it (of the pipeline), are then mistakes of the flags and get the mark of
-// UsageError(); other errors are passed on.
+// Marks an answer of a server as a UsageError() when a flag is the reason: it
+// names a dataset, preset, field or position that does not exist. These answers
+// are NotFound, InvalidArgument, and Unimplemented when a server says it of the
+// pipeline. Passes on all others.
 absl::Status OfRequest(absl::Status answer);
 
 template <typename T>
@@ -81,11 +80,11 @@ absl::StatusOr<T> OfRequest(absl::StatusOr<T> answer) {
   return OfRequest(std::move(answer).status());
 }
 
-// Of --world and a spec that MakeSpec() made. InvalidArgument: the ranks would
-// not get equal parts of a batch.
+// InvalidArgument: --world ranks cannot share the batches of `spec`, which
+// MakeSpec() made, equally.
 absl::Status CheckShares(const PipelineSpec& spec, uint32_t world);
 
-// Of --rank and --world. InvalidArgument: names both.
+// InvalidArgument: --rank is not one of --world ranks.
 absl::Status CheckRank(uint32_t rank, uint32_t world);
 
 }  // namespace millrace

@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
-#include "client/cli/report.h"
 #include "client/cli/server_agreement.h"
 #include "client/cli/server_verdict.h"
 #include "client/receive/describe.h"
@@ -19,6 +18,7 @@
 #include "common/byte_size.h"
 #include "common/json_text.h"
 #include "common/program/flag_set.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 

@@ -21,10 +21,10 @@ void SyntheticFlags::AddTo(FlagSet& flags) {
   const std::vector<std::string> wanted = {"synthetic", "synthetic_latency_us"};
   flags.Group("Synthetic data, instead of a dataset");
   flags.Add("synthetic", &synthetic, "",
-            "Batches that the server has made before: measures the upper bound "
-            "of the link and of sending");
+            "Receive batches that the server has made before: measures the "
+            "upper bound of the link and of sending");
   flags.Add("synthetic_latency_us", &latency_us, "N",
-            "Samples that the server makes one by one; each waits N "
+            "Receive samples that the server makes one by one; each waits N "
             "microseconds, as a read from remote storage does; 0: off");
   flags
       .Add("ready_batches", &ready_batches, "N",
@@ -58,13 +58,14 @@ absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
   }
   if (image.dtype() == DTYPE_UNSPECIFIED) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "flag --dtype=", dtype, ": expected uint8, float32 or the like"));
+        "flag --dtype=", dtype, ": expected an element type, such as uint8"));
   }
   for (const absl::string_view part : absl::StrSplit(shape, ',')) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim) || dim < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "flag --shape=", shape, ": expected numbers from 1, as 224,224,3"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --shape=", shape,
+                       ": expected numbers from 1, such as 224,224,3"));
     }
     image.add_shape(dim);
   }
@@ -72,7 +73,7 @@ absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
   label.set_name("label");
   label.set_dtype(DTYPE_INT64);
   label.set_num_classes(kClasses);
-  // Names the flag: the message speaks of the fields of a spec.
+  // The message names a field of the spec, so the flag is named here.
   const absl::Status checked = CheckSynthetic(made);
   if (checked.ok()) return spec;
   const std::string flag =

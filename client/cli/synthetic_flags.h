@@ -1,5 +1,14 @@
-// The flags with which `millrace bench` asks for data that the server makes up
-// (Source.synthetic), and the spec that they make.
+// SyntheticFlags are the flags with which `millrace bench` requests synthetic
+// data (Source.synthetic). They make a pipeline spec.
+//
+// Not thread-safe, and must not move between AddTo() and FlagSet::Parse().
+//
+//   SyntheticFlags synthetic;
+//   synthetic.AddTo(flags);
+//   MR_RETURN_IF_ERROR(flags.Parse(arguments));
+//   if (synthetic.wanted()) {
+//     MR_ASSIGN_OR_RETURN(spec, synthetic.MakeSpec());
+//   }
 
 #ifndef MILLRACE_CLIENT_CLI_SYNTHETIC_FLAGS_H_
 #define MILLRACE_CLIENT_CLI_SYNTHETIC_FLAGS_H_
@@ -25,11 +34,12 @@ struct SyntheticFlags {
 
   void AddTo(FlagSet& flags);
 
-  // Made-up data are asked for.
+  // Whether the flags request synthetic data.
   bool wanted() const { return synthetic || latency_us > 0; }
 
-  // A field `image` of the shape, and a label. Without a batch size and a seed,
-  // which other flags say. InvalidArgument: names the flag and what can be.
+  // A spec with a field `image` of --shape, and a label; without batch size and
+  // seed, which other flags set. InvalidArgument: names the flag and the valid
+  // values.
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
 

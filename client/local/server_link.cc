@@ -16,17 +16,17 @@ absl::Status RefusalError(uint64_t why) {
   switch (static_cast<SameHostRefusal>(why)) {
     case SameHostRefusal::kVersion:
       return absl::FailedPreconditionError(
-          "it speaks another version of the protocol of shared memory");
+          "it has another version of the protocol for shared memory");
     case SameHostRefusal::kOtherServer:
       return absl::UnavailableError(
           "another server listens under the name of its socket");
     case SameHostRefusal::kOtherUser:
       return absl::PermissionDeniedError(
           "it runs as another user; give it a --local_socket=PATH that both "
-          "may use");
+          "users may use");
     case SameHostRefusal::kTooMany:
       return absl::ResourceExhaustedError(
-          "it shares memory with as many clients as it takes");
+          "it already shares memory with its max number of clients");
   }
   return absl::UnknownError(absl::StrCat("it refuses, for reason ", why));
 }
@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<ServerLink>> ServerLink::Connect(
   SameHostMessage hello{.kind = SameHostKind::kHello,
                         .number = kSameHostVersion};
   if (offer.nonce().size() != hello.id.size()) {
-    return absl::DataLossError("its offer to share memory makes no sense");
+    return absl::DataLossError("its offer to share memory is malformed");
   }
   std::memcpy(hello.id.data(), offer.nonce().data(), hello.id.size());
   MR_ASSIGN_OR_RETURN(UniqueFd socket, ConnectForPackets(offer.socket()));
@@ -117,18 +117,18 @@ void ServerLink::Break(absl::Status why) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
   status_ = std::move(why);
-  // The server forgets what we hold; the mappings stay ours. Holders may still
-  // be about to send on the descriptor, so its number stays taken.
+  // The server forgets the payloads that are held; the mappings here remain.
+  // Holders may still send on the descriptor, so it stays open.
   shutdown(socket_.get(), SHUT_RDWR);
 }
 
 absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
                                                    uint64_t bytes) {
-  // A slot is offered before it is announced, but on another way.
+  // A slot is offered before it is announced, but on another connection.
   Poll();
   const auto it = slots_.find(shared.slot());
   if (it == slots_.end()) {
-    // Not the data's fault: the steps can be had over the network.
+    // The data are not damaged: the steps can be received over the network.
     if (state_ == State::kEnded) {
       return absl::UnavailableError(absl::StrCat(
           "the memory shared with it is lost: ", status_.message()));
@@ -158,8 +158,8 @@ void ServerLink::Release(uint64_t slot, uint64_t generation) {
       SendPacket(socket_.get(), EncodeSameHost({.kind = SameHostKind::kRelease,
                                                 .slot = slot,
                                                 .number = generation}));
-  // A slot that cannot be given back would be lost to the server for as long
-  // as the link lives. Poll() sees the end of it.
+  // A slot that cannot be given back would be lost to the server while the link
+  // lives, so the link ends. Poll() notices.
   if (!sent.ok()) shutdown(socket_.get(), SHUT_RDWR);
 }
 

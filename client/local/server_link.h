@@ -1,17 +1,20 @@
-// ServerLink is a client's side of the memory that a server of the same machine
-// shares with it: it maps slots as they are offered, finds the payload of an
-// announced batch in them, and gives each back when the last holder of its
-// bytes is gone. Batches are announced by the calls of gRPC.
+// ServerLink is a client's side of the memory that a server on the same machine
+// shares with it. It maps slots as the server offers them, finds the payload of
+// an announced batch in them, and gives each payload back when its last holder
+// is gone.
 //
-// Poll(), Find(), EndCall() and status() belong to one thread; holders may let
-// go on any thread, also after everybody else has forgotten the link. What was
-// found stays readable for as long as it is held, whatever becomes of the
+// What it is not: batches are announced by gRPC calls, not by the link.
+//
+// Threads: Poll(), Find(), EndCall() and status() belong to one thread. Holders
+// may be released on any thread, also after all other references to the link
+// are gone. A payload stays readable while it is held, whatever happens to the
 // server. Memory is mapped read-only: writing to it ends the process.
 //
 //   MR_ASSIGN_OR_RETURN(auto link, ServerLink::Connect(offer));
-//   if (link->Poll() == ServerLink::State::kReady) ...link->id() for the
-//   call... MR_ASSIGN_OR_RETURN(auto found, link->Find(header.shared(),
-//   bytes)); Read(found.data); found.hold.reset();
+//   if (link->Poll() == ServerLink::State::kReady) ... call with link->id() ...
+//   MR_ASSIGN_OR_RETURN(auto found, link->Find(header.shared(), bytes));
+//   Read(found.data);
+//   found.hold.reset();
 
 #ifndef MILLRACE_CLIENT_LOCAL_SERVER_LINK_H_
 #define MILLRACE_CLIENT_LOCAL_SERVER_LINK_H_
@@ -41,8 +44,8 @@ class ServerLink : public std::enable_shared_from_this<ServerLink> {
     std::shared_ptr<void> hold;  // gives the slot back
   };
 
-  // Does not wait for the server's answer. Unavailable: nobody has that name
-  // here, so the server is on another machine or in another network namespace.
+  // Does not wait for the server's answer. Unavailable: no socket here has that
+  // name, so the server is on another machine or in another network namespace.
   // Others: as ConnectForPackets().
   static absl::StatusOr<std::shared_ptr<ServerLink>> Connect(
       const SameHostOffer& offer);
@@ -50,21 +53,22 @@ class ServerLink : public std::enable_shared_from_this<ServerLink> {
   ServerLink(const ServerLink&) = delete;
   ServerLink& operator=(const ServerLink&) = delete;
 
-  // Takes what the server has said meanwhile. Never blocks.
+  // Handles the messages of the server. Never blocks.
   State Poll();
 
-  // Why it has ended.
+  // Reason of the end; OK before.
   const absl::Status& status() const { return status_; }
   const std::string& nonce() const { return nonce_; }
 
   // For GetBatchesRequest; from kReady on.
   absl::string_view id() const { return {id_.data(), id_.size()}; }
 
-  // The payload that a header announced. DataLoss: there is no such memory.
+  // The payload that a header announced. DataLoss: the announcement does not
+  // fit the offered memory. Unavailable: the link has ended.
   absl::StatusOr<Found> Find(const SharedPayload& shared, uint64_t bytes);
 
-  // Nothing is wanted any more of a call of which `seen` announcements were
-  // found.
+  // The call is over. Find() was called for `seen` of its announcements; the
+  // server takes back later ones.
   void EndCall(uint64_t call, uint64_t seen);
 
  private:

@@ -50,9 +50,8 @@ void BatchAssembly::Want(FrameView* frame, uint8_t* slot, bool verify) {
   }
 }
 
-// Of a frame that was just copied. What it was copied from is still in the
-// processor's caches; what it was copied to is not, where the copy of a large
-// batch goes around them.
+// Hashes the source of the copy where possible: it is still in the processor's
+// caches. The destination is not, when the copy of a large batch bypasses them.
 void BatchAssembly::AddToDigest(const FrameView& frame) {
   if (frame.compression != COMPRESSION_NONE) {
     digest_->Add(batch_.slot + received_, frame.payload_bytes());
@@ -86,10 +85,10 @@ absl::Status BatchAssembly::Add(FrameView& frame) {
         frame, {batch_.slot, static_cast<size_t>(payload_bytes_)}));
     if (digest_ != nullptr) AddToDigest(frame);
   } else if (wanted_) {
-    // A batch in shared memory comes whole, in the frame that begins it.
+    // A batch in shared memory comes whole, in its first frame.
     if (frame.hold == nullptr || frame.data_bytes != payload_bytes_) {
       return absl::DataLossError(
-          "a part of a batch came in memory that is shared");
+          "a part of a batch came in shared memory; the whole batch must");
     }
     batch_.shared = std::move(frame.hold);
     if (digest_ != nullptr) {
@@ -114,7 +113,8 @@ absl::Status BatchAssembly::Finish() {
   if (digest_ != nullptr && digest_->Value() != batch_.header.payload_xxh3()) {
     return absl::DataLossError(absl::StrCat(
         "the payload of ", PositionText(position_),
-        " differs from the digest that was sent with it: damaged on the way"));
+        " differs from the digest that was sent with it: it was damaged on the "
+        "way"));
   }
   return absl::OkStatus();
 }

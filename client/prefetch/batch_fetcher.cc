@@ -22,8 +22,8 @@ namespace {
 // other events that may come in numbers. A choice.
 constexpr absl::Duration kTroubleLogInterval = absl::Seconds(10);
 
-// So many suspect ends in a row speak against the connection.
-constexpr uint32_t kMostSuspicions = 2;
+// A connection with this many suspect ends in a row is replaced.
+constexpr uint32_t kMaxSuspicions = 2;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ BatchFetcher::BatchFetcher(const HostLoaderOptions& options,
              .hedge = options.hedge_share > 0},
             &calls_, &servers_, &hedge_),
       control_({.initial = window_.load(),
-                .most = slots,
+                .max = slots,
                 .cheap = ChooseCheapWindow(slots, pool_->slot_bytes())}) {
   expect_.tensors = &plan.tensors();
   expect_.rank = options.rank;
@@ -72,7 +72,7 @@ void BatchFetcher::AddStats(HostLoader::Stats* stats) const {
 RequestBudget BatchFetcher::Budget() const {
   RequestBudget budget = {.slots = slots_};
   // next() is read before held(): the queue leases a slot before it counts the
-  // batch in next(), so Free() is never more than there is.
+  // batch in next(), so Free() never exceeds the free slots.
   budget.next = queue_->next();
   budget.end = end_.load();
   budget.held = pool_->held();
@@ -123,8 +123,8 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   ApplySeek();
   Call* const found = calls_.Find(id);
   if (found == nullptr) return;
-  // The slot goes back before the call leaves the table; its steps are lost
-  // only after Judge(), which asks who else owes them.
+  // The slot goes back before the call leaves the table. Its steps are lost
+  // only after Judge(), which checks which other calls owe them.
   Drop(*found);
   const Call call = Forget(id);
   if (failed_) return;
@@ -149,8 +149,8 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
 void BatchFetcher::ApplySeek() {
   if (!queue_->seek_pending()) return;
   CancelAll();
-  // No call is in flight here, and no event of a cancelled one comes: what is
-  // delivered from here on is of the new place.
+  // No call is in flight here, and no event of a cancelled call comes, so every
+  // batch that is delivered from here on belongs to the new position.
   calls_.Restart(queue_->TakeSeek());
   end_.store(0);
   total_.store(calls_.sequence().total());
@@ -173,7 +173,7 @@ void BatchFetcher::Pump() {
     StartCall(*server, run, false);
   }
   while (true) {
-    // Anew for each call: the consumer may take batches meanwhile, and the last
+    // Read for each call: the consumer may have taken batches, and the previous
     // call has used some of the room.
     const RequestBudget budget = Budget();
     if (!budget.RoomForCall()) return;
@@ -203,7 +203,8 @@ void BatchFetcher::RequestLateSteps() {
   const absl::Time now = now_();
   const LateSteps::Silent silent = late_.FindSilent(now);
   for (const CallId id : silent.covered) {
-    // Asked again: the call that covered this one may just have been given up.
+    // Checked again: the call that covered this one may just have been given
+    // up.
     if (late_.IsCovered(id, now)) GiveUp(id);
   }
   for (const ServerId server : silent.reconnect) Reconnect(server, now);
@@ -233,7 +234,7 @@ void BatchFetcher::Tune() {
   const uint32_t before = control_.window();
   const uint64_t changes = control_.changes();
   queue_->Look([&](const Consumption& seen) {
-    // Towards the end of the data there is not enough to request.
+    // Near the end of the data there are not enough batches to request.
     const bool disturbed =
         failed_ || queue_->seek_pending() || end_.load() == total_.load();
     return control_.Look(seen, disturbed, queue_->usable(), now);
@@ -246,8 +247,9 @@ void BatchFetcher::Tune() {
     control_.Trim(pool_, spares_, now);
     return;
   }
-  MR_LOG_EVERY(INFO, kTroubleLogInterval)
-      << "window " << before << " -> " << control_.window() << ": "
+  MR_LOG_EVERY(DEBUG, kTroubleLogInterval)
+      << "window " << (control_.window() < before ? "reduced" : "raised")
+      << " from " << before << " to " << control_.window() << "; "
       << control_.reason();
 }
 
@@ -258,11 +260,11 @@ void BatchFetcher::DescribeServers() {
   if (servers_.usable() > 0) {
     next_trouble_log_ = now;
   } else if (now >= next_trouble_log_ && total_.load() > queue_->next()) {
-    // Also when every requested batch has come: without a server none is
-    // requested, so end_ stays where the consumer waits.
+    // Also when every requested batch has arrived: without a server nothing is
+    // requested, so end_ stays at the batch that the consumer waits for.
     next_trouble_log_ = now + kTroubleLogInterval;
     MR_LOG(WARNING) << "no server of endpoint " << options_.endpoint
-                    << " answers (" << text << "): waiting for "
+                    << " answers (" << text << "); waiting for "
                     << PositionText(calls_.sequence().At(queue_->next()));
   }
   const bool nobody_answers = !servers_.AnyAnswers(now, late_.SilentAfter());
@@ -276,7 +278,8 @@ absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
   if (frame.has_header) {
     MR_RETURN_IF_ERROR(batch.Begin(frame, call.steps, expect_, call.frame_at));
     if (calls_.incomplete(call.number())) {
-      // Shared memory is handed out where it lies, when nobody writes to it.
+      // Shared memory is delivered in place when the consumer does not write to
+      // it.
       const bool keeps = frame.hold != nullptr && options_.read_only_payload;
       uint8_t* slot = nullptr;
       if (!keeps) {
@@ -286,13 +289,14 @@ absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
     }
   }
   const bool copies = batch.slot() != nullptr;
-  // Add() takes `hold`. Bytes in shared memory did not come over the wire.
+  // Read first: Add() takes `hold`. Bytes in shared memory did not come over
+  // the network.
   const uint64_t wire_bytes = frame.hold == nullptr ? frame.data_bytes : 0;
   MR_RETURN_IF_ERROR(batch.Add(frame));
   if (copies) {
     copy_seconds_ += absl::ToDoubleSeconds(now_() - call.frame_at);
   } else if (!batch.wanted()) {
-    // Another call has brought the batch already.
+    // Another call has delivered the batch.
     extra_bytes_ += frame.data_bytes;
   }
   wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
@@ -307,7 +311,8 @@ absl::StatusOr<uint8_t*> BatchFetcher::TakeSlot(const Call& call) {
   if (calls_.SparesUsed() < spares_) {
     if (uint8_t* const slot = pool_->TryTake()) return slot;
   }
-  // No spare slot: the call whose first frame is here goes on, the others end.
+  // No spare slot: the call whose first frame has just arrived continues, the
+  // others end.
   for (const CallId id : calls_.OtherCallsFor(number, call)) {
     const Call& other = *calls_.Find(id);
     if (other.batch.wanted() && other.number() == number) GiveUp(id);
@@ -333,12 +338,12 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
   const uint64_t number = call.number();
   const CallTable::Step& step = calls_.at(number);
   hedge_.Delivered(call.frame_at - step.requested);
-  // Before the step is whole: the losers are those that owe it now, and their
-  // slots are free again for the next requests. Delivered last: from then on
-  // the consumer may ask for more.
+  // Before the step is whole: the losers are the calls that owe it now, and
+  // their slots are free for the next requests. Deliver() comes last: from then
+  // on the consumer may take the batch and make room for more.
   if (step.calls > 1) EndLosers(call);
   calls_.MarkWhole(number);
-  // The first batch that is not whole is what the consumer waits for next.
+  // The consumer waits next for the first batch that is not whole.
   const absl::Time late_at =
       calls_.low() < calls_.end()
           ? calls_.at(calls_.low()).requested + hedge_.Delay()
@@ -436,7 +441,7 @@ absl::Status BatchFetcher::ErrorOf(const Call& call, const absl::Status& status,
 void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
                                const absl::Status& status, absl::Time now) {
   const std::string address = servers_.AddressOf(call.server);
-  // A call on an older connection says nothing of the newest one.
+  // A call on an older connection says nothing about the newest one.
   const ConnectionDoubt doubt =
       servers_.OnNewestConnection(call.server, call.requested)
           ? DoubtOf(status)
@@ -454,8 +459,8 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
       const bool reconnect =
           doubt == ConnectionDoubt::kDamaged ||
           (doubt == ConnectionDoubt::kSuspect &&
-           servers_.Suspected(call.server) >= kMostSuspicions);
-      // The first of a row, and then ever more rarely; each first new
+           servers_.Suspected(call.server) >= kMaxSuspicions);
+      // Logged: failures 1, 2, 4, 8 ... of a row, and each first new
       // connection.
       if (absl::has_single_bit(failures) || (reconnect && connections == 1)) {
         MR_LOG(WARNING) << "server " << address << ": " << why << "; "
@@ -466,8 +471,8 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
                         << (reconnect ? " over a new connection" : "")
                         << (failures == 1
                                 ? ""
-                                : absl::StrCat(" (it has failed ", failures,
-                                               " times in a row)"));
+                                : absl::StrCat(" (", failures,
+                                               " failures in a row)"));
       }
       if (reconnect) Reconnect(call.server, now);
       break;
@@ -493,7 +498,7 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
         MR_LOG(WARNING) << "server " << address
                         << " is left out, it does not serve this plan: " << why;
       }
-      // For when it is asked again.
+      // For the request that checks it again.
       if (doubt == ConnectionDoubt::kDamaged) Reconnect(call.server, now);
       break;
     case FailureAction::kLeaveToOthers:
@@ -507,7 +512,8 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
 }
 
 void BatchFetcher::Fail(absl::Status error) {
-  // First: what is cancelled below is not requested again.
+  // Set first, so that the steps of the calls that are cancelled below are not
+  // requested again.
   failed_ = true;
   CancelAll();
   queue_->Fail(std::move(error));

@@ -1,26 +1,27 @@
-// BatchFetcher is the transport's side of a loader: it decides which steps are
-// requested from which server, and retried on which other one when a server
-// fails; it assembles frames straight into slots and delivers batches that are
-// whole to the ReadyQueue.
+// BatchFetcher is the transport's side of a loader. It decides which steps are
+// requested from which server, and retries them on other servers when a server
+// fails. It assembles frames straight into slots, and delivers whole batches to
+// the ReadyQueue.
 //
 // It only joins its parts: CallTable (outstanding requests), ServerSet (choice
 // of a server), RequestBudget (size of requests), LateSteps and HedgePolicy
-// (second requests), ActionFor() (what a failure means), BatchAssembly (frames)
-// and WindowControl (the window).
+// (hedges and retries), ActionFor() (meaning of a failure), BatchAssembly
+// (frames) and WindowControl (the window).
 //
 // Two calls may be in flight for one step: the step is late, or the first
-// server is silent. Each fills a slot of its own, the second one a spare slot,
-// so a batch is what one server sent, whole, and a damaged answer spoils no
-// other. The first batch that is whole is delivered. The other slot is free
-// again at once, because only the transport's thread writes into slots. A call
-// that has nothing left to bring is cancelled; a call that owes other steps
-// goes on, and what it sends of this step is not copied.
+// server is silent. Each call fills its own slot, the second one a spare slot.
+// So all bytes of a batch come from one server, and a damaged answer spoils no
+// other answer. The first whole batch is delivered. The slot of the other call
+// is free at once, because only the transport's thread writes into slots. A
+// call that owes nothing else is cancelled. A call that owes other steps
+// continues, and its frames of this step are not copied.
 //
-// Threads: owns none. The transport's events carry the bookkeeping and the
-// copies, one at a time. What stands under "any thread" may be called from any.
+// Threads: owns none. The transport's events do the bookkeeping and the copies,
+// one event at a time. Methods under "any thread" may be called from any
+// thread.
 //
-// Errors of servers that no retry helps against go to ReadyQueue::Fail(); after
-// it the fetcher is idle until a Seek().
+// Errors that no retry can mend go to ReadyQueue::Fail(). After that the
+// fetcher is idle until a Seek().
 //
 //   BatchFetcher fetcher(options, plan, sequence, slots, {pool, queue,
 //                        transport, now}, opened_at);
@@ -79,7 +80,8 @@ class BatchFetcher final : public TransportEvents {
 
   // Max batches requested and not yet consumed.
   uint32_t window() const { return window_.load(); }
-  // There is room for another call: the transport should be woken.
+  // Whether there is room for another call, so that the transport should be
+  // woken.
   bool RoomForCall() const { return Budget().RoomForCall(); }
   // Fills in retried_steps, hedged_steps, hedge_wins, extra_bytes, wire_bytes
   // and window.
@@ -100,33 +102,33 @@ class BatchFetcher final : public TransportEvents {
 
   // Everything below: the transport's thread.
 
-  // Starts anew where Seek() has said. First thing in every event.
+  // Begins at the position of a pending Seek(). First action of every event.
   void ApplySeek();
-  // Requests the steps that wait, then new ones.
+  // Requests the steps that wait to be requested again, then new steps.
   void Pump();
   void StartCall(ServerId server, Run run, bool hedge);
-  // Retries what silent servers and calls owe, and hedges steps that are late
-  // and needed soon.
+  // Retries the steps that silent servers and calls owe, and hedges steps that
+  // are late and needed soon.
   void RequestLateSteps();
   void StartRequest(const LateSteps::Request& request, absl::Time now);
   // Later calls to the server go over a new connection.
   void Reconnect(ServerId server, absl::Time now);
-  // Lets the window follow what was measured.
+  // Adapts the window to measurements.
   void Tune();
   void DescribeServers();
 
   absl::Status Receive(Call& call, FrameView& frame);
-  // A slot for the batch of `call`, which other calls may be filling a slot
-  // with, too.
+  // A slot for the batch of `call`. Other calls may be filling another slot
+  // with the same batch.
   absl::StatusOr<uint8_t*> TakeSlot(const Call& call);
   absl::Status FinishBatch(Call& call);
-  // `winner` has brought a batch that other calls owe, too: their slots go
-  // back, and calls that owe nothing else are cancelled.
+  // `winner` has a whole batch that other calls owe, too: their slots go back,
+  // and calls that owe nothing else are cancelled.
   void EndLosers(const Call& winner);
 
-  // What has arrived of the call's batch is lost; its slot goes back.
+  // Discards the frames of the call's unfinished batch; its slot goes back.
   void Drop(Call& call);
-  // Ends the bookkeeping of a call that is over; nothing of it is in a slot.
+  // Ends the bookkeeping of a call that is over and fills no slot.
   Call Forget(CallId id);
   // Cancels the call; its steps are lost.
   void GiveUp(CallId id);
@@ -135,36 +137,35 @@ class BatchFetcher final : public TransportEvents {
   void LoseSteps(const Call& call) { retried_steps_ += calls_.Lose(call); }
   void CancelAll();
 
-  // What to do about the failure of `call`, whose steps are not lost yet.
+  // What to do about the failure of `call`, before its steps are lost.
   FailureAction Judge(const Call& call, const absl::Status& status);
-  // The step that damage of `call` counts for. Where no batch has begun it is
-  // not known, and the first step that is owed stands for it. None: `call` owes
-  // nothing.
+  // The step that damage of `call` counts for. It is unknown before a batch has
+  // begun; then the first owed step stands for it. None: `call` owes nothing.
   std::optional<uint64_t> DamagedStep(const Call& call) const;
-  // Counts damage of `call`. Returns how many requests for its step and answers
-  // to it have been damaged: the first one is retried. 0: `call` owes nothing.
+  // Counts damage of `call`. Returns the number of damaged requests for its
+  // step and damaged answers; the first one is retried. 0: `call` owes nothing.
   uint32_t CountDamage(const Call& call);
-  // The error that ends everything, of a call that failed with `status`.
+  // The final error for a call that failed with `status`.
   absl::Status ErrorOf(const Call& call, const absl::Status& status,
                        absl::string_view stage) const;
-  // Remembers at the server what has happened; not for kFinal.
+  // Records the failure at its server, with a log line. Not for kFinal.
   void NoteFailure(FailureAction action, const Call& call,
                    const absl::Status& status, absl::Time now);
-  // Ends everything: Next() hands out what is whole and then returns `error`.
+  // Cancels all calls. Next() returns the batches that are whole, then `error`.
   void Fail(absl::Status error);
 
   const HostLoaderOptions& options_;
   const uint32_t slots_;
   const uint32_t spares_;
-  BatchExpectation expect_;  // but for the position
+  BatchExpectation expect_;  // without the position
   SlotPool* const pool_;
   ReadyQueue* const queue_;
   BatchTransport* const transport_;
   const std::function<absl::Time()> now_;
 
-  // Written by the transport's thread only, and atomic so that any thread may
-  // read them. end_ and total_ follow calls_: after a Seek() they are those of
-  // the old place until the transport's thread has seen it.
+  // Written by the transport's thread only; atomic so that any thread may read
+  // them. end_ and total_ follow calls_: after a Seek() they belong to the old
+  // position until the transport's thread has seen the Seek().
   std::atomic<uint64_t> end_{0};  // the first batch never requested
   std::atomic<uint64_t> total_;   // batches of the sequence
   std::atomic<uint32_t> window_;  // at most slots_
@@ -174,20 +175,20 @@ class BatchFetcher final : public TransportEvents {
   std::atomic<uint64_t> extra_bytes_{0};
   std::atomic<uint64_t> wire_bytes_{0};
 
-  // Touched by the transport's thread only. Events come one at a time with a
-  // happens-before edge between them (BatchTransport), so none of this needs a
+  // Used by the transport's thread only. Events come one at a time with a
+  // happens-before edge between them (BatchTransport), so these members need no
   // lock.
   CallTable calls_;
   ServerSet servers_;
   HedgePolicy hedge_;
   LateSteps late_;
   WindowControl control_;
-  // Steps were lost within an event: it ends with Pump().
+  // Steps were lost during this event, so the event ends with Pump().
   bool pump_ = false;
-  // An error went to the queue. Until a Seek() there is no call, and none is
+  // True after Fail() until a Seek(): no call is in flight, and none is
   // started.
   bool failed_ = false;
-  double copy_seconds_ = 0;  // copying frames into slots
+  double copy_seconds_ = 0;  // time for copying frames into slots
   absl::Time next_trouble_log_ = absl::InfinitePast();
 };
 

@@ -50,8 +50,8 @@ FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kUnimplemented:
       if (facts.others_may_serve) return FailureAction::kLeaveOut;
-      // The only server has opened the plan: that its method is unknown now is
-      // a proxy's word.
+      // The only server has opened the plan, so the answer that its method is
+      // unknown comes from a proxy.
       if (absl::IsUnimplemented(status) && !HasErrorDetail(status)) {
         return FailureAction::kRetry;
       }

@@ -19,8 +19,8 @@ void CallTable::Restart(const Sequence& sequence) {
 
 void CallTable::Append(uint64_t count, absl::Time now) {
   for (uint64_t i = 0; i < count; ++i, ++end_) {
-    // The place is free: the owner appends at most what the window has room
-    // for.
+    // The place is free: the owner appends at most as many as the window has
+    // room for.
     at(end_) = {.state = State::kInFlight, .calls = 1, .requested = now};
   }
 }
@@ -73,7 +73,7 @@ CallTable::Call* CallTable::Find(CallId id) {
 }
 
 CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
-  // Never used again: a late event of a call that is over finds nothing.
+  // Never reused: a late event of a call that is over finds nothing.
   const CallId id = next_call_++;
   const Position first = sequence_.At(run.first);
   Call& call = calls_[id];
@@ -95,7 +95,7 @@ uint64_t CallTable::Lose(const Call& call) {
   uint64_t lost = 0;
   for (uint64_t i = 0; i < call.run.count; ++i) {
     const uint64_t number = call.run.first + i;
-    // Batches that another call has brought are not lost.
+    // Batches that another call has delivered are not lost.
     if (!incomplete(number)) continue;
     Step& step = at(number);
     step.avoid = call.server;
@@ -105,8 +105,8 @@ uint64_t CallTable::Lose(const Call& call) {
       ++lost;
       continue;
     }
-    // `call` may have been started because another call is silent. The step
-    // does not come from it, so the other call may be retried once more.
+    // `call` may have been started because another call is silent. It will not
+    // deliver the step, so the other call may be retried once more.
     for (auto& [id, other] : calls_) {
       if (other.run.Contains(number)) other.retried = false;
     }

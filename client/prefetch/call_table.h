@@ -1,5 +1,5 @@
-// CallTable is the record of outstanding requests: the calls in flight, and for
-// every batch between the next one to hand out and the first one that was never
+// CallTable records the outstanding requests: the calls in flight, and for
+// every batch between the next one to deliver and the first one never
 // requested, how many calls owe it, whether it waits to be requested again, and
 // whether it is whole.
 //
@@ -7,9 +7,9 @@
 // memory: the owner of the table takes the slots in Call::batch from a pool and
 // puts them back.
 //
-// Batches have the numbers of Sequence. At most `capacity` are in the table, so
-// a step is a place in a ring. Several calls may be in flight for one step: the
-// step is late, or the first server is silent.
+// Batches are numbered as in Sequence. At most `capacity` batches are in the
+// table, so each has a place in a ring. Several calls may be in flight for one
+// step: the step is late, or the first server is silent.
 //
 // Pure bookkeeping: no thread, no clock. Not thread-safe.
 //
@@ -51,9 +51,9 @@ class CallTable {
   enum class State {
     // `calls` calls owe it, at least 1.
     kInFlight,
-    // To be requested again; no call owes it.
+    // It must be requested again; no call owes it.
     kWaiting,
-    // It has been delivered. Also the state of a place without a step.
+    // It is delivered. Also the state of a place without a step.
     kWhole,
   };
 
@@ -71,24 +71,24 @@ class CallTable {
     Run run;
     AskedSteps steps;        // the same by position
     uint64_t unsettled = 0;  // batches that it has not delivered yet
-    bool hedge = false;      // another call for it is late
+    bool hedge = false;      // started because another call is late
     absl::Time requested;
     absl::Time frame_at;  // of the last frame
-    // Of the last frame of a batch that it owes; before that, `requested`.
+    // Time of the last frame of an owed batch; before that, `requested`.
     absl::Time progress;
-    // Calls at other servers are in flight for all that it owes.
+    // Calls at other servers are in flight for all steps that it owes.
     bool retried = false;
-    BatchAssembly batch;  // the one whose frames are arriving
+    BatchAssembly batch;  // the batch whose frames are arriving
 
-    // A frame now is progress. A server that has sent all batches of the run
-    // and sends some of them again makes none.
+    // Whether a frame counts as progress. A server that has sent all batches of
+    // the run and sends some of them again makes no progress.
     bool Owes() const { return unsettled > 0 || batch.wanted(); }
     // The number of `batch`, once one has begun.
     uint64_t number() const {
       return run.first + (batch.position().step - steps.first_step);
     }
   };
-  using Calls = std::map<CallId, Call>;  // few
+  using Calls = std::map<CallId, Call>;
 
   CallTable(uint32_t capacity, const Sequence& sequence)
       : sequence_(sequence), steps_(capacity) {}
@@ -116,14 +116,14 @@ class CallTable {
     return number >= low_ && number < end_ && at(number).state != State::kWhole;
   }
 
-  // Adds `count` batches for one call that is started next.
+  // Adds `count` batches for one call, which the caller starts next.
   void Append(uint64_t count, absl::Time now);
 
   // The first batches, at most `limit`, that wait to be requested again, avoid
-  // the same server and lie in one epoch. Count 0: there are none.
+  // the same server and are in one epoch. Count 0: none waits.
   Run FirstWaiting(uint64_t limit) const;
 
-  // One more call, which is started next, owes each of them.
+  // One more call, which the caller starts next, owes each batch of `run`.
   void Request(Run run, absl::Time now);
 
   void MarkWhole(uint64_t number);
@@ -132,45 +132,45 @@ class CallTable {
 
   const Calls& calls() const { return calls_; }
   Calls& calls() { return calls_; }
-  // Null: it is over.
+  // Null: the call is over.
   Call* Find(CallId id);
 
   // Records a call for `run`, which Append() or Request() has added and which
-  // lies in one epoch. Ids are never used again.
+  // is in one epoch. Ids are never reused.
   CallId Start(ServerId server, Run run, bool hedge, absl::Time now);
 
-  // Takes a call that is over out of the table. Its steps stay as they are.
+  // Removes a call that is over. Its steps keep their state.
   Call Remove(CallId id);
 
-  // `call` does not bring what it still owes. Returns how many of these steps
-  // no other call owes: they wait to be requested again.
+  // `call` will not deliver the steps that it owes. Those that no other call
+  // owes wait to be requested again; returns their number.
   uint64_t Lose(const Call& call);
 
   // The first batch of its run that is not whole.
   std::optional<uint64_t> FirstOwed(const Call& call) const;
 
-  // A batch of its run other than `number` is not whole.
+  // Whether a batch of its run other than `number` is not whole.
   bool OwesBesides(const Call& call, uint64_t number) const;
 
-  // `call` owes steps, and other calls owe each of them, too.
+  // Whether `call` owes steps and other calls owe each of them, too.
   bool RequestedFromOthers(const Call& call) const;
 
   // The calls besides `call` whose run contains this batch.
   std::vector<CallId> OtherCallsFor(uint64_t number, const Call& call) const;
 
-  // Calls that fill a slot with this batch.
+  // Number of calls that fill a slot with this batch.
   uint32_t Filling(uint64_t number) const;
 
-  // Slots that are filled with a batch that another slot is filled with, too.
+  // Number of slots that are filled with a batch that another slot has, too.
   uint32_t SparesUsed() const;
 
  private:
   Sequence sequence_;
-  // A ring by number; entries outside of [low_, end_) mean nothing.
+  // A ring by number. Entries outside of [low_, end_) have no meaning.
   std::vector<Step> steps_;
   uint64_t low_ = 0;
   uint64_t end_ = 0;
-  // How many steps of [low_, end_) are kWaiting.
+  // Number of steps in [low_, end_) that are kWaiting.
   uint64_t waiting_ = 0;
   Calls calls_;
   CallId next_call_ = 1;

@@ -1,7 +1,8 @@
-// Consumption is what the consumer of batches has done since the loader was
-// opened: ReadyQueue counts it, WindowControl draws its conclusions.
+// Consumption counts what the consumer of batches did since the loader was
+// opened. ReadyQueue counts, WindowControl concludes.
 //
-// Plain data. `by_server` is not owned: it is valid where the struct is given.
+// Plain data. `by_server` is not owned: it is valid during the call that passes
+// the struct.
 
 #ifndef MILLRACE_CLIENT_PREFETCH_CONSUMPTION_H_
 #define MILLRACE_CLIENT_PREFETCH_CONSUMPTION_H_
@@ -16,12 +17,12 @@ namespace millrace {
 
 struct Consumption {
   uint64_t generation = 0;  // calls of Seek()
-  uint64_t batches = 0;     // that it took
-  double wait_seconds = 0;  // that it waited for them
-  // When it took the last one; InfinitePast: none since the last Seek().
+  uint64_t batches = 0;     // taken by the consumer
+  double wait_seconds = 0;  // time that it waited for them
+  // When it took the last batch; InfinitePast: none since the last Seek().
   absl::Time last_return = absl::InfinitePast();
-  // Whole batches, one after the other from the next one on, that it found when
-  // it came for one: the minimum since counting began.
+  // Minimum, since counting began, of the batches that were ready, from the
+  // next one on without a gap, when it asked for a batch.
   uint64_t min_in_hand = 0;
   const std::vector<ServerTimes>* by_server = nullptr;
 };

@@ -6,12 +6,13 @@ namespace millrace {
 namespace {
 
 constexpr double kQuantile = 0.95;
-// Where all steps take about as long, the quantile is hardly more than the
-// median: without a margin one step in twenty would be asked twice in vain.
+// When all steps take about as long, the quantile is hardly above the median:
+// without a margin, one step in twenty would be hedged for nothing.
 constexpr double kMargin = 1.5;
-// Where more than one step in twenty is slow, the quantile is one of those.
+// When more than one step in twenty is slow, the quantile is the time of a slow
+// one.
 constexpr double kMedians = 4;
-// Steps after which the quantile is looked at again.
+// Number of steps between two measurements.
 constexpr size_t kMeasureEvery = 8;
 
 }  // namespace

@@ -1,14 +1,16 @@
-// HedgePolicy says when a step is late enough to be asked of a second server,
-// and how often that may be done. Late is measured: beyond what nearly all of
-// the steps before took (Dean and Barroso, "The Tail at Scale", CACM 2013).
-// How often is a share of the steps: each one that was delivered pays a part of
-// a second request, and little can be saved up.
+// HedgePolicy says when a step is late enough to be requested from a second
+// server (a hedge), and how many hedges the budget allows. A step is late when
+// it takes longer than nearly all recent steps did (Dean and Barroso, "The Tail
+// at Scale", CACM 2013). The budget is a share of the steps: each delivered
+// step pays for a part of a hedge, and little can be saved up.
+//
+// What it is not: it sends no request and chooses no server (LateSteps).
 //
 // Pure bookkeeping: no thread, no clock. Not thread-safe.
 //
-//   policy.Delivered(now - asked);
-//   if (now - asked > policy.Delay() && policy.Affordable() > 0) {
-//     ... ask a second server ...
+//   policy.Delivered(now - requested);
+//   if (now - requested > policy.Delay() && policy.Affordable() > 0) {
+//     ... request the step from a second server ...
 //     policy.Spend(1);
 //   }
 
@@ -25,35 +27,36 @@ namespace millrace {
 
 class HedgePolicy {
  public:
-  // Second requests that can be saved up.
+  // Max number of hedges that can be saved up.
   static constexpr double kBurst = 4;
-  // Steps that the delay is measured over, the newest; and how many there must
-  // be before there is one.
+  // The delay is measured over the newest kMemory steps, and unknown before
+  // kEnough steps.
   static constexpr size_t kMemory = 256;
   static constexpr size_t kEnough = 32;
 
-  // `share` of the steps may be asked twice; 0: none. A step is never late
+  // Max share of the steps that are hedged; 0: none. A step is never late
   // before `floor`.
   HedgePolicy(double share, absl::Duration floor)
       : share_(share), floor_(floor) {}
 
-  // A step took so long from being asked for to being whole.
+  // A step was whole `latency` after its request.
   void Delivered(absl::Duration latency);
 
-  // From being asked for: 1.5 times the 95th percentile, at most 4 medians and
-  // at least the floor. InfiniteDuration: too little is known yet.
+  // A step is late this long after its request: 1.5 times the 95th percentile,
+  // at most 4 medians, and at least the floor. InfiniteDuration: too few steps
+  // are known.
   absl::Duration Delay() const { return delay_; }
 
-  // Second requests that may be made now.
+  // Hedges that the budget allows now.
   uint64_t Affordable() const {
     return share_ > 0 && tokens_ >= 1 ? static_cast<uint64_t>(tokens_) : 0;
   }
 
-  // All requests so far are paid for.
+  // All hedges so far are paid for.
   bool Solvent() const { return share_ > 0 && tokens_ >= 0; }
 
-  // May be more than is affordable, when a server has stopped with many steps
-  // under way: then the steps to come pay for it first.
+  // `requests` may exceed Affordable() when a server stops with many steps in
+  // flight: later steps then pay the debt first.
   void Spend(uint64_t requests) { tokens_ -= static_cast<double>(requests); }
 
  private:

@@ -97,8 +97,8 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
     const bool silent = call_silent || quiet >= silent_after;
     const bool alone =
         !servers_->PickOther(now, call.server, patience, silent).has_value();
-    // With one server there is none to prefer. A silent call goes on to the log
-    // line, for a person.
+    // Without another server there is nothing to do for a slow server. A silent
+    // call is still worth the log line.
     if (alone && !call_silent) continue;
     const auto reconnect = [&found, server = call.server] {
       const bool listed =
@@ -115,9 +115,9 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
                       << DurationText(std::max(quiet, now - call.progress))
                       << " and owes "
                       << PositionText(calls_->sequence().At(owed.front().first))
-                      << (alone ? ": there is no other server to ask"
-                                : ": other servers are asked for its steps, "
-                                  "too")
+                      << (alone ? "; no other server is available"
+                                : "; its steps are requested from other "
+                                  "servers, too")
                       << (again ? "; it is silent again, so later requests to "
                                   "it go over a new connection"
                                 : "");
@@ -209,8 +209,8 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
       << PositionText(sequence.At(run.first)) << " is late at server "
       << servers_->AddressOf(found.server) << " ("
       << DurationText(now - calls_->at(run.first).requested)
-      << ", usual are less than " << DurationText(delay) << "): asking "
-      << servers_->AddressOf(*other) << ", too";
+      << " since its request, late after " << DurationText(delay)
+      << "); requested from " << servers_->AddressOf(*other) << ", too";
   return found;
 }
 

@@ -16,7 +16,7 @@
 //                  new connection. Where there is no other server, a call that
 //                  is silent for 2 step_timeout is requested once more from the
 //                  same server over a new connection; for each further one the
-//                  time doubles. The first call goes on: a server that is only
+//                  time doubles. The first call continues: a server that is
 //                  slow loses no work.
 //
 // It starts and ends no call: its owner acts on what it returns. It marks
@@ -51,9 +51,9 @@ namespace millrace {
 class LateSteps {
  public:
   struct Options {
-    // A call without progress for so long is silent, whatever else is known.
+    // A call without progress for this time is silent in any case.
     absl::Duration step_timeout = absl::Seconds(15);
-    // The delay of HedgePolicy counts, too.
+    // Whether the delay of HedgePolicy counts, too.
     bool hedge = true;
   };
 
@@ -62,7 +62,7 @@ class LateSteps {
     CallId late = 0;      // the call that owes it
     ServerId server = 0;  // of that call
     CallTable::Run run;
-    // A server that has owed a frame for so long is not chosen.
+    // A server that has owed a frame for this time is not chosen.
     absl::Duration patience;
     // True: the budget pays. False: a retry, because the server or the call is
     // silent.
@@ -86,7 +86,7 @@ class LateSteps {
             HedgePolicy* hedge)
       : options_(options), calls_(calls), servers_(servers), hedge_(hedge) {}
 
-  // So long a server may owe a frame before it counts as silent.
+  // A server that has owed a frame for this time counts as silent.
   absl::Duration SilentAfter() const;
 
   // Silent servers and calls, and slow servers. `covered` come first: to give
@@ -114,7 +114,7 @@ class LateSteps {
   // owes, too.
   std::vector<CallTable::Run> Owed(const CallTable::Call& call,
                                    absl::Time now) const;
-  // So long a call at the only server may be silent before it is requested once
+  // A call at the only server that is silent for this time is requested once
   // more over a new connection.
   absl::Duration PatienceAlone(ServerId server) const;
 

@@ -15,13 +15,12 @@ namespace millrace {
 namespace {
 
 // Joins the two thread domains: the consumer's calls go to `queue_`, the
-// transport's events to `fetcher_`. What the domains share is in the queue and
-// the pool, which are thread-safe, and in the fetcher's atomic counters.
+// transport's events to `fetcher_`. The domains share the queue and the pool,
+// which are thread-safe, and the fetcher's atomic counters.
 //
 // Locks, in the order in which they may be taken: close_mu_; the queue's; the
 // pool's; the transport's for Wake(). Events take no lock of this class. Leases
-// may outlive the loader: their callback is taken away before the transport
-// stops.
+// may outlive the loader: their callback is removed before the transport stops.
 class PrefetchLoader final : public HostLoader {
  public:
   PrefetchLoader(const HostLoaderOptions& options, OpenResponse plan,
@@ -42,24 +41,24 @@ class PrefetchLoader final : public HostLoader {
   void Close() override;
 
  private:
-  // Called when the consumer has taken a batch or let go of one. An event would
-  // find the room at the next tick, up to 100 ms later.
+  // Called when the consumer has taken or released a batch. Without it, the
+  // fetcher would notice the room at the next tick, up to 100 ms later.
   void WakeWhenRoom() {
     if (fetcher_.RoomForCall()) transport_->Wake();
   }
 
   const HostLoaderOptions options_;
   const OpenResponse plan_;
-  // Declared before what its events use, so destroyed after it; Close() has
-  // stopped it by then.
+  // Declared before the members that its events use, so it is destroyed after
+  // them; Close() has stopped it by then.
   const std::unique_ptr<BatchTransport> transport_;
   const std::shared_ptr<SlotPool> pool_;
   ReadyQueue queue_;
   BatchFetcher fetcher_;
   const uint32_t first_window_;
 
-  // Held while the transport stops: when any Close() has returned, the
-  // transport's threads have ended.
+  // Held while the transport stops, so that its threads have ended when any
+  // Close() has returned.
   Mutex close_mu_;
   bool stopped_ MR_GUARDED_BY(close_mu_) = false;
 };
@@ -87,7 +86,8 @@ PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
       fetcher_(options_, plan_, sequence, slots,
                {pool_.get(), &queue_, transport_.get(), now}, opened_at),
       first_window_(fetcher_.window()) {
-  // Nothing is leased yet, so it is not called before the object is whole.
+  // Nothing is leased yet, so the callback does not run before the object is
+  // complete.
   pool_->OnRelease([this] { WakeWhenRoom(); });
 }
 
@@ -115,14 +115,14 @@ HostLoader::Stats PrefetchLoader::stats() const {
 }
 
 void PrefetchLoader::Close() {
-  // First, and without close_mu_: a consumer in Next() returns at once, also
-  // while another thread is stopping the transport.
+  // First, and without close_mu_, so that a consumer in Next() returns at once,
+  // even while another thread is stopping the transport.
   queue_.Close();
   // A second caller waits for the first.
   MutexLock lock(close_mu_);
   if (stopped_) return;
-  // Waits for a callback that runs; none is called later, so none touches a
-  // transport that has stopped.
+  // Waits for a running callback. None runs later, so none uses a transport
+  // that has stopped.
   pool_->OnRelease(nullptr);
   transport_->Stop();
   stopped_ = true;

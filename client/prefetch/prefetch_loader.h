@@ -1,15 +1,20 @@
 // NewPrefetchLoader joins a plan, a window of slots and a transport into a
 // HostLoader. Two thread domains meet in it: the transport's thread runs
 // BatchFetcher, which requests steps, retries them on other servers and
-// assembles frames straight into their slots; the consumer takes batches out of
+// assembles frames straight into their slots; the consumer takes batches from
 // ReadyQueue in the order of the plan. It knows no gRPC.
 //
 // This is the one place that retries; call_failure.h has the rules.
 //
-// The window is fixed, or WindowControl's: then slots that were not needed for
-// a while are given back to the allocator, one after the other.
+// The window is fixed, or adapted by WindowControl, which gives unused slots
+// back to the allocator one by one.
 //
-// Owns no thread: the transport's carries the bookkeeping and the copies.
+// Threads: owns none. The transport's thread does the bookkeeping and the
+// copies.
+//
+//   MR_ASSIGN_OR_RETURN(auto loader,
+//                       NewPrefetchLoader(options, std::move(plan),
+//                                         std::move(transport), opened_at));
 
 #ifndef MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_
 #define MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_
@@ -27,10 +32,10 @@ namespace millrace {
 // A clock that never jumps. Its zero has no meaning.
 absl::Time MonotonicNow();
 
-// `opened_at` (of `now`) is when opening began, for Stats. `wait` takes the
-// place of waiting where time is simulated: Next() calls it until there is a
-// batch, with the longest that it may wait and without a lock held. Errors are
-// those of options, and of a plan that does not fit them.
+// `opened_at`, by the clock `now`, is when opening began, for Stats. `wait`
+// replaces waiting where time is simulated: Next() calls it, without a lock
+// held and with the max time to wait, until there is a batch. InvalidArgument:
+// the options are invalid or do not fit the plan.
 absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     const HostLoaderOptions& options, OpenResponse plan,
     std::unique_ptr<BatchTransport> transport, absl::Time opened_at,

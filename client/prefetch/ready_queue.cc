@@ -40,7 +40,7 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
   min_in_hand_ = std::min(min_in_hand_,
                           whole_below_ - std::min(whole_below_, next_.load()));
   const absl::StatusOr<absl::Time> there = AwaitBatch(lock);
-  // A wait that ends with an error counts, too.
+  // A wait that ends with an error counts as well.
   const Waiting waited = std::exchange(waiting_, {});
   stats_.wait_seconds += waited.seconds;
   stats_.no_answer_seconds += waited.no_answer_seconds;
@@ -53,16 +53,16 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
     consumer_step_ += kConsumerGain * (now - last_return_ - consumer_step_);
   }
   last_return_ = now;
-  // Time in which no server answered is not charged to the server that brings
-  // the batch in the end.
+  // Time in which no server answered does not count for the server that
+  // delivers the batch in the end.
   tally_.CountWait(ready.server, waited.seconds - waited.no_answer_seconds);
   if (stats_.batches++ == 0) {
     stats_.first_batch_seconds =
         absl::ToDoubleSeconds(now - options_.opened_at);
   }
   HostBatch batch;
-  batch.position = sequence_.At(number);
-  batch.generation = generation_;
+  static_cast<BatchInfo&>(batch) =
+      MakeBatchInfo(ready.batch.header, sequence_.At(number), generation_);
   batch.header = std::move(ready.batch.header);
   if (ready.batch.shared != nullptr) {
     batch.payload = {static_cast<uint8_t*>(ready.batch.shared.get()),
@@ -73,7 +73,7 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
     batch.lease = pool_->Lease(ready.batch.slot);
   }
   ready.full = false;
-  stats_.samples += batch.header.local_valid();
+  stats_.samples += batch.local_valid;
   stats_.payload_bytes += batch.payload.size();
   // After the lease: a thread that reads next_ and then held() never finds more
   // free slots than there are.
@@ -84,8 +84,8 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
 absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
   const absl::Time entered = now_();
   absl::Time now = entered;
-  // Read anew after each wait: a Seek() meanwhile has made it another number,
-  // of another generation. A batch that is there goes before an error.
+  // next_ is read again after each wait: a Seek() may have changed number and
+  // generation. A batch that is there takes precedence over an error.
   while (closed_ || !ready_[next_.load() % options_.slots].full) {
     const uint64_t number = next_.load();
     if (closed_) return absl::CancelledError("the loader was closed");
@@ -112,7 +112,7 @@ absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
 void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
                              absl::Time timeout) {
   if (now >= late_at_) {
-    // Once for each Arrival: its next one says anew.
+    // Once for each Arrival: the next one sets it again.
     late_at_ = absl::InfiniteFuture();
     wake_();
   }
@@ -132,13 +132,13 @@ void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
 absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   const std::string what =
       absl::StrCat("no batch within ", DurationText(waited));
-  // The consumer holds every slot that it may: no batch can come until it lets
-  // one go.
+  // The consumer holds every slot: no batch can come until it releases one.
   if (pool_->held() == options_.slots) {
-    return absl::DeadlineExceededError(absl::StrCat(
-        what, ": all ", options_.slots,
-        " slots are held by the caller; let go of batches that are not needed "
-        "any more, or open the loader with a larger window"));
+    return absl::DeadlineExceededError(
+        absl::StrCat(what, ": all ", options_.slots,
+                     " slots are held by the caller; release batches that are "
+                     "not needed any "
+                     "more, or open the loader with a larger window"));
   }
   const std::string detail = absl::StrCat(
       what, ": waiting for ", PositionText(sequence_.At(next_.load())),
@@ -155,8 +155,8 @@ Position ReadyQueue::position() const {
 absl::Status ReadyQueue::Seek(const Sequence& sequence) {
   MutexLock lock(mu_);
   if (closed_) return absl::CancelledError("the loader was closed");
-  // Slots only: memory that is shared goes with its entry. Batches that the
-  // consumer has been leased stay valid.
+  // Slots only: shared memory is released with its entry. Batches that are
+  // leased to the consumer stay valid.
   for (Ready& ready : ready_) {
     if (ready.full && ready.batch.slot != nullptr) {
       pool_->PutBack(ready.batch.slot);
@@ -167,13 +167,13 @@ absl::Status ReadyQueue::Seek(const Sequence& sequence) {
   next_.store(0);
   whole_below_ = 0;
   ++generation_;
-  // Errors of the old place end with it.
+  // An error of the old position says nothing about the new one.
   error_ = absl::OkStatus();
   late_at_ = absl::InfiniteFuture();
   last_return_ = absl::InfinitePast();
-  // After everything else has changed: the transport's thread that sees it
-  // takes the lock, and finds the new place. Until it does, Deliver() and
-  // Fail() drop what they bring, so nothing of the old generation gets in.
+  // Set last: the transport's thread that sees it takes the lock and finds the
+  // new sequence. Until then, Deliver() and Fail() drop their arguments, so
+  // nothing of the old generation gets in.
   seek_pending_.store(true);
   changed_.NotifyAll();
   return absl::OkStatus();
@@ -199,7 +199,8 @@ HostLoader::Stats ReadyQueue::stats() const {
 
 Sequence ReadyQueue::TakeSeek() {
   MutexLock lock(mu_);
-  // Under the lock, with the sequence: a Seek() that comes now sets it again.
+  // Under the lock, together with the sequence: a Seek() after this sets it
+  // again.
   seek_pending_.store(false);
   return sequence_;
 }
@@ -207,14 +208,14 @@ Sequence ReadyQueue::TakeSeek() {
 void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
                          const Arrival& arrival) {
   MutexLock lock(mu_);
-  // Of the old generation.
+  // The batch belongs to the old generation.
   if (seek_pending_.load()) {
     if (batch.slot != nullptr) pool_->PutBack(batch.slot);
     return;
   }
   Ready& ready = ready_[number % options_.slots];
   // The place is free: `number` is less than next_ + slots, and delivered once.
-  MR_CHECK(!ready.full) << "a batch that was not consumed is replaced";
+  MR_CHECK(!ready.full) << "a batch would be replaced before it is consumed";
   ready.full = true;
   ready.server = tally_.Count(arrival.server, batch.header, arrival.shared,
                               arrival.begun_at, now_());
@@ -222,13 +223,13 @@ void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
   stats_.copy_seconds = arrival.copy_seconds;
   whole_below_ = arrival.whole_below;
   late_at_ = arrival.late_at;
-  // The consumer waits for this batch alone.
+  // The consumer waits for this batch only.
   if (number == next_.load()) changed_.NotifyAll();
 }
 
 void ReadyQueue::Fail(absl::Status error) {
   MutexLock lock(mu_);
-  // An error of the old place says nothing about the new one.
+  // An error of the old position says nothing about the new one.
   if (error_.ok() && !seek_pending_.load()) error_ = std::move(error);
   changed_.NotifyAll();
 }

@@ -1,20 +1,20 @@
 // ReadyQueue is where the two thread domains of a loader meet: the transport's
-// thread delivers batches that are whole, in any order, and the consumer takes
-// them in the order of the Sequence. It holds the loader's place in the data,
-// its final error, and what the consumer has done.
+// thread delivers whole batches in any order, and the consumer takes them in
+// the order of the Sequence. It holds the loader's position, its final error,
+// and the consumption.
 //
-// It requests no batch and knows no calls. Slots are the pool's: the queue
+// It requests no batch and knows no calls. Slots belong to the pool: the queue
 // leases them to the consumer, and puts back those that a Seek() drops.
 //
-// Threads: one consumer calls Next(). Seek() and Close() may be called from any
-// thread, and so may what only looks. What stands under "the transport's
-// thread" is called from its events only, one at a time.
+// Threads: one consumer calls Next(). Any thread may call Seek(), Close() and
+// the const methods. Methods under "the transport's thread" are called from its
+// events only, one at a time.
 //
 // Generations: Seek() drops all batches and begins a new generation at number
-// 0, while calls of the old place are still in flight. Until the transport's
-// thread has seen it (TakeSeek()), what it delivers is of the old generation
-// and is dropped. So a number in the queue always means a place in the current
-// Sequence.
+// 0, while calls for the old position are still in flight. Until the
+// transport's thread has seen the Seek() (TakeSeek()), the batches that it
+// delivers belong to the old generation and are dropped. So a number in the
+// queue always means a batch of the current Sequence.
 //
 //   if (queue.seek_pending()) { CancelAll(); table.Restart(queue.TakeSeek()); }
 //   queue.Deliver(number, std::move(batch), arrival);       // transport
@@ -51,15 +51,15 @@ class ReadyQueue {
     // Batches in the queue and with the consumer together; at least 1. Their
     // slots come from the pool, which may have more.
     uint32_t slots = 1;
-    // Next() without a batch for so long fails.
+    // Max time that Next() waits for a batch.
     absl::Duration next_timeout = absl::Minutes(5);
     // When the loader began to open, by the clock; for Stats.
     absl::Time opened_at;
   };
 
-  // `now` is the clock. `wait` takes the place of waiting where time is
-  // simulated, or is null (NewPrefetchLoader). `wake` makes the transport's
-  // thread look soon; it is called with a lock held, and calls nothing here.
+  // `now` is the clock. `wait` replaces waiting where time is simulated, or is
+  // null (NewPrefetchLoader). `wake` makes the transport tick soon; it is
+  // called with a lock held, and must not call this object.
   ReadyQueue(const Options& options, const Sequence& sequence,
              std::shared_ptr<SlotPool> pool, std::function<absl::Time()> now,
              std::function<void(absl::Duration)> wait,
@@ -67,66 +67,64 @@ class ReadyQueue {
 
   // --- the consumer and any thread -----------------------------------------
 
-  // As HostLoader's.
+  // As in HostLoader.
   absl::StatusOr<HostBatch> Next();
   Position position() const;
 
-  // Goes on at the start of `sequence`. Cancelled: closed.
+  // Continues at the start of `sequence`. Cancelled: closed.
   absl::Status Seek(const Sequence& sequence);
 
   // Next() returns Cancelled from now on. Idempotent.
   void Close();
 
-  // The batch that Next() hands out next.
+  // Number of the batch that Next() returns next.
   uint64_t next() const { return next_.load(); }
 
-  // What the queue knows of HostLoader::Stats: the consumer's, servers' and
-  // window's part. The rest is 0.
+  // The parts of HostLoader::Stats that concern the consumer, the servers and
+  // the reason of the window. The rest is 0.
   HostLoader::Stats stats() const;
 
   // --- the transport's thread ----------------------------------------------
 
-  // Seek() was called and TakeSeek() was not, yet.
+  // Seek() was called, and TakeSeek() was not called since.
   bool seek_pending() const { return seek_pending_.load(); }
   // The sequence to deliver from now on.
   Sequence TakeSeek();
 
-  // How a batch came, and what is left.
+  // How a batch arrived, and which batches are missing.
   struct Arrival {
     std::string server;        // its address
     bool shared = false;       // in memory that the server shares
     absl::Time begun_at;       // its first frame came
-    double copy_seconds = 0;   // of all batches until now
+    double copy_seconds = 0;   // for all batches until now
     uint64_t whole_below = 0;  // every batch below is whole
     // When the first batch that is not whole becomes late: if the consumer
     // waits then, it calls `wake`.
     absl::Time late_at = absl::InfiniteFuture();
   };
 
-  // A batch is whole. Of two with the same number only one may be delivered,
-  // and none of a number that is `slots` or more ahead of next(). Dropped while
-  // a Seek() is pending.
+  // Takes a whole batch. Each number may be delivered once, and only less than
+  // `slots` ahead of next(). Dropped while a Seek() is pending.
   void Deliver(uint64_t number, WholeBatch batch, const Arrival& arrival);
 
-  // Next() hands out what is whole and then returns `error`, until a Seek().
-  // The first error stays.
+  // Next() returns the whole batches and then `error`, until a Seek(). The
+  // first error stays.
   void Fail(absl::Status error);
 
-  // Servers that can be sent a request now: without one, a timeout is
-  // Unavailable.
+  // Number of servers that can get a request now. With 0, a timeout of Next()
+  // is Unavailable.
   void SetUsable(uint32_t servers) { usable_.store(servers); }
   uint32_t usable() const { return usable_.load(); }
 
-  // What each server says, for errors; `nobody_answers`: none is usable, or all
-  // of these are silent.
+  // State of each server, for errors. `nobody_answers`: no server is usable, or
+  // all usable servers are silent.
   void DescribeServers(std::string text, bool nobody_answers);
 
-  // From the consumer's getting a batch to its getting the next one, waits
-  // included: a running mean.
+  // Time from one batch of the consumer to the next, waits included: a running
+  // mean.
   absl::Duration consumer_step() const;
 
-  // Calls `look` under the lock. Where it returns true, min_in_hand begins
-  // anew.
+  // Calls `look` under the lock. If it returns true, min_in_hand begins anew.
   void Look(absl::FunctionRef<bool(const Consumption&)> look);
 
   void CountWindowChange(uint64_t changes, const std::string& reason);
@@ -137,14 +135,14 @@ class ReadyQueue {
     WholeBatch batch;
     size_t server = 0;  // in tally_
   };
-  // Seconds of the Next() that waits now, not in stats_ yet; 0 when none waits.
+  // Seconds of the current wait of Next(), not in stats_ yet; 0: none waits.
   struct Waiting {
     double seconds = 0;
     double no_answer_seconds = 0;
   };
 
-  // Waits for the batch that Next() hands out next; returns when it was there.
-  // Counts in waiting_.
+  // Waits for the next batch and returns the time when it was there. Counts in
+  // waiting_.
   absl::StatusOr<absl::Time> AwaitBatch(MutexLock& lock) MR_REQUIRES(mu_);
   // Waits for a change, at most 200 ms or until `timeout`. Wakes the transport
   // when the step that the consumer waits for becomes late: an event of the
@@ -156,12 +154,12 @@ class ReadyQueue {
   const Options options_;
   const std::shared_ptr<SlotPool> pool_;
   const std::function<absl::Time()> now_;
-  const std::function<void(absl::Duration)> wait_;  // null: really
+  const std::function<void(absl::Duration)> wait_;  // null: real time
   const std::function<void()> wake_;
 
   // These are atomic so that any thread may read them without the lock.
   //
-  // next_ counts the batches that were handed out since the last Seek(); it is
+  // next_ counts the batches that Next() returned since the last Seek(); it is
   // written under mu_ only. Next() leases a slot before it counts the batch
   // here, so a thread that reads next_ and then the pool's held() never finds
   // more free slots than there are.
@@ -175,17 +173,17 @@ class ReadyQueue {
   // Taken before the locks of the pool and before those of `wake`. Not held
   // while Next() waits, so everything below may have changed after a wait.
   mutable Mutex mu_;
-  // Signalled when the batch `next_`, an error, a Seek() or Close() has come.
+  // Signalled after the batch `next_`, an error, a Seek() or a Close().
   CondVar changed_;
   bool closed_ MR_GUARDED_BY(mu_) = false;
   absl::Status error_ MR_GUARDED_BY(mu_);
   Sequence sequence_ MR_GUARDED_BY(mu_);
   uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
   // A ring by number. The full entries have numbers of the current generation
-  // in [next_, next_ + slots), so two of them never meet in one place.
+  // in [next_, next_ + slots), so no two of them share a place.
   std::vector<Ready> ready_ MR_GUARDED_BY(mu_);
-  // As the last Arrival says. The Next() that has called `wake` for it sets it
-  // to InfiniteFuture: one call is enough.
+  // From the last Arrival. The Next() that has called `wake` for it sets it to
+  // InfiniteFuture: one call is enough.
   absl::Time late_at_ MR_GUARDED_BY(mu_) = absl::InfiniteFuture();
   // A running mean over the batches of all generations.
   absl::Duration consumer_step_ MR_GUARDED_BY(mu_);
@@ -198,9 +196,9 @@ class ReadyQueue {
   uint64_t min_in_hand_ MR_GUARDED_BY(mu_) = 0;
   std::string servers_text_ MR_GUARDED_BY(mu_);
   bool nobody_answers_ MR_GUARDED_BY(mu_) = false;
-  // stats_ holds what is over; the Next() that waits now is in waiting_ until
-  // it returns. stats() adds the two. stats_.by_server stays empty: tally_ has
-  // it.
+  // stats_ holds finished calls of Next(); a call that waits is in waiting_
+  // until it returns, and stats() adds the two. stats_.by_server stays empty:
+  // tally_ has it.
   Waiting waiting_ MR_GUARDED_BY(mu_);
   ServerTally tally_ MR_GUARDED_BY(mu_);
   HostLoader::Stats stats_ MR_GUARDED_BY(mu_);

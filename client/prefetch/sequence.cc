@@ -15,16 +15,16 @@ absl::StatusOr<Sequence> Sequence::Create(Position start, uint64_t epochs,
                                           uint64_t steps_per_epoch) {
   if (steps_per_epoch == 0) {
     return absl::InvalidArgumentError(
-        "the plan has no steps: the dataset is empty, or smaller than one "
-        "batch that must be full");
+        "the plan has no steps: the dataset is empty, or smaller than one full "
+        "batch");
   }
   if (start.step > steps_per_epoch) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "start step ", start.step, " lies past the end of an epoch of ",
+        "start step ", start.step, " is past the end of an epoch of ",
         steps_per_epoch,
-        " steps; was the position stored by a job with another batch size?"));
+        " steps; was the position saved by a job with another batch size?"));
   }
-  // Far enough for ever, and sums with a window cannot overflow.
+  // No run reaches it, and sums with a window cannot overflow.
   constexpr uint64_t kWithoutEnd = std::numeric_limits<uint64_t>::max() / 4;
   uint64_t total = kWithoutEnd;
   if (epochs != 0) {
@@ -40,18 +40,18 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
                                         uint64_t steps_per_epoch) {
   if (position.step > steps_per_epoch) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot go to ", PositionText(position), ": an epoch has ",
+        "cannot seek to ", PositionText(position), ": an epoch has ",
         steps_per_epoch,
-        " steps; was the position stored by a job with another batch size?"));
+        " steps; was the position saved by a job with another batch size?"));
   }
   if (epochs == 0) return Create(position, 0, steps_per_epoch);
   const absl::uint128 end = absl::uint128(start.epoch) + epochs;
   const bool at_end = position.epoch == end && position.step == 0;
   if (position.epoch >= end && !at_end) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot go to ", PositionText(position), ": the loader was opened for ",
-        epochs, " epochs from epoch ", start.epoch,
-        "; open one that has more"));
+        "cannot seek to ", PositionText(position),
+        ": the loader was opened for ", epochs, " epochs from epoch ",
+        start.epoch, "; open a loader with more epochs"));
   }
   // The end is the end of the last epoch.
   if (at_end)

@@ -1,8 +1,11 @@
-// Sequence numbers the batches that a loader delivers: 0 is the one at the
-// start position, and epochs follow one another without a gap, so that
-// prefetching does not know of their borders.
+// Sequence numbers the batches that a loader delivers. Number 0 is the batch at
+// the start position, and epochs follow one another without a gap, so that
+// prefetching needs no special case at the end of an epoch.
 //
-// Pure and immutable.
+// Pure and immutable, safe from any thread.
+//
+//   MR_ASSIGN_OR_RETURN(Sequence sequence, Sequence::Create({0, 3}, 2, 10));
+//   sequence.At(7);  // {1, 0}
 
 #ifndef MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_
 #define MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_
@@ -11,7 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/prefetch/host_loader.h"
+#include "client/prefetch/batch_info.h"
 
 namespace millrace {
 
@@ -20,18 +23,18 @@ std::string PositionText(Position position);
 
 class Sequence {
  public:
-  // `epochs` counts from start.epoch; 0: without end. InvalidArgument: a start
-  // past the end of its epoch, or a plan without steps.
+  // `epochs` counts from start.epoch; 0: no end. InvalidArgument: a start past
+  // the end of its epoch, or a plan without steps.
   static absl::StatusOr<Sequence> Create(Position start, uint64_t epochs,
                                          uint64_t steps_per_epoch);
 
-  // From `position` on, with the last epoch that Create(start, epochs, ...)
-  // has. InvalidArgument: `position` lies past its end.
+  // From `position` to the last epoch that Create(start, epochs, ...) has.
+  // InvalidArgument: `position` is past its end.
   static absl::StatusOr<Sequence> Seek(Position position, Position start,
                                        uint64_t epochs,
                                        uint64_t steps_per_epoch);
 
-  // Batches in all.
+  // Number of all batches.
   uint64_t total() const { return total_; }
 
   // The last step of an epoch is followed by step 0 of the next one.

@@ -11,21 +11,21 @@ namespace millrace {
 namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// A server that is slower still gets as much as this: it must be noticed when
-// it becomes faster.
-constexpr double kLeastWeight = 1.0 / 16;
-// Of a new latency in the running mean.
+// Even the slowest server keeps this weight, so that the client notices when it
+// becomes faster.
+constexpr double kMinWeight = 1.0 / 16;
+// Weight of a new latency in the running mean.
 constexpr double kLatencyGain = 0.25;
 // The weight follows the logarithm of the latencies' ratio with this gain,
-// divided by the steps outstanding: the effect of a change is seen only when
-// they are through.
+// divided by the outstanding steps: the effect of a change is seen only when
+// they are delivered.
 constexpr double kWeightGain = 0.6;
-// It also falls back towards 1, so that equal servers do not drift apart.
+// The weight also returns towards 1, so that equal servers do not drift apart.
 constexpr double kWeightRelease = 0.02;
-// A latency that is more times the best than this says nothing more.
-constexpr double kMostRatio = 8;
+// Latencies count as at most this multiple of the best one.
+constexpr double kMaxRatio = 8;
 
 }  // namespace
 
@@ -36,8 +36,8 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
     Server* known = Find(state.id);
     Server server = known == nullptr ? Server() : std::move(*known);
     if (state.ready) {
-      // A connection that was made anew for a server that is silent proves
-      // nothing of the server.
+      // A new connection that the client asked for, because the server is
+      // silent, proves nothing about the server.
       const bool asked_for = std::exchange(server.reconnecting, false);
       if (!server.state.ready && !asked_for) {
         server.silent_until = absl::InfinitePast();
@@ -98,7 +98,7 @@ void ServerSet::Asked(ServerId id, uint64_t steps, absl::Time now) {
   if (server->outstanding == 0) server->heard = now;
   server->outstanding += steps;
   server->last_asked = ++asks_;
-  // Who was not asked for a while saves nothing up.
+  // A server that had no request for a while does not save up a claim.
   asked_by_weight_ = std::max(asked_by_weight_, server->asked_by_weight);
   server->asked_by_weight =
       asked_by_weight_ + static_cast<double>(steps) / server->weight;
@@ -127,7 +127,7 @@ bool ServerSet::Progress(ServerId id, absl::Duration latency) {
   server->reconnects = 0;
   server->why.clear();
   if (server->silent_until != absl::InfinitePast()) {
-    // How long it was silent says nothing of how fast it is now.
+    // The time of its silence says nothing about its speed now.
     server->silent_until = absl::InfinitePast();
     ForgetSpeed(server);
     return true;
@@ -136,7 +136,7 @@ bool ServerSet::Progress(ServerId id, absl::Duration latency) {
   if (seconds <= 0) return was_out;
   const double best = BestLatency();
   const double bounded =
-      best > 0 ? std::min(seconds, kMostRatio * best) : seconds;
+      best > 0 ? std::min(seconds, kMaxRatio * best) : seconds;
   server->latency =
       server->latency > 0
           ? server->latency + kLatencyGain * (bounded - server->latency)
@@ -146,7 +146,7 @@ bool ServerSet::Progress(ServerId id, absl::Duration latency) {
   const double change = gain * std::log(BestLatency() / server->latency) -
                         kWeightRelease * gain * std::log(server->weight);
   server->weight =
-      std::clamp(server->weight * std::exp(change), kLeastWeight, 1.0);
+      std::clamp(server->weight * std::exp(change), kMinWeight, 1.0);
   return was_out;
 }
 
@@ -171,10 +171,10 @@ uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
   if (server->failures > 0 && asked <= server->failed_at) return 0;
   server->failed_at = now;
   const absl::Duration backoff = std::min(
-      kLongestBackoff,
+      kMaxBackoff,
       kFirstBackoff * (int64_t{1} << std::min<uint32_t>(server->failures, 10)));
-  // Half of it is left to chance, so that clients do not come back together. A
-  // server that was left out stays so.
+  // Half of the delay is random, so that clients do not come back together. A
+  // server that was left out stays left out.
   server->not_before =
       std::max(server->not_before, now + backoff / 2 + backoff / 2 * Jitter());
   server->why = std::string(why);

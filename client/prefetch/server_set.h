@@ -1,14 +1,17 @@
-// ServerSet remembers how each server of the endpoint has behaved and chooses
-// the one to ask next: a connected one with the fewest steps outstanding for
-// its weight, of several the one that has had least for its weight, and rather
-// one that did not just fail or fall silent.
+// ServerSet remembers how each server of the endpoint has behaved, and chooses
+// the server for the next request: a connected server with the fewest
+// outstanding steps for its weight; among equals, the one that was sent the
+// fewest steps for its weight. It prefers servers that did not just fail or
+// fall silent.
 //
-// Weights make steps take equally long everywhere: batches come out in order,
-// so a step at a slow server holds up all that follow. The weight of a server
-// whose steps take longer than at the best one falls until they do not, whether
-// it is slow itself or its network is. They follow latency, not throughput: a
-// server that was asked for little at a time would look slow by its throughput,
-// and get still less.
+// Weights make steps take equally long at all servers: batches are delivered in
+// order, so a step at a slow server delays all later steps. While the steps of
+// a server take longer than those of the best server, its weight falls, whether
+// the server or its network is slow. Weights follow latency, not throughput: a
+// server that gets few requests has a low throughput, and would get fewer
+// still.
+//
+// What it is not: it sends no request.
 //
 // Pure bookkeeping: no thread, no clock, no I/O. Not thread-safe.
 //
@@ -33,79 +36,83 @@ namespace millrace {
 
 class ServerSet {
  public:
-  // A server that was left out is asked again after so long: it may have been
-  // restarted with the right data.
+  // A server that was left out gets a request again after this time: it may
+  // have been restarted with the right data.
   static constexpr absl::Duration kLeaveOutFor = absl::Seconds(30);
 
-  // Clients with other `rotation` begin with other servers.
+  // Clients with different `rotation` begin with different servers.
   explicit ServerSet(uint64_t jitter_seed, uint32_t rotation = 0)
       : jitter_(jitter_seed), rotation_(rotation) {}
 
-  // Servers that are no longer listed are forgotten, new ones start clean.
+  // Forgets servers that are no longer listed. New servers start without a
+  // history.
   void Update(absl::Span<const ServerState> servers);
 
-  // The server to ask now, or none. `avoid` is only taken when no other can
-  // be asked.
+  // The server for the next request, or none. `avoid` is chosen only when no
+  // other server is possible.
   std::optional<ServerId> Pick(absl::Time now, ServerId avoid) const;
 
-  // As Pick(), but never `other_than`, one that is silent, left out, or has
-  // owed a frame for `patience`. `silent_too`: rather one that was silent than
-  // none. It may be back, and who is asked for nothing cannot show that.
+  // As Pick(), but never `other_than` and never a server that is silent, is
+  // left out, or has owed a frame for `patience`. `silent_too`: a silent server
+  // is chosen when there is no other one. It may be back, which only a request
+  // can show.
   std::optional<ServerId> PickOther(absl::Time now, ServerId other_than,
                                     absl::Duration patience,
                                     bool silent_too = false) const;
 
   void Asked(ServerId id, uint64_t steps, absl::Time now);
-  // Steps that were delivered, or given up.
+  // `steps` were delivered or given up.
   void Settled(ServerId id, uint64_t steps);
   // A frame came.
   void Heard(ServerId id, absl::Time now);
-  // It delivers, a step that was asked for `latency` ago: forgets its failures.
-  // True when it had been left out or silent.
+  // The server delivered a step `latency` after the request: forgets its
+  // failures. True: it had been left out or silent.
   bool Progress(ServerId id, absl::Duration latency);
-  // Another server that was asked later delivered first.
+  // Another server, with a later request, delivered first.
   void LostRace(ServerId id);
-  // No frame for too long: avoided for kLeaveOutFor, or until it delivers or
-  // is connected anew. True when it was not silent before.
+  // No frame for too long: the server is avoided for kLeaveOutFor, or until it
+  // delivers or is connected again. True: it was not silent before.
   bool Silent(ServerId id, absl::Time now);
-  // Unavailable or damaged, of a call of `asked`: not asked again before a
-  // delay that doubles from failure to failure (50 ms to 2 s, with jitter). The
-  // calls that one lost connection ends are one failure. Returns how many in a
-  // row there are with this one; 0: it was counted before.
+  // A call that was started at `asked` ended as unavailable or damaged. The
+  // next request waits for a delay that doubles from failure to failure (50 ms
+  // to 2 s, with jitter). All calls that one lost connection ends are one
+  // failure. Returns the number of failures in a row; 0: this one was counted
+  // before.
   uint32_t Failed(ServerId id, absl::Time asked, absl::Time now,
                   absl::string_view why);
-  // It has asked for a pause.
+  // The server asked for a pause of `delay`.
   void Paused(ServerId id, absl::Time now, absl::Duration delay);
-  // It does not serve this plan. True when it did until now.
+  // The server does not serve this plan. True: it did until now.
   bool LeaveOut(ServerId id, absl::Time now, absl::string_view why);
-  // A call ended in a way that makes its connection suspect. Returns how many
-  // did so in a row, without a batch or a new connection in between.
+  // A call ended in a way that makes its connection suspect. Returns the number
+  // of such ends in a row, without a batch or a new connection in between.
   uint32_t Suspected(ServerId id);
-  // Calls from now on go over a new connection, because of how those before
-  // ended. It stays silent for as long as it was to be.
+  // Calls from now on go over a new connection, because of how earlier calls
+  // ended. A silent server remains silent.
   void Reconnected(ServerId id, absl::Time now);
 
   // Whether a server other than `id` may serve the plan.
   bool OthersMayServe(ServerId id) const;
 
-  // How long it has owed a frame; 0 for one that owes nothing.
+  // Time for which the server has owed a frame; 0: it owes none.
   absl::Duration Quiet(ServerId id, absl::Time now) const;
-  // It has lost a race and sent nothing since.
+  // The server has lost a race and sent nothing since.
   bool HasLostRace(ServerId id) const;
   bool IsSilent(ServerId id, absl::Time now) const;
-  // How often in a row it has fallen silent, without a batch in between.
+  // How often in a row the server has fallen silent, without a batch in
+  // between.
   uint32_t silences(ServerId id) const;
-  // How many Reconnected() there were since it has last delivered.
+  // Number of Reconnected() since the server has last delivered.
   uint32_t reconnects(ServerId id) const;
-  // Whether a call that was started then is on its newest connection.
+  // Whether a call that was started at `started` is on the newest connection.
   bool OnNewestConnection(ServerId id, absl::Time started) const;
-  // Its part of what is asked for, by weight, in [0, 1]. 0: it is asked to see
-  // whether it serves the plan again.
+  // The server's share of all requested steps, by weight, in [0, 1]. 0: it is
+  // left out, and a request only checks whether it serves the plan again.
   double Share(ServerId id) const;
 
-  // Connected and not left out.
+  // Number of servers that are connected and not left out.
   uint32_t usable() const;
-  // One of these has not owed a frame for `patience`.
+  // Whether a usable server has owed no frame for `patience`.
   bool AnyAnswers(absl::Time now, absl::Duration patience) const;
   std::string AddressOf(ServerId id) const;
   // "10.0.0.1:7001: connection refused; 10.0.0.2:7001: not connected".
@@ -115,15 +122,17 @@ class ServerSet {
   struct Server {
     ServerState state;
     uint64_t outstanding = 0;
-    uint64_t last_asked = 0;  // by asks_
-    uint64_t preference = 0;  // among servers that were never asked
-    absl::Time heard = absl::InfinitePast();  // or began to owe a frame
-    bool lost_race = false;                   // since then
-    // Seconds from asking for a step to having it, a running mean. 0: unknown.
+    uint64_t last_asked = 0;  // value of asks_ at the last request
+    uint64_t preference = 0;  // among servers without a request
+    // Time of the last frame, or when the server began to owe one.
+    absl::Time heard = absl::InfinitePast();
+    bool lost_race = false;  // since `heard`
+    // Seconds from the request of a step to its delivery, a running mean. 0:
+    // unknown.
     double latency = 0;
-    double weight = 1;  // in [kLeastWeight, 1]
-    // Steps asked for / weight, as of start-time fair queueing (Goyal, Vin,
-    // Cheng, SIGCOMM 1996).
+    double weight = 1;  // in [kMinWeight, 1]
+    // Requested steps / weight: start-time fair queueing (Goyal, Vin, Cheng,
+    // SIGCOMM 1996).
     double asked_by_weight = 0;
     uint32_t failures = 0;  // in a row
     absl::Time failed_at;   // the last of them
@@ -132,25 +141,26 @@ class ServerSet {
     uint32_t suspicions = 0;  // in a row
     uint32_t reconnects = 0;  // in a row
     absl::Time reconnected_at = absl::InfinitePast();
-    bool reconnecting = false;  // the new connection was not reported yet
+    bool reconnecting = false;  // the new connection is not reported yet
     bool left_out = false;
     absl::Time not_before = absl::InfinitePast();
     std::string why;  // of the last failure
   };
 
-  // The least latency of a server that is in use; 0: unknown.
+  // The minimum latency of the usable servers; 0: unknown.
   double BestLatency() const;
-  // Forgets how fast it was.
+  // Forgets latency and weight.
   static void ForgetSpeed(Server* server);
   Server* Find(ServerId id);
   const Server* Find(ServerId id) const;
-  // A number in [0, 1) that differs from call to call.
+  // A random number in [0, 1).
   double Jitter();
 
   uint64_t jitter_;
   const uint32_t rotation_;
   uint64_t asks_ = 0;
-  double asked_by_weight_ = 0;   // of the server that was asked last, before
+  // asked_by_weight of the last requested server, before that request.
+  double asked_by_weight_ = 0;
   std::vector<Server> servers_;  // few: searched one by one
 };
 

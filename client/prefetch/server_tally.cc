@@ -23,7 +23,7 @@ size_t ServerTally::Count(absl::string_view address, const BatchHeader& header,
   ++server.batches;
   if (shared) ++server.shared_batches;
   server.AddStages(header);
-  // Batches that arrive side by side count once.
+  // Batches that arrive at the same time count once.
   server.receive_seconds +=
       absl::ToDoubleSeconds(now - std::max(begun_at, last_whole_[place]));
   last_whole_[place] = now;

@@ -1,6 +1,8 @@
-// ServerTally keeps ServerTimes by server: each batch that is whole is counted
-// at the server that brought it. A server that comes back counts on; those that
-// are gone stay.
+// ServerTally keeps the ServerTimes of each server: a whole batch counts for
+// the server that delivered it. Servers that are gone keep their entry, and a
+// server that comes back continues its entry.
+//
+// What it is not: it judges nothing.
 //
 // No thread, no clock. Not thread-safe.
 //
@@ -24,17 +26,17 @@ namespace millrace {
 
 class ServerTally {
  public:
-  // Where servers come and go under names that are never used again, the last
-  // place stands for all that follow.
+  // Limit for servers that come and go under new names: all further servers
+  // share the last entry.
   static constexpr size_t kMaxServers = 256;
 
   // A batch of the server at `address` began to arrive at `begun_at` and is
-  // whole `now`; `shared`: in memory that the server shares. Returns the
-  // server's place in times(), which stays.
+  // whole `now`; `shared`: in memory that the server shares. Returns the index
+  // of the server in times(), which never changes.
   size_t Count(absl::string_view address, const BatchHeader& header,
                bool shared, absl::Time begun_at, absl::Time now);
 
-  // The consumer has waited so long for a batch of the server at `place`.
+  // The consumer waited `seconds` for a batch of the server at `place`.
   void CountWait(size_t place, double seconds) {
     times_[place].waited_seconds += seconds;
   }
@@ -43,7 +45,7 @@ class ServerTally {
 
  private:
   std::vector<ServerTimes> times_;  // few: searched one by one
-  // Of each, the end of its last batch.
+  // When the last batch of each server was whole.
   std::vector<absl::Time> last_whole_;
 };
 

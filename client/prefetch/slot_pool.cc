@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Bytes of a slot for batches without payload: it needs an address, too.
+// Bytes of a slot for batches without payload, which still need an address.
 constexpr uint64_t kEmptySlotBytes = 64;
 
 }  // namespace
@@ -38,7 +38,7 @@ uint8_t* SlotPool::TakeLocked() {
   }
   // Allocated under the lock, though it may take milliseconds: only when a slot
   // is used for the first time, or after a trim.
-  MR_CHECK(all_.size() < slots_) << "more slots are filled than there are";
+  MR_CHECK(all_.size() < slots_) << "more slots are taken than the pool has";
   uint8_t* slot = allocator_->Allocate(slot_bytes_);
   if (slot != nullptr) all_.push_back(slot);
   return slot;
@@ -51,7 +51,7 @@ absl::StatusOr<uint8_t*> SlotPool::Take() {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no memory for batch slot ", all_.size() + 1, " of ", slots_, " with ",
       slot_bytes_,
-      " bytes; give the loader a smaller window or the process more memory"));
+      " bytes; use a smaller window, or give the process more memory"));
 }
 
 uint8_t* SlotPool::TryTake() {
@@ -79,8 +79,8 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
   return std::shared_ptr<void>(
       data,
       [pool = shared_from_this(), memory = std::move(memory)](void*) mutable {
-        // The memory goes first: a thread that sees the lower count finds it
-        // given back.
+        // The memory is released first: a thread that sees the lower count
+        // finds it given back.
         memory.reset();
         pool->CountReleased();
       });
@@ -88,8 +88,8 @@ std::shared_ptr<void> SlotPool::LeaseShared(std::shared_ptr<void> memory) {
 
 void SlotPool::BeginTrim() {
   MutexLock lock(mu_);
-  // All that are free now; TakeLocked() lowers it as the stack shrinks, and
-  // nothing raises it, for slots that come back lie above.
+  // All free slots. TakeLocked() lowers it as the stack shrinks. Nothing raises
+  // it, because slots that come back are pushed on top.
   untouched_ = free_.size();
 }
 
@@ -98,15 +98,15 @@ bool SlotPool::TrimOne(uint32_t keep) {
   {
     MutexLock lock(mu_);
     if (untouched_ == 0 || all_.size() <= keep) return false;
-    // The front was free for longest, and is among the untouched ones. Slots
-    // are few: moving the others is cheap.
+    // The front was free for the longest time and is untouched. Slots are few,
+    // so moving the others is cheap.
     slot = free_.front();
     free_.erase(free_.begin());
     --untouched_;
     all_.erase(std::find(all_.begin(), all_.end(), slot));
   }
-  // Without the lock: it may take milliseconds where memory is pinned. Nobody
-  // else knows the slot any more.
+  // Without the lock: freeing page-locked memory may take milliseconds. No
+  // other thread knows the slot any more.
   allocator_->Free(slot, slot_bytes_);
   return true;
 }

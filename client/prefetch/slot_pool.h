@@ -1,11 +1,14 @@
 // SlotPool is the fixed set of slots that a loader receives batches into. A
-// slot is free, being filled, or leased to the consumer; it is used again when
-// the last copy of its lease dies. Memory is taken from the allocator when a
-// slot is first used, and the slot that came back last is used first, so that
-// a consumer that is fast enough works in few, warm slots. What was not used
-// for a while may be given back to the allocator.
+// slot is free, being filled, or leased to the consumer; it is reused when the
+// last copy of its lease dies. The pool takes memory from the allocator when a
+// slot is first used. The slot that came back last is used first, so that a
+// fast consumer works in few, warm slots. TrimOne() gives memory of unused
+// slots back to the allocator.
 //
-// Thread-safe. Leases share ownership: they may outlive the loader.
+// What it is not: it knows no batch and no request.
+//
+// Thread-safe. Leases share ownership of the pool, so they may outlive the
+// loader.
 //
 //   MR_ASSIGN_OR_RETURN(uint8_t* slot, pool->Take());
 //   ... fill ...
@@ -21,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/prefetch/host_loader.h"
+#include "client/prefetch/slot_allocator.h"
 #include "common/mutex.h"
 
 namespace millrace {
@@ -34,31 +37,32 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
-  // A free slot to fill. ResourceExhausted: the allocator has no memory. It is
-  // the caller's bug to take more than slots().
+  // A free slot to fill. ResourceExhausted: the allocator has no memory. Taking
+  // more than slots() is a bug of the caller.
   absl::StatusOr<uint8_t*> Take();
 
-  // As Take(), for what can be done without: nullptr when there is none.
+  // As Take(), for a slot that the caller can do without: nullptr when there is
+  // no memory.
   uint8_t* TryTake();
 
   // Counts the slot as held until the last copy of the result dies.
   std::shared_ptr<void> Lease(uint8_t* slot);
 
-  // The same for a batch in memory that is not the pool's: `memory` is let go
-  // of when the last copy of the result dies.
+  // The same for a batch in memory outside of the pool: `memory` is released
+  // when the last copy of the result dies.
   std::shared_ptr<void> LeaseShared(std::shared_ptr<void> memory);
 
-  // A slot that was taken and is not handed out after all.
+  // Returns a slot that was taken and is not leased after all.
   void PutBack(uint8_t* slot);
 
-  // Begins to look which slots are needed.
+  // Begins to watch which slots are used.
   void BeginTrim();
-  // Gives the memory of one slot back that was free all the time since
-  // BeginTrim(), while there are more than `keep`. False: there is none.
+  // Gives back the memory of one slot that was free ever since BeginTrim(), as
+  // long as more than `keep` slots have memory. False: there is no such slot.
   bool TrimOne(uint32_t keep);
 
-  // Called after a lease has died, on the thread on which it did. An empty
-  // function ends it: when this returns, none is running.
+  // `callback` runs after each death of a lease, on the thread of that death.
+  // An empty function removes it: when OnRelease() returns, none is running.
   void OnRelease(std::function<void()> callback);
 
   uint32_t slots() const { return slots_; }
@@ -73,18 +77,18 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   const std::shared_ptr<SlotAllocator> allocator_;
   const uint32_t slots_;
   const uint64_t slot_bytes_;
-  // Leases that live, of slots and of shared memory. Atomic, so that any thread
-  // may read it without a lock. A lease is counted before the consumer has it,
-  // and a slot is in free_ before its lease is counted no more: a thread that
-  // sees the count fall can take the slot.
+  // Number of live leases, of slots and of shared memory. Atomic, so that any
+  // thread may read it without a lock. A lease is counted before the consumer
+  // has it, and a slot is in free_ before its lease stops counting: a thread
+  // that sees the count fall can take the slot.
   std::atomic<uint32_t> held_{0};
   Mutex mu_;
-  // Every slot whose memory is taken from the allocator, at most slots_; those
-  // that are not in free_ are being filled or leased.
+  // Every slot that has memory, at most slots_; slots that are not in free_ are
+  // being filled or leased.
   std::vector<uint8_t*> all_ MR_GUARDED_BY(mu_);
   // A stack: the slot at the back came back last and is taken first.
   std::vector<uint8_t*> free_ MR_GUARDED_BY(mu_);
-  // The first so many of free_ were taken by nobody since BeginTrim().
+  // The first `untouched_` entries of free_ were free ever since BeginTrim().
   size_t untouched_ MR_GUARDED_BY(mu_) = 0;
   // Held while callback_ runs, so that OnRelease(nullptr) waits for its end.
   // Never taken together with mu_.

@@ -1,16 +1,19 @@
-// BatchTransport carries requests for steps to servers and frames back. It is
-// the border between the bookkeeping of the window (this component: which step
-// is requested from which server, which is requested again, and in which order
-// batches are handed out) and gRPC (client/receive). Bookkeeping is tested
-// against a fake of it.
+// BatchTransport carries requests for steps to servers, and frames back. It is
+// the border between the bookkeeping of the window (this component) and gRPC
+// (client/receive). The bookkeeping is tested against a fake transport.
 //
-// It does not retry, choose a server, or look into a batch.
+// What it is not: it does not retry, choose a server, or look into a batch.
 //
-// Events come one at a time: between two of them there is a happens-before
-// edge, so that their receiver needs no lock of its own. StartCall(),
-// CancelCall() and Reconnect() may only be called from within an event; Wake()
-// from any thread; Start() and Stop() from the owner. No call of the transport
-// calls an event before it returns.
+// Threads: events come one at a time, with a happens-before edge between two of
+// them, so their receiver needs no lock. StartCall(), CancelCall() and
+// Reconnect() may only be called from within an event; Wake() from any thread;
+// Start() and Stop() from the owner. No method of the transport calls an event
+// before it returns.
+//
+//   transport->Start(&events);
+//   // in an event:
+//   transport->StartCall(id, server, {.epoch = 0, .first_step = 4,
+//                                     .step_count = 2});
 
 #ifndef MILLRACE_CLIENT_PREFETCH_TRANSPORT_H_
 #define MILLRACE_CLIENT_PREFETCH_TRANSPORT_H_
@@ -24,12 +27,12 @@
 
 namespace millrace {
 
-using ServerId = uint64_t;  // of one address; never used again for another
+using ServerId = uint64_t;  // of one address; never reused for another one
 using CallId = uint64_t;    // chosen by the caller of StartCall()
 
 struct ServerState {
   ServerId id = 0;
-  std::string address;  // as a person knows it: "data-1:7001 (10.0.0.7)"
+  std::string address;  // for people: "data-1:7001 (10.0.0.7)"
   bool ready = false;   // connected: a call would reach the server now
 };
 
@@ -43,18 +46,18 @@ struct AskedSteps {
 class TransportEvents {
  public:
   virtual ~TransportEvents() = default;
-  // All servers of the endpoint, now. Calls to one that is gone go on.
+  // All servers of the endpoint, now. Calls to a server that is gone continue.
   virtual void OnServers(absl::Span<const ServerState> servers) = 0;
-  // `frame` and what it points to live until the return; the receiver may move
-  // out of it.
+  // `frame` and the bytes that it points to live until the return. The receiver
+  // may move members out of it.
   virtual void OnFrame(CallId call, FrameView& frame) = 0;
-  // The last event of a call. OK: the server ended it in order. Unavailable:
-  // the connection or the server is gone, or something on the way ended the
-  // call. DataLoss without ErrorDetail: damaged frames. With ErrorDetail: what
-  // the server says. An end that speaks against the connection has a
+  // The last event of a call. OK: the server ended it. Unavailable: the
+  // connection or the server is gone, or something on the way ended the call.
+  // DataLoss without ErrorDetail: damaged frames. With ErrorDetail: the status
+  // comes from the server. An end that speaks against the connection has a
   // ConnectionDoubt.
   virtual void OnCallDone(CallId call, absl::Status status) = 0;
-  // At most 100 ms after the one before, and soon after Wake().
+  // At most 100 ms after the previous tick, and soon after Wake().
   virtual void OnTick() = 0;
 };
 
@@ -65,11 +68,11 @@ class BatchTransport {
   virtual void Start(TransportEvents* events) = 0;
   virtual void StartCall(CallId call, ServerId server,
                          const AskedSteps& steps) = 0;
-  // No event of `call` comes any more. Unknown calls are ignored.
+  // After this, no event of `call` comes. Unknown calls are ignored.
   virtual void CancelCall(CallId call) = 0;
-  // Calls that are started from now on go over a new connection to the server.
-  // Calls in flight stay on the old one, which ends with the last of them.
-  // Unknown servers are ignored.
+  // Later calls to the server go over a new connection. Calls in flight stay on
+  // the old connection, which ends with the last of them. Unknown servers are
+  // ignored.
   virtual void Reconnect(ServerId server) = 0;
   virtual void Wake() = 0;
   // Ends all calls and joins the transport's threads: no event after it.

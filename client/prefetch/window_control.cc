@@ -5,13 +5,13 @@
 namespace millrace {
 namespace {
 
-// Time for which a slot must have been of no use before its memory is given
-// back: long beside a step, so that memory is not pinned and unpinned again and
-// again. A choice.
+// A slot must be unused for this time before its memory is given back: much
+// longer than a step, so that memory is not pinned and unpinned repeatedly. A
+// choice.
 constexpr absl::Duration kTrimAfter = absl::Seconds(10);
-// Servers that brought more than this share of the batches speak for all. A
-// choice: the majority.
-constexpr double kMostBatches = 0.5;
+// Servers that delivered more than this share of the batches speak for all. A
+// choice.
+constexpr double kMajority = 0.5;
 // A server that makes batches of this client for this share of the time is
 // busy. A choice.
 constexpr double kBusy = 0.9;
@@ -23,9 +23,8 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
   if (disturbed || seen.batches == 0 ||
       seen.last_return == absl::InfinitePast() ||
       seen.generation != start_.generation) {
-    // Another generation counts other batches, and before the first batch there
-    // is no rate: nothing that was counted so far may be compared with what
-    // comes.
+    // Another generation counts other batches, and there is no rate before the
+    // first batch: the counts so far cannot be compared with later ones.
     tuner_.Disturbed();
     CountAnew(seen, now);
     return true;
@@ -41,8 +40,8 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
       tuner_.Decide(Interval(seen, servers));
       break;
   }
-  // Slots that were free with the old window may be needed with the new one:
-  // the time without use begins anew.
+  // Slots that were free with the old window may be needed with the new one, so
+  // the watch begins anew.
   if (window() != before) trim_at_ = absl::InfinitePast();
   CountAnew(seen, now);
   return true;
@@ -51,12 +50,12 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
 WindowInterval WindowControl::Interval(const Consumption& seen,
                                        uint32_t servers) const {
   WindowInterval interval;
-  // From the return of a batch to that of another one, so that no part of a
-  // step is counted.
+  // From the return of one batch to that of another, so that only whole steps
+  // count.
   interval.seconds = absl::ToDoubleSeconds(seen.last_return - start_.returned);
   interval.batches = seen.batches - start_.batches;
   interval.stall_seconds = seen.wait_seconds - start_.wait_seconds;
-  interval.least_in_hand = seen.min_in_hand;
+  interval.min_in_hand = seen.min_in_hand;
   interval.servers = servers;
   double all = 0;
   double lack_memory = 0;
@@ -72,17 +71,17 @@ WindowInterval WindowControl::Interval(const Consumption& seen,
       case WaitCause::kDecoding:
       case WaitCause::kAugmenting:
       case WaitCause::kWork:
-        // Only a server that makes our batches nearly all the time is busy:
-        // between them it may have had none to make, whatever its threads did
-        // while it made one.
+        // A server is busy only if it makes batches of this client nearly all
+        // the time. Otherwise it had none to make in between, whatever its
+        // threads did while it made one.
         if (server.make_seconds >= kBusy * interval.seconds) busy += batches;
         break;
       default:
         break;
     }
   }
-  interval.servers_lack_memory = refused_ || lack_memory > kMostBatches * all;
-  interval.servers_are_busy = busy > kMostBatches * all;
+  interval.servers_lack_memory = refused_ || lack_memory > kMajority * all;
+  interval.servers_are_busy = busy > kMajority * all;
   return interval;
 }
 

@@ -1,10 +1,11 @@
-// WindowControl lets the window of a loader follow what is measured. It turns
-// what the consumer has done and what the servers say into the intervals that
-// WindowTuner decides on, and gives slots back to the allocator that a window
-// has not needed for 10 seconds.
+// WindowControl adapts the window of a loader to measurements. It turns the
+// consumption and the servers' timings into the intervals that WindowTuner
+// decides on, and gives slots back to the allocator that the window has not
+// needed for 10 seconds.
 //
-// Which steps are requested where and when depends on it; the batches do not.
-// It measures nothing itself and requests nothing.
+// The window decides when and where steps are requested; the batches and their
+// order do not depend on it. WindowControl measures nothing itself and requests
+// nothing.
 //
 // No thread, no clock. Not thread-safe.
 //
@@ -34,25 +35,26 @@ class WindowControl {
       : tuner_(options) {}
 
   uint32_t window() const { return tuner_.window(); }
-  // How often it has changed, and why the last time: a clause.
+  // Number of changes, and the reason of the last one: a clause.
   uint64_t changes() const { return tuner_.changes(); }
   const std::string& reason() const { return tuner_.reason(); }
 
-  // A server has refused a call for want of memory.
+  // A server has refused a call because it lacks memory.
   void Refused() { refused_ = true; }
 
-  // What has happened until now. `disturbed`: it says nothing, because the data
-  // end or nothing can be requested. `servers` are in use. True: counting
-  // begins anew with this.
+  // Takes the consumption until now; `servers` are in use. `disturbed`: it is
+  // not representative, because the data end or nothing can be requested. True:
+  // counting begins anew from here.
   bool Look(const Consumption& seen, bool disturbed, uint32_t servers,
             absl::Time now);
 
-  // To be called often while the window stays as it is: gives at most one slot
-  // back, for pinned memory takes long. `spares`: slots on top of the window.
+  // Call it often while the window does not change. Gives back at most one slot
+  // per call, because freeing page-locked memory takes long. `spares`: slots on
+  // top of the window.
   void Trim(SlotPool* pool, uint32_t spares, absl::Time now);
 
  private:
-  // Where counting for the tuner began.
+  // Values when counting for the tuner began.
   struct Start {
     absl::Time at = absl::InfinitePast();
     absl::Time returned = absl::InfinitePast();
@@ -62,16 +64,16 @@ class WindowControl {
     std::vector<ServerTimes> by_server;
   };
 
-  // What was seen since `start_`.
+  // Measurements since `start_`.
   WindowInterval Interval(const Consumption& seen, uint32_t servers) const;
   void CountAnew(const Consumption& seen, absl::Time now);
 
-  // start_ is where the present interval began; Difference() to it is what the
-  // tuner sees.
+  // start_ holds the values at the start of the present interval. The tuner
+  // sees the differences from them.
   WindowTuner tuner_;
   Start start_;
   bool refused_ = false;  // since `start_`
-  // When slots may be given back; InfinitePast: the wait has not begun.
+  // Time from which slots may be given back; InfinitePast: not watched yet.
   absl::Time trim_at_ = absl::InfinitePast();
 };
 

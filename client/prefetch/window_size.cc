@@ -5,10 +5,10 @@
 namespace millrace {
 namespace {
 
-// Limits of a window that follows what is measured.
+// Limits of an adaptive window.
 constexpr uint64_t kMinWindow = 4;
 constexpr uint64_t kMaxWindow = 256;
-// Where such a window begins.
+// Its first size.
 constexpr uint64_t kFirstWindowBytes = uint64_t{32} << 20;
 constexpr uint64_t kMinFirstWindow = 16;
 constexpr uint64_t kMaxFirstWindow = 64;
@@ -22,14 +22,14 @@ uint64_t Fit(uint64_t bytes, uint64_t batch_bytes) {
 
 }  // namespace
 
-uint32_t ChooseWindow(const HostLoaderOptions& options,
+uint32_t ChooseWindow(const LoaderOptions& options,
                       uint64_t max_payload_bytes) {
   if (options.window != 0) return options.window;
   return static_cast<uint32_t>(std::clamp(
       Fit(options.window_bytes, max_payload_bytes), kMinWindow, kMaxWindow));
 }
 
-uint32_t ChooseFirstWindow(const HostLoaderOptions& options,
+uint32_t ChooseFirstWindow(const LoaderOptions& options,
                            uint64_t max_payload_bytes) {
   const uint32_t largest = ChooseWindow(options, max_payload_bytes);
   if (options.window != 0) return largest;

@@ -6,62 +6,65 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 namespace millrace {
 namespace {
 
-// An interval is not shorter, and not longer where batches are rare.
-constexpr double kLeastSeconds = 1;
-constexpr double kMostSeconds = 10;
-constexpr uint64_t kLeastBatches = 4;
-constexpr uint64_t kFewBatches = 2;  // after kMostSeconds
+// Min length of an interval, and max length when batches are rare.
+constexpr double kMinSeconds = 1;
+constexpr double kMaxSeconds = 10;
+constexpr uint64_t kMinBatches = 4;
+constexpr uint64_t kFewBatches = 2;  // after kMaxSeconds
 
-// A consumer that waits for less of its time is not held up.
+// A consumer that waits for a smaller share of its time is not held up.
 constexpr double kWaits = 0.02;
 
-// A trial with more is kept when batches come faster by so much, or by so many
-// times what they vary.
+// A trial with more is kept when batches come faster by this share and by this
+// multiple of the noise.
 constexpr double kWorthMore = 0.06;
 constexpr double kWorthNoise = 1.5;
-// Or when so much of the waiting is gone.
+// It is also kept when at most this share of the wait is left.
 constexpr double kLessWaiting = 0.5;
-// A trial with less is kept when they are slower by no more, than at the best:
-// of a consumer that waits anyway, and of one that did not.
+// A trial with less is kept when batches are slower than the best pace by at
+// most this share: for a consumer that waits anyway, and for one that did not.
 constexpr double kAsFast = 0.05;
 constexpr double kAsCalm = 0.015;
-// It asks for so much of what there was: at first, and after that was too
-// little.
+// Size of a trial with less, as a share of the window: first, and after that
+// was too small.
 constexpr double kMuchLess = 0.5;
 constexpr double kLess = 0.75;
 
-// A load is another when the pace differs by so much, or by so many times what
-// it varies, in four intervals in a row; by twice as much: in two.
+// The load has changed when the pace differs by this share and by this multiple
+// of the noise, in four intervals in a row; by twice as much, in two.
 constexpr double kOtherLoad = 0.15;
 constexpr double kOtherNoise = 3;
 constexpr uint32_t kOtherIntervals = 4;
 
-// Of a consumer that never waits: how long that must last.
+// A consumer that never waits must do so for this long.
 constexpr double kCalmSeconds = 4;
 constexpr uint32_t kCalmIntervals = 2;
 
-// After a trial that has brought nothing; twice as long after the next. A new
-// load ends it, but for the short one.
+// Pause after a failed trial; twice as long after each further one. A change of
+// load leaves only the short pause.
 constexpr double kMorePause = 10;
 constexpr double kLessPause = 20;
-constexpr double kLongestPause = 120;
+constexpr double kMaxPause = 120;
 constexpr double kShortPause = 10;
-// Nothing more is asked for after a server was short of memory.
+// No trial with more after a server was short of memory.
 constexpr double kMemoryPause = 30;
 
-constexpr double kGain = 0.3;  // of the newest in a running mean
-constexpr double kMostNoise = 0.2;
+constexpr double kGain = 0.3;  // weight of the newest in a running mean
+constexpr double kMaxNoise = 0.2;
 constexpr double kFirstNoise = 0.05;
+
+constexpr absl::string_view kChecking = "checking that throughput holds";
 
 }  // namespace
 
 WindowTuner::WindowTuner(const Options& options)
     : options_(options),
-      window_(std::clamp<uint32_t>(options.initial, 1, options.most)),
+      window_(std::clamp<uint32_t>(options.initial, 1, options.max)),
       settle_batches_(window_) {
   more_.next = kMorePause;
   less_.next = kLessPause;
@@ -77,29 +80,29 @@ void WindowTuner::EndCalm() {
 
 double WindowTuner::Ratio(const Pace& a, const Pace& b) {
   const double own = (a.own + b.own) / 2;
-  // A microsecond: what takes no time is no faster than what takes hardly any.
+  // One microsecond keeps the ratio of two times near 0 near 1.
   return (own + a.wait + 1e-6) / (own + b.wait + 1e-6);
 }
 
-uint32_t WindowTuner::least() const {
-  // One that a server makes and one that waits for it.
-  return std::min(options_.most, std::max<uint32_t>(2, 2 * servers_));
+uint32_t WindowTuner::min_window() const {
+  // Two for each server: one in the making, and one that waits for it.
+  return std::min(options_.max, std::max<uint32_t>(2, 2 * servers_));
 }
 
 WindowTuner::Next WindowTuner::Look(uint64_t batches, double seconds) {
   if (settling_) {
-    // What was asked for before the change has gone through.
-    if (batches < settle_batches_ && seconds < kMostSeconds) return Next::kGoOn;
+    // Until the batches that were requested before the change have passed.
+    if (batches < settle_batches_ && seconds < kMaxSeconds) return Next::kGoOn;
     settling_ = false;
     age_ += seconds;
     return Next::kCountAnew;
   }
-  if (seconds < kLeastSeconds) return Next::kGoOn;
-  if (batches >= std::max<uint64_t>(kLeastBatches, window_)) {
+  if (seconds < kMinSeconds) return Next::kGoOn;
+  if (batches >= std::max<uint64_t>(kMinBatches, window_)) {
     return Next::kDecide;
   }
-  return batches >= kFewBatches && seconds >= kMostSeconds ? Next::kDecide
-                                                           : Next::kGoOn;
+  return batches >= kFewBatches && seconds >= kMaxSeconds ? Next::kDecide
+                                                          : Next::kGoOn;
 }
 
 void WindowTuner::Disturbed() {
@@ -136,7 +139,8 @@ bool WindowTuner::Decide(const WindowInterval& seen) {
 
 bool WindowTuner::JudgeMore(const WindowInterval& seen, const Pace& pace) {
   const double gain = Ratio(base_, pace) - 1;
-  // Of a consumer that mostly works: little can be gained, all of it counts.
+  // For a consumer that mostly works, little can be gained, and all of it
+  // counts.
   const bool calmer =
       pace.wait <= kLessWaiting * base_.wait && gain >= kWaits / 2;
   const bool faster = gain >= std::max(kWorthMore, kWorthNoise * noise_);
@@ -145,23 +149,25 @@ bool WindowTuner::JudgeMore(const WindowInterval& seen, const Pace& pace) {
     Fail(&more_);
     std::string reason =
         seen.servers_lack_memory
-            ? "servers are short of memory"
-            : absl::StrCat(window_, " brought no more than ", back_);
+            ? absl::StrCat("back to ", back_,
+                           ", because servers are short of memory")
+            : absl::StrCat("back to ", back_, ", because ", window_,
+                           " was not faster");
     return Change(back_, std::move(reason));
   }
-  const std::string brought = absl::StrFormat(
-      "%u brought %.2g times as much as %u", window_, 1 + gain, back_);
+  const std::string gained = absl::StrFormat("%u was %.2g times as fast as %u",
+                                             window_, 1 + gain, back_);
   BeginLoad(seen, pace);
-  // What there was before the trial was too little.
+  // The window before the trial was too small.
   less_.failed = age_;
   less_.until = age_ + less_.next;
   less_by_ = kLess;
-  if (pace.wait_share() <= kWaits || window_ >= options_.most ||
+  if (pace.wait_share() <= kWaits || window_ >= options_.max ||
       seen.servers_are_busy) {
     return false;
   }
   TryMore(pace);
-  absl::StrAppend(&reason_, ", and ", brought);
+  absl::StrAppend(&reason_, ", and ", gained);
   return true;
 }
 
@@ -173,11 +179,11 @@ bool WindowTuner::JudgeLess(const WindowInterval& seen, const Pace& pace) {
     } else {
       Fail(&less_);
     }
-    std::string reason = absl::StrCat(window_, " brought less than ", back_);
-    return Change(back_, std::move(reason));
+    return Change(back_, absl::StrCat("back to ", back_, ", because ", window_,
+                                      " was slower"));
   }
   Follow(pace);
-  // More was there before, and brought nothing.
+  // The larger window before the trial gained nothing.
   more_.until = std::max(more_.until, age_ + more_.next);
   return Choose(seen, pace);
 }
@@ -185,7 +191,7 @@ bool WindowTuner::JudgeLess(const WindowInterval& seen, const Pace& pace) {
 void WindowTuner::Fail(Pause* pause) {
   pause->failed = age_;
   pause->until = age_ + pause->next;
-  pause->next = std::min(kLongestPause, 2 * pause->next);
+  pause->next = std::min(kMaxPause, 2 * pause->next);
 }
 
 void WindowTuner::Shorten(Pause* pause, double next) {
@@ -199,7 +205,7 @@ bool WindowTuner::LoadHasChanged(const WindowInterval& seen, const Pace& pace) {
   const double differs = std::max(kOtherLoad, kOtherNoise * noise_);
   const double ratio = Ratio(pace, reference_);
   const double longer = std::max(pace.sum(), reference_.sum());
-  // Of the pace, or of the consumer's own part in it.
+  // The difference of the pace, or of the consumer's own part in it.
   const double by =
       std::max(std::max(ratio, 1 / ratio) - 1,
                std::abs(pace.own - reference_.own) / std::max(1e-6, longer));
@@ -222,7 +228,7 @@ bool WindowTuner::Steady(const WindowInterval& seen, const Pace& pace) {
     Shorten(&less_, kLessPause);
     less_by_ = kMuchLess;
   } else if (others_ > 0) {
-    // Perhaps another load: the next interval will tell.
+    // Perhaps another load: the next interval decides.
     return false;
   } else {
     Follow(pace);
@@ -232,37 +238,38 @@ bool WindowTuner::Steady(const WindowInterval& seen, const Pace& pace) {
 
 void WindowTuner::Follow(const Pace& pace) {
   const double differs = std::abs(Ratio(pace, base_) - 1);
-  noise_ += kGain * (std::min(kMostNoise, differs) - noise_);
+  noise_ += kGain * (std::min(kMaxNoise, differs) - noise_);
   base_.own += kGain * (pace.own - base_.own);
   base_.wait += kGain * (pace.wait - base_.wait);
   if (Ratio(base_, reference_) < 1) reference_ = base_;
 }
 
 bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
-  if (window_ < least()) {
-    return Change(least(), absl::StrCat(servers_, " servers are in use"));
+  if (window_ < min_window()) {
+    return Change(min_window(), absl::StrCat(servers_, " servers are in use"));
   }
-  const uint32_t floor = std::max(least(), options_.cheap);
+  const uint32_t floor = std::max(min_window(), options_.cheap);
   const uint32_t fewer = static_cast<uint32_t>(less_by_ * window_);
   if (seen.servers_lack_memory) {
     lacked_memory_until_ = age_ + kMemoryPause;
-    return fewer >= least() && Change(fewer, "servers are short of memory");
+    return fewer >= min_window() &&
+           Change(fewer, "servers are short of memory");
   }
   if (pace.wait_share() > kWaits) {
     EndCalm();
-    if (window_ < options_.most && !seen.servers_are_busy &&
+    if (window_ < options_.max && !seen.servers_are_busy &&
         age_ >= std::max(more_.until, lacked_memory_until_)) {
       return TryMore(base_);
     }
     if (fewer >= floor && age_ >= less_.until) {
       waited_ = true;
-      return TryLess(fewer, "less may bring as much");
+      return TryLess(fewer, std::string(kChecking));
     }
     return false;
   }
 
-  calm_in_hand_ = calm_ == 0 ? seen.least_in_hand
-                             : std::min(calm_in_hand_, seen.least_in_hand);
+  calm_in_hand_ =
+      calm_ == 0 ? seen.min_in_hand : std::min(calm_in_hand_, seen.min_in_hand);
   ++calm_;
   calm_seconds_ += seen.seconds;
   if (calm_ < kCalmIntervals || calm_seconds_ < kCalmSeconds ||
@@ -271,30 +278,32 @@ bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
   }
   const uint64_t in_hand = calm_in_hand_;
   EndCalm();
-  // The one that it takes, and a margin for what was not seen yet.
+  // The batch that it takes, and a margin for waits that were not seen yet.
   const uint64_t margin = 3 + window_ / 8;
   if (in_hand <= margin) {
-    // Servers that are just as fast as the consumer: what does not lie here
-    // queues there.
+    // The servers are just as fast as the consumer: batches that are not ready
+    // here queue at the servers.
     if (!seen.servers_are_busy || fewer < floor) return false;
     waited_ = false;
-    return TryLess(fewer, "the servers are busy all the time");
+    return TryLess(fewer,
+                   absl::StrCat("the servers are always busy; ", kChecking));
   }
   const uint32_t enough =
       std::max(floor, window_ - static_cast<uint32_t>(std::min<uint64_t>(
                                     window_, in_hand - margin)));
   if (enough >= window_) return false;
   waited_ = false;
-  return TryLess(enough, absl::StrCat(in_hand, " batches always lay in hand"));
+  return TryLess(
+      enough, absl::StrCat(in_hand, " batches were always ready; ", kChecking));
 }
 
 bool WindowTuner::TryMore(const Pace& before) {
   base_ = before;
   back_ = window_;
   trial_ = Trial::kMore;
-  return Change(
-      std::min(options_.most, std::max(2 * window_, least())),
-      absl::StrFormat("waited %.0f %% of the time", 100 * before.wait_share()));
+  return Change(std::min(options_.max, std::max(2 * window_, min_window())),
+                absl::StrFormat("the consumer waited %.0f %% of the time",
+                                100 * before.wait_share()));
 }
 
 bool WindowTuner::TryLess(uint32_t window, std::string reason) {

@@ -13,9 +13,9 @@
 namespace millrace {
 namespace {
 
-// Min time between two lookups, however many servers fail: names are looked up
-// over the network. A choice.
-constexpr absl::Duration kShortestInterval = absl::Seconds(2);
+// Min time between two lookups, however many servers fail: a lookup uses the
+// network. A choice.
+constexpr absl::Duration kMinInterval = absl::Seconds(2);
 
 }  // namespace
 
@@ -42,8 +42,8 @@ AddressWatcher::~AddressWatcher() {
   {
     MutexLock lock(mu_);
     stop_ = true;
-    // Under the lock, as stop_ is read under it: the thread cannot miss it. A
-    // lookup in progress is waited for.
+    // Under the lock, under which stop_ is read: the thread cannot miss it. The
+    // join below waits for a lookup in progress.
     wake_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
@@ -65,9 +65,9 @@ void AddressWatcher::Loop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      // Both from the end of the last lookup, so that one that takes long is
-      // not followed by the next at once.
-      const SteadyTime soonest = SteadyDeadline(kShortestInterval);
+      // Both count from the end of the last lookup, so that a slow lookup is
+      // not followed by the next one at once.
+      const SteadyTime soonest = SteadyDeadline(kMinInterval);
       const SteadyTime latest = SteadyDeadline(interval_);
       while (!stop_) {
         const SteadyTime until = refresh_ ? soonest : latest;
@@ -75,14 +75,15 @@ void AddressWatcher::Loop() {
         wake_.WaitUntil(lock, until);
       }
       if (stop_) return;
-      // Before the lookup: a server that fails during it asks for another one.
+      // Cleared before the lookup: a server that fails during the lookup causes
+      // another one.
       refresh_ = false;
     }
     if (!LookUp()) continue;
     std::vector<Address> addresses;
     for (const std::vector<Address>& of_host : known_) {
       for (const Address& address : of_host) {
-        // Several names may stand for one server.
+        // Several names may belong to one server.
         if (std::none_of(addresses.begin(), addresses.end(),
                          [&address](const Address& other) {
                            return other.target == address.target;
@@ -118,14 +119,14 @@ bool AddressWatcher::LookUp() {
       MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(*found));
       known_[i] = *std::move(found);
     } else {
-      // What is known of this host may still be right.
+      // The known addresses of this host may still be right.
       absl::StrAppend(&trouble, trouble.empty() ? "" : "; ",
                       found.status().message());
     }
   }
   if (!trouble.empty()) {
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
-        << trouble << "; the addresses known of it so far stay in use";
+        << trouble << "; its last known addresses stay in use";
   }
   return any;
 }

@@ -14,22 +14,22 @@
 namespace millrace {
 namespace {
 
-// In gRPC's sentences about a connection that was not made, of which the reason
-// follows: "failed to connect to all addresses; last error: UNAVAILABLE:
-// ipv4:...: Socket closed".
+// Parts of gRPC's message about a failed connection; the reason follows:
+// "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:...:
+// Socket closed".
 constexpr absl::string_view kNotConnected =
     "failed to connect to all addresses";
 constexpr absl::string_view kRemote = "Failed to connect to remote host: ";
-// The reason when the other side took the connection and closed it before it
-// said a word of HTTP/2. Which of them depends on what was on its way.
+// Reasons when the other side accepted the connection and closed it before it
+// sent anything. Which one depends on the bytes in flight.
 constexpr absl::string_view kClosedAtOnce[] = {
     "Socket closed", "Connection reset by peer", "Broken pipe"};
 
-// The reason when what came over a new connection was no HTTP/2.
+// The reason when the bytes on a new connection were not HTTP/2.
 constexpr absl::string_view kNoHttp2 = "parsing HTTP/2";
 
-// In gRPC's sentence about a message beyond its receiver's limit. A client of
-// ours has no limit, so that the message is the request.
+// Part of gRPC's message about a message beyond the receiver's limit. This
+// client has no limit, so that message is the request.
 constexpr absl::string_view kTooLarge = "larger than max";
 
 absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
@@ -48,13 +48,11 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
     if (request_bytes <= kMaxRequestBytes) {
       return absl::DataLossError(absl::StrCat(
           "the request was damaged on the way: it has ", request_bytes,
-          " bytes, and the server was told of "
-          "more than it takes (",
-          said, ")"));
+          " bytes, and the server read a length above its limit (", said, ")"));
     }
     return absl::ResourceExhaustedError(
         absl::StrCat("the request is too large for the server (", said,
-                     "); the pipeline spec is most of it"));
+                     "); make the pipeline spec smaller"));
   }
   return WithDoubt(
       absl::UnavailableError(absl::StrCat(
@@ -76,7 +74,7 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
                      ConnectionDoubt::kSuspect);
   }
   if (HasErrorDetail(error)) return error;
-  // Damaged: nobody on the way ends calls with this code.
+  // The digest does not match; nothing on the way ends calls with this code.
   if (answer_seed.has_value() && absl::IsDataLoss(error)) return error;
   if (!absl::IsUnavailable(error)) return NotTheServers(error, request_bytes);
   absl::string_view message = error.message();
@@ -94,7 +92,8 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
     if (!absl::EndsWith(message, reason)) continue;
     return WithDoubt(
         absl::UnavailableError(absl::StrCat(
-            "the connection was closed before the server said a word (", reason,
+            "the connection was closed before the server sent anything (",
+            reason,
             "); a millrace-server does so above its --max_connections or "
             "--max_connections_per_peer: its log names the limit, and "
             "refused_connections of `millrace status` counts")),

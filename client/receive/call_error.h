@@ -1,5 +1,12 @@
-// What a failed call means to the client: the server's own status, or gRPC's,
-// in words that a person can use.
+// CallError turns the status of a failed call into an error for the client: the
+// server's own status, or gRPC's in words that a person can act on.
+//
+// What it is not: it does not decide about retries (client/prefetch/
+// call_failure.h does).
+//
+// Pure function, safe from any thread.
+//
+//   if (!status.ok()) return CallError(status, request.size(), answer_seed);
 
 #ifndef MILLRACE_CLIENT_RECEIVE_CALL_ERROR_H_
 #define MILLRACE_CLIENT_RECEIVE_CALL_ERROR_H_
@@ -14,33 +21,33 @@
 
 namespace millrace {
 
-// `status` is not OK. A call that we did not cancel and that ended Cancelled
-// was given up by the server (it is stopping, or our side was blocked for too
-// long): that is Unavailable.
+// `status` is not OK. A call that ended Cancelled, and that this client did not
+// cancel, was ended by the server (it is stopping, or the client took nothing
+// for too long): that becomes Unavailable.
 //
-// An Unavailable one says why there is no connection, and what closes one that
-// was just made: a server above its limits of connections does, and says so in
-// its log alone.
+// An Unavailable error says why there is no connection. When a new connection
+// was closed at once, it names the likely reason: a server closes connections
+// above its limits, and says so only in its own log.
 //
-// A status without ErrorDetail is not the server's. gRPC or a proxy on the way
-// made it, of a reset stream (HTTP/2's codes 1 and 2 become INTERNAL, 11
-// becomes RESOURCE_EXHAUSTED), of an HTTP answer that is no gRPC and the like:
-// that is Unavailable, too, whatever its code. Two keep theirs, because asking
-// again does not help:
-//   Unimplemented      nobody knows the method: another kind of server, or no
-//                      route to one
-//   ResourceExhausted  the server takes no request of this size
-// With the status comes a ConnectionDoubt: kDamaged where neither a server nor
-// a connection that ends gives such a status, so that something on the way made
-// it, or damaged it (also the first bytes of a connection); kSuspect for
-// Cancelled, and where the server says that nothing of the call was taken
-// (kTookNothing); kLost where the connection ended, also before the server said
-// a word.
+// A status without ErrorDetail does not come from the server. gRPC or a proxy
+// on the way made it from a reset stream (HTTP/2's codes 1 and 2 become
+// INTERNAL, 11 becomes RESOURCE_EXHAUSTED), from an HTTP answer that is not
+// gRPC, or the like. It becomes Unavailable, whatever its code, except for two
+// codes for which a retry does not help:
+//   Unimplemented      the method is unknown: another kind of server, or no
+//                      route to a server
+//   ResourceExhausted  the server accepts no request of this size
 //
-// `request_bytes` is the size of the call's request. `answer_seed` is that of
-// the request's digest (ToGrpcStatus()); without it no digest is checked.
-// DataLoss: a request that every server takes was refused for its size, so its
-// length was damaged on the way; or the digest of the status does not match.
+// The status has a ConnectionDoubt. kDamaged: neither a server nor the end of a
+// connection causes such a status, so something on the way made or damaged it
+// (also the first bytes of a connection). kSuspect: Cancelled, or the server
+// says that the client took nothing of the call (kTookNothing). kLost: the
+// connection ended, also before the server sent anything.
+//
+// `request_bytes` is the size of the request. `answer_seed` is the seed of the
+// request's digest (ToGrpcStatus()); without it no digest is checked. DataLoss:
+// a request that every server accepts was refused for its size, so its length
+// was damaged on the way; or the digest of the status does not match.
 absl::Status CallError(const grpc::Status& status, size_t request_bytes,
                        std::optional<uint64_t> answer_seed = std::nullopt);
 

@@ -9,14 +9,15 @@ namespace millrace {
 
 namespace {
 
-// Of HTTP/2; gRPC's default of 16 KiB would cut every message of a near link
-// into as many pieces. Where gRPC measures, it sets the size itself.
+// Max size of an HTTP/2 frame on a near link; gRPC's default of 16 KiB would
+// cut every message into many pieces. Where gRPC measures, it sets the size
+// itself.
 constexpr int kHttp2FrameBytes = 1 << 20;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, bool near) {
   grpc::ChannelArguments args;
   args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, address.authority);
-  // Loaders do not share a connection: each drains its own.
+  // Loaders do not share a connection: each reads its own.
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -25,7 +26,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, bool near) {
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Also the time that one attempt to connect has.
+  // Also the time limit of one attempt to connect.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   args.SetMaxReceiveMessageSize(-1);

@@ -60,7 +60,7 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   return NoAnswerError(endpoint, servers, results);
 }
 
-// While a server explains another batch.
+// Pause before the request is repeated to busy servers.
 constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
 
 }  // namespace

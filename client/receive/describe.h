@@ -1,6 +1,8 @@
-// Questions to data servers outside of the data path: what datasets there are,
-// what one holds, how a server is doing. Blocking, for programs' main thread;
-// errors name the endpoint and each server that did not answer.
+// Requests to data servers outside of the data path: the list of datasets, the
+// description of a dataset, the state of a server, the explanation of a batch.
+//
+// Blocking; any thread. Errors name the endpoint and each server that did not
+// answer.
 //
 //   MR_ASSIGN_OR_RETURN(DatasetInfo info,
 //                       DescribeDataset("data:7001", "photos"));
@@ -19,12 +21,13 @@
 
 namespace millrace {
 
-// What the first server that knows the dataset says. NotFound: none knows it.
+// The answer of the first server that has the dataset. NotFound: no server has
+// it.
 absl::StatusOr<DatasetInfo> DescribeDataset(
     absl::string_view endpoint, absl::string_view dataset,
     absl::Duration timeout = absl::Seconds(5));
 
-// Of the first server that answers.
+// The answer of the first server that answers.
 absl::StatusOr<std::vector<DatasetSummary>> ListDatasets(
     absl::string_view endpoint, absl::Duration timeout = absl::Seconds(5));
 
@@ -33,14 +36,16 @@ struct ServerStatus {
   absl::StatusOr<GetStatusResponse> status;
 };
 
-// Every server of the endpoint, also those that do not answer. An error only
-// when the endpoint is malformed or its names have no address.
+// One entry for every server of the endpoint, also for servers that do not
+// answer. An error only when the endpoint is malformed or no name has an
+// address.
 absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     absl::string_view endpoint, absl::Duration timeout = absl::Seconds(5));
 
-// What the first server that serves the plan says of rows of a batch. Servers
-// are asked one after the other, each again while it is busy with another
-// batch, until `timeout` is over. Unimplemented: of an earlier version.
+// Explanation of rows of a batch by the first server that serves the plan. The
+// servers get the request one after the other, and again while they are busy
+// with another batch, until `timeout` is over. Unimplemented: the server has an
+// earlier version.
 absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::string_view endpoint, const ExplainBatchRequest& request,
     absl::Duration timeout = absl::Seconds(60));

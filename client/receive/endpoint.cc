@@ -53,7 +53,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   int number = 0;
   if (!std::all_of(port.begin(), port.end(), absl::ascii_isdigit) ||
       !absl::SimpleAtoi(port, &number) || number < 1 || number > 65535) {
-    return bad("the port is no number from 1 to 65535");
+    return bad("the port is not a number from 1 to 65535");
   }
   result.host = std::string(host);
   result.port = absl::StrCat(number);
@@ -61,10 +61,10 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   return result;
 }
 
-// Addresses of one host, without its port: IPv4, or else IPv6.
+// Addresses of one host, without its port: IPv4, or IPv6 if there is no IPv4.
 absl::StatusOr<std::vector<std::string>> Lookup(const HostPort& host,
                                                 bool* ipv6) {
-  // This thread's resolver: do not wait for ever on DNS servers that are gone.
+  // Limits the wait of this thread's resolver for DNS servers that are gone.
   if ((_res.options & RES_INIT) == 0) res_init();
   _res.retrans = 2;  // seconds
   _res.retry = 1;
@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<std::string>> Lookup(const HostPort& host,
     return absl::UnavailableError(
         absl::StrCat("host name `", host.host, "` has no address"));
   }
-  // Resolvers rotate their answers; an order of our own keeps logs calm.
+  // Resolvers rotate their answers. A fixed order avoids spurious changes.
   std::sort(found.begin(), found.end());
   return found;
 }

@@ -37,10 +37,11 @@ using Clock = SteadyTime::clock;
 constexpr std::chrono::milliseconds kTick(100);
 const char kMethod[] = "/millrace.v1.DataService/GetBatches";
 
-// Threads: Start() and Stop() by the owner, Wake() by any. All else runs on the
-// receive thread, also StartCall() and CancelCall(), which events alone may
-// call: so servers and calls need no lock. Events are called from that thread,
-// never from within a call of the events' owner.
+// Threads: the owner calls Start() and Stop(), any thread Wake(). Everything
+// else runs on the receive thread, including StartCall() and CancelCall(),
+// which only events may call: so servers and calls need no lock. Events are
+// called from that thread, and never from within a method that the events'
+// owner calls.
 class GrpcTransport final : public BatchTransport {
  public:
   explicit GrpcTransport(GrpcTransportOptions options);
@@ -54,8 +55,9 @@ class GrpcTransport final : public BatchTransport {
   void Stop() override;
 
  private:
-  // An address of the endpoint. `ready` is what the events were last told, or
-  // are about to be told. `calls` only alternates between the two connections.
+  // An address of the endpoint. `ready` is the state that was last reported to
+  // the events, or is about to be. `calls` alternates between the two
+  // connections.
   struct Server {
     ServerId id = 0;
     ServerChannel link;
@@ -64,29 +66,28 @@ class GrpcTransport final : public BatchTransport {
     uint64_t calls = 0;
   };
 
-  // One call of GetBatches. Exactly one operation is in flight at a time and
-  // has the call itself as its tag, so the call lives until that operation has
-  // come out of the queue: cancelling only marks it, and Finished() alone
-  // erases it.
+  // One call of GetBatches. Exactly one operation is in flight at a time, with
+  // the call itself as its tag. So the call lives until that operation has come
+  // out of the queue: cancelling only marks it, and only Finished() erases it.
   //
   // kAsking (the request is being written) -> kReading, frame after frame,
   // until a read fails -> kFinishing (the status is awaited) -> erased.
   struct Call {
     enum class Doing { kAsking, kReading, kFinishing };
     CallId id = 0;
-    // No event of it is delivered any more.
+    // True: no event of the call is delivered.
     bool cancelled = false;
     Doing doing = Doing::kAsking;
-    // What a frame was refused for: the call is cancelled, further frames are
-    // dropped, and OnCallDone() reports this instead of gRPC's status.
+    // Why a frame was refused. Then the call is cancelled, further frames are
+    // dropped, and OnCallDone() reports this status and not gRPC's.
     absl::Status damage;
     std::shared_ptr<SameHostPeer> same_host;
-    // Null: no batch comes through shared memory, or EndShared() was called.
+    // Null: the call uses no shared memory, or EndShared() was called.
     std::shared_ptr<ServerLink> shared;
-    // Batches that were announced on this call. The server takes back those
-    // that it announced after them.
+    // Number of batches that were announced on this call. The server takes back
+    // later ones.
     uint64_t announced = 0;
-    // A frame has come: the offer of shared memory was looked at.
+    // A frame has arrived, and the offer of shared memory was handled.
     bool answered = false;
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
@@ -100,51 +101,53 @@ class GrpcTransport final : public BatchTransport {
   void Loop();
   void Tick();
   void Advance(Call* call, bool ok);
-  // Gives the message that was read to the events, or marks the call as damaged
-  // and cancels it.
+  // Passes the message to the events, or marks the call as damaged and cancels
+  // it.
   void Deliver(Call* call);
-  // Same host: takes the offer of a first frame, and puts a payload in shared
-  // memory in the place of the frame's bytes. DataLoss: what the server says of
-  // it is wrong.
+  // Same host: takes the offer of a first frame, and replaces the frame's bytes
+  // by a payload in shared memory. DataLoss: the server's announcement is
+  // wrong.
   absl::Status TakeShared(Call* call);
-  // Tells the server which announcements have come. Idempotent.
+  // Tells the server how many announcements have arrived. Idempotent.
   static void EndShared(Call* call);
   void Finished(Call* call);
   void TakeAddresses();
   void ReportServers();
 
   const GrpcTransportOptions options_;
-  // As options_.request; epoch and steps change from call to call.
+  // options_.request, with epoch and steps of the last call.
   GetBatchesRequest request_;
   TransportEvents* events_ = nullptr;
   grpc::CompletionQueue queue_;
   std::optional<AddressWatcher> watcher_;
 
-  // Touched by the receive thread alone, and by the constructor. frame_,
-  // slices_ and pieces_ are of the present frame, kept for their memory.
+  // Used by the receive thread only, and by the constructor. frame_, slices_
+  // and pieces_ belong to the current frame; they are members to reuse their
+  // memory.
   std::vector<Server> servers_;
   ServerId next_server_ = 1;
-  bool report_ = false;  // the servers, at the next tick
+  bool report_ = false;  // report the servers at the next tick
   std::map<CallId, std::unique_ptr<Call>> calls_;
-  // Calls that were requested from a server that is gone: they fail with the
-  // next tick, because StartCall() itself must call no event.
+  // Calls that were started at a server that is gone. They fail at the next
+  // tick, because StartCall() itself must call no event.
   std::vector<CallId> lost_;
   FrameView frame_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::string_view> pieces_;
 
-  // Set by Stop(), then the thread is woken.
+  // Set by Stop(), which then wakes the thread.
   std::atomic<bool> stopping_{false};
-  // An alarm is set and has not come out of the queue: further Wake() calls
-  // need none. The order of this flag and of what a caller of Wake() has
-  // changed before must be total: a caller that finds true relies on a tick
-  // after the flag is cleared. So accesses are sequentially consistent, as are
-  // those of the atomics that the events read (others are read under locks).
+  // True: an alarm is set and has not come out of the queue, so further Wake()
+  // calls need none. The order of this flag and of the data that a caller of
+  // Wake() changed before must be total: a caller that finds true relies on a
+  // tick after the flag is cleared. So accesses are sequentially consistent, as
+  // are those of the atomics that the events read (other data are read under
+  // locks).
   std::atomic<bool> woken_{false};
-  // Guards the alarm against the end of the queue. Leaf: only gRPC is called
-  // under it.
+  // Guards the alarm against the shutdown of the queue. A leaf lock: only gRPC
+  // is called under it.
   Mutex wake_mu_;
-  // The queue is shut down, or about to be: no alarm may be set.
+  // True: the queue is shut down or about to be, and no alarm may be set.
   bool closed_ MR_GUARDED_BY(wake_mu_) = false;
   grpc::Alarm alarm_ MR_GUARDED_BY(wake_mu_);
   std::thread thread_;
@@ -175,8 +178,8 @@ void GrpcTransport::Stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
   Wake();
-  // The watcher may still call Wake(), which finds closed_. It is ended after
-  // the thread, which uses it.
+  // The watcher may still call Wake(), which sees closed_. It ends after the
+  // thread, which uses it.
   thread_.join();
   watcher_.reset();
 }
@@ -202,20 +205,20 @@ void GrpcTransport::Loop() {
       if (tag != nullptr) {
         Advance(static_cast<Call*>(tag), ok);
       } else {
-        // Before the tick, not after: a Wake() that comes during the tick sets
-        // a new alarm.
+        // Cleared before the tick, so that a Wake() during the tick sets a new
+        // alarm.
         woken_ = false;
         tick = true;
       }
     }
-    // While frames stream, the wait never times out: the time decides.
+    // While frames stream in, the wait never times out, so the clock decides.
     if (!tick && Clock::now() < next_tick) continue;
     Tick();
     next_tick = Clock::now() + kTick;
   }
-  // The end. No event is called any more: every call is marked as cancelled.
-  // Each has one operation in flight, which cancelling ends, and is erased by
-  // its last one.
+  // The end. Every call is marked as cancelled, so no event is called. Each
+  // call has one operation in flight, which cancelling ends, and Finished()
+  // erases it.
   for (auto& [id, call] : calls_) {
     call->cancelled = true;
     call->context.TryCancel();
@@ -224,20 +227,20 @@ void GrpcTransport::Loop() {
   while (!calls_.empty()) {
     void* tag = nullptr;
     bool ok = false;
-    // Does not happen before the shutdown below.
+    // False only after the shutdown below.
     if (!queue_.Next(&tag, &ok)) break;
     if (tag != nullptr) Advance(static_cast<Call*>(tag), ok);
   }
   {
     MutexLock lock(wake_mu_);
-    // In one step with the shutdown: gRPC must not be given an alarm for a
+    // In one critical section with the shutdown: no alarm may be set for a
     // queue that is shut down.
     closed_ = true;
     queue_.Shutdown();
   }
   void* tag = nullptr;
   bool ok = false;
-  // What is left is at most the alarm.
+  // At most the alarm is left.
   while (queue_.Next(&tag, &ok)) {
   }
 }
@@ -247,7 +250,7 @@ void GrpcTransport::Tick() {
   bool changed = std::exchange(report_, false);
   bool trouble = false;
   for (Server& server : servers_) {
-    // `true` also makes an idle channel connect.
+    // `true` makes an idle channel connect.
     const bool ready =
         server.link.channel->GetState(true) == GRPC_CHANNEL_READY;
     if (server.link.second != nullptr) server.link.second->GetState(true);
@@ -258,7 +261,7 @@ void GrpcTransport::Tick() {
   }
   if (trouble) watcher_->RefreshSoon();
   if (changed) ReportServers();
-  // Taken out before: an event may start calls, which may add to it.
+  // Taken out first: an event may start calls, which may add to lost_.
   for (const CallId id : std::exchange(lost_, {})) {
     events_->OnCallDone(id, absl::UnavailableError("the server is gone"));
   }
@@ -275,8 +278,9 @@ void GrpcTransport::TakeAddresses() {
           return server.link.address.target == address.target;
         });
     if (known != servers_.end()) {
-      // With its id and its connections: calls in flight go on, also those of a
-      // server that leaves the list, for they hold what they need of it.
+      // With its id and its connections. Calls in flight continue, also those
+      // of a server that leaves the list: they own the parts of it that they
+      // use.
       servers.push_back(std::move(*known));
       servers_.erase(known);
     } else {
@@ -315,7 +319,7 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   const auto known =
       std::find_if(servers_.begin(), servers_.end(),
                    [server](const Server& s) { return s.id == server; });
-  // The events have chosen a server that they are no longer told of.
+  // The events chose a server that is no longer listed.
   if (known == servers_.end()) {
     lost_.push_back(id);
     return;
@@ -341,8 +345,7 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   call->stream->StartCall(nullptr);
   call->stream->Write(ToByteBuffer(request),
                       grpc::WriteOptions().set_last_message(), call.get());
-  // After the first operation was started: its tag is the object, which does
-  // not move.
+  // The tag of the first operation is the object, which does not move.
   calls_.emplace(id, std::move(call));
 }
 
@@ -350,8 +353,8 @@ void GrpcTransport::CancelCall(CallId id) {
   const auto it = calls_.find(id);
   if (it == calls_.end() || it->second->cancelled) return;
   it->second->cancelled = true;
-  // Only a request to gRPC: the operation in flight comes back through the
-  // queue, and the chain to Finished() goes on from there without events.
+  // TryCancel() only asks gRPC: the operation in flight comes back through the
+  // queue, and the call proceeds from there to Finished() without events.
   it->second->context.TryCancel();
   EndShared(it->second.get());
 }
@@ -361,7 +364,7 @@ void GrpcTransport::Reconnect(ServerId server) {
       std::find_if(servers_.begin(), servers_.end(),
                    [server](const Server& s) { return s.id == server; });
   if (known == servers_.end()) return;
-  // Its calls keep the old channel, and with it the old connection.
+  // Calls in flight keep the old channel, and with it the old connection.
   known->link =
       MakeServerChannel(std::move(known->link.address), options_.batch_bytes);
   known->ready = false;
@@ -371,7 +374,7 @@ void GrpcTransport::Reconnect(ServerId server) {
 void GrpcTransport::Advance(Call* call, bool ok) {
   switch (call->doing) {
     case Call::Doing::kReading:
-      // Deliver() may cancel this call or others, by an event; none is erased
+      // An event in Deliver() may cancel this call or others; none is erased
       // before its operation has come back.
       if (ok && !call->cancelled && call->damage.ok()) Deliver(call);
       [[fallthrough]];
@@ -392,7 +395,7 @@ void GrpcTransport::Advance(Call* call, bool ok) {
 
 void GrpcTransport::Deliver(Call* call) {
   if (!call->message.Dump(&slices_).ok()) {
-    call->damage = absl::DataLossError("a frame that cannot be read");
+    call->damage = absl::DataLossError("a frame cannot be read");
   } else {
     pieces_.clear();
     for (const grpc::Slice& slice : slices_) {
@@ -404,7 +407,7 @@ void GrpcTransport::Deliver(Call* call) {
   }
   if (call->damage.ok()) {
     events_->OnFrame(call->id, frame_);
-    // Memory of the frame goes back now, not when the next frame is there.
+    // Releases the memory of the frame now, not when the next frame arrives.
     frame_.hold = nullptr;
     slices_.clear();
     call->message.Clear();
@@ -429,16 +432,16 @@ absl::Status GrpcTransport::TakeShared(Call* call) {
   }
   if (call->shared == nullptr || frame_.data_bytes > 0) {
     return absl::DataLossError(
-        "a batch in shared memory came on a call that shares none");
+        "a batch in shared memory came on a call without shared memory");
   }
-  // Counted whether it is found or not: the client is responsible for it from
-  // here on.
+  // Counted whether it is found or not: from here on the client is responsible
+  // for it.
   ++call->announced;
   auto found =
       call->shared->Find(frame_.header.shared(), frame_.header.payload_bytes());
   if (!found.ok()) return found.status();
   frame_.header.clear_shared();
-  frame_.compression = COMPRESSION_NONE;  // of the bytes that did not come
+  frame_.compression = COMPRESSION_NONE;  // bytes in memory are never packed
   frame_.data.assign(1, found->data);
   frame_.data_bytes = found->data.size();
   frame_.hold = std::move(found->hold);
@@ -458,11 +461,11 @@ void GrpcTransport::Finished(Call* call) {
   if (status.ok() && !call->status.ok()) {
     status = CallError(call->status, call->request_bytes, call->answer_seed);
   }
-  // The server may have announced batches that never came; it waits for them to
-  // be given back until it is told. A call that ended in order has none.
+  // The server may have announced batches that never arrived, and waits for
+  // their release until EndShared() tells it. A call that ended OK has none.
   if (!status.ok()) EndShared(call);
-  // Before the event, which may start other calls. Everything that the event
-  // needs was copied.
+  // Before the event, which may start other calls. The event's arguments are
+  // copies.
   calls_.erase(id);
   if (cancelled) return;
   if (absl::IsUnavailable(status)) watcher_->RefreshSoon();

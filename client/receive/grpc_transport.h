@@ -1,7 +1,14 @@
-// GrpcTransport is the BatchTransport over gRPC: one channel an address, calls
-// of GetBatches whose frames are parsed in place, in gRPC's slices, one
-// completion queue, and one thread that polls it and runs all events, including
-// the copy of the payload. A second thread looks names up again.
+// NewGrpcTransport() makes the BatchTransport over gRPC: one channel for each
+// address, and calls of GetBatches whose frames are parsed in place, in gRPC's
+// slices.
+//
+// What it is not: it retries nothing and chooses no server (BatchFetcher).
+//
+// Threads: one thread polls the completion queue and runs all events, including
+// the copies of the payload. A second thread resolves names again.
+//
+//   auto transport = NewGrpcTransport(std::move(options));
+//   transport->Start(&events);
 
 #ifndef MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
 #define MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_
@@ -11,7 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/prefetch/host_loader.h"
+#include "client/prefetch/loader_options.h"
 #include "client/prefetch/transport.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
@@ -22,12 +29,12 @@ namespace millrace {
 
 struct GrpcTransportOptions {
   std::vector<HostPort> hosts;
-  // Channels that exist already: those of Open().
+  // Existing channels: those of Open().
   std::vector<ServerChannel> servers;
-  // What every call says; epoch and steps are filled in.
+  // The request of every call; the transport sets epoch and steps.
   GetBatchesRequest request;
   absl::Duration resolve_interval = absl::Seconds(30);
-  // Of the largest batch; how channels to new servers are made.
+  // Size of the largest batch, for channels to new servers.
   uint64_t batch_bytes = 0;
   SameHost same_host = SameHost::kOff;
 };

@@ -1,4 +1,4 @@
-// OpenHostLoader over gRPC.
+#include "client/receive/open_host_loader.h"
 
 #include <chrono>
 #include <memory>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/prefetch/host_loader.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
@@ -25,11 +24,11 @@
 namespace millrace {
 namespace {
 
-// Once a server has opened the plan, the others get so long to agree. Who is
-// later is checked with its first call.
+// Once a server has opened the plan, the others get this time to answer. The
+// first call to a later server checks its plan.
 constexpr absl::Duration kOpenGrace = absl::Milliseconds(250);
 
-// By which servers tell this loader from others of its machine.
+// Random id by which servers tell this loader from others on its machine.
 std::string DrawClientId() {
   std::random_device random;
   std::string id;
@@ -37,22 +36,21 @@ std::string DrawClientId() {
   return id;
 }
 
-// Such a server is left out with a line of its own when it is asked for the
-// first batch.
+// The first call to such a server leaves it out, with its own log line.
 bool ServesOtherPlan(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
          absl::IsUnimplemented(status);
 }
 
-// How long the loader waits for connections over near links: they are made
-// within a millisecond, and a call before that would wait for the next tick.
+// Max wait for connections over near links: they take less than a millisecond,
+// and a call before that would wait for the next tick.
 constexpr std::chrono::milliseconds kConnectTime(50);
-// The same for the second connection of far servers, which takes two round
-// trips. Whoever begins without it has both of the first calls, and so half of
-// the window, on one connection for as long as they last.
+// Max wait for the second connection of far servers, which takes two round
+// trips. Without it, both of the first calls, and so half of the window, would
+// use one connection until they end.
 constexpr std::chrono::milliseconds kFarConnectTime(250);
 
-// Large batches of near and of far servers come through channels of their own.
+// Replaces the channels of near and far servers by channels for large batches.
 void UseChannelsForBatches(uint64_t batch_bytes,
                            std::vector<ServerChannel>* servers) {
   if (batch_bytes < kLargeBatchBytes) return;

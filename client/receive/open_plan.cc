@@ -36,18 +36,18 @@ absl::StatusOr<OpenResponse> ChoosePlan(
     std::string why;
     if (plan.protocol_version() < kMinProtocolVersion ||
         plan.protocol_version() > kProtocolVersion) {
-      why = absl::StrCat("speaks protocol version ", plan.protocol_version(),
-                         ", this client ", kMinProtocolVersion, " to ",
+      why = absl::StrCat("has protocol version ", plan.protocol_version(),
+                         "; this client has ", kMinProtocolVersion, " to ",
                          kProtocolVersion);
     } else if (!expected_fingerprint.empty() &&
                plan.fingerprint() != expected_fingerprint) {
       why = absl::StrCat("has data with fingerprint ", plan.fingerprint(),
                          ", expected is ", expected_fingerprint,
-                         ": the dataset is another one or was changed");
+                         ": it is another dataset, or it was changed");
     } else if (!expected_plan_hash.empty() &&
                plan.plan_hash() != expected_plan_hash) {
       why = absl::StrCat(
-          "makes plan ", absl::BytesToHexString(plan.plan_hash()),
+          "has plan ", absl::BytesToHexString(plan.plan_hash()),
           ", expected is ", absl::BytesToHexString(expected_plan_hash),
           ": the pipeline, its options, the server's content revision or its "
           "image decoders differ from those of the checkpoint");
@@ -62,18 +62,18 @@ absl::StatusOr<OpenResponse> ChoosePlan(
   if (good.empty()) return absl::FailedPreconditionError(refused);
 
   const PlanOffer* best = nullptr;
-  size_t most = 0;
+  size_t majority = 0;
   for (const PlanOffer* offer : good) {
     const size_t same = std::count_if(
         good.begin(), good.end(), [offer](const PlanOffer* other) {
           return SamePlan(offer->plan, other->plan);
         });
-    if (same > most) {
+    if (same > majority) {
       best = offer;
-      most = same;
+      majority = same;
     }
   }
-  if (2 * most <= good.size()) {
+  if (2 * majority <= good.size()) {
     std::string plans;
     for (const PlanOffer* offer : good) {
       absl::StrAppend(&plans, plans.empty() ? "" : "; ", offer->server, ": ",
@@ -81,12 +81,12 @@ absl::StatusOr<OpenResponse> ChoosePlan(
     }
     return absl::FailedPreconditionError(
         absl::StrCat("the servers do not serve the same plan (", plans,
-                     "); give them the same data, the same version and, where "
+                     "); give them the same data, the same version and, if "
                      "their image decoders differ, the same libjpeg, libpng "
                      "and libwebp"));
   }
-  // A server of another plan is not named here: it refuses its first call, and
-  // what it says then stands in the log.
+  // Servers with another plan are not named here: they refuse their first call,
+  // and the log line of that refusal names them.
   if (!refused.empty()) MR_LOG(WARNING) << refused;
   return best->plan;
 }

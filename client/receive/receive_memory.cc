@@ -5,8 +5,9 @@
 namespace millrace {
 namespace {
 
-// Just below the largest block that moves the thresholds (32 MiB): blocks of up
-// to this size come from heaps then, and a heap keeps up to twice as much.
+// Just below the largest block that raises the thresholds (32 MiB). Afterwards,
+// blocks of up to this size come from heaps, and a heap keeps up to twice as
+// much.
 constexpr size_t kBlock = (32 << 20) - (64 << 10);
 
 }  // namespace

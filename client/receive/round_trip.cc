@@ -22,9 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A busy machine answers late at times: the shortest counts.
+// A busy machine sometimes answers late, so the shortest of several attempts
+// counts.
 constexpr int kAttempts = 3;
-// Measured once.
+// Addresses beyond this are measured only once.
 constexpr absl::Duration kClearlyFar = absl::Milliseconds(2);
 
 class Probe {
@@ -49,7 +50,7 @@ class Probe {
 
   int fd() const { return fd_; }
 
-  // When the socket is writable: connected, or refused. Ends the probe.
+  // Call it when the socket is writable: connected, or refused. Ends the probe.
   absl::Duration Take() {
     tcp_info info = {};
     socklen_t length = sizeof(info);
@@ -62,7 +63,8 @@ class Probe {
   }
 
  private:
-  // A target of gRPC's, ipv4:A:PORT or ipv6:[A]:PORT. 0: another one.
+  // Parses a target of gRPC: ipv4:A:PORT or ipv6:[A]:PORT. Returns the length
+  // of the address; 0: another form.
   static socklen_t Parse(absl::string_view target, sockaddr_storage* storage) {
     const size_t colon = target.rfind(':');
     int port = 0;
@@ -101,7 +103,7 @@ class Probe {
   int fd_ = -1;
 };
 
-// Connects to all at once.
+// Connects to all addresses in parallel.
 void MeasureOnce(absl::Duration timeout, absl::Span<Address* const> addresses) {
   std::vector<Probe> probes;
   for (Address* address : addresses) probes.emplace_back(address->target);

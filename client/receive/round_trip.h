@@ -1,9 +1,11 @@
-// Measures how far servers are away: the time that the kernel saw between the
-// first packet of a TCP connection and its answer. Connects, asks the kernel,
-// closes, up to three times; the server's program takes no part in it, so a
-// busy one is no farther away.
+// MeasureRoundTrips() measures the round trip time to servers: the time that
+// the kernel saw between the first packet of a TCP connection and its answer.
+// It connects, reads the time from the kernel and closes, up to three times.
+// The server's program takes no part, so a busy server is not farther away.
 //
-// Blocks the caller, for little more than the timeout. Thread-safe.
+// Blocks the caller for little more than the timeout. Thread-safe.
+//
+//   MeasureRoundTrips(kRoundTripTimeout, absl::MakeSpan(addresses));
 
 #ifndef MILLRACE_CLIENT_RECEIVE_ROUND_TRIP_H_
 #define MILLRACE_CLIENT_RECEIVE_ROUND_TRIP_H_
@@ -16,11 +18,11 @@
 
 namespace millrace {
 
-// Who takes longer is not near, which is all that callers want to know.
+// Enough to tell near from far. Longer round trips count as infinite.
 inline constexpr absl::Duration kRoundTripTimeout = absl::Milliseconds(20);
 
-// Sets Address::round_trip of those that have none, all at once: to
-// InfiniteDuration() where no server answers within `timeout`.
+// Sets Address::round_trip where it is not set, for all addresses in parallel:
+// to InfiniteDuration() when no server answers within `timeout`.
 void MeasureRoundTrips(absl::Duration timeout, absl::Span<Address> addresses);
 
 }  // namespace millrace

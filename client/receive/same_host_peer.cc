@@ -16,7 +16,7 @@ void SameHostPeer::Poll() {
     case ServerLink::State::kReady:
       if (!ready_) {
         MR_LOG(INFO) << "server " << address_
-                     << " is on this machine: batches come in shared memory";
+                     << " is on this machine; batches come in shared memory";
       }
       ready_ = true;
       shared_with_ = link_->nonce();
@@ -51,7 +51,7 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   SameHostOffer offer;
   if (!bytes.has_value()) {
     problem_ = absl::UnavailableError(
-        "it offers none: it is of an earlier version, or was started with "
+        "it offers none: it has an earlier version, or was started with "
         "--local_socket=off");
   } else if (!offer.ParseFromArray(bytes->data(),
                                    static_cast<int>(bytes->size()))) {
@@ -73,8 +73,8 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
     }
   }
   if (problem_.ok()) return absl::OkStatus();
-  // A server that memory was shared with ends a link when it needs the memory
-  // for others, too: no reason to do without that server.
+  // A server that has shared memory before also ends a link when it needs the
+  // memory for others. That is no reason to leave it out.
   const bool shared_before = bytes.has_value() && !offer.nonce().empty() &&
                              offer.nonce() == shared_with_;
   if (wish_ != SameHost::kRequire || shared_before) {
@@ -84,7 +84,8 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   return absl::FailedPreconditionError(absl::StrCat(
       "shared memory is required (same_host), and with this server it is not "
       "possible: ",
-      problem_.message(), "; run both on one machine, or do not require it"));
+      problem_.message(),
+      "; run client and server on one machine, or do not require it"));
 }
 
 void SameHostPeer::Say(const absl::Status& why) {

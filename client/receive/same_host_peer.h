@@ -1,10 +1,11 @@
-// SameHostPeer is what a transport knows of one server about sharing memory:
-// whether the client wants it, the link when there is one, and why not. A call
-// without a link asks for the server's offer; the next call has the link. The
-// way over the network stays open all the time, and is taken by itself: the
-// log says so once.
+// SameHostPeer holds the state of sharing memory with one server: whether the
+// client wants it, the link, and why there is none. A call without a link asks
+// for the server's offer; the next call has the link. Without a link, batches
+// come over the network; the log says so once.
 //
-// Belongs to the transport's thread.
+// What it is not: it finds no payload (ServerLink does).
+//
+// Used on the transport's thread only.
 //
 //   auto link = peer.Prepare(&request, call);     // null: no shared memory
 //   ...
@@ -23,7 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/local/server_link.h"
-#include "client/prefetch/host_loader.h"
+#include "client/prefetch/loader_options.h"
 #include "common/mutex.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
@@ -32,24 +33,23 @@ namespace millrace {
 
 class SameHostPeer {
  public:
-  // After a link that failed or ended the same server is tried again so much
-  // later.
+  // Pause before the next attempt after a link that failed or ended.
   static constexpr absl::Duration kRetry = absl::Seconds(10);
 
   SameHostPeer(SameHost wish, std::string address)
       : wish_(wish), address_(std::move(address)) {}
 
-  // Fills in `request` what a call of this number says, and returns the link
-  // that its batches may come through.
+  // Sets the part of `request` for shared memory, for the call with this
+  // number. Returns the link for its batches; null: none.
   std::shared_ptr<ServerLink> Prepare(GetBatchesRequest* request,
                                       uint64_t call);
 
-  // The answer to a call without a link has begun: `offer` is the metadatum
-  // that came with it, if one did. FailedPrecondition: SameHost::kRequire, and
-  // it cannot be, nor could it ever with this server.
+  // The answer to a call without a link has begun; `offer` is the metadatum
+  // that came with it, if any. FailedPrecondition: SameHost::kRequire, and
+  // sharing memory is impossible with this server and always was.
   absl::Status TakeOffer(std::optional<absl::string_view> offer);
 
-  // Hears what the server has said. Cheap.
+  // Handles messages of the server. Cheap.
   void Poll();
 
  private:
@@ -58,10 +58,10 @@ class SameHostPeer {
   const SameHost wish_;
   const std::string address_;
   std::shared_ptr<ServerLink> link_;
-  bool ready_ = false;    // was, and the log has said so
-  absl::Status problem_;  // with the server of this nonce
+  bool ready_ = false;    // the link was ready, and the log says so
+  absl::Status problem_;  // of the server with nonce_
   std::string nonce_;
-  std::string shared_with_;  // the nonce of the last server with a link
+  std::string shared_with_;  // nonce of the last server with a link
   SteadyTime retry_at_ = SteadyTime::min();
   bool said_ = false;
 };

@@ -1,5 +1,7 @@
-// Lets gRPC take a SteadyTime wherever it takes a deadline: setting the
-// system's clock neither ends nor prolongs what waits for it.
+// Lets gRPC accept a SteadyTime as a deadline, so that setting the system's
+// clock neither ends nor prolongs a wait.
+//
+//   queue.AsyncNext(&tag, &ok, SteadyDeadline(absl::Seconds(1)));
 
 #ifndef MILLRACE_CLIENT_RECEIVE_STEADY_DEADLINE_H_
 #define MILLRACE_CLIENT_RECEIVE_STEADY_DEADLINE_H_
@@ -16,7 +18,7 @@ namespace grpc {
 template <>
 class TimePoint<millrace::SteadyTime> {
  public:
-  // The clocks may count from different times, so the difference is taken over.
+  // The clocks may count from different times, so the remaining time is used.
   TimePoint(const millrace::SteadyTime& time)  // NOLINT: as gRPC's own
       : time_(gpr_time_add(
             gpr_now(GPR_CLOCK_MONOTONIC),

@@ -29,7 +29,7 @@ namespace {
 using Clock = SteadyTime::clock;
 
 constexpr std::chrono::milliseconds kAskAgainAfter(200);
-// gRPC may end a call so long before its deadline.
+// gRPC may end a call this much before its deadline.
 constexpr std::chrono::milliseconds kTimerSlack(10);
 
 // One call of the request.
@@ -49,9 +49,9 @@ struct Asking {
   ServerChannel second;  // of the second call
   grpc::Alarm pause;     // before the request is sent again
   grpc::Alarm silence;   // when the first call may have been silent too long
-  bool damaged = false;  // its answer, or the request to it, has been damaged
+  bool damaged = false;  // a request or an answer was damaged
   bool reconnected = false;
-  bool damaged_end = false;  // a call has ended as no millrace-server ends one
+  bool damaged_end = false;  // a call has ended as no millrace-server ends it
   bool done = false;
 };
 
@@ -63,8 +63,8 @@ void* TagOf(size_t server, size_t event) {
   return reinterpret_cast<void*>(server * kEvents + event);
 }
 
-// When the request is sent again to a server with this result. Nothing: the
-// result is final.
+// Delay before the request is repeated to a server with this result. Nullopt:
+// the result is final.
 std::optional<std::chrono::milliseconds> AskAgainAfter(
     const absl::Status& result) {
   if (absl::IsUnavailable(result)) return kAskAgainAfter;
@@ -74,14 +74,14 @@ std::optional<std::chrono::milliseconds> AskAgainAfter(
   return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
 }
 
-// Whether the request may pass over a new connection to a server with this
-// result.
+// Whether the request to a server with this result may succeed over a new
+// connection.
 bool NeedsNewConnection(const absl::Status& result, bool insist) {
   switch (DoubtOf(result)) {
     case ConnectionDoubt::kNone:
       return false;
     case ConnectionDoubt::kLost:
-      // Who insists asks again anyway, and gRPC connects anew.
+      // With `insist` the request is repeated anyway, and gRPC reconnects.
       return !insist;
     case ConnectionDoubt::kSuspect:
     case ConnectionDoubt::kDamaged:
@@ -106,7 +106,7 @@ absl::Status CheckAnswer(const std::string& answer, uint64_t answer_seed,
 
 absl::Status NoMessageError() {
   return absl::DataLossError(
-      "it sent an answer that is no message of the data service");
+      "it sent an answer that is not a message of the data service");
 }
 
 std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
@@ -269,11 +269,11 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
           " over two "
           "connections"));
     }
-    // Not the time that it could have had.
+    // Names the time that the server really had.
     if (in_time && absl::IsDeadlineExceeded(results[i])) {
       results[i] = absl::DeadlineExceededError(
           absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
-                       " after the one of another server"));
+                       " after another server answered"));
     }
   }
   for (Asking& asking : askings) {
@@ -294,8 +294,8 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
 absl::Status NoAnswerError(absl::string_view endpoint,
                            absl::Span<const ServerChannel> servers,
                            absl::Span<const absl::Status> results) {
-  // Of a server that has answered with an error; one that another server may
-  // not have (Unavailable) only where there is no other.
+  // `first`: the first final error of a server; `passing`: the first
+  // Unavailable that a server sent, which counts only without a final error.
   const absl::Status* first = nullptr;
   const absl::Status* passing = nullptr;
   std::string reasons;
@@ -310,7 +310,7 @@ absl::Status NoAnswerError(absl::string_view endpoint,
     const bool final =
         !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
     if (final && first == nullptr) first = &status;
-    // What a server says itself has a detail, also of a dataset that failed.
+    // A status from the server has a detail, also for a dataset that failed.
     if (!final && HasErrorDetail(status) && passing == nullptr) {
       passing = &status;
     }
@@ -322,7 +322,7 @@ absl::Status NoAnswerError(absl::string_view endpoint,
     const absl::Status error(
         first->code(),
         absl::StrCat(servers.size() == 1 ? "server " : "", reasons));
-    // Without one it was not a server that refused.
+    // Without a detail, the refusal does not come from a server.
     return HasErrorDetail(*first)
                ? WithErrorDetail(error, GetErrorDetail(*first))
                : error;
@@ -332,12 +332,12 @@ absl::Status NoAnswerError(absl::string_view endpoint,
         "a data server at endpoint ", endpoint,
         " is connected and has not answered the request in time (", reasons,
         "); see what keeps it busy with `millrace status --endpoint=", endpoint,
-        "`, or give it longer with --timeout"));
+        "`, or raise --timeout"));
   }
   return absl::UnavailableError(absl::StrCat(
       "no data server answers at endpoint ", endpoint, " (", reasons,
-      "); check that millrace-server runs there and that its port can be "
-      "reached"));
+      "); check that millrace-server runs there and that its port is "
+      "reachable"));
 }
 
 }  // namespace millrace

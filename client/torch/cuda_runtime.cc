@@ -27,7 +27,7 @@ std::string LibtorchFolder() {
 }
 
 absl::Status LoadCudaRuntime() {
-  // The driver's own library is there on machines with an NVIDIA driver only.
+  // Only machines with an NVIDIA driver have this library.
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL) == nullptr) {
     return absl::NotFoundError("this machine has no NVIDIA driver");
   }
@@ -39,11 +39,11 @@ absl::Status LoadCudaRuntime() {
   if (!std::filesystem::exists(library, error)) {
     return absl::NotFoundError(
         absl::StrCat("this libtorch has no CUDA part at ", library,
-                     "; name the folder of one with MILLRACE_TORCH_LIB"));
+                     "; set MILLRACE_TORCH_LIB to the folder of one that has"));
   }
   if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("libtorch's CUDA part does not load: ", dlerror()));
+        absl::StrCat("cannot load the CUDA part of libtorch: ", dlerror()));
   }
   return absl::OkStatus();
 }

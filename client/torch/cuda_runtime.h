@@ -1,5 +1,11 @@
-// Makes CUDA usable by a program that is linked against libtorch's CPU part
-// alone, so that one program serves both kinds of machine.
+// LoadCudaRuntime() makes CUDA usable in a program that is linked against the
+// CPU part of libtorch only, so that one program serves machines with and
+// without a GPU.
+//
+// Call it before any other thread uses libtorch.
+//
+//   const absl::Status cuda = millrace::LoadCudaRuntime();  // first in main
+//   options.device = cuda.ok() ? torch::kCUDA : torch::kCPU;
 
 #ifndef MILLRACE_CLIENT_TORCH_CUDA_RUNTIME_H_
 #define MILLRACE_CLIENT_TORCH_CUDA_RUNTIME_H_
@@ -10,17 +16,16 @@
 
 namespace millrace {
 
-// Opens libtorch_cuda.so from the folder that the environment's
-// MILLRACE_TORCH_LIB names (torch/lib of an installed torch wheel of the same
-// version), else from that of libtorch_cpu.so. Call it first thing in main:
-// libtorch remembers missing CUDA support at first use. NotFound: this machine
-// has no NVIDIA driver, or this libtorch no CUDA part: carry on with the CPU.
-// FailedPrecondition: both are there and the library does not load; the message
-// says why.
+// Opens libtorch_cuda.so from the folder in the environment variable
+// MILLRACE_TORCH_LIB (torch/lib of an installed torch wheel of the same
+// version), or else from the folder of libtorch_cpu.so. Call it first in main:
+// libtorch remembers missing CUDA support at first use.
+// - NotFound: this machine has no NVIDIA driver, or this libtorch has no CUDA
+//   part. Continue with the CPU.
+// - FailedPrecondition: both exist and the library does not load; says why.
 absl::Status LoadCudaRuntime();
 
-// The folder that libtorch_cpu.so was loaded from, links resolved; empty when
-// it cannot be told.
+// The folder of libtorch_cpu.so, links resolved; empty: unknown.
 std::string LibtorchFolder();
 
 }  // namespace millrace

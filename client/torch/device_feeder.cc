@@ -13,13 +13,13 @@
 namespace millrace {
 namespace {
 
-// Bytes. Of every tensor in a slot: a cache line, and what libtorch's kernels
-// expect.
+// Alignment of every tensor in a slot, in bytes: a cache line, which libtorch's
+// kernels expect.
 constexpr uint64_t kAlignment = 64;
 
-// On the host, a cast tensor whose samples are at most this large has memory of
-// its own: class labels, which evaluation loops keep by the thousand. A larger
-// one belongs into the ring, whose memory is warm. A choice, between labels (8
+// On the host, a cast tensor with samples of at most this size has its own
+// memory: class labels, which evaluation loops keep by the thousand. A larger
+// tensor lies in the ring, whose memory is warm. A choice, between labels (8
 // bytes) and images.
 constexpr uint64_t kOwnSampleBytes = 256;
 
@@ -32,8 +32,8 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-// After a timeout and without a server the host loader goes on, and Next() may
-// be called again. Any other error stays until a Seek().
+// After a timeout, and without a server, the host loader continues, and Next()
+// may be called again. Any other error stays until a Seek().
 bool IsFinal(const absl::Status& status) {
   return !status.ok() && !absl::IsDeadlineExceeded(status) &&
          !absl::IsUnavailable(status);
@@ -57,7 +57,7 @@ void SeeAsNchw(DeviceTensor* tensor) {
   permute(tensor->strides);
 }
 
-// Whether samples of [H, W, C] are given out as [C, H, W].
+// Whether samples of [H, W, C] are seen as [C, H, W].
 bool IsSeenChannelsFirst(const TensorSpec& spec) {
   if (spec.sample_shape_size() != 3) return false;
   if (spec.view() == TensorSpec::VIEW_DEFAULT) {
@@ -108,7 +108,7 @@ absl::Status Describe(const TensorHeader& header, uint64_t rows, uint8_t* base,
     return absl::OkStatus();
   }
   if (header.bytes() != (rows + 1) * sizeof(int64_t)) {
-    return Malformed(header, "has not one offset more than rows");
+    return Malformed(header, "does not have one offset more than rows");
   }
   tensor.data = base + header.values_offset();
   tensor.sizes = {static_cast<int64_t>(header.values_bytes() / element)};
@@ -192,7 +192,7 @@ absl::Status DeviceFeeder::Plan() {
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", spec.name(), " has ", rows, " rows of ",
             recipe.cast->sample_elements(),
-            " elements, more than any memory holds; server and client "
+            " elements, more than any machine can hold; server and client "
             "disagree about the plan"));
       }
       recipe.own_memory = device_->is_host() && !recipe.cast->has_scale() &&
@@ -220,11 +220,12 @@ absl::Status DeviceFeeder::Plan() {
 DeviceFeeder::~DeviceFeeder() { Close(); }
 
 absl::Status DeviceFeeder::AllSlotsAreHeld() const {
-  return absl::DeadlineExceededError(absl::StrCat(
-      "all ", ring_->slots(), " slots are held by the caller for ",
-      absl::FormatDuration(options_.next_timeout),
-      "; let go of batches before asking for more, copy the tensors that are "
-      "kept, or raise the prefetch"));
+  return absl::DeadlineExceededError(
+      absl::StrCat("all ", ring_->slots(), " slots are held by the caller for ",
+                   absl::FormatDuration(options_.next_timeout),
+                   "; release batches before calling Next(), copy the tensors "
+                   "that are kept, "
+                   "or raise the prefetch"));
 }
 
 std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
@@ -238,8 +239,8 @@ std::shared_ptr<uint8_t> DeviceFeeder::AllocateOwn(uint64_t bytes) const {
 DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   std::shared_ptr<SlotRing::Lease> slot;
   absl::Status status;
-  // The slot before the batch: a batch that was taken from the host loader has
-  // a slot, so a deadline that passes while all slots are held loses none.
+  // The slot comes first, so that every batch from the host loader has a slot
+  // and a deadline that passes while all slots are held loses no batch.
   if (ring_ != nullptr) {
     auto acquired = ring_->Acquire(slot_deadline);
     if (acquired.ok()) {
@@ -253,9 +254,9 @@ DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   {
     MutexLock lock(mu_);
     waiting_for_slot_ = false;
-    // For an error, which does not say its generation; a batch does. Read
+    // For an error, which has no generation of its own, unlike a batch. Read
     // before host_->Next(): if a Seek() comes in between, an error of the new
-    // place counts as old and is dropped, and the host loader repeats it.
+    // position counts as old and is dropped, and the host loader repeats it.
     produced.generation = generation_;
   }
   if (!status.ok()) {
@@ -288,12 +289,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   }
   Prepared prepared;
   DeviceBatch& batch = prepared.batch;
-  batch.position = host.position;
-  batch.rows = header.rows();
-  batch.local_valid = header.local_valid();
-  batch.global_valid = header.global_valid();
-  batch.first_position = header.first_position();
-  batch.generation = host.generation;
+  static_cast<BatchInfo&>(batch) = host;
   if (options_.audit) {
     MR_ASSIGN_OR_RETURN(batch.audit, RecordOf(header, host.payload));
   }
@@ -305,22 +301,21 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   if (streams) {
     if (payload_bytes > payload_bytes_) {
       return absl::InternalError(absl::StrCat(
-          "a batch has ", payload_bytes, " bytes; the plan said at most ",
+          "a batch has ", payload_bytes, " bytes; the plan has a max of ",
           host_->plan().max_payload_bytes()));
     }
-    // The device may still be reading the slot for its last batch. The copy
-    // stream waits, not this thread.
+    // The device may still read the slot's last batch. The copy stream waits,
+    // not this thread.
     for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
     begun = device_->RecordCopy();
     base = slot->data();
-    // The lease itself, not SlotRing::Hold(), until the batch is given out: a
-    // hold that dies records an event on the stream that is current on its
-    // thread, and here that would be the producer's.
+    // The lease itself, not SlotRing::Hold(), until GiveOut(): a hold that dies
+    // records an event on the current stream of its thread, which here would be
+    // the producer's.
     hold = slot;
   }
-  // From here on work may be queued that reads the received slot, also when
-  // something below fails: so host.lease leaves by copies_ alone, behind an
-  // event.
+  // From here on, queued work may read the received slot, also when something
+  // below fails. So host.lease leaves through copies_ only, behind an event.
   absl::Status status;
   if (streams && payload_bytes > 0) {
     status = device_->CopyIn(base, host.payload.data(), payload_bytes);
@@ -337,8 +332,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
       const uint64_t elements = batch.rows * cast.sample_elements();
       if (batch.rows > recipe.rows || tensor.dtype != cast.source() ||
           header.tensors(i).bytes() != elements * ElementBytes(cast.source())) {
-        status =
-            Malformed(header.tensors(i), "is not as the plan describes it");
+        status = Malformed(header.tensors(i), "does not match the plan");
         break;
       }
       uint8_t* target = nullptr;
@@ -365,12 +359,12 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     if (recipe.channels_first && tensor.sizes.size() == 4) SeeAsNchw(&tensor);
   }
   if (streams) {
-    // After all that was queued, whether it succeeded or not.
+    // After all queued work, successful or not.
     prepared.ready = device_->RecordCopy();
     if (status.ok()) status = prepared.ready->status();
     {
       MutexLock lock(mu_);
-      // The releaser frees the received slot once the event has passed.
+      // The releaser frees the received slot after the event.
       copies_.push_back({begun, prepared.ready, std::move(host.lease)});
       changed_.NotifyAll();
     }
@@ -384,21 +378,21 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
 }
 
 void DeviceFeeder::Drop(Prepared prepared) {
-  // The copy into the slot may not have begun: the next lease of the slot waits
-  // for it. No stream of the consumer has seen the slot.
+  // The copy into the slot may not have begun, so the next lease of the slot
+  // waits for it. No stream of the consumer has used the slot.
   if (prepared.slot != nullptr) prepared.slot->AddEvent(prepared.ready);
 }
 
 DeviceFeeder::Prepared DeviceFeeder::GiveOut(Prepared prepared) {
   if (prepared.slot != nullptr) {
-    // A hold for each tensor, in the place of the lease: each dies on the
-    // stream that is current where its tensor dies.
+    // Each tensor gets a hold in place of the lease. The hold dies with its
+    // tensor, on the stream that is current there.
     for (DeviceTensor& tensor : prepared.batch.tensors) {
       tensor.hold = SlotRing::Hold(prepared.slot);
     }
     // Next() makes this stream wait for the copy, and the caller queues its
-    // work here, wherever the tensors die: so the slot's next user waits for
-    // this stream.
+    // work here. So the next lease of the slot waits for this stream, wherever
+    // the tensors die.
     prepared.slot->UsedOn(device_->CurrentStream());
     prepared.batch.slot = prepared.slot;
     prepared.slot.reset();
@@ -418,13 +412,13 @@ void DeviceFeeder::ProduceLoop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      // ready_ is bounded by the slots of the ring where there is one, and by
-      // this. After a final error the thread waits for a Seek().
+      // This bounds ready_, and so do the slots of the ring, if there is one.
+      // After a final error the thread waits for a Seek().
       while (!closed_ && (!final_.ok() || ready_.size() >= options_.prefetch)) {
         changed_.Wait(lock);
       }
       if (closed_) return;
-      // From now on Await() watches the deadline itself: this thread may wait
+      // From now on Await() watches the deadline, because this thread may wait
       // for a slot that the consumer holds. Without a ring, and once the slot
       // is there, the host loader watches it.
       waiting_for_slot_ = ring_ != nullptr;
@@ -435,7 +429,7 @@ void DeviceFeeder::ProduceLoop() {
     {
       MutexLock lock(mu_);
       waiting_for_slot_ = false;
-      // Else a Seek() came while it was made, and it is dropped.
+      // Otherwise a Seek() came in between, and the result is dropped.
       if (produced.generation == generation_) {
         if (IsFinal(prepared.status())) {
           final_ = std::move(prepared).status();
@@ -446,8 +440,8 @@ void DeviceFeeder::ProduceLoop() {
         continue;
       }
     }
-    // Without the lock, as every release of a lease: it runs the host loader's
-    // callback.
+    // Without the lock, as every release of a lease: it runs a callback of the
+    // host loader.
     if (prepared.ok()) Drop(*std::move(prepared));
   }
 }
@@ -455,8 +449,8 @@ void DeviceFeeder::ProduceLoop() {
 absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
   const SteadyTime deadline = SteadyDeadline(options_.next_timeout);
   // The host loader's deadline began when the thread called its Next(), before
-  // the caller came here: its error is true, but the caller has time left. It
-  // is kept for the caller's own deadline.
+  // this call began. So its timeout may come early: it is kept and returned at
+  // the deadline of this call.
   absl::Status early;
   MutexLock lock(mu_);
   while (true) {
@@ -473,8 +467,8 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Await() {
     if (!final_.ok()) return final_;
     if (!waiting_for_slot_) {
       // The host loader's Next() ends at its own deadline, with an error that
-      // names what it waits for; the producer puts it into ready_. Once such an
-      // error has come early, this thread watches the rest of its own time.
+      // names the awaited step; the producer puts it into ready_. After such an
+      // early error, this thread watches its own deadline.
       if (early.ok()) {
         changed_.Wait(lock);
       } else if (!changed_.WaitUntil(lock, deadline) && ready_.empty() &&
@@ -497,8 +491,8 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
     }
     Produced produced = Produce(deadline);
     MutexLock lock(mu_);
-    // A Seek() came meanwhile. On the host no event has to be waited for before
-    // the batch is dropped; it goes after the lock.
+    // A Seek() came in between. On the host, a batch can be dropped without
+    // waiting for an event; it dies after the lock.
     if (produced.generation != generation_) continue;
     if (produced.prepared.ok()) return GiveOut(*std::move(produced.prepared));
     if (IsFinal(produced.prepared.status())) {
@@ -512,9 +506,9 @@ absl::Status DeviceFeeder::Seek(Position position) {
   std::deque<absl::StatusOr<Prepared>> dropped;
   {
     // Both generations change under one lock: a batch that the host loader
-    // gives out from here on is of the new place, and no other thread has
-    // compared it with the old generation. The host loader's lock is taken
-    // under this one, never the other way round.
+    // returns from here on is of the new position, and no thread can compare it
+    // with the old generation. The host loader's lock is taken under this one,
+    // never the other way round.
     MutexLock lock(mu_);
     if (closed_) return absl::CancelledError("the loader was closed");
     MR_RETURN_IF_ERROR(host_->Seek(position));
@@ -536,15 +530,15 @@ absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
   const bool threaded = !device_->is_host() || options_.thread;
   absl::StatusOr<Prepared> prepared = threaded ? Await() : ProduceNow();
   if (prepared.ok() && prepared->ready != nullptr) {
-    // On the caller's thread, whose current stream is meant. Not under the
-    // lock.
+    // On the caller's thread, because its current stream must wait. Not under
+    // the lock.
     device_->ConsumerWaits(*prepared->ready);
   }
   const double seconds = SecondsSince(start);
   MutexLock lock(mu_);
   stats_.wait_seconds += seconds;
   if (!prepared.ok()) {
-    // A Close() meanwhile explains every error.
+    // After a Close(), any error means Cancelled.
     return closed_ ? absl::CancelledError("the loader was closed")
                    : prepared.status();
   }
@@ -567,14 +561,15 @@ void DeviceFeeder::ReleaseLoop() {
     Copied copied;
     {
       MutexLock lock(mu_);
-      // In the order of the copy stream, so awaiting the first one delays no
-      // other. Ends when the producer has ended and all copies have passed.
+      // Copies are in the order of the copy stream, so awaiting the first one
+      // delays no other. Ends when the producer has ended and all copies are
+      // done.
       while (copies_.empty() && !copies_ended_) changed_.Wait(lock);
       if (copies_.empty()) return;
       copied = std::move(copies_.front());
       copies_.pop_front();
     }
-    // Without the lock: it takes as long as the device does.
+    // Without the lock: this may take as long as a step.
     copied.done->Await();
     const double seconds = copied.done->SecondsAfter(*copied.begun);
     MutexLock lock(mu_);
@@ -588,24 +583,24 @@ void DeviceFeeder::Close() {
     closed_ = true;
     changed_.NotifyAll();
   }
-  // Wakes a producer that waits for a batch; the ring's wakes one that waits
-  // for a slot. closed_ is set before, so it does not wait anew.
+  // Wakes a producer that waits for a batch; ring_->Close() wakes one that
+  // waits for a slot. closed_ is set, so it does not wait again.
   host_->Close();
   if (ring_ != nullptr) ring_->Close();
 
   // A second caller waits here until the threads have ended. mu_ is taken under
-  // join_mu_, which the threads never take.
+  // join_mu_; the threads never take join_mu_.
   MutexLock join(join_mu_);
   if (producer_.joinable()) producer_.join();
   std::deque<absl::StatusOr<Prepared>> undelivered;
   {
     MutexLock lock(mu_);
-    // After the producer, which alone adds copies.
+    // After the end of the producer, the only thread that adds copies.
     copies_ended_ = true;
     undelivered.swap(ready_);
     changed_.NotifyAll();
   }
-  // Received memory is given back before the host loader is destroyed.
+  // Received memory must go back before the host loader is destroyed.
   if (releaser_.joinable()) releaser_.join();
   for (auto& prepared : undelivered) {
     if (prepared.ok()) Drop(*std::move(prepared));

@@ -14,7 +14,7 @@ class HostDevice final : public Device {
   bool is_host() const override { return true; }
 
   uint8_t* Allocate(uint64_t bytes) override {
-    // aligned_alloc wants a multiple of the alignment.
+    // aligned_alloc requires a multiple of the alignment.
     return static_cast<uint8_t*>(
         std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0)));
   }

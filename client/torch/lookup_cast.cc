@@ -27,8 +27,9 @@ uint8_t* DataOf(const at::Tensor& tensor) {
   return static_cast<uint8_t*>(tensor.data_ptr());
 }
 
-// Of this process: the driver compiles a module for a device once. Never
-// destroyed, as a module's end would wait for an idle device.
+// The kernel of `device`, one for the process: the driver compiles the module
+// once for each device. Never destroyed, because unloading would wait for an
+// idle device.
 absl::StatusOr<LookupKernel> KernelOf(c10::Device device) {
   struct Loaded {
     Mutex mu;
@@ -63,13 +64,14 @@ LookupKernel::Work WorkOf(const TensorCast& cast, const uint8_t* source,
 absl::StatusOr<LookupCast> LookupCast::Make(const TensorCast& cast,
                                             c10::Device device,
                                             const c10::Stream& stream) {
-  // The first work of this thread on the device, perhaps: it makes the device's
-  // context the thread's, which the driver wants.
+  // May be the first work of this thread on the device: it makes the device's
+  // context current on the thread, which the driver requires.
   at::Tensor tables =
       OnDevice(cast.table().data(), cast.table().size(), device);
   MR_ASSIGN_OR_RETURN(const LookupKernel kernel, KernelOf(device));
 
-  // Every byte in every channel, in short runs, and a rest of three.
+  // The example: every byte in every channel, in short runs, and three elements
+  // more.
   const uint64_t run = std::min<uint64_t>(cast.run(), 3);
   const uint64_t elements = 256 * cast.channels() * run * 2 + 3;
   const uint64_t size = ElementBytes(cast.target());
@@ -88,7 +90,8 @@ absl::StatusOr<LookupCast> LookupCast::Make(const TensorCast& cast,
   const LookupKernel::Work work =
       WorkOf(cast, DataOf(in), DataOf(out), tables, elements, run);
   if (!LookupKernel::Fits(work)) {
-    return absl::InternalError("the transform is none for the table kernel");
+    return absl::InternalError(
+        "the table kernel cannot compute this transform");
   }
   MR_RETURN_IF_ERROR(kernel.Launch(stream.native_handle(), work));
   const at::Tensor made = out.cpu();  // waits

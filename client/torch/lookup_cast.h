@@ -1,9 +1,9 @@
-// LookupCast is a scaling TensorCast on an NVIDIA GPU in one pass, by the
-// table kernel (lookup_kernel.h). Make() has the kernel convert a small example
-// and compares that with the host's result: what is given out works on the GPU
-// at hand.
+// LookupCast computes a scaling TensorCast on an NVIDIA GPU in one pass, with
+// the table kernel (lookup_kernel.h). Make() lets the kernel convert a small
+// example and compares the result with the host's, so a LookupCast works on the
+// GPU at hand.
 //
-// One thread. libtorch's exceptions pass.
+// Used on one thread. Exceptions of libtorch pass through.
 //
 //   auto lookup = LookupCast::Make(cast, device, copy_stream);
 //   if (!lookup.ok() || !lookup->Try(copy_stream, ...)) ... another way
@@ -26,13 +26,14 @@ namespace millrace {
 
 class LookupCast {
  public:
-  // `stream` is the current one, of the device. Waits for it. NotFound,
-  // Internal: the GPU cannot do it, or does it wrongly.
+  // `stream` is the current stream, of `device`. Waits for it. NotFound,
+  // Internal: the kernel does not run on this GPU, or gives wrong results.
   static absl::StatusOr<LookupCast> Make(const TensorCast& cast,
                                          c10::Device device,
                                          const c10::Stream& stream);
 
-  // Queues the cast. False: it is none for the kernel, and nothing was done.
+  // Queues the cast. False: the kernel cannot compute it, and nothing was
+  // queued.
   bool Try(const c10::Stream& stream, const TensorCast& cast,
            const uint8_t* source, uint8_t* target, uint64_t elements) const;
 

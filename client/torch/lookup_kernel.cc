@@ -14,8 +14,8 @@ constexpr char kPtx[] =
 
 constexpr uint64_t kPerThread = 4;
 constexpr uint64_t kThreads = 256;  // of a block
-// Far more than a batch has, and no sum of the kernel's overflows.
-constexpr uint64_t kMostElements32 = uint64_t{1} << 31;
+// Far more than a batch has, and no sum in the kernel overflows.
+constexpr uint64_t kMaxElements32 = uint64_t{1} << 31;
 
 absl::Status Check(int result, absl::string_view what) {
   if (result == 0) return absl::OkStatus();
@@ -69,9 +69,8 @@ bool LookupKernel::Fits(const Work& work) {
   const auto aligned = [](const uint8_t* data, uint64_t bytes) {
     return reinterpret_cast<uintptr_t>(data) % bytes == 0;
   };
-  return work.elements <= kMostElements32 && work.channels > 0 &&
-         work.run > 0 && work.channels <= kMostElements32 / 256 &&
-         work.run <= kMostElements32 &&
+  return work.elements <= kMaxElements32 && work.channels > 0 && work.run > 0 &&
+         work.channels <= kMaxElements32 / 256 && work.run <= kMaxElements32 &&
          (work.result_bytes == 2 || work.result_bytes == 4 ||
           work.result_bytes == 8) &&
          aligned(work.source, kPerThread) &&
@@ -81,7 +80,7 @@ bool LookupKernel::Fits(const Work& work) {
 
 absl::Status LookupKernel::Launch(void* stream, const Work& work) const {
   if (work.elements == 0) return absl::OkStatus();
-  // As the kernel declares them.
+  // The types that the kernel declares.
   const void* source = work.source;
   void* target = work.target;
   const void* tables = work.tables;

@@ -1,15 +1,17 @@
 // LookupKernel computes the scaling transforms of bytes on an NVIDIA GPU in one
-// pass: a byte is read, its channel's table says the result, which is written.
-// The tables are those of TensorCast, so the results are the host's, bit for
-// bit. libtorch's own operations need three passes.
+// pass: it reads a byte, looks the result up in the table of its channel, and
+// writes it. The tables are those of TensorCast, so the results equal the
+// host's bit for bit. libtorch's own operations need three passes.
 //
-// The kernel is PTX text (lookup_kernel.cl has its source) that the driver
-// compiles for the GPU at hand; it is launched by the driver's interface, so no
-// CUDA header is needed. Who uses it compares what it makes of a small example
-// with the host's result first, and does without it when anything is wrong.
+// The kernel is PTX text (its source is lookup_kernel.cl) that the driver
+// compiles for the GPU at hand. It is launched through the driver's interface,
+// so no CUDA header is needed.
 //
-// Load() and Launch() want the device's context to be the thread's current one.
-// Immutable; thread-safe. Never unloaded: that would wait for an idle device.
+// What it is not: it does not check its results. The caller compares a small
+// example with the host's result first (LookupCast).
+//
+// Immutable; thread-safe. Load() and Launch() require that the device's context
+// is current on the thread. Never unloaded: that would wait for an idle device.
 //
 //   MR_ASSIGN_OR_RETURN(const LookupKernel kernel, LookupKernel::Load(driver));
 //   kernel.Launch(stream, {.source = pixels, .target = out, ...});
@@ -25,8 +27,9 @@
 
 namespace millrace {
 
-// What is needed of libcuda.so.1, as its documentation declares it: CUresult is
-// an int, 0 for success; module, function and stream are pointers.
+// The functions of libcuda.so.1 that the kernel needs, as its documentation
+// declares them: CUresult is an int, 0 for success; module, function and stream
+// are pointers.
 struct CudaDriver {
   int (*cuModuleLoadData)(void** module, const void* image) = nullptr;
   int (*cuModuleGetFunction)(void** function, void* module,
@@ -36,31 +39,32 @@ struct CudaDriver {
                         unsigned block_z, unsigned shared_bytes, void* stream,
                         void** parameters, void** extra) = nullptr;
 
-  // NotFound: this machine has no NVIDIA driver, or one without these.
+  // NotFound: this machine has no NVIDIA driver, or one without these
+  // functions.
   static absl::StatusOr<CudaDriver> Find();
 };
 
 class LookupKernel {
  public:
   struct Work {
-    const uint8_t* source = nullptr;  // addresses of the device
+    const uint8_t* source = nullptr;  // addresses on the device
     uint8_t* target = nullptr;
     const uint8_t* tables = nullptr;  // [channels][256] results
     uint64_t elements = 0;
     uint64_t channels = 1;
-    // Elements lie in runs of so many of one channel, the channels in turn.
+    // Elements of one channel in a row; the channels take turns.
     uint64_t run = 1;
     uint64_t result_bytes = 4;  // 2, 4 or 8
   };
 
-  // The errors of the driver, as Internal.
+  // Internal: the driver reports an error.
   static absl::StatusOr<LookupKernel> Load(const CudaDriver& driver);
 
-  // Whether the kernel can do it: sizes that 32 bits count, and addresses that
-  // it can read and write four results at a time.
+  // Whether the kernel can compute it: sizes within 32 bits, and addresses that
+  // are aligned for four results at a time.
   static bool Fits(const Work& work);
 
-  // Queues it. `work` fits.
+  // Queues the work. Requires Fits(work).
   absl::Status Launch(void* stream, const Work& work) const;
 
   static absl::string_view Ptx();

@@ -31,14 +31,14 @@ PageLockedMemory::~PageLockedMemory() {
 }
 
 uint64_t PageLockedMemory::Rounded(uint64_t bytes) {
-  // An empty piece needs an address too.
+  // An empty piece needs an address, too.
   return std::max((bytes + kPage - 1) / kPage, uint64_t{1}) * kPage;
 }
 
 uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
   if (bytes > std::numeric_limits<uint64_t>::max() - kPage) {
     *why = absl::ResourceExhaustedError(
-        absl::StrCat(bytes, " bytes are more than any memory holds"));
+        absl::StrCat(bytes, " bytes are more than any machine has"));
     return nullptr;
   }
   const uint64_t rounded = Rounded(bytes);
@@ -62,7 +62,7 @@ uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
     std::free(memory);
     *why = absl::Status(
         status.code(),
-        absl::StrCat("locking ", rounded,
+        absl::StrCat("cannot lock ", rounded,
                      " bytes of memory for the device: ", status.message()));
     return nullptr;
   }

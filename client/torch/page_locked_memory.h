@@ -1,12 +1,14 @@
-// PageLockedMemory is host memory that a device reads directly: pages of its
-// own, locked by whoever knows how. A piece takes its bytes rounded up to a
-// page, not to a power of two. It knows neither libtorch nor CUDA.
+// PageLockedMemory allocates host memory that a device reads directly: whole
+// pages, which a PageLock locks. A piece takes its bytes rounded up to a page,
+// not to a power of two.
 //
-// Pieces that are freed are kept, locked, for the next of the same size and go
-// back at the end: unlocking pages may wait until the device is idle, which no
-// running job may be made to do.
+// What it is not: it knows neither libtorch nor CUDA.
 //
-// Not thread-safe: guarded by its owner. All pieces die with it.
+// Freed pieces stay locked and are reused for the next piece of the same size;
+// they are unlocked in the destructor only, because unlocking may wait until
+// the device is idle.
+//
+// Not thread-safe: the owner guards it. The destructor frees all pieces.
 //
 //   PageLockedMemory memory(std::make_unique<CudaPageLock>(device), counter);
 //   absl::Status why;
@@ -28,26 +30,27 @@ namespace millrace {
 class PageLock {
  public:
   virtual ~PageLock() = default;
-  // Whole pages. What cannot be locked stays as it is.
+  // Locks whole pages. After an error they are unchanged.
   virtual absl::Status Lock(uint8_t* data, uint64_t bytes) = 0;
   virtual void Unlock(uint8_t* data) = 0;
 };
 
 class PageLockedMemory {
  public:
-  // `locked_bytes` counts what is locked: it goes up and down by that.
+  // Adds the locked bytes to `locked_bytes`, and subtracts them when they are
+  // unlocked.
   PageLockedMemory(std::unique_ptr<PageLock> lock,
                    std::shared_ptr<std::atomic<uint64_t>> locked_bytes);
   ~PageLockedMemory();
   PageLockedMemory(const PageLockedMemory&) = delete;
   PageLockedMemory& operator=(const PageLockedMemory&) = delete;
 
-  // nullptr, and `why` says why: there is no memory, or it cannot be locked.
+  // nullptr: there is no memory, or it cannot be locked; `why` has the reason.
   uint8_t* Allocate(uint64_t bytes, absl::Status* why);
-  // `bytes` as they were asked for.
+  // `bytes` is the size that Allocate() was called with.
   void Free(uint8_t* data, uint64_t bytes);
 
-  // What a piece of so many bytes takes.
+  // The bytes that a piece of `bytes` takes.
   static uint64_t Rounded(uint64_t bytes);
 
  private:

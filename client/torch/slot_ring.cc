@@ -8,20 +8,20 @@
 namespace millrace {
 
 SlotRing::Lease::~Lease() {
-  // The last holder is gone, on whatever thread: no thread adds events any
-  // more. The lock is for the annotations, and orders what other threads added.
+  // The last holder is gone, so no thread adds events. The lock satisfies the
+  // annotations, and orders this after the events that other threads added.
   Events events;
   {
     MutexLock lock(mu_);
     events = std::move(after_);
     for (const DeviceStream& stream : streams_) {
-      // Recorded now and not when the stream was named: it covers all work that
-      // was queued there meanwhile.
+      // Recorded now, not when UsedOn() was called, so that it covers all work
+      // that was queued there since.
       events.push_back(ring_->device_->RecordOn(stream));
     }
   }
-  // A lease whose events were not taken has not been written to: the next one
-  // has to wait for them in its place.
+  // A lease whose events were not taken was not written to: the next lease must
+  // wait for these events.
   events.insert(events.end(), before_.begin(), before_.end());
   ring_->Return(data_, std::move(events));
 }
@@ -53,15 +53,16 @@ absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
     uint8_t* data = ring->device_->Allocate(slot_bytes);
     if (data == nullptr) {
       // The destructor of `ring` gives back what was allocated.
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for ", slots, " batch slots of ", slot_bytes,
-          " bytes on the device; use a smaller batch or less prefetch"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", slots, " batch slots of ", slot_bytes,
+                       " bytes on the device; use a smaller batch or a smaller "
+                       "device_prefetch"));
     }
     ring->free_.push_back({data, {}});
   }
   if (!ring->device_->is_host()) {
-    // An allocator of a device hands memory out whose last work is still
-    // queued: right for the caller's stream, not for the copy stream.
+    // The allocator of a device returns memory whose last work may still be
+    // queued: this is correct on the caller's stream, not on the copy stream.
     std::shared_ptr<DeviceEvent> before =
         ring->device_->RecordOn(ring->device_->CurrentStream());
     for (Free& slot : ring->free_) slot.events.push_back(before);
@@ -81,14 +82,14 @@ absl::StatusOr<std::shared_ptr<SlotRing::Lease>> SlotRing::Acquire(
     SteadyTime deadline) {
   MutexLock lock(mu_);
   while (free_.empty() && !closed_) {
-    // A slot that comes back just at the deadline is taken.
+    // A slot that comes back at the deadline is taken.
     if (!changed_.WaitUntil(lock, deadline) && free_.empty() && !closed_) {
       return absl::DeadlineExceededError(
           absl::StrCat("all ", slots_, " slots are held"));
     }
   }
   if (closed_) return absl::CancelledError("the loader was closed");
-  // The slot that has been free for longest: its events have most likely
+  // The slot that was free for the longest time: its events have most likely
   // passed, so the copy stream need not wait.
   Free slot = std::move(free_.front());
   free_.erase(free_.begin());
@@ -103,8 +104,9 @@ std::shared_ptr<void> SlotRing::Hold(std::shared_ptr<Lease> lease) {
       Device& device = *lease->ring_->device_;
       if (device.is_host()) return;
       const DeviceStream current = device.CurrentStream();
-      // On that stream the lease's own event comes later, and covers this one.
-      // Recording may not throw or block: this is a tensor's destructor.
+      // If the slot is used on that stream, the lease records a later event
+      // there. Recording must not throw or block: this is a tensor's
+      // destructor.
       if (!lease->IsUsedOn(current)) lease->AddEvent(device.RecordOn(current));
     }
     const std::shared_ptr<Lease> lease;
@@ -120,7 +122,7 @@ void SlotRing::Close() {
 
 void SlotRing::Return(uint8_t* data, Events events) {
   MutexLock lock(mu_);
-  // Also after Close(): the memory is freed with the ring.
+  // Also after Close(): the destructor of the ring frees the memory.
   free_.push_back({data, std::move(events)});
   changed_.NotifyOne();
 }

@@ -1,11 +1,13 @@
-// SlotRing is a fixed number of equal pieces of device memory that are used
-// over and over. A slot comes back when the last hold on it has died; who
-// takes it next is handed the events that stand for the work which may still
-// be reading it: one of each stream that the slot was used on, and one of the
-// stream that was current where a hold died.
+// SlotRing is a fixed number of equal pieces of device memory that are reused.
+// A slot comes back when the last hold on it has died. The next lease of the
+// slot gets the events of the work that may still read it: one on each stream
+// that the slot was used on, and one on the stream that was current where a
+// hold died.
 //
-// Thread-safe. Owns no thread. Always held by a shared_ptr, and every lease
-// holds it too: memory that a tensor still looks at outlives the loader.
+// What it is not: it copies nothing and waits for no device.
+//
+// Thread-safe. Owns no thread. A shared_ptr owns the ring, and every lease
+// shares that ownership: memory that a tensor still uses outlives the loader.
 //
 //   MR_ASSIGN_OR_RETURN(auto lease, ring->Acquire(deadline));
 //   for (auto& event : lease->TakeEvents()) device->CopyWaits(*event);
@@ -38,13 +40,13 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
     Lease& operator=(const Lease&) = delete;
 
     uint8_t* data() const { return data_; }
-    // What must have passed before the slot may be written.
+    // Events that must have passed before the slot is written.
     Events TakeEvents() { return std::move(before_); }
-    // What whoever has the slot next must wait for, too.
+    // Adds an event that the next lease of the slot must wait for.
     void AddEvent(std::shared_ptr<DeviceEvent> event);
-    // Work that reads the slot is queued on `stream`, or will be: whoever has
-    // the slot next also waits for what is queued there when the slot comes
-    // back. The stream exists until then.
+    // Work that reads the slot is queued on `stream`, or will be. The next
+    // lease also waits for all work that is queued there when the slot comes
+    // back. The stream must exist until then.
     void UsedOn(const DeviceStream& stream);
 
    private:
@@ -54,21 +56,21 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
 
     const std::shared_ptr<SlotRing> ring_;
     uint8_t* const data_;
-    // Touched by the owner of the lease alone: TakeEvents() before it is shared
-    // with tensors, then the destructor.
+    // Used by the owner of the lease only: by TakeEvents() before the lease is
+    // shared with tensors, and by the destructor.
     Events before_;
     bool IsUsedOn(const DeviceStream& stream);
 
     Mutex mu_;
-    // Events that tensors left when they died, and the streams on which the
-    // slot is in use until the lease ends. Guarded because tensors die on any
-    // thread.
+    // after_: events that tensors added when they died. streams_: the streams
+    // on which the slot is used until the lease ends. Guarded, because tensors
+    // die on any thread.
     Events after_ MR_GUARDED_BY(mu_);
     std::vector<DeviceStream> streams_ MR_GUARDED_BY(mu_);  // each once
   };
 
-  // ResourceExhausted when the device has no room for them. The slots come
-  // after the work that is queued on the caller's current stream.
+  // ResourceExhausted: the device has no memory for the slots. The first use of
+  // each slot waits for the work that is queued on the caller's current stream.
   static absl::StatusOr<std::shared_ptr<SlotRing>> Make(
       std::shared_ptr<Device> device, uint32_t slots, uint64_t slot_bytes);
   ~SlotRing();
@@ -76,20 +78,20 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   // Waits for a free slot. DeadlineExceeded: all are held. Cancelled: closed.
   absl::StatusOr<std::shared_ptr<Lease>> Acquire(SteadyTime deadline);
 
-  // What a tensor keeps while it lives. When it dies, an event on the stream
-  // that is then current for that thread joins the slot's events, unless the
-  // slot is UsedOn() that stream: a later event covers it then.
+  // A tensor keeps a hold while it lives. When the hold dies, an event on the
+  // stream that is then current on that thread joins the slot's events, unless
+  // the slot is UsedOn() that stream: then a later event covers it.
   static std::shared_ptr<void> Hold(std::shared_ptr<Lease> lease);
 
-  // Wakes Acquire. Leases stay valid.
+  // Ends every Acquire(). Leases stay valid.
   void Close();
 
   uint32_t slots() const { return slots_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
 
  private:
-  // A slot without a lease. `events` may not have passed yet: the slot is free
-  // for the host, not for the device.
+  // A slot without a lease. `events` may not have passed yet: then the slot is
+  // free for the host and not for the device.
   struct Free {
     uint8_t* data;
     Events events;

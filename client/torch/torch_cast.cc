@@ -41,8 +41,8 @@ void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
     out.copy_(in, /*non_blocking=*/true);
     return;
   }
-  // Casts happen where a kernel loads and stores, not in passes of their own:
-  // a byte times a float32 is a float32, rounded to what it is stored as.
+  // Kernels cast when they load and store, without a pass of its own: a byte
+  // times a float32 is a float32, rounded to the type that it is stored as.
   if (cast.mean().empty()) {
     at::mul_out(out, in, constants.scale);
     return;

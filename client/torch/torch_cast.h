@@ -1,10 +1,12 @@
-// TensorCast in libtorch's operations, in place: what a device computes. The
-// same bytes as TensorCast::Apply(): float32, each operation rounded on its
-// own, then one rounding to the result's type. Nothing is allocated, so the
-// caching allocator's streams play no part. Three passes for a mean and a
-// deviation, the first of which reads bytes; one for all else.
+// TorchCast() computes a TensorCast with libtorch's operations, in place, on
+// any device. The bytes equal those of TensorCast::Apply(): float32, each
+// operation rounded on its own, then one rounding to the result's type. It
+// allocates nothing, so the streams of the caching allocator play no part. A
+// cast with mean and deviation takes three passes, of which the first reads
+// bytes; any other cast takes one.
 //
-// Pure function; queues on the current stream. libtorch's exceptions pass.
+// Pure function; queues on the current stream. Exceptions of libtorch pass
+// through.
 //
 //   TorchCast(cast, {mean, stddev}, in, out, work);
 
@@ -21,9 +23,9 @@
 namespace millrace {
 
 struct TorchCastConstants {
-  // float32 in host memory, without a dimension: kernels take it by value.
+  // float32 in host memory, 0-dimensional: kernels take it by value.
   at::Tensor scale;
-  // Of a cast with a mean, [channels, 1] float32 on the device.
+  // For a cast with a mean: [channels, 1] float32 on the device.
   at::Tensor mean;
   at::Tensor stddev;
 };
@@ -31,14 +33,14 @@ struct TorchCastConstants {
 TorchCastConstants MakeTorchCastConstants(const TensorCast& cast,
                                           c10::Device device);
 
-// [samples, channels, run] of so many elements: how `in`, `out` and `work` are
-// seen.
+// The shape of `in`, `out` and `work`: [samples, channels, run] with `elements`
+// elements.
 std::vector<int64_t> TorchCastSizes(const TensorCast& cast, uint64_t elements);
 
-// True when a float32 tensor is needed beside the result.
+// Whether the cast needs a float32 tensor besides the result.
 bool NeedsTorchCastWork(const TensorCast& cast);
 
-// `work` is used when it is needed, and may be undefined otherwise.
+// `work` may be undefined unless NeedsTorchCastWork(cast).
 void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
                const at::Tensor& in, at::Tensor out, at::Tensor work);
 

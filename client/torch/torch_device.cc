@@ -45,11 +45,11 @@ c10::Device WithIndex(c10::Device device) {
 
 namespace {
 
-// Upper bound of the pause between two looks at an event: short beside a step,
-// long enough that a thread which waits takes no CPU. A choice.
-constexpr std::chrono::microseconds kLongestPause(200);
+// Max pause between two queries of an event: short compared with a step, and
+// long enough that a waiting thread takes no CPU time. A choice.
+constexpr std::chrono::microseconds kMaxPause(200);
 
-// libtorch reports by exceptions, which must not leave this file.
+// libtorch throws exceptions, which must not leave this file.
 absl::Status ToStatus(const std::exception& error, absl::string_view what) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return absl::InternalError(absl::StrCat(
@@ -59,7 +59,7 @@ absl::Status ToStatus(const std::exception& error, absl::string_view what) {
 }
 
 // Owns memory of libtorch's allocators: tensors, by the address of their bytes.
-// Thread-safe; tensors are made without the lock, and freed under it.
+// Thread-safe. Tensors are made without the lock, and freed under it.
 class Memory {
  public:
   uint8_t* Allocate(uint64_t bytes, const at::TensorOptions& options,
@@ -77,7 +77,7 @@ class Memory {
       return nullptr;
     }
   }
-  // The stream that it was allocated for, if any.
+  // The stream that the memory was allocated for, if any.
   std::optional<c10::Stream> StreamOf(uint8_t* data) {
     MutexLock lock(mu_);
     const auto found = owners_.find(data);
@@ -98,11 +98,11 @@ class Memory {
   std::map<uint8_t*, Owner> owners_ MR_GUARDED_BY(mu_);
 };
 
-// CUDA's page locking by way of its runtime, which libtorch brings along.
+// Page locking of CUDA, through the CUDA runtime that libtorch loads.
 class CudaPageLock final : public PageLock {
  public:
   explicit CudaPageLock(c10::Device device) : device_(device) {
-    // Found by name: a process without a GPU need not have it.
+    // Looked up by name, because a process without a GPU need not have it.
     register_ =
         reinterpret_cast<Register*>(dlsym(RTLD_DEFAULT, "cudaHostRegister"));
     unregister_ = reinterpret_cast<Unregister*>(
@@ -117,13 +117,13 @@ class CudaPageLock final : public PageLock {
       return absl::UnimplementedError("this process has no CUDA runtime");
     }
     try {
-      // Threads of the network have no device of their own: on the first one a
-      // context of half a gigabyte would be made.
+      // Without the guard, a network thread would use the first device, which
+      // makes a context of half a gigabyte there.
       c10::DeviceGuard guard(device_);
       const int error = register_(data, bytes, kPortable);
       if (error == 0) return absl::OkStatus();
-      // CUDA keeps the error for the next one who asks on this thread: a kernel
-      // that is all right would be blamed. Asking takes it away.
+      // CUDA keeps the error for the next query on this thread, where it would
+      // be taken for the error of a kernel. This call clears it.
       last_error_();
       return absl::ResourceExhaustedError(
           absl::StrCat("cudaHostRegister failed with error ", error));
@@ -136,7 +136,7 @@ class CudaPageLock final : public PageLock {
       c10::DeviceGuard guard(device_);
       if (unregister_(data) != 0) last_error_();
     } catch (const std::exception& error) {
-      // The device has failed; its driver gives the pages back when the process
+      // The device has failed. The driver gives the pages back when the process
       // ends.
       MR_LOG_EVERY(ERROR, absl::Minutes(1))
           << ToStatus(error, "unlocking pages").message();
@@ -155,10 +155,10 @@ class CudaPageLock final : public PageLock {
   LastError* last_error_;
 };
 
-// Memory that is as large as the slots where CUDA locks pages that it is given;
-// otherwise memory of libtorch's pinned allocator, which rounds a slot up to a
-// power of two. Decided by the first allocation, for good, so that Free() knows
-// whose memory it is given.
+// Where CUDA can lock existing pages: memory exactly as large as the slots.
+// Otherwise: memory of libtorch's pinned allocator, which rounds a slot up to a
+// power of two. The first allocation decides for good, so that Free() knows the
+// kind of memory.
 class PinnedAllocator final : public SlotAllocator {
  public:
   PinnedAllocator(c10::Device device,
@@ -171,17 +171,17 @@ class PinnedAllocator final : public SlotAllocator {
     if (!rounds_) {
       absl::Status status;
       uint8_t* const data = locked_.Allocate(bytes, &status);
-      // Only the first attempt may change over: memory of the other kind would
-      // be freed in the wrong way afterwards.
+      // Only the first attempt may switch: later, memory of the other kind
+      // would be freed in the wrong way.
       if (data != nullptr || locked_any_) {
         locked_any_ = true;
         if (data == nullptr) MR_LOG(ERROR) << status.message();
         return data;
       }
-      MR_LOG(WARNING)
-          << status.message()
-          << "; page-locked memory comes from libtorch, which takes "
-          << std::bit_ceil(bytes) << " bytes for a batch of " << bytes;
+      MR_LOG(WARNING) << status.message()
+                      << "; using page-locked memory of libtorch, which takes "
+                      << std::bit_ceil(bytes) << " bytes for a batch of "
+                      << bytes;
       rounds_ = true;
     }
     uint8_t* const data = memory_.Allocate(
@@ -202,15 +202,14 @@ class PinnedAllocator final : public SlotAllocator {
   // Both are called under mu_: slots are allocated rarely.
   PageLockedMemory locked_;
   Memory memory_;
-  // Memory comes from memory_, not from locked_; set before any was given out.
-  // locked_any_: locked_ has given some out.
+  // rounds_: memory comes from memory_, not from locked_; set before the first
+  // allocation succeeds. locked_any_: an allocation from locked_ succeeded.
   bool rounds_ MR_GUARDED_BY(mu_) = false;
   bool locked_any_ MR_GUARDED_BY(mu_) = false;
 };
 
-// An event of libtorch that was recorded once, by the constructor. The other
-// functions may be called from several threads: the event itself does not
-// change any more.
+// An event of libtorch, recorded once by the constructor. The other methods may
+// be called from several threads, because the event does not change after that.
 class StreamEvent final : public DeviceEvent {
  public:
   // `timed`: for SecondsAfter().
@@ -220,8 +219,7 @@ class StreamEvent final : public DeviceEvent {
     try {
       event_.record(stream);
     } catch (const std::exception& error) {
-      // Nothing may be thrown from here: a tensor's last reference may be what
-      // makes the event, in a destructor.
+      // Must not throw: the destructor of a tensor may make this event.
       status_ = ToStatus(error, "recording an event of the device");
       SayThatItFailed(status_);
     }
@@ -229,14 +227,14 @@ class StreamEvent final : public DeviceEvent {
   absl::Status status() const override { return status_; }
   void Await() override {
     if (!status_.ok()) return;
-    // synchronize() would spin on a core, for as long as a step may take, as
-    // the copy waits for its slot. What is released afterwards can wait:
-    // looking with growing pauses costs up to kLongestPause more.
+    // synchronize() would spin on a core, perhaps for a whole step, because the
+    // copy waits for its slot. The release that follows is not urgent: queries
+    // with growing pauses delay it by kMaxPause at most.
     auto pause = std::chrono::microseconds(20);
     try {
       while (!event_.query()) {
         std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, kLongestPause);
+        pause = std::min(2 * pause, kMaxPause);
       }
     } catch (const std::exception& error) {
       SayThatItFailed(ToStatus(error, "waiting for the device"));
@@ -248,7 +246,7 @@ class StreamEvent final : public DeviceEvent {
     try {
       return begin.event_.elapsedTime(event_) / 1000;
     } catch (const std::exception&) {
-      return 0;  // the device has failed; whoever waits for it says so
+      return 0;  // the device has failed, which its next use reports
     }
   }
   void Block(const c10::Stream& stream) {
@@ -261,7 +259,7 @@ class StreamEvent final : public DeviceEvent {
   }
 
  private:
-  // The device has failed for good; its next use says so to the caller.
+  // The device has failed for good; its next use reports that to the caller.
   static void SayThatItFailed(const absl::Status& status) {
     MR_LOG_EVERY(ERROR, absl::Minutes(1)) << status.message();
   }
@@ -278,9 +276,9 @@ class TorchDevice final : public Device {
         device_(WithIndex(device)),
         copy_stream_(guard_.getStreamFromGlobalPool(device_)) {}
 
-  // A new thread's current device is the first one, and libtorch returns to it
-  // after every event of another device. That would make a context on the first
-  // one: half a gigabyte for every rank.
+  // The current device of a new thread is the first device, and libtorch
+  // returns to it after every event of another device. That would make a
+  // context on the first device: half a gigabyte for every rank.
   void EnterThread() override {
     try {
       guard_.setDevice(device_);
@@ -295,9 +293,9 @@ class TorchDevice final : public Device {
     return memory_.Allocate(bytes, Options(at::kByte),
                             guard_.getStream(device_));
   }
-  // The caching allocator gives the memory to the next request on the stream
-  // that it was allocated for, at once: that stream has to wait for the events,
-  // whichever is current here.
+  // The caching allocator gives the memory at once to the next request on the
+  // stream that it was allocated for. So that stream must wait for the events,
+  // whichever stream is current here.
   void Free(uint8_t* data, uint64_t,
             absl::Span<const std::shared_ptr<DeviceEvent>> after) override {
     if (const auto stream = memory_.StreamOf(data); stream.has_value()) {
@@ -373,7 +371,7 @@ class TorchDevice final : public Device {
   absl::Status Queue(absl::string_view what, Work&& work) {
     try {
       at::NoGradGuard no_grad;
-      // The thread's current stream while `work` runs, and for it alone.
+      // Current stream of this thread while `work` runs.
       c10::StreamGuard on_copy_stream(copy_stream_);
       work();
       return absl::OkStatus();
@@ -384,12 +382,12 @@ class TorchDevice final : public Device {
 
   struct Converter {
     TorchCastConstants constants;
-    std::optional<LookupCast> lookup;  // none: by libtorch's operations
+    std::optional<LookupCast> lookup;  // nullopt: libtorch's operations
   };
 
-  // Made once for each transform of the plan, whose address names it: the
-  // plan's recipes outlive the device's use. Called by the feeder's thread
-  // alone, so without a lock.
+  // Made once for each transform of the plan and found by its address: the
+  // plan's recipes outlive the use of the device. Called by the feeder's thread
+  // only, so without a lock.
   const Converter& ConverterOf(const TensorCast& cast) {
     auto [it, fresh] = converters_.try_emplace(&cast);
     if (!fresh) return it->second;
@@ -405,7 +403,7 @@ class TorchDevice final : public Device {
       it->second.lookup = *std::move(lookup);
     } else {
       MR_LOG(WARNING) << lookup.status().message()
-                      << "; batches are converted in several passes instead";
+                      << "; converting batches in several passes instead";
     }
     return it->second;
   }
@@ -414,7 +412,7 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::Stream copy_stream_;
   Memory memory_;
-  // Touched by the thread that calls Cast(), alone.
+  // Used by the thread that calls Cast() only.
   std::map<const TensorCast*, Converter> converters_;
 };
 
@@ -425,8 +423,8 @@ absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device) {
   try {
     if (!at::globalContext().hasCUDA() && device.is_cuda()) {
       return absl::FailedPreconditionError(
-          "this process sees no CUDA device; call LoadCudaRuntime() first "
-          "thing in main, look at CUDA_VISIBLE_DEVICES, or use the CPU");
+          "this process has no CUDA device; call LoadCudaRuntime() first in "
+          "main, check CUDA_VISIBLE_DEVICES, or use the CPU");
     }
     return std::make_shared<TorchDevice>(device);
   } catch (const std::exception& error) {

@@ -1,6 +1,8 @@
-// The element types of the wire as libtorch calls them.
+// TorchType() maps the element types of the wire to those of libtorch.
 //
-// Pure function.
+// Pure function, safe from any thread.
+//
+//   at::empty(sizes, TorchType(DTYPE_UINT8));
 
 #ifndef MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_
 #define MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_
@@ -12,7 +14,7 @@
 
 namespace millrace {
 
-// Aborts for a type without a size (see ElementBytes()).
+// Ends the program for a type without a size (see ElementBytes()).
 at::ScalarType TorchType(DType dtype);
 
 }  // namespace millrace

@@ -185,7 +185,7 @@ FlagSet::Flag& FlagSet::Add(std::string name, Target target, std::string value,
   flag.group_ = group_;
   flag.default_text_ = std::visit(DefaultText(), flag.target_);
   if (auto* const* text = std::get_if<std::string*>(&flag.target_)) {
-    flag.initial_ = **text;
+    flag.off_ = **text;
   }
   flag.repeatable_ =
       std::holds_alternative<std::vector<std::string>*>(flag.target_);
@@ -281,8 +281,7 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments,
     if (!text.has_value() || *text == "true") text = *flag.bare_;
     if (*text == "false") {
       turned_off_.insert(flag.name_);
-      *std::get<std::string*>(flag.target_) = flag.initial_;
-      return absl::OkStatus();
+      return std::visit(Assign{flag.off_, flag.may_be_zero_}, flag.target_);
     }
   }
   if (!text.has_value()) {

@@ -97,9 +97,10 @@ class FlagSet {
       return *this;
     }
     // For a string: --name without a value and --name=true mean --name=`value`;
-    // --noname and --name=false restore the initial value.
-    Flag& Bare(std::string value) {
+    // --noname and --name=false set `off`, or without `off` restore the default.
+    Flag& Bare(std::string value, std::string off = "") {
       bare_ = std::move(value);
+      if (!off.empty()) off_ = std::move(off);
       return *this;
     }
     // Of a Duration: 0 is a value.
@@ -123,7 +124,7 @@ class FlagSet {
     std::string group_;
     std::string default_text_;
     std::optional<std::string> bare_;
-    std::string initial_;  // value of a string's target when it was added
+    std::string off_;  // of bare_
     std::vector<std::vector<std::string>> needs_;
     bool repeatable_ = false;
     bool choice_ = false;

@@ -17,10 +17,14 @@ _STAGES = ["storage", "plan", "decode", "augment", "batch"]
 INCLUDES = [
     ("client/", ["server/", "trainer/", "tests/"], []),
     ("server/", ["client/", "trainer/", "tests/"], []),
-    ("trainer/", ["server/", "tests/"], []),
+    ("trainer/", ["server/", "tests/", "client/cli/"], []),
     ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
-    ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
+    ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/",
+                          "client/flags/", "client/batch_files/"], []),
+    ("client/flags/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
+    ("client/batch_files/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"],
+     []),
     ("client/audit/", ["client/receive/", "client/torch/", "client/cli/"], []),
     ("client/receive/", ["client/torch/", "client/cli/"], []),
     ("client/local/", ["client/prefetch/", "client/receive/", "client/torch/", "client/cli/"], []),
@@ -101,11 +105,13 @@ DEPENDENCIES = [
     ("server-draws-nothing", "//server:millrace-server",
      ["//common/picture/...", "//third_party:cairo"]),
     ("client-rooms-without-torch",
-     "//client/prefetch/... + //client/audit/... + //client/receive/... + //client/cli/...",
+     "//client/prefetch/... + //client/audit/... + //client/receive/... + //client/cli/... + "
+     "//client/flags/... + //client/batch_files/...",
      ["@torch//:torch"]),
     ("server-without-torch", "//server/...",
      ["@torch//:torch", "//client/...", "//trainer/..."]),
     ("trainer-without-server", "//trainer/...", ["//server/..."] + _CODECS),
+    ("trainer-without-cli", "//trainer/...", ["//client/cli/..."]),
     ("common-is-a-leaf", "//common/...",
      ["//server/...", "//client/...", "//trainer/...", "//proto/...", "//third_party:grpc"]),
     ("wire-without-grpc", "//proto/wire/...",
@@ -115,7 +121,8 @@ DEPENDENCIES = [
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
      "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
-     "//client/prefetch/... + //client/audit/... + //client/torch/...",
+     "//client/prefetch/... + //client/audit/... + //client/torch/... + //client/flags/... + "
+     "//client/batch_files/...",
      ["//third_party:grpc"]),
     ("programs-without-tests",
      "//server/... + //client/... + //trainer/... + //common/... + //proto/...",

@@ -37,6 +37,7 @@
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "client/receive/describe.h"
+#include "client/receive/open_host_loader.h"
 #include "common/byte_budget.h"
 #include "common/logging.h"
 #include "server/rpc/rpc_server.h"

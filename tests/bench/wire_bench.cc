@@ -35,6 +35,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "common/byte_budget.h"
 #include "common/logging.h"
 #include "proto/data_service.grpc.pb.h"

@@ -168,8 +168,10 @@ TEST(DataLoader, UsesASlotAgainWhenItsLastTensorHasDied) {
 }
 
 TEST(DataLoader, SaysThatTheCallerHoldsAllSlots) {
-  auto loader = Open({.window = 8}, {.device_prefetch = 1,
-                                     .next_timeout = absl::Milliseconds(10)});
+  DataLoader::Options options;
+  options.device_prefetch = 1;
+  options.next_timeout = absl::Milliseconds(10);
+  auto loader = Open({.window = 8}, options);
   std::vector<Batch> held;
   absl::Status status;
   while (held.size() < 8 && status.ok()) {
@@ -300,7 +302,7 @@ TEST(DataLoader, WantsToKnowWhichStartItWritesDown) {
   EXPECT_TRUE(absl::IsFailedPrecondition(without->StartAudit(1)));
 }
 
-TEST(DataLoader, OptionsOfLateStepsReachTheHostLoader) {
+TEST(DataLoader, ValidatesTheOptionsOfReceiving) {
   const auto open = [](auto change) {
     DataLoader::Options options;
     options.endpoint = "localhost:1";
@@ -311,11 +313,22 @@ TEST(DataLoader, OptionsOfLateStepsReachTheHostLoader) {
   };
   using Options = DataLoader::Options;
   EXPECT_THAT(open([](Options& o) { o.hedge_share = 2; }),
-              HasSubstr("a hedge share of 2 with a floor of 20ms"));
+              HasSubstr("hedge_share 2, hedge_floor 20ms"));
   EXPECT_THAT(open([](Options& o) { o.hedge_floor = -absl::Seconds(1); }),
-              HasSubstr("a hedge share of 0.05 with a floor of -1s"));
+              HasSubstr("hedge_share 0.05, hedge_floor -1s"));
   EXPECT_THAT(open([](Options& o) { o.step_timeout = absl::ZeroDuration(); }),
               HasSubstr("a timeout must be longer than 0"));
+}
+
+TEST(DataLoader, TheFormerNameOfRepeatBatchesCounts) {
+  DataLoader::Options options;
+  options.endpoint = "localhost:1";
+  options.dataset = "digits";
+  options.batch_size = 4;
+  options.replay_batches = 2;
+  options.audit_file = ::testing::TempDir() + "/repeats.log";
+  EXPECT_THAT(std::string(DataLoader::Open(options).status().message()),
+              HasSubstr("repeat_batches and audit_file"));
 }
 
 TEST(DataLoader, SaysWhereTheTimeWent) {

@@ -32,6 +32,18 @@ TEST(LoggingTest, AMessageIsOneLine) {
             "no dataset `a\\nI 2026 main.cc:1] stopped\\r\\033[2J`\\n\n");
 }
 
+TEST(LoggingTest, DebugIsHiddenUntilItIsAskedFor) {
+  ::testing::internal::CaptureStderr();
+  MR_LOG(DEBUG) << "hidden";
+  SetMinLogSeverity(LogSeverity::kDEBUG);
+  MR_LOG(DEBUG) << "shown";
+  SetMinLogSeverity(LogSeverity::kINFO);
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines.substr(0, 2), "D ");
+  EXPECT_EQ(lines.substr(lines.size() - 6), "shown\n");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1);
+}
+
 TEST(LoggingTest, ALongMessageIsCut) {
   const std::string line = Logged(std::string(4 << 20, 'x'));
   EXPECT_LT(line.size(), 5000);

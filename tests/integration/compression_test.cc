@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "gtest/gtest.h"
 #include "tests/integration/digits_service.h"
 

@@ -30,6 +30,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/spec_flags.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "common/malloc_tuning.h"
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
@@ -53,7 +54,6 @@ absl::StatusOr<Position> ParsePosition(const std::string& text) {
 
 absl::Status Run(const std::vector<std::string>& arguments) {
   SpecFlags spec_flags;
-  HostLoaderOptions options;
   std::string start = "0:0";
   std::string output;
   uint64_t batches = 0;
@@ -61,17 +61,18 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   FlagSet flags({.command = "digest_client",
                  .summary = "Writes down what each batch of a rank was."});
   spec_flags.AddTo(flags);
-  spec_flags.AddHedgesTo(flags);
+  spec_flags.loader.AddHedging(flags);
+  LoaderOptions& values = spec_flags.loader.options;
   flags.Add("output", &output, "FILE", "One line a batch, appended");
   flags.Add("start", &start, "EPOCH:STEP", "First batch");
   flags.Add("batches", &batches, "N",
             "Number of batches after which it ends; 0: at SIGTERM");
-  flags.Add("rank", &options.rank, "R", "Rank of this client");
-  flags.Add("world", &options.world_size, "W", "Number of ranks of the job");
-  flags.Add("window", &options.window, "N",
+  flags.Add("rank", &values.rank, "R", "Rank of this client");
+  flags.Add("world", &values.world_size, "W", "Number of ranks of the job");
+  flags.Add("window", &values.window, "N",
             "Upper bound of the batches in flight");
   flags.Add("pace", &pace, "TIME", "Time that the work on a batch takes");
-  absl::Duration next_timeout = options.next_timeout;
+  absl::Duration next_timeout = values.next_timeout;
   flags.Add("next_timeout", &next_timeout, "TIME",
             "Time without a batch after which it gives up");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
@@ -83,7 +84,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   if (output.empty()) {
     return absl::InvalidArgumentError("--output is missing");
   }
-  spec_flags.ApplyTo(options);
+  HostLoaderOptions options = spec_flags.MakeOptions();
   options.next_timeout = next_timeout;
   options.epochs = 0;
   options.verify_payload = true;

@@ -19,6 +19,7 @@
 #include "client/cli/digest.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/server_times.h"
+#include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/digits.h"

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
 

@@ -19,6 +19,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
@@ -180,12 +181,12 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   // It does not mix two batches in one folder.
   const ProgramResult again = Millrace(command);
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.err, HasSubstr("holds a batch already"));
+  EXPECT_THAT(again.err, HasSubstr("already contains a batch"));
   std::vector<std::string> onto_a_file = command;
   onto_a_file.back() = "--output=" + folder + "/batch.json";
   const ProgramResult file = Millrace(onto_a_file);
   EXPECT_EQ(file.exit_code, 2);
-  EXPECT_THAT(file.err, HasSubstr("is no folder"));
+  EXPECT_THAT(file.err, HasSubstr("is not a folder"));
 }
 
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
@@ -222,7 +223,7 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
       {{endpoint, "--dataset=digits", "--batch_size=20", "--position=0:50",
         output},
        2,
-       "lies past the end of an epoch of"},
+       "is past the end of an epoch of"},
       {{endpoint, "--dataset=digits", "--position=0:0", "--rank=2", "--world=2",
         output},
        2,

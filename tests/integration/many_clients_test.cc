@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/process_memory.h"

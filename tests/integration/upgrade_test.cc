@@ -26,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 #include "proto/error_detail.h"
 #include "proto/wire/version.h"
 #include "tests/integration/digits_service.h"

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/server_times.h"
+#include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/images/jpeg_writer.h"

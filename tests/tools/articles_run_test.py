@@ -78,7 +78,7 @@ class Quick(unittest.TestCase):
 
     def test_repeated_batches_are_timed_without_losses(self):
         row = self.experiments["1"]["rows"]["millrace_replay"]
-        if "has no --replay_batches" in row["error"]:
+        if "has no --repeat_batches" in row["error"]:
             self.skipTest(row["error"])
         run = self.run_of("1", "millrace_replay")
         self.assertEqual(run["replay_batches"], -(-_TRAIN // exp1.BATCH))

@@ -39,7 +39,7 @@ TEST(TrainFlagsTest, TakeEveryFormThatAbseilsFlagsTook) {
   EXPECT_TRUE(config.graph);
   EXPECT_EQ(config.momentum, 0.8);
   EXPECT_THAT(config.init_weights_without, ElementsAre("fc", "layer4.1"));
-  EXPECT_EQ(config.data_timeout, absl::Seconds(90));
+  EXPECT_EQ(config.loader.next_timeout, absl::Seconds(90));
   EXPECT_EQ(config.ignore_value, -1);
   EXPECT_EQ(config.flags.size(), 16);
   EXPECT_EQ(flags->launch.ranks, 0);
@@ -47,11 +47,14 @@ TEST(TrainFlagsTest, TakeEveryFormThatAbseilsFlagsTook) {
 
 // --same_host took no value here, and none but values elsewhere.
 TEST(TrainFlagsTest, SameHostHasTheWordsOfTheOtherPrograms) {
-  EXPECT_EQ(Parse({})->config.same_host, "off");
-  EXPECT_EQ(Parse({"--same_host"})->config.same_host, "auto");
-  EXPECT_EQ(Parse({"--same_host=true"})->config.same_host, "auto");
-  EXPECT_EQ(Parse({"--nosame_host"})->config.same_host, "off");
-  EXPECT_EQ(Parse({"--same_host=require"})->config.same_host, "require");
+  const auto same_host = [](const std::vector<std::string>& arguments) {
+    return Parse(arguments)->config.loader.same_host;
+  };
+  EXPECT_EQ(same_host({}), SameHost::kOff);
+  EXPECT_EQ(same_host({"--same_host"}), SameHost::kAuto);
+  EXPECT_EQ(same_host({"--same_host=true"}), SameHost::kAuto);
+  EXPECT_EQ(same_host({"--nosame_host"}), SameHost::kOff);
+  EXPECT_EQ(same_host({"--same_host=require"}), SameHost::kRequire);
   EXPECT_THAT(Mistake({"--same_host=maybe"}),
               HasSubstr("--same_host=maybe: expected off, auto or require"));
 }
@@ -85,12 +88,28 @@ TEST(TrainFlagsTest, NameMistakes) {
               HasSubstr("flag --momentum=much: expected a number"));
   EXPECT_THAT(Mistake({"--data_timeout=inf"}), HasSubstr("at most one year"));
   EXPECT_THAT(Mistake({"--timeout=0"}), HasSubstr("expected a time above 0"));
+  EXPECT_THAT(Mistake({"--hedge_share=1.5"}),
+              HasSubstr("--hedge_share=1.5: expected a share"));
+  EXPECT_THAT(Mistake({"--hedge_floor=20ms", "--hedge_share=0"}),
+              HasSubstr("--hedge_floor has no effect with --hedge_share=0"));
   EXPECT_THAT(Mistake({"--epochs=0"}), HasSubstr("--epochs is 0"));
+  EXPECT_THAT(Mistake({"--optimizer=lamb"}),
+              HasSubstr("--optimizer=lamb: expected sgd, adam or adamw"));
+  EXPECT_THAT(Mistake({"--schedule=linear"}),
+              HasSubstr("--schedule=linear: expected constant"));
+  EXPECT_THAT(Mistake({"--precision=half"}),
+              HasSubstr("--precision=half: expected float32"));
+  EXPECT_THAT(Mistake({"--device=tpu"}),
+              HasSubstr("--device=tpu: expected auto, cpu or cuda"));
   EXPECT_THAT(Mistake({"--node_rank=1"}),
               HasSubstr("--node_rank has no effect without --nproc"));
   EXPECT_THAT(Mistake({"--nproc=2", "--nnodes=0"}), HasSubstr("--nnodes is 0"));
   EXPECT_THAT(Mistake({"--nproc=3", "--batch_size=64"}),
               HasSubstr("make it a multiple of 3"));
+}
+
+TEST(TrainFlagsTest, ReplayBatchesIsTheFormerNameOfRepeatBatches) {
+  EXPECT_EQ(Parse({"--replay_batches=3"})->config.repeat_batches, 3u);
 }
 
 TEST(TrainFlagsTest, HelpAndVersionNeedNoOtherFlag) {

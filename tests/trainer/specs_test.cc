@@ -25,7 +25,7 @@ absl::StatusOr<DatasetInfo> Describe(const std::string& dataset) {
 
 TrainerConfig Config() {
   TrainerConfig config;
-  config.endpoint = "localhost:1";
+  config.loader.endpoint = "localhost:1";
   config.dataset = "photos";
   config.batch_size = 32;
   config.seed = 5;
@@ -145,38 +145,38 @@ TEST(Specs, RefuseAPipelineThatIsNoneOrCannotTrain) {
 TEST(Config, RefusesEachMistakeByItsFlag) {
   using Change = void (*)(TrainerConfig&);
   const std::pair<const char*, Change> kMistakes[] = {
-      {"--endpoint", [](TrainerConfig& c) { c.endpoint = ""; }},
+      {"--endpoint", [](TrainerConfig& c) { c.loader.endpoint = ""; }},
       {"--dataset", [](TrainerConfig& c) { c.dataset = ""; }},
       {"--model", [](TrainerConfig& c) { c.model = "vgg"; }},
-      {"--optimizer", [](TrainerConfig& c) { c.optimizer = "lamb"; }},
       {"--last_batch", [](TrainerConfig& c) { c.last_batch = "partial"; }},
-      {"--device", [](TrainerConfig& c) { c.device = "tpu"; }},
       {"--epochs", [](TrainerConfig& c) { c.epochs = 0; }},
       {"--lr", [](TrainerConfig& c) { c.lr = -1; }},
-      {"--momentum is of sgd", [](TrainerConfig& c) { c.momentum = 0.5; }},
+      {"--momentum applies only to sgd",
+       [](TrainerConfig& c) { c.momentum = 0.5; }},
       {"--momentum is 1;",
        [](TrainerConfig& c) { c.optimizer = "sgd", c.momentum = 1; }},
-      {"--nesterov is of sgd", [](TrainerConfig& c) { c.nesterov = true; }},
+      {"--nesterov applies only to sgd",
+       [](TrainerConfig& c) { c.nesterov = true; }},
       {"--nesterov needs",
        [](TrainerConfig& c) {
          c.optimizer = "sgd", c.nesterov = true, c.momentum = 0;
        }},
-      {"--beta1 is of adam",
+      {"--beta1 applies only to adam",
        [](TrainerConfig& c) { c.optimizer = "sgd", c.beta1 = 0.5; }},
       {"--beta1 is 1;", [](TrainerConfig& c) { c.beta1 = 1; }},
       {"--beta2 is -1;", [](TrainerConfig& c) { c.beta2 = -1; }},
       {"--eps is 0;", [](TrainerConfig& c) { c.eps = 0; }},
       {"--weight_decay", [](TrainerConfig& c) { c.weight_decay = -1; }},
       {"--decay_all needs", [](TrainerConfig& c) { c.decay_all = true; }},
-      {"--schedule", [](TrainerConfig& c) { c.schedule = "linear"; }},
-      {"--step_epochs is of", [](TrainerConfig& c) { c.step_epochs = 3; }},
+      {"--step_epochs applies only to",
+       [](TrainerConfig& c) { c.step_epochs = 3; }},
       {"--step_epochs is 0",
        [](TrainerConfig& c) { c.schedule = "step", c.step_epochs = 0; }},
-      {"--step_gamma is of",
+      {"--step_gamma applies only to",
        [](TrainerConfig& c) { c.schedule = "cosine", c.step_gamma = 0.5; }},
       {"--step_gamma is 1",
        [](TrainerConfig& c) { c.schedule = "step", c.step_gamma = 1; }},
-      {"--min_lr is of", [](TrainerConfig& c) { c.min_lr = 0; }},
+      {"--min_lr applies only to", [](TrainerConfig& c) { c.min_lr = 0; }},
       {"--min_lr is 1;",
        [](TrainerConfig& c) { c.schedule = "cosine", c.min_lr = 1; }},
       {"--warmup_epochs is 2;", [](TrainerConfig& c) { c.warmup_epochs = 2; }},
@@ -184,23 +184,13 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
       {"--accumulate", [](TrainerConfig& c) { c.accumulate = 0; }},
       {"--clip_grad_norm", [](TrainerConfig& c) { c.clip_grad_norm = -1; }},
       {"--ema", [](TrainerConfig& c) { c.ema = 1; }},
-      {"--precision", [](TrainerConfig& c) { c.precision = "half"; }},
-      {"--loss_scale is of", [](TrainerConfig& c) { c.loss_scale = 2; }},
+      {"--loss_scale applies only to",
+       [](TrainerConfig& c) { c.loss_scale = 2; }},
       {"--loss_scale is 0",
        [](TrainerConfig& c) { c.precision = "float16", c.loss_scale = 0; }},
       {"--classes is 1", [](TrainerConfig& c) { c.classes = 1; }},
       {"--classes is 100000000",
        [](TrainerConfig& c) { c.classes = 100000000; }},
-      {"--timeout", [](TrainerConfig& c) { c.timeout = absl::Seconds(0); }},
-      {"--hedge_share is 1.5; give a share",
-       [](TrainerConfig& c) { c.hedge_share = 1.5; }},
-      {"--hedge_floor is negative",
-       [](TrainerConfig& c) { c.hedge_floor = absl::Seconds(-1); }},
-      // Given, if only as what it is without the flag: a mistake.
-      {"--hedge_floor has no effect with --hedge_share=0",
-       [](TrainerConfig& c) {
-         c.hedge_share = 0, c.hedge_floor = absl::Milliseconds(20);
-       }},
       {"--profile_steps has no effect without --profile",
        [](TrainerConfig& c) { c.profile_steps = "5-9"; }},
       {"--checkpoint_every has no effect without --checkpoint",
@@ -209,19 +199,19 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
        [](TrainerConfig& c) { c.device = "cuda", c.prepare_ahead = true; }},
       {"--rank_timeout is not above 0",
        [](TrainerConfig& c) { c.rank_timeout = absl::Seconds(0); }},
-      {"--checkpoint and --replay_batches=2",
-       [](TrainerConfig& c) { c.replay_batches = 2, c.checkpoint = "x"; }},
-      {"--audit_dir and --replay_batches",
-       [](TrainerConfig& c) { c.replay_batches = 2, c.audit_dir = "x"; }},
-      {"--step_losses and --replay_batches",
-       [](TrainerConfig& c) { c.replay_batches = 2, c.step_losses = "x"; }},
-      {"--save_weights and --replay_batches",
-       [](TrainerConfig& c) { c.replay_batches = 2, c.save_weights = "x.pt"; }},
+      {"--checkpoint and --repeat_batches=2",
+       [](TrainerConfig& c) { c.repeat_batches = 2, c.checkpoint = "x"; }},
+      {"--audit_dir and --repeat_batches",
+       [](TrainerConfig& c) { c.repeat_batches = 2, c.audit_dir = "x"; }},
+      {"--step_losses and --repeat_batches",
+       [](TrainerConfig& c) { c.repeat_batches = 2, c.step_losses = "x"; }},
+      {"--save_weights and --repeat_batches",
+       [](TrainerConfig& c) { c.repeat_batches = 2, c.save_weights = "x.pt"; }},
       {"--max_steps ends the run",
-       [](TrainerConfig& c) { c.replay_batches = 2, c.max_steps = 2; }},
+       [](TrainerConfig& c) { c.repeat_batches = 2, c.max_steps = 2; }},
       {"--max_steps ends the run",
        [](TrainerConfig& c) {
-         c.replay_batches = 5, c.max_steps = 2, c.accumulate = 2;
+         c.repeat_batches = 5, c.max_steps = 2, c.accumulate = 2;
        }},
       {"--preset", [](TrainerConfig& c) { c.preset = c.pipeline = "x"; }},
       {"--eval_preset has no effect without --eval_dataset or --eval_subset",
@@ -236,7 +226,7 @@ TEST(Config, RefusesEachMistakeByItsFlag) {
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(flag));
   }
   TrainerConfig repeats = Config();
-  repeats.replay_batches = 3;
+  repeats.repeat_batches = 3;
   repeats.max_steps = 2;
   repeats.accumulate = 2;
   EXPECT_TRUE(repeats.Validate().ok()) << "the fourth batch is a repeat";

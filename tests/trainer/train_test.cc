@@ -397,7 +397,7 @@ TEST_F(Train, WritesACheckpointWhenTheServersAreGone) {
 TEST_F(Train, RepeatsItsFirstBatchesAndSaysSo) {
   const std::string json = Path("replay.json");
   const ProgramResult run =
-      Run({"--replay_batches=2", "--epochs=3", "--json=" + json});
+      Run({"--repeat_batches=2", "--epochs=3", "--json=" + json});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("epoch 3/3"),
                              HasSubstr("the first 2 batches were repeated")));
@@ -439,7 +439,7 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
       {{"--resume=" + garbage}, garbage},
       {{"--resume=auto", "--checkpoint=" + garbage}, garbage},
       {{"--input=nothing"}, "image"},
-      {{"--replay_batches=6"}, "none would be repeated"},
+      {{"--repeat_batches=6"}, "none would be repeated"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);

@@ -10,7 +10,7 @@ from context import NotAvailable
 NUMBER = 1
 TITLE = "784-128-64-10 on 28 x 28 pictures, Adam 1e-3, batch 64"
 ROUNDS = 5
-FLAGS = ("tensorboard", "replay_batches")
+FLAGS = ("tensorboard", "repeat_batches")
 MOST = 1.15  # Millrace's epoch over the same C++ training from memory
 BATCH = 64
 REFERENCE = "cpp_memory"
@@ -73,8 +73,8 @@ def _millrace(*flags, log="", repeat=False):
         digits = context.digits
         more = list(flags)
         if repeat:
-            context.need_flags("replay_batches")
-            more.append(f"--replay_batches={-(-digits['train_samples'] // BATCH)}")
+            context.need_flags("repeat_batches")
+            more.append(f"--repeat_batches={-(-digits['train_samples'] // BATCH)}")
         else:
             more += ["--eval_dataset=test", f"--eval_preset={digits['preset']}"]
         folder = context.log_folder(NUMBER, log, number) if log else ""

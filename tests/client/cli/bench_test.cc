@@ -471,7 +471,7 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--hedge_share=1.5"},
        "flag --hedge_share=1.5: expected a share of the steps, 0 (never) to 1"},
       {{"--synthetic", "--hedge_share=often"}, "--hedge_share=often: expected"},
-      {{"--synthetic", "--hedge_floor=-1ms"}, "a time above 0"},
+      {{"--synthetic", "--hedge_floor=-1ms"}, "expected a time, "},
       {{"--synthetic", "--step_timeout=0"}, "a time above 0"},
       {{"--synthetic", "--same_host=maybe"},
        "flag --same_host=maybe: expected off, auto or require"},

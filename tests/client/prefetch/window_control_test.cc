@@ -48,7 +48,7 @@ class WindowControlTest : public ::testing::Test {
   absl::Time time_ = absl::UnixEpoch();
   std::vector<ServerTimes> times_;
   Consumption seen_;
-  WindowControl control_{WindowTuner::Options{.initial = 8, .most = 64}};
+  WindowControl control_{WindowTuner::Options{.initial = 8, .max = 64}};
 };
 
 TEST_F(WindowControlTest, CountsAnewWhenAWholeWindowHasGoneThrough) {
@@ -62,7 +62,7 @@ TEST_F(WindowControlTest, RequestsMoreWhenTheConsumerWaits) {
   TickUntilChanged();
   EXPECT_EQ(control_.changes(), 1);
   EXPECT_EQ(control_.window(), 16);
-  EXPECT_EQ(control_.reason(), "waited 80 % of the time");
+  EXPECT_EQ(control_.reason(), "the consumer waited 80 % of the time");
 }
 
 TEST_F(WindowControlTest, ARefusalMakesTheWindowSmaller) {
@@ -145,7 +145,7 @@ TEST(WindowControlTrimTest, GivesBackWhatWasOfNoUseForTenSeconds) {
   std::vector<uint8_t*> taken;
   for (int i = 0; i < 8; ++i) taken.push_back(*pool.Take());
   for (uint8_t* slot : taken) pool.PutBack(slot);
-  WindowControl control({.initial = 2, .most = 7});
+  WindowControl control({.initial = 2, .max = 7});
   absl::Time time = absl::UnixEpoch();
   control.Trim(&pool, 1, time);
   time += absl::Milliseconds(9999);

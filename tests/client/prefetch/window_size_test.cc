@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 TEST(WindowSizeTest, FollowsTheSizeOfBatches) {
-  HostLoaderOptions options;
+  LoaderOptions options;
   EXPECT_EQ(ChooseWindow(options, 50'000), 256);
   EXPECT_EQ(ChooseFirstWindow(options, 50'000), 64);
   EXPECT_EQ(ChooseWindow(options, 10 << 20), 25);

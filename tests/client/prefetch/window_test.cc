@@ -72,7 +72,7 @@ TEST_F(WindowTest, MemoryIsBoundedAndWhatIsNotNeededIsGivenBack) {
   EXPECT_EQ(stats.first_window, 64);
   EXPECT_EQ(stats.window, window);
   EXPECT_GT(stats.window_changes, 0);
-  EXPECT_THAT(stats.window_reason, HasSubstr("in hand"));
+  EXPECT_THAT(stats.window_reason, HasSubstr("always ready"));
   // It takes no more of them when the load is the same.
   const int before = allocator_->slots;
   sim.RunFor(absl::Minutes(1), [](uint64_t) { return Ms(20); });

@@ -39,7 +39,7 @@ class WindowTunerTest : public ::testing::Test {
   static WindowInterval Calm(double rate, uint64_t in_hand) {
     WindowInterval seen = Waiting(rate);
     seen.stall_seconds = 0;
-    seen.least_in_hand = in_hand;
+    seen.min_in_hand = in_hand;
     return seen;
   }
 
@@ -52,7 +52,7 @@ class WindowTunerTest : public ::testing::Test {
 };
 
 TEST_F(WindowTunerTest, WaitsForAWholeWindowBeforeItCounts) {
-  WindowTuner tuner({.initial = 16, .most = 64});
+  WindowTuner tuner({.initial = 16, .max = 64});
   EXPECT_EQ(tuner.Look(15, 5), WindowTuner::Next::kGoOn);
   EXPECT_EQ(tuner.Look(16, 5), WindowTuner::Next::kCountAnew);
   EXPECT_EQ(tuner.Look(100, 0.9), WindowTuner::Next::kGoOn);
@@ -65,28 +65,29 @@ TEST_F(WindowTunerTest, WaitsForAWholeWindowBeforeItCounts) {
 }
 
 TEST_F(WindowTunerTest, GrowsAsLongAsItPaysAndGoesBackWhenItDoesNot) {
-  WindowTuner tuner({.initial = 2, .most = 64});
+  WindowTuner tuner({.initial = 2, .max = 64});
   const Rate rate = [](uint32_t window) { return std::min(window, 12u) * 10.; };
   EXPECT_TRUE(Decide(tuner, Waiting(rate(2))));
   EXPECT_EQ(tuner.window(), 4);
-  EXPECT_EQ(tuner.reason(), "waited 100 % of the time");
+  EXPECT_EQ(tuner.reason(), "the consumer waited 100 % of the time");
   EXPECT_TRUE(Decide(tuner, Waiting(rate(4))));
   EXPECT_EQ(tuner.window(), 8);
   EXPECT_EQ(tuner.reason(),
-            "waited 100 % of the time, and 4 brought 2 times as much as 2");
+            "the consumer waited 100 % of the time, and 4 was 2 times as fast "
+            "as 2");
   EXPECT_TRUE(Decide(tuner, Waiting(rate(8))));
   EXPECT_TRUE(Decide(tuner, Waiting(rate(16))));
   EXPECT_EQ(tuner.window(), 32);
   EXPECT_TRUE(Decide(tuner, Waiting(rate(32))));
   EXPECT_EQ(tuner.window(), 16);
-  EXPECT_EQ(tuner.reason(), "32 brought no more than 16");
+  EXPECT_EQ(tuner.reason(), "back to 16, because 32 was not faster");
   EXPECT_EQ(tuner.changes(), 5);
   // Not again at once.
   EXPECT_FALSE(Decide(tuner, Waiting(rate(16))));
 }
 
 TEST_F(WindowTunerTest, LooksForLessWhereMoreBringsNothing) {
-  WindowTuner tuner({.initial = 64, .most = 64});
+  WindowTuner tuner({.initial = 64, .max = 64});
   const Rate rate = [](uint32_t window) { return std::min(window, 12u) * 10.; };
   Run(tuner, 30, rate);  // about a minute
   std::vector<uint32_t> windows;
@@ -101,7 +102,7 @@ TEST_F(WindowTunerTest, LooksForLessWhereMoreBringsNothing) {
 
 TEST_F(WindowTunerTest, RatesThatVaryByThemselvesMoveItLittle) {
   for (const uint32_t initial : {4u, 16u, 64u}) {
-    WindowTuner tuner({.initial = initial, .most = 64});
+    WindowTuner tuner({.initial = initial, .max = 64});
     uint64_t noise = initial;
     uint32_t least = 64;
     for (int i = 0; i < 500; ++i) {
@@ -118,7 +119,7 @@ TEST_F(WindowTunerTest, RatesThatVaryByThemselvesMoveItLittle) {
 }
 
 TEST_F(WindowTunerTest, ServersThatLackMemoryAreAskedForLess) {
-  WindowTuner tuner({.initial = 16, .most = 64, .cheap = 64});
+  WindowTuner tuner({.initial = 16, .max = 64, .cheap = 64});
   WindowInterval seen = Waiting(100);
   seen.servers_lack_memory = true;
   uint32_t before = 16;
@@ -140,7 +141,7 @@ TEST_F(WindowTunerTest, ServersThatLackMemoryAreAskedForLess) {
 }
 
 TEST_F(WindowTunerTest, ATrialThatTakesServersTheirMemoryFails) {
-  WindowTuner tuner({.initial = 8, .most = 64});
+  WindowTuner tuner({.initial = 8, .max = 64});
   EXPECT_TRUE(Decide(tuner, Waiting(100)));
   EXPECT_EQ(tuner.window(), 16);
   WindowInterval seen = Waiting(150);
@@ -150,26 +151,26 @@ TEST_F(WindowTunerTest, ATrialThatTakesServersTheirMemoryFails) {
 }
 
 TEST_F(WindowTunerTest, ServersThatAreBusyAreNotAskedForMore) {
-  WindowTuner tuner({.initial = 8, .most = 64, .cheap = 8});
+  WindowTuner tuner({.initial = 8, .max = 64, .cheap = 8});
   WindowInterval seen = Waiting(100);
   seen.servers_are_busy = true;
   for (int i = 0; i < 50; ++i) EXPECT_FALSE(Decide(tuner, seen));
 }
 
 TEST_F(WindowTunerTest, EveryServerHasTwo) {
-  WindowTuner tuner({.initial = 4, .most = 64});
+  WindowTuner tuner({.initial = 4, .max = 64});
   EXPECT_TRUE(Decide(tuner, Waiting(100, 6)));
   EXPECT_EQ(tuner.window(), 12);
   EXPECT_EQ(tuner.reason(), "6 servers are in use");
   // As far as there is room.
-  WindowTuner small({.initial = 4, .most = 8});
+  WindowTuner small({.initial = 4, .max = 8});
   EXPECT_TRUE(Decide(small, Waiting(100, 6)));
   EXPECT_EQ(small.window(), 8);
   EXPECT_FALSE(Decide(small, Waiting(100, 6)));
 }
 
 TEST_F(WindowTunerTest, OfAConsumerThatNeverWaitsItTakesWhatAlwaysLiesInHand) {
-  WindowTuner tuner({.initial = 32, .most = 64});
+  WindowTuner tuner({.initial = 32, .max = 64});
   int intervals = 0;
   while (tuner.changes() == 0 && intervals < 10) {
     Decide(tuner, Calm(100, 20));
@@ -177,7 +178,8 @@ TEST_F(WindowTunerTest, OfAConsumerThatNeverWaitsItTakesWhatAlwaysLiesInHand) {
   }
   EXPECT_GE(intervals, 2) << "one interval is not enough";
   EXPECT_EQ(tuner.window(), 32 - (20 - 7));
-  EXPECT_EQ(tuner.reason(), "20 batches always lay in hand");
+  EXPECT_EQ(tuner.reason(),
+            "20 batches were always ready; checking that throughput holds");
   // It waits now: back, and not so soon again.
   WindowInterval seen = Calm(100, 0);
   seen.stall_seconds = 0.1;
@@ -187,13 +189,13 @@ TEST_F(WindowTunerTest, OfAConsumerThatNeverWaitsItTakesWhatAlwaysLiesInHand) {
 }
 
 TEST_F(WindowTunerTest, AWindowOfLittleMemoryIsLeftAsItIs) {
-  WindowTuner tuner({.initial = 64, .most = 256, .cheap = 80});
+  WindowTuner tuner({.initial = 64, .max = 256, .cheap = 80});
   for (int i = 0; i < 30; ++i) Decide(tuner, Calm(1000, 60));
   EXPECT_EQ(tuner.window(), 64);
 }
 
 TEST_F(WindowTunerTest, ANewLoadIsAnsweredAtOnce) {
-  WindowTuner tuner({.initial = 8, .most = 64});
+  WindowTuner tuner({.initial = 8, .max = 64});
   const Rate near = [](uint32_t window) { return std::min(window, 8u) * 10.; };
   Run(tuner, 100, near);
   ASSERT_LE(tuner.window(), 12);

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
+#include "client/receive/open_host_loader.h"
 #include "common/byte_budget.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
@@ -26,8 +27,8 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::FirstWrongByte;
 using ::millrace::testing::FakeEngine;
+using ::millrace::testing::FirstWrongByte;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

@@ -135,6 +135,8 @@ class FakeHostLoader final : public HostLoader {
       }
     }
     Fill(batch.position, slot->data(), &batch.header);
+    static_cast<BatchInfo&>(batch) =
+        MakeBatchInfo(batch.header, batch.position, batch.generation);
     // As a server does when it is asked to.
     batch.header.set_payload_xxh3(XXH3_64bits(slot->data(), slot->size()));
     batch.payload = absl::MakeSpan(*slot);

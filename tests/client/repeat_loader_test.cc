@@ -1,7 +1,7 @@
-// DataLoader::Options::replay_batches: what is repeated, and where it is said
+// DataLoader::Options::repeat_batches: what is repeated, and where it is said
 // to be.
 
-#include "client/replay_loader.h"
+#include "client/repeat_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ int64_t FirstSample(const Batch& batch) {
   return batch.tensor("sample_index")[0].item<int64_t>();
 }
 
-TEST(ReplayLoader, RepeatsTheFirstBatchesToTheEndOfAllEpochs) {
+TEST(RepeatLoader, RepeatsTheFirstBatchesToTheEndOfAllEpochs) {
   auto in_use = std::make_shared<std::atomic<int>>(0);
   // A third batch from the host loader would never come.
   auto loader =
@@ -42,7 +42,7 @@ TEST(ReplayLoader, RepeatsTheFirstBatchesToTheEndOfAllEpochs) {
             .epochs = 2,
             .stalled = [](Position p) { return p.step > 2 || p.epoch > 0; },
             .slots_in_use = in_use},
-           {.replay_batches = 2});
+           {.repeat_batches = 2});
   ASSERT_TRUE(loader.ok()) << loader.status();
   std::vector<torch::Tensor> images;
   for (uint64_t i = 0; i < 10; ++i) {
@@ -68,9 +68,9 @@ TEST(ReplayLoader, RepeatsTheFirstBatchesToTheEndOfAllEpochs) {
   EXPECT_TRUE(torch::equal(images[0], images[2])) << "held ones stay valid";
 }
 
-TEST(ReplayLoader, GoesWhereItIsSent) {
+TEST(RepeatLoader, GoesWhereItIsSent) {
   auto loader =
-      Open({.rows = 4, .steps = 5, .epochs = 3}, {.replay_batches = 2});
+      Open({.rows = 4, .steps = 5, .epochs = 3}, {.repeat_batches = 2});
   ASSERT_TRUE(loader.ok()) << loader.status();
   DataLoader& l = **loader;
   ASSERT_TRUE(l.Next().ok());
@@ -98,20 +98,20 @@ TEST(ReplayLoader, GoesWhereItIsSent) {
   EXPECT_TRUE(absl::IsCancelled(l.Seek({0, 0})));
 }
 
-TEST(ReplayLoader, RefusesWhatWouldBeTakenForReal) {
+TEST(RepeatLoader, RefusesWhatWouldBeTakenForReal) {
   DataLoader::Options audited;
-  audited.replay_batches = 2;
+  audited.repeat_batches = 2;
   audited.audit_file = ::testing::TempDir() + "/replay.log";
   const absl::Status with_audit = Open({}, audited).status();
   EXPECT_TRUE(absl::IsInvalidArgument(with_audit));
   EXPECT_THAT(std::string(with_audit.message()), HasSubstr("audit_file"));
   const absl::Status too_many =
-      Open({.steps = 4, .epochs = 2}, {.replay_batches = 8}).status();
+      Open({.steps = 4, .epochs = 2}, {.repeat_batches = 8}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(too_many));
   EXPECT_THAT(std::string(too_many.message()), HasSubstr("8 batches in all"));
 }
 
-TEST(ReplayLoader, AnErrorBeforeThereAreCopiesIsTheLoaders) {
+TEST(RepeatLoader, AnErrorBeforeThereAreCopiesIsTheLoaders) {
   auto loader = Open({.rows = 4,
                       .steps = 5,
                       .before_next =
@@ -120,7 +120,7 @@ TEST(ReplayLoader, AnErrorBeforeThereAreCopiesIsTheLoaders) {
                                        ? absl::DataLossError("row 17 is bad")
                                        : absl::OkStatus();
                           }},
-                     {.replay_batches = 3});
+                     {.repeat_batches = 3});
   ASSERT_TRUE(loader.ok()) << loader.status();
   ASSERT_TRUE((*loader)->Next().ok());
   EXPECT_TRUE(absl::IsDataLoss((*loader)->Next().status()));

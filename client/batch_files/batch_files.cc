@@ -1,8 +1,9 @@
-#include "client/cli/batch_files.h"
+#include "client/batch_files/batch_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -11,15 +12,16 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/report.h"
 #include "common/json_text.h"
+#include "common/program/report.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
 namespace millrace {
 namespace {
 
-// A tensor's name as a file's: names come from the server.
+// A file name for a tensor. The server chooses tensor names, so they may
+// contain anything.
 std::string FileName(const std::string& name, std::set<std::string>& taken) {
   std::string file;
   for (const char c : name.substr(0, 100)) {
@@ -42,8 +44,8 @@ std::string ToJson(const BatchArray& array) {
   one.Add("dtype", "", DTypeName(array.dtype));
   one.AddJson("shape",
               absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"));
-  one.AddJson("min", JsonNumber(array.look.least));
-  one.AddJson("max", JsonNumber(array.look.most));
+  one.AddJson("min", JsonNumber(array.look.min));
+  one.AddJson("max", JsonNumber(array.look.max));
   one.Add("nan", "", array.look.nans);
   one.Add("inf", "", array.look.infinities);
   return one.Json();
@@ -57,16 +59,16 @@ absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
   struct stat there;
   if (error != EEXIST || stat(path.c_str(), &there) != 0) {
     return absl::Status(absl::ErrnoToStatusCode(error),
-                        absl::StrCat("cannot make the folder ", path, ": ",
+                        absl::StrCat("cannot create the folder ", path, ": ",
                                      std::strerror(error)));
   }
   if (!S_ISDIR(there.st_mode)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " exists and is no folder; give another ", flag));
+        absl::StrCat(path, " exists and is not a folder; give another ", flag));
   }
   if (access((path + "/batch.json").c_str(), F_OK) == 0) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " holds a batch already; give another ", flag));
+        absl::StrCat(path, " already contains a batch; give another ", flag));
   }
   return absl::OkStatus();
 }
@@ -76,7 +78,7 @@ absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
   std::vector<BatchArray> arrays;
   std::set<std::string> taken;
   for (const TensorHeader& tensor : batch.header.tensors()) {
-    const auto rows = static_cast<int64_t>(batch.header.rows());
+    const auto rows = static_cast<int64_t>(batch.rows);
     BatchArray array;
     array.name = tensor.name();
     array.dtype = tensor.dtype();
@@ -107,6 +109,16 @@ absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
                                 array.dtype, array.shape, array.data));
   }
   return arrays;
+}
+
+std::optional<uint64_t> FirstBadRow(const BatchArray& array) {
+  const TensorLook& look = array.look;
+  if (look.first_bad < 0 || array.shape.empty() || array.shape[0] <= 0) {
+    return std::nullopt;
+  }
+  const uint64_t elements_per_row = std::max<uint64_t>(
+      1, look.elements / static_cast<uint64_t>(array.shape[0]));
+  return static_cast<uint64_t>(look.first_bad) / elements_per_row;
 }
 
 std::string ToJson(absl::Span<const BatchArray> arrays) {

@@ -1,12 +1,14 @@
-// Report prints the results of a command: a calm aligned list for people, one
+// Report formats the results of a command: an aligned list for people, or one
 // JSON object for programs.
 //
+// Not thread-safe.
+//
 //   Report report;
-//   report.Number("samples", "samples", 60000);
+//   report.Add("samples", "samples received", uint64_t{60000});
 //   std::fputs(json ? report.Json().c_str() : report.Text().c_str(), stdout);
 
-#ifndef MILLRACE_CLIENT_CLI_REPORT_H_
-#define MILLRACE_CLIENT_CLI_REPORT_H_
+#ifndef MILLRACE_COMMON_PROGRAM_REPORT_H_
+#define MILLRACE_COMMON_PROGRAM_REPORT_H_
 
 #include <cstdint>
 #include <string>
@@ -18,18 +20,17 @@ namespace millrace {
 
 class Report {
  public:
-  // A line for people only when `key` is empty, for programs only when `label`
-  // is.
+  // Without `key`, the line is in Text() only; without `label`, in Json() only.
   void Add(absl::string_view key, absl::string_view label, uint64_t value);
   void Add(absl::string_view key, absl::string_view label, double value,
            absl::string_view unit);
   void Add(absl::string_view key, absl::string_view label,
            absl::string_view value);
-  // `json` is written as it is.
+  // `json` is written unchanged.
   void AddJson(absl::string_view key, absl::string_view json);
 
   std::string Text() const;
-  std::string Json() const;  // one line, without its end
+  std::string Json() const;  // one line, without a newline
 
  private:
   struct Line {
@@ -41,9 +42,9 @@ class Report {
   std::vector<Line> lines_;
 };
 
-// Rows of cells in columns; the first row is the heading.
+// Aligns the cells of `rows` in columns; the first row is the heading.
 std::string Table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace millrace
 
-#endif  // MILLRACE_CLIENT_CLI_REPORT_H_
+#endif  // MILLRACE_COMMON_PROGRAM_REPORT_H_

@@ -1,7 +1,7 @@
 // The loader over real gRPC on the loopback, against data services over a fake
 // engine in the same process.
 
-#include "client/prefetch/host_loader.h"
+#include "client/receive/open_host_loader.h"
 
 #include <dirent.h>
 #include <gmock/gmock.h>
@@ -38,8 +38,8 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::FirstWrongByte;
 using ::millrace::testing::FakeEngine;
+using ::millrace::testing::FirstWrongByte;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -271,7 +271,7 @@ TEST(HostLoaderTest, UsesTheServersThatAnswerAtOpen) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr(absl::StrCat(mute.address(),
                                      " did not open the plan: no answer within "
-                                     "250ms after the one of another server")));
+                                     "250ms after another server answered")));
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
   EXPECT_EQ((*loader)->stats().servers, 1);

@@ -1,4 +1,4 @@
-#include "client/cli/npy.h"
+#include "client/batch_files/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,26 +73,26 @@ TEST(NpyTest, LooksForWhatIsNoNumber) {
   EXPECT_EQ(look.nans, 2);
   EXPECT_EQ(look.infinities, 1);
   EXPECT_EQ(look.first_bad, 2);
-  EXPECT_EQ(look.least, -2);
-  EXPECT_EQ(look.most, 1.5);
+  EXPECT_EQ(look.min, -2);
+  EXPECT_EQ(look.max, 1.5);
   const TensorLook none = Look<float>(DTYPE_FLOAT32, {nan});
-  EXPECT_TRUE(std::isnan(none.least) && std::isnan(none.most));
+  EXPECT_TRUE(std::isnan(none.min) && std::isnan(none.max));
 }
 
 TEST(NpyTest, LooksAtEveryType) {
-  EXPECT_EQ(Look<int8_t>(DTYPE_INT8, {-3, 4}).least, -3);
-  EXPECT_EQ(Look<int16_t>(DTYPE_INT16, {-300, 4}).least, -300);
-  EXPECT_EQ(Look<uint16_t>(DTYPE_UINT16, {65535, 4}).most, 65535);
-  EXPECT_EQ(Look<int64_t>(DTYPE_INT64, {-1, 7}).most, 7);
-  EXPECT_EQ(Look<double>(DTYPE_FLOAT64, {0.25}).most, 0.25);
+  EXPECT_EQ(Look<int8_t>(DTYPE_INT8, {-3, 4}).min, -3);
+  EXPECT_EQ(Look<int16_t>(DTYPE_INT16, {-300, 4}).min, -300);
+  EXPECT_EQ(Look<uint16_t>(DTYPE_UINT16, {65535, 4}).max, 65535);
+  EXPECT_EQ(Look<int64_t>(DTYPE_INT64, {-1, 7}).max, 7);
+  EXPECT_EQ(Look<double>(DTYPE_FLOAT64, {0.25}).max, 0.25);
   // 1.0, infinity, NaN in half precision; 1.0 and NaN as bfloat16.
   const TensorLook half =
       Look<uint16_t>(DTYPE_FLOAT16, {0x3C00, 0x7C00, 0x7E00});
-  EXPECT_EQ(half.most, 1);
+  EXPECT_EQ(half.max, 1);
   EXPECT_EQ(half.infinities, 1);
   EXPECT_EQ(half.nans, 1);
   const TensorLook brain = Look<uint16_t>(DTYPE_BFLOAT16, {0x3F80, 0x7FC0});
-  EXPECT_EQ(brain.most, 1);
+  EXPECT_EQ(brain.max, 1);
   EXPECT_EQ(brain.nans, 1);
 }
 

@@ -1,20 +1,17 @@
-#include "client/prefetch/host_loader.h"
+#include "client/prefetch/loader_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <memory>
 
 namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
 
-TEST(HostLoaderOptionsTest, RefusesWhatCannotBe) {
-  HostLoaderOptions options;
+TEST(LoaderOptionsTest, RefusesWhatCannotBe) {
+  LoaderOptions options;
   EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));  // no endpoint
   options.endpoint = "a:1";
   EXPECT_TRUE(options.Validate().ok());
@@ -34,25 +31,13 @@ TEST(HostLoaderOptionsTest, RefusesWhatCannotBe) {
   EXPECT_THAT(options.Validate().message(), HasSubstr("timeout"));
 }
 
-TEST(HostLoaderOptionsTest, RefusesAHedgeShareThatIsNone) {
-  HostLoaderOptions options;
+TEST(LoaderOptionsTest, RefusesAHedgeShareThatIsNone) {
+  LoaderOptions options;
   options.endpoint = "a:1";
   for (const double share : {-0.1, 1.5, std::nan("")}) {
     options.hedge_share = share;
     EXPECT_TRUE(absl::IsInvalidArgument(options.Validate())) << share;
   }
-}
-
-TEST(PlainSlotAllocatorTest, SlotsAreAlignedAndNoneIsTooLarge) {
-  const std::shared_ptr<SlotAllocator> plain = NewPlainSlotAllocator();
-  for (const uint64_t bytes : {uint64_t{1}, uint64_t{100}, uint64_t{5} << 20}) {
-    uint8_t* const slot = plain->Allocate(bytes);
-    ASSERT_NE(slot, nullptr);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(slot) % 64, 0) << bytes;
-    plain->Free(slot, bytes);
-  }
-  // Rounded up to the alignment it would be 0.
-  EXPECT_EQ(plain->Allocate(std::numeric_limits<uint64_t>::max()), nullptr);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "client/cli/npy.h"
+#include "client/batch_files/npy.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -118,21 +118,21 @@ TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {
   TensorLook look;
   const uint64_t bytes = ElementBytes(dtype);
   look.elements = bytes == 0 ? 0 : data.size() / bytes;
-  double least = std::numeric_limits<double>::infinity();
-  double most = -least;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -min;
   for (uint64_t i = 0; i < look.elements; ++i) {
     const double x = ElementAt(dtype, data.data() + i * bytes);
     if (std::isfinite(x)) {
-      least = std::min(least, x);
-      most = std::max(most, x);
+      min = std::min(min, x);
+      max = std::max(max, x);
       continue;
     }
     if (look.first_bad < 0) look.first_bad = static_cast<int64_t>(i);
     ++(std::isnan(x) ? look.nans : look.infinities);
   }
-  const bool none = least > most;
-  look.least = none ? std::nan("") : least;
-  look.most = none ? std::nan("") : most;
+  const bool none = min > max;
+  look.min = none ? std::nan("") : min;
+  look.max = none ? std::nan("") : max;
   return look;
 }
 

@@ -1,4 +1,4 @@
-#include "client/cli/report.h"
+#include "common/program/report.h"
 
 #include <gtest/gtest.h>
 

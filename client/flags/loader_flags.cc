@@ -1,0 +1,98 @@
+#include "client/flags/loader_flags.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace millrace {
+
+void LoaderFlags::AddEndpoint(FlagSet& flags) {
+  flags.Add("endpoint", &options.endpoint, "HOST:PORT[,...]",
+            "Data servers; one DNS name may stand for several");
+}
+
+void LoaderFlags::AddPrefetch(FlagSet& flags) {
+  flags.Add("window", &options.window, "N",
+            "Batches that are requested ahead; 0: adjusted automatically");
+  flags.Add("data_timeout", &options.next_timeout, "TIME",
+            "Time without a batch after which the run ends");
+}
+
+void LoaderFlags::AddConnection(FlagSet& flags) {
+  flags
+      .Add(
+          "same_host",
+          [this](absl::string_view word) {
+            options.same_host = SameHostOf(word);
+            return absl::OkStatus();
+          },
+          "off|auto|require",
+          "How servers on this machine pass batches. off: over the network; "
+          "auto, and the flag without a value: in shared memory where that "
+          "works; require: a server that cannot share memory is not used (a "
+          "server that stops sharing later sends batches over the network "
+          "until it shares memory again)")
+      .Choice()
+      .Bare("auto", "off")
+      .Default(std::string(SameHostWord(options.same_host)));
+  flags.Add("timeout", &options.open_timeout, "TIME",
+            "Time after which an endpoint that does not answer is given up");
+  flags.Add("step_timeout", &options.step_timeout, "TIME",
+            "Time without progress after which a step is requested from "
+            "another server");
+}
+
+void LoaderFlags::AddVerification(FlagSet& flags) {
+  flags.Add("verify_payload", &options.verify_payload, "",
+            "Compare each batch with a digest that its server sends, so that "
+            "no batch with a flipped bit is used");
+}
+
+void LoaderFlags::AddHedging(FlagSet& flags) {
+  flags.Add("hedge_share", &options.hedge_share, "SHARE",
+            "Upper bound of the share of steps that are requested from a "
+            "second server because they are late; 0: never");
+  flags
+      .Add(
+          "hedge_floor",
+          [this](absl::string_view text) {
+            hedge_floor_given_ = !text.empty();
+            if (hedge_floor_given_) {
+              return FlagSet::ParseTime(text, /*may_be_zero=*/true,
+                                        &options.hedge_floor);
+            }
+            options.hedge_floor = LoaderOptions().hedge_floor;
+            return absl::OkStatus();
+          },
+          "TIME", "Minimum time before a step counts as late; 0: no minimum")
+      .Default(absl::FormatDuration(options.hedge_floor));
+}
+
+absl::Status LoaderFlags::Validate() const {
+  const double share = options.hedge_share;
+  if (!(share >= 0 && share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --hedge_share=", share,
+                     ": expected a share of the steps, 0 (never) to 1"));
+  }
+  // Also when the flag has the value of its default.
+  if (share == 0 && hedge_floor_given_) {
+    return absl::InvalidArgumentError(
+        "--hedge_floor has no effect with --hedge_share=0: leave one of them "
+        "out");
+  }
+  return absl::OkStatus();
+}
+
+SameHost SameHostOf(absl::string_view word) {
+  if (word == "auto") return SameHost::kAuto;
+  return word == "require" ? SameHost::kRequire : SameHost::kOff;
+}
+
+absl::string_view SameHostWord(SameHost same_host) {
+  if (same_host == SameHost::kAuto) return "auto";
+  return same_host == SameHost::kRequire ? "require" : "off";
+}
+
+}  // namespace millrace

@@ -1,0 +1,111 @@
+#include "client/flags/loader_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LoaderFlagsTest : public ::testing::Test {
+ protected:
+  // Parses and validates; the values are in loader_.
+  absl::Status Parse(const std::vector<std::string>& arguments) {
+    loader_ = LoaderFlags();
+    FlagSet flags({.command = "program", .empty_values = true});
+    loader_.AddEndpoint(flags);
+    loader_.AddPrefetch(flags);
+    loader_.AddConnection(flags);
+    loader_.AddVerification(flags);
+    loader_.AddHedging(flags);
+    // On one line.
+    help_ = absl::StrJoin(
+        absl::StrSplit(flags.Help(), absl::ByAnyChar(" \n"), absl::SkipEmpty()),
+        " ");
+    const absl::Status parsed = flags.Parse(arguments);
+    return parsed.ok() ? loader_.Validate() : parsed;
+  }
+  std::string Mistake(const std::string& flag,
+                      const std::string& other = "--endpoint=a:1") {
+    const absl::Status status = Parse({flag, other});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << flag;
+    return std::string(status.message());
+  }
+
+  LoaderFlags loader_;
+  std::string help_;
+};
+
+TEST_F(LoaderFlagsTest, SetTheOptions) {
+  ASSERT_TRUE(
+      Parse({"--endpoint=a:1,b:2", "--window=8", "--data_timeout=1m",
+             "--same_host=require", "--timeout=2s", "--step_timeout=3s",
+             "--noverify_payload", "--hedge_share=0.1", "--hedge_floor=0"})
+          .ok());
+  const LoaderOptions& options = loader_.options;
+  EXPECT_EQ(options.endpoint, "a:1,b:2");
+  EXPECT_EQ(options.window, 8u);
+  EXPECT_EQ(options.next_timeout, absl::Minutes(1));
+  EXPECT_EQ(options.same_host, SameHost::kRequire);
+  EXPECT_EQ(options.open_timeout, absl::Seconds(2));
+  EXPECT_EQ(options.step_timeout, absl::Seconds(3));
+  EXPECT_FALSE(options.verify_payload);
+  EXPECT_EQ(options.hedge_share, 0.1);
+  EXPECT_EQ(options.hedge_floor, absl::ZeroDuration());
+}
+
+TEST_F(LoaderFlagsTest, HaveTheDefaultsOfTheOptionsAndShowThem) {
+  ASSERT_TRUE(Parse({"--hedge_floor="}).ok());
+  const LoaderOptions defaults;
+  EXPECT_EQ(loader_.options.open_timeout, defaults.open_timeout);
+  EXPECT_EQ(loader_.options.next_timeout, defaults.next_timeout);
+  EXPECT_EQ(loader_.options.step_timeout, defaults.step_timeout);
+  EXPECT_EQ(loader_.options.hedge_share, defaults.hedge_share);
+  EXPECT_EQ(loader_.options.hedge_floor, defaults.hedge_floor);
+  EXPECT_EQ(loader_.options.same_host, defaults.same_host);
+  EXPECT_EQ(loader_.options.verify_payload, defaults.verify_payload);
+  for (const char* text :
+       {"late; 0: no minimum (default 20ms).", "(default 5s)", "(default 15s)",
+        "(default 5m)", "0: never (default 0.05)", "(default off)",
+        "(default true; --noverify_payload turns it off)"}) {
+    EXPECT_THAT(help_, HasSubstr(text));
+  }
+}
+
+TEST_F(LoaderFlagsTest, SameHostMayStandWithoutAValue) {
+  ASSERT_TRUE(Parse({"--same_host"}).ok());
+  EXPECT_EQ(loader_.options.same_host, SameHost::kAuto);
+  ASSERT_TRUE(Parse({"--same_host=true"}).ok());
+  EXPECT_EQ(loader_.options.same_host, SameHost::kAuto);
+  ASSERT_TRUE(Parse({"--nosame_host"}).ok());
+  EXPECT_EQ(loader_.options.same_host, SameHost::kOff);
+  EXPECT_THAT(Mistake("--same_host=maybe"),
+              HasSubstr("--same_host=maybe: expected off, auto or require"));
+  for (const SameHost same_host :
+       {SameHost::kOff, SameHost::kAuto, SameHost::kRequire}) {
+    EXPECT_EQ(SameHostOf(SameHostWord(same_host)), same_host);
+  }
+}
+
+TEST_F(LoaderFlagsTest, NameMistakes) {
+  EXPECT_THAT(Mistake("--timeout=0"), HasSubstr("a time above 0"));
+  EXPECT_THAT(Mistake("--step_timeout=0"), HasSubstr("a time above 0"));
+  EXPECT_THAT(
+      Mistake("--hedge_share=1.5"),
+      HasSubstr("flag --hedge_share=1.5: expected a share of the steps"));
+  EXPECT_THAT(Mistake("--hedge_floor=-1s"), HasSubstr("expected a time"));
+  // Given, if only with the value of the default: a mistake.
+  EXPECT_THAT(Mistake("--hedge_share=0", "--hedge_floor=20ms"),
+              HasSubstr("--hedge_floor has no effect with --hedge_share=0"));
+}
+
+}  // namespace
+}  // namespace millrace
