@@ -339,7 +339,7 @@ TEST_F(Train, EndsAllRanksWhenOneIsStopped) {
   ranks.one.Signal(SIGTERM);
   EXPECT_EQ(ranks.zero.Wait(), 1);
   EXPECT_EQ(ranks.one.Wait(), 1);
-  EXPECT_THAT(ranks.zero.Stderr(), HasSubstr("with rank 1 of 2"));
+  EXPECT_THAT(ranks.zero.Stderr(), HasSubstr("because rank 1 of 2 stopped"));
   EXPECT_THAT(ranks.one.Stderr(), HasSubstr("stopped by signal 15"));
   ExpectResumes(checkpoint);
 }
