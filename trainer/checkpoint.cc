@@ -37,16 +37,16 @@ absl::Status Damaged(const std::string& path, const std::exception& error) {
 
 // The values of a checkpoint are stored as they are; the definition of the
 // archive's types, which libtorch makes beside them, is compressed.
-bool IsTypes(const ZipMember& member) {
-  return absl::StrContains(member.name, "/code/");
+bool IsTypes(const ZipEntry& entry) {
+  return absl::StrContains(entry.name, "/code/");
 }
 
 absl::Status CheckEntries(absl::string_view archive) {
-  MR_ASSIGN_OR_RETURN(const std::vector<ZipMember> members, ParseZip(archive));
-  for (const ZipMember& member : members) {
-    if (!member.compressed || IsTypes(member)) continue;
+  MR_ASSIGN_OR_RETURN(const std::vector<ZipEntry> entries, ParseZip(archive));
+  for (const ZipEntry& entry : entries) {
+    if (!entry.compressed || IsTypes(entry)) continue;
     return absl::DataLossError(
-        absl::StrCat("the member \"", member.name, "\" is compressed"));
+        absl::StrCat("the entry \"", entry.name, "\" is compressed"));
   }
   return absl::OkStatus();
 }

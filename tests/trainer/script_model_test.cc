@@ -169,11 +169,11 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal(cut), HasSubstr("not a whole TorchScript module"));
   // In the middle of a weight: it was trained on.
   std::string flipped = whole;
-  const auto members = ParseZip(whole);
-  ASSERT_TRUE(members.ok()) << members.status();
-  for (const ZipMember& member : *members) {
-    if (!absl::EndsWith(member.name, "/data/0")) continue;
-    flipped[member.data.data() - whole.data() + 3] ^= 0x40;
+  const auto entries = ParseZip(whole);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  for (const ZipEntry& entry : *entries) {
+    if (!absl::EndsWith(entry.name, "/data/0")) continue;
+    flipped[entry.data.data() - whole.data() + 3] ^= 0x40;
   }
   ASSERT_NE(flipped, whole);
   testing::WriteFile(cut, flipped);

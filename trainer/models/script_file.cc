@@ -40,8 +40,8 @@ absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
   // libtorch ignores the checksums of its archive: a flipped bit would become
   // a weight.
   MR_ASSIGN_OR_RETURN(const auto file, FileMap::Open(path));
-  if (const auto members = ParseZip(file->bytes()); !members.ok()) {
-    return NotWhole(path, members.status().message());
+  if (const auto entries = ParseZip(file->bytes()); !entries.ok()) {
+    return NotWhole(path, entries.status().message());
   }
   MR_RETURN_IF_ERROR(file->CheckWhole());
   try {
