@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// The lines of `text` that are whole and of steps before `end`.
+// The whole lines of `text` that are of steps before `end`.
 std::string LinesBefore(absl::string_view text, Position end) {
   std::string kept;
   while (true) {

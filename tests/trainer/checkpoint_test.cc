@@ -223,7 +223,7 @@ TEST_F(Checkpoint, RefusesWhatIsDamagedOrOfAnotherVersion) {
                     HasSubstr("not hexadecimal"), HasSubstr("damaged")));
   const absl::Status step = write(2, "00ff", -1);
   EXPECT_TRUE(absl::IsDataLoss(step)) << step;
-  EXPECT_THAT(std::string(step.message()), HasSubstr("step -1"));
+  EXPECT_THAT(std::string(step.message()), HasSubstr("step is -1"));
   const absl::Status old = write(1, "00ff", 1);
   EXPECT_TRUE(absl::IsFailedPrecondition(old)) << old;
   EXPECT_THAT(std::string(old.message()), HasSubstr("earlier version"));

@@ -263,8 +263,10 @@ TEST_F(Train, RefusesACheckpointOfAnotherNumberOfClasses) {
   const ProgramResult run =
       Run({"--resume=" + checkpoint, "--classes=200", "--target=sample_index"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr(checkpoint + " is of a model for 10 classes, "
-                                              "and the data now have 200"));
+  EXPECT_THAT(
+      run.err,
+      HasSubstr(checkpoint +
+                " holds a model for 10 classes, but the data now have 200"));
 }
 
 // It ended with 0, though nobody had been told the result.

@@ -1,6 +1,6 @@
-// RunTimes is where the time of a run, or of one of its epochs, went, and what
-// it took of the machine: of one rank, the evaluation and the writing of
-// checkpoints not counted. It is what `millrace doctor` judges.
+// RunTimes breaks down the time of a run, or of one of its epochs, and its use
+// of the machine: for one rank, without evaluation and the writing of
+// checkpoints. `millrace doctor` diagnoses from it.
 //
 // Plain data, sums; Add() joins epochs.
 //
@@ -23,36 +23,36 @@ struct RunTimes {
   uint64_t samples = 0;  // of all ranks
 
   double data_seconds = 0;  // the trainer waited in Next()
-  // The host copied and transformed batches, on whatever thread; on a GPU the
-  // time to queue it.
+  // The host copied and transformed batches, on any thread; with a GPU the time
+  // to queue that work.
   double copy_seconds = 0;
-  // The device copied and transformed batches, beside other work: of a GPU.
+  // A GPU copied and transformed batches, concurrently with other work.
   double device_copy_seconds = 0;
 
-  // Parts of the steps (step_timer.h): of the device's clock where it has one.
+  // Parts of the steps (step_timer.h), on the device's clock if it has one.
   double forward_seconds = 0;
-  double backward_seconds = 0;  // with the waits for the other ranks in it
+  double backward_seconds = 0;  // including the waits for other ranks
   double optimizer_seconds = 0;
-  // Waits for other ranks: those in backward, and before each step until all
-  // say that they go on.
+  // Waits for other ranks: in backward, and before each step until all agree to
+  // continue.
   double allreduce_seconds = 0;
-  double ranks_seconds = 0;  // of these, the latter
+  double ranks_seconds = 0;  // the part before each step
 
   double cpu_seconds = 0;  // of all threads of the process, user and system
-  uint32_t cpus = 0;       // that it may use
-  // Of the machine: CPU time of programs that are no rank of this run, data
-  // servers included, and its CPUs, of which this process may use some. 0 CPUs:
-  // the system does not say.
+  uint32_t cpus = 0;       // CPUs that the process may use
+  // CPU time of programs on the machine that are no rank of this run, data
+  // servers included, and the machine's CPUs, of which this process may use
+  // some. 0 CPUs: unknown.
   double other_cpu_seconds = 0;
   uint32_t machine_cpus = 0;
-  uint64_t pinned_bytes = 0;  // page-locked host memory, the most at a look
+  uint64_t pinned_bytes = 0;  // page-locked host memory, max of all looks
   // Share of the time in which a kernel ran. `device_busy_source`: "nvml", the
-  // mean of samples a second; "step_times", the share of compute_seconds, where
-  // there is no NVML, as on the CPU.
+  // mean of samples taken every second; "step_times", the share of
+  // compute_seconds, without NVML, as on the CPU.
   double device_busy = 0;
   std::string device_busy_source = "step_times";
-  // Why the trainer waited, as client/prefetch/verdict.h says: a word such as
-  // "decoding"; of a run that of the epoch that waited longest.
+  // Why the trainer waited, as in client/prefetch/verdict.h: a word such as
+  // "decoding". For a run, the cause of the epoch that waited longest.
   std::string wait_cause;
 
   // Forward, backward and optimiser without the waits for other ranks.
