@@ -21,14 +21,16 @@
 namespace millrace {
 namespace {
 
-// Damaged samples that are named when they are met; the summary has all.
+// Max damaged samples that are logged when the servers meet them; the summary
+// lists all.
 constexpr size_t kNamedAtOnce = 10;
-// And in a line.
+// Max damaged samples that one line names.
 constexpr size_t kNamedInLine = 3;
-// For the servers to say which samples are damaged.
+// Time for the servers to report their damaged samples.
 constexpr absl::Duration kStatusTime = absl::Seconds(1);
 
-// What all servers of the endpoint say; nothing of those that do not answer.
+// The reports of all servers of the endpoint. A server that does not answer
+// reports nothing.
 std::vector<BadSample> AskForBadSamples(const std::string& endpoint) {
   std::vector<BadSample> samples;
   const auto servers = GetServerStatus(endpoint, kStatusTime);
@@ -41,11 +43,11 @@ std::vector<BadSample> AskForBadSamples(const std::string& endpoint) {
   return samples;
 }
 
-// What the policy does with a damaged sample, as the end of a sentence.
+// The policy's effect on a damaged sample, as the end of a sentence.
 absl::string_view FateOf(BadSamplePolicy::Action action) {
   return action == BadSamplePolicy::ZERO
-             ? "bad_samples ZERO leaves its row empty, out of loss, gradient "
-               "and accuracy"
+             ? "bad_samples ZERO leaves its row empty; the row does not count "
+               "in loss, gradient and accuracy"
              : "bad_samples SUBSTITUTE puts another sample in its place";
 }
 
@@ -63,7 +65,7 @@ std::string PlacesOf(const std::vector<BadSample>& samples) {
 
 using Policies = std::map<std::string, BadSamplePolicy::Action>;  // by dataset
 
-// Of datasets whose damaged samples do not end the run.
+// Datasets whose damaged samples do not end the run.
 Policies PoliciesOf(const RunSpecs& specs) {
   Policies policies;
   const auto add = [&policies](const PipelineSpec& spec) {
@@ -95,12 +97,12 @@ BadSampleReport::BadSampleReport(const Options& options, const RunSpecs& specs)
           [policies, said = size_t{0}](const BadSample& bad) mutable {
             if (++said > kNamedAtOnce + 1) return;
             if (said > kNamedAtOnce) {
-              MR_LOG(WARNING) << "further damaged samples are not named here; "
+              MR_LOG(WARNING) << "further damaged samples are not logged; "
                                  "`millrace status` and --json list them";
               return;
             }
             MR_LOG(WARNING)
-                << "a data server met a damaged sample: " << PlaceOf(bad)
+                << "a data server found a damaged sample: " << PlaceOf(bad)
                 << " (" << bad.reason() << "); "
                 << FateOf(policies.at(bad.dataset()));
           }});
@@ -123,13 +125,13 @@ absl::Status BadSampleReport::EndEpoch(uint64_t samples, uint64_t local_valid,
   if (empty > 0) {
     progress.Line(absl::StrCat(
         "  bad samples: ", empty, " of ", samples,
-        " rows of this epoch were left empty (bad_samples ZERO)",
+        " rows of this epoch are empty (bad_samples ZERO)",
         met.empty() ? "" : absl::StrCat("; damaged: ", PlacesOf(met))));
   } else if (policy_ == BadSamplePolicy::SUBSTITUTE && !met.empty()) {
     progress.Line(absl::StrCat(
-        "  bad samples: the servers met ", met.size(),
+        "  bad samples: the servers found ", met.size(),
         met.size() == 1 ? " damaged sample" : " damaged samples",
-        " so far; others took their places (bad_samples SUBSTITUTE); damaged: ",
+        " so far and substituted others (bad_samples SUBSTITUTE); damaged: ",
         PlacesOf(met)));
   }
   return absl::OkStatus();
@@ -163,7 +165,7 @@ absl::Status WithBadSampleAdvice(const absl::Status& error,
                          "\" bad_samples { action: SUBSTITUTE }` (or ZERO)");
   return WithWords(error, "",
                    absl::StrCat("; `millrace-data verify` names all damaged "
-                                "samples of a dataset; to go on without them: ",
+                                "samples of a dataset; to train without them: ",
                                 how));
 }
 

@@ -1,10 +1,11 @@
-// What a run says of damaged samples: which ones the data servers meet, what
-// becomes of their rows, and, where a damaged sample ends the run, what to do.
+// Reports the damaged samples of a run: which samples the data servers found,
+// what happens to their rows, and, when a damaged sample ends the run, what to
+// do.
 //
 // What it is not: it finds no damaged sample itself. Batches count empty rows;
-// the places come from the servers (bad_sample_watch.h).
+// the servers name the samples (bad_sample_watch.h).
 //
-// One thread; owns a BadSampleWatch where there is something to watch.
+// One thread; owns a BadSampleWatch when a policy is not FAIL.
 //
 //   BadSampleReport report({.endpoint = ..., .rank = 0}, specs);
 //   ... an epoch ...
@@ -34,25 +35,25 @@ class BadSampleReport {
  public:
   struct Options {
     std::string endpoint;
-    uint32_t rank = 0;  // rank 0 alone asks the servers
+    uint32_t rank = 0;  // only rank 0 asks the servers
   };
 
-  // Asks the servers at once where a policy is not FAIL: make it before the
+  // Asks the servers at once when a policy is not FAIL: construct it before the
   // loaders open.
   BadSampleReport(const Options& options, const RunSpecs& specs);
 
-  // Of an epoch of `samples` samples, of which this rank had `local_valid`
-  // valid rows: counts those that ZERO left empty and prints a line. A
-  // collective call under ZERO.
+  // After an epoch of `samples` samples, of which this rank had `local_valid`
+  // valid rows: counts the rows that ZERO left empty and prints a line. A
+  // collective call with ZERO.
   absl::Status EndEpoch(uint64_t samples, uint64_t local_valid,
                         Communicator& ranks, Progress& progress);
 
-  // Of an evaluation.
+  // The same after an evaluation.
   void AddEvaluation(uint64_t empty_rows) {
     summary_.eval_empty_rows.push_back(empty_rows);
   }
 
-  // With all damaged samples that were met.
+  // With all damaged samples that the servers found.
   BadSampleSummary Finish();
 
  private:
@@ -61,9 +62,9 @@ class BadSampleReport {
   BadSampleSummary summary_;
 };
 
-// `error` of a loader over `spec`; where a damaged sample is the reason, with
-// how to find all of them and how to train without. `flag` is the one that
-// gives the pipeline as a file: "--pipeline".
+// `error` of a loader over `spec`. When a damaged sample is the reason, adds
+// how to find all damaged samples and how to train without them. `flag` is the
+// flag that names the pipeline's file: "--pipeline".
 absl::Status WithBadSampleAdvice(const absl::Status& error,
                                  const PipelineSpec& spec,
                                  absl::string_view flag);

@@ -1,9 +1,9 @@
-// BadSampleWatch tells a run of the damaged samples that its data servers meet
-// under bad_samples ZERO or SUBSTITUTE. Batches do not say where a damaged
-// sample lies; servers do (GetStatus), so they are asked every few seconds.
+// BadSampleWatch reports the damaged samples that the data servers find under
+// bad_samples ZERO or SUBSTITUTE during a run. Batches do not name a damaged
+// sample; servers do (GetStatus), so the watch asks them every few seconds.
 //
-// What it is not: a count of a run's rows. A server names each of the damaged
-// samples that it met last once, whoever was given a batch with it.
+// What it is not: a count of a run's rows. A server names the samples that it
+// found last, each once, whichever client received the batch.
 //
 // Owns a thread, joined by End() or the destructor. Look() and found() from any
 // thread; `ask` and `found` are called by one thread at a time.
@@ -35,27 +35,28 @@ namespace millrace {
 class BadSampleWatch {
  public:
   struct Options {
-    // Damaged samples of other datasets are not the run's.
+    // Damaged samples of other datasets are ignored.
     std::set<std::string> datasets;
     absl::Duration period = absl::Seconds(2);
-    // What all servers name now, a sample once for each server. A server that
-    // does not answer names nothing.
+    // Returns what all servers name now: a sample once for each server. A
+    // server that does not answer names nothing.
     std::function<std::vector<BadSample>()> ask;
-    // Called once for each damaged sample that a server meets from now on.
+    // Called once for each damaged sample that a server finds from now on.
     std::function<void(const BadSample&)> say;
   };
 
-  // Asks once: what was met before is not the run's. Begin before the loaders
-  // open, which ask for batches at once.
+  // Asks once, so that samples found earlier are ignored. Construct it before
+  // the loaders open, because they request batches at once.
   explicit BadSampleWatch(Options options);
   ~BadSampleWatch() { End(); }
   BadSampleWatch(const BadSampleWatch&) = delete;
   BadSampleWatch& operator=(const BadSampleWatch&) = delete;
 
-  // Asks now.
+  // Asks the servers now.
   void Look();
 
-  // Met since the start, each once, the first one first.
+  // Damaged samples since the start, each once, in the order of their
+  // discovery.
   std::vector<BadSample> found() const;
 
   // Idempotent.
@@ -68,7 +69,7 @@ class BadSampleWatch {
 
   const Options options_;
 
-  Mutex asking_;  // held by who asks
+  Mutex asking_;  // held while asking
   // How often the servers had met a sample when it was looked at first.
   std::map<Key, uint64_t> before_ MR_GUARDED_BY(asking_);
 
@@ -81,7 +82,7 @@ class BadSampleWatch {
   NamedThread thread_;
 };
 
-// "photos shard a.mdb row 17", "photos sample 17" where no row is known.
+// "photos shard a.mdb row 17"; "photos sample 17" when the row is unknown.
 std::string PlaceOf(const BadSample& bad);
 
 }  // namespace millrace

@@ -45,7 +45,7 @@ bool IsShownInPlanes(const TensorSpec& spec) {
   return spec.view() == TensorSpec::VIEW_CHANNELS_FIRST;
 }
 
-// Of a field that the transforms take for a mask.
+// The field is a mask to the transforms.
 bool IsMask(const OpenResponse& plan, const TensorSpec& spec) {
   for (const Output& output : plan.resolved_spec().outputs()) {
     if (output.name() != spec.name()) continue;
@@ -58,8 +58,8 @@ bool IsMask(const OpenResponse& plan, const TensorSpec& spec) {
   return false;
 }
 
-// What could be the input where no flag names it: neither a part of what the
-// plan says of rows nor what is there to be learnt.
+// Candidates for the input when no flag names it: tensors that are neither the
+// target nor facts of the plan about rows.
 std::vector<const TensorSpec*> PossibleInputs(const OpenResponse& plan,
                                               const TensorSpec* target) {
   std::vector<const TensorSpec*> all, inputs, images;
@@ -77,7 +77,7 @@ std::vector<const TensorSpec*> PossibleInputs(const OpenResponse& plan,
   return inputs.empty() ? all : inputs;
 }
 
-// What to do about an input that no model of the trainer takes.
+// What to do when no model of the trainer takes the input.
 std::string OtherInputs(const OpenResponse& plan) {
   std::vector<std::string> flags;
   for (const TensorSpec& spec : plan.tensors()) {
@@ -92,7 +92,7 @@ std::string OtherInputs(const OpenResponse& plan) {
   return absl::StrCat("give ", absl::StrJoin(flags, " or "));
 }
 
-// What a model of a user's file is given of tensors that are no images.
+// The form in which a model of a user's file gets tensors that are no images.
 torch::ScalarType StoredForm(DType dtype) {
   return IsInteger(dtype) || dtype == DTYPE_BOOL ? torch::kLong : torch::kFloat;
 }
@@ -109,7 +109,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   };
   const TensorSpec* x = nullptr;
   const TensorSpec* y = nullptr;
-  // Without a name: what has classes, and where nothing has, a mask.
+  // No name: the tensor with classes; if there is none, a mask.
   bool by_classes = false;
   for (const TensorSpec& spec : plan.tensors()) {
     by_classes = by_classes || spec.num_classes() > 0;
@@ -121,19 +121,21 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
     if (!is_target) continue;
     if (y != nullptr) {
       return bad(
-          "the pipeline gives several tensors with classes, or several masks; "
+          "the pipeline outputs several tensors with classes, or several "
+          "masks; "
           "name one with --target");
     }
     y = &spec;
   }
   if (y == nullptr) {
-    return bad(target.empty()
-                   ? std::string(
-                         "the pipeline gives no tensor with classes and "
-                         "no mask to learn; name what to learn with "
-                         "--target=NAME, and with --classes=N how many classes "
-                         "it has where it holds class indices")
-                   : absl::StrCat("the pipeline gives no tensor ", target));
+    return bad(
+        target.empty()
+            ? std::string("the pipeline outputs no tensor with classes and "
+                          "no mask; name the target with "
+                          "--target=NAME, and the number of its classes with "
+                          "--classes=N "
+                          "if it holds class indices")
+            : absl::StrCat("the pipeline outputs no tensor ", target));
   }
   const absl::StatusOr<TargetForm> form =
       FormOf(*y, {.loss = options.loss,
@@ -149,20 +151,20 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
                               form->kind == TargetForm::kValues))) {
     return bad(absl::StrCat(
         "--ignore_value=", *options.ignore_value,
-        " is of targets with a value for each pixel that a loss of the "
-        "trainer's learns; the target ",
-        y->name(), " is none"));
+        " applies to targets with a value for each pixel and a built-in "
+        "loss; the target ",
+        y->name(), " is not of this kind"));
   }
   if (input.empty()) {
     const std::vector<const TensorSpec*> inputs = PossibleInputs(plan, y);
     if (inputs.size() > 1) {
       return bad(absl::StrCat(
-          "the pipeline gives several tensors to learn from: ",
+          "the pipeline outputs several tensors that may be the input: ",
           absl::StrJoin(inputs, ", ",
                         [](std::string* out, const TensorSpec* spec) {
                           out->append(spec->name());
                         }),
-          "; name one with --input=NAME, or leave the others out with "
+          "; name one with --input=NAME, or drop the others with "
           "--outputs"));
     }
     if (!inputs.empty()) x = inputs[0];
@@ -172,12 +174,13 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   }
   if (x == nullptr) {
     return bad(input.empty()
-                   ? std::string("the pipeline gives nothing to learn from")
-                   : absl::StrCat("the pipeline gives no tensor ", input));
+                   ? std::string(
+                         "the pipeline outputs no tensor that may be the input")
+                   : absl::StrCat("the pipeline outputs no tensor ", input));
   }
   if (IsRagged(*x)) {
     return bad(absl::StrCat("the input ", x->name(),
-                            " has no fixed shape; models of this trainer need "
+                            " has no fixed shape; models need "
                             "one"));
   }
   BatchReader reader;
@@ -211,9 +214,9 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
       if (options.as_stored) break;
       return bad(absl::StrCat(
           "the input ", x->name(), " ",
-          shape.empty() ? std::string("is one number a sample")
+          shape.empty() ? std::string("is one number for each sample")
                         : absl::StrCat("has ", shape.size(), " dimensions"),
-          ", and models of this trainer take samples of 1 to 3 dimensions; ",
+          ", but built-in models take samples of 1 to 3 dimensions; ",
           OtherInputs(plan)));
   }
   if (options.as_stored && shape.size() != 3) {
@@ -249,18 +252,19 @@ absl::Status BatchReader::LabelError(const c10::IndexError& error,
   std::string help =
       classes_given_
           ? std::string("give --classes a number above the largest label")
-          : absl::StrCat("the dataset itself says ", classes(),
-                         " classes: mend its labels, or name another --target");
+          : absl::StrCat(
+                "the dataset declares ", classes(),
+                " classes: correct its labels, or name another --target");
   if (form_.of_pixels()) {
     help = absl::StrCat(
-        "where that value marks pixels without a class, give it to "
-        "--ignore_value, else ",
+        "if that value marks pixels without a class, give it to "
+        "--ignore_value, otherwise ",
         help);
   }
   const absl::Status status = absl::InvalidArgumentError(absl::StrCat(
-      what, ": the target ", target_, " has a label that is none of its ",
-      classes(), " classes, 0 to ", classes() - 1, " (",
-      absl::StripSuffix(message, "."), "); ", help));
+      what, ": the target ", target_, " has a label outside of its ", classes(),
+      " classes, 0 to ", classes() - 1, " (", absl::StripSuffix(message, "."),
+      "); ", help));
   return classes_given_ ? UsageError(status) : status;
 }
 
@@ -271,7 +275,7 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
       return y.to(torch::kLong);
     case TargetForm::kOneHot: {
       const torch::Tensor labels = y.to(torch::kLong).unsqueeze(1);
-      // Rows that hold no sample are of no class. Other labels outside of the
+      // Rows without a sample have no class. Other labels outside of the
       // classes are refused, as cross entropy does.
       const torch::Tensor empty = labels.eq(kIgnoredLabel);
       return at::zeros({y.size(0), form_.classes},
@@ -280,7 +284,7 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
                     empty.logical_not().to(torch::kFloat));
     }
     case TargetForm::kPixelClasses: {
-      // One channel, wherever it stands.
+      // One channel, at any position.
       const torch::Tensor classes =
           y.to(torch::kLong).reshape({y.size(0), form_.height, form_.width});
       if (!ignore_value_.has_value()) return classes;

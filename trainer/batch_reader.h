@@ -1,11 +1,12 @@
-// BatchReader tells which tensors of a batch the model learns from, and gives
-// them in the form that models and losses take: float32 [rows, channels,
-// height, width], and what losses/target_form.h says of targets. Models of a
-// user's file are given vectors, tokens and whatever else is no image in the
-// shape that the data have.
-// It goes by the plan, not by names: the target is the tensor that has classes,
-// else the one that is a mask; the input the one tensor that is left, or the
-// one image among several. Where that leaves a choice it takes none.
+// BatchReader chooses the input and the target of a model among the tensors of
+// a batch and converts them to the form that models and losses take: inputs are
+// float32 [rows, channels, height, width]; losses/target_form.h describes
+// targets. A model of a user's file gets vectors, tokens and other tensors that
+// are no images in the shape of the data.
+//
+// It decides by the plan, not by names. The target is the tensor with classes;
+// if there is none, the mask. The input is the one remaining tensor, or the one
+// image among several. When that is ambiguous it refuses and does not guess.
 
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
@@ -33,24 +34,25 @@ namespace millrace {
 class BatchReader {
  public:
   struct Options {
-    // Names of tensors; empty: found as said above.
+    // Names of tensors; empty: chosen as described above.
     std::string input;
     std::string target;
     LossKind loss = LossKind::kCrossEntropy;
-    // Of the target, where the data do not say it; 0: nothing is said.
+    // Number of the target's classes when the data do not declare it; 0:
+    // unknown.
     int64_t classes = 0;
     // Pixels of the target with this value do not count.
     std::optional<int64_t> ignore_value;
-    // Off: images are laid out in planes, whatever layout they come in.
+    // false: images are converted to planes, in whatever layout they arrive.
     bool channels_last = true;
-    // For a model of a user's file: only samples of three dimensions are taken
-    // for images; the others keep their shape. Whole numbers and booleans come
-    // as int64 then, other numbers as float32.
+    // For a model of a user's file: only samples of three dimensions are
+    // images; others keep their shape. Whole numbers and booleans are then
+    // converted to int64, other numbers to float32.
     bool as_stored = false;
   };
 
-  // InvalidArgument, also where the loss cannot learn the target or several
-  // tensors may be the input, lists the plan's tensors.
+  // InvalidArgument: the loss cannot learn the target, or several tensors may
+  // be the input; lists the plan's tensors.
   static absl::StatusOr<BatchReader> Make(const OpenResponse& plan,
                                           const Options& options);
 
@@ -61,19 +63,19 @@ class BatchReader {
   torch::Tensor Input(const Batch& batch) const;
   torch::Tensor Target(const Batch& batch) const;
 
-  // `error` of Target(), or of a loss that was given it: a label is none of the
-  // classes. InvalidArgument: "<what>: ...", with the flag that helps; has the
-  // mark of UsageError() where --classes said how many there are.
+  // For an `error` of Target(), or of a loss that was given it, because a label
+  // is outside of the classes. InvalidArgument: "<what>: ...", with the flag
+  // that helps. It is a UsageError() when --classes gave the number of classes.
   absl::Status LabelError(const c10::IndexError& error,
                           absl::string_view what) const;
 
-  // As the trainer's own models see a sample.
+  // A sample's shape for the trainer's own models.
   const ImageShape& shape() const { return shape_; }
-  // As Input() gives it.
+  // The form of Input()'s result.
   const InputForm& form_of_input() const { return input_form_; }
   const TargetForm& form() const { return form_; }
   int64_t classes() const { return form_.classes; }
-  // Of the target's classes; empty: the dataset names none.
+  // Names of the target's classes; empty: the dataset has none.
   const std::vector<std::string>& class_names() const { return class_names_; }
   std::optional<int64_t> ignore_value() const { return ignore_value_; }
 
@@ -86,8 +88,8 @@ class BatchReader {
   TargetForm form_;
   std::optional<int64_t> ignore_value_;
   bool classes_given_ = false;         // by Options, not by the data
-  bool channels_last_ = false;         // given as [rows, H, W, C]
-  bool target_channels_last_ = false;  // an image as a target, likewise
+  bool channels_last_ = false;         // input is [rows, H, W, C]
+  bool target_channels_last_ = false;  // the same for an image as target
   bool to_planes_ = false;
   ImageShape shape_;
   InputForm input_form_;

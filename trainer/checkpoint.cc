@@ -35,32 +35,32 @@ absl::Status Damaged(const std::string& path, const std::exception& error) {
       " is not a whole checkpoint of this trainer: ", TorchMessage(error)));
 }
 
-// The values of a checkpoint are stored as they are; the definition of the
-// archive's types, which libtorch makes beside them, is compressed.
-bool IsTypes(const ZipMember& member) {
-  return absl::StrContains(member.name, "/code/");
+// Entries of a checkpoint are stored, not compressed. The exception is the
+// definition of the archive's types, which libtorch writes beside them.
+bool IsTypes(const ZipEntry& entry) {
+  return absl::StrContains(entry.name, "/code/");
 }
 
 absl::Status CheckEntries(absl::string_view archive) {
-  MR_ASSIGN_OR_RETURN(const std::vector<ZipMember> members, ParseZip(archive));
-  for (const ZipMember& member : members) {
-    if (!member.compressed || IsTypes(member)) continue;
+  MR_ASSIGN_OR_RETURN(const std::vector<ZipEntry> entries, ParseZip(archive));
+  for (const ZipEntry& entry : entries) {
+    if (!entry.compressed || IsTypes(entry)) continue;
     return absl::DataLossError(
-        absl::StrCat("the member \"", member.name, "\" is compressed"));
+        absl::StrCat("the entry \"", entry.name, "\" is compressed"));
   }
   return absl::OkStatus();
 }
 
-// The file, after a look at its checksums.
+// Opens the file and compares its checksums.
 absl::StatusOr<std::unique_ptr<const FileMap>> OpenWhole(
     const std::string& path) {
-  // A missing file and a folder are told apart from a damaged one.
+  // Tells a missing file and a folder from a damaged one.
   MR_RETURN_IF_ERROR(CheckReadable(path));
   MR_ASSIGN_OR_RETURN(std::unique_ptr<const FileMap> file, FileMap::Open(path));
   if (const absl::Status whole = CheckEntries(file->bytes()); !whole.ok()) {
     return absl::DataLossError(absl::StrCat(
         path, " is not a whole checkpoint of this trainer: ", whole.message(),
-        "; go on from a copy of it or from an earlier checkpoint, or begin "
+        "; resume from a copy of it or from an earlier checkpoint, or begin "
         "anew without --resume"));
   }
   return file;
@@ -88,20 +88,20 @@ int64_t ReadInt(torch::serialize::InputArchive& archive,
 uint64_t ReadCount(torch::serialize::InputArchive& archive,
                    const std::string& key, int64_t least = 0) {
   const int64_t value = ReadInt(archive, key);
-  TORCH_CHECK(value >= least, "it says ", key, " ", value);
+  TORCH_CHECK(value >= least, "its ", key, " is ", value);
   return static_cast<uint64_t>(value);
 }
 
-// Throws what libtorch throws.
+// Throws libtorch's exceptions.
 absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
                                       const std::string& path) {
   if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " has checkpoint format ", format, "; this version reads ",
+        path, " has the checkpoint format ", format, "; this version reads ",
         kFormat,
         format < kFormat
-            ? ". An earlier version wrote it: let that version finish the run"
-            : ". A later version wrote it: go on with that one"));
+            ? ". An earlier version wrote it: finish the run with that version"
+            : ". A later version wrote it: resume with that version"));
   }
   CheckpointInfo info;
   info.model = ReadString(archive, "model_name");
@@ -113,17 +113,17 @@ absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
   info.steps = ReadCount(archive, "steps");
   absl::StatusOr<std::string> hash = ParseHex(ReadString(archive, "plan_hash"));
   if (!hash.ok()) {
-    return absl::DataLossError(
-        absl::StrCat(path, " says plan_hash ", hash.status().message(),
-                     ": the checkpoint is damaged or was edited"));
+    return absl::DataLossError(absl::StrCat(
+        path, " has an invalid plan_hash: ", hash.status().message(),
+        "; the checkpoint is damaged or was edited"));
   }
   info.plan_hash = *std::move(hash);
   info.fingerprint = ReadString(archive, "fingerprint");
   if (c10::IValue text; archive.try_read("pipeline", text)) {
     absl::StatusOr<PipelineSpec> pipeline =
         ParseSpecText(text.toStringRef(), path);
-    // It explains a refusal and decides nothing: a later version's may have
-    // fields that this one does not know.
+    // The pipeline only explains a refusal: it may have fields of a later
+    // version that this version does not know.
     if (pipeline.ok()) info.pipeline = *std::move(pipeline);
   }
   info.parts =
@@ -131,8 +131,8 @@ absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
   return info;
 }
 
-// By its extremes, which are NaN where a value is: isfinite() would make three
-// tensors of the same size.
+// Looks at the extremes, which are NaN when a value is: isfinite() would
+// allocate three tensors of the same size.
 bool IsFinite(const torch::Tensor& tensor) {
   if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
   const auto [least, most] = at::aminmax(tensor.detach());
@@ -140,7 +140,7 @@ bool IsFinite(const torch::Tensor& tensor) {
          std::isfinite(most.item<double>());
 }
 
-// All that a step can spoil.
+// All tensors that a step can spoil.
 bool IsFinite(const torch::nn::Module& model, const NamedParts& parts) {
   for (const torch::Tensor& tensor : model.parameters()) {
     if (!IsFinite(tensor)) return false;
@@ -156,8 +156,9 @@ bool IsFinite(const torch::nn::Module& model, const NamedParts& parts) {
   return true;
 }
 
-// Loading a module gives its tensors the memory that was read: another layout,
-// perhaps. This puts the values where they were kept before.
+// Loading a module replaces its tensors by those that were read, perhaps in
+// another layout. This copies the values into the tensors that were there
+// before.
 class KeepsPlaces {
  public:
   explicit KeepsPlaces(torch::nn::Module& model) {
@@ -167,8 +168,9 @@ class KeepsPlaces {
   void PutBack() {
     const torch::NoGradGuard no_grad;
     for (auto& [tensor, place] : places_) {
-      TORCH_CHECK(tensor.sizes() == place.sizes(), "a weight of shape ",
-                  tensor.sizes(), " is for one of shape ", place.sizes());
+      TORCH_CHECK(tensor.sizes() == place.sizes(),
+                  "the file has a weight of shape ", tensor.sizes(),
+                  " for one of shape ", place.sizes());
       place.copy_(tensor.detach());
       tensor.set_data(place);
     }
@@ -191,7 +193,7 @@ absl::Status RestorePart(torch::serialize::InputArchive& file,
     if (!file.try_read(name, read, /*is_buffer=*/true)) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, " does not fit these flags: its ", part, " has no ", name,
-          "; give that part the flags that it was written with"));
+          "; give the flags that it was written with"));
     }
     TORCH_CHECK(read.sizes() == tensor.sizes(), name, " has shape ",
                 read.sizes(), ", not ", tensor.sizes());
@@ -211,8 +213,8 @@ absl::Status WriteCheckpoint(const std::string& path,
   try {
     if (!IsFinite(model, parts)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "the weights or the optimiser's state hold values that are no finite "
-          "numbers, so they are not written; an older checkpoint at ",
+          "the weights or the optimiser's state hold values that are NaN or "
+          "infinite, so no checkpoint is written; an older checkpoint at ",
           path, " is kept"));
     }
     torch::serialize::OutputArchive archive;
@@ -250,14 +252,14 @@ absl::Status WriteCheckpoint(const std::string& path,
     }
     MR_ASSIGN_OR_RETURN(file, AtomicFile::Create(path));
     archive.save_to([&](const void* data, size_t size) {
-      // libtorch's writer cannot be told of an error: the exception that it
-      // makes of one meets another one in its destructor.
+      // libtorch's writer cannot be told of an error: its exception would meet
+      // another one in its destructor.
       written.Update(file->Write({static_cast<const char*>(data), size}));
       return size;
     });
   } catch (const std::exception& error) {
     return absl::InternalError(
-        absl::StrCat("cannot make the checkpoint ", path, ": ", error.what()));
+        absl::StrCat("cannot write the checkpoint ", path, ": ", error.what()));
   }
   MR_RETURN_IF_ERROR(written);
   return file->Commit();
@@ -267,7 +269,7 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const auto file, OpenWhole(path));
   try {
     torch::serialize::InputArchive archive;
-    // Whatever device it was written on need not be here.
+    // The device that it was written on may not exist here.
     Load(*file, torch::kCPU, archive);
     MR_ASSIGN_OR_RETURN(CheckpointInfo info, InfoOf(archive, path));
     MR_RETURN_IF_ERROR(file->CheckWhole());

@@ -14,14 +14,13 @@ absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,
   if (gpus == 0) {
     if (name == "auto") return torch::Device(torch::kCPU);
     return absl::FailedPreconditionError(
-        "--device=cuda, but this process sees no CUDA device; look at the "
-        "driver, at CUDA_VISIBLE_DEVICES and at MILLRACE_TORCH_LIB, or train "
-        "without a GPU by --device=cpu");
+        "--device=cuda, but this process sees no CUDA device; check the "
+        "driver, CUDA_VISIBLE_DEVICES and MILLRACE_TORCH_LIB, or train without "
+        "a GPU with --device=cpu");
   }
   MR_ASSIGN_OR_RETURN(const uint32_t gpu, GpuOf(env, gpus));
   const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(gpu));
-  // What is made without naming a device is made on this one, by us and by
-  // NCCL.
+  // NCCL and tensors without an explicit device use the current device.
   c10::impl::VirtualGuardImpl(torch::kCUDA).setDevice(device);
   return device;
 }

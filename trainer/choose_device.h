@@ -1,4 +1,4 @@
-// The device that a rank trains on, as --device says it.
+// Resolves --device to the device that a rank trains on.
 
 #ifndef MILLRACE_TRAINER_CHOOSE_DEVICE_H_
 #define MILLRACE_TRAINER_CHOOSE_DEVICE_H_
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// `name` is auto, cpu or cuda; auto takes a GPU where there is one. A GPU
+// `name` is auto, cpu or cuda; auto takes a GPU if there is one. The GPU
 // becomes the current device of the calling thread. FailedPrecondition: there
 // is no GPU, or none for this rank. libtorch's exceptions pass.
 absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,

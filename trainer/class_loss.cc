@@ -23,7 +23,7 @@ torch::Tensor Masked(const torch::Tensor& target, const Batch& batch) {
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
                           const torch::Tensor& target, double label_smoothing) {
   if (IsSoft(target) && label_smoothing > 0) {
-    // ATen would also smooth the rows of zeros, which do not count.
+    // ATen would also smooth rows of zeros, which do not count.
     const torch::Tensor smooth =
         target * (1 - label_smoothing) +
         target.sum(1, /*keepdim=*/true) *
@@ -31,15 +31,16 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
     return SumOfLosses(logits, smooth);
   }
   if (target.dim() == 3) {
-    TORCH_CHECK(logits.dim() == 4, "the model gave ", logits.sizes(),
-                " for a class of each pixel of ", target.sizes());
+    TORCH_CHECK(logits.dim() == 4, "the model returned ", logits.sizes(),
+                " for a class in each pixel of ", target.sizes());
     const torch::Tensor losses =
         at::cross_entropy_loss(logits, target, {}, at::Reduction::None,
                                kIgnoredLabel, label_smoothing);
     const torch::Tensor counted = target.ne(kIgnoredLabel).sum({1, 2});
     return losses.sum({1, 2}).div(counted.clamp_min(1)).sum();
   }
-  // Of shares it is the sum of -share * log softmax: a row of zeros adds 0.
+  // With shares the loss is the sum of -share * log softmax: a row of zeros
+  // adds 0.
   return at::cross_entropy_loss(logits, target, {}, at::Reduction::Sum,
                                 kIgnoredLabel, label_smoothing);
 }
@@ -47,7 +48,7 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
 torch::Tensor CountCorrect(const torch::Tensor& logits,
                            const torch::Tensor& target, int64_t among) {
   const torch::Tensor wanted = IsSoft(target) ? target.argmax(1) : target;
-  // The ignored label is none of them.
+  // The ignored label never matches.
   const torch::Tensor right =
       among == 1 ? logits.argmax(1).eq(wanted)
                  : std::get<1>(logits.topk(std::min(among, logits.size(1)), 1))

@@ -19,23 +19,23 @@
 
 namespace millrace {
 
-// The class of rows that hold no sample.
+// The label of rows that hold no sample.
 inline constexpr int64_t kIgnoredLabel = -100;
 
-// `target` with the rows that hold no sample left out.
+// Returns `target` with the rows that hold no sample marked as ignored.
 torch::Tensor Masked(const torch::Tensor& target, const Batch& batch);
 
-// The sum over the rows that count, of pixels the mean of those of a row that
-// count. `logits`: [rows, classes], or [rows, classes, height, width]. Of each
-// label
-// `label_smoothing`, 0 to below 1, is spread over all classes evenly (Szegedy
-// et al., "Rethinking the Inception Architecture", 2015).
+// Sum over the rows that count; for targets of pixels, the sum over these rows
+// of the mean over the pixels that count. `logits`: [rows, classes], or [rows,
+// classes, height, width]. `label_smoothing`, from 0 to below 1, is the share
+// of each label that is spread over all classes evenly (Szegedy et al.,
+// "Rethinking the Inception Architecture", 2015).
 torch::Tensor SumOfLosses(const torch::Tensor& logits,
                           const torch::Tensor& target,
                           double label_smoothing = 0);
 
-// Of the rows that count those whose class, or class with the largest share,
-// has one of the `among` largest logits. Not of pixels: pixel_scores.h.
+// Number of counting rows whose class, or class with the largest share, has one
+// of the `among` largest logits. Not for pixels; see pixel_scores.h.
 torch::Tensor CountCorrect(const torch::Tensor& logits,
                            const torch::Tensor& target, int64_t among = 1);
 

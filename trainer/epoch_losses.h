@@ -1,5 +1,5 @@
-// The losses of an epoch's steps: each rank knows the sum over its own rows,
-// EpochLosses adds them up over all ranks, for the epoch's mean and for the
+// The losses of an epoch's steps. Each rank knows the sum over its own rows;
+// EpochLosses adds the sums over all ranks, for the epoch's mean and for the
 // file of --step_losses.
 //
 // One thread. Gather() is a collective call; the rest is local.
@@ -29,33 +29,33 @@ class EpochLosses {
   explicit EpochLosses(std::unique_ptr<StepLosses> file)
       : file_(std::move(file)) {}
 
-  // `first`: the step that is trained first.
+  // `first`: number of the first step that this run trains.
   void Begin(uint64_t epoch, uint64_t first, uint64_t steps);
 
-  // The next step is trained; all ranks together had so many valid rows.
+  // Call after each trained step. `global_valid`: valid rows over all ranks.
   void Add(uint64_t global_valid);
 
-  // Steps that were trained and are not gathered yet.
+  // Steps that were trained and not gathered yet.
   uint64_t pending() const { return trained_ - gathered_; }
 
   // Sums the losses of the pending steps over the ranks and writes them. An
-  // error of the file is logged: what a full disk leaves is written later.
+  // error of the file is logged, and the lines are written with the next call.
   absl::Status Gather(TrainingStep& step);
 
-  // Of the steps that are gathered: the sum over the rows of all ranks.
+  // Sum of the gathered losses over the rows of all ranks.
   double total() const { return total_; }
 
   bool has_file() const { return file_ != nullptr; }
 
-  // Writes what earlier writes have left. OK without a file.
+  // Writes the lines that earlier writes left. OK without a file.
   absl::Status Finish();
 
  private:
   const std::unique_ptr<StepLosses> file_;
   uint64_t epoch_ = 0;
   std::vector<uint64_t> global_valid_;  // of each step
-  uint64_t trained_ = 0;                // steps that were trained end here
-  uint64_t gathered_ = 0;               // and those that are in total_ here
+  uint64_t trained_ = 0;                // end of the trained steps
+  uint64_t gathered_ = 0;               // end of the steps in total_
   double total_ = 0;
 };
 

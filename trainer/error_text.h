@@ -1,5 +1,5 @@
-// An error as the trainer prints it: with stage, dataset, shard and row where
-// the status carries them, as a data server's do.
+// The text of an error as the trainer prints it: with stage, dataset, shard and
+// row when the status carries them, as a data server prints them.
 
 #ifndef MILLRACE_TRAINER_ERROR_TEXT_H_
 #define MILLRACE_TRAINER_ERROR_TEXT_H_
@@ -15,14 +15,13 @@
 namespace millrace {
 
 // "DATA_LOSS: [decode error, dataset photos, shard a.mdb, row 17, sample 17]
-// server ...: ..."; of a status without a detail its message alone.
+// server ...: ..."; without a detail, the message alone.
 inline std::string ErrorText(const absl::Status& status) {
   return HasErrorDetail(status) ? FormatError(status)
                                 : std::string(status.message());
 }
 
-// `error` with more words around its message; its code and what it carries
-// stay. OK stays OK.
+// Adds text around the message of `error`; code and payload stay. OK stays OK.
 inline absl::Status WithWords(const absl::Status& error,
                               absl::string_view before,
                               absl::string_view after) {

@@ -28,11 +28,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two tries to open the data.
+// Pause between two attempts to open the data.
 constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
-// Of top-5 accuracy.
+// Classes of top-5 accuracy.
 constexpr int64_t kTop = 5;
-// Of a class name in an error.
+// Max bytes of a class name in an error.
 constexpr size_t kMaxName = 200;
 
 // The rows of both that hold a sample.
@@ -46,8 +46,8 @@ std::pair<torch::Tensor, torch::Tensor> OfValidRows(
   return {outputs.index_select(0, rows), target.index_select(0, rows)};
 }
 
-// A label is a class's number: two datasets that were packed each with its own
-// list of classes may give one number to two classes.
+// A label is the number of a class. Two datasets that were packed with
+// different lists of classes may give one number to two classes.
 absl::Status SameClassNames(const std::string& training_dataset,
                             const BatchReader& training,
                             const std::string& dataset,
@@ -61,7 +61,8 @@ absl::Status SameClassNames(const std::string& training_dataset,
         "class ", i, " is ", CleanText(mine[i], kMaxName), " in the dataset ",
         training_dataset, ", but ", CleanText(yours[i], kMaxName), " in ",
         dataset,
-        ": one label means two classes; pack both from the same class folders "
+        "; one label would mean two classes; pack both from the same class "
+        "folders "
         "(an empty folder for a class without images, and --skip_bad)"));
   }
   return absl::OkStatus();
@@ -73,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
     const Options& options, const std::string& training_dataset,
     const BatchReader& training) {
   DataLoader::Options small = options.loader;
-  small.window = 2;  // the smallest there is
+  small.window = 2;  // the smallest
   MR_ASSIGN_OR_RETURN(auto loader, DataLoader::Open(small));
   const OpenResponse& plan = loader->plan();
   MR_ASSIGN_OR_RETURN(BatchReader reader,
@@ -86,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
   }
   MR_RETURN_IF_ERROR(
       SameClassNames(training_dataset, training, options.dataset, reader));
-  // A network over pixels may be judged on images of another size.
+  // A network over pixels may be evaluated on images of another size.
   const bool of_pixels =
       reader.form().of_pixels() && training.form().of_pixels();
   if (of_pixels ? reader.form().channels != training.form().channels
@@ -98,10 +99,10 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
                      "; evaluate on data with the same target"));
   }
   if (reader.shape().channels != training.shape().channels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("samples have ", training.shape().channels,
-                     " channels for training, but ", reader.shape().channels,
-                     " for evaluation; choose presets that agree"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the samples of training have ", training.shape().channels,
+        " channels, but those of the evaluation have ", reader.shape().channels,
+        "; choose presets with the same channels"));
   }
   Options whole = options;
   whole.loader.expected_plan_hash = plan.plan_hash();
@@ -110,12 +111,12 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Make(
       new Evaluation(whole, std::move(reader), plan.resolved_spec()));
 }
 
-// Servers may be away as long between epochs as within one.
+// The same outage is tolerated between epochs as within one.
 absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
     const Hooks& hooks) {
   const SteadyTime deadline = SteadyDeadline(options_.loader.next_timeout);
   while (true) {
-    // Opened many times, each not for long: a stop signal cannot end it.
+    // A stop signal cannot end the opening, so each attempt is short.
     MR_RETURN_IF_ERROR(hooks.stopped());
     absl::StatusOr<std::unique_ptr<DataLoader>> loader =
         DataLoader::Open(options_.loader);
@@ -139,14 +140,14 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   const std::unique_ptr<DataLoader> loader = *std::move(opened);
   hooks.open_loader(loader.get());
   const absl::Cleanup forget_loader = [&hooks] { hooks.open_loader(nullptr); };
-  // Running statistics differ between ranks: all judge rank 0's model.
+  // Running statistics differ between ranks: all ranks evaluate rank 0's model.
   MR_RETURN_IF_ERROR(ranks.Broadcast(model.buffers()));
-  // correct, loss, samples, correct among the likeliest
+  // correct, loss, samples, correct in the top 5
   torch::Tensor sums =
       at::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
   const TargetForm& form = reader_.form();
   bool judged = form.judges_classes && !form.of_pixels();
-  // Yes and no of a user's loss may be anything.
+  // A user's loss gives "yes or no" no meaning.
   const bool yes_no = form.kind == TargetForm::kValues &&
                       options_.reader.loss == LossKind::kBceWithLogits;
   bool pixels_judged = form.of_pixels() && form.channels > 0 &&
@@ -162,11 +163,12 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
       if (!evaluated.ok() || absl::IsOutOfRange(batch.status())) break;
       evaluated = batch.status();
       if (!evaluated.ok()) break;
-      if (batch->rows == 0) continue;  // the rest was shared out
+      if (batch->rows == 0)
+        continue;  // all rows of this batch belong to other ranks
       const torch::Tensor logits = options_.precision.Run(
           [&] { return model.forward(reader_.Input(*batch)); });
       const torch::Tensor target = reader_.Target(*batch);
-      // A model of the user's may give something else to a loss of the user's.
+      // A user's model may return another type for a user's loss.
       judged =
           judged && logits.dim() == 2 && logits.size(1) == reader_.classes();
       if (judged) {
@@ -176,7 +178,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
           sums[3] += CountCorrect(logits, masked, kTop);
         }
       }
-      // A model over the values in a row says nothing of pixels.
+      // A model whose outputs are flat has no pixels.
       pixels_judged =
           pixels_judged && logits.dim() == 4 && logits.size(1) == form.channels;
       if (pixels_judged && yes_no) {
@@ -209,9 +211,10 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   const bool leaves_empty =
       pipeline_.bad_samples().action() == BadSamplePolicy::ZERO;
   if (sum[2] > expected || (sum[2] != expected && !leaves_empty)) {
-    return absl::InternalError(
-        absl::StrCat("evaluated ", sum[2], " samples of ", expected, " in ",
-                     options_.dataset, "; every one must come exactly once"));
+    return absl::InternalError(absl::StrCat(
+        "evaluated ", static_cast<uint64_t>(sum[2]), " samples of ",
+        loader->plan().samples_per_epoch(), " in ", options_.dataset,
+        "; every sample must come exactly once"));
   }
   Result result;
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();

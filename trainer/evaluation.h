@@ -1,9 +1,9 @@
-// Evaluation judges a model on a dataset of its own, or on a part of the
-// training's that training leaves out, shared out over the ranks, every sample
-// once.
+// Evaluates a model on a dataset of its own, or on a part of the training's
+// dataset that training leaves out. Each sample is evaluated once; the samples
+// are shared among the ranks.
 //
-// One thread; all ranks make the same calls. The model and the loaders' options
-// are the caller's.
+// One thread; all ranks make the same calls. The caller owns the model and the
+// loaders' options.
 //
 //   MR_ASSIGN_OR_RETURN(auto evaluation,
 //                       Evaluation::Make(options, name, reader));
@@ -37,49 +37,49 @@ class Evaluation {
  public:
   struct Options {
     std::string dataset;         // for messages
-    DataLoader::Options loader;  // with the spec; next_timeout is what servers
-                                 // may be away for
+    DataLoader::Options loader;  // with the spec; next_timeout is the time that
+                                 // servers may be unreachable
     BatchReader::Options reader;
     Precision precision;  // of the forward pass
   };
   struct Result {
-    // Share of the samples, or of the pixels, that are right. Absent: the
-    // target has no classes, or the model says none.
+    // Share of correct samples or pixels. Absent: the target has no classes, or
+    // the model predicts none.
     std::optional<double> accuracy;
-    // Of targets of pixels that are classes, or yes and no (bce_with_logits).
+    // For targets of pixels: classes, or yes and no (bce_with_logits).
     std::optional<double> mean_iou;
-    // The class is among the five likeliest; absent: there are no more than
-    // five.
+    // Share of samples whose class is among the five largest outputs. Absent:
+    // there are at most five classes.
     std::optional<double> top5;
     double loss = 0;  // mean
     uint64_t samples = 0;
-    // Damaged ones that bad_samples ZERO left empty: not judged, and not among
-    // `samples`.
+    // Damaged samples that bad_samples ZERO left empty: not evaluated and not
+    // among `samples`.
     uint64_t empty_rows = 0;
     double seconds = 0;
   };
-  // What the run has to say in between.
+  // Callbacks into the run.
   struct Hooks {
-    // Not OK: the run was told to stop.
+    // Not OK: the run must stop.
     std::function<absl::Status()> stopped;
-    // A loader that a stop has to close, and nullptr when it is gone.
+    // A loader that a stop must close; nullptr when it is destroyed.
     std::function<void(DataLoader*)> open_loader;
-    std::string place;  // for messages: what comes next in training
+    std::string place;  // for messages: the next place in training
   };
 
-  // Opens the data once, so that a mistake in it is not found an epoch later.
-  // InvalidArgument: its samples or targets are not those of `training`.
+  // Opens the data once, so that a mistake is found now and not an epoch later.
+  // InvalidArgument: samples or targets do not match those of `training`.
   static absl::StatusOr<std::unique_ptr<Evaluation>> Make(
       const Options& options, const std::string& training_dataset,
       const BatchReader& training);
 
-  // `model` is in training mode before and after. Its running statistics become
-  // rank 0's on all ranks. Internal: samples are missing or came twice.
+  // `model` is in training mode before and after. All ranks get rank 0's
+  // running statistics. Internal: samples are missing or came twice.
   absl::StatusOr<Result> Run(Classifier& model, Loss& loss, Communicator& ranks,
                              torch::Device device, const Hooks& hooks);
 
   const BatchReader& reader() const { return reader_; }
-  // As the servers resolved it.
+  // The spec as the servers resolved it.
   const PipelineSpec& pipeline() const { return pipeline_; }
 
  private:
@@ -90,7 +90,7 @@ class Evaluation {
   absl::StatusOr<std::unique_ptr<DataLoader>> Open(const Hooks& hooks);
 
   Options options_;
-  // Tensors may have other types and layouts than those of training.
+  // Its tensors may differ in type and layout from those of training.
   BatchReader reader_;
   PipelineSpec pipeline_;
 };

@@ -1,5 +1,5 @@
-// What a run says of an evaluation: a line, TensorBoard's points, and the
-// numbers of the summary. Pure functions of the result.
+// Formats the result of an evaluation: a line, TensorBoard's points and the
+// numbers of the summary. Pure functions.
 
 #ifndef MILLRACE_TRAINER_EVALUATION_REPORT_H_
 #define MILLRACE_TRAINER_EVALUATION_REPORT_H_

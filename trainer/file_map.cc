@@ -46,8 +46,8 @@ absl::Status FileMap::CheckWhole() const {
   }
   return absl::DataLossError(
       absl::StrCat(path_,
-                   " was cut, or its disk failed, while it was read; "
-                   "try again when nothing writes to it"));
+                   " was truncated, or its disk failed, while it was read; try "
+                   "again when no program writes to it"));
 }
 
 }  // namespace millrace

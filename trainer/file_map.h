@@ -1,6 +1,6 @@
-// FileMap is a whole file mapped for reading, for files that are looked at more
-// than once and are too large to be copied. A file that is cut meanwhile does
-// not end the process (common/map_guard.h): CheckWhole() says so.
+// FileMap maps a whole file for reading, for files that are read more than once
+// and too large to copy. A file that is truncated meanwhile does not end the
+// process (common/map_guard.h): CheckWhole() reports it.
 //
 // Not thread-safe. Owns the map; views of bytes() must not outlive it.
 //
@@ -35,8 +35,8 @@ class FileMap {
 
   absl::string_view bytes() const { return {data_, size_}; }
 
-  // DataLoss: the file was cut, or its disk failed, while it was mapped: some
-  // of the bytes that were read may be zeros.
+  // DataLoss: the file was truncated, or its disk failed, while it was mapped:
+  // some of the bytes that were read may be zeros.
   absl::Status CheckWhole() const;
 
  private:

@@ -32,7 +32,7 @@ absl::Status CheckWritable(const std::string& path) {
         absl::StrCat("cannot write ", path, ": it is a folder; name a file"));
   }
   if (IsSpecialFile(path)) {
-    // Not opened: closing a pipe again would end its reader.
+    // Not opened: closing the pipe again would end its reader.
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus()
                                            : FileError(errno, "write", path);
   }

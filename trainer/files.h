@@ -1,4 +1,4 @@
-// What a run asks of the files and folders that its flags name.
+// Checks of the files and folders that a run's flags name.
 
 #ifndef MILLRACE_TRAINER_FILES_H_
 #define MILLRACE_TRAINER_FILES_H_
@@ -13,9 +13,9 @@
 
 namespace millrace {
 
-// Says now what would fail at the end of a long run: that `path` cannot be
-// written. Leaves nothing behind, and removes what a process that was killed
-// has left beside it. InvalidArgument: `path` is a folder.
+// Reports at the start that `path` cannot be written, instead of at the end of
+// a long run. Leaves nothing behind, and removes the temporary files of a
+// killed process beside it. InvalidArgument: `path` is a folder.
 absl::Status CheckWritable(const std::string& path);
 
 // Files by the flags that name them; empty: not given.
@@ -28,7 +28,7 @@ absl::Status CheckDistinct(const NamedFiles& files);
 // InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 
-// Makes the folder `path` and those above it where they are missing.
+// Makes the folder `path` and its missing parents.
 absl::Status MakeFolders(const std::string& path);
 
 }  // namespace millrace

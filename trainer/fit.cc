@@ -15,14 +15,14 @@
 namespace millrace {
 namespace {
 
-// Two, so that a model which knows one batch size only, or mixes rows, is seen.
+// Two rows show a model that accepts one batch size only, or that mixes rows.
 constexpr int64_t kRows = 2;
 
 std::string Shape(c10::IntArrayRef sizes) {
   return absl::StrCat("[", absl::StrJoin(sizes, ", "), "]");
 }
 
-// Of a batch of targets.
+// Sizes of a batch of targets.
 std::vector<int64_t> SizesOf(const TargetForm& form) {
   if (form.kind == TargetForm::kClasses) return {kRows};
   if (form.kind == TargetForm::kPixelClasses) {
@@ -48,7 +48,7 @@ torch::Tensor Zeros(const std::vector<int64_t>& sizes, torch::ScalarType type,
   return at::zeros(sizes, torch::TensorOptions(type).device(device));
 }
 
-// Whether the trainer's losses take outputs of this shape.
+// True when the built-in losses accept outputs of this shape.
 bool Fits(const TargetForm& form, c10::IntArrayRef outputs) {
   if (form.of_pixels() && outputs.size() == 4) {
     return outputs.slice(1) ==
@@ -64,12 +64,12 @@ std::string Wanted(const TargetForm& form) {
       form.of_pixels() ? Shape({kRows, form.channels, form.height, form.width})
                        : "";
   if (form.kind == TargetForm::kPixelClasses) {
-    return absl::StrCat(of_pixels, ", a number for each class of each pixel");
+    return absl::StrCat(of_pixels, ", one number for each class and pixel");
   }
   return absl::StrCat(Shape({kRows, form.outputs}),
                       of_pixels.empty() ? "" : " or ", of_pixels, ", ",
-                      form.classes > 0 ? "a number for each class of the data"
-                                       : "as many numbers as the target has");
+                      form.classes > 0 ? "one number for each class of the data"
+                                       : "as many numbers as the target");
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
   const std::string fed = absl::StrCat(
       "the model ", name, ", given ", NameOf(input.type), " zeros of shape ",
       Shape(sizes), sizes.size() == 4 ? " (rows, channels, height, width)" : "",
-      " as the data have them, ");
+      ", the shape of the data, ");
   torch::Tensor outputs;
   try {
     torch::Tensor zeros = Zeros(sizes, input.type, device);
@@ -95,20 +95,20 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
     }
     outputs = model.forward(std::move(zeros));
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        fed, "failed: ", TorchSentence(error),
-        "; choose a preset or --input with the shape that it takes, or a model "
-        "for this one"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(fed, "failed: ", TorchSentence(error),
+                     "; choose a preset or --input of a shape that the model "
+                     "takes, or a model for this shape"));
   }
   if (!outputs.defined()) {
-    return absl::InvalidArgumentError(absl::StrCat(fed, "gave nothing"));
+    return absl::InvalidArgumentError(absl::StrCat(fed, "returned no values"));
   }
   if (outputs.dim() < 1 || outputs.size(0) != kRows) {
     return absl::InvalidArgumentError(absl::StrCat(
-        fed, "gave ", Shape(outputs.sizes()), "; it must give ", kRows,
+        fed, "returned ", Shape(outputs.sizes()), "; it must return ", kRows,
         " rows for ", kRows,
-        ": was it traced with a fixed batch size? Use sizes such as -1 in "
-        "view() or save torch.jit.script(module)"));
+        ". It was perhaps traced with a fixed batch size: use sizes such as -1 "
+        "in view(), or save torch.jit.script(module)"));
   }
   if (kind == LossKind::kTorchScript) {
     Batch batch;
@@ -119,26 +119,26 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
                    /*label_smoothing=*/0);
       if (sum.dim() == 0 && sum.is_floating_point()) return absl::OkStatus();
       return absl::InvalidArgumentError(
-          "the loss gives no floating-point numbers");
+          "the loss returns no floating-point numbers");
     } catch (const std::exception& error) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the loss, given the model's outputs ", Shape(outputs.sizes()),
           " and a target ", NameOf(TypeOf(form)), " ", Shape(SizesOf(form)),
           form.kind == TargetForm::kValues && form.of_pixels()
-              ? " (in a row for outputs that are not of four dimensions)"
+              ? " (flattened for outputs that do not have four dimensions)"
               : "",
           ", failed: ", TorchSentence(error)));
     }
   }
   if (outputs.scalar_type() != torch::kFloat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(fed, "gave ", c10::toString(outputs.scalar_type()),
-                     " values; it must give float32: end its forward with "
-                     ".float()"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        fed, "returned ", c10::toString(outputs.scalar_type()),
+        " values; it must return float32: end its forward with .float()"));
   }
   if (!Fits(form, outputs.sizes())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        fed, "gave ", Shape(outputs.sizes()), "; it must give ", Wanted(form)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(fed, "returned ", Shape(outputs.sizes()),
+                     "; it must return ", Wanted(form)));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
-// Whether model, data and loss fit one another, found at the start of a run by
-// one batch of zeros: for models and losses from files nobody knows before.
+// Checks at the start of a run, with one batch of zeros, that model, data and
+// loss fit one another: the shapes of models and losses from files are unknown
+// before.
 //
-// The model is left as it was: nothing is learnt, running statistics stay.
+// The model does not change: it learns nothing and running statistics stay.
 //
 //   MR_RETURN_IF_ERROR(CheckFit(*model, *loss, reader.form_of_input(),
 //                               reader.form(), loss_kind, config.model,
@@ -21,8 +22,8 @@
 
 namespace millrace {
 
-// InvalidArgument says what the model, called `name` in the sentence, takes or
-// gives, and what it should.
+// InvalidArgument: they do not fit; the message names the model `name`, what it
+// takes or returns, and what it should.
 absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
                       const TargetForm& form, LossKind kind,
                       const std::string& name, torch::Device device);

@@ -1,11 +1,8 @@
 #include "trainer/launcher.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +16,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "trainer/ddp/listener.h"
 
 extern char** environ;
 
@@ -29,35 +27,8 @@ absl::Status SystemError(absl::string_view what) {
   return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// The store of the ranks: a socket that listens already and is handed to rank
-// 0, so that no other process can take the port meanwhile.
-struct Listener {
-  int fd = -1;
-  uint16_t port = 0;
-  ~Listener() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-absl::Status Listen(Listener* listener) {
-  listener->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  if (listener->fd < 0 ||
-      bind(listener->fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      listen(listener->fd, 128) != 0 ||
-      getsockname(listener->fd, reinterpret_cast<sockaddr*>(&address), &size) !=
-          0) {
-    return SystemError("cannot listen on 127.0.0.1 for the ranks");
-  }
-  listener->port = ntohs(address.sin_port);
-  return absl::OkStatus();
-}
-
-// Everything that a child needs between fork and exec, made before the fork:
-// a child may call nothing that allocates.
+// Everything that a child needs between fork and exec, created before the fork:
+// between the two a child must not allocate.
 struct Child {
   std::vector<std::string> environment;
   std::vector<char*> environment_pointers;
@@ -70,7 +41,7 @@ uint32_t RankOf(const LaunchOptions& options, uint32_t local_rank) {
 }
 
 void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
-             const Listener& listener) {
+             const ListeningSocket& listener) {
   static constexpr absl::string_view kOurs[] = {"RANK=",
                                                 "WORLD_SIZE=",
                                                 "LOCAL_RANK=",
@@ -92,7 +63,7 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
     child->environment.push_back(absl::StrCat(name, "=", value));
   };
   const uint32_t rank = RankOf(options, local_rank);
-  const bool own_port = listener.fd >= 0;
+  const bool own_port = listener.fd.ok();
   add("RANK", rank);
   add("WORLD_SIZE", options.ranks * options.nodes);
   add("LOCAL_RANK", local_rank);
@@ -103,14 +74,14 @@ void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
     add("OMP_NUM_THREADS", options.threads_per_rank);
   }
   add("MILLRACE_LAUNCHED", 1);
-  if (rank == 0 && own_port) add("MILLRACE_MASTER_FD", listener.fd);
+  if (rank == 0 && own_port) add("MILLRACE_MASTER_FD", listener.fd.get());
   for (std::string& variable : child->environment) {
     child->environment_pointers.push_back(variable.data());
   }
   child->environment_pointers.push_back(nullptr);
 }
 
-// What all programs of this repository end with for a mistake of their flags.
+// Exit code of all programs of this repository for a mistake in their flags.
 bool EndedByUsage(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 2;
 }
@@ -138,19 +109,20 @@ absl::Status RunRanks(const LaunchOptions& options) {
   }
   if (options.node_rank >= options.nodes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("machine ", options.node_rank, " of ", options.nodes,
-                     ": they are counted from 0"));
+        absl::StrCat("no machine has the number ", options.node_rank, ": the ",
+                     options.nodes, " machines are counted from 0"));
   }
-  Listener listener;
+  // The socket of the ranks' store, which rank 0 inherits.
+  ListeningSocket listener;
   if (options.master_address.empty()) {
     if (options.nodes > 1) {
       return absl::InvalidArgumentError(
-          "several machines need the address of the first");
+          "a job on several machines needs the address of the first one");
     }
-    MR_RETURN_IF_ERROR(Listen(&listener));
+    MR_ASSIGN_OR_RETURN(listener, ListenOnFreePort(/*loopback=*/true));
   }
 
-  // Signals are taken one by one with sigtimedwait: no handler, no race.
+  // sigtimedwait() takes the signals one by one: no handler, no race.
   sigset_t signals;
   sigset_t before;
   sigemptyset(&signals);
@@ -177,10 +149,10 @@ absl::Status RunRanks(const LaunchOptions& options) {
       // as the launcher, whose SIGTERM would then be a rank's second signal.
       setpgid(0, 0);
       sigprocmask(SIG_SETMASK, &before, nullptr);
-      // A rank without its launcher would run on for ever.
+      // A rank whose launcher is gone would run for ever.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
-      if (rank == 0 && listener.fd >= 0) fcntl(listener.fd, F_SETFD, 0);
+      if (rank == 0 && listener.fd.ok()) fcntl(listener.fd.get(), F_SETFD, 0);
       execve(arguments[0], arguments.data(), child.environment_pointers.data());
       _exit(127);
     }
@@ -194,8 +166,8 @@ absl::Status RunRanks(const LaunchOptions& options) {
 
   SteadyTime kill_at = SteadyTime::max();
   bool killed = false;
-  // How a rank ended that was started with a mistake: the one that ended first
-  // may have ended because it missed that rank.
+  // How a rank ended that had a mistake in its flags. It is the cause even when
+  // another rank, which missed that rank, ended first.
   absl::Status mistake;
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
@@ -204,7 +176,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
   };
   if (!result.ok()) stop(result);
   while (running > 0) {
-    // Also wakes now and then, for the time of the kill.
+    // Wakes each second to compare the time with kill_at.
     const timespec tick = absl::ToTimespec(absl::Seconds(1));
     const int signal = sigtimedwait(&signals, nullptr, &tick);
     if (signal == SIGINT || signal == SIGTERM) {
@@ -223,17 +195,18 @@ absl::Status RunRanks(const LaunchOptions& options) {
       absl::Status ended = absl::InternalError(absl::StrCat(
           "rank ", RankOf(options, rank), " of ", options.ranks * options.nodes,
           " (process ", child.pid, ") ", HowItEnded(status),
-          "; the others were ended. Its own lines above say why"));
+          "; the other ranks were stopped. See its log above for the reason"));
       if (EndedByUsage(status)) mistake.Update(ended);
       if (result.ok()) stop(std::move(ended));
     }
     if (running > 0 && SteadyTime::clock::now() >= kill_at) {
       if (!killed) {
         MR_LOG(ERROR) << running << " rank" << (running == 1 ? "" : "s")
-                      << " still ran " << absl::FormatDuration(options.grace)
-                      << " after the signal to end: killed. A checkpoint that "
-                         "was being written is lost, the one before it is "
-                         "whole; --stop_grace gives more time";
+                      << " killed with SIGKILL: still running "
+                      << absl::FormatDuration(options.grace)
+                      << " after SIGTERM. A checkpoint that was being written "
+                         "is lost, the one before it is whole; --stop_grace "
+                         "gives more time";
       }
       killed = true;
       SignalAll(children, SIGKILL);

@@ -1,12 +1,14 @@
-// Runs the ranks of a job on this machine: the program once for each rank,
-// with the environment that torchrun would give it. The rank that fails first
-// ends the others, and its name is in the error. A job of several machines has
-// a launcher on each, and no more in common than the address of rank 0: a
-// machine whose ranks fail ends those of the others through ddp/roll_call.h.
+// Runs the ranks of a job on this machine: starts the program once for each
+// rank, with the environment that torchrun would give it. When a rank fails,
+// the launcher stops the others and returns an error that names the first one.
+//
+// A job on several machines has one launcher on each; the launchers share only
+// the address of rank 0. Ranks of other machines end through the peer monitor
+// (ddp/peer_monitor.h), not through this launcher.
 //
 // Call it before the process has other threads. It takes over SIGINT and
-// SIGTERM, which are passed on to the ranks as SIGTERM. Each rank has a process
-// group of its own, so that a terminal's Ctrl-C comes to it once, from here.
+// SIGTERM and forwards them to the ranks as SIGTERM. Each rank has a process
+// group of its own, so that Ctrl-C in a terminal reaches a rank only from here.
 
 #ifndef MILLRACE_TRAINER_LAUNCHER_H_
 #define MILLRACE_TRAINER_LAUNCHER_H_
@@ -24,19 +26,19 @@ struct LaunchOptions {
   std::vector<std::string> command;  // program and its arguments
   uint32_t ranks = 1;                // on this machine, and on each other one
   uint32_t nodes = 1;                // machines
-  uint32_t node_rank = 0;            // which one this is
-  // Where the ranks meet, on the first machine. One machine: may be empty, a
-  // free port of the loopback is taken.
+  uint32_t node_rank = 0;            // number of this machine, from 0
+  // Address of rank 0's store, on the first machine. Empty, with one machine
+  // only: a free port of the loopback.
   std::string master_address;
   uint16_t master_port = 0;
-  uint32_t threads_per_rank = 1;  // OMP_NUM_THREADS; 0: as it is set here
-  // From SIGTERM to SIGKILL: time for a checkpoint.
+  uint32_t threads_per_rank = 1;  // OMP_NUM_THREADS; 0: inherited
+  // Time between SIGTERM and SIGKILL, for a checkpoint.
   absl::Duration grace = absl::Seconds(20);
 };
 
-// Returns when all ranks have ended. Internal names the rank that failed
-// first, and is a UsageError when a rank ended with 2; Cancelled: a signal
-// ended the run.
+// Returns when all ranks have ended. Internal: a rank failed; the message names
+// the first one. It is a UsageError when a rank ended with 2. Cancelled: a
+// signal stopped the run.
 absl::Status RunRanks(const LaunchOptions& options);
 
 }  // namespace millrace

@@ -22,38 +22,38 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
   const TargetForm& form = training.form();
   if (model.of_pixels && !form.of_pixels()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--model=", model.name,
-        " gives values for each pixel, but the target of the data has none for "
-        "each pixel; name a mask or an image with --target, or choose another "
-        "model"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model=", model.name,
+                     " outputs values for each pixel, but the target has no "
+                     "values for each pixel; name a mask or an image with "
+                     "--target, or choose another model"));
   }
   if (model.of_pixels && form.channels == 0) {
     return absl::InvalidArgumentError(
-        "the data do not say how many classes their masks have; give "
+        "the data do not declare the number of classes of their masks; give "
         "--classes=N");
   }
   if (!model.of_pixels && model.file.empty() &&
       form.kind == TargetForm::kPixelClasses) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--model=", model.name,
-        " gives values for a whole image, but the target of the data holds a "
-        "class for each pixel; choose --model=unet or a TorchScript module"));
+        " outputs values for a whole image, but the target holds a class for "
+        "each pixel; choose --model=unet or a TorchScript module"));
   }
   for (const BatchReader* const reader : {&training, evaluation}) {
     if (!model.of_pixels || reader == nullptr) continue;
     const ImageShape& image = reader->shape();
     const TargetForm& target = reader->form();
     if (target.height == image.height && target.width == image.width) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--model=", model.name, " gives a value for each of the ",
-                     image.height, "x", image.width, " pixels of an image",
-                     reader == evaluation ? " of the evaluation" : "",
-                     ", but the target has ", target.height, "x", target.width,
-                     "; let the pipeline make both equally large"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model=", model.name, " outputs a value for each of the ",
+        image.height, "x", image.width, " pixels of an image",
+        reader == evaluation ? " of the evaluation" : "",
+        ", but the target has ", target.height, "x", target.width,
+        "; change the pipeline so that both have the same size"));
   }
   Learner learner;
-  // The same weights on every rank, whatever else the generator was used for.
+  // The same first weights on every rank, whatever else used the generator.
   torch::manual_seed(config.seed.value_or(0));
   MR_ASSIGN_OR_RETURN(
       learner.model,
@@ -71,19 +71,19 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
         LoadWeights(config.init_weights, config.init_weights_without,
                     WeightsOf(*learner.model));
     if (!loaded.ok() && ReadCheckpointInfo(config.init_weights).ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--init_weights=", config.init_weights,
-          " is a checkpoint of millrace-train, not a file of weights: go on "
-          "with its run by --resume=",
-          config.init_weights,
-          ". To get its weights, start its run again with --resume=auto and "
-          "--save_weights=NAME.safetensors beside its own flags, and give that "
-          "file to --init_weights"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--init_weights=", config.init_weights,
+                       " is a checkpoint of millrace-train, not a file of "
+                       "weights; to continue its run, give --resume=",
+                       config.init_weights,
+                       ". To get its weights, run its command again with "
+                       "--resume=auto --save_weights=NAME.safetensors, and "
+                       "give that file to --init_weights"));
     }
     MR_RETURN_IF_ERROR(UsageError(loaded));
   }
-  // The trainer's own models and losses are known to fit what they were made
-  // for, but not an evaluation of images of another size.
+  // The built-in models and losses fit the data that they were made for, but
+  // perhaps not an evaluation of images of another size.
   const bool foreign = !model.file.empty() || !loss.file.empty();
   const auto check = [&](const BatchReader& reader) {
     return CheckFit(*learner.model, *learner.loss, reader.form_of_input(),
@@ -97,8 +97,8 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
       return absl::Status(
           fits.code(),
           absl::StrCat("the evaluation's samples do not fit: ", fits.message(),
-                       "; --eval_preset or --eval_pipeline give the evaluation "
-                       "another pipeline"));
+                       "; set another pipeline for the evaluation with "
+                       "--eval_preset or --eval_pipeline"));
     }
   }
   if (config.graph) learner.model = GraphOf(std::move(learner.model));

@@ -1,5 +1,6 @@
-// What learns: the model that the flags name, with its weights, on its device,
-// and the loss. Whether they fit the data is found here, before the first step.
+// Learner is the model that the flags name, with its weights and on its device,
+// and the loss. MakeLearner() checks that they fit the data, before the first
+// step.
 //
 //   MR_ASSIGN_OR_RETURN(Learner learner,
 //                       MakeLearner(config, reader, nullptr, torch::kCPU));
@@ -24,9 +25,9 @@ struct Learner {
   std::unique_ptr<Loss> loss;
 };
 
-// `evaluation`: of the data that the model is judged by; null: none. The first
-// weights follow from config.seed alone, or from config.init_weights.
-// libtorch's exceptions pass.
+// `evaluation`: the reader of the evaluation's data; null: none. The first
+// weights depend only on config.seed or on config.init_weights. libtorch's
+// exceptions pass.
 absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
                                     const BatchReader& training,
                                     const BatchReader* evaluation,

@@ -26,6 +26,7 @@
 #include "trainer/error_text.h"
 #include "trainer/flags.h"
 #include "trainer/launcher.h"
+#include "trainer/progress.h"
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
 #include "trainer/summary.h"
@@ -39,7 +40,7 @@ int Fail(const absl::Status& status) {
   return ExitCode(status);
 }
 
-// What the program prints is all that it is for.
+// Without its output the command would be useless.
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   const absl::Status printed = FlushStandardOutput();
@@ -48,7 +49,7 @@ int Print(const std::string& text) {
 
 // Starts the program once for each rank.
 int Launch(LaunchOptions options, const std::vector<std::string>& arguments) {
-  // Who sets OMP_NUM_THREADS has decided already.
+  // A value of OMP_NUM_THREADS that the user set stays.
   options.threads_per_rank =
       std::getenv("OMP_NUM_THREADS") != nullptr
           ? 0
@@ -74,8 +75,8 @@ int Main(const std::vector<std::string>& arguments) {
 
   const TrainerConfig& config = flags->config;
   IgnoreWriteSignals();
-  // Never destroyed: a launcher's SIGTERM that comes while this rank already
-  // ends must not take the place of its exit code.
+  // Never destroyed: a launcher's SIGTERM that arrives while this rank ends
+  // must not replace its exit code.
   static StopSignals& stop = *new StopSignals;
   const absl::Status cuda = LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {
@@ -86,21 +87,22 @@ int Main(const std::vector<std::string>& arguments) {
     return Fail(WithWords(cuda, "--device=cuda cannot be used: ",
                           "; --device=cpu trains without a GPU"));
   }
-  // The profiler's library reports it as an error (level 4) when a machine has
-  // no GPU to count. A trace that is not written is reported by the trainer. No
-  // thread reads the environment yet.
+  // Kineto reports as an error (level 4) that a machine has no GPU to profile.
+  // The trainer reports a trace that is not written. No other thread reads the
+  // environment yet.
   if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "5", 0);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
   if (!env.ok()) return Fail(UsageError(env.status()));
   const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
-    // What could not be drawn of the progress is no error of the summary.
+    // An error of drawing the progress is no error of the summary.
     std::fflush(stdout);
     std::clearerr(stdout);
-    absl::FPrintF(stdout, "%s, %.0f samples/s, waiting for data %.1f %%",
+    absl::FPrintF(stdout, "%s, %s, waiting for data %.1f %%",
                   CountText(summary->samples, "sample"),
-                  summary->samples_per_second, 100 * summary->stall_share);
+                  RateText(summary->samples_per_second),
+                  100 * summary->stall_share);
     if (!summary->loss.empty()) {
       absl::FPrintF(stdout, ", loss %.4f", summary->loss.back());
     }
@@ -112,18 +114,17 @@ int Main(const std::vector<std::string>& arguments) {
     const uint64_t empty = std::accumulate(bad.empty_rows.begin(),
                                            bad.empty_rows.end(), uint64_t{0});
     if (empty > 0 || !bad.damaged.empty()) {
-      absl::FPrintF(
-          stdout,
-          "bad samples (%s): the servers met %s, %s left empty; --json lists "
-          "them\n",
-          bad.policy, CountText(bad.damaged.size(), "damaged sample"),
-          CountText(empty, "row was", "rows were"));
+      absl::FPrintF(stdout,
+                    "bad samples (%s): the servers found %s, %s left empty; "
+                    "--json lists them\n",
+                    bad.policy, CountText(bad.damaged.size(), "damaged sample"),
+                    CountText(empty, "row was", "rows were"));
     }
     if (summary->replay_batches > 0) {
       absl::FPrintF(stdout,
                     "repeated batches: the first %d batches were repeated; the "
-                    "rate is the upper bound that a perfect loader would give, "
-                    "loss and accuracy mean nothing\n",
+                    "rate is the upper bound with a perfect loader, loss and "
+                    "accuracy have no meaning\n",
                     summary->replay_batches);
     }
     if (absl::Status printed = FlushStandardOutput(); !printed.ok()) {
@@ -138,15 +139,15 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
-  // libgomp's idle threads spin by default. On cores that are shared with data
-  // servers or other ranks the one that works is then pushed aside: small
-  // models were measured up to 60 times slower. libgomp reads this before
-  // main, so the program starts itself anew, once.
+  // By default libgomp's idle threads spin and take the cores from data servers
+  // and other ranks on the same machine: small models were measured up to 60
+  // times slower. libgomp reads the variable before main(), so the program
+  // executes itself once more.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr &&
       std::getenv("GOMP_SPINCOUNT") == nullptr) {
     setenv("OMP_WAIT_POLICY", "passive", 0);
     execv("/proc/self/exe", argv);
-    // Without it training is slower, no more.
+    // On failure training is only slower.
   }
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();

@@ -23,7 +23,7 @@ double BytesPerRow(const StepMemory& memory) {
          static_cast<double>(memory.rows);
 }
 
-// People choose powers of two and small multiples of them: of 103, 96.
+// People choose powers of two and small multiples of them: 96, not 103.
 uint64_t RoundDown(uint64_t rows) {
   uint64_t unit = 1;
   while (unit * 8 <= rows) unit *= 2;
@@ -38,7 +38,8 @@ uint64_t RowsThatFit(const StepMemory& memory) {
                       static_cast<double>(memory.outside);
   if (each <= 0 || room <= 0 || memory.rows < 2) return 0;
   const double fit = std::floor(room / each);
-  // It did not fit, whatever the line says: an unfinished step needs more.
+  // The step did not fit, whatever the line says: an unfinished step needs
+  // more.
   const uint64_t below = memory.ran_before
                              ? memory.rows - 1
                              : std::max<uint64_t>(1, memory.rows / 2);
@@ -54,18 +55,18 @@ std::string MemoryAdvice(const StepMemory& memory) {
                         memory.rows * memory.world_size);
   }
   std::string text = absl::StrFormat(
-      "a row of the batch takes %s%s, and %s of %s are taken without any",
+      "a row of the batch takes %s%s; %s of %s are used without any row",
       memory.ran_before ? "about " : "at least ", Size(each),
       Size(static_cast<double>(memory.outside)),
       Size(static_cast<double>(memory.available)));
   const uint64_t rows = RowsThatFit(memory);
   if (rows == 0) {
     return absl::StrCat(text,
-                        ": not a single row fits; take a smaller model or "
+                        ": not a single row fits; choose a smaller model or "
                         "smaller samples, or free the device");
   }
   absl::StrAppendFormat(
-      &text, ": %s %d of %d rows a rank would fit; try --batch_size=%d",
+      &text, ": %s %d of %d rows per rank would fit; try --batch_size=%d",
       memory.ran_before ? "about" : "at most", rows, memory.rows,
       rows * memory.world_size);
   if (memory.world_size > 1) {

@@ -1,4 +1,4 @@
-// The sentence about a device without memory left.
+// The error for a device without memory left.
 
 #ifndef MILLRACE_TRAINER_OUT_OF_MEMORY_H_
 #define MILLRACE_TRAINER_OUT_OF_MEMORY_H_
@@ -13,9 +13,9 @@
 
 namespace millrace {
 
-// ResourceExhausted: what failed, and which batch size would fit, by the device
-// allocator's statistics. To be called when the failed step's tensors are gone.
-// `error` is what was thrown.
+// ResourceExhausted: names what failed and the batch size that would fit, from
+// the device allocator's statistics. Call it after the failed step's tensors
+// are destroyed. `error` is the exception.
 absl::Status OutOfMemory(const std::exception& error, absl::string_view what,
                          torch::Device device, uint64_t rows,
                          uint32_t world_size, bool ran_before);

@@ -30,7 +30,8 @@ std::vector<Named> TransformsOf(const PipelineSpec& spec) {
   return transforms;
 }
 
-// Of `all`, what `others` has not: neither it nor one that stands for it.
+// The transforms of `all` that are missing in `others`, also under an
+// equivalent.
 template <typename Same>
 std::vector<Named> Without(const std::vector<Named>& all,
                            std::vector<Named> others, Same same) {
@@ -54,7 +55,7 @@ std::string Names(const std::vector<Named>& transforms) {
       [](std::string* out, const Named& one) { out->append(one.name); });
 }
 
-// Empty: the same ones in the same order.
+// Empty: the same transforms in the same order.
 std::string DifferenceOfTransforms(const PipelineSpec& training,
                                    const PipelineSpec& evaluation) {
   const std::vector<Named> of_training = TransformsOf(training);

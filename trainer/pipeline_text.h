@@ -1,4 +1,4 @@
-// What the two pipelines of a run, training's and evaluation's, do differently.
+// Describes the differences between the pipelines of training and evaluation.
 // Pure functions.
 
 #ifndef MILLRACE_TRAINER_PIPELINE_TEXT_H_
@@ -11,10 +11,10 @@
 
 namespace millrace {
 
-// Of resolved specs: "transforms (training alone has random_crop; evaluation
+// For resolved specs: "transforms (training alone has random_crop; evaluation
 // alone has center_crop; normalize has other parameters), bad_samples (ZERO for
-// training, FAIL for evaluation)". Empty: they make the same of a sample. Data,
-// order, batch size and packing are not compared.
+// training, FAIL for evaluation)". Empty: both produce the same from a sample.
+// Data, order, batch size and packing are not compared.
 std::string DifferenceOfPipelines(const PipelineSpec& training,
                                   const PipelineSpec& evaluation);
 

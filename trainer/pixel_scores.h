@@ -1,11 +1,11 @@
-// PixelScores judges values for each pixel by counting: the share of pixels
-// that are right, and the mean over the channels of intersection over union
-// (Everingham et al., "The PASCAL Visual Object Classes Challenge", 2010), of
-// all pixels of all images together. A channel that neither the model nor the
-// target has anywhere takes no part in the mean.
+// PixelScores scores predictions for each pixel by counting: the share of
+// correct pixels, and the mean over the channels of intersection over union
+// (Everingham et al., "The PASCAL Visual Object Classes Challenge", 2010) over
+// all pixels of all images. The mean leaves out a channel that neither the
+// model nor the target has anywhere.
 //
-// One thread. Counts on the device, where reading one back would stop it;
-// counts() of all ranks are summed before they are read.
+// One thread. Counts stay on the device, because reading one would stop it; sum
+// counts() over the ranks before they are read.
 //
 //   PixelScores scores(classes, device);
 //   scores.AddClasses(logits, Masked(target, batch));
@@ -26,22 +26,22 @@ class PixelScores {
  public:
   struct Result {
     std::optional<double> accuracy;  // absent: no pixel counts
-    std::optional<double> mean_iou;  // absent: no channel is anywhere
+    std::optional<double> mean_iou;  // absent: no channel occurs
   };
 
   PixelScores(int64_t channels, torch::Device device);
 
-  // `logits`: [rows, channels, height, width], the largest says the class.
-  // `target`: int64 [rows, height, width]; -100 does not count.
+  // `logits`: [rows, channels, height, width]; the largest is the predicted
+  // class. `target`: int64 [rows, height, width]; -100 does not count.
   void AddClasses(const torch::Tensor& logits, const torch::Tensor& target);
 
   // Each channel is yes or no: a logit above 0, a target above 0.5. `target`:
-  // as the logits. Pixels with `ignore_value` do not count.
+  // the shape of the logits. Pixels with `ignore_value` do not count.
   void AddYesNo(const torch::Tensor& logits, const torch::Tensor& target,
                 std::optional<int64_t> ignore_value);
 
-  // float64 [5, channels]: pixels where both say it, where the model does,
-  // where the target does, that are right, and that count.
+  // float64 [5, channels], counts of pixels: both say yes, the model does, the
+  // target does, correct, counted.
   const torch::Tensor& counts() const { return counts_; }
 
   // `counts`: on the CPU.

@@ -1,4 +1,4 @@
-// A place in the data as people count: from 1.
+// A position in the data for people, counted from 1.
 
 #ifndef MILLRACE_TRAINER_POSITION_TEXT_H_
 #define MILLRACE_TRAINER_POSITION_TEXT_H_

@@ -15,13 +15,13 @@ namespace millrace {
 namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
-// What a terminal has that does not say it.
+// Columns of a terminal that does not report its size.
 constexpr size_t kUsualColumns = 80;
-// Of the bar, with its brackets.
-constexpr size_t kSmallestBar = 10;
-constexpr size_t kLargestBar = 42;
+// Max columns of the bar, with its brackets.
+constexpr size_t kMinBar = 10;
+constexpr size_t kMaxBar = 42;
 
-// Asked each time: windows change their size.
+// Asked each time, because windows change their size.
 size_t TerminalColumns() {
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
@@ -30,10 +30,10 @@ size_t TerminalColumns() {
   return size.ws_col;
 }
 
-// What follows the place in the epoch, the most important first.
+// The values after the position in the epoch, the most important first.
 std::vector<std::string> Parts(const Progress::State& state) {
   return {absl::StrFormat("  loss %.4f", state.loss),
-          absl::StrFormat("  %.0f samples/s", state.samples_per_second),
+          absl::StrCat("  ", RateText(state.samples_per_second)),
           absl::StrFormat("  %s left", FormatClock(state.seconds_left)),
           absl::StrFormat("  waiting %.1f %%", 100 * state.stall_share)};
 }
@@ -63,6 +63,12 @@ std::string FormatClock(double seconds) {
   return absl::StrFormat("%d:%02d", all / 60, all % 60);
 }
 
+std::string RateText(double samples_per_second) {
+  std::string text = absl::StrFormat("%.0f", samples_per_second);
+  for (size_t i = text.size(); i > 3;) text.insert(i -= 3, ",");
+  return text + " samples/s";
+}
+
 std::string FormatState(const Progress::State& state) {
   std::string text = absl::StrFormat("epoch %d/%d step %d/%d", state.epoch + 1,
                                      state.epochs, state.step, state.steps);
@@ -84,8 +90,8 @@ std::string FormatBar(const Progress::State& state, size_t columns) {
     left -= part.size();
   }
   std::string bar;
-  if (left > kSmallestBar) {
-    bar = absl::StrCat(Bar(state, std::min(left - 1, kLargestBar)), " ");
+  if (left > kMinBar) {
+    bar = absl::StrCat(Bar(state, std::min(left - 1, kMaxBar)), " ");
   }
   return absl::StrCat(epoch, bar, steps, rest).substr(0, room);
 }

@@ -1,5 +1,5 @@
-// What a person sees of a run: a bar that moves on a terminal, else a line
-// every so many steps. Rank 0 alone prints.
+// Progress of a run for people: on a terminal one line with a bar that rewrites
+// itself, otherwise a line every `log_every` steps. Only rank 0 prints.
 //
 // One thread.
 //
@@ -23,7 +23,7 @@ class Progress {
  public:
   struct Options {
     bool enabled = true;       // false: nothing is printed
-    bool terminal = false;     // standard output is one
+    bool terminal = false;     // standard output is a terminal
     uint64_t log_every = 100;  // steps; 0: no lines between epochs
   };
   struct State {
@@ -39,10 +39,11 @@ class Progress {
 
   explicit Progress(const Options& options) : options_(options) {}
 
-  // True when Step() would print for this step: reading the loss may cost.
+  // True when Step() would print for this step; fetching the loss may be
+  // expensive.
   bool Wants(uint64_t step, uint64_t steps) const;
   void Step(const State& state);
-  // A whole line, or several; the moving one is cleared before.
+  // Prints one or several whole lines and clears the progress line before.
   void Line(const std::string& text);
 
  private:
@@ -50,16 +51,19 @@ class Progress {
   mutable SteadyTime next_ = SteadyTime::min();
 };
 
-// "epoch 1/8 step 120/468  loss 0.5312  18204 samples/s  0:04 left  waiting
+// "epoch 1/8 step 120/468  loss 0.5312  18,204 samples/s  0:04 left  waiting
 // 1.2 %"
 std::string FormatState(const Progress::State& state);
 
-// The same for a terminal of so many columns, with a bar where there is room;
-// what does not fit is left out from the right:
-// "epoch 1/8 [=====>              ] 120/468  loss 0.5312  18204 samples/s ..."
+// The same for a terminal of `columns` columns, with a bar if there is room.
+// Values that do not fit are left out from the right:
+// "epoch 1/8 [=====>              ] 120/468  loss 0.5312  18,204 samples/s ..."
 std::string FormatBar(const Progress::State& state, size_t columns);
 
-// "0:04", "12:30", "3:05:00"; "-" of what is no time.
+// "18,204 samples/s"
+std::string RateText(double samples_per_second);
+
+// "0:04", "12:30", "3:05:00"; "-" for a value that is no time.
 std::string FormatClock(double seconds);
 
 }  // namespace millrace

@@ -16,10 +16,10 @@ absl::StatusOr<uint32_t> ReadNumber(const GetVariable& get,
   const std::optional<std::string> text = get(name);
   if (!text.has_value()) {
     if (otherwise.has_value()) return *otherwise;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the environment has no ", name,
-        ", but other variables of a rank; start the ranks with torchrun or "
-        "--nproc, or unset RANK and WORLD_SIZE"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the environment has no ", name,
+                     ", but has other variables of a rank; start the ranks "
+                     "with torchrun or --nproc, or unset RANK and WORLD_SIZE"));
   }
   uint32_t value = 0;
   if (!absl::SimpleAtoi(*text, &value)) {
@@ -87,8 +87,7 @@ absl::StatusOr<uint32_t> GpuOf(const RankEnv& env, uint32_t gpus) {
         ranks, " ranks run on this machine, but each sees ", gpus,
         gpus == 1 ? " CUDA device" : " CUDA devices",
         "; start at most one rank for each device (--nproc, or torchrun's "
-        "--nproc-per-node), look at CUDA_VISIBLE_DEVICES, or use "
-        "--device=cpu"));
+        "--nproc-per-node), check CUDA_VISIBLE_DEVICES, or use --device=cpu"));
   }
   return env.local_rank;
 }

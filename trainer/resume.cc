@@ -22,7 +22,7 @@ absl::Status OtherFlags(const std::string& file,
                         const std::vector<std::string>& changed) {
   return absl::InvalidArgumentError(absl::StrCat(
       file, " was written with other flags: ", absl::StrJoin(changed, "; "),
-      ". Go on with the flags of the checkpoint, or begin anew without "
+      ". Resume with the flags of the checkpoint, or begin anew without "
       "--resume"));
 }
 
@@ -103,11 +103,11 @@ absl::StatusOr<ResumePoint> FindResumePoint(const TrainerConfig& config,
   const CheckpointInfo& info = point.info;
   std::vector<std::string> changed;
   if (info.model != model) {
-    changed.push_back(
-        absl::StrCat("--model=", info.model, ", now --model=", model,
-                     absl::StartsWith(model, "torchscript:")
-                         ? " (a TorchScript file goes by a hash of its content)"
-                         : ""));
+    changed.push_back(absl::StrCat(
+        "--model=", info.model, ", now --model=", model,
+        absl::StartsWith(model, "torchscript:")
+            ? " (a TorchScript file is identified by the hash of its content)"
+            : ""));
   }
   if (info.optimizer != config.optimizer) {
     changed.push_back(absl::StrCat("--optimizer=", info.optimizer,
@@ -117,13 +117,13 @@ absl::StatusOr<ResumePoint> FindResumePoint(const TrainerConfig& config,
   if (config.ema == 0 && point.Holds("average")) {
     return absl::InvalidArgumentError(absl::StrCat(
         point.file,
-        " holds averaged weights, which --ema would go on with; give --ema"));
+        " holds averaged weights, which only --ema continues; give --ema"));
   }
   if (info.position.step % config.accumulate != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         point.file, " was written after ", info.position.step,
         " batches of an epoch, which --accumulate=", config.accumulate,
-        " does not divide; go on with --accumulate=", info.accumulate));
+        " does not divide; resume with --accumulate=", info.accumulate));
   }
   return point;
 }

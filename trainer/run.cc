@@ -24,8 +24,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"
-#include "trainer/audit_complete.h"
-#include "trainer/audit_start.h"
+#include "trainer/audit_checks.h"
 #include "trainer/bad_sample_report.h"
 #include "trainer/checkpoint.h"
 #include "trainer/choose_device.h"
@@ -57,17 +56,21 @@
 namespace millrace {
 namespace {
 
-// Ranks wait for one another so much longer than each waits for data.
+// Ranks wait for one another this much longer than each waits for data.
 constexpr absl::Duration kDataMargin = absl::Seconds(30);
-// For the servers to give a batch once more that is kept for a look at it.
+// Time for the servers to send a batch again that is kept for inspection.
 constexpr absl::Duration kKeepTime = absl::Seconds(20);
-// A rank other than 0 says why it waited when it did for so much of an epoch.
+// Min share of an epoch spent waiting for data at which a rank other than 0
+// logs the reason.
 constexpr double kWorthSaying = 0.05;
-// On a device whose losses have to be fetched, they are looked at this often.
+// Steps between two checks of the losses on a device, which has to be
+// synchronised for them.
 constexpr uint64_t kLossCheckSteps = 50;
-// The losses of --step_losses are summed over the ranks and written this often.
+// Steps between two writes of the losses of --step_losses, which are summed
+// over the ranks.
 constexpr uint64_t kLossWriteSteps = 50;
-// For ranks that do not answer, without --rank_timeout.
+// Time after which a rank that does not answer is missing, without
+// --rank_timeout.
 constexpr absl::Duration kRankTimeout = absl::Minutes(2);
 
 void LogError(const absl::Status& status) {
@@ -89,19 +92,18 @@ class TrainingRun {
   absl::Status SetUp();
   absl::Status Train();
   absl::Status WriteCheckpoint() { return keeper_->WriteCheckpoint(place_); }
-  // After an error of Train(): keeps the batch that led to it, where that is
-  // known; the same error, with what can be done about it.
+  // After an error of Train(): saves the batch that caused it, if that is
+  // known. Returns the error with advice.
   absl::Status KeepFailedBatch(const absl::Status& error) const;
   // Tells the other ranks, if they have joined.
   void Fail(const absl::Status& why) const {
     if (ranks_ == nullptr) return;
     ranks_->Fail(absl::Status(why.code(), ErrorText(why)));
   }
-  // Training is over, well or not.
+  // Call after training, successful or not.
   void EndMonitor() { monitor_->End(); }
-  // --json of a run that Train() or Finish() has ended with `error`: epochs
-  // that are whole, and of other ranks nothing new, because they may not
-  // answer.
+  // Writes --json of a run that Train() or Finish() has ended with `error`: only
+  // whole epochs, and nothing new of other ranks, which may not answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -118,16 +120,16 @@ class TrainingRun {
   absl::Status TrainEpoch(uint64_t epoch);
   absl::Status Evaluate();
   absl::Status EvaluateModel();
-  // See ddp/replicas.h; makes rank 0's buffers those of all.
+  // See ddp/replicas.h. Copies rank 0's buffers to all ranks.
   absl::Status Verify(absl::string_view when);
-  // See ddp/agree.h; before the next step.
+  // See ddp/agree.h. Call before the next step.
   absl::Status Agree(absl::Status mine, bool* together = nullptr);
-  // Of a valid --precision.
+  // The flag was validated.
   Precision precision() const {
     return *PrecisionByName(config_.precision, device_.type());
   }
   absl::Status Stopped() const;
-  // What rank 0 knows of the whole run without the other ranks.
+  // Fills in what rank 0 knows of the run without the other ranks.
   void Summarize();
   absl::Status WriteSummary() const;
 
@@ -140,7 +142,7 @@ class TrainingRun {
   torch::Device device_ = torch::kCPU;
   RunData data_;
   std::unique_ptr<Communicator> ranks_;
-  std::string model_identity_;  // what a checkpoint keeps of --model
+  std::string model_identity_;  // IdentityOf() of --model, for checkpoints
   std::shared_ptr<Classifier> model_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Updater> updater_;
@@ -149,11 +151,11 @@ class TrainingRun {
   std::unique_ptr<RunMonitor> monitor_;
 
   uint64_t audit_attempt_ = 0;
-  uint64_t batches_ = 0;  // that the loader has given
+  uint64_t batches_ = 0;  // batches that the loader delivered
 
   RunPlace place_;
-  std::unique_ptr<EpochLosses> losses_;  // of the epoch that is trained
-  // All ranks agree on it: losses are gathered within an epoch, too.
+  std::unique_ptr<EpochLosses> losses_;  // of the current epoch
+  // The same on all ranks: losses are also gathered within an epoch.
   bool gathers_losses_ = false;
   TrainSummary summary_;
 };
@@ -175,8 +177,8 @@ absl::Status TrainingRun::SetUp() {
   for (const std::string& folder : {config_.profile, config_.audit_dir}) {
     if (!folder.empty()) MR_RETURN_IF_ERROR(MakeFolders(folder));
   }
-  // Spinning threads of several ranks on the same cores ruin each other's
-  // steps. Who sets OMP_NUM_THREADS has decided already.
+  // Spinning threads of several ranks on the same cores slow each other down. A
+  // value of OMP_NUM_THREADS that the user set stays.
   if (!GetEnvironmentVariable("OMP_NUM_THREADS").has_value()) {
     at::set_num_threads(static_cast<int>(
         std::max(1u, AvailableCpus() / env_.local_world_size)));
@@ -187,9 +189,9 @@ absl::Status TrainingRun::SetUp() {
     return FromTorch(error, "choosing the device");
   }
   if (config_.precision == "float16" && device_.is_cpu() && env_.rank == 0) {
-    MR_LOG(WARNING) << "--precision=float16 on the CPU is right but slow: "
-                       "libtorch has no fast convolutions for it; "
-                       "--precision=bfloat16 has them";
+    MR_LOG(WARNING) << "--precision=float16 on the CPU is correct but slow, "
+                       "because libtorch has no fast convolutions for it; it "
+                       "has them for --precision=bfloat16";
   }
   MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config_.model));
   MR_ASSIGN_OR_RETURN(model_identity_, UsageError(IdentityOf(model)));
@@ -203,7 +205,7 @@ absl::Status TrainingRun::SetUp() {
       Communicator::Join(
           env_, {.device = device_,
                  .timeout = timeout,
-                 // A rank that waits for its data is not gone.
+                 // A rank that waits for its data is not missing.
                  .call_timeout = std::max(
                      timeout, config_.loader.next_timeout + kDataMargin)}));
   MR_RETURN_IF_ERROR(StartAudit());
@@ -230,7 +232,7 @@ absl::Status TrainingRun::OpenData() {
 }
 
 absl::Status TrainingRun::StartLosses() {
-  // Rank 0 alone may have been given the flag; the others help to sum.
+  // Perhaps only rank 0 has the flag; the others take part in the sums.
   torch::Tensor wanted = torch::zeros({1}, torch::kInt64);
   std::unique_ptr<StepLosses> file;
   if (env_.rank == 0 && !config_.step_losses.empty()) {
@@ -271,7 +273,7 @@ absl::Status TrainingRun::StartMonitor() {
   return absl::OkStatus();
 }
 
-// The ranks of a start share a number: rank 0's clock.
+// The ranks of a start share a number: the time on rank 0's clock.
 absl::Status TrainingRun::StartAudit() {
   if (data_.audit_file.empty()) return absl::OkStatus();
   torch::Tensor attempt = torch::zeros({1}, torch::kInt64);
@@ -306,8 +308,8 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
           UsageError(RestoreCheckpoint(resume_.file, *model_, state)));
       for (const auto& [part, tensors] : state) {
         if (resume_.Holds(part)) continue;
-        progress_.Line(
-            absl::StrCat(resume_.file, " has no ", part, ": it starts anew"));
+        progress_.Line(absl::StrCat(resume_.file, " has no ", part,
+                                    "; it starts from its initial state"));
       }
     }
     MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->parameters()));
@@ -362,8 +364,8 @@ absl::Status TrainingRun::Verify(absl::string_view when) {
   MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->buffers()));
   return VerifyReplicas(
       *model_,
-      {{"the epoch to go on in", static_cast<int64_t>(place_.position.epoch)},
-       {"the step to go on at", static_cast<int64_t>(place_.position.step)},
+      {{"the next epoch", static_cast<int64_t>(place_.position.epoch)},
+       {"the next step", static_cast<int64_t>(place_.position.step)},
        {"the steps trained", static_cast<int64_t>(place_.steps)}},
       *ranks_, when);
 }
@@ -422,7 +424,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       return can_go_on;
     }
     MR_CHECK(batch->position == (Position{epoch, step}))
-        << "a batch out of turn: " << At(batch->position);
+        << "a batch out of order: " << At(batch->position);
     local_valid += batch->local_valid;
     MR_ASSIGN_OR_RETURN(const bool updated, step_->Run(*batch));
     monitor_->EndStep(batch->global_valid);
@@ -430,7 +432,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     if (updated) {
       ++place_.steps;
       ++place_.run_steps;
-      // Before the losses are looked at: the weights have taken this step.
+      // Before the losses are checked: the weights include this step.
       place_.position =
           step + 1 < steps ? Position{epoch, step + 1} : Position{epoch + 1, 0};
     }
@@ -444,13 +446,13 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     const bool checkpoint = updated && config_.checkpoint_every > 0 &&
                             step + 1 < steps &&
                             place_.steps % config_.checkpoint_every == 0;
-    // Before a checkpoint: a run that goes on from there has all losses.
+    // Before a checkpoint: a run that resumes from it has all losses.
     if (gathers_losses_ &&
         (checkpoint || losses_->pending() >= kLossWriteSteps)) {
       MR_RETURN_IF_ERROR(losses_->Gather(*step_));
     }
-    // Others than rank 0 do nothing there, and wait in the next step. That a
-    // disk is full for a while need not end the run.
+    // On ranks other than 0 this does nothing; they wait in the next step. A
+    // full disk need not end the run.
     if (checkpoint) {
       monitor_->LeaveOut([this] { LogError(WriteCheckpoint()); });
     }
@@ -471,20 +473,22 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   summary_.loss.push_back(losses_->total() / samples);
   monitor_->Report(place_.steps, {{"Loss/train_epoch", summary_.loss.back()},
                                   {"Train/epoch_seconds", times.seconds}});
-  progress_.Line(absl::StrFormat(
-      "epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s, waiting %.1f %%",
-      epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
-      samples / times.seconds, 100 * times.share(times.data_seconds)));
+  progress_.Line(
+      absl::StrFormat("epoch %d/%d: loss %.4f, %.2f s, %s, waiting %.1f %%",
+                      epoch + 1, config_.epochs, summary_.loss.back(),
+                      times.seconds, RateText(samples / times.seconds),
+                      100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
-    progress_.Line(absl::StrFormat("  loss scale %g, %d steps skipped so far",
-                                   scaler->scale(), scaler->skipped()));
+    progress_.Line(
+        absl::StrFormat("  loss scale %.10g, %d steps skipped so far",
+                        scaler->scale(), scaler->skipped()));
   }
   MR_RETURN_IF_ERROR(data_.bad_samples->EndEpoch(times.samples, local_valid,
                                                  *ranks_, progress_));
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
   progress_.Line(absl::StrCat("  ", PartsText(times)));
-  // Rank 0 says it of itself; others only when they were held up.
+  // Rank 0 printed it; other ranks log it only when they were held up.
   if (env_.rank != 0 && times.share(times.data_seconds) >= kWorthSaying) {
     MR_LOG(INFO) << "rank " << env_.rank << ", epoch " << epoch + 1 << ": "
                  << where;
@@ -493,7 +497,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
 }
 
 absl::Status TrainingRun::Evaluate() {
-  // The average is what is judged; training goes on with the weights.
+  // The average is evaluated; training continues with the weights.
   return keeper_->WithAverage([this] { return EvaluateModel(); });
 }
 
@@ -525,7 +529,7 @@ absl::Status TrainingRun::Train() {
   if (data_.done) {
     progress_.Line(absl::StrCat(resume_.file, " has trained all ",
                                 place_.position.epoch,
-                                " epochs: nothing is left to train"));
+                                " epochs; nothing is left to train"));
     return data_.evaluation == nullptr ? absl::OkStatus() : Evaluate();
   }
   while (place_.position.epoch < config_.epochs) {
@@ -533,8 +537,8 @@ absl::Status TrainingRun::Train() {
     MR_RETURN_IF_ERROR(TrainEpoch(epoch));
     // Before the checkpoint, which is of a model that all ranks hold.
     MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
-    // A disk that is full for a while need not end the run: at its end the
-    // write is tried again, and there an error counts.
+    // A full disk need not end the run here: the write is tried again at its
+    // end, where an error counts.
     LogError(WriteCheckpoint());
     LogError(keeper_->SaveWeights());
     if (data_.evaluation != nullptr) MR_RETURN_IF_ERROR(Evaluate());
@@ -545,7 +549,7 @@ absl::Status TrainingRun::Train() {
 
 absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   if (step_ == nullptr || !step_->not_finite().has_value()) return error;
-  // That place's own batch was not trained on.
+  // With --repeat_batches the position is not that of the trained batch.
   if (config_.repeat_batches > 0) return error;
   HostLoaderOptions options;
   options.endpoint = config_.loader.endpoint;
@@ -592,7 +596,7 @@ absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {
 absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   data_.loader->Close();
   MR_RETURN_IF_ERROR(Verify("at the end"));
-  // They may lie on different disks: one that is full does not cost the others.
+  // The files may be on different disks: a full one must not cost the others.
   absl::Status kept = WriteCheckpoint();
   kept.Update(keeper_->SaveWeights());
   Summarize();
@@ -614,7 +618,7 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
   kept.Update(WriteSummary());
   kept.Update(monitor_->profile_status());
   MR_RETURN_IF_ERROR(kept);
-  // Last: what can fail here must not cost what the run has found.
+  // Last: an error here must not cost the results of the run.
   MR_RETURN_IF_ERROR(ranks_->Leave());
   return summary_;
 }
@@ -628,10 +632,11 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {
     run.Fail(status);
-    // Flags, or files that they name, that do not fit together or the data.
+    // The flags, or files that they name, do not fit together or do not fit the
+    // data.
     return absl::IsInvalidArgument(status) ? UsageError(status) : status;
   }
-  // What went wrong on a device is often known only where it is waited for.
+  // An error on a device often appears only at the next synchronisation.
   absl::Status status;
   try {
     status = run.Train();
@@ -643,8 +648,9 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     status = run.KeepFailedBatch(status);
     run.Fail(status);
     LogError(run.KeepLosses());
-    // The error that ended the run matters more than one of the checkpoint.
-    // Where the ranks differ, the last one before may be the only good one.
+    // The error that ended the run matters more than an error of the
+    // checkpoint. When the ranks differ, the last checkpoint may be the only
+    // good one.
     if (!absl::IsAborted(status)) LogError(run.WriteCheckpoint());
     LogError(run.WriteSummaryOf(status));
     return status;

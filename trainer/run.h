@@ -11,13 +11,13 @@
 
 namespace millrace {
 
-// Trains, evaluates and writes the checkpoint after each epoch, writes the
-// files that `config` names. On an error (data servers gone, another rank gone,
-// a loss that is no number, a stop signal as Cancelled) rank 0 has written the
-// checkpoint, when one was asked for, of the last step that was complete; one
-// with values that are no numbers is not written, the one before it is kept.
-// A rank that has to stop says so before a step: all end there. All ranks
-// return an equal summary, except for the files' sake: rank 0 writes them.
+// Trains, evaluates, writes the checkpoint after each epoch, and writes the
+// files that `config` names. On an error (data servers or another rank missing,
+// a loss that is NaN or infinite, or a stop signal as Cancelled) rank 0 has
+// written the checkpoint, when one was requested, of the last complete step. A
+// checkpoint with values that are NaN or infinite is not written; the previous
+// one is kept. A rank that must stop tells the others before a step, and all
+// ranks end there. All ranks return an equal summary; rank 0 writes the files.
 absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
                                          const RankEnv& env, StopSignals& stop);
 

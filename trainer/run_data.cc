@@ -20,18 +20,18 @@
 namespace millrace {
 namespace {
 
-// `error` of a question to the servers. What none of them knows, a dataset or a
-// preset, is a mistake of the flags that name it, and so is a pipeline that a
-// server cannot run.
+// `error` of a request to the servers. A dataset or a preset that no server
+// knows is a mistake in the flag that names it, and so is a pipeline that no
+// server can run.
 absl::Status OfNames(absl::Status error) {
   const bool refused = absl::IsUnimplemented(error) && HasErrorDetail(error);
   return absl::IsNotFound(error) || refused ? UsageError(std::move(error))
                                             : error;
 }
 
-// `error` of opening the training's pipeline. Where neither a flag nor the
-// dataset names one the server advises transforms, for it knows no presets'
-// uses.
+// `error` of opening the training's pipeline. When neither a flag nor the
+// dataset names a pipeline, the server recommends transforms, because it does
+// not know the use of a preset.
 absl::Status WithPresetAdvice(const absl::Status& error,
                               const TrainerConfig& config,
                               const RunSpecs& specs) {
@@ -41,7 +41,7 @@ absl::Status WithPresetAdvice(const absl::Status& error,
     return error;
   }
   return WithWords(error, "",
-                   "; --preset=NAME gives such transforms by one name, "
+                   "; --preset=NAME selects such transforms by one name: "
                    "--preset=imagenet_train for photographs");
 }
 
@@ -88,14 +88,14 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
       data.specs);
   DataLoader::Options options =
       OptionsFor(config, env, device, data.specs.train);
-  // A job that is started again after its end, or in its last evaluation, is
-  // judged, and is not an error.
+  // A job that is restarted after its end, or in its last evaluation, is
+  // evaluated; that is no error.
   const Position& position = resume.info.position;
   data.done = position.epoch >= config.epochs;
   if (data.done && config.resume != "auto") {
     return absl::InvalidArgumentError(
         absl::StrCat(resume.file, " has trained ", position.epoch,
-                     " epochs already; raise --epochs to train more"));
+                     " epochs; raise --epochs to train more"));
   }
   options.start = position;
   options.epochs = data.done ? 1 : config.epochs - position.epoch;
@@ -123,13 +123,13 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
       BatchReader::Make(plan, ReaderOptions(config, loss.kind)));
   data.reader = std::make_unique<BatchReader>(std::move(reader));
   if (!resume.file.empty() && resume.info.classes != data.reader->classes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        resume.file, " is of a model for ",
-        CountText(static_cast<uint64_t>(resume.info.classes), "class",
-                  "classes"),
-        ", and the data now have ", data.reader->classes(),
-        " (--classes, --target): give the flags that the checkpoint was "
-        "written with"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(resume.file, " holds a model for ",
+                     CountText(static_cast<uint64_t>(resume.info.classes),
+                               "class", "classes"),
+                     ", but the data now have ", data.reader->classes(),
+                     " (--classes, --target); give the flags that the "
+                     "checkpoint was written with"));
   }
   return absl::OkStatus();
 }
@@ -146,13 +146,13 @@ absl::Status OpenEvaluation(const TrainerConfig& config, const RankEnv& env,
       config.dataset, *data.reader);
   if (!made.ok()) {
     const absl::Status error = OfNames(made.status());
-    return WithWords(
-        error, absl::StrCat("evaluation by ", data.specs.eval_from, ": "),
-        absl::IsInvalidArgument(error) || IsUsageError(error)
-            ? "; --eval_preset=NAME or --eval_pipeline=FILE give the "
-              "evaluation another pipeline, for --preset and --pipeline are of "
-              "training alone"
-            : "");
+    return WithWords(error,
+                     absl::StrCat("evaluation by ", data.specs.eval_from, ": "),
+                     absl::IsInvalidArgument(error) || IsUsageError(error)
+                         ? "; --preset and --pipeline apply to training only: "
+                           "set the evaluation's pipeline with "
+                           "--eval_preset=NAME or --eval_pipeline=FILE"
+                         : "");
   }
   data.evaluation = *std::move(made);
   return absl::OkStatus();
@@ -188,7 +188,7 @@ std::vector<std::string> Describe(const RunData& data) {
   lines.push_back(absl::StrCat(
       "pipelines: training by ", data.specs.train_from, ", evaluation by ",
       data.specs.eval_from, "; ",
-      difference.empty() ? "they make the same of a sample"
+      difference.empty() ? "both produce the same from a sample"
                          : absl::StrCat("they differ in ", difference,
                                         " (--eval_preset or --eval_pipeline "
                                         "set the evaluation's)")));

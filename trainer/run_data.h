@@ -1,7 +1,7 @@
-// RunData is what a run reads: the pipelines of training and evaluation, the
-// loader, and how its batches become inputs and targets of a model.
+// RunData is the data of a run: the pipelines of training and evaluation, the
+// loader, and the conversion of its batches to inputs and targets of a model.
 //
-// What it is not: it takes no batch, and the evaluation's loader opens when an
+// What it is not: it takes no batch. The evaluation's loader opens when an
 // evaluation runs (evaluation.h).
 //
 // One thread.
@@ -35,21 +35,21 @@ namespace millrace {
 struct RunData {
   RunSpecs specs;
   std::unique_ptr<BadSampleReport> bad_samples;
-  std::unique_ptr<DataLoader> loader;  // of training
+  std::unique_ptr<DataLoader> loader;  // for training
   std::unique_ptr<BatchReader> reader;
   std::unique_ptr<Evaluation> evaluation;  // null: none
-  std::string audit_file;                  // of this rank; empty: none
+  std::string audit_file;                  // this rank's; empty: none
   bool done = false;  // all epochs were trained before `resume`
 };
 
-// InvalidArgument: flags, pipelines and data do not fit one another, or the
-// checkpoint; UsageError (common/usage_error.h): what the flags name is known
-// to no server. Others: as DataLoader::Open().
+// InvalidArgument: flags, pipelines, data or the checkpoint do not fit
+// together. UsageError (common/usage_error.h): no server knows what the flags
+// name. Others: as DataLoader::Open().
 absl::StatusOr<RunData> OpenRunData(const TrainerConfig& config,
                                     const RankEnv& env, torch::Device device,
                                     const ResumePoint& resume);
 
-// Lines for people: what is learnt from what, and by which pipelines.
+// Lines for people: the target, the input and the pipelines.
 std::vector<std::string> Describe(const RunData& data);
 
 }  // namespace millrace

@@ -22,8 +22,8 @@ absl::Status RunKeeper::WeightsAreKnown(const Position& position) const {
   if (why.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       why,
-      ": the weights belong to no place in the data, and no checkpoint of "
-      "them is written; the last one that was written is as it was"));
+      ": the weights match no position in the data, so no checkpoint of them "
+      "is written; the last checkpoint is kept"));
 }
 
 absl::Status RunKeeper::WriteCheckpoint(const RunPlace& place) {
@@ -31,11 +31,11 @@ absl::Status RunKeeper::WriteCheckpoint(const RunPlace& place) {
   if (path.empty() || parts_.env.rank != 0) return absl::OkStatus();
   if (checkpointed_ == place.steps) return absl::OkStatus();
   MR_RETURN_IF_ERROR(WeightsAreKnown(place.position));
-  // This run has learnt nothing: an older file is worth more.
+  // This run trained no step: an older file is worth more.
   if (place.run_steps == 0 && access(path.c_str(), F_OK) == 0) {
     return absl::OkStatus();
   }
-  // A group of batches that was cut off is trained on again.
+  // An interrupted group of batches is trained again after resume.
   try {
     parts_.step.DropGroup();
   } catch (const std::exception& error) {
@@ -63,7 +63,7 @@ absl::Status RunKeeper::WriteCheckpoint(const RunPlace& place) {
 absl::Status RunKeeper::SaveWeights() {
   const std::string& path = parts_.config.save_weights;
   if (path.empty() || parts_.env.rank != 0) return absl::OkStatus();
-  // The average is what is judged, and what is given away.
+  // The average is what is evaluated and saved.
   return WithAverage(
       [&] { return millrace::SaveWeights(path, WeightsOf(parts_.model)); });
 }

@@ -1,9 +1,8 @@
-// RunKeeper writes what a run keeps: its checkpoint, and its weights for
-// others. Rank 0 writes; on other ranks the calls do nothing.
+// RunKeeper writes the results that outlive a run: its checkpoint, and its
+// weights. Rank 0 writes; on other ranks the calls do nothing.
 //
-// It refuses to write weights that belong to no place in the data, such as
-// those of a step that failed while it changed them: the file that was written
-// before stays.
+// It refuses to write weights that match no position in the data, such as those
+// of a step that failed while it changed them. The previous file is then kept.
 //
 // One thread.
 //
@@ -32,16 +31,16 @@
 
 namespace millrace {
 
-// How far a run has come.
+// Progress of a run.
 struct RunPlace {
   Position position;       // the next step to train
-  uint64_t steps = 0;      // since the very start
-  uint64_t run_steps = 0;  // of this process
+  uint64_t steps = 0;      // since the job's first start
+  uint64_t run_steps = 0;  // by this process
 };
 
 class RunKeeper {
  public:
-  // All outlive the object.
+  // All must outlive the object.
   struct Parts {
     const TrainerConfig& config;
     const RankEnv& env;
@@ -50,28 +49,28 @@ class RunKeeper {
     Updater& updater;
     TrainingStep& step;
     Progress& progress;
-    std::string model_identity;  // what a checkpoint keeps of --model
+    std::string model_identity;  // IdentityOf() of --model
   };
   explicit RunKeeper(Parts parts) : parts_(std::move(parts)) {}
 
-  // Does nothing where there is no --checkpoint, where the last one that was
-  // written is of the same step, and where this run has trained no step and an
-  // older file is there. Drops an incomplete group of batches.
+  // Does nothing without --checkpoint, when the last file is of the same step,
+  // and when this run trained no step and an older file exists. Drops an
+  // incomplete group of batches.
   absl::Status WriteCheckpoint(const RunPlace& place);
 
-  // To --save_weights: the averaged weights, where there are any.
+  // Writes --save_weights: the averaged weights if there are any.
   absl::Status SaveWeights();
 
-  // Does the work while the model has the averaged weights, where there are
+  // Runs the function while the model has the averaged weights, if there are
   // any.
   absl::Status WithAverage(const std::function<absl::Status()>& work);
 
  private:
-  // Not OK: the model's weights are not those of `position`, and why.
+  // Not OK: the model's weights do not match `position`; the message says why.
   absl::Status WeightsAreKnown(const Position& position) const;
 
   const Parts parts_;
-  std::optional<uint64_t> checkpointed_;  // steps in the last file written
+  std::optional<uint64_t> checkpointed_;  // steps of the last written file
   std::string lost_weights_;  // why the weights are of no position; or empty
 };
 

@@ -30,7 +30,8 @@ absl::StatusOr<PipelineSpec> MakeSpec(
     spec.set_preset(preset);
   } else {
     MR_ASSIGN_OR_RETURN(DatasetInfo info, describe(dataset));
-    // One that recommends none is taken as it is stored: numbers, tokens.
+    // A dataset without a recommended preset is taken as stored: numbers,
+    // tokens.
     spec.set_preset(train ? info.train_preset() : info.eval_preset());
     *from = spec.preset().empty()
                 ? absl::StrCat("no preset (the dataset ", dataset,
@@ -38,14 +39,14 @@ absl::StatusOr<PipelineSpec> MakeSpec(
                 : absl::StrCat("the preset ", spec.preset(),
                                ", which the dataset ", dataset, " recommends");
   }
-  // What the flags say replaces what a file says.
+  // Flags override the file.
   if (train || pipeline.empty()) {
     MR_RETURN_IF_ERROR(SelectOutputs(config.outputs, spec));
   }
   if (!dataset.empty()) {
     if (spec.sources_size() > 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the dataset ", dataset, " cannot stand for the ",
+          absl::StrCat("the dataset ", dataset, " cannot replace the ",
                        spec.sources_size(), " sources of ", pipeline));
     }
     if (spec.sources().empty()) spec.add_sources();
@@ -57,7 +58,7 @@ absl::StatusOr<PipelineSpec> MakeSpec(
   return spec;
 }
 
-// The part of the spec's one dataset that the flag names.
+// Applies the flag's part to the spec's single dataset.
 absl::StatusOr<Subset> PartOf(const PipelineSpec& spec, const SubsetFlag& flag,
                               const TrainerConfig& config,
                               const DescribeFunction& describe) {
@@ -66,7 +67,7 @@ absl::StatusOr<Subset> PartOf(const PipelineSpec& spec, const SubsetFlag& flag,
         absl::StrCat("--", flag.flag, "=", flag.text,
                      " is a part of one dataset, but the pipeline has ",
                      spec.sources_size() == 1
-                         ? std::string("made-up samples")
+                         ? std::string("synthetic samples")
                          : absl::StrCat(spec.sources_size(), " sources"),
                      "; write `subset` into its sources instead"));
   }
@@ -82,19 +83,19 @@ absl::StatusOr<Subset> PartOf(const PipelineSpec& spec, const SubsetFlag& flag,
   return part;
 }
 
-// Of which --eval_subset is a part when nothing else is said.
+// The dataset that --eval_subset refers to without --eval_dataset.
 absl::StatusOr<std::string> DatasetOf(const PipelineSpec& train,
                                       const std::string& eval_subset) {
   if (train.sources_size() == 1 && !train.sources(0).dataset().empty()) {
     return train.sources(0).dataset();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--eval_subset=", eval_subset,
-                   " is a part of one dataset, and the training's pipeline has "
-                   "not just one; say with --eval_dataset which"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--eval_subset=", eval_subset,
+      " is a part of one dataset, but the training's pipeline does not have "
+      "exactly one; name the dataset with --eval_dataset"));
 }
 
-// Cuts both pipelines as --train_subset and --eval_subset say.
+// Applies --train_subset and --eval_subset to both pipelines.
 absl::Status Cut(const TrainerConfig& config, const DescribeFunction& describe,
                  RunSpecs* specs) {
   std::optional<Subset> train;
@@ -115,12 +116,12 @@ absl::Status Cut(const TrainerConfig& config, const DescribeFunction& describe,
       MR_ASSIGN_OR_RETURN(train, RestOf(eval, flag));
     }
     if (same && Overlap(*train, eval)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--train_subset=", config.train_subset,
-          " and --eval_subset=", config.eval_subset, " share samples of ",
-          specs->eval->sources(0).dataset(),
-          ": a model would be judged by what it was trained on; let them "
-          "touch, not overlap"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--train_subset=", config.train_subset,
+                       " and --eval_subset=", config.eval_subset,
+                       " share samples of ", specs->eval->sources(0).dataset(),
+                       "; the model would be evaluated on samples that it was "
+                       "trained on. Choose parts that do not overlap"));
     }
     *specs->eval->mutable_sources(0)->mutable_subset() = eval;
     specs->eval_name = absl::StrCat(specs->eval_name, "[", flag.text, "]");
@@ -131,7 +132,7 @@ absl::Status Cut(const TrainerConfig& config, const DescribeFunction& describe,
   return absl::OkStatus();
 }
 
-// The part of its dataset that a source takes, as bounds.
+// The part of its dataset that a source uses, as bounds.
 Subset BoundsOf(const Source& source) {
   Subset bounds = source.subset();
   if (bounds.to() == 0) bounds.set_to(1);
@@ -146,9 +147,9 @@ std::string SharedSamples(const RunSpecs& specs) {
       if (!Overlap(BoundsOf(train), BoundsOf(eval))) continue;
       return absl::StrCat(
           "the evaluation may use samples of ", eval.dataset(),
-          " that the model is trained on, and its accuracy then says nothing "
-          "about new data; --eval_subset=0.9:1.0 without --eval_dataset keeps "
-          "a part away from the training");
+          " that the model is trained on, so its accuracy says nothing about "
+          "new data; to keep a part out of the training, give "
+          "--eval_subset=0.9:1.0 without --eval_dataset");
     }
   }
   return "";
@@ -170,14 +171,14 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   if (specs.train.last_batch() == LAST_BATCH_PARTIAL) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.pipeline,
-        " has last_batch: LAST_BATCH_PARTIAL, which may give a rank no rows; "
-        "give --last_batch=drop or pad"));
+        " has last_batch: LAST_BATCH_PARTIAL, with which a rank may get no "
+        "rows; give --last_batch=drop or --last_batch=pad"));
   }
   if (config.eval_dataset.empty() && config.eval_subset.empty()) {
     MR_RETURN_IF_ERROR(Cut(config, describe, &specs));
     return specs;
   }
-  // A pipeline file may name its own.
+  // A pipeline file may name another dataset.
   std::string dataset = config.eval_dataset;
   if (dataset.empty() && config.eval_pipeline.empty()) {
     MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));

@@ -1,5 +1,5 @@
-// The pipelines of a run: what is asked of the data servers for training and
-// for evaluation.
+// The pipelines of a run: the specs that it requests from the data servers for
+// training and for evaluation.
 
 #ifndef MILLRACE_TRAINER_SPECS_H_
 #define MILLRACE_TRAINER_SPECS_H_
@@ -19,26 +19,26 @@ namespace millrace {
 struct RunSpecs {
   PipelineSpec train;
   std::optional<PipelineSpec> eval;  // absent: no evaluation
-  std::string eval_name;             // of its data, for people
-  // Where each comes from, for people: "--preset=mnist", "the preset
-  // imagenet_eval, which the dataset photos recommends".
+  std::string eval_name;             // name of its data, for people
+  // Origin of each, for people: "--preset=mnist", "the preset imagenet_eval,
+  // which the dataset photos recommends".
   std::string train_from;
   std::string eval_from;
-  // The evaluation may see samples of the training: a sentence for the log.
-  // Empty: the two share none, or are of other datasets.
+  // The evaluation may use samples of the training: a sentence for the log.
+  // Empty: it uses none, or another dataset.
   std::string shared_samples;
 };
 
-// What the servers say of a dataset.
+// The servers' description of a dataset.
 using DescribeFunction =
     std::function<absl::StatusOr<DatasetInfo>(const std::string& dataset)>;
 
-// Presets that are not given are the datasets' own; of a dataset that
-// recommends none the samples are taken as they are stored. Of a pipeline file,
-// the flags that are given replace dataset, subset, batch size, seed and last
-// batch. Evaluation uses the batch size of training, in logical order, every
-// sample once; without a dataset of its own it is of a part of the training's,
-// and then training leaves that part out.
+// Without --preset, the dataset's recommended preset is used; without a
+// recommendation, samples are taken as stored. Flags override dataset, subset,
+// batch size, seed and last batch of a pipeline file. The evaluation uses the
+// batch size of training and the logical order, every sample once. Without a
+// dataset of its own it uses a part of the training's dataset, which training
+// then leaves out.
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
                                    const DescribeFunction& describe);
 

@@ -25,8 +25,8 @@ bool IsFifo(int fd) {
   return fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
-// The lines of `text` that are whole and of steps before `end`.
-// InvalidArgument: a whole line is not of this kind of file.
+// The whole lines of `text` that are of steps before `end`. InvalidArgument: a
+// whole line is not of this kind of file.
 absl::StatusOr<std::string> LinesBefore(absl::string_view text, Position end,
                                         const std::string& path) {
   std::string kept;

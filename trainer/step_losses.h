@@ -1,12 +1,12 @@
-// StepLosses is the file of --step_losses: a line "epoch step loss" for each
-// step, written while the run goes on, so that a run that is killed leaves what
-// it has learnt. A run that goes on from a checkpoint continues the file that
-// is there: the lines before its first step stay, the others are of steps that
-// are trained again and go. A pipe or a terminal is written from its first
-// line on; a pipe that nobody reads yet is tried again with the next call.
+// StepLosses writes the file of --step_losses: a line "epoch step loss" for
+// each step, during the run, so that a killed run leaves its losses. A run that
+// resumes from a checkpoint continues the existing file: lines before its first
+// step stay, later ones are removed because their steps are trained again.
+// A pipe or a terminal is written from its first line on; for a pipe without a
+// reader the next call tries again.
 //
-// What it is not: it sums no losses over ranks, and rank 0 alone has one. One
-// thread. Nothing is touched before the first Append().
+// What it is not: it sums no losses over ranks; only rank 0 has one. One
+// thread. The file is not touched before the first Append().
 //
 //   StepLosses losses("losses.txt", resumed ? position : std::nullopt);
 //   MR_RETURN_IF_ERROR(losses.Append(epoch, first_step, means));
@@ -28,20 +28,21 @@ namespace millrace {
 
 class StepLosses {
  public:
-  // `resumed_at`: the first step of a run that goes on; absent: of a new one,
-  // which replaces the file.
+  // `resumed_at`: the first step of a resumed run; absent: a new run, which
+  // replaces the file.
   StepLosses(std::string path, std::optional<Position> resumed_at)
       : path_(std::move(path)), resumed_at_(resumed_at) {}
   ~StepLosses();
   StepLosses(const StepLosses&) = delete;
   StepLosses& operator=(const StepLosses&) = delete;
 
-  // Whether the file can be continued; before the first step. InvalidArgument:
-  // a run that goes on would continue a file of another kind.
+  // Whether the file can be continued; call it before the first step.
+  // InvalidArgument: a resumed run would continue a file of another kind.
   absl::Status Check() const { return LinesOfEarlierSteps().status(); }
 
-  // Those of the steps from `first_step` on. What an error leaves unwritten
-  // (a full disk) is written with the next call, also one without losses.
+  // Appends the losses of the steps from `first_step` on. Lines that an error
+  // (a full disk) leaves unwritten are written with the next call, also one
+  // without losses.
   absl::Status Append(uint64_t epoch, uint64_t first_step,
                       absl::Span<const double> losses);
 

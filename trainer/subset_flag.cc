@@ -13,14 +13,14 @@
 namespace millrace {
 namespace {
 
-// Samples are counted exactly in a double up to here.
-constexpr double kMostSamples = 9007199254740992;  // 2^53
+// A double holds whole numbers exactly up to here.
+constexpr double kMaxSamples = 9007199254740992;  // 2^53
 
 bool IsShare(absl::string_view bound) {
   return absl::StrContains(bound, '.') || absl::EndsWith(bound, "%");
 }
 
-// -1: no number.
+// -1: not a number.
 double Number(absl::string_view bound, bool shares) {
   const bool percent = absl::ConsumeSuffix(&bound, "%");
   double value = -1;
@@ -45,16 +45,16 @@ absl::StatusOr<SubsetFlag> ParseSubsetFlag(absl::string_view flag,
       Number(bounds[1], false) == 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--", flag, "=", text,
-        ": the bounds are whole numbers and therefore count samples, so this "
-        "is one sample; write shares with a point or a per cent sign (0:1.0 "
-        "or 0%:100% is the whole dataset), or name more than one sample"));
+        " is one sample, because whole numbers count samples; write shares "
+        "with a point or a per cent sign (0:1.0 or 0%:100% is the whole "
+        "dataset), or name more than one sample"));
   }
   if (bounds.size() == 2) {
     subset.shares = IsShare(bounds[0]) || IsShare(bounds[1]);
     subset.from = Number(bounds[0], subset.shares);
     subset.to = Number(bounds[1], subset.shares);
     if (subset.from >= 0 && subset.from < subset.to &&
-        subset.to <= (subset.shares ? 1 : kMostSamples)) {
+        subset.to <= (subset.shares ? 1 : kMaxSamples)) {
       return subset;
     }
   }
@@ -70,7 +70,7 @@ absl::StatusOr<Subset> SubsetFlag::Of(const std::string& dataset,
   const auto n = static_cast<double>(samples);
   if (!shares && to > n) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--", flag, "=", text, " ends behind the ", samples, " samples of ",
+        "--", flag, "=", text, " ends after the ", samples, " samples of ",
         dataset, "; end at ", samples, " or before"));
   }
   subset.set_from(shares ? from : from / n);
@@ -93,18 +93,18 @@ absl::StatusOr<Subset> RestOf(const Subset& part, const SubsetFlag& flag) {
   if (part.from() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag.flag, "=", flag.text,
-                     " is the whole dataset and leaves nothing to train on; "
-                     "take a part, or say --train_subset"));
+                     " is the whole dataset and leaves no samples for "
+                     "training; choose a part, or give --train_subset"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag.flag, "=", flag.text,
-                   " leaves two pieces of the dataset; say with "
-                   "--train_subset=FROM:TO which "
-                   "samples to train on"));
+                   " leaves two pieces of the dataset; choose the samples to "
+                   "train on with --train_subset=FROM:TO"));
 }
 
 bool Overlap(const Subset& a, const Subset& b) {
-  // Of other cuts nothing is known: one permutation mixes the other's part.
+  // Parts cut in different ways cannot be compared: each uses its own
+  // permutation.
   if (a.seed() != b.seed() || a.unit() != b.unit()) return true;
   return std::max(a.from(), b.from()) < std::min(a.to(), b.to());
 }

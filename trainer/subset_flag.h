@@ -1,6 +1,6 @@
-// What --train_subset and --eval_subset say: which part of a dataset is meant.
-// A part is a range of places in a keyed permutation of the samples
-// (docs/order.md, Subsets), so a cut at any place is a random split, and the
+// Parses --train_subset and --eval_subset, which name a part of a dataset. A
+// part is a range of positions in a keyed permutation of the samples
+// (docs/order.md, Subsets), so a cut at any position is a random split, and the
 // same one on every machine.
 //
 // Pure functions, no thread contract.
@@ -24,29 +24,29 @@
 namespace millrace {
 
 struct SubsetFlag {
-  std::string flag;  // its name, for messages
+  std::string flag;  // name of the flag, for messages
   std::string text;
-  // Places in the permutation: shares of the dataset, 0 to 1, or samples.
+  // Bounds in the permutation: shares of the dataset, 0 to 1, or samples.
   double from = 0;
   double to = 0;
   bool shares = false;
 
-  // Of a dataset with so many samples; without seed and unit. InvalidArgument:
-  // it has fewer than are named.
+  // The part of a dataset with `samples` samples; without seed and unit.
+  // InvalidArgument: the dataset has fewer samples than the flag names.
   absl::StatusOr<Subset> Of(const std::string& dataset, uint64_t samples) const;
 };
 
-// "48000:60000" counts samples, "0.8:1.0" or "80%:100%" are shares: with a
-// point or a per cent sign in either bound. InvalidArgument names the flag; also
+// "48000:60000" counts samples; "0.8:1.0" or "80%:100%", with a point or a per
+// cent sign in either bound, are shares. InvalidArgument names the flag; also
 // for "0:1", which reads as a share and would be one sample.
 absl::StatusOr<SubsetFlag> ParseSubsetFlag(absl::string_view flag,
                                            absl::string_view text);
 
-// What `part` leaves of the dataset, when that is one range: the part begins at
-// the dataset's begin or ends at its end. InvalidArgument otherwise.
+// The rest of the dataset without `part`, when that is one range: the part
+// starts at the dataset's start or ends at its end. InvalidArgument otherwise.
 absl::StatusOr<Subset> RestOf(const Subset& part, const SubsetFlag& flag);
 
-// Whether a sample may belong to both.
+// True when a sample may belong to both.
 bool Overlap(const Subset& a, const Subset& b);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What libtorch throws, as a Status.
+// Converts libtorch's exceptions to Status.
 
 #ifndef MILLRACE_TRAINER_TORCH_ERROR_H_
 #define MILLRACE_TRAINER_TORCH_ERROR_H_
@@ -17,15 +17,15 @@
 
 namespace millrace {
 
-// The exception's sentence without the stack of libtorch.
+// The exception's message without libtorch's stack.
 inline std::string TorchMessage(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return torch_error != nullptr ? torch_error->what_without_backtrace()
                                 : error.what();
 }
 
-// The line of the message that says what is wrong: the last one of a
-// TorchScript module's traceback, else the first.
+// The line of the message that states the error: the last one of a TorchScript
+// module's traceback, otherwise the first.
 inline std::string TorchSentence(const std::exception& error) {
   const std::string message = TorchMessage(error);
   const std::vector<absl::string_view> lines =

@@ -21,8 +21,8 @@
 namespace millrace {
 namespace {
 
-// Different for every batch, epoch and rank (splitmix64's mixing, Steele et
-// al., "Fast Splittable Pseudorandom Number Generators", 2014).
+// A seed that differs for every batch, epoch and rank (splitmix64's mixing,
+// Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014).
 uint64_t StepSeed(uint64_t seed, Position position, uint32_t rank) {
   for (const uint64_t part :
        {position.epoch, position.step, static_cast<uint64_t>(rank)}) {
@@ -84,7 +84,8 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     if (group_batches_ == 0) BeginGroup();
     ++group_batches_;
     group_valid_ += batch.global_valid;
-    // What a batch draws depends on its place alone: also after a resume.
+    // Random numbers of a batch depend on its position alone, also after a
+    // resume.
     at::manual_seed(
         StepSeed(options_.seed, batch.position, parts_.ranks.rank()));
     if (last) parts_.ranks.BeforeForward();
@@ -97,31 +98,33 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
       losses_.select(0, static_cast<int64_t>(step)).copy_(sum);
     }
     if (parts_.device.is_cpu()) {
-      // Before the weights are touched, and before the gradients of this rank
-      // reach the others: the checkpoint is of a good model.
+      // Before the weights change, and before this rank's gradients reach the
+      // others: the checkpoint holds good weights.
       MR_RETURN_IF_ERROR(CheckLosses(step, step + 1));
     }
     // The Reducer averages over ranks, so this becomes the mean over the valid
-    // rows of the group. How many those are is known at the group's end: until
-    // then all rows count as valid, when it has several batches.
+    // rows of the group. Their number is known at the end of the group: until
+    // then all rows of a group of several batches count as valid.
     const uint64_t size = groups.SizeAt(step);
     const uint64_t rows =
         size == 1 ? batch.global_valid : size * options_.batch_size;
     const torch::Tensor loss =
         sum * (static_cast<double>(parts_.ranks.world_size()) /
                static_cast<double>(rows));
-    // Without it the Reducer lets gradients add up on each rank.
+    // Without prepare_for_backward() the Reducer lets gradients accumulate on
+    // each rank.
     if (last) parts_.ranks.BeforeBackward();
     parts_.timer.Enter(StepPart::kBackward);
     parts_.updater.Scale(loss).backward();
     parts_.ranks.AfterBackward();
     parts_.timer.Enter(StepPart::kOther);
-    most_rows_ = std::max(most_rows_, batch.rows);
+    max_rows_ = std::max(max_rows_, batch.rows);
     if (!last) return false;
     if (group_valid_ == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
           "no row of the ", size, " batches up to ", At(batch.position),
-          " is valid; look at the bad samples of the dataset"));
+          " is valid; check the dataset's damaged samples with `millrace-data "
+          "verify`"));
     }
     parts_.timer.Enter(StepPart::kOptimizer);
     parts_.updater.Step(
@@ -139,16 +142,16 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
   } catch (const c10::OutOfMemoryError& error) {
     return OutOfMemory(error, absl::StrCat("training at ", At(batch.position)),
                        parts_.device, batch.rows, parts_.ranks.world_size(),
-                       /*ran_before=*/batch.rows <= most_rows_);
+                       /*ran_before=*/batch.rows <= max_rows_);
   } catch (const std::exception& error) {
-    // As TorchScript's interpreter and CUDA's libraries say it.
+    // The messages of TorchScript's interpreter and CUDA's libraries.
     const absl::string_view text = error.what();
     if (!parts_.device.is_cpu() && (absl::StrContains(text, "out of memory") ||
                                     absl::StrContains(text, "_ALLOC_FAILED"))) {
       return OutOfMemory(error,
                          absl::StrCat("training at ", At(batch.position)),
                          parts_.device, batch.rows, parts_.ranks.world_size(),
-                         /*ran_before=*/batch.rows <= most_rows_);
+                         /*ran_before=*/batch.rows <= max_rows_);
     }
     return parts_.ranks.Explain(
         FromTorch(error, absl::StrCat("rank ", parts_.ranks.rank(),
@@ -166,7 +169,7 @@ absl::Status TrainingStep::CheckLosses(uint64_t first, uint64_t last) {
     not_finite_ = Position{epoch_, first + i};
     return absl::FailedPreconditionError(absl::StrCat(
         "the loss is ", loss[i], " at ", At(*not_finite_), " (rank ",
-        parts_.ranks.rank(), "); lower --lr, or look at the batch"));
+        parts_.ranks.rank(), "); lower --lr, or inspect the batch"));
   }
   return parts_.updater.CheckScale();
 }
@@ -178,7 +181,7 @@ double TrainingStep::Loss(uint64_t step, uint64_t global_valid) const {
 
 absl::StatusOr<std::vector<double>> TrainingStep::SumLosses(uint64_t first,
                                                             uint64_t last) {
-  // A copy: this rank's own sums are asked for again (Loss()).
+  // A copy: Loss() reads this rank's own sums again.
   torch::Tensor sums =
       losses_.slice(0, static_cast<int64_t>(first), static_cast<int64_t>(last))
           .cpu()

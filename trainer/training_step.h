@@ -1,13 +1,13 @@
-// TrainingStep is what happens with a batch: forward, loss and backward, and,
-// with the last batch of a group (--accumulate), the ranks' average of the
-// gradients and the new weights. It keeps the losses of an epoch on the device,
-// where reading one back would stop it.
+// TrainingStep trains on a batch: forward, loss and backward, and, with the
+// last batch of a group (--accumulate), the average of the gradients over the
+// ranks and the update of the weights. It keeps the losses of an epoch on the
+// device, because reading one would stop the device.
 //
 // The gradient of a group is that of the mean loss over all valid rows of its
-// batches, on all ranks, however they are spread.
+// batches, on all ranks, in whatever distribution.
 //
-// What it is not: it takes no batches and knows no epochs but the one that it
-// was told of. One thread; all ranks make the same calls.
+// What it is not: it takes no batches and knows only the current epoch. One
+// thread; all ranks make the same calls.
 //
 //   TrainingStep step({.model = model, .updater = updater, ...}, options);
 //   step.BeginEpoch(epoch, steps_per_epoch);
@@ -40,7 +40,7 @@ namespace millrace {
 
 class TrainingStep {
  public:
-  // All outlive the object.
+  // All must outlive the object.
   struct Parts {
     Classifier& model;
     Loss& loss;
@@ -53,10 +53,10 @@ class TrainingStep {
 
   struct Options {
     BatchGroups groups;
-    uint64_t batch_size = 0;  // of the global batch, padding counted
+    uint64_t batch_size = 0;  // rows of the global batch, with padding
     Precision precision;
     double label_smoothing = 0;
-    uint64_t seed = 0;  // of what the model draws, such as dropout
+    uint64_t seed = 0;  // of the model's random numbers, such as dropout
   };
 
   TrainingStep(const Parts& parts, const Options& options)
@@ -65,37 +65,35 @@ class TrainingStep {
   void BeginEpoch(uint64_t epoch, uint64_t steps);
 
   // Trains on the batch. True when its group is complete: the weights have
-  // taken an optimiser step. InvalidArgument: a label outside of the classes.
-  // After an error Updater::interrupted() says whether the weights are still
-  // those before the step.
-  // FailedPrecondition: the loss is no finite number (on the CPU, where looking
-  // costs nothing; elsewhere CheckLosses() finds it): the weights of no rank
-  // have taken the step then. ResourceExhausted: no memory is left, and which
-  // batch size would fit. Unavailable: another rank is missing.
+  // changed. After an error Updater::interrupted() says whether the weights are
+  // still those before the step. InvalidArgument: a label is outside of the
+  // classes. FailedPrecondition: the loss is NaN or infinite (only on the CPU;
+  // on a device CheckLosses() finds it); then no rank has changed its weights.
+  // ResourceExhausted: the device has no memory left; the message recommends a
+  // batch size. Unavailable: another rank is missing.
   absl::StatusOr<bool> Run(const Batch& batch);
 
-  // Forgets the batches of a group that is not complete: the model is as it was
-  // before the first of them.
+  // Drops the batches of an incomplete group: the model is as before the first
+  // of them.
   void DropGroup();
 
-  // FailedPrecondition when a loss of the steps [first, last) of this epoch is
-  // no finite number, or nothing is left of the loss scale. Waits for the
-  // device.
+  // FailedPrecondition: a loss of the steps [first, last) of this epoch is NaN
+  // or infinite, or the loss scale has become too small. Waits for the device.
   absl::Status CheckLosses(uint64_t first, uint64_t last);
-  // Where that was.
+  // Position of the loss that was NaN or infinite.
   std::optional<Position> not_finite() const { return not_finite_; }
 
-  // That the group of the epoch's batch `step` is trained with.
+  // Learning rate of the group that the epoch's batch `step` belongs to.
   double LearningRate(uint64_t step) const {
     return parts_.updater.LearningRate(options_.groups.Number(epoch_, step));
   }
 
-  // Mean loss of a step over this rank's valid rows as its share of the global
+  // Mean loss of a step over this rank's valid rows, as its share of the global
   // batch. Waits for the device.
   double Loss(uint64_t step, uint64_t global_valid) const;
 
-  // Sums over the valid rows of all ranks, of the steps [first, last) of the
-  // epoch; 0 of steps that were not run. A collective call. Waits for the
+  // Sums over the valid rows of all ranks, for the steps [first, last) of the
+  // epoch; 0 for steps that did not run. A collective call. Waits for the
   // device.
   absl::StatusOr<std::vector<double>> SumLosses(uint64_t first, uint64_t last);
 
@@ -105,12 +103,12 @@ class TrainingStep {
   const Parts parts_;
   const Options options_;
   uint64_t epoch_ = 0;
-  uint64_t group_batches_ = 0;  // of an incomplete group; 0: there is none
+  uint64_t group_batches_ = 0;  // batches of the incomplete group; 0: none
   uint64_t group_valid_ = 0;    // their valid rows, on all ranks
   // The model's buffers as they were before the group: running statistics
   // change with each forward pass, also with those of a step that fails.
   std::vector<torch::Tensor> buffers_before_;
-  uint64_t most_rows_ = 0;  // of a step that went well
+  uint64_t max_rows_ = 0;  // of a step that succeeded
   std::optional<Position> not_finite_;
   torch::Tensor losses_;  // float64 [steps], this rank's sums, on the device
 };

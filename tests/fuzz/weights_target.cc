@@ -82,11 +82,11 @@ std::vector<std::string> Seeds() {
   for (const char* name :
        {"module.pt", "types.pt", "training.pt", "protocol_4.pt"}) {
     const std::string file = FileBytes(name);
-    const auto members = ParseZip(file);
-    MR_CHECK(members.ok()) << members.status();
-    for (const ZipMember& member : *members) {
-      if (absl::EndsWith(member.name, "/data.pkl")) {
-        seeds.emplace_back(member.data);
+    const auto entries = ParseZip(file);
+    MR_CHECK(entries.ok()) << entries.status();
+    for (const ZipEntry& entry : *entries) {
+      if (absl::EndsWith(entry.name, "/data.pkl")) {
+        seeds.emplace_back(entry.data);
       }
     }
   }

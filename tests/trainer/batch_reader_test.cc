@@ -108,9 +108,8 @@ TEST(BatchReader, RefusesToChooseAmongSeveralInputs) {
   Add(plan, "a", DTYPE_FLOAT32, {4});
   Add(plan, "b", DTYPE_FLOAT32, {6});
   Add(plan, "y", DTYPE_INT8, {}, 10);
-  EXPECT_THAT(InputOf(plan),
-              HasSubstr("several tensors to learn from: a, b; name one with "
-                        "--input=NAME"));
+  EXPECT_THAT(InputOf(plan), HasSubstr("several tensors that may be the input: "
+                                       "a, b; name one with --input=NAME"));
   EXPECT_EQ(InputOf(plan, "b"), "b");
   OpenResponse images;
   Add(images, "left", DTYPE_UINT8, {4, 5, 3});
@@ -123,13 +122,13 @@ TEST(BatchReader, SaysHowAWholeNumberBecomesAClass) {
   OpenResponse plan;
   Add(plan, "x", DTYPE_FLOAT32, {4});
   Add(plan, "y", DTYPE_INT64, {});
-  EXPECT_THAT(InputOf(plan), HasSubstr("with --classes=N how many classes"));
+  EXPECT_THAT(InputOf(plan),
+              HasSubstr("the number of its classes with --classes=N"));
   const auto named = BatchReader::Make(plan, {.target = "y"});
   EXPECT_THAT(
       std::string(named.status().message()),
-      HasSubstr("the target y holds a whole number for each sample, and "
-                "the data do not say how many classes there are; give "
-                "--classes=N"));
+      HasSubstr("the target y holds a whole number for each sample, but the "
+                "data do not declare the number of classes; give --classes=N"));
   EXPECT_TRUE(BatchReader::Make(plan, {.target = "y", .classes = 10}).ok());
 }
 

@@ -223,7 +223,7 @@ TEST_F(Checkpoint, RefusesWhatIsDamagedOrOfAnotherVersion) {
                     HasSubstr("not hexadecimal"), HasSubstr("damaged")));
   const absl::Status step = write(2, "00ff", -1);
   EXPECT_TRUE(absl::IsDataLoss(step)) << step;
-  EXPECT_THAT(std::string(step.message()), HasSubstr("step -1"));
+  EXPECT_THAT(std::string(step.message()), HasSubstr("step is -1"));
   const absl::Status old = write(1, "00ff", 1);
   EXPECT_TRUE(absl::IsFailedPrecondition(old)) << old;
   EXPECT_THAT(std::string(old.message()), HasSubstr("earlier version"));
@@ -247,21 +247,21 @@ TEST_F(Checkpoint, RefusesAnEntryOfWhichABitIsFlipped) {
   training.Step();
   ASSERT_TRUE(Write(training).ok());
   const std::string whole = testing::ReadFile(path_);
-  const auto members = ParseZip(whole);
-  ASSERT_TRUE(members.ok()) << members.status();
+  const auto entries = ParseZip(whole);
+  ASSERT_TRUE(entries.ok()) << entries.status();
   size_t flipped = 0;
-  for (const ZipMember& member : *members) {
-    if (member.compressed || member.data.empty()) continue;
+  for (const ZipEntry& entry : *entries) {
+    if (entry.compressed || entry.data.empty()) continue;
     std::string damaged = whole;
-    const size_t place = member.data.data() - whole.data();
-    damaged[place + member.data.size() / 2] ^= 0x40;
+    const size_t place = entry.data.data() - whole.data();
+    damaged[place + entry.data.size() / 2] ^= 0x40;
     testing::WriteFile(path_, damaged);
     Training other;
     for (const absl::Status& status :
          {ReadCheckpointInfo(path_).status(), Restore(other)}) {
-      EXPECT_TRUE(absl::IsDataLoss(status)) << member.name << ": " << status;
+      EXPECT_TRUE(absl::IsDataLoss(status)) << entry.name << ": " << status;
       EXPECT_THAT(std::string(status.message()),
-                  AllOf(HasSubstr(path_), HasSubstr(member.name),
+                  AllOf(HasSubstr(path_), HasSubstr(entry.name),
                         HasSubstr("earlier checkpoint")));
     }
     ++flipped;

@@ -114,7 +114,7 @@ class Hosts(unittest.TestCase):
         for host, missing in ((1, "rank 1 of 2"), (2, "rank 0 of 2")):
             code, said = found[f"cut-{host}"]
             self.assertEqual(code, 1, said)
-            self.assertRegex(said, f"{missing} on host [^ ]+ is gone: no sign of life for 5s")
+            self.assertRegex(said, f"{missing} on host [^ ]+ is gone: no heartbeat for 5s")
 
 
 if __name__ == "__main__":

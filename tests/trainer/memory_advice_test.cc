@@ -44,15 +44,15 @@ TEST(MemoryAdvice, IsAlwaysBelowWhatFailed) {
 
 TEST(MemoryAdvice, SaysWhatToTry) {
   EXPECT_EQ(MemoryAdvice(Memory()),
-            "a row of the batch takes about 10.0 MiB, and 200.0 MiB of 1000.0 "
-            "MiB are taken without any: about 64 of 128 rows a rank would fit; "
-            "try --batch_size=128 (2 ranks)");
+            "a row of the batch takes about 10.0 MiB; 200.0 MiB of 1000.0 MiB "
+            "are used without any row: about 64 of 128 rows per rank would "
+            "fit; try --batch_size=128 (2 ranks)");
   StepMemory memory = Memory();
   memory.ran_before = false;
   memory.world_size = 1;
   EXPECT_THAT(MemoryAdvice(memory), HasSubstr("takes at least 10.0 MiB"));
   EXPECT_THAT(MemoryAdvice(memory),
-              HasSubstr("at most 64 of 128 rows a rank would fit; try "
+              HasSubstr("at most 64 of 128 rows per rank would fit; try "
                         "--batch_size=64"));
 }
 

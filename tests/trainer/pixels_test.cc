@@ -194,7 +194,7 @@ TEST(PixelLoss, RefusesTargetsThatItCannotLearn) {
                 HasSubstr("Target 255 is out of bounds"));
     // Outputs for the whole image.
     EXPECT_THAT(Thrown(name, at::zeros({2, 3}), PixelClasses()),
-                HasSubstr("for a class of each pixel"));
+                HasSubstr("for a class in each pixel"));
   }
 }
 
@@ -313,7 +313,7 @@ TEST(BatchReader, RefusesAnIgnoredValueThatNoPixelCanHave) {
   EXPECT_THAT(
       std::string(
           BatchReader::Make(plan, {.ignore_value = 255}).status().message()),
-      HasSubstr("--ignore_value=255 is of targets"));
+      HasSubstr("--ignore_value=255 applies to targets"));
   EXPECT_THAT(
       std::string(BatchReader::Make(plan, {.classes = 5}).status().message()),
       HasSubstr("has 4 classes, not --classes=5"));
@@ -387,9 +387,10 @@ TEST(CheckFit, FeedsWhatTheDataHave) {
             "");
   TargetForm larger = pixels;
   larger.height = 16;
-  EXPECT_THAT(fit("of_pixels.pt", image, larger, "cross_entropy"),
-              HasSubstr("must give [2, 3, 16, 9], a number for each class of "
-                        "each pixel"));
+  EXPECT_THAT(
+      fit("of_pixels.pt", image, larger, "cross_entropy"),
+      HasSubstr(
+          "must return [2, 3, 16, 9], one number for each class and pixel"));
 }
 
 }  // namespace

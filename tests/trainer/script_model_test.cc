@@ -169,11 +169,11 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal(cut), HasSubstr("not a whole TorchScript module"));
   // In the middle of a weight: it was trained on.
   std::string flipped = whole;
-  const auto members = ParseZip(whole);
-  ASSERT_TRUE(members.ok()) << members.status();
-  for (const ZipMember& member : *members) {
-    if (!absl::EndsWith(member.name, "/data/0")) continue;
-    flipped[member.data.data() - whole.data() + 3] ^= 0x40;
+  const auto entries = ParseZip(whole);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  for (const ZipEntry& entry : *entries) {
+    if (!absl::EndsWith(entry.name, "/data/0")) continue;
+    flipped[entry.data.data() - whole.data() + 3] ^= 0x40;
   }
   ASSERT_NE(flipped, whole);
   testing::WriteFile(cut, flipped);
@@ -181,7 +181,7 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal(ModelFile("double.pt")),
               AllOf(HasSubstr("head.weight is Double"), HasSubstr(".float()")));
   EXPECT_THAT(Refusal(ModelFile("frozen.pt")),
-              HasSubstr("no parameters that could be trained"));
+              HasSubstr("no parameters to train"));
 }
 
 std::string FitOf(const std::string& file, ImageShape shape, int64_t outputs) {
@@ -207,13 +207,13 @@ std::string FitOf(const std::string& file, ImageShape shape, int64_t outputs) {
 TEST(CheckFit, SaysWhatTheModelTakesAndGives) {
   EXPECT_EQ(FitOf("small_cnn.pt", kDigits, 10), "");
   EXPECT_THAT(FitOf("small_cnn.pt", kDigits, 7),
-              AllOf(HasSubstr("gave [2, 10]"), HasSubstr("must give [2, 7]"),
-                    HasSubstr("each class")));
+              AllOf(HasSubstr("returned [2, 10]"),
+                    HasSubstr("must return [2, 7]"), HasSubstr("each class")));
   EXPECT_THAT(FitOf("small_cnn.pt", {3, 28, 28}, 10),
               AllOf(HasSubstr("[2, 3, 28, 28]"), HasSubstr("channels")));
   EXPECT_THAT(FitOf("dropped.pt", {1, 14, 14}, 10), HasSubstr("shapes"));
   EXPECT_THAT(FitOf("of_all_rows.pt", kDigits, 10),
-              AllOf(HasSubstr("gave [10]"), HasSubstr("2 rows")));
+              AllOf(HasSubstr("returned [10]"), HasSubstr("2 rows")));
   EXPECT_THAT(FitOf("tupled.pt", kDigits, 10), HasSubstr("no tensor"));
 }
 
@@ -336,7 +336,7 @@ TEST(GraphModel, RunsWithoutAGraphAfterTooManyShapes) {
     const torch::Tensor some = images.slice(0, 0, rows);
     EXPECT_TRUE(torch::allclose(graph->forward(some), (*model)->forward(some)));
   }
-  EXPECT_EQ(static_cast<GraphModel&>(*graph).graphs(), GraphModel::kMostGraphs);
+  EXPECT_EQ(static_cast<GraphModel&>(*graph).graphs(), GraphModel::kMaxGraphs);
 }
 
 }  // namespace

@@ -324,11 +324,15 @@ TEST(Specs, RefuseCutsThatDoNotFit) {
   for (const Case& c :
        {Case{"0:0.9", "0.8:1.0", "share samples of photos"},
         Case{"", "100:200", "two pieces"},
-        Case{"", "0:60000", "leaves nothing to train on"},
+        Case{"", "0:60000", "leaves no samples for training"},
         Case{"", "0:60001", "60000 samples of photos"},
         Case{"5:5", "", "--train_subset=5:5: expected FROM:TO"},
-        Case{"", "0:1", "--eval_subset=0:1: the bounds are whole numbers"},
-        Case{"0:1", "", "--train_subset=0:1: the bounds are whole numbers"},
+        Case{"", "0:1",
+             "--eval_subset=0:1 is one sample, because whole numbers count "
+             "samples"},
+        Case{"0:1", "",
+             "--train_subset=0:1 is one sample, because whole numbers count "
+             "samples"},
         Case{"", "half", "--eval_subset=half: expected"},
         Case{"", "0.5:1.5", "expected"}, Case{"", "-1:5", "expected"},
         Case{"", "nan:0.5", "expected"}, Case{"1:2:3", "", "expected"}}) {

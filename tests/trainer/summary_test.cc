@@ -58,7 +58,7 @@ TEST(Progress, SaysWhereTheRunIs) {
                          .samples_per_second = 18204.4,
                          .stall_share = 0.012,
                          .seconds_left = 3.7}),
-            "epoch 1/8 step 120/468  loss 0.5312  18204 samples/s  0:04 left  "
+            "epoch 1/8 step 120/468  loss 0.5312  18,204 samples/s  0:04 left  "
             "waiting 1.2 %");
   Progress lines({.log_every = 10});
   EXPECT_TRUE(lines.Wants(20, 100));
@@ -75,11 +75,11 @@ TEST(Progress, DrawsABarThatFitsTheTerminal) {
                                  .samples_per_second = 18204.4,
                                  .stall_share = 0.012,
                                  .seconds_left = 3725};
-  const std::string wide = FormatBar(state, 120);
+  const std::string wide = FormatBar(state, 121);
   EXPECT_THAT(wide,
               HasSubstr("epoch 1/8 [==========>                             ] "
                         "117/468  loss"));
-  EXPECT_THAT(wide, HasSubstr("  loss 0.5312  18204 samples/s  1:02:05 left  "
+  EXPECT_THAT(wide, HasSubstr("  loss 0.5312  18,204 samples/s  1:02:05 left  "
                               "waiting 1.2 %"));
   EXPECT_THAT(FormatBar(state, 40), HasSubstr("loss"));
   EXPECT_THAT(FormatBar(state, 40), Not(HasSubstr("waiting")));
@@ -92,7 +92,7 @@ TEST(Progress, DrawsABarThatFitsTheTerminal) {
   Progress::State moving = state;
   long drawn = 0;
   for (moving.step = 0; moving.step <= moving.steps; moving.step += 13) {
-    const std::string bar = FormatBar(moving, 120);
+    const std::string bar = FormatBar(moving, 121);
     EXPECT_GE(count(bar, '='), drawn);
     drawn = count(bar, '=');
     EXPECT_EQ(bar.find(']'), wide.find(']'));

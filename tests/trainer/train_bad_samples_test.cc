@@ -93,7 +93,7 @@ TEST_F(BadSamples, EndTheRunByTheirPlace) {
                               "dataset photos, shard photos.lmdb, row "),
                     HasSubstr("sample "),
                     HasSubstr("`millrace-data verify` names all damaged "
-                              "samples of a dataset; to go on without them: "
+                              "samples of a dataset; to train without them: "
                               "bad_samples { action: SUBSTITUTE } (or ZERO) in "
                               "the file of --pipeline")));
 }
@@ -104,7 +104,7 @@ TEST_F(BadSamples, OfAnEvaluationAreMetByItsOwnPipeline) {
                    "--model=resnet18", "--max_steps=1"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err,
-              HasSubstr("to go on without them: --eval_pipeline=FILE with the "
+              HasSubstr("to train without them: --eval_pipeline=FILE with the "
                         "text `preset: \"imagenet_eval\" bad_samples { action: "
                         "SUBSTITUTE }` (or ZERO)"));
 }
@@ -116,19 +116,19 @@ TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(
       run.err,
-      AllOf(HasSubstr("a data server met a damaged sample: photos shard "
+      AllOf(HasSubstr("a data server found a damaged sample: photos shard "
                       "photos.lmdb row "),
             HasSubstr("bad_samples ZERO leaves its row empty")));
   EXPECT_THAT(
       run.out,
-      AllOf(HasSubstr("bad samples: 2 of 24 rows of this epoch were left empty "
+      AllOf(HasSubstr("bad samples: 2 of 24 rows of this epoch are empty "
                       "(bad_samples ZERO); damaged: photos shard photos.lmdb "
                       "row "),
             HasSubstr("22 samples (2 damaged samples left out by bad_samples "
                       "ZERO)"),
-            HasSubstr("bad samples (ZERO): the servers met 2 damaged "
+            HasSubstr("bad samples (ZERO): the servers found 2 damaged "
                       "samples, 4 rows were left empty"),
-            HasSubstr("they make the same of a sample")));
+            HasSubstr("both produce the same from a sample")));
   const std::string json = ReadFile(Path("run.json"));
   EXPECT_THAT(json, AllOf(HasSubstr("{\"policy\": \"ZERO\", \"empty_rows\": "
                                     "[2, 2], \"eval_empty_rows\": [2, 2],"),
@@ -162,13 +162,14 @@ TEST_F(BadSamples, AreReplacedAndNamed) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(
       run.err,
-      AllOf(HasSubstr("met a damaged sample: photos shard photos.lmdb "),
+      AllOf(HasSubstr("found a damaged sample: photos shard photos.lmdb "),
             HasSubstr("SUBSTITUTE puts another sample in its place")));
   EXPECT_THAT(
       run.out,
-      AllOf(HasSubstr("the servers met 2 damaged samples so far; others took "
-                      "their places (bad_samples SUBSTITUTE); damaged: photos "
-                      "shard photos.lmdb row "),
+      AllOf(HasSubstr(
+                "the servers found 2 damaged samples so far and substituted "
+                "others (bad_samples SUBSTITUTE); damaged: photos "
+                "shard photos.lmdb row "),
             HasSubstr(absl::StrCat(
                 "pipelines: training by --pipeline=",
                 Path("SUBSTITUTE.textproto"),

@@ -54,7 +54,7 @@ TEST_F(Train, RanksThatStartFromDifferentCheckpointsAreRefused) {
   EXPECT_EQ(ranks.one.Wait(), 1);
   EXPECT_THAT(ranks.zero.Stderr(),
               AllOf(HasSubstr("at the start: rank 1 of 2 differs from rank 0, "
-                              "first in the step to go on at"),
+                              "first in the next step"),
                     HasSubstr("--resume")));
 }
 
@@ -348,7 +348,7 @@ TEST_F(Train, CutsOneDatasetForTrainingAndEvaluation) {
   }
   EXPECT_GT(Number(ReadFile(Path("cut.json")), "allreduce_bytes"), 1e6);
   EXPECT_THAT(Run({"--eval_subset=150:201"}).err,
-              HasSubstr("ends behind the 200 samples of train"));
+              HasSubstr("ends after the 200 samples of train"));
 }
 
 TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
@@ -382,10 +382,10 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
   // What the data servers have to be asked for, too: nothing mends it.
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
       {{"--train_subset=0:100", "--eval_subset=50:200"}, "share samples"},
-      {{"--train_subset=0:201"}, "ends behind the 200 samples of train"},
+      {{"--train_subset=0:201"}, "ends after the 200 samples of train"},
       // Shapes, classes and types that do not fit.
       {{"--input=label"},
-       "the input label is one number a sample, and models of this trainer "
+       "the input label is one number for each sample, but built-in models "
        "take samples of 1 to 3 dimensions; give --input=image"},
       {{"--input=sample_index"}, "give --input=image"},
       // The image is the target, and the label is all that is left.
@@ -395,7 +395,7 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
       {{"--target=sample_index"}, "give --classes=N"},
       {{"--target=image", "--input=image", "--loss=mse", "--classes=3"},
        "--classes=3 has no effect"},
-      {{"--nproc=2", "--target=nothing"}, "gives no tensor nothing"},
+      {{"--nproc=2", "--target=nothing"}, "outputs no tensor nothing"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);
@@ -406,8 +406,8 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
   const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
-              AllOf(HasSubstr("the target sample_index has a label that is "
-                              "none of its 5 classes, 0 to 4 (Target "),
+              AllOf(HasSubstr("the target sample_index has a label outside of "
+                              "its 5 classes, 0 to 4 (Target "),
                     HasSubstr("out of bounds); give --classes a number above "
                               "the largest label")));
 }
@@ -439,7 +439,7 @@ TEST_F(Train, NamesTheEvaluationsPipelineWhenItDoesNotFit) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("evaluation by "), HasSubstr("dataset train"),
-                    HasSubstr("gives no tensor y"),
+                    HasSubstr("outputs no tensor y"),
                     HasSubstr("--eval_preset=NAME or --eval_pipeline=FILE")));
   std::vector<std::string> both = flags;
   both.push_back("--eval_pipeline=" + Path("own.textproto"));

@@ -209,12 +209,12 @@ TEST_F(Pixels, SaysWhatDoesNotFit) {
       {{"--dataset=shapes", Pipeline(), "--model=cnn", "--classes=3"},
        "choose --model=unet"},
       {{"--dataset=rows", "--model=unet", "--input=vector"},
-       "has none for each pixel"},
+       "has no values for each pixel"},
       {{"--dataset=rows", "--model=mlp"},
-       "several tensors to learn from: vector, tokens; name one with "
+       "several tensors that may be the input: vector, tokens; name one with "
        "--input=NAME"},
       {{"--dataset=rows", "--model=mlp", "--ignore_value=255"},
-       "--ignore_value=255 is of targets"},
+       "--ignore_value=255 applies to targets"},
       {{"--dataset=shapes", Pipeline(), "--model=unet",
         "--loss=bce_with_logits"},
        "has the value 255"},

@@ -263,8 +263,10 @@ TEST_F(Train, RefusesACheckpointOfAnotherNumberOfClasses) {
   const ProgramResult run =
       Run({"--resume=" + checkpoint, "--classes=200", "--target=sample_index"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr(checkpoint + " is of a model for 10 classes, "
-                                              "and the data now have 200"));
+  EXPECT_THAT(
+      run.err,
+      HasSubstr(checkpoint +
+                " holds a model for 10 classes, but the data now have 200"));
 }
 
 // It ended with 0, though nobody had been told the result.
@@ -339,7 +341,7 @@ TEST_F(Train, EndsAllRanksWhenOneIsStopped) {
   ranks.one.Signal(SIGTERM);
   EXPECT_EQ(ranks.zero.Wait(), 1);
   EXPECT_EQ(ranks.one.Wait(), 1);
-  EXPECT_THAT(ranks.zero.Stderr(), HasSubstr("with rank 1 of 2"));
+  EXPECT_THAT(ranks.zero.Stderr(), HasSubstr("because rank 1 of 2 stopped"));
   EXPECT_THAT(ranks.one.Stderr(), HasSubstr("stopped by signal 15"));
   ExpectResumes(checkpoint);
 }

@@ -14,21 +14,22 @@ absl::Status Agree(absl::Status mine, Communicator& ranks,
   const uint32_t world = ranks.world_size();
   if (together != nullptr) *together = world == 1;
   if (world == 1) return mine;
-  // A place for each rank: the sum names those that cannot go on. Every rank
-  // makes the call, also one with an error, or the others would wait for it.
+  // One number for each rank: the sum names the ranks that cannot continue.
+  // Every rank makes the call, also one with an error, because the others wait
+  // for it.
   torch::Tensor left = at::zeros({world}, torch::kInt64);
   auto* of_rank = left.data_ptr<int64_t>();
   if (!mine.ok()) of_rank[ranks.rank()] = 1;
   const absl::Status summed = ranks.Sum(left);
   if (together != nullptr) *together = summed.ok();
-  // A rank's own error explains more than one of the call.
+  // A rank's own error explains more than the call's error.
   if (!mine.ok()) return mine;
   MR_RETURN_IF_ERROR(summed);
   for (uint32_t rank = 0; rank < world; ++rank) {
     if (of_rank[rank] == 0) continue;
     return absl::CancelledError(
-        absl::StrCat("ended before ", before, " with rank ", rank, " of ",
-                     world, ", which could not go on; its own lines say why"));
+        absl::StrCat("stopped before ", before, " because rank ", rank, " of ",
+                     world, " stopped; see the log of that rank"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Agree: every rank says whether it can go on; none goes on without the others,
-// which would wait for it in the next collective call.
+// Agree(): every rank tells whether it can continue. No rank continues without
+// the others, because it would wait for them in the next collective call.
 //
 //   MR_RETURN_IF_ERROR(Agree(batch.status(), *ranks, "epoch 1, step 7"));
 
@@ -12,10 +12,10 @@
 
 namespace millrace {
 
-// OK when `mine` is on all ranks. Otherwise this rank's own error, or Cancelled
-// with the rank that could not go on `before` what. A collective call; with one
-// rank it is free. `together`, unless null: all ranks came to the call, so
-// after an error they can still make others.
+// OK when `mine` is OK on all ranks. Otherwise this rank's own error, or
+// Cancelled with the name of the rank that stopped; `before` names the place. A
+// collective call; a no-op with one rank. `together`, unless null: all ranks
+// took part in the call, so they can still make other calls after an error.
 absl::Status Agree(absl::Status mine, Communicator& ranks,
                    absl::string_view before, bool* together = nullptr);
 

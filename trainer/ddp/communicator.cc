@@ -22,12 +22,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/host_name.h"
 #include "common/logging.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "trainer/ddp/local_address.h"
 #include "trainer/ddp/nccl_loader.h"
-#include "trainer/ddp/roll_call.h"
+#include "trainer/ddp/peer_monitor.h"
 #include "trainer/torch_error.h"
 
 namespace millrace {
@@ -35,32 +36,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Time that Explain() waits for a name after a collective call has failed: its
-// connections break at the same moment as those of the roll call, and rank 0
-// has to pass the name on. A choice.
+// Time that Explain() waits for the missing rank's name after a collective call
+// failed: the call's connections break at the same moment as those of the peer
+// monitor, and rank 0 has to forward the name. A choice.
 constexpr absl::Duration kReasonWait = absl::Seconds(3);
-// Time that a call which does not fail by itself goes on after a rank was
-// missed (its machine is gone, so nothing closes its connections), or `timeout`
-// when that is less. A choice: long beside kReasonWait and a step.
+// Time that a blocked call has after a rank was found missing, or `timeout`
+// when that is less. A call does not fail by itself when the rank's machine is
+// gone, because nothing closes its connections. A choice: long beside
+// kReasonWait and a step.
 constexpr absl::Duration kStuck = absl::Seconds(10);
 // On a device with streams one step in this many is timed, and its times are
-// looked at that many steps later: looking waits for the device, which has
-// passed them by then. A choice.
+// read that many steps later: reading waits for the device, which has passed
+// the step by then. A choice.
 constexpr int kTimedSteps = 50;
 
-// Since when this rank waits for others: ticks of the steady clock, 0: it does
-// not. Written by the trainer's thread, read by the roll call's. Nothing else
-// is passed by it; a value that is read a moment late only shifts the watchdog
-// by one look.
+// Start of this rank's current wait for other ranks, in ticks of the steady
+// clock; 0: it does not wait. Written by the trainer's thread, read by the peer
+// monitor's. No other data is published by it, and a stale value only delays
+// the watchdog by one call.
 struct Waiting {
   std::atomic<int64_t> since{0};
   void Begin() { since = Clock::now().time_since_epoch().count(); }
   void End() { since = 0; }
 };
 
-// Ends a process that waits in vain. Called on the roll call's thread about
-// once a second while a rank is missing; keeps the time of the first call.
-// Copied before the first call only.
+// Ends this process when it is blocked on a missing rank. The peer monitor's
+// thread calls it about once a second while a rank is missing. It keeps the
+// time of the first call, so it must not be copied afterwards.
 class Watchdog {
  public:
   Watchdog(std::shared_ptr<Waiting> waiting, uint32_t world_size,
@@ -69,22 +71,22 @@ class Watchdog {
         world_size_(world_size),
         patience_(absl::ToChronoNanoseconds(patience)) {}
 
-  void operator()(const RollCall::Absence& absence) {
+  void operator()(const PeerMonitor::MissingRank& missing) {
     const Clock::time_point now = Clock::now();
     if (noticed_ == Clock::time_point()) noticed_ = now;
-    // Not waiting: the trainer computes, and will fail or wait soon.
+    // 0: the trainer computes; its next call fails or waits.
     const int64_t since = waiting_->since;
     if (since == 0) return;
-    // The later of the two: neither the time before the rank was missed nor
-    // that before this wait began is waiting in vain.
+    // The later of the two: only time that is both after the loss and in this
+    // wait counts.
     const Clock::time_point from =
         std::max(noticed_, Clock::time_point(Clock::duration(since)));
     if (now - from < patience_) return;
-    MR_LOG(ERROR) << absence.Sentence(world_size_)
-                  << "; this rank waits for it in vain and ends, without a "
-                     "checkpoint of this moment";
-    // Not exit(): the trainer's thread stands in a call, and destructors would
-    // wait for it.
+    MR_LOG(ERROR) << missing.Sentence(world_size_)
+                  << "; this rank is blocked on it and ends without a "
+                     "checkpoint of this step";
+    // Not exit(): the trainer's thread is blocked in a call, and destructors
+    // would wait for it.
     _exit(1);
   }
 
@@ -95,13 +97,14 @@ class Watchdog {
   Clock::time_point noticed_;
 };
 
-// The Reducer notes when a backward pass was done and when the averages were.
+// A Reducer that reports the time between the end of a backward pass and the
+// end of its averages.
 class TimedReducer final : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
 
-  // Time from the one to the other in the last step that was timed; 0: none
-  // was. Waits for the device.
+  // That time in the last step that was timed; 0: none was. Waits for the
+  // device.
   double WaitedSeconds() {
     if (timer_ == nullptr) return 0;
     const std::optional<int64_t> nanos =
@@ -137,23 +140,23 @@ class GroupCommunicator final : public Communicator {
   GroupCommunicator(const RankEnv& env,
                     c10::intrusive_ptr<c10d::ProcessGroup> group,
                     c10::intrusive_ptr<c10d::Backend> nccl,
-                    std::unique_ptr<RollCall> roll,
+                    std::unique_ptr<PeerMonitor> monitor,
                     std::shared_ptr<Waiting> waiting)
       : rank_(env.rank),
         world_size_(env.world_size),
         group_(std::move(group)),
         nccl_(std::move(nccl)),
         waiting_(std::move(waiting)),
-        roll_(std::move(roll)) {}
+        monitor_(std::move(monitor)) {}
 
   ~GroupCommunicator() override {
     if (nccl_ == nullptr) return;
-    // Without Leave() the run failed. Closing in order would wait for ranks
-    // that may be gone.
+    // Without Leave() the run failed. shutdown() would wait for ranks that may
+    // be gone.
     try {
       nccl_->abort();
     } catch (const std::exception& error) {
-      MR_LOG(WARNING) << "NCCL cannot be ended: " << TorchMessage(error);
+      MR_LOG(WARNING) << "cannot abort NCCL: " << TorchMessage(error);
     }
   }
 
@@ -162,7 +165,7 @@ class GroupCommunicator final : public Communicator {
 
   absl::Status Sum(torch::Tensor& tensor) override {
     const Clock::time_point start = Clock::now();
-    // Counted also when the call fails.
+    // Also when the call fails.
     const absl::Cleanup count = [&] {
       stats_.allreduce_seconds +=
           std::chrono::duration<double>(Clock::now() - start).count();
@@ -179,8 +182,7 @@ class GroupCommunicator final : public Communicator {
     return Collective("broadcast", [&] {
       torch::NoGradGuard no_grad;
       for (const torch::Tensor& tensor : tensors) {
-        // Both backends move plain memory: a tensor that is not contiguous goes
-        // by way of a copy.
+        // Both backends move contiguous memory: other tensors are copied.
         std::vector<torch::Tensor> one = {tensor.detach().contiguous()};
         group_->broadcast(one)->wait();
         if (!one[0].is_alias_of(tensor)) tensor.detach().copy_(one[0]);
@@ -190,7 +192,7 @@ class GroupCommunicator final : public Communicator {
 
   absl::Status AverageGradientsOf(
       const std::vector<torch::Tensor>& parameters) override {
-    return Collective("set-up of the gradients' average", [&] {
+    return Collective("setup of the gradient averaging", [&] {
       c10d::verify_params_across_processes(group_, parameters, std::nullopt);
       auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
           parameters,
@@ -221,8 +223,8 @@ class GroupCommunicator final : public Communicator {
   void BeforeForward() override {
     if (reducer_ == nullptr) return;
     if (has_streams_ && (reducer_->steps() + 1) % kTimedSteps == 0) {
-      // The step that was timed was kTimedSteps steps ago: the device has
-      // passed its events, and nothing is waited for.
+      // The timed step is kTimedSteps steps ago: the device has passed its
+      // events, so this does not wait.
       stats_.allreduce_seconds += kTimedSteps * reducer_->WaitedSeconds();
     }
     reducer_->prepare_for_forward();
@@ -233,7 +235,7 @@ class GroupCommunicator final : public Communicator {
   void BeforeBackward() override {
     if (reducer_ == nullptr) return;
     // From here to AfterBackward() the pass may block on other ranks. If it
-    // throws, Explain() ends the waiting in its place.
+    // throws, Explain() calls waiting_->End() instead.
     averaging_ = true;
     waiting_->Begin();
     reducer_->prepare_for_backward({});
@@ -247,11 +249,11 @@ class GroupCommunicator final : public Communicator {
 
   absl::Status Explain(absl::Status error) override {
     waiting_->End();
-    // End() before, not after: waiting for a name is no waiting in vain.
-    const auto absence = roll_->AwaitMissing(kReasonWait);
-    if (!absence.has_value()) return error;
+    // waiting_->End() comes first: the watchdog must not count this wait.
+    const auto missing = monitor_->AwaitMissing(kReasonWait);
+    if (!missing.has_value()) return error;
     lost_ = true;
-    return absl::UnavailableError(absl::StrCat(absence->Sentence(world_size_),
+    return absl::UnavailableError(absl::StrCat(missing->Sentence(world_size_),
                                                "; noticed by rank ", rank_,
                                                ", where ", error.message()));
   }
@@ -261,28 +263,29 @@ class GroupCommunicator final : public Communicator {
   absl::Status Leave() override {
     absl::Status left;
     if (nccl_ != nullptr) {
-      // While the roll call still watches: closing waits for the other ranks.
+      // Before the monitor ends: shutdown() waits for the other ranks.
       left = Collective("end",
                         [this] { std::exchange(nccl_, nullptr)->shutdown(); });
     }
-    roll_->End("");
+    monitor_->End("");
     return left;
   }
   void Fail(const absl::Status& why) override {
-    // First: the others hear why before this rank's connections break.
-    roll_->End(why.message());
+    // First: the other ranks learn why before this rank's connections break.
+    monitor_->End(why.message());
     if (nccl_ == nullptr || !lost_) return;
-    // The device may be in an average that the lost rank never joins: nothing
-    // that waits for the device (a checkpoint, the end of the loader) would
+    // The device may be in an average that the missing rank never joins: a call
+    // that waits for the device (a checkpoint, closing the loader) would not
     // return.
     MR_LOG(ERROR) << why.message()
-                  << "; this rank ends without a checkpoint of this moment";
+                  << "; this rank ends without a checkpoint of this step";
     _exit(1);
   }
 
  private:
-  // Runs `call`, which may block on other ranks and throws what libtorch
-  // throws. Unavailable, with the missing rank's name where there is one.
+  // Runs `call`, which may block on other ranks and throws libtorch's
+  // exceptions. Unavailable: it failed; the message names the missing rank if
+  // there is one.
   template <typename Call>
   absl::Status Collective(absl::string_view what, Call&& call) {
     waiting_->Begin();
@@ -308,12 +311,12 @@ class GroupCommunicator final : public Communicator {
   bool averaging_ = false;
   // A call or a pass failed because a rank is missing.
   bool lost_ = false;
-  // Of all parameters; stats_ is touched by the one thread of the owner.
+  // Of all parameters. Only the owner's thread uses this and stats_.
   uint64_t gradient_bytes_ = 0;
   Stats stats_;
-  // Last, so that it ends first: if the connections broke before, the others
-  // would miss this rank before it has said why it ends.
-  std::unique_ptr<RollCall> roll_;
+  // Last, so that it is destroyed first: if the connections broke before, the
+  // other ranks would find this rank missing before they know why.
+  std::unique_ptr<PeerMonitor> monitor_;
 };
 
 c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
@@ -329,7 +332,7 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
   }
   c10::intrusive_ptr<c10d::Store> store =
       c10::make_intrusive<c10d::TCPStore>(env.master_address, options);
-  // torchrun's store lives on when ranks are restarted: keys of an earlier
+  // torchrun's store outlives the ranks of an attempt: keys of an earlier
   // attempt must not be found.
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("millrace/attempt_", env.restart), store);
@@ -339,16 +342,16 @@ bool OnThisMachine(const std::string& address) {
   return address == "127.0.0.1" || address == "localhost" || address == "::1";
 }
 
-// Rank 0 puts the port and a random token into the store; the others wait for
-// them there.
-absl::StatusOr<std::unique_ptr<RollCall>> StartRollCall(
+// Rank 0 publishes its port and a random token in the store; the other ranks
+// wait for that key.
+absl::StatusOr<std::unique_ptr<PeerMonitor>> StartPeerMonitor(
     const RankEnv& env, absl::Duration timeout,
     const std::shared_ptr<Waiting>& waiting, c10d::Store& store) {
-  RollCall::Options options;
+  PeerMonitor::Options options;
   options.rank = env.rank;
   options.world_size = env.world_size;
   options.host = HostName();
-  options.silence = timeout;
+  options.heartbeat_timeout = timeout;
   options.while_missing =
       Watchdog(waiting, env.world_size, std::min(kStuck, timeout));
   if (env.rank == 0) {
@@ -357,21 +360,23 @@ absl::StatusOr<std::unique_ptr<RollCall>> StartRollCall(
       absl::StrAppendFormat(&options.token, "%08x", random());
     }
     MR_ASSIGN_OR_RETURN(
-        auto roll, RollCall::Keep(options, OnThisMachine(env.master_address)));
-    const std::string where = absl::StrCat(roll->port(), " ", options.token);
+        auto monitor,
+        PeerMonitor::Listen(options, OnThisMachine(env.master_address)));
+    const std::string where = absl::StrCat(monitor->port(), " ", options.token);
     store.set("roll_call", std::vector<uint8_t>(where.begin(), where.end()));
-    return roll;
+    return monitor;
   }
   const std::vector<uint8_t> where = store.get("roll_call");
   const std::vector<std::string> words =
       absl::StrSplit(std::string(where.begin(), where.end()), ' ');
   uint32_t port = 0;
   if (words.size() != 2 || !absl::SimpleAtoi(words[0], &port) || port > 65535) {
-    return absl::InternalError("rank 0 says no address of the roll call");
+    return absl::InternalError(
+        "rank 0 published no valid address of its peer monitor");
   }
   options.token = words[1];
-  return RollCall::Answer(options, env.master_address,
-                          static_cast<uint16_t>(port), timeout);
+  return PeerMonitor::Connect(options, env.master_address,
+                              static_cast<uint16_t>(port), timeout);
 }
 
 std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
@@ -380,13 +385,13 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   if (!interface.empty()) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
-  // All ranks are on this machine. The loopback, because the machine's own name
-  // may lead anywhere.
+  // All ranks are on this machine. The machine's own name may resolve to any
+  // address, so Gloo uses the loopback.
   if (OnThisMachine(env.master_address)) {
     return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
   }
-  // The machine's own name often leads to its loopback, where other machines
-  // would look for themselves.
+  // The machine's own name often resolves to its loopback, which other machines
+  // cannot reach.
   const std::string address =
       LocalAddressTowards(env.master_address, env.master_port);
   if (!address.empty()) {
@@ -395,9 +400,8 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-// FailedPrecondition on all ranks when some run on GPUs and others on CPUs:
-// ranks on GPUs would wait in NCCL for ranks that never come. A collective call
-// over Gloo.
+// A collective call over Gloo. FailedPrecondition on all ranks: some ranks run
+// on GPUs and others on CPUs; those on GPUs would wait in NCCL for ever.
 absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
                               c10d::ProcessGroup& group) {
   std::vector<torch::Tensor> on_gpu = {
@@ -410,7 +414,7 @@ absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
                    " ranks run on GPUs and the others on "
                    "CPUs (rank ",
                    env.rank, " on ", device.str(),
-                   "); say --device=cuda or --device=cpu to all"));
+                   "); give all ranks --device=cuda or --device=cpu"));
 }
 
 }  // namespace
@@ -418,8 +422,8 @@ absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
     const RankEnv& env, const Options& options) {
   if (env.world_size == 1) return std::make_unique<Alone>();
-  // Gloo and c10d's store write to sockets as in a Python process, which ignores
-  // SIGPIPE.
+  // Gloo and c10d's store rely on Python's ignoring SIGPIPE when they write to
+  // a socket.
   IgnoreWriteSignals();
   MakeNcclBackend* make_nccl = nullptr;
   if (options.device.is_cuda()) {
@@ -442,16 +446,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
                       c10::intrusive_ptr<c10d::Backend>(gloo));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     MR_RETURN_IF_ERROR(CheckSameDevices(env, options.device, *group));
-    // `timeout` was for the ranks to come; they are there now.
+    // `timeout` was for the ranks to join.
     gloo->setTimeout(call_timeout);
     // Before NCCL connects: NCCL waits for a rank that dies meanwhile, and the
-    // roll call then ends this process.
+    // peer monitor then ends this process.
     auto waiting = std::make_shared<Waiting>();
-    MR_ASSIGN_OR_RETURN(auto roll,
-                        StartRollCall(env, options.timeout, waiting, *store));
+    MR_ASSIGN_OR_RETURN(
+        auto monitor, StartPeerMonitor(env, options.timeout, waiting, *store));
     c10::intrusive_ptr<c10d::Backend> nccl;
     if (make_nccl != nullptr) {
-      // A store of its own: keys of the two backends must not meet.
+      // A prefix of its own: keys of the two backends must not collide.
       waiting->Begin();
       auto connected = ConnectNccl(
           make_nccl,
@@ -462,23 +466,23 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
            .timeout_ms = call_timeout.count()});
       waiting->End();
       if (!connected.ok()) {
-        roll->End(connected.status().message());
+        monitor->End(connected.status().message());
         return connected.status();
       }
       nccl = *std::move(connected);
       group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
                         nccl);
     }
-    return std::make_unique<GroupCommunicator>(env, std::move(group),
-                                               std::move(nccl), std::move(roll),
-                                               std::move(waiting));
+    return std::make_unique<GroupCommunicator>(
+        env, std::move(group), std::move(nccl), std::move(monitor),
+        std::move(waiting));
   } catch (const std::exception& error) {
     return absl::DeadlineExceededError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size,
         " could not join the others at ", env.master_address, ":",
         env.master_port, " (--rank_timeout is ",
         absl::FormatDuration(options.timeout), "): ", TorchMessage(error),
-        "; look whether all ranks were started and reach that address"));
+        "; check that all ranks were started and reach that address"));
   }
 }
 

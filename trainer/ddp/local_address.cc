@@ -33,7 +33,7 @@ std::string Text(const sockaddr* address) {
              : text;
 }
 
-// IPv4 only: what Gloo is given when the host's name leads to the loopback.
+// IPv4 only: Gloo's address when the host's name resolves to the loopback.
 std::string FirstOutwardAddress() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";

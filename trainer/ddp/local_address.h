@@ -1,4 +1,4 @@
-// The address under which other machines of a job reach this one.
+// The address at which other machines of a job reach this one.
 
 #ifndef MILLRACE_TRAINER_DDP_LOCAL_ADDRESS_H_
 #define MILLRACE_TRAINER_DDP_LOCAL_ADDRESS_H_
@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-// The numeric address of the interface that leads to `host`, which may be this
-// machine. Where that is the loopback, as of a host name in /etc/hosts, the
-// first address that leads out. Empty: there is none. Sends nothing.
+// The numeric address of the interface that routes to `host`, which may be this
+// machine. When that is the loopback, as for a host name in /etc/hosts, the
+// first other address. Empty: there is none. Sends nothing.
 std::string LocalAddressTowards(const std::string& host, uint16_t port);
 
 }  // namespace millrace

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// As tools/build names it.
+// The name that tools/build gives it.
 constexpr char kFile[] = "libmillrace_nccl.so";
 
 }  // namespace
@@ -44,7 +44,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> ConnectNccl(
   if (make(&request, &reply) != 0) {
     return absl::UnavailableError(absl::StrCat(
         "rank ", request.rank, " of ", request.size,
-        " could not be connected to the others by NCCL: ", reply.error));
+        " could not connect to the others with NCCL: ", reply.error));
   }
   return std::move(reply.backend);
 }

@@ -1,5 +1,5 @@
-// Opens libmillrace_nccl.so and makes NCCL's backend with it (see
-// nccl_plugin.h). Nothing of it happens unless several ranks run on GPUs.
+// Opens libmillrace_nccl.so and creates NCCL's backend with it (see
+// nccl_plugin.h). Used only when several ranks run on GPUs.
 //
 //   MR_ASSIGN_OR_RETURN(MakeNcclBackend* make, LoadNccl(NcclPluginPaths()));
 //   MR_ASSIGN_OR_RETURN(auto backend, ConnectNccl(make, request));
@@ -16,12 +16,12 @@
 
 namespace millrace {
 
-// Where the library may lie, best first: beside libtorch_cpu.so, in lib/ beside
-// the program, in lib/ beside the program's folder.
+// Paths of the library, in order of preference: beside libtorch_cpu.so, in lib/
+// beside the program, in lib/ beside the program's folder.
 std::vector<std::string> NcclPluginPaths();
 
-// Opens the first of these files that exists; it stays open for good. Call
-// LoadCudaRuntime first. NotFound: there is none; FailedPrecondition: it does
+// Opens the first of these files that exists and never closes it. Call
+// LoadCudaRuntime() first. NotFound: there is none. FailedPrecondition: it does
 // not load, or belongs to another version. Both name the file.
 absl::StatusOr<MakeNcclBackend*> LoadNccl(
     const std::vector<std::string>& paths);

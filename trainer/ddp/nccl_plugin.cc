@@ -12,8 +12,8 @@ c10::intrusive_ptr<c10d::Backend> Make(const millrace::NcclRequest& request) {
   options->timeout = std::chrono::milliseconds(request.timeout_ms);
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
       request.store, request.rank, request.size, options);
-  // Connects now and not with the first gradients, so that faults of GPUs or of
-  // the network are found before training.
+  // Connects now and not with the first gradients, so that faults of GPUs or
+  // the network appear before training.
   const at::Device device(at::kCUDA,
                           static_cast<c10::DeviceIndex>(request.device));
   nccl->setBoundDeviceId(device);
@@ -28,7 +28,7 @@ static_assert(std::is_same_v<decltype(millrace_make_nccl_backend_v1),
 
 int millrace_make_nccl_backend_v1(const millrace::NcclRequest* request,
                                   millrace::NcclReply* reply) {
-  // No exception may cross the border in C.
+  // No exception may cross the C interface.
   try {
     reply->backend = Make(*request);
     return 0;

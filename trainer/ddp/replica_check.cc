@@ -7,12 +7,12 @@
 namespace millrace {
 namespace {
 
-// Upper bound of the ranks that an error names.
-constexpr size_t kMostNamed = 8;
+// Max ranks that an error names.
+constexpr size_t kMaxNamed = 8;
 
 std::string RankList(const std::vector<size_t>& ranks) {
   std::string list = ranks.size() == 1 ? "rank " : "ranks ";
-  const size_t named = std::min(ranks.size(), kMostNamed);
+  const size_t named = std::min(ranks.size(), kMaxNamed);
   for (size_t i = 0; i < named; ++i) {
     const bool last = i + 1 == ranks.size();
     absl::StrAppend(&list, i == 0 ? "" : last ? " and " : ", ", ranks[i]);

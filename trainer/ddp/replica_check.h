@@ -1,5 +1,5 @@
-// What the ranks of a job must have in common, compared: hashes of named
-// values, as every rank has computed them. Pure functions.
+// Compares values that must be equal on all ranks of a job: hashes of named
+// values, as every rank computed them. Pure functions.
 
 #ifndef MILLRACE_TRAINER_DDP_REPLICA_CHECK_H_
 #define MILLRACE_TRAINER_DDP_REPLICA_CHECK_H_
@@ -11,7 +11,7 @@
 namespace millrace {
 
 // "ranks 1 and 3 of 4 differ from rank 0, first in fc1.weight (3 of 6 values
-// differ)". Empty: all ranks agree. `hashes[rank]` has one of each name.
+// differ)". Empty: all ranks agree. `hashes[rank]` has one hash per name.
 std::string DifferenceOfRanks(const std::vector<std::string>& names,
                               const std::vector<std::vector<int64_t>>& hashes);
 

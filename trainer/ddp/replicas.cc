@@ -21,8 +21,8 @@ int64_t HashOf(const torch::Tensor& tensor) {
 }
 
 // The numbers of every rank, in the order of the ranks. A collective call: each
-// rank fills its row of a matrix of zeros, and the sum is all rows. Rows must
-// be of one length on all ranks.
+// rank fills its row of a matrix of zeros, and the sum has all rows. Rows must
+// have the same length on all ranks.
 absl::StatusOr<std::vector<std::vector<int64_t>>> Gather(
     const std::vector<int64_t>& mine, Communicator& ranks) {
   const auto world = static_cast<int64_t>(ranks.world_size());
@@ -64,8 +64,8 @@ absl::Status VerifyReplicas(
   } catch (const std::exception& error) {
     return FromTorch(error, "comparing the ranks' models");
   }
-  // Names are hashed, too, for ranks may have different models. As a rule all
-  // are equal, so one number for each rank is exchanged first.
+  // Names are hashed too, because ranks may have different models. Usually all
+  // are equal, so one number per rank is exchanged first.
   int64_t together = static_cast<int64_t>(
       XXH3_64bits(hashes.data(), hashes.size() * sizeof(int64_t)));
   for (const std::string& name : names) {
@@ -78,13 +78,13 @@ absl::Status VerifyReplicas(
   std::string difference =
       DifferenceOfRanks({"the model", "the number of its values"}, shortly);
   if (difference.empty()) return absl::OkStatus();
-  // All ranks have the same rows of the first Gather(), so all decide alike
-  // whether the second one is made.
+  // All ranks have the same rows of the first Gather(), so all make the same
+  // decision about the second one.
   bool as_many = true;
   for (const auto& row : shortly) as_many = as_many && row[1] == shortly[0][1];
   if (as_many) {
     MR_ASSIGN_OR_RETURN(const auto all, Gather(hashes, ranks));
-    // Empty: only names differ, and the first difference stands.
+    // Empty: only names differ, and the first difference is reported.
     if (const std::string where = DifferenceOfRanks(names, all);
         !where.empty()) {
       difference = where;
@@ -93,8 +93,8 @@ absl::Status VerifyReplicas(
   return absl::AbortedError(absl::StrCat(
       when, ": ", difference,
       "; the ranks must be of one release on machines of one kind and start "
-      "from the same --resume file. If they do, look at the memory of the "
-      "machines that differ, and go on from the last checkpoint"));
+      "from the same --resume file. If they do, test the memory of the "
+      "machines that differ, and resume from the last checkpoint"));
 }
 
 }  // namespace millrace

@@ -1,7 +1,7 @@
-// Verifies that all ranks hold the same model, bit for bit: every sum of
-// gradients gives all ranks the same bits, so weights that differ mean a bug,
+// Verifies that all ranks hold the same model, bit for bit. Every sum of
+// gradients has the same bits on all ranks, so different weights mean a bug,
 // bad memory, or ranks that were started differently, and averaging would hide
-// it.
+// that.
 //
 //   MR_RETURN_IF_ERROR(VerifyReplicas(*model, {}, *ranks, "after epoch 2"));
 
@@ -21,9 +21,9 @@
 
 namespace millrace {
 
-// Parameters, buffers and the named numbers. Aborted, on all ranks: they
-// differ; names ranks and the first value. A collective call; free with one
-// rank. Reads all of the model back from its device.
+// Compares parameters, buffers and the named numbers. Aborted, on all ranks:
+// they differ; names ranks and the first value. A collective call; a no-op with
+// one rank. Reads the whole model back from its device.
 absl::Status VerifyReplicas(
     const torch::nn::Module& model,
     const std::vector<std::pair<std::string, int64_t>>& numbers,

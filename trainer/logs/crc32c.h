@@ -1,5 +1,5 @@
 // CRC-32C (Castagnoli), the checksum of TensorFlow's record files. What it is
-// not: fast. A table of 256 words does for the few kilobytes a minute of a
+// not: fast. A table of 256 words is enough for the few kilobytes a minute of a
 // training log.
 //
 // Pure functions, safe from any thread.

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// nvmlReturn_t and cudaError_t are enumerations whose 0 is success.
+// nvmlReturn_t and cudaError_t are enumerations; 0 is success.
 struct Utilization {  // nvmlUtilization_t, in percent
   unsigned int gpu;
   unsigned int memory;
@@ -42,7 +42,7 @@ DeviceLoad::~DeviceLoad() = default;
 
 std::unique_ptr<DeviceLoad> DeviceLoad::Open(int cuda_device,
                                              const std::string& name) {
-  // libcudart.so lies in this process when libtorch has CUDA.
+  // libcudart.so is loaded in this process when libtorch has CUDA.
   auto* pci_address =
       Find<PciAddressFunction>(RTLD_DEFAULT, "cudaDeviceGetPCIBusId");
   char address[32] = "";

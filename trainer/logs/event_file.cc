@@ -8,11 +8,12 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/file_error.h"
+#include "common/host_name.h"
 #include "common/status_macros.h"
 #include "trainer/files.h"
 #include "trainer/logs/crc32c.h"
@@ -74,22 +75,12 @@ std::string LittleEndian(uint64_t value, int bytes) {
   return out;
 }
 
-absl::Status Failed(absl::string_view what, const std::string& path) {
-  const int error = errno;
-  return absl::Status(
-      absl::ErrnoToStatusCode(error),
-      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)));
-}
-
 // "events.out.tfevents.SECONDS.HOST.PID.NUMBER": TensorBoard looks for
 // "tfevents", and reads the files of a folder in the order of their names.
-std::string FileName(absl::Time now) {
+std::string EventFileName(absl::Time now) {
   static std::atomic<int> files{0};
-  char host[256] = "localhost";
-  if (gethostname(host, sizeof(host) - 1) != 0) std::strcpy(host, "localhost");
-  host[sizeof(host) - 1] = '\0';
   return absl::StrFormat("events.out.tfevents.%010d.%s.%d.%d",
-                         absl::ToUnixSeconds(now), host, getpid(),
+                         absl::ToUnixSeconds(now), HostName(), getpid(),
                          files.fetch_add(1));
 }
 
@@ -104,10 +95,10 @@ std::string FrameRecord(absl::string_view event) {
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(
     const std::string& folder, const Options& options) {
   MR_RETURN_IF_ERROR(MakeFolders(folder));
-  const std::string path = absl::StrCat(folder, "/", FileName(options.now));
+  const std::string path = absl::StrCat(folder, "/", EventFileName(options.now));
   UniqueFd opened(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!opened.ok()) return Failed("write", path);
+  if (!opened.ok()) return FileError(errno, "write", path);
   std::unique_ptr<EventFile> file(
       new EventFile(path, std::move(opened), options));
   file->pending_ =
@@ -133,13 +124,13 @@ absl::Status EventFile::Add(uint64_t step, const std::vector<Scalar>& scalars,
                 WireFormatLite::WriteBytes(kSummaryValue, Value(scalar), out);
               }
             })));
-  if (pending_.size() + record.size() <= options_.most_pending_bytes) {
+  if (pending_.size() + record.size() <= options_.max_pending_bytes) {
     pending_ += record;
   } else {
     ++left_out_;
   }
   if (now - flushed_ < options_.flush_every) return absl::OkStatus();
-  // Also after a failure: the disk is not tried at every step.
+  // Also after a failure, so that not every step tries the disk.
   flushed_ = now;
   return Flush();
 }
@@ -152,9 +143,9 @@ absl::Status EventFile::Flush() {
                static_cast<off_t>(written_ + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      const absl::Status failed = Failed("write", path_);
-      // Half a record would hide those after it from every reader. When this
-      // fails, too, the next try writes over it.
+      const absl::Status failed = FileError(errno, "write", path_);
+      // A truncated record would hide those after it from every reader. If this
+      // fails too, the next attempt overwrites it.
       static_cast<void>(!ftruncate(file_.get(), static_cast<off_t>(written_)));
       return failed;
     }

@@ -1,11 +1,11 @@
-// EventFile writes numbers over steps as TensorBoard reads them: a file of
-// checked records, each an Event of tensorboard/compat/proto/event.proto. What
-// it is not: a reader, or a way to write pictures and histograms.
+// EventFile writes scalars over steps for TensorBoard: a file of checksummed
+// records, each an Event of tensorboard/compat/proto/event.proto. What it is
+// not: a reader, or a writer of pictures and histograms.
 //
 // One thread. Owns the open file. Add() keeps records in memory and writes them
-// when the last write is `flush_every` old, so that a page that is open in a
-// browser follows the run; the destructor writes the rest. A file never holds
-// half a record in its middle: what a full disk has cut off is taken back
+// when the last write is `flush_every` old, so that an open TensorBoard page
+// follows the run; the destructor writes the rest. A file never holds a
+// truncated record in its middle: one that a full disk cut off is removed
 // before more is written.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, EventFile::Create("logs/run1", {}));
@@ -42,34 +42,34 @@ class EventFile {
   struct Options {
     absl::Duration flush_every = absl::Seconds(2);
     // Records that could not be written are kept up to this size, for a disk
-    // that is full for a while; beyond it new ones are left out.
-    uint64_t most_pending_bytes = 1 << 20;
-    // Of a run that goes on from a checkpoint: TensorBoard then drops what an
-    // earlier file of the folder says of this step and later ones, which are
-    // trained again. 0: of a new run.
+    // that is full for a while; beyond it new records are dropped.
+    uint64_t max_pending_bytes = 1 << 20;
+    // First step of a resumed run: TensorBoard then drops the points of earlier
+    // files in the folder from this step on, because these steps are trained
+    // again. 0: a new run.
     uint64_t first_step = 0;
-    absl::Time now = absl::Now();  // names the file
+    absl::Time now = absl::Now();  // part of the file's name
   };
 
-  // Makes `folder`, and its parents, when they are not there, and in it a file
-  // of a name of its own: runs that share a folder appear as one, which is what
-  // a resumed run wants. Errors name the path.
+  // Creates `folder` and its missing parents, and in it a file with a unique
+  // name: runs that share a folder appear as one run, as a resumed run should.
+  // Errors name the path.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(
       const std::string& folder, const Options& options);
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // Several numbers of one step. ResourceExhausted and other errors: the file
-  // could not be written, the record waits for the next try (see Options). The
-  // caller may go on.
+  // Adds several scalars of one step. ResourceExhausted and other errors: the
+  // file could not be written, and the records wait for the next attempt (see
+  // Options). The caller may continue.
   absl::Status Add(uint64_t step, const std::vector<Scalar>& scalars,
                    absl::Time now = absl::Now());
-  // Writes what Add() has kept.
+  // Writes the records that Add() kept.
   absl::Status Flush();
 
   const std::string& path() const { return path_; }
-  uint64_t left_out() const { return left_out_; }  // records, for lack of room
+  uint64_t left_out() const { return left_out_; }  // records that were dropped
 
  private:
   EventFile(std::string path, UniqueFd file, const Options& options)
@@ -84,7 +84,7 @@ class EventFile {
   absl::Time flushed_ = absl::InfinitePast();
 };
 
-// One record around `event`.
+// The record that holds `event`.
 std::string FrameRecord(absl::string_view event);
 
 }  // namespace millrace

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr double kNano = 1e-9;
-// Of a name in the table; templates of kernels fill pages.
+// Columns of a name in the table; names of kernel templates fill pages.
 constexpr size_t kNameWidth = 48;
 
 // "12.3 ms", "45 us".
@@ -26,7 +26,7 @@ double Share(double part, double all) { return all > 0 ? 100 * part / all : 0; }
 }  // namespace
 
 std::vector<OpRow> OpTable(std::vector<OpEvent> events) {
-  // Who calls comes before whom it calls.
+  // Callers before callees.
   std::stable_sort(events.begin(), events.end(),
                    [](const OpEvent& a, const OpEvent& b) {
                      if (a.thread != b.thread) return a.thread < b.thread;
@@ -41,7 +41,7 @@ std::vector<OpRow> OpTable(std::vector<OpEvent> events) {
     OpRow* row;
     uint64_t end;
   };
-  std::vector<Open> open;  // of one thread
+  std::vector<Open> open;  // the calls that are open on one thread
   uint64_t thread = 0;
   for (const OpEvent& event : events) {
     if (event.on_device) continue;
@@ -56,7 +56,8 @@ std::vector<OpRow> OpTable(std::vector<OpEvent> events) {
     row.self_cpu_seconds += seconds;
     row.cpu_seconds += seconds;
     if (!open.empty()) {
-      // What reaches beyond its caller is its caller's only so far.
+      // The part of a call that reaches beyond its caller does not count for
+      // the caller.
       const uint64_t inside = std::min(end, open.back().end) - event.start_ns;
       open.back().row->self_cpu_seconds -= kNano * static_cast<double>(inside);
     }
@@ -121,7 +122,7 @@ std::string FormatOpTable(const std::vector<OpRow>& table, size_t rows) {
   if (table.size() > rows) {
     absl::StrAppend(&text, "  and ", table.size() - rows, " more\n");
   }
-  absl::StrAppend(&text, "  self CPU ", Time(cpu), " in all");
+  absl::StrAppend(&text, "  self CPU ", Time(cpu), " in total");
   if (device > 0) absl::StrAppend(&text, ", device ", Time(device));
   return text;
 }

@@ -1,6 +1,6 @@
-// What this process has taken of the machine so far.
+// The resources that this process has used.
 //
-// Pure look at the system; safe from any thread.
+// Reads the system's counters; safe from any thread.
 
 #ifndef MILLRACE_TRAINER_LOGS_RESOURCE_USAGE_H_
 #define MILLRACE_TRAINER_LOGS_RESOURCE_USAGE_H_
@@ -8,7 +8,7 @@
 namespace millrace {
 
 // CPU time of all threads, user and system, since the start of the process
-// (getrusage). Children, as data servers of the same machine, are not in it.
+// (getrusage). Without children.
 double ProcessCpuSeconds();
 
 }  // namespace millrace

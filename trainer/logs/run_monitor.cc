@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Between two questions to NVML.
+// Time between two queries to NVML.
 constexpr std::chrono::seconds kLoadEvery(1);
 
 double Seconds(std::chrono::steady_clock::duration duration) {
@@ -82,7 +82,7 @@ RunTimes RunMonitor::Between(const Snapshot& from, const Snapshot& to) const {
   times.device_copy_seconds =
       after.device_copy_seconds - before.device_copy_seconds;
   const StepTimes parts = to.parts - from.parts;
-  // A device's times come later than its steps: what is known stands for all.
+  // A device's times arrive after its steps: the known ones represent all.
   const double all = parts.steps > 0 ? static_cast<double>(times.steps) /
                                            static_cast<double>(parts.steps)
                                      : 0;
@@ -227,7 +227,7 @@ void RunMonitor::Report(uint64_t axis, const std::vector<Scalar>& scalars) {
   if (written.ok() || events_failed_) return;
   events_failed_ = true;
   MR_LOG(WARNING) << "--tensorboard: " << written.message()
-                  << "; training goes on, and writing is tried again";
+                  << "; training continues, and the write is tried again";
 }
 
 void RunMonitor::End() {
@@ -238,9 +238,9 @@ void RunMonitor::End() {
   if (events_ == nullptr) return;
   const absl::Status written = events_->Flush();
   if (!written.ok()) {
-    MR_LOG(WARNING) << "--tensorboard: the end of the run is missing in its "
-                       "file: "
-                    << written.message();
+    MR_LOG(WARNING)
+        << "--tensorboard: the end of the run is missing in the file: "
+        << written.message();
   } else if (events_->left_out() > 0) {
     MR_LOG(WARNING) << "--tensorboard: " << events_->left_out()
                     << " points are missing in " << events_->path()

@@ -1,10 +1,10 @@
-// RunMonitor watches a training run: it times the steps, follows the counters
-// of loader, ranks and process, and tells people (progress), TensorBoard and
-// the summary. What it is not: it decides nothing, and no error of it ends a
-// run that has begun.
+// RunMonitor measures a training run: it times the steps, reads the counters of
+// loader, ranks and process, and reports to people (progress), TensorBoard and
+// the summary. What it is not: it decides nothing, and none of its errors ends
+// a run that has begun.
 //
-// One thread, that of the training loop. Owns TensorBoard's file and the
-// profiler. All that it needs from elsewhere it asks `counters` for.
+// One thread, the training loop's. Owns TensorBoard's file and the profiler. It
+// reads other components only through `counters`.
 //
 //   MR_ASSIGN_OR_RETURN(auto monitor, RunMonitor::Make(options, progress,
 //                                                      counters));
@@ -45,14 +45,14 @@ class RunMonitor {
  public:
   struct Options {
     uint32_t rank = 0;
-    // Of this run on this machine: as much CPU time as this one takes is
-    // reckoned for each of them.
+    // Ranks of this run on this machine. Each is assumed to use as much CPU
+    // time as this one.
     uint32_t ranks_here = 1;
     c10::Device device = c10::kCPU;
-    // Folder of TensorBoard's files; empty: none. Rank 0 alone writes.
+    // Folder of TensorBoard's files; empty: none. Only rank 0 writes.
     std::string tensorboard;
-    uint64_t log_every = 100;  // steps between its points; 0: one an epoch
-    // Optimiser steps before this run: TensorBoard's axis goes on.
+    uint64_t log_every = 100;  // steps between points; 0: one per epoch
+    // Optimiser steps before this run: the offset of TensorBoard's axis.
     uint64_t steps_before = 0;
     std::string profile;  // folder; empty: none
     uint64_t profile_first = 5;
@@ -60,22 +60,22 @@ class RunMonitor {
   };
   struct Counters {
     DataLoader::Stats loader;
-    double allreduce_seconds = 0;  // waits for other ranks
+    double allreduce_seconds = 0;  // time spent waiting for other ranks
   };
   struct Epoch {
     uint64_t epoch = 0;  // from 0
     uint64_t epochs = 0;
-    uint64_t first = 0;  // step that comes first: after a resume not 0
+    uint64_t first = 0;  // first step; not 0 after a resume
     uint64_t steps = 0;
   };
   struct Point {
-    uint64_t axis = 0;         // optimiser steps since the very start
+    uint64_t axis = 0;         // optimiser steps since the job's first start
     double loss = 0;           // of the last step
-    double learning_rate = 0;  // that it was taken with
+    double learning_rate = 0;  // of the last step
   };
   struct EpochReport {
     RunTimes times;
-    std::string where;  // why the trainer waited, in a line
+    std::string where;  // why the trainer waited: one line
   };
 
   // Fails when TensorBoard's folder cannot be written.
@@ -89,22 +89,22 @@ class RunMonitor {
   void BeginStep();
   // `samples` of all ranks.
   void EndStep(uint64_t samples);
-  // After EndStep(): true when somebody wants to know how it goes. The loss may
-  // have to be fetched from the device, which stops it: not at every step.
+  // After EndStep(): true when progress or TensorBoard is due. Fetching the
+  // loss may stop the device, so not every step is due.
   bool WantsLook();
   void Look(const Point& point);
-  // Between EndStep() and Look() or BeginStep(): work that is not counted as
-  // the run's, such as writing a checkpoint.
+  // Between EndStep() and Look() or BeginStep(): runs work that does not count
+  // as the run's time, such as writing a checkpoint.
   void LeaveOut(const std::function<void()>& work);
-  // What the steps since BeginEpoch() took. Waits for the device.
+  // Times of the steps since BeginEpoch(). Waits for the device.
   EpochReport EndEpoch();
 
-  // Numbers of the epoch that has just ended, for TensorBoard.
+  // Scalars of the epoch that has just ended, for TensorBoard.
   void Report(uint64_t axis, const std::vector<Scalar>& scalars);
 
-  // The run is over, well or not: writes what is still kept.
+  // Call after the run, successful or not: writes pending points.
   void End();
-  // After End(): not OK when the profile that was wanted is not there.
+  // After End(): not OK when the requested profile was not written.
   const absl::Status& profile_status() const { return profiler_.status(); }
 
  private:
@@ -135,7 +135,7 @@ class RunMonitor {
   const uint32_t cpus_;
   StepProfiler profiler_;
   std::unique_ptr<EventFile> events_;  // null: none
-  bool events_failed_ = false;         // and that was said
+  bool events_failed_ = false;         // and that was logged
 
   Epoch epoch_;
   uint64_t step_ = 0;     // of the epoch, done
@@ -144,7 +144,7 @@ class RunMonitor {
   double busy_ = 0;
   uint64_t busy_samples_ = 0;
   Clock::time_point next_load_;
-  uint64_t pinned_bytes_ = 0;  // the most at a look in the epoch
+  uint64_t pinned_bytes_ = 0;  // max of the epoch's looks
   Snapshot epoch_start_;
   Snapshot last_point_;
   bool progress_wants_ = false;

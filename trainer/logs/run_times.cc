@@ -21,7 +21,7 @@ void RunTimes::Add(const RunTimes& epoch) {
     device_busy =
         (device_busy * seconds + epoch.device_busy * epoch.seconds) / all;
   }
-  // A figure of two kinds is the weaker one.
+  // Epochs with different sources make the weaker one.
   if (seconds == 0 || epoch.device_busy_source == "step_times") {
     device_busy_source = epoch.device_busy_source;
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/host_name.h"
 #include "common/logging.h"
 #include "trainer/logs/op_table.h"
 
@@ -27,7 +28,7 @@ using ::torch::profiler::impl::ProfilerConfig;
 using ::torch::profiler::impl::ProfilerState;
 
 std::vector<OpEvent> Events(const profiler::ProfilerResult& result) {
-  // Spans that the host names ("forward") appear on the device once more.
+  // Spans that the host names ("forward") appear a second time on the device.
   std::unordered_set<std::string> spans;
   for (const profiler::KinetoEvent& event : result.events()) {
     if (event.deviceType() == c10::DeviceType::CPU &&
@@ -44,8 +45,8 @@ std::vector<OpEvent> Events(const profiler::ProfilerResult& result) {
     one.start_ns = event.startNs();
     one.duration_ns = event.durationNs();
     one.thread = event.startThreadId();
-    // Calls of CUDA's own, which also have the number of an operator, have
-    // numbers of another kind.
+    // Calls of CUDA's API also carry a number, but of another kind than the
+    // operators' numbers.
     one.link = one.on_device                      ? event.linkedCorrelationId()
                : event.linkedCorrelationId() == 0 ? event.correlationId()
                                                   : 0;
@@ -54,13 +55,10 @@ std::vector<OpEvent> Events(const profiler::ProfilerResult& result) {
   return events;
 }
 
-// "HOST_rank0.1763790000000.pt.trace.json": TensorBoard's plug-in takes what is
-// before the first dot for the worker.
+// "HOST_rank0.1763790000000.pt.trace.json": TensorBoard's plug-in takes the
+// part before the first dot as the worker.
 std::string FileName(uint32_t rank) {
-  char host[256] = "localhost";
-  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  host[sizeof(host) - 1] = '\0';
-  std::string worker(host);
+  std::string worker = HostName();
   worker = worker.substr(0, worker.find('.'));
   return absl::StrFormat("%s_rank%d.%d.pt.trace.json", worker, rank,
                          absl::ToUnixMillis(absl::Now()));
@@ -73,7 +71,7 @@ StepProfiler::~StepProfiler() {
   try {
     profiler::disableProfiler();
   } catch (const std::exception&) {
-    // Nobody waits for it.
+    // The profile is discarded.
   }
 }
 
@@ -91,7 +89,7 @@ void StepProfiler::BeforeStep(uint64_t step) {
     profiler::enableProfiler(config, activities);
     running_ = true;
   } catch (const std::exception& error) {
-    Fail(absl::StrCat("libtorch's profiler cannot be started: ", error.what()));
+    Fail(absl::StrCat("cannot start libtorch's profiler: ", error.what()));
     done_ = true;
   }
 }
@@ -99,10 +97,10 @@ void StepProfiler::BeforeStep(uint64_t step) {
 std::optional<std::string> StepProfiler::AfterStep(uint64_t step) {
   if (!running_ || step < options_.last) return std::nullopt;
   try {
-    // What is queued on the device still belongs to these steps.
+    // Work that is queued on the device belongs to these steps.
     if (options_.cuda) torch::cuda::synchronize();
   } catch (const std::exception& error) {
-    MR_LOG(ERROR) << "--profile: waiting for the device: " << error.what();
+    MR_LOG(ERROR) << "--profile: the device failed: " << error.what();
   }
   return Stop(step);
 }
@@ -110,7 +108,7 @@ std::optional<std::string> StepProfiler::AfterStep(uint64_t step) {
 std::optional<std::string> StepProfiler::AtEnd(uint64_t steps) {
   if (running_) return Stop(steps);
   if (options_.folder.empty() || done_) return std::nullopt;
-  return absl::StrCat("--profile: nothing was recorded: this run had ", steps,
+  return absl::StrCat("--profile recorded nothing: this run had ", steps,
                       " steps, and --profile_steps begins with step ",
                       options_.first);
 }
@@ -124,14 +122,14 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
     const std::unique_ptr<profiler::ProfilerResult> result =
         profiler::disableProfiler();
     result->save(path);
-    // libtorch's writer does not say whether it could write: it renames a file
-    // that is whole, and leaves one that a full disk has cut off.
+    // libtorch's writer does not report errors: it renames a whole file, and
+    // leaves a temporary one when the disk was full.
     struct stat info;
     const bool whole = stat(path.c_str(), &info) == 0 && info.st_size > 0;
     if (!whole) {
       unlink(absl::StrCat(path, ".tmp").c_str());
       Fail(absl::StrCat("the trace could not be written to ", path,
-                        ": look for room on that disk"));
+                        ": free space on that disk"));
     }
     return absl::StrCat(
         "profile of steps ", options_.first, " to ", last_step, ": ",

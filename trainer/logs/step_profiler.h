@@ -1,9 +1,9 @@
 // StepProfiler records some steps of a run with libtorch's profiler (Kineto)
-// and writes a trace that Perfetto (ui.perfetto.dev), chrome://tracing and
-// TensorBoard's profiler plug-in open. What it is not: on between these steps;
-// profiling slows a run down.
+// and writes a trace for Perfetto (ui.perfetto.dev), chrome://tracing and
+// TensorBoard's profiler plug-in. What it is not: active outside of these
+// steps, because profiling slows a run down.
 //
-// One thread, the one that trains: the profiler follows it and the threads of
+// One thread, the training loop's: the profiler follows it and the threads of
 // its backward passes.
 //
 //   StepProfiler profiler({.folder = "logs/profile", .first = 5, .last = 9});
@@ -27,29 +27,30 @@ class StepProfiler {
  public:
   struct Options {
     std::string folder;  // empty: nothing is profiled
-    // Steps of this run, counted from 1. The first ones of a run are slower
+    // Steps of this run, counted from 1. The first steps of a run are slower
     // than the others: memory is allocated, kernels are chosen.
     uint64_t first = 5;
     uint64_t last = 9;
     uint32_t rank = 0;  // part of the file's name
-    bool cuda = false;  // kernels and copies of the device, too
+    bool cuda = false;  // also kernels and copies of the device
     size_t table_rows = 20;
   };
 
   explicit StepProfiler(Options options) : options_(std::move(options)) {}
-  ~StepProfiler();  // ends a profile without writing it
+  ~StepProfiler();  // discards an unfinished profile
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
   void BeforeStep(uint64_t step);
-  // Text when the last step is over: where the trace lies, and the table of
-  // operators. A trace that cannot be made or written does not end the run: it
-  // is a line in the log, and status() has it.
+  // After the last recorded step: the trace's path and the table of operators.
+  // A trace that cannot be recorded or written does not end the run: the error
+  // is logged, and status() returns it.
   std::optional<std::string> AfterStep(uint64_t step);
-  // The run is over: what was recorded of it, or that nothing was.
+  // Call after the run: writes a profile that is still open, or reports that
+  // nothing was recorded.
   std::optional<std::string> AtEnd(uint64_t steps);
 
-  // Not OK: steps were to be recorded, and no whole trace of them was written.
+  // Not OK: steps were to be recorded, and no whole trace was written.
   const absl::Status& status() const { return status_; }
 
  private:

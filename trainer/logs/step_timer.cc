@@ -39,7 +39,7 @@ void HostStepTimer::EndPart() {
 }
 
 void HostStepTimer::BeginStep(uint64_t) {
-  // A step that an error has ended is counted as far as it came.
+  // A step that an error ended counts up to the error.
   EndPart();
   in_step_ = true;
   part_ = StepPart::kOther;

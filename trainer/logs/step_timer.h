@@ -1,10 +1,9 @@
-// StepTimer splits the steps of a training run into parts and adds up how long
-// each took. What it is not: a profiler; step_profiler.h writes traces.
+// StepTimer splits the steps of a training run into parts and sums the time of
+// each. What it is not: a profiler; step_profiler.h writes traces.
 //
-// One thread, that of the training loop. Cheap enough to be on always: a look
-// at the clock, or an event on the device's stream, for each part. On a device
-// with streams the times are those of the device, and nothing here waits for
-// it before Finish().
+// One thread, the training loop's. Cheap enough to be always on: it reads the
+// clock, or records an event on the device's stream, for each part. On a device
+// with streams the times are the device's, and only Finish() waits for it.
 //
 //   timer.BeginStep(12);
 //   timer.Enter(StepPart::kData);     batch = loader->Next();
@@ -12,7 +11,7 @@
 //   timer.EndStep();
 //   const StepTimes epoch = timer.Finish() - before;
 //
-// What lies between two steps, and in kOther, is in no part.
+// Time between two steps, and in kOther, belongs to no part.
 
 #ifndef MILLRACE_TRAINER_LOGS_STEP_TIMER_H_
 #define MILLRACE_TRAINER_LOGS_STEP_TIMER_H_
@@ -26,9 +25,9 @@ namespace millrace {
 
 enum class StepPart {
   kData,       // waiting for a batch
-  kRanks,      // agreeing with the other ranks to go on
+  kRanks,      // agreeing with the other ranks to continue
   kForward,    // with the loss
-  kBackward,   // with the all-reduce as far as it does not overlap
+  kBackward,   // with the part of the all-reduce that does not overlap
   kOptimizer,  // with unscaling and clipping
   kOther,
 };
@@ -37,7 +36,7 @@ inline constexpr size_t kStepParts = 6;
 // "data", "ranks", "forward", "backward", "optimizer", "other".
 const char* NameOf(StepPart part);
 
-// Seconds of each part, and the steps that they were measured in.
+// Seconds of each part, and the number of steps that were measured.
 struct StepTimes {
   uint64_t steps = 0;
   std::array<double, kStepParts> seconds = {};
@@ -50,20 +49,20 @@ class StepTimer {
  public:
   virtual ~StepTimer() = default;
 
-  // `step` is the number that traces show.
+  // `step`: the step's number in traces.
   virtual void BeginStep(uint64_t step) = 0;
-  // Ends the part before. A part may be entered several times in a step.
+  // Ends the previous part. A step may enter a part several times.
   virtual void Enter(StepPart part) = 0;
   virtual void EndStep() = 0;
 
-  // Of the steps that are known to be over; never waits.
+  // Times of the steps that are known to have finished; never waits.
   virtual StepTimes times() = 0;
-  // Waits until the device has come to the end of the last step.
+  // Waits until the device has finished the last step.
   virtual StepTimes Finish() = 0;
 };
 
-// Times of the thread that calls it: for training on the CPU, where work is
-// done when the call returns.
+// Times of the calling thread: for training on the CPU, where a call returns
+// after its work is done.
 class HostStepTimer : public StepTimer {
  public:
   using Clock = std::chrono::steady_clock;

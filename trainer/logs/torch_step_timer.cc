@@ -17,9 +17,9 @@
 namespace millrace {
 namespace {
 
-// Steps whose events the device has not passed. A launch queue holds far fewer;
-// beyond it steps are not timed.
-constexpr size_t kMostOpenSteps = 64;
+// Max steps whose events the device has not passed. A launch queue holds far
+// fewer; further steps are not timed.
+constexpr size_t kMaxOpenSteps = 64;
 
 class DeviceStepTimer final : public StepTimer {
  public:
@@ -29,7 +29,7 @@ class DeviceStepTimer final : public StepTimer {
   void BeginStep(uint64_t) override {
     Collect(/*wait=*/false);
     current_.clear();
-    timing_ = works_ && open_.size() < kMostOpenSteps;
+    timing_ = works_ && open_.size() < kMaxOpenSteps;
     Mark(StepPart::kOther);
   }
   void Enter(StepPart part) override { Mark(part); }
@@ -50,7 +50,7 @@ class DeviceStepTimer final : public StepTimer {
 
  private:
   struct Border {
-    StepPart part;  // that begins here
+    StepPart part;  // the part that begins here
     c10::Event event;
   };
 
@@ -66,7 +66,7 @@ class DeviceStepTimer final : public StepTimer {
 
   c10::Event TakeEvent() {
     if (spare_.empty()) {
-      // The default flag of libtorch's own events has no times.
+      // libtorch's default events carry no times.
       return c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
     }
     c10::Event event = std::move(spare_.back());
@@ -97,9 +97,9 @@ class DeviceStepTimer final : public StepTimer {
     }
   }
 
-  // Times are no reason to end a run.
+  // An error of timing does not end a run.
   void GiveUp(const std::exception& error) {
-    MR_LOG(WARNING) << "steps are not timed any more: " << error.what();
+    MR_LOG(WARNING) << "timing of steps is off from now on: " << error.what();
     works_ = false;
     timing_ = false;
     open_.clear();
@@ -116,7 +116,7 @@ class DeviceStepTimer final : public StepTimer {
   bool works_ = true;
 };
 
-// Times of another timer, and names in the profiler's trace.
+// Combines another timer's times with names in the profiler's trace.
 class NamingStepTimer final : public StepTimer {
  public:
   explicit NamingStepTimer(std::unique_ptr<StepTimer> timer)
@@ -147,7 +147,7 @@ class NamingStepTimer final : public StepTimer {
 
  private:
   const std::unique_ptr<StepTimer> timer_;
-  // Ended in this order: what lies inside, first.
+  // Inner spans end first.
   std::optional<at::RecordFunction> step_;
   std::optional<at::RecordFunction> part_;
 };

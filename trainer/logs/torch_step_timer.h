@@ -1,11 +1,11 @@
-// The StepTimer of a device as libtorch sees it. On the CPU it looks at the
-// clock; on a device with streams it records an event on the current stream at
-// each border and reads their distance when the device has passed them, so that
-// no step waits for the device. While a profiler runs (step_profiler.h) steps
-// and parts also appear in its trace, as Python's record_function would show
-// them: "ProfilerStep#12", "data", "forward", "backward", "optimizer", "ranks".
+// The StepTimer of a libtorch device. On the CPU it reads the clock. On a
+// device with streams it records an event on the current stream at each border
+// and reads the time between events after the device has passed them, so that
+// no step waits for the device. While a profiler runs (step_profiler.h), steps
+// and parts also appear in its trace, as Python's record_function shows them:
+// "ProfilerStep#12", "data", "forward", "backward", "optimizer", "ranks".
 //
-// One thread, whose current stream is the one that trains.
+// One thread, whose current stream is the training's.
 //
 //   std::unique_ptr<StepTimer> timer = NewStepTimer(device);
 

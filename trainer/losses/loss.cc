@@ -20,8 +20,8 @@ class CrossEntropy final : public Loss {
   }
 };
 
-// Losses that know nothing of rows without a sample are not shown any. Looking
-// for them waits for the device, in the last batch of an epoch.
+// Removes the rows without a sample for losses that do not know such rows.
+// Finding them waits for the device, in the last batch of an epoch.
 class OfWholeRows : public Loss {
  public:
   torch::Tensor Sum(const torch::Tensor& outputs, const torch::Tensor& target,
@@ -30,7 +30,7 @@ class OfWholeRows : public Loss {
       return SumOf(outputs, target);
     }
     const torch::Tensor rows = batch.tensor("valid").nonzero().squeeze(1);
-    // Nothing, but something that backward() can start from.
+    // A zero that backward() can start from.
     if (rows.numel() == 0) return outputs.slice(0, 0, 0).sum();
     return SumOf(outputs.index_select(0, rows), target.index_select(0, rows));
   }
@@ -40,20 +40,20 @@ class OfWholeRows : public Loss {
                               const torch::Tensor& target) = 0;
 };
 
-// As float32 in the target's shape; broadcasting [rows] against [rows, 1] would
-// go wrong silently.
+// Outputs as float32 in the target's shape; broadcasting [rows] against [rows,
+// 1] would be wrong silently.
 torch::Tensor AsTarget(const torch::Tensor& outputs,
                        const torch::Tensor& target) {
   const bool fits = outputs.dim() == 4 && target.dim() == 4
                         ? outputs.sizes() == target.sizes()
                         : outputs.numel() == target.numel();
-  TORCH_CHECK(fits, "the model gave ", outputs.sizes(), " for a target of ",
+  TORCH_CHECK(fits, "the model returned ", outputs.sizes(), " for a target of ",
               target.sizes());
   return outputs.to(torch::kFloat).reshape(target.sizes());
 }
 
-// Sum over the rows of the mean over what counts of each. `counts` is undefined
-// when everything does.
+// Sum over the rows of the mean over the counting values of each. Without
+// `counts` all values count.
 torch::Tensor SumOfMeans(const torch::Tensor& losses,
                          const torch::Tensor& counts) {
   if (!counts.defined()) return losses.flatten(1).mean(1).sum();
@@ -63,7 +63,7 @@ torch::Tensor SumOfMeans(const torch::Tensor& losses,
       .sum();
 }
 
-// Losses of each value by itself.
+// Losses of single values.
 class OfValues : public OfWholeRows {
  public:
   explicit OfValues(std::optional<int64_t> ignore_value)
@@ -101,17 +101,18 @@ class BceOfValues final : public OfValues {
  private:
   torch::Tensor Losses(const torch::Tensor& outputs,
                        const torch::Tensor& target) override {
-    // On a device a look would stop it: there the first batch stands for all.
+    // Reading the values would stop a device: there only the first batch is
+    // checked.
     if (!seen_ || target.is_cpu()) {
       const auto [least, most] = at::aminmax(target);
       const double low = least.item<double>();
       const double high = most.item<double>();
-      // A value that is no number is the loss's affair.
+      // NaN is the loss's concern.
       if (low < 0 || high > 1) {
         throw TargetError(absl::StrCat(
             "the target has the value ", low < 0 ? low : high,
-            ", and --loss=bce_with_logits learns values from 0 to 1: for a "
-            "mask of 0 and 255 end the pipeline with to_dtype { fields: "
+            ", but --loss=bce_with_logits takes values from 0 to 1: for a mask "
+            "of 0 and 255 end the pipeline with to_dtype { fields: "
             "\"NAME\" dtype: DTYPE_FLOAT32 scale: true }, for a mask of "
             "classes give --classes=N and, where a value is no class, "
             "--ignore_value"));
@@ -136,12 +137,12 @@ class Bce final : public OfWholeRows {
     }
     TORCH_CHECK(outputs.dim() == 4 && outputs.size(2) == target.size(1) &&
                     outputs.size(3) == target.size(2),
-                "the model gave ", outputs.sizes(),
-                " for a class of each pixel of ", target.sizes());
+                "the model returned ", outputs.sizes(),
+                " for a class in each pixel of ", target.sizes());
     // A yes or no for each class; pixels that do not count have none.
     const torch::Tensor counts = target.ne(kIgnoredLabel).unsqueeze(1);
     const torch::Tensor classes = target.unsqueeze(1).mul(counts);
-    if (target.is_cpu()) {  // on a device scatter_ looks
+    if (target.is_cpu()) {  // on a device scatter_ checks
       const auto [least, most] = at::aminmax(classes);
       const int64_t wrong = least.item<int64_t>() < 0 ? least.item<int64_t>()
                                                       : most.item<int64_t>();
@@ -177,19 +178,19 @@ class ScriptLoss final : public OfWholeRows {
  private:
   torch::Tensor SumOf(const torch::Tensor& outputs,
                       const torch::Tensor& target) override {
-    // An image's values in a row for outputs that are in a row.
+    // Flattens an image target for flat outputs.
     const c10::IValue value = file_.Forward(
         {outputs,
          target.dim() == 4 && outputs.dim() != 4 ? target.flatten(1) : target});
     TORCH_CHECK(value.isTensor(), "the loss ", file_.path(),
-                " gave no tensor but a value of type ", value.tagKind());
+                " returned no tensor but a value of type ", value.tagKind());
     const torch::Tensor& loss = value.toTensor();
     const int64_t rows = outputs.size(0);
     if (loss.dim() == 0) return loss * static_cast<double>(rows);
     TORCH_CHECK(loss.dim() == 1 && loss.size(0) == rows, "the loss ",
-                file_.path(), " gave ", loss.sizes(), " for ", rows,
-                " rows; it must give one number a row, or their mean as one "
-                "number without dimensions");
+                file_.path(), " returned ", loss.sizes(), " for ", rows,
+                " rows; it must return one number per row, or their mean as "
+                "one number without dimensions");
     return loss.sum();
   }
 
@@ -215,8 +216,8 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
   if (file.module().parameters().size() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the loss ", name.file,
-        " has weights of its own, which nothing would train; make them buffers "
-        "(register_buffer), or put them into the model"));
+        " has weights of its own, which are not trained; make them buffers "
+        "(register_buffer), or move them into the model"));
   }
   return std::make_unique<ScriptLoss>(std::move(file));
 }

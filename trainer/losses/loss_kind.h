@@ -1,5 +1,5 @@
-// The losses by name, as --loss says them: cross_entropy, bce_with_logits, mse
-// or torchscript:FILE. Knows no libtorch.
+// Names of the losses, as --loss takes them: cross_entropy, bce_with_logits,
+// mse or torchscript:FILE. Does not use libtorch.
 //
 // Pure functions.
 //
@@ -22,7 +22,7 @@ struct LossName {
   std::string file;  // of kTorchScript
 };
 
-// InvalidArgument says what there is.
+// InvalidArgument: an unknown name; the message lists the names.
 absl::StatusOr<LossName> ParseLossName(absl::string_view text);
 
 // "cross_entropy", ..., "torchscript".

@@ -6,8 +6,8 @@
 namespace millrace {
 namespace {
 
-// A layer with more outputs is a mistake in the data.
-constexpr int64_t kMostOutputs = 1 << 24;
+// Max outputs; a layer with more is a mistake in the data.
+constexpr int64_t kMaxOutputs = 1 << 24;
 
 bool IsFloat(DType dtype) {
   return dtype == DTYPE_FLOAT32 || dtype == DTYPE_FLOAT64 ||
@@ -18,13 +18,13 @@ absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
 
-// What the trainer is given, after the device transform.
+// The type after the device transform.
 DType GivenType(const TensorSpec& spec) {
   return spec.has_device_transform() ? spec.device_transform().dtype()
                                      : spec.dtype();
 }
 
-// Sides and channels of an image; nothing is set for other samples.
+// Sides and channels of an image; 0 for other samples.
 void SetPixels(const TensorSpec& spec, bool planes, TargetForm& form) {
   const auto& shape = spec.sample_shape();
   if (shape.size() != 2 && shape.size() != 3) return;
@@ -42,8 +42,8 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
   if (spec.num_classes() > 0 && options.classes > 0 &&
       spec.num_classes() != options.classes) {
     return Refuse(absl::StrCat("has ", spec.num_classes(),
-                               " classes, not --classes=", options.classes,
-                               "; leave the flag out"));
+                               " classes, but --classes is ", options.classes,
+                               "; remove the flag"));
   }
   const int64_t classes =
       spec.num_classes() > 0 ? spec.num_classes() : options.classes;
@@ -54,11 +54,11 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
   int64_t values = 1;
   for (const int64_t dim : spec.sample_shape()) {
     if (dim < 0) {
-      return Refuse("has no fixed shape; the losses of this trainer need one");
+      return Refuse("has no fixed shape; built-in losses need one");
     }
-    if (dim == 0) return Refuse("has no values to learn");
-    if (dim > kMostOutputs || values * dim > kMostOutputs) {
-      return Refuse(absl::StrCat("has more than ", kMostOutputs,
+    if (dim == 0) return Refuse("has no values");
+    if (dim > kMaxOutputs || values * dim > kMaxOutputs) {
+      return Refuse(absl::StrCat("has more than ", kMaxOutputs,
                                  " values a sample; choose another --target"));
     }
     values *= dim;
@@ -71,8 +71,8 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
        (loss == LossKind::kTorchScript && options.mask))) {
     if (classes < 2 && loss != LossKind::kTorchScript) {
       return Refuse(
-          "holds a class for each pixel, and the data do not say how many "
-          "classes there are; give --classes=N (and --ignore_value=255 where "
+          "holds a class for each pixel, but the data do not declare the "
+          "number of classes; give --classes=N (and --ignore_value=255 if "
           "pixels of that value have no class), or --loss=bce_with_logits for "
           "a mask of 0 and 1");
     }
@@ -85,22 +85,21 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
     if (classes == 0 && spec.sample_shape().empty() &&
         IsInteger(spec.dtype())) {
       return Refuse(
-          "holds a whole number for each sample, and the data do not say how "
-          "many classes there are; give --classes=N where it is a class index "
-          "from 0 to N - 1, --loss=mse where it is an amount, or another "
-          "--target");
+          "holds a whole number for each sample, but the data do not declare "
+          "the number of classes; give --classes=N if it is a class index from "
+          "0 to N - 1, --loss=mse if it is an amount, or another --target");
     }
     if (classes == 1 && (index || shares)) {
       return Refuse(
-          "has one class only, and there is nothing to tell apart; train on "
-          "data of two classes or more, or name another --target");
+          "has one class only; train on data of two classes or more, or name "
+          "another --target");
     }
     if (classes < 2 || (!index && !shares)) {
       return Refuse(
-          "is neither a class index of each sample or pixel nor a sample's "
-          "shares of the classes, which --loss=cross_entropy learns; choose "
-          "--loss=bce_with_logits for several yes and no, mse for numbers, or "
-          "another --target");
+          "is neither a class index for each sample or pixel nor a sample's "
+          "shares of the classes, which --loss=cross_entropy needs; choose "
+          "--loss=bce_with_logits for several yes/no values, --loss=mse for "
+          "numbers, or another --target");
     }
     return TargetForm{
         .kind = index ? TargetForm::kClasses : TargetForm::kValues,
@@ -111,10 +110,10 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
   if (index) {
     if (loss == LossKind::kMse) {
       return Refuse(
-          "is a class index, which --loss=mse would take for an amount; choose "
+          "is a class index, which --loss=mse would treat as an amount; choose "
           "--loss=cross_entropy, or another --target");
     }
-    if (classes < 2) return Refuse("has 1 class: there is nothing to learn");
+    if (classes < 2) return Refuse("has 1 class; training needs at least 2");
     return TargetForm{.kind = loss == LossKind::kBceWithLogits
                                   ? TargetForm::kOneHot
                                   : TargetForm::kClasses,
@@ -123,10 +122,9 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
                       .judges_classes = true};
   }
   if (options.classes > 0 && spec.num_classes() == 0 && !shares) {
-    return Refuse(
-        absl::StrCat("holds values and no class indices, so that "
-                     "--classes=",
-                     options.classes, " has no effect; leave the flag out"));
+    return Refuse(absl::StrCat(
+        "holds values and no class indices, so --classes=", options.classes,
+        " has no effect; remove the flag"));
   }
   TargetForm form = {.kind = TargetForm::kValues, .outputs = values};
   form.classes = spec.num_classes();

@@ -1,5 +1,5 @@
-// TargetForm is how a tensor of the data is given to a loss, and how many
-// numbers a model has to give for a sample then.
+// TargetForm is the form in which a tensor of the data is passed to a loss, and
+// the number of outputs that a model then needs for a sample.
 //
 // | target in the data             | cross_entropy | bce_with_logits | mse    |
 // |--------------------------------|---------------|-----------------|--------|
@@ -9,8 +9,8 @@
 // |                                |               | --classes kValues       |
 // | anything else of a fixed shape | refused       | kValues         | kValues|
 //
-// A loss of a user's own is given class indices and masks (FieldRole) as they
-// are and everything else as values. Pure functions over the plan; no libtorch.
+// A user's loss gets class indices and masks (FieldRole) as they are and
+// everything else as values. Pure functions over the plan; no libtorch.
 //
 //   MR_ASSIGN_OR_RETURN(TargetForm form,
 //                       FormOf(spec, {.loss = LossKind::kMse}));
@@ -37,26 +37,26 @@ struct TargetForm {
                     // once, or numbers
   };
   Kind kind = kClasses;
-  // Of the model for a sample: of kPixelClasses channels * height * width.
+  // Outputs of the model for a sample; with kPixelClasses channels * height *
+  // width.
   int64_t outputs = 0;
-  int64_t classes = 0;  // 0: the target knows none
+  int64_t classes = 0;  // 0: the target declares none
 
-  // Of a target with values for each pixel: what a model gives for each, the
-  // classes of kPixelClasses or the channels of an image; 0: not known. Sides
-  // of the target; 0: it is no image.
+  // For a target with values for each pixel: outputs of a model for each pixel,
+  // which are the classes of kPixelClasses or the channels of an image; 0:
+  // unknown. Then the target's sides; 0: it is no image.
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
   bool of_pixels() const { return height > 0; }
 
-  // The largest output is the class that the model says: accuracy has a
-  // meaning.
+  // The largest output is the predicted class, so accuracy is defined.
   bool judges_classes = false;
 };
 
 struct TargetOptions {
   LossKind loss = LossKind::kCrossEntropy;
-  // Where the data do not say it; 0: nothing is said.
+  // Number of classes when the data do not declare it; 0: unknown.
   int64_t classes = 0;
   // The field's role is MASK.
   bool mask = false;
@@ -64,8 +64,8 @@ struct TargetOptions {
   bool planes = false;
 };
 
-// InvalidArgument: the loss cannot learn it; the sentence goes on after "the
-// target NAME ".
+// InvalidArgument: the loss cannot learn it; the message continues the sentence
+// "the target NAME ".
 absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
                                   const TargetOptions& options);
 

@@ -12,7 +12,8 @@
 namespace millrace {
 namespace {
 
-// The tree of modules with the same tensors. Every type has a name of its own.
+// Copies the tree of modules around the same tensors. Every type gets its own
+// name.
 torch::jit::Module Mirror(const torch::nn::Module& module,
                           const std::string& type) {
   torch::jit::Module mirror{c10::QualifiedName(type)};
@@ -34,7 +35,7 @@ torch::jit::Module Mirror(const torch::nn::Module& module,
 
 GraphModel::GraphModel(std::shared_ptr<Classifier> model)
     : model_(std::move(model)), mirror_(Mirror(*model_, "__torch__.traced")) {
-  // Not the model as a child: its name would stand before all others.
+  // Not the model as a child: its name would prefix all others.
   for (const auto& named : model_->named_parameters(/*recurse=*/false)) {
     register_parameter(named.key(), named.value(),
                        named.value().requires_grad());
@@ -71,9 +72,8 @@ torch::Tensor GraphModel::forward(torch::Tensor images) {
     known->second.run(stack);
     return stack.at(0).toTensor();
   }
-  if (graphs_.size() >= kMostGraphs) return model_->forward(std::move(images));
-  // A weight that autocast has converted before the trace would be unknown to
-  // it.
+  if (graphs_.size() >= kMaxGraphs) return model_->forward(std::move(images));
+  // A weight that autocast converted before the trace would be unknown to it.
   at::autocast::clear_cache();
   auto [state, outputs] = torch::jit::tracer::trace(
       {std::move(images)},

@@ -1,17 +1,17 @@
-// GraphModel runs a model as a graph: libtorch's tracer writes down which
-// operations the model's forward does with a batch, and its graph executor,
-// which rearranges, differentiates and on a GPU fuses them as a whole, does
-// them from then on. This is what C++ has; torch.compile is Python's.
+// GraphModel runs a model as a graph: libtorch's tracer records the operations
+// of the model's forward with a batch, and its graph executor, which
+// rearranges, differentiates and on a GPU fuses operations, runs them from then
+// on. torch.compile is available only in Python.
 //
-// The graph computes with the model's own parameters and buffers, which appear
-// under the same names. There is one graph for each of what a trace holds fast:
-// the shape and type of the batch, training or evaluation, gradients or none,
-// and the types that autocast chooses. A batch that is new in one of these,
-// such as a smaller last one, is traced with its own first step: nothing is
-// computed twice, and running statistics and random numbers move on once.
+// The graph uses the model's own parameters and buffers, which appear under the
+// same names. There is one graph for each combination that a trace fixes: the
+// shape and type of the batch, training or evaluation, gradients or none, and
+// autocast's types. A batch with a new combination, such as a smaller last one,
+// is traced during its own first step: nothing is computed twice, and running
+// statistics and random numbers advance once.
 //
-// Sums may be rounded differently than without a graph. After kMostGraphs
-// kinds of batches further kinds run without. One thread.
+// Sums may be rounded differently than without a graph. Beyond kMaxGraphs
+// combinations, batches run without a graph. One thread.
 //
 //   model = GraphOf(model);
 //   torch::Tensor logits = model->forward(images);
@@ -35,9 +35,9 @@ namespace millrace {
 
 class GraphModel final : public Classifier {
  public:
-  static constexpr size_t kMostGraphs = 16;
+  static constexpr size_t kMaxGraphs = 16;
 
-  // The model is in its place: on its device, in its layout.
+  // The model is already on its device and in its layout.
   explicit GraphModel(std::shared_ptr<Classifier> model);
 
   torch::Tensor forward(torch::Tensor images) override;
@@ -53,12 +53,12 @@ class GraphModel final : public Classifier {
   Key KeyOf(const torch::Tensor& images) const;
 
   std::shared_ptr<Classifier> model_;
-  // The same tensors, as the tracer and its graphs look them up.
+  // The same tensors, in the form that the tracer and its graphs use.
   torch::jit::Module mirror_;
   std::map<Key, torch::jit::GraphExecutor> graphs_;
 };
 
-// `model` as a graph. One from a TorchScript file is a graph already: the
+// `model` as a graph. A model from a TorchScript file is a graph already: the
 // executor is told to optimise it.
 std::shared_ptr<Classifier> GraphOf(std::shared_ptr<Classifier> model);
 

@@ -19,25 +19,28 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kCnnLeastSide = 4;
-constexpr int64_t kCnnMostSide = 256;
-
 bool HasSides(const ImageShape& shape, int64_t least, int64_t most) {
   return shape.channels >= 1 && std::min(shape.height, shape.width) >= least &&
          std::max(shape.height, shape.width) <= most;
 }
 
-// A model of this program that gives outputs for a whole sample.
+// The samples that a built-in model takes, for people.
+absl::string_view Wanted(absl::string_view name) {
+  if (name == "mlp") return "samples of 784 values (28x28x1)";
+  if (name == "cnn") return "images of 4x4 to 256x256 pixels";
+  return "images of 8x8 pixels or more";
+}
+
 bool Takes(absl::string_view name, const ImageShape& shape) {
   if (name == "mlp") {
     return shape.channels * shape.height * shape.width == Mlp::kInput;
   }
-  if (name == "cnn") return HasSides(shape, kCnnLeastSide, kCnnMostSide);
-  return HasSides(shape, ResNet::kLeastSide,
-                  std::numeric_limits<int64_t>::max());
+  if (name == "cnn") return HasSides(shape, 4, 256);
+  static_assert(ResNet::kMinSide == UNet::kMinSide);
+  return HasSides(shape, UNet::kMinSide, std::numeric_limits<int64_t>::max());
 }
 
-// A vector is no image of one line for its owner.
+// To its owner a vector is no image of one line.
 std::string Text(const ImageShape& shape) {
   if (shape.channels == 1 && shape.height == 1) {
     return absl::StrCat("are vectors of ",
@@ -47,11 +50,14 @@ std::string Text(const ImageShape& shape) {
                       shape.channels, " values");
 }
 
-// What to do about samples that a model refuses.
-std::string OtherModels(const ImageShape& shape) {
+// Advice for samples that a model refuses: models with the same kind of
+// outputs that take them.
+std::string OtherModels(const ModelName& refused, const ImageShape& shape) {
   std::vector<std::string> models;
   for (const char* const name : {"mlp", "cnn", "resnet18"}) {
-    if (Takes(name, shape)) models.push_back(absl::StrCat("--model=", name));
+    if (!refused.of_pixels && Takes(name, shape)) {
+      models.push_back(absl::StrCat("--model=", name));
+    }
   }
   models.push_back(
       "--model=torchscript:FILE with a module of your own for such samples");
@@ -71,44 +77,20 @@ absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(const std::string& name,
         absl::StrCat("the model ", parsed.status().message()));
   }
   if (!parsed->file.empty()) return MakeScriptModel(parsed->file, device);
-  const std::string given = absl::StrCat("the data's samples ", Text(shape));
   if (outputs < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ", name, " would have ", outputs,
-                     " outputs; give it data with "
-                     "a target that holds something"));
-  }
-  if (name == "mlp") {
-    if (!Takes(name, shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the mlp takes samples of 784 values (28x28x1), but ",
-                       given, OtherModels(shape)));
-    }
-    return std::make_shared<Mlp>(outputs);
-  }
-  if (name == "cnn") {
-    if (!Takes(name, shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the cnn takes images of 4x4 to 256x256 pixels, but ",
-                       given, OtherModels(shape)));
-    }
-    return std::make_shared<Cnn>(shape, outputs);
-  }
-  if (name == "unet") {
-    if (!HasSides(shape, UNet::kLeastSide,
-                  std::numeric_limits<int64_t>::max())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the unet takes images of 8x8 pixels or more, but ", given,
-          "; let the pipeline make larger images, or choose "
-          "--model=torchscript:FILE with a module of your own for such "
-          "samples"));
-    }
-    return std::make_shared<UNet>(shape.channels, outputs);
+                     " outputs; choose data with a target that has values"));
   }
   if (!Takes(name, shape)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", name, " takes images of 8x8 pixels or more, but ",
-                     given, OtherModels(shape)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", name, " takes ", Wanted(name), ", but the data's samples ",
+        Text(shape), OtherModels(*parsed, shape)));
+  }
+  if (name == "mlp") return std::make_shared<Mlp>(outputs);
+  if (name == "cnn") return std::make_shared<Cnn>(shape, outputs);
+  if (name == "unet") {
+    return std::make_shared<UNet>(shape.channels, outputs);
   }
   const ResNetDepth depth = name == "resnet18"   ? ResNetDepth::k18
                             : name == "resnet34" ? ResNetDepth::k34

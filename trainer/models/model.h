@@ -1,7 +1,7 @@
 // The trainer's models, by name. Each takes float32 images [rows, channels,
-// height, width] and gives float32 [rows, outputs]: a logit for each class, or
-// whatever numbers the loss wants. The unet gives them for each pixel, [rows,
-// outputs, height, width]. A module of a user's file takes what InputForm says.
+// height, width] and returns float32 [rows, outputs]: a logit for each class,
+// or the numbers that the loss needs. The unet returns them for each pixel,
+// [rows, outputs, height, width]. A module of a user's file takes InputForm.
 //
 //   MR_ASSIGN_OR_RETURN(auto model, MakeModel("resnet50", {3, 224, 224},
 //   1000)); torch::Tensor logits = model->forward(images);
@@ -26,7 +26,7 @@ class Classifier : public torch::nn::Module {
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 };
 
-// What a model is fed. Plain vectors are 1 x 1 x length.
+// Shape of a built-in model's samples. Vectors are 1 x 1 x length.
 struct ImageShape {
   int64_t channels = 0;
   int64_t height = 0;
@@ -35,7 +35,8 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-// What a model of a user's file is fed: a batch is [rows, sizes...].
+// Shape and type of the samples of a model from a user's file: a batch is
+// [rows, sizes...].
 struct InputForm {
   std::vector<int64_t> sizes;
   torch::ScalarType type = torch::kFloat;
@@ -48,24 +49,26 @@ struct InputForm {
 // "resnet18", "resnet34", "resnet50": as torchvision defines them, from 8 x 8
 // pixels on.
 // "unet": an image-to-image network (unet.h), from 8 x 8 pixels on.
-// "torchscript:FILE": a module of the user's, on `device`; whether it takes
-// such images and gives so many outputs is found by running it (fit.h).
-// The weights of the others come from libtorch's global generator and lie on
-// the CPU. InvalidArgument: unknown name, or a shape or number of outputs that
-// the model does not take: names those of this list that take the shape.
+// "torchscript:FILE": the user's module, on `device`. Only CheckFit() (fit.h)
+// finds out whether it takes such samples and has so many outputs.
+// The first weights of built-in models come from libtorch's global generator and
+// are on the CPU. InvalidArgument: an unknown name, or a shape or number of
+// outputs that the model does not take; the message lists the models that take
+// the shape.
 absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(
     const std::string& name, const ImageShape& shape, int64_t outputs,
     torch::Device device = torch::kCPU);
 
-// Lays the weights of convolutions out channels-last, as the loader's images
-// are: convolutions then need no reordering, and gradients come in the layout
-// that the buckets of several ranks expect.
+// Converts the weights of convolutions to channels-last, the layout of the
+// loader's images: convolutions then need no reordering, and gradients come in
+// the layout that the Reducer's buckets expect.
 void UseChannelsLast(torch::nn::Module& model);
 
-// Those that want a gradient: a file's module may have others, which stay.
+// The parameters that require a gradient: a file's module may have others,
+// which are not trained.
 std::vector<torch::Tensor> TrainableParameters(const torch::nn::Module& model);
 
-// Values of all parameters.
+// Number of values in all parameters.
 int64_t CountParameters(const torch::nn::Module& model);
 
 }  // namespace millrace

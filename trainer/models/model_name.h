@@ -1,7 +1,7 @@
-// The models by name, as --model says them: mlp, cnn, resnet18, resnet34,
-// resnet50, unet or torchscript:FILE. Knows no libtorch.
+// Names of the models, as --model takes them: mlp, cnn, resnet18, resnet34,
+// resnet50, unet or torchscript:FILE. Does not use libtorch.
 //
-// Pure, but that IdentityOf() reads the file.
+// Pure, except that IdentityOf() reads the file.
 //
 //   MR_ASSIGN_OR_RETURN(ModelName model, ParseModelName("torchscript:net.pt"));
 
@@ -17,16 +17,16 @@ namespace millrace {
 
 struct ModelName {
   std::string name;        // "torchscript" for a file
-  std::string file;        // empty: one of the trainer's own
-  bool of_pixels = false;  // gives values for each pixel; of a file: unknown
+  std::string file;        // empty: a built-in model
+  bool of_pixels = false;  // outputs values for each pixel; false for a file
 };
 
-// InvalidArgument says what there is.
+// InvalidArgument: an unknown name; the message lists the names.
 absl::StatusOr<ModelName> ParseModelName(absl::string_view text);
 
-// What a checkpoint keeps of --model, so that another one is not resumed: the
-// name, or "torchscript:" and the hash of the file's bytes (XXH3-128,
-// hexadecimal), wherever the file lies. NotFound: no such file.
+// The identity of --model that a checkpoint keeps, so that another model is not
+// resumed: the name, or "torchscript:" and the hash of the file's bytes
+// (XXH3-128, hexadecimal), whatever its path. NotFound: no such file.
 absl::StatusOr<std::string> IdentityOf(const ModelName& model);
 
 // XXH3-128 of `bytes`, 32 hexadecimal digits.

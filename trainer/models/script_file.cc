@@ -12,8 +12,8 @@
 #include "trainer/torch_error.h"
 #include "trainer/weights/zip_archive.h"
 
-// Of torch/csrc/jit/serialization/import.h, which includes headers that lie
-// outside of the folders of the wheel that third_party/torch.BUILD lays open.
+// Declared here because torch/csrc/jit/serialization/import.h includes headers
+// outside of the folders of the wheel that third_party/torch.BUILD exposes.
 namespace torch::jit {
 TORCH_API Module load(const std::string& filename,
                       std::optional<c10::Device> device, bool load_debug_files);
@@ -35,13 +35,13 @@ absl::Status NotWhole(const std::string& path, absl::string_view why) {
 
 absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
                                             torch::Device device) {
-  // A missing file is told apart from a damaged one.
+  // Tells a missing file from a damaged one.
   MR_RETURN_IF_ERROR(CheckReadable(path));
-  // libtorch ignores the checksums of its archive: a flipped bit would become
-  // a weight.
+  // libtorch ignores the checksums of its archive: a flipped bit would become a
+  // weight.
   MR_ASSIGN_OR_RETURN(const auto file, FileMap::Open(path));
-  if (const auto members = ParseZip(file->bytes()); !members.ok()) {
-    return NotWhole(path, members.status().message());
+  if (const auto entries = ParseZip(file->bytes()); !entries.ok()) {
+    return NotWhole(path, entries.status().message());
   }
   MR_RETURN_IF_ERROR(file->CheckWhole());
   try {

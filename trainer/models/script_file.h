@@ -1,12 +1,12 @@
-// ScriptFile is a TorchScript module from a file that somebody made with
-// torch.jit.script(...).save(FILE) or torch.jit.trace(...).save(FILE).
+// ScriptFile is a TorchScript module from a file that
+// torch.jit.script(...).save(FILE) or torch.jit.trace(...).save(FILE) wrote.
 //
 // It runs operation by operation, as Python without a compiler does, unless
-// Optimize() is called: libtorch's executor then records what the first calls
-// see and fuses and rearranges what it can.
+// Optimize() is called: libtorch's executor then profiles the first calls and
+// fuses and rearranges operations.
 //
-// A TorchScript file is a program: only run files of people you trust. Not
-// thread-safe. Copies share the module. Forward() throws what libtorch throws.
+// A TorchScript file is a program: run only files of people you trust. Not
+// thread-safe. Copies share the module. Forward() throws libtorch's exceptions.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, ScriptFile::Load("net.pt", torch::kCPU));
 //   torch::Tensor logits = file.Forward({images}).toTensor();
@@ -27,8 +27,8 @@ namespace millrace {
 
 class ScriptFile {
  public:
-  // NotFound: no such file. InvalidArgument: a folder. DataLoss: libtorch does
-  // not read it, a checksum in it differs, or it has no method forward.
+  // NotFound: no such file. InvalidArgument: a folder. DataLoss: libtorch
+  // cannot read it, a checksum in it differs, or it has no method forward.
   static absl::StatusOr<ScriptFile> Load(const std::string& path,
                                          torch::Device device);
 

@@ -10,8 +10,8 @@ namespace {
 
 using Seen = std::set<const c10::TensorImpl*>;
 
-// Registers what `script` has in `module`, and in a child of its own what each
-// of its children has.
+// Registers the tensors of `script` in `module`, and those of each of its
+// children in a child of `module`.
 void Register(const torch::jit::Module& script, torch::nn::Module& module,
               Seen& seen) {
   for (const auto& parameter : script.named_parameters(/*recurse=*/false)) {
@@ -40,8 +40,8 @@ ScriptModel::ScriptModel(const ScriptFile& file) : file_(file) {
 torch::Tensor ScriptModel::forward(torch::Tensor images) {
   const c10::IValue output = file_.Forward({std::move(images)});
   TORCH_CHECK(output.isTensor(), file_.path(),
-              " gives no tensor but a value of type ", output.tagKind(),
-              "; its forward must give one tensor");
+              " returns no tensor but a value of type ", output.tagKind(),
+              "; its forward must return one tensor");
   return output.toTensor();
 }
 
@@ -62,14 +62,14 @@ absl::StatusOr<std::shared_ptr<ScriptModel>> MakeScriptModel(
     return absl::InvalidArgumentError(absl::StrCat(
         path, " has weights that are not float32: ", parameter.key(), " is ",
         c10::toString(type),
-        "; call module.float() in Python before you save it, and choose types "
+        "; call module.float() in Python before you save it, and set the type "
         "for computing with --precision"));
   }
   if (!trainable) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
-        " has no parameters that could be trained; was it frozen, or saved "
-        "with requires_grad off? Save torch.jit.script(module.train())"));
+        " has no parameters to train; it was perhaps frozen, or saved with "
+        "requires_grad off: save torch.jit.script(module.train())"));
   }
   return model;
 }

@@ -1,9 +1,9 @@
-// A TorchScript module of a user's file as a model that is trained: its
-// parameters and buffers appear under the names that they have in Python, and
-// are the module's own tensors, so whatever changes one changes the other.
+// A TorchScript module of a user's file as a model to train: its parameters and
+// buffers appear under their names in Python and are the module's own tensors,
+// so a change of one changes the other.
 //
-// One thread. The file is loaded onto the device that the model is trained on.
-// A tensor that two names share appears under the first of them.
+// One thread. The file is loaded onto the training's device. A tensor that two
+// names share appears under the first of them.
 //
 //   MR_ASSIGN_OR_RETURN(auto model, MakeScriptModel("net.pt", device));
 
@@ -26,15 +26,15 @@ class ScriptModel final : public Classifier {
   torch::Tensor forward(torch::Tensor images) override;
   void train(bool on = true) override;
 
-  // Lets libtorch's executor fuse and rearrange what the file does.
+  // Lets libtorch's executor fuse and rearrange the module's operations.
   void Optimize() { file_.Optimize(); }
 
  private:
   ScriptFile file_;
 };
 
-// NotFound, DataLoss: as ScriptFile::Load(). InvalidArgument: nothing in it can
-// be trained, or weights are not float32.
+// NotFound, DataLoss: as ScriptFile::Load(). InvalidArgument: the file has no
+// parameters to train, or weights that are not float32.
 absl::StatusOr<std::shared_ptr<ScriptModel>> MakeScriptModel(
     const std::string& path, torch::Device device);
 

@@ -7,8 +7,8 @@
 // channels and two outputs.
 //
 // It normalises over groups of channels of a sample (Wu and He, "Group
-// Normalization", 2018), not over the batch: batches are small here, and what
-// it learns does not depend on how a batch is shared out over ranks.
+// Normalization", 2018), not over the batch: batches are small, and the result
+// does not depend on how a batch is shared among ranks.
 
 #ifndef MILLRACE_TRAINER_MODELS_UNET_H_
 #define MILLRACE_TRAINER_MODELS_UNET_H_
@@ -29,8 +29,8 @@ namespace millrace {
 
 class UNet final : public Classifier {
  public:
-  // One pixel is left of it on the lowest level.
-  static constexpr int64_t kLeastSide = 8;
+  // One pixel remains on the lowest level.
+  static constexpr int64_t kMinSide = 8;
 
   UNet(int64_t channels, int64_t outputs) {
     int64_t from = channels;
@@ -65,7 +65,7 @@ class UNet final : public Classifier {
     for (size_t i = 0; i < up_.size(); ++i) {
       const torch::Tensor& beside = levels[levels.size() - 2 - i];
       x = grow_[i]->forward(x);
-      // Pooling has dropped the last row or column of an odd number.
+      // Pooling dropped the last row or column of an odd size.
       const int64_t rows = beside.size(2) - x.size(2);
       const int64_t columns = beside.size(3) - x.size(3);
       if (rows > 0 || columns > 0) {
@@ -93,7 +93,7 @@ class UNet final : public Classifier {
               torch::nn::GroupNorm(torch::nn::GroupNormOptions(kGroups, to)))) {
     }
 
-    // Without a bias: normalisation takes it away and has one of its own.
+    // Without a bias: the normalisation cancels it and has its own.
     static torch::nn::Conv2d Convolution(int64_t from, int64_t to) {
       return torch::nn::Conv2d(
           torch::nn::Conv2dOptions(from, to, 3).padding(1).bias(false));

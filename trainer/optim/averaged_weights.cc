@@ -33,12 +33,12 @@ void AveragedWeights::Update(const std::optional<at::Tensor>& found_inf) {
   updates_.add_(1);
   if (weights_.empty()) return;
   if (first) {
-    // A step that was not taken left the first weights: these are averaged too.
+    // A skipped step left the first weights unchanged: they are averaged too.
     at::_foreach_copy_(averages_, weights_);
   } else if (!found_inf.has_value()) {
     at::_foreach_lerp_(averages_, weights_, 1 - decay_);
   } else {
-    // The same sum with a weight that only the device knows.
+    // The same sum with a decay that only the device knows.
     std::vector<at::Tensor> change = at::_foreach_sub(weights_, averages_);
     at::_foreach_mul_(change, found_inf->neg().add_(1).mul_(1 - decay_));
     at::_foreach_add_(averages_, change);

@@ -1,10 +1,10 @@
-// AveragedWeights keeps an exponential moving average of the weights (EMA):
-// after the first step a copy of them, then average += (1 - decay) * (weight -
-// average), as Python's torch.optim.swa_utils.AveragedModel with
-// get_ema_multi_avg_fn. Buffers (the running statistics of normalising layers)
-// are averages of their own and are not averaged again.
+// AveragedWeights keeps an exponential moving average of the weights (EMA): a
+// copy of the weights after the first step, then average += (1 - decay) *
+// (weight - average), as Python's torch.optim.swa_utils.AveragedModel with
+// get_ema_multi_avg_fn. Buffers (the running statistics of normalisation
+// layers) are averages already and are not averaged again.
 //
-// One thread. It shares the weights with the model; the average is its own.
+// One thread. It shares the weights with the model and owns the average.
 //
 //   average.Update();                    // after each optimiser step
 //   average.Swap();                      // the model has the average
@@ -25,15 +25,15 @@ namespace millrace {
 
 class AveragedWeights {
  public:
-  // Of the parameters those that take a gradient. 0 < decay < 1.
+  // Averages the parameters that require a gradient. 0 < decay < 1.
   AveragedWeights(double decay, const std::vector<at::Tensor>& parameters);
 
-  // `found_inf` as for Optimizer::Step: 1 leaves the average as it is. Nobody
-  // waits for the device.
+  // `found_inf` as for Optimizer::Step(): 1 leaves the average unchanged. Does
+  // not wait for the device.
   void Update(const std::optional<at::Tensor>& found_inf = std::nullopt);
 
-  // Exchanges the model's weights and the average. Update() is not for between
-  // two calls.
+  // Exchanges the model's weights and the average. Update() must not be called
+  // between two exchanges.
   void Swap();
   bool swapped() const { return swapped_; }
 

@@ -1,6 +1,6 @@
-// BatchGroups cuts an epoch's batches into the groups that --accumulate makes
-// one optimiser step of: groups of `accumulate`, aligned to the epoch's start,
-// and the rest of the epoch as a last, smaller one.
+// BatchGroups divides an epoch's batches into groups of --accumulate batches;
+// each group is one optimiser step. Groups are aligned to the epoch's start,
+// and the last one may be smaller.
 //
 // Immutable; any thread. No libtorch.
 //
@@ -19,7 +19,7 @@ namespace millrace {
 
 class BatchGroups {
  public:
-  // `batches` of an epoch; `accumulate` is at least 1.
+  // `batches`: of an epoch. `accumulate`: at least 1.
   BatchGroups(uint64_t batches, uint64_t accumulate)
       : batches_(batches), accumulate_(accumulate) {}
 
@@ -28,16 +28,17 @@ class BatchGroups {
   uint64_t per_epoch() const {
     return batches_ / accumulate_ + (batches_ % accumulate_ != 0 ? 1 : 0);
   }
-  // `step` is the number of a batch in its epoch.
+  // `step`: number of a batch in its epoch.
   bool StartsAt(uint64_t step) const { return step % accumulate_ == 0; }
   bool EndsAt(uint64_t step) const {
     return StartsAt(step + 1) || step + 1 == batches_;
   }
-  // Batches of the group that `step` is in.
+  // Number of batches in the group of `step`.
   uint64_t SizeAt(uint64_t step) const {
     return std::min(accumulate_, batches_ - step / accumulate_ * accumulate_);
   }
-  // Which optimiser step since the very start `step` of `epoch` belongs to.
+  // Number, since the job's first start, of the optimiser step that `step` of
+  // `epoch` belongs to.
   uint64_t Number(uint64_t epoch, uint64_t step) const {
     return epoch * per_epoch() + step / accumulate_;
   }

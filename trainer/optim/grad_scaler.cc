@@ -33,7 +33,7 @@ const at::Tensor& GradScaler::Unscale(
     const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
   found_inf_.zero_();
-  // In double precision the reciprocal of any scale is exact enough.
+  // In double precision the reciprocal of every scale is exact enough.
   const at::Tensor inverse =
       scale_.to(at::kDouble).reciprocal_().to(at::kFloat);
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf_,

@@ -1,13 +1,13 @@
-// GradScaler keeps small gradients from becoming zero in float16: the loss is
-// multiplied by a scale before the backward pass and the gradients are divided
-// by it after. When one is no finite number the step is skipped and the scale
-// halved; after 2,000 steps in a row without such a one it is doubled. The
-// rules and numbers are those of Python's torch.amp.GradScaler
-// (Micikevicius et al., "Mixed Precision Training", 2018).
+// GradScaler prevents small gradients from becoming zero in float16: it
+// multiplies the loss by a scale before the backward pass and divides the
+// gradients by it afterwards. When a gradient is NaN or infinite, the step is
+// skipped and the scale halved; after 2,000 steps in a row without one the
+// scale is doubled. The rules and numbers are those of Python's
+// torch.amp.GradScaler (Micikevicius et al., "Mixed Precision Training", 2018).
 //
-// All of it happens on the device; only scale() and skipped() wait for it. One
-// thread. With several ranks the gradients are summed before they are looked
-// at, so all ranks skip the same steps.
+// All of it runs on the device; only scale() and skipped() wait for it. One
+// thread. With several ranks the gradients are summed before they are checked,
+// so all ranks skip the same steps.
 //
 //   scaler.Scale(loss).backward();
 //   const at::Tensor& found_inf = scaler.Unscale(GradientsOf(parameters));
@@ -34,16 +34,16 @@ class GradScaler {
 
   at::Tensor Scale(const at::Tensor& loss) const;
 
-  // Divides the gradients, in place. Returns a float32 on the device, valid
-  // until the next call: 1 when a gradient was no finite number, else 0.
+  // Divides the gradients in place. Returns a float32 on the device, valid
+  // until the next call: 1 when a gradient was NaN or infinite, otherwise 0.
   const at::Tensor& Unscale(const std::vector<at::Tensor>& gradients);
 
-  // After the step that Unscale() was for.
+  // Call after the step that Unscale() was for.
   void Update();
 
   // Wait for the device.
   double scale() const;
-  uint64_t skipped() const;  // steps, since the very start
+  uint64_t skipped() const;  // steps since the job's first start
 
   NamedTensors State() const;
 

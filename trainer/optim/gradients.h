@@ -1,5 +1,5 @@
-// What is done to all gradients of a model at once, between the backward pass
-// and the optimiser's step.
+// Operations on all gradients of a model, between the backward pass and the
+// optimiser's step.
 //
 // Functions on tensors, on any device; none waits for it. One thread.
 //
@@ -16,20 +16,20 @@
 
 namespace millrace {
 
-// To none: the next backward pass stores what it finds instead of adding to
-// zeros.
+// Sets them to none: the next backward pass then stores its gradients instead
+// of adding them to zeros.
 void ClearGradients(const std::vector<at::Tensor>& parameters);
 
-// Those that there are.
+// The defined gradients.
 std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters);
 
 // In place.
 void MultiplyGradients(const std::vector<at::Tensor>& gradients, double factor);
 
-// In place: multiplied by min(1, max_norm / (norm + 1e-6)), where norm is the
-// Euclidean norm of all gradients as one vector (torch.nn.utils.
-// clip_grad_norm_). Returns the norm before, 0-dimensional, on the device;
-// undefined when there is no gradient.
+// Multiplies in place by min(1, max_norm / (norm + 1e-6)), where norm is the
+// Euclidean norm of all gradients as one vector
+// (torch.nn.utils.clip_grad_norm_). Returns the norm before, 0-dimensional, on
+// the device; undefined when there is no gradient.
 at::Tensor ClipGradientNorm(const std::vector<at::Tensor>& gradients,
                             double max_norm);
 

@@ -1,6 +1,7 @@
-// The state of a part of the training (an optimiser, the gradient scaler, the
-// averaged weights) as named tensors: what a checkpoint writes and restores.
-// The tensors are the part's own, not copies: copying into one changes it.
+// The state of a component of the training (an optimiser, the gradient scaler,
+// the averaged weights) as named tensors: a checkpoint writes and restores
+// them. The tensors are the component's own, not copies: copying into one
+// changes the component.
 
 #ifndef MILLRACE_TRAINER_OPTIM_NAMED_TENSORS_H_
 #define MILLRACE_TRAINER_OPTIM_NAMED_TENSORS_H_
@@ -15,7 +16,7 @@ namespace millrace {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Several of them, each under its own name.
+// Several of them, each with its name.
 using NamedParts = std::vector<std::pair<std::string, NamedTensors>>;
 
 }  // namespace millrace

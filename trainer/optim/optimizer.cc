@@ -15,9 +15,9 @@
 namespace millrace {
 namespace {
 
-// The fused kernels walk the memory of weight, gradient and state side by side:
-// all must lie alike. Autograd lays gradients out as their weights, except that
-// dimensions of size 1 may have any stride.
+// The fused kernels iterate over the memory of weight, gradient and state in
+// parallel: all must have the same layout. Autograd lays gradients out as their
+// weights, except that dimensions of size 1 may have any stride.
 at::Tensor LaidOutAs(const at::Tensor& weight, const at::Tensor& gradient) {
   if (gradient.strides() == weight.strides()) return gradient;
   bool same_memory = true;
@@ -79,15 +79,15 @@ void Optimizer::Step(double learning_rate,
     }
     if (weights.empty()) continue;
     if (options_.kind == Kind::kSgd) {
-      // From a state of zero the first step leaves the gradient in it, which is
-      // what torch.optim does at its first step.
+      // From a state of zero the first step stores the gradient in it, as
+      // torch.optim does at its first step.
       at::_fused_sgd_(weights, gradients, first, group.weight_decay,
                       options_.momentum, learning_rate, /*dampening=*/0,
                       options_.nesterov, /*maximize=*/false,
                       /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
       continue;
     }
-    // The kernels read the count and do not change it: one for all.
+    // The kernels read the count and do not change it: one tensor for all.
     steps.assign(weights.size(), step_);
     if (options_.kind == Kind::kAdamW) {
       at::_fused_adamw_(weights, gradients, first, second,

@@ -1,10 +1,10 @@
-// Optimizer changes weights by their gradients: SGD with momentum (Nesterov's
-// or the plain one), Adam and AdamW, by the rules of Python's torch.optim. A
-// step of all weights is one call of ATen's fused kernels, on the CPU and on
-// CUDA, instead of a dozen small ones for each weight.
+// Optimizer updates weights from their gradients: SGD with momentum (Nesterov's
+// or plain), Adam and AdamW, with the rules of Python's torch.optim. A step of
+// all weights is one call of ATen's fused kernels, on the CPU and on CUDA,
+// instead of a dozen small calls for each weight.
 //
-// What it is not: it computes no gradients, does not scale, clip or clear them.
-// One thread. It shares the weights with the model; its state is its own.
+// What it is not: it does not compute, scale, clip or clear gradients. One
+// thread. It shares the weights with the model and owns its state.
 //
 //   Optimizer optimizer({.kind = Optimizer::Kind::kAdamW, .weight_decay = 0.1},
 //                       model.parameters());
@@ -29,40 +29,40 @@ class Optimizer {
   enum class Kind { kSgd, kAdam, kAdamW };
   struct Options {
     Kind kind = Kind::kAdam;
-    // SGD. The state starts as the first gradient, as in torch.optim.
+    // SGD. The state starts with the first gradient, as in torch.optim.
     double momentum = 0.9;
     bool nesterov = false;
     // Adam and AdamW.
     double beta1 = 0.9;
     double beta2 = 0.999;
     double eps = 1e-8;
-    // AdamW: times the learning rate, off the weight itself. Others: added to
-    // the gradient (L2).
+    // AdamW: times the learning rate, subtracted from the weight itself.
+    // Others: added to the gradient (L2).
     double weight_decay = 0;
-    // False: weights of one dimension or none (biases, and the scales of
-    // normalising layers) are not decayed.
+    // false: weights of one dimension or none (biases, and the scales of
+    // normalisation layers) are not decayed.
     bool decay_all = false;
   };
 
-  // Of the parameters those that take a gradient, which must be dense. State
-  // starts at zero in each weight's own layout.
+  // Optimises the parameters that require a gradient; gradients must be dense.
+  // State starts at zero in each weight's own layout.
   Optimizer(const Options& options, const std::vector<at::Tensor>& parameters);
 
-  // Weights without a gradient stay as they are. `found_inf`: one float32 on
-  // the weights' device, 1 when the step must not be taken (see GradScaler);
-  // the device looks at it, nobody waits.
+  // Weights without a gradient do not change. `found_inf`: one float32 on the
+  // weights' device, 1 when the step must be skipped (see GradScaler); the
+  // device reads it, and no call waits.
   void Step(double learning_rate,
             const std::optional<at::Tensor>& found_inf = std::nullopt);
 
   // momentum_N; or step, exp_avg_N and exp_avg_sq_N. N is the weight's number
-  // among those that take a gradient.
+  // among those that require a gradient.
   NamedTensors State() const;
 
  private:
-  // Weights that one call can take: of one type and with one weight decay.
+  // Weights that one kernel call can update: of one type and one weight decay.
   struct Group {
     double weight_decay = 0;
-    std::vector<size_t> members;  // numbers of weights_
+    std::vector<size_t> members;  // indices in weights_
   };
 
   const Options options_;
@@ -70,7 +70,7 @@ class Optimizer {
   std::vector<Group> groups_;
   std::vector<at::Tensor> first_;   // momentum, or mean of gradients
   std::vector<at::Tensor> second_;  // mean of their squares; empty with SGD
-  at::Tensor step_;  // float32, Adam's count of steps; as many as were taken
+  at::Tensor step_;                 // float32, Adam's count of steps taken
 };
 
 // By the name that --optimizer takes.

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Autocast on this thread, put back as it was at the end.
+// Sets autocast on this thread and restores it at the end.
 class Autocast {
  public:
   Autocast(at::ScalarType type, at::DeviceType device)
@@ -17,7 +17,7 @@ class Autocast {
     at::autocast::increment_nesting();
   }
   ~Autocast() {
-    // Weights that were cast are kept for the pass, not until they change.
+    // Casts of weights are cached for the pass only.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, enabled_);
     at::autocast::set_autocast_dtype(device_, type_);

@@ -1,7 +1,7 @@
-// The forward pass in the precision that --precision asks for: libtorch's
-// autocast, what Python's torch.autocast is. Weights stay float32; matrix
-// products and convolutions compute in the lower type, what needs the range
-// (softmax, sums, norms) in float32.
+// Runs the forward pass in the precision of --precision: libtorch's autocast,
+// the code behind Python's torch.autocast. Weights stay float32; matrix
+// products and convolutions compute in the lower type, and operations that need
+// the range (softmax, sums, norms) in float32.
 //
 // Immutable; calls on one thread. libtorch's exceptions pass.
 //
@@ -23,16 +23,16 @@ namespace millrace {
 
 class Precision {
  public:
-  // float32: everything as it is.
+  // float32: no conversion.
   Precision() = default;
   Precision(at::ScalarType type, at::DeviceType device)
       : type_(type), device_(device) {}
 
-  // What `forward` gives, as float32 when it is a lower type: losses and
+  // The result of `forward`, converted to float32 from a lower type: losses and
   // accuracies are computed in float32.
   at::Tensor Run(const std::function<at::Tensor()>& forward) const;
 
-  // Gradients need a GradScaler.
+  // True: gradients need a GradScaler.
   bool needs_scaler() const { return type_ == at::kHalf; }
 
  private:

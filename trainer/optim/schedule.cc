@@ -31,7 +31,7 @@ double Schedule::LearningRate(uint64_t step) const {
       break;
     }
     case Kind::kCosine: {
-      // The ramp ends at the highest rate; the fall begins there.
+      // The ramp ends at the highest rate; the decay begins there.
       if (step < warmup_) break;
       const double part =
           total_ <= warmup_

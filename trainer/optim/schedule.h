@@ -1,6 +1,6 @@
-// Schedule says the learning rate of every optimiser step: a function of the
-// step's number and nothing else, so that a run that is resumed in the middle
-// of an epoch goes on where it was.
+// Schedule computes the learning rate of every optimiser step. It depends only
+// on the step's number, so a run that is resumed in the middle of an epoch
+// continues with the same rates.
 //
 // With W = warmup_epochs * steps_per_epoch (rounded) and T = epochs *
 // steps_per_epoch, at step s, counted from 0 over all epochs:
@@ -9,8 +9,8 @@
 //   step       max(min_lr, lr * gamma^floor(epoch of s / step_epochs))
 //   cosine     min_lr + (lr - min_lr) * (1 + cos(pi * (s - W) / (T - W))) / 2
 //              (Loshchilov and Hutter, "SGDR", 2016, without restarts)
-// Epochs of `step` are counted from the start, warm-up included; its ramp is
-// multiplied with what `step` says.
+// Epochs of `step` are counted from the start, warm-up included; during warm-up
+// the ramp is multiplied with the rate of `step`.
 //
 // Immutable; any thread. No libtorch.
 //
@@ -40,10 +40,10 @@ class Schedule {
     double warmup_epochs = 0;
   };
 
-  // `steps_per_epoch` are optimiser steps, above 0.
+  // `steps_per_epoch`: optimiser steps, above 0.
   Schedule(const Options& options, uint64_t steps_per_epoch, uint64_t epochs);
 
-  // Past the last step of the last epoch: as at that step's end.
+  // After the last step of the last epoch: the rate at that step's end.
   double LearningRate(uint64_t step) const;
 
   uint64_t warmup_steps() const { return warmup_; }

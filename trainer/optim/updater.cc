@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-// 41 steps in a row skipped from the default first scale on.
-constexpr double kSmallestScale = 1.0 / (1 << 24);
+// Reached by 41 skipped steps in a row from the default first scale.
+constexpr double kMinScale = 1.0 / (1 << 24);
 
 }  // namespace
 
@@ -48,12 +48,12 @@ void Updater::Step(uint64_t number, double factor) {
 absl::Status Updater::CheckScale() const {
   if (!scaler_.has_value()) return absl::OkStatus();
   const double scale = scaler_->scale();
-  if (scale >= kSmallestScale) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the gradients are no finite numbers at a loss scale of ", scale, ", ",
-      scaler_->skipped(),
-      " steps were skipped: it is not float16 that is too small; lower --lr, "
-      "or try --precision=bfloat16"));
+  if (scale >= kMinScale) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the gradients are NaN or infinite at a loss scale of ",
+                   scale, ", ", scaler_->skipped(),
+                   " steps were skipped: the range of float16 is not the "
+                   "reason; lower --lr, or try --precision=bfloat16"));
 }
 
 NamedParts Updater::State() const {

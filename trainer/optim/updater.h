@@ -1,11 +1,10 @@
-// Updater is all that happens to the weights once the gradients of a group of
-// batches are there: they are unscaled, brought to the mean, clipped, the
-// optimiser takes its step at the schedule's learning rate, and the average of
-// the weights follows.
+// Updater updates the weights from the gradients of a group of batches: it
+// unscales them, divides them to the mean, clips them, takes the optimiser's
+// step at the schedule's learning rate, and updates the average of the weights.
 //
 // What it is not: it computes no gradients and sums none over ranks. One
-// thread. The weights are the model's, everything else its own; State() is what
-// a checkpoint has to keep.
+// thread. The model owns the weights, the updater everything else; State() is
+// the state for a checkpoint.
 //
 //   Updater updater(UpdaterOptions(config, groups), parameters, device);
 //   updater.ClearGradients();
@@ -37,7 +36,7 @@ class Updater {
   struct Options {
     Optimizer::Options optimizer;
     Schedule schedule;
-    double clip_grad_norm = 0;  // 0: gradients stay as they are
+    double clip_grad_norm = 0;  // 0: no clipping
     double ema = 0;             // 0: no average
     // Absent: gradients are not scaled.
     std::optional<double> first_loss_scale;
@@ -46,30 +45,30 @@ class Updater {
   Updater(const Options& options, std::vector<at::Tensor> parameters,
           at::Device device);
 
-  // The loss to call backward() of.
+  // The loss for backward().
   at::Tensor Scale(const at::Tensor& loss) const;
 
   void ClearGradients();
 
-  // Optimiser step `number`, counted from 0 since the very start. `factor`
-  // makes the gradients those of the mean.
+  // Takes optimiser step `number`, counted from 0 since the job's first start.
+  // `factor` converts the gradients to those of the mean.
   void Step(uint64_t number, double factor);
 
-  // A Step() has failed after it had begun to change the weights: weights and
-  // State() are neither those before the step nor those after it.
+  // A Step() failed after it began to change the weights: weights and State()
+  // are neither those before the step nor those after it.
   bool interrupted() const { return interrupted_; }
 
-  // Of a step.
+  // Learning rate of a step.
   double LearningRate(uint64_t number) const {
     return options_.schedule.LearningRate(number);
   }
 
-  // FailedPrecondition: steps were skipped until next to nothing was left of
-  // the loss scale; the gradients are no finite numbers for another reason.
+  // FailedPrecondition: so many steps were skipped that almost nothing is left
+  // of the loss scale; the gradients are NaN or infinite for another reason.
   // Waits for the device when there is a scaler.
   absl::Status CheckScale() const;
 
-  // Null without one.
+  // Null: gradients are not scaled.
   const GradScaler* scaler() const {
     return scaler_.has_value() ? &*scaler_ : nullptr;
   }
@@ -77,7 +76,7 @@ class Updater {
     return average_.has_value() ? &*average_ : nullptr;
   }
 
-  // optimizer, and scaler and average where there are such.
+  // optimizer, and scaler and average if they exist.
   NamedParts State() const;
 
  private:
@@ -89,7 +88,7 @@ class Updater {
   bool interrupted_ = false;
 };
 
-// What the flags ask for. `config` is valid.
+// The options that the flags set. `config` is valid.
 Updater::Options UpdaterOptions(const TrainerConfig& config,
                                 const BatchGroups& groups);
 

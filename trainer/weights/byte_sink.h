@@ -1,7 +1,7 @@
-// Where a writer of a file format leaves its bytes, one piece after the other:
-// a file, so that weights of gigabytes are not in memory twice.
+// ByteSink receives the output of a file format's writer piece by piece, so
+// that gigabytes of weights are not in memory twice.
 //
-//   WriteZip(members, [&](absl::string_view bytes) { file->Write(bytes); });
+//   WriteZip(entries, [&](absl::string_view bytes) { file->Write(bytes); });
 
 #ifndef MILLRACE_TRAINER_WEIGHTS_BYTE_SINK_H_
 #define MILLRACE_TRAINER_WEIGHTS_BYTE_SINK_H_
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Takes every piece; what went wrong it says at the end, to its owner.
+// Accepts every piece. Errors are reported at the end, to the sink's owner.
 using ByteSink = std::function<void(absl::string_view bytes)>;
 
 }  // namespace millrace

@@ -13,9 +13,9 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kShown = 4;  // of each kind of mistake
+constexpr size_t kShown = 4;  // max names for each kind of mistake
 
-// The first few, and how many more.
+// The first few names and the number of the others.
 std::string Listed(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kShown);
   std::string out = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
@@ -29,12 +29,12 @@ std::string Shape(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// The layer itself or something in it.
+// The layer itself or a tensor in it.
 bool IsIn(absl::string_view name, absl::string_view layer) {
   return absl::ConsumePrefix(&name, layer) && (name.empty() || name[0] == '.');
 }
 
-// What all names of `file` begin with of what wrappers put there.
+// The prefix of a wrapper that all names of `file` share.
 size_t WrapperPrefix(const std::vector<NamedShape>& file) {
   size_t length = 0;
   while (!file.empty()) {
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
     }
     return out;
   };
-  // A model may have a child named "module" itself.
+  // A model may itself have a child named "module".
   const bool wrapped_model = WrapperPrefix(model) > 0;
   const size_t prefix = wrapped_model ? 0 : WrapperPrefix(file);
   absl::flat_hash_map<absl::string_view, size_t> places;
@@ -118,8 +118,8 @@ absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
                                     Listed(names), ")"));
   };
   add(shapes, "tensor has another shape", "tensors have another shape");
-  add(types, "tensor has numbers of another kind",
-      "tensors have numbers of another kind");
+  add(types, "tensor has another kind of numbers",
+      "tensors have another kind of numbers");
   add(missing, "tensor of the model is not in the file",
       "tensors of the model are not in the file");
   add(unexpected, "tensor of the file is not in the model",
@@ -127,13 +127,13 @@ absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
   if (!mistakes.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(absl::StrJoin(mistakes, "; "),
-                     ". Choose the --model that they were made with, or leave "
+                     ". Choose the --model that wrote the file, or leave "
                      "layers out with --init_weights_without=NAME,NAME"));
   }
   if (!unused.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--init_weights_without=", *unused.begin(),
-        " names nothing of the model or the file; names look like ",
+        " names no layer of the model or the file; names look like ",
         model.empty() ? std::string("fc") : model.back().name));
   }
   return matched;

@@ -1,10 +1,10 @@
-// Which tensor of a file belongs to which tensor of a model: by name and shape,
-// all of them, or a sentence that lists what does not fit.
+// Matches the tensors of a file to the tensors of a model by name and shape.
+// All must match; otherwise the error lists every mismatch.
 //
-// Two things are forgiven, as in Python: a prefix that all names of the file
-// have because a wrapper was saved ("module." of DistributedDataParallel,
-// "_orig_mod." of torch.compile), and counters of BatchNorm
-// (num_batches_tracked), which files of old versions lack.
+// Two differences are allowed, as in Python: a prefix of all names that a
+// wrapper added ("module." of DistributedDataParallel, "_orig_mod." of
+// torch.compile), and missing counters of BatchNorm (num_batches_tracked),
+// which files of old versions lack.
 //
 // Pure function.
 //
@@ -25,13 +25,13 @@ namespace millrace {
 struct NamedShape {
   std::string name;
   std::vector<int64_t> shape;
-  bool floating = true;  // else whole numbers or bool
+  bool floating = true;  // false: whole numbers or bool
 };
 
-// For each tensor of the model its place in `file`, or nothing: then it keeps
+// For each tensor of the model its index in `file`; nothing: the tensor keeps
 // its value. `leave_out` names layers or tensors ("fc", "layer4.1.bn2.weight")
-// of which nothing is taken. InvalidArgument: something does not fit, or a name
-// to leave out is nowhere.
+// that keep their values. InvalidArgument: a mismatch, or a name in `leave_out`
+// that does not exist.
 absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
     const std::vector<NamedShape>& model, const std::vector<NamedShape>& file,
     const std::vector<std::string>& leave_out);

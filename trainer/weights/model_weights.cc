@@ -41,7 +41,7 @@ std::optional<DType> StoredType(torch::ScalarType type) {
   return std::nullopt;
 }
 
-// A view of the file's bytes, or of a copy in `aligned` where elements do not
+// A view of the file's bytes, or of a copy in `aligned` when elements do not
 // begin at multiples of their size.
 torch::Tensor ViewOf(const StoredTensor& stored, std::string& aligned) {
   const char* data = stored.bytes.data();
@@ -49,10 +49,10 @@ torch::Tensor ViewOf(const StoredTensor& stored, std::string& aligned) {
     aligned.assign(data, stored.bytes.size());
     data = aligned.data();
   }
-  // Whatever is not 0 is true.
+  // Every value except 0 is true.
   const torch::ScalarType type =
       stored.dtype == DTYPE_BOOL ? torch::kByte : TorchType(stored.dtype);
-  // It only reads; there is no form for constant memory.
+  // The tensor is only read; from_blob() has no form for constant memory.
   return at::from_blob(const_cast<char*>(data), stored.shape, stored.strides,
                        torch::TensorOptions(type));
 }
@@ -67,7 +67,7 @@ std::vector<NamedWeight> WeightsOf(const torch::nn::Module& model) {
 
 absl::Status SaveWeights(const std::string& path,
                          const std::vector<NamedWeight>& weights) {
-  std::vector<torch::Tensor> rows;  // keeps the bytes
+  std::vector<torch::Tensor> rows;  // owns the bytes
   std::vector<StoredTensor> stored;
   try {
     const torch::NoGradGuard no_grad;
@@ -81,11 +81,11 @@ absl::Status SaveWeights(const std::string& path,
       }
       torch::Tensor row = weight.tensor.detach().cpu().contiguous();
       if (row.is_floating_point() && !at::isfinite(row).all().item<bool>()) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            weight.name,
-            " holds values that are no finite numbers, so the weights are not "
-            "written; an older file at ",
-            path, " is kept"));
+        return absl::FailedPreconditionError(
+            absl::StrCat(weight.name,
+                         " holds values that are NaN or infinite, so the "
+                         "weights are not written; an older file at ",
+                         path, " is kept"));
       }
       const auto shape = row.sizes().vec();
       stored.push_back(

@@ -1,4 +1,4 @@
-// The weights of a model as a file of names and tensors, both ways.
+// Saves the weights of a model to a file of names and tensors, and loads them.
 //
 // Names, order and shapes are those of Python's module.state_dict(): parameters
 // and buffers of a module, then of its children. One thread; waits for the
@@ -27,13 +27,13 @@ struct NamedWeight {
 
 std::vector<NamedWeight> WeightsOf(const torch::nn::Module& model);
 
-// FailedPrecondition: a value is no finite number; the file at `path` is kept.
+// FailedPrecondition: a value is NaN or infinite; the file at `path` is kept.
 absl::Status SaveWeights(const std::string& path,
                          const std::vector<NamedWeight>& weights);
 
-// Copies the file's values into `weights`, where they lie; numbers of another
-// width are converted. `leave_out`: see match.h. Nothing is changed unless
-// everything fits. Errors name the file.
+// Copies the file's values into `weights` in place; numbers of another width
+// are converted. `leave_out`: see match.h. Nothing changes unless everything
+// matches. Errors name the file.
 absl::Status LoadWeights(const std::string& path,
                          const std::vector<std::string>& leave_out,
                          const std::vector<NamedWeight>& weights);

@@ -10,7 +10,8 @@
 
 namespace millrace {
 
-// The stack machine that a pickle is a program for.
+// The stack machine that a pickle is a program for. It runs no code of the
+// file.
 class PickleMachine {
  public:
   explicit PickleMachine(absl::string_view bytes) : bytes_(bytes) {}
@@ -83,18 +84,18 @@ class PickleMachine {
   size_t Floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
   absl::StatusOr<Value*> Pop() {
-    if (stack_.size() <= Floor()) return Bad("it takes more than there is");
+    if (stack_.size() <= Floor()) return Bad("it pops from an empty stack");
     Value* value = stack_.back();
     stack_.pop_back();
     return value;
   }
 
   absl::StatusOr<Value*> Top() {
-    if (stack_.size() <= Floor()) return Bad("it takes more than there is");
+    if (stack_.size() <= Floor()) return Bad("it pops from an empty stack");
     return stack_.back();
   }
 
-  // What stands above the last mark.
+  // Removes and returns the values above the last mark.
   absl::StatusOr<std::vector<const Value*>> PopMark() {
     if (marks_.empty()) return Bad("a mark is missing");
     const auto first = stack_.begin() + static_cast<ptrdiff_t>(marks_.back());
@@ -115,9 +116,10 @@ class PickleMachine {
 
   absl::Status Extend(Value::Kind kind, std::vector<const Value*> items) {
     MR_ASSIGN_OR_RETURN(Value * into, Top());
-    // What a call of an unknown function is given is of no interest.
+    // Arguments that an unknown call receives later are ignored.
     if (into->kind == Value::kCall) return absl::OkStatus();
-    if (into->kind != kind) return Bad("it adds to what is no collection");
+    if (into->kind != kind)
+      return Bad("it adds to a value that is no collection");
     if (kind == Value::kDict && items.size() % 2 != 0) {
       return Bad("a key without a value");
     }
@@ -133,12 +135,13 @@ class PickleMachine {
 
   absl::Status Recall(uint64_t index) {
     const auto known = memo_.find(index);
-    if (known == memo_.end()) return Bad("it recalls what it has not kept");
+    if (known == memo_.end())
+      return Bad("it reads a memo that it has not written");
     stack_.push_back(known->second);
     return absl::OkStatus();
   }
 
-  // Of classes and functions alike: their name and arguments.
+  // A call of a class or a function: its name and arguments.
   absl::Status Call() {
     MR_ASSIGN_OR_RETURN(const Value* arguments, Pop());
     MR_ASSIGN_OR_RETURN(const Value* function, Pop());
@@ -206,7 +209,7 @@ class PickleMachine {
         return LongInteger(4);
       case 'G': {
         MR_ASSIGN_OR_RETURN(const absl::string_view bytes, Take(8));
-        uint64_t bits = 0;  // big-endian, for once
+        uint64_t bits = 0;  // big-endian, unlike all other numbers
         for (const char c : bytes) bits = bits << 8 | static_cast<uint8_t>(c);
         Push(Value::kFloat).number = std::bit_cast<double>(bits);
         return absl::OkStatus();

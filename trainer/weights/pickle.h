@@ -1,11 +1,11 @@
-// Python's pickle format as data: a tree of what the file says, of which
-// nothing is run. Names of classes and functions stay names, calls of them stay
-// calls (a function and its arguments), so a file can do no harm.
+// Parses Python's pickle format into a tree of values. Nothing in it runs:
+// names of classes and functions stay names, and calls stay values (a function
+// and its arguments), so a file cannot do harm.
 //
-// Knows the instructions that protocols 2 to 5 use for what torch.save writes:
+// Supports the instructions of protocols 2 to 5 for what torch.save writes:
 // None, booleans, whole and floating-point numbers, texts, bytes, tuples,
 // lists, dictionaries, globals, calls and persistent references. An OrderedDict
-// is a dictionary. States that calls are given afterwards are left out.
+// is a dictionary. State that is set on an object after its call is dropped.
 // See the comments in CPython's Lib/pickletools.py.
 //
 //   MR_ASSIGN_OR_RETURN(Pickle pickle, Pickle::Parse(bytes));
@@ -25,7 +25,7 @@
 
 namespace millrace {
 
-// Values may be shared, and a list may even hold itself.
+// Values may be shared, and a list may contain itself.
 struct PickleValue {
   enum Kind {
     kNone,
@@ -38,9 +38,9 @@ struct PickleValue {
     kList,        // items
     kDict,        // items: key, value, key, value ...
     kGlobal,      // text: "module name"
-    kCall,        // items: what is called, and its arguments
+    kCall,        // items: the function, and its arguments
     kPersistent,  // items: the reference
-    kOther,       // a number that 64 bits do not hold
+    kOther,       // a number of more than 64 bits
   };
   Kind kind = kNone;
   int64_t integer = 0;
@@ -51,10 +51,10 @@ struct PickleValue {
 
 class Pickle {
  public:
-  // DataLoss: cut, no pickle, or one that uses instructions beyond the above.
+  // DataLoss: truncated, no pickle, or one with other instructions.
   static absl::StatusOr<Pickle> Parse(absl::string_view bytes);
 
-  // Lives as long as this object, wherever that is moved.
+  // Valid while this object lives, also after a move.
   const PickleValue& root() const { return *root_; }
 
  private:

@@ -17,8 +17,8 @@ namespace millrace {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-// As the format's own library has it.
-constexpr uint64_t kLargestHeader = 100'000'000;
+// The limit of the format's own library.
+constexpr uint64_t kMaxHeader = 100'000'000;
 
 struct TypeName {
   DType dtype;
@@ -35,7 +35,7 @@ std::string DigestText(const RunningDigest& digest) {
   return absl::StrCat(absl::Hex(digest.Value(), absl::kZeroPad16));
 }
 
-// The entry as a tensor over `data`; its place is checked to lie in it.
+// The entry as a tensor over `data`; checks that its range lies within `data`.
 absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
                                       absl::string_view data) {
   auto bad = [&entry](const auto&... what) {
@@ -48,11 +48,11 @@ absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
   }
   if (tensor.dtype == DTYPE_UNSPECIFIED) {
     return bad("has the type ", entry.dtype,
-               ", which the trainer does not read");
+               ", which the trainer does not support");
   }
   if (entry.begin > entry.end || entry.end > data.size()) {
-    return bad("lies at ", entry.begin, " to ", entry.end, " of ", data.size(),
-               " bytes");
+    return bad("lies at bytes ", entry.begin, " to ", entry.end, " of ",
+               data.size(), " bytes");
   }
   uint64_t bytes = ElementBytes(tensor.dtype);
   for (const uint64_t dim : entry.shape) {
@@ -61,8 +61,8 @@ absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
             static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / dim) {
       return bad("has a shape of more bytes than there are");
     }
-    // A dimension that is not counted, because another one is 0, still has to
-    // be a number.
+    // A dimension that does not matter, because another one is 0, must still be
+    // valid.
     if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return bad("has a dimension of ", dim);
     }
@@ -72,7 +72,7 @@ absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
   if (bytes != entry.end - entry.begin) {
     return bad("has the shape [", absl::StrJoin(entry.shape, ", "),
                "], which takes ", bytes, " bytes, but ",
-               entry.end - entry.begin, " are its own");
+               entry.end - entry.begin, " belong to it");
   }
   tensor.name = std::move(entry.name);
   if (bytes > 0) tensor.strides = RowMajorStrides(tensor.shape);
@@ -86,22 +86,23 @@ absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
 absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
     absl::string_view file) {
   if (file.size() < kLengthBytes) {
-    return absl::DataLossError("it is cut before the length of its header");
+    return absl::DataLossError(
+        "it is truncated before the length of its header");
   }
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i > 0; --i) {
     length = length << 8 | static_cast<uint8_t>(file[i - 1]);
   }
   file.remove_prefix(kLengthBytes);
-  if (length > kLargestHeader) {
+  if (length > kMaxHeader) {
     return absl::DataLossError(absl::StrCat("its header would have ", length,
                                             " bytes, more than the format's ",
-                                            kLargestHeader));
+                                            kMaxHeader));
   }
   if (length > file.size()) {
     return absl::DataLossError(absl::StrCat("its header has ", length,
                                             " bytes, but only ", file.size(),
-                                            " follow: it is cut"));
+                                            " follow: it is truncated"));
   }
   MR_ASSIGN_OR_RETURN(SafetensorsHeader header,
                       ParseSafetensorsHeader(file.substr(0, length)));
@@ -133,16 +134,17 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
   if (header.data_digest != DigestText(digest)) {
     return absl::DataLossError(absl::StrCat(
         "its tensors differ from the digest in its header (", kDataDigestName,
-        "): it was damaged after it was written; take another copy. Where a "
-        "program has changed the tensors and kept the digest, let it leave ",
-        kDataDigestName, " out of the metadata"));
+        "): it was damaged after it was written; use another copy. If a "
+        "program changed the tensors and kept the digest, remove ",
+        kDataDigestName, " from the metadata"));
   }
   return tensors;
 }
 
 void WriteSafetensors(const std::vector<StoredTensor>& tensors,
                       const ByteSink& sink) {
-  // The widest elements first: then each begins at a multiple of its size.
+  // Widest elements first: each tensor then begins at a multiple of its element
+  // size.
   std::vector<const StoredTensor*> ordered;
   for (const StoredTensor& tensor : tensors) ordered.push_back(&tensor);
   std::stable_sort(ordered.begin(), ordered.end(),
@@ -153,7 +155,7 @@ void WriteSafetensors(const std::vector<StoredTensor>& tensors,
   for (const StoredTensor* tensor : ordered) {
     digest.Add(tensor->bytes.data(), tensor->bytes.size());
   }
-  // Readers of Python want to know for which framework it is.
+  // Python's readers expect the framework's name.
   std::string header =
       absl::StrCat("{\"__metadata__\":{\"format\":\"pt\",\"", kDataDigestName,
                    "\":\"", DigestText(digest), "\"}");

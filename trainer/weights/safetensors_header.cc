@@ -48,7 +48,7 @@ class Parser {
       return absl::OkStatus();
     }));
     SkipSpace();
-    if (at_ != text_.size()) return Bad("something follows its end");
+    if (at_ != text_.size()) return Bad("text follows its end");
     return header;
   }
 
@@ -65,7 +65,7 @@ class Parser {
     }
   }
 
-  // The character after white space, when it is `c`.
+  // Consumes the character after white space if it is `c`.
   bool Take(char c) {
     SkipSpace();
     if (at_ >= text_.size() || text_[at_] != c) return false;
@@ -78,7 +78,7 @@ class Parser {
     return Bad(absl::StrCat("no '", std::string(1, c), "'"));
   }
 
-  // `member` reads the value of the name.
+  // `member` parses the value of the name.
   template <typename Member>
   absl::Status Object(Member member) {
     MR_RETURN_IF_ERROR(Expect('{'));
@@ -112,7 +112,7 @@ class Parser {
       if (name == "data_offsets" && !std::exchange(offsets, true)) {
         std::vector<uint64_t> both;
         MR_RETURN_IF_ERROR(Numbers(both));
-        if (both.size() != 2) return Bad("data_offsets are not two");
+        if (both.size() != 2) return Bad("data_offsets are not two numbers");
         entry.begin = both[0];
         entry.end = both[1];
         return absl::OkStatus();
@@ -121,7 +121,7 @@ class Parser {
     }));
     if (dtype && shape && offsets) return absl::OkStatus();
     return Bad(absl::StrCat("the tensor \"", entry.name,
-                            "\" has not all of dtype, shape and data_offsets"));
+                            "\" lacks dtype, shape or data_offsets"));
   }
 
   absl::Status Numbers(std::vector<uint64_t>& numbers) {
@@ -141,12 +141,12 @@ class Parser {
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
       const auto digit = static_cast<uint64_t>(text_[at_] - '0');
       if (value > (std::numeric_limits<uint64_t>::max() - digit) / 10) {
-        return Bad("the number is larger than 64 bits hold");
+        return Bad("the number has more than 64 bits");
       }
       value = 10 * value + digit;
       ++at_;
     }
-    if (at_ == start) return Bad("no whole number from 0 on");
+    if (at_ == start) return Bad("no whole number of 0 or more");
     if (text_[start] == '0' && at_ > start + 1) {
       return Bad("a number begins with 0");
     }
@@ -197,7 +197,7 @@ class Parser {
       out.push_back(kMeant[i]);
       return absl::OkStatus();
     }
-    if (c != 'u') return Bad("a backslash before something unknown");
+    if (c != 'u') return Bad("an unknown escape after a backslash");
     MR_ASSIGN_OR_RETURN(uint32_t code, Hex4());
     if (code >= 0xDC00 && code < 0xE000) return Bad("half a character");
     if (code >= 0xD800 && code < 0xDC00) {

@@ -1,9 +1,9 @@
-// A tensor as a file of weights holds it: a name, a type, a shape, and where
-// its elements lie in the file's bytes, which somebody else owns.
+// A tensor of a file of weights: name, type, shape, and a view of its elements
+// in the file's bytes, which another object owns.
 //
-// Elements are little-endian; element (i, j, ...) is at (i * strides[0] +
-// j * strides[1] + ...) elements from the start of `bytes`, which reaches to
-// the last of them. Readers check that.
+// Elements are little-endian. Element (i, j, ...) is at (i * strides[0] + j *
+// strides[1] + ...) elements from the start of `bytes`, which ends with the
+// last element. Parsers check that.
 
 #ifndef MILLRACE_TRAINER_WEIGHTS_STORED_TENSOR_H_
 #define MILLRACE_TRAINER_WEIGHTS_STORED_TENSOR_H_

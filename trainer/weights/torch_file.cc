@@ -18,10 +18,10 @@
 namespace millrace {
 namespace {
 
-// Of a pickle that a hostile file would fill the memory with: its values take
+// Max bytes of a pickle. A hostile one would fill the memory: its values take
 // about a hundred bytes each.
-constexpr size_t kLargestPickle = 16 << 20;
-constexpr size_t kMostDimensions = 64;
+constexpr size_t kMaxPickle = 16 << 20;
+constexpr size_t kMaxDimensions = 64;
 
 struct Storage {
   absl::string_view python;
@@ -37,36 +37,37 @@ constexpr Storage kStorages[] = {
 
 absl::Status Bad(absl::string_view what) { return absl::DataLossError(what); }
 
-// The members of the archive that matter, by their names below its folder.
+// The entries of the archive that matter, by their names below its folder.
 struct Archive {
   absl::string_view pickle;
   absl::flat_hash_map<std::string, absl::string_view> data;
 };
 
 absl::StatusOr<Archive> OpenArchive(absl::string_view file) {
-  // Files of before torch 1.6 are bare pickles that begin with a magic number.
+  // Files from before torch 1.6 are bare pickles that begin with a magic
+  // number.
   if (absl::StartsWith(file, absl::string_view("\x80\x02\x8a\x0a", 4))) {
     return absl::InvalidArgumentError(
-        "it has the format of before torch 1.6; load it in Python and save it "
-        "again with torch.save(torch.load(FILE), FILE)");
+        "it has the format from before torch 1.6; load it in Python and save "
+        "it again with torch.save(torch.load(FILE), FILE)");
   }
-  MR_ASSIGN_OR_RETURN(const std::vector<ZipMember> members, ParseZip(file));
+  MR_ASSIGN_OR_RETURN(const std::vector<ZipEntry> entries, ParseZip(file));
   std::string folder;
   Archive archive;
-  for (const ZipMember& member : members) {
-    absl::string_view name = member.name;
+  for (const ZipEntry& entry : entries) {
+    absl::string_view name = entry.name;
     if (absl::ConsumeSuffix(&name, "/data.pkl") &&
         !absl::StrContains(name, '/')) {
       folder = absl::StrCat(name, "/");
-      archive.pickle = member.data;
+      archive.pickle = entry.data;
     }
   }
   if (folder.empty()) {
     return absl::InvalidArgumentError(
-        "it is an archive, but none of torch.save: it has no data.pkl");
+        "it is an archive, but not one of torch.save: it has no data.pkl");
   }
-  for (const ZipMember& member : members) {
-    absl::string_view name = member.name;
+  for (const ZipEntry& entry : entries) {
+    absl::string_view name = entry.name;
     if (!absl::ConsumePrefix(&name, folder)) continue;
     if (absl::StartsWith(name, "code/") || name == "constants.pkl") {
       return absl::InvalidArgumentError(
@@ -74,24 +75,24 @@ absl::StatusOr<Archive> OpenArchive(absl::string_view file) {
           "--model=torchscript:FILE, or write its weights in Python with "
           "torch.save(torch.jit.load(FILE).state_dict(), OTHER)");
     }
-    if (member.compressed) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "its member ", name,
-          " is compressed, which torch.save does not do; unpack it, or load it "
-          "in Python and save it again"));
-    }
-    if (name == "byteorder" && member.data != "little") {
+    if (entry.compressed) {
       return absl::InvalidArgumentError(
-          "it was written on a machine of the other byte order");
+          absl::StrCat("its entry ", name,
+                       " is compressed, which torch.save never does; load the "
+                       "file in Python and save it again"));
+    }
+    if (name == "byteorder" && entry.data != "little") {
+      return absl::InvalidArgumentError(
+          "it was written on a machine with the other byte order");
     }
     if (absl::ConsumePrefix(&name, "data/")) {
-      archive.data.emplace(name, member.data);
+      archive.data.emplace(name, entry.data);
     }
   }
-  if (archive.pickle.size() > kLargestPickle) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "its pickle has ", archive.pickle.size(), " bytes, more than the ",
-        kLargestPickle, " that names of weights take"));
+  if (archive.pickle.size() > kMaxPickle) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its pickle has ", archive.pickle.size(),
+                     " bytes; the max for weights is ", kMaxPickle));
   }
   return archive;
 }
@@ -103,7 +104,7 @@ bool IsCallOf(const PickleValue& value, absl::string_view function) {
          value.items[1]->kind == PickleValue::kTuple;
 }
 
-// The tensor inside of a parameter, or the value itself.
+// The tensor inside a parameter, or the value itself.
 const PickleValue& WithoutParameter(const PickleValue& value) {
   if (!IsCallOf(value, "torch._utils _rebuild_parameter")) return value;
   const auto& arguments = value.items[1]->items;
@@ -116,7 +117,7 @@ bool IsTensor(const PickleValue& value) {
 
 absl::StatusOr<std::vector<int64_t>> Lengths(const PickleValue& tuple) {
   if (tuple.kind != PickleValue::kTuple ||
-      tuple.items.size() > kMostDimensions) {
+      tuple.items.size() > kMaxDimensions) {
     return Bad("has no shape");
   }
   std::vector<int64_t> lengths;
@@ -182,7 +183,7 @@ absl::StatusOr<StoredTensor> ToTensor(const PickleValue& value,
   for (const int64_t dim : tensor.shape) empty = empty || dim == 0;
   if (empty) return tensor;
   if (offset >= held) return Bad("begins outside of its storage");
-  // The last element, counted in elements from the first.
+  // Index of the last element, counted from the first.
   uint64_t last = 0;
   uint64_t elements = 1;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -192,8 +193,8 @@ absl::StatusOr<StoredTensor> ToTensor(const PickleValue& value,
       return Bad("reaches beyond its storage");
     }
     last += steps * stride;
-    // A stride of 0 makes many elements of few bytes: no weights do that, and a
-    // copy of them would take any amount of memory.
+    // A stride of 0 makes many elements from few bytes. No weights have that,
+    // and a copy of them could take any amount of memory.
     elements =
         elements > held / (steps + 1) ? held + 1 : elements * (steps + 1);
   }
@@ -215,7 +216,7 @@ size_t CountTensors(const PickleValue& dict) {
   return tensors;
 }
 
-// The dictionary with the weights: the file's own, or one inside of it.
+// The dictionary with the weights: the file's own, or one inside it.
 absl::StatusOr<const PickleValue*> FindWeights(const PickleValue& root) {
   if (root.kind != PickleValue::kDict) {
     const bool object = root.kind == PickleValue::kCall &&
@@ -224,7 +225,7 @@ absl::StatusOr<const PickleValue*> FindWeights(const PickleValue& root) {
         "it holds ",
         object ? absl::StrCat("a Python object (", root.items[0]->text, ")")
                : "something",
-        " where a dictionary of names and tensors is needed; write "
+        ", but must hold a dictionary of names and tensors; write "
         "torch.save(module.state_dict(), FILE)"));
   }
   if (CountTensors(root) > 0) return &root;
@@ -245,12 +246,12 @@ absl::StatusOr<const PickleValue*> FindWeights(const PickleValue& root) {
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "its dictionary holds no tensors, neither itself nor under state_dict, "
+      "its dictionary holds no tensors, neither directly nor under state_dict, "
       "model_state_dict or model; its keys are: ",
       absl::StrJoin(keys, ", ")));
 }
 
-// Writing: the instructions of protocol 2.
+// Writes the instructions of protocol 2.
 class PickleWriter {
  public:
   PickleWriter() : out_("\x80\x02") {}
@@ -314,7 +315,7 @@ absl::StatusOr<std::vector<StoredTensor>> ParseTorchFile(
                                        tensor.status().message()));
     }
     tensor->name = key.text;
-    // As in Python, a key that comes again replaces the value.
+    // As in Python, a repeated key replaces the value.
     const auto [place, fresh] = places.emplace(key.text, tensors.size());
     if (fresh) {
       tensors.push_back(*std::move(tensor));
@@ -361,13 +362,13 @@ void WriteTorchFile(const std::vector<StoredTensor>& tensors,
   }
   pickle.Code('u');
   const std::string data_pkl = pickle.Finish();
-  std::vector<ZipMember> members = {{"archive/data.pkl", data_pkl},
-                                    {"archive/byteorder", "little"}};
+  std::vector<ZipEntry> entries = {{"archive/data.pkl", data_pkl},
+                                   {"archive/byteorder", "little"}};
   for (size_t i = 0; i < tensors.size(); ++i) {
-    members.push_back({absl::StrCat("archive/data/", i), tensors[i].bytes});
+    entries.push_back({absl::StrCat("archive/data/", i), tensors[i].bytes});
   }
-  members.push_back({"archive/version", "3\n"});
-  WriteZip(members, sink);
+  entries.push_back({"archive/version", "3\n"});
+  WriteZip(entries, sink);
 }
 
 }  // namespace millrace

@@ -22,9 +22,9 @@
 
 namespace millrace {
 
-// In the order of the dictionary; their bytes are views of `file`. What is no
-// tensor is left out. DataLoss: cut or damaged. InvalidArgument: something else
-// than weights, with what to do.
+// In the order of the dictionary; their bytes are views of `file`. Values that
+// are no tensors are left out. DataLoss: truncated or damaged. InvalidArgument:
+// no file of weights; the message says what to do.
 absl::StatusOr<std::vector<StoredTensor>> ParseTorchFile(
     absl::string_view file);
 

@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
-#include "trainer/file_map.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"
 
@@ -19,8 +19,8 @@ bool IsSafetensors(absl::string_view path) {
   return absl::EndsWith(path, ".safetensors");
 }
 
-// A ZIP archive or a pickle. The header of safetensors would have to be
-// gigabytes long to begin like one of them.
+// A ZIP archive or a pickle. A safetensors file could begin like one of them
+// only with a header of gigabytes.
 bool LooksLikeTorch(absl::string_view bytes) {
   return absl::StartsWith(bytes, "PK") || absl::StartsWith(bytes, "\x80");
 }
@@ -28,11 +28,11 @@ bool LooksLikeTorch(absl::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<WeightsFile> WeightsFile::Read(const std::string& path) {
-  // A pipe, which is no regular file, would wait for a writer for ever.
-  MR_ASSIGN_OR_RETURN(const auto map, FileMap::Open(path));
+  std::string bytes;
+  // Refuses a pipe, which would wait for a writer for ever.
+  MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes));
   WeightsFile file;
-  file.bytes_ = std::make_unique<const std::string>(map->bytes());
-  MR_RETURN_IF_ERROR(map->CheckWhole());
+  file.bytes_ = std::make_unique<const std::string>(std::move(bytes));
   const bool torch_file = LooksLikeTorch(*file.bytes_) && !IsSafetensors(path);
   absl::StatusOr<std::vector<StoredTensor>> tensors =
       torch_file ? ParseTorchFile(*file.bytes_)
@@ -64,7 +64,7 @@ absl::Status WriteWeights(const std::string& path,
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
                       AtomicFile::Create(path));
   const auto sink = [&file](absl::string_view bytes) {
-    file->Write(bytes).IgnoreError();  // Commit() says it
+    file->Write(bytes).IgnoreError();  // Commit() reports it
   };
   if (IsSafetensors(path)) {
     WriteSafetensors(tensors, sink);

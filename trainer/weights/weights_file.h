@@ -20,12 +20,12 @@ namespace millrace {
 
 class WeightsFile {
  public:
-  // Tells the formats apart by their first bytes. NotFound: no such file.
-  // DataLoss: cut or damaged. InvalidArgument: something else than weights.
-  // Each names the file.
+  // Detects the format from the first bytes. NotFound: no such file. DataLoss:
+  // truncated or damaged. InvalidArgument: no file of weights. Errors name the
+  // file.
   static absl::StatusOr<WeightsFile> Read(const std::string& path);
 
-  // Views of bytes that live as long as this object.
+  // Views of bytes that this object owns.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
  private:
@@ -35,12 +35,11 @@ class WeightsFile {
   std::vector<StoredTensor> tensors_;
 };
 
-// InvalidArgument: the end of the name is none of .safetensors, .pt and .pth.
+// InvalidArgument: the name does not end with .safetensors, .pt or .pth.
 absl::Status CheckWeightsName(const std::string& path);
 
-// In the format that the end of the name says. What was at `path` stays there
-// when something fails. `tensors` are row-major without gaps and have different
-// names.
+// Writes the format of the name's extension. On an error the file at `path` is
+// kept. `tensors` are row-major without gaps and have different names.
 absl::Status WriteWeights(const std::string& path,
                           const std::vector<StoredTensor>& tensors);
 

@@ -1,7 +1,8 @@
 #include "trainer/weights/zip_archive.h"
 
+#include <zlib.h>
+
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -22,9 +23,10 @@ constexpr size_t kDirectoryEntryBytes = 46;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kEnd64Bytes = 56;
 constexpr size_t kEnd64LocatorBytes = 20;
-constexpr size_t kLongestComment = 65535;
+constexpr size_t kMaxComment = 65535;
 constexpr uint16_t kExtraSizes64 = 1;
-// An extra field that nobody reads; its ID is the one that torch.save takes.
+constexpr uint16_t kVersion64 = 45;  // 4.5, the first one with ZIP64
+// An extra field that readers skip; torch.save uses the same ID.
 constexpr uint16_t kExtraPadding = 0x4246;
 constexpr uint32_t kFull32 = 0xFFFFFFFF;
 constexpr uint16_t kFull16 = 0xFFFF;
@@ -32,7 +34,8 @@ constexpr size_t kAlignment = 64;
 
 absl::Status Bad(absl::string_view what) { return absl::DataLossError(what); }
 
-// Numbers at a place of the bytes; zero and no success outside of them.
+// Reads little-endian numbers one after another. After the end of the bytes it
+// returns 0, and good() is false.
 class Reader {
  public:
   explicit Reader(absl::string_view bytes) : bytes_(bytes) {}
@@ -68,7 +71,7 @@ class Reader {
   bool good_ = true;
 };
 
-// Everything of `bytes` from `at` on; nothing when that is outside.
+// The bytes from `at` on; empty when `at` is beyond the end.
 absl::string_view From(absl::string_view bytes, uint64_t at) {
   return at > bytes.size() ? absl::string_view() : bytes.substr(at);
 }
@@ -80,9 +83,9 @@ struct Directory {
 };
 
 absl::StatusOr<Directory> FindDirectory(absl::string_view file) {
-  if (file.size() < kEndBytes) return Bad("it is too short for an archive");
+  if (file.size() < kEndBytes) return Bad("it is too short for a ZIP archive");
   const size_t first =
-      file.size() - std::min(file.size(), kEndBytes + kLongestComment);
+      file.size() - std::min(file.size(), kEndBytes + kMaxComment);
   for (size_t end = file.size() - kEndBytes + 1; end-- > first;) {
     Reader reader(file.substr(end));
     if (reader.Take(4) != kEnd) continue;
@@ -93,8 +96,8 @@ absl::StatusOr<Directory> FindDirectory(absl::string_view file) {
     directory.entries = reader.Take(2);
     directory.bytes = reader.Take(4);
     directory.at = reader.Take(4);
-    // The signature may stand in a comment by chance: the real one's comment
-    // ends with the file.
+    // The archive's comment may contain the signature by chance: the comment
+    // after the real one ends with the file.
     if (reader.Take(2) != file.size() - end - kEndBytes) continue;
     if (end >= kEnd64LocatorBytes) {
       Reader locator(file.substr(end - kEnd64LocatorBytes));
@@ -112,20 +115,19 @@ absl::StatusOr<Directory> FindDirectory(absl::string_view file) {
       }
     }
     if (disk != 0 && disk != kFull16) {
-      return Bad("the archive is one of several files");
+      return Bad("the archive is split over several files");
     }
     if (directory.at > file.size() ||
         directory.bytes > file.size() - directory.at) {
-      return Bad("the archive's directory lies outside of it: it is cut");
+      return Bad("the archive's directory is beyond its end: it is truncated");
     }
     return directory;
   }
   return Bad(
-      "it has no directory of an archive at its end: it is cut, or "
-      "something else");
+      "it does not end with a ZIP directory: it is truncated, or no archive");
 }
 
-absl::StatusOr<ZipMember> ReadEntry(absl::string_view file, Reader& directory) {
+absl::StatusOr<ZipEntry> ReadEntry(absl::string_view file, Reader& directory) {
   if (directory.Take(4) != kDirectoryEntry) {
     return Bad("the archive's directory is damaged");
   }
@@ -141,213 +143,165 @@ absl::StatusOr<ZipMember> ReadEntry(absl::string_view file, Reader& directory) {
   const uint64_t comment_bytes = directory.Take(2);
   directory.Skip(8);
   uint64_t at = directory.Take(4);
-  ZipMember member;
-  member.name = std::string(directory.TakeBytes(name_bytes));
+  ZipEntry entry;
+  entry.name = std::string(directory.TakeBytes(name_bytes));
   Reader extra(directory.TakeBytes(extra_bytes));
   directory.Skip(comment_bytes);
-  if (!directory.good()) return Bad("the archive's directory is cut");
-  auto bad = [&member](absl::string_view what) {
-    return Bad(absl::StrCat("the member \"", member.name, "\" ", what));
+  if (!directory.good()) return Bad("the archive's directory is truncated");
+  auto bad = [&entry](absl::string_view what) {
+    return Bad(absl::StrCat("the entry \"", entry.name, "\" ", what));
   };
   while (!extra.empty()) {
     const uint64_t id = extra.Take(2);
     Reader field(extra.TakeBytes(extra.Take(2)));
     if (!extra.good()) return bad("has a damaged entry");
     if (id != kExtraSizes64) continue;
-    // Those alone that did not fit above, in this order.
+    // Only the numbers that did not fit above, in this order.
     for (uint64_t* value : {&size, &packed, &at}) {
       if (*value == kFull32) *value = field.Take(8);
     }
     if (!field.good()) return bad("has a damaged entry");
   }
   if ((flags & 1) != 0) return bad("is encrypted");
-  member.compressed = method != 0;
-  if (!member.compressed && packed != size) return bad("has two sizes");
+  entry.compressed = method != 0;
+  if (!entry.compressed && packed != size)
+    return bad("is stored, but has two sizes");
   Reader local(From(file, at));
-  if (local.Take(4) != kLocalHeader) return bad("is not where it should be");
+  if (local.Take(4) != kLocalHeader)
+    return bad("is not at its place in the directory");
   local.Skip(kLocalHeaderBytes - 4 - 4);
   const uint64_t skip = local.Take(2) + local.Take(2);
   local.Skip(skip);
-  member.data = local.TakeBytes(packed);
-  if (!local.good()) return bad("lies outside of the file: it is cut");
-  if (!member.compressed && crc != Crc32(member.data)) {
-    return bad("is damaged: its bytes differ from its checksum");
+  entry.data = local.TakeBytes(packed);
+  if (!local.good()) return bad("reaches beyond the file: it is truncated");
+  if (!entry.compressed && crc != Crc32(entry.data)) {
+    return bad("is damaged: its bytes do not match its CRC-32");
   }
-  return member;
+  return entry;
 }
 
+// `value`, below 2^64, in `bytes` bytes, little-endian.
 void Put(std::string& out, uint64_t value, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) {
-    out.push_back(static_cast<char>(value >> (8 * i)));
+  for (size_t i = 0; i < bytes; ++i, value >>= 8) {
+    out.push_back(static_cast<char>(value));
   }
 }
-
-uint64_t Capped(uint64_t value) { return std::min<uint64_t>(value, kFull32); }
 
 }  // namespace
 
 uint32_t Crc32(absl::string_view bytes) {
-  // Four bytes at a time: table[k] is the table of a byte with k zeros behind.
-  static const auto* const tables = [] {
-    auto* t = new std::array<std::array<uint32_t, 256>, 4>;
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t crc = i;
-      for (int bit = 0; bit < 8; ++bit) {
-        crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
-      }
-      (*t)[0][i] = crc;
-    }
-    for (size_t k = 1; k < t->size(); ++k) {
-      for (size_t i = 0; i < 256; ++i) {
-        const uint32_t before = (*t)[k - 1][i];
-        (*t)[k][i] = (before >> 8) ^ (*t)[0][before & 0xFF];
-      }
-    }
-    return t;
-  }();
-  const auto& t = *tables;
-  const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
-  size_t left = bytes.size();
-  uint32_t crc = 0xFFFFFFFF;
-  for (; left >= 4; left -= 4, p += 4) {
-    crc ^= static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 |
-           static_cast<uint32_t>(p[2]) << 16 |
-           static_cast<uint32_t>(p[3]) << 24;
-    crc = t[3][crc & 0xFF] ^ t[2][(crc >> 8) & 0xFF] ^
-          t[1][(crc >> 16) & 0xFF] ^ t[0][crc >> 24];
-  }
-  for (; left > 0; --left, ++p) crc = (crc >> 8) ^ t[0][(crc ^ *p) & 0xFF];
-  return ~crc;
+  return static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-absl::StatusOr<std::vector<ZipMember>> ParseZip(absl::string_view file) {
+absl::StatusOr<std::vector<ZipEntry>> ParseZip(absl::string_view file) {
   MR_ASSIGN_OR_RETURN(const Directory place, FindDirectory(file));
-  // Before room is made for so many.
+  // Before memory is allocated for the entries.
   if (place.entries > place.bytes / kDirectoryEntryBytes) {
     return Bad("the archive's directory is damaged");
   }
   Reader directory(file.substr(place.at, place.bytes));
-  std::vector<ZipMember> members;
+  std::vector<ZipEntry> entries;
   absl::flat_hash_set<std::string> names;
   uint64_t bytes = 0;
   for (uint64_t i = 0; i < place.entries; ++i) {
-    MR_ASSIGN_OR_RETURN(ZipMember member, ReadEntry(file, directory));
-    if (!names.insert(member.name).second) {
-      return Bad(absl::StrCat("the member \"", member.name, "\" comes twice"));
+    MR_ASSIGN_OR_RETURN(ZipEntry entry, ReadEntry(file, directory));
+    if (!names.insert(entry.name).second) {
+      return Bad(absl::StrCat("the entry \"", entry.name, "\" comes twice"));
     }
-    // Members that share their bytes would have them checked again and again.
-    bytes += member.data.size();
-    if (bytes > file.size()) return Bad("members of the archive overlap");
-    members.push_back(std::move(member));
+    // Entries that share their bytes would have these checked many times.
+    bytes += entry.data.size();
+    if (bytes > file.size()) return Bad("entries of the archive overlap");
+    entries.push_back(std::move(entry));
   }
-  return members;
+  return entries;
 }
 
-std::string ToZip(const std::vector<ZipMember>& members) {
+std::string ToZip(const std::vector<ZipEntry>& entries) {
   std::string file;
-  WriteZip(members, [&](absl::string_view bytes) {
+  WriteZip(entries, [&](absl::string_view bytes) {
     file.append(bytes.data(), bytes.size());
   });
   return file;
 }
 
-void WriteZip(const std::vector<ZipMember>& members, const ByteSink& sink) {
-  uint64_t at = 0;  // bytes that the sink has taken
+void WriteZip(const std::vector<ZipEntry>& entries, const ByteSink& sink) {
+  uint64_t at = 0;  // bytes that the sink received
   const auto write = [&](absl::string_view bytes) {
     sink(bytes);
     at += bytes.size();
   };
   std::string directory;
-  for (const ZipMember& member : members) {
+  for (const ZipEntry& entry : entries) {
     const uint64_t begin_at = at;
-    const uint64_t size = member.data.size();
-    const uint32_t crc = Crc32(member.data);
-    // 2.0, or 4.5 for sizes of 64 bits; no flags, stored, 1 January 1980.
-    const bool long_size = size >= kFull32;
-    const auto begin = [&](std::string& out, bool long_form) {
-      Put(out, long_form ? 45 : 20, 2);
-      Put(out, 0, 2);
-      Put(out, 0, 2);
-      Put(out, 0, 2);
+    const uint64_t size = entry.data.size();
+    const uint32_t crc = Crc32(entry.data);
+    // The fields that a local header and its directory entry share: version
+    // 4.5, no flags, stored, 1 January 1980, and sizes in the extra field.
+    const auto put_common = [&](std::string& out) {
+      Put(out, kVersion64, 2);
+      Put(out, 0, 2 + 2 + 2);
       Put(out, 0x21, 2);
       Put(out, crc, 4);
-      Put(out, long_size ? kFull32 : size, 4);
-      Put(out, long_size ? kFull32 : size, 4);
-      Put(out, member.name.size(), 2);
+      Put(out, kFull32, 4);
+      Put(out, kFull32, 4);
+      Put(out, entry.name.size(), 2);
     };
-    std::string extra;
-    if (long_size) {
-      Put(extra, kExtraSizes64, 2);
-      Put(extra, 16, 2);
-      Put(extra, size, 8);
-      Put(extra, size, 8);
-    }
-    const uint64_t bare =
-        begin_at + kLocalHeaderBytes + member.name.size() + extra.size() + 4;
-    const size_t padding = (kAlignment - bare % kAlignment) % kAlignment;
-    Put(extra, kExtraPadding, 2);
-    Put(extra, padding, 2);
-    extra.append(padding, 'Z');
+    const uint64_t data_at =
+        begin_at + kLocalHeaderBytes + entry.name.size() + 4 + 2 * 8 + 4;
+    const size_t padding = (kAlignment - data_at % kAlignment) % kAlignment;
     std::string head;
     Put(head, kLocalHeader, 4);
-    begin(head, long_size);
-    Put(head, extra.size(), 2);
-    head += member.name;
-    head += extra;
+    put_common(head);
+    Put(head, 4 + 2 * 8 + 4 + padding, 2);
+    head += entry.name;
+    Put(head, kExtraSizes64, 2);
+    Put(head, 2 * 8, 2);
+    Put(head, size, 8);
+    Put(head, size, 8);
+    Put(head, kExtraPadding, 2);
+    Put(head, padding, 2);
+    head.append(padding, 'Z');
     write(head);
-    write(member.data);
+    write(entry.data);
 
-    std::string sizes;
-    if (long_size) {
-      Put(sizes, size, 8);
-      Put(sizes, size, 8);
-    }
-    if (begin_at >= kFull32) Put(sizes, begin_at, 8);
     Put(directory, kDirectoryEntry, 4);
-    Put(directory, 45, 2);
-    begin(directory, !sizes.empty());
-    Put(directory, sizes.empty() ? 0 : sizes.size() + 4, 2);
-    Put(directory, 0, 2);  // comment
-    Put(directory, 0, 2);  // disk
-    Put(directory, 0, 2);
-    Put(directory, 0, 4);
-    Put(directory, Capped(begin_at), 4);
-    directory += member.name;
-    if (!sizes.empty()) {
-      Put(directory, kExtraSizes64, 2);
-      Put(directory, sizes.size(), 2);
-      directory += sizes;
-    }
+    Put(directory, kVersion64, 2);
+    put_common(directory);
+    Put(directory, 4 + 3 * 8, 2);
+    Put(directory, 0, 2 + 2 + 2 + 4);  // comment, disk, attributes
+    Put(directory, kFull32, 4);        // the place, in the extra field
+    directory += entry.name;
+    Put(directory, kExtraSizes64, 2);
+    Put(directory, 3 * 8, 2);
+    Put(directory, size, 8);
+    Put(directory, size, 8);
+    Put(directory, begin_at, 8);
   }
   const uint64_t directory_at = at;
-  const uint64_t entries = members.size();
   write(directory);
-  std::string end;  // the end of it
-  if (directory_at >= kFull32 || directory.size() >= kFull32 ||
-      entries >= kFull16) {
-    const uint64_t end64 = at;
-    Put(end, kEnd64, 4);
-    Put(end, kEnd64Bytes - 12, 8);
-    Put(end, 45, 2);
-    Put(end, 45, 2);
-    Put(end, 0, 4);
-    Put(end, 0, 4);
-    Put(end, entries, 8);
-    Put(end, entries, 8);
-    Put(end, directory.size(), 8);
-    Put(end, directory_at, 8);
-    Put(end, kEnd64Locator, 4);
-    Put(end, 0, 4);
-    Put(end, end64, 8);
-    Put(end, 1, 4);
-  }
+  const uint64_t end64_at = at;
+  std::string end;
+  Put(end, kEnd64, 4);
+  Put(end, kEnd64Bytes - 12, 8);
+  Put(end, kVersion64, 2);
+  Put(end, kVersion64, 2);
+  Put(end, 0, 4 + 4);  // disks
+  Put(end, entries.size(), 8);
+  Put(end, entries.size(), 8);
+  Put(end, directory.size(), 8);
+  Put(end, directory_at, 8);
+  Put(end, kEnd64Locator, 4);
+  Put(end, 0, 4);
+  Put(end, end64_at, 8);
+  Put(end, 1, 4);
+  // The short form of the end says that all numbers are in the long one.
   Put(end, kEnd, 4);
-  Put(end, 0, 2);
-  Put(end, 0, 2);
-  Put(end, std::min<uint64_t>(entries, kFull16), 2);
-  Put(end, std::min<uint64_t>(entries, kFull16), 2);
-  Put(end, Capped(directory.size()), 4);
-  Put(end, Capped(directory_at), 4);
+  Put(end, 0, 2 + 2);
+  Put(end, kFull16, 2);
+  Put(end, kFull16, 2);
+  Put(end, kFull32, 4);
+  Put(end, kFull32, 4);
   Put(end, 0, 2);
   write(end);
 }

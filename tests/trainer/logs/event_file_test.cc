@@ -149,7 +149,7 @@ TEST(EventFile, AFullDiskCostsNoRecordThatFitsIntoMemory) {
   };
   auto file = EventFile::Create(
       NewTempDir(),
-      {.flush_every = absl::ZeroDuration(), .most_pending_bytes = 1000});
+      {.flush_every = absl::ZeroDuration(), .max_pending_bytes = 1000});
   ASSERT_TRUE(file.ok()) << file.status();
   const std::string head = ReadFile((*file)->path());
   // Room for half a record.

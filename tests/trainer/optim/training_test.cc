@@ -180,7 +180,7 @@ TEST_F(Training, GoesOnBitForBit) {
                       "--ema=0.9",         "--resume=" + Path("stopped0")};
   EXPECT_THAT(Run(rest, {"--ema=0"}).err, HasSubstr("give --ema"));
   EXPECT_THAT(Run(rest, {"--accumulate=4"}).err,
-              HasSubstr("go on with --accumulate=3"));
+              HasSubstr("resume with --accumulate=3"));
 
   // The last run's first scale was too high.
   const std::string json = ReadFile(Path("whole3.json"));

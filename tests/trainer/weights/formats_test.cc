@@ -217,15 +217,14 @@ TEST(WeightsFile, RefusesFilesThatAreCut) {
 // The archive has checksums: no changed byte of a tensor goes unnoticed.
 TEST(WeightsFile, RefusesDamagedTensors) {
   std::string bytes = FileBytes("module.pt");
-  const auto members = ParseZip(bytes);
-  ASSERT_TRUE(members.ok()) << members.status();
+  const auto entries = ParseZip(bytes);
+  ASSERT_TRUE(entries.ok()) << entries.status();
   int changed = 0;
-  for (const ZipMember& member : *members) {
-    if (member.data.empty()) continue;
-    const size_t place = member.data.data() - bytes.data();
+  for (const ZipEntry& entry : *entries) {
+    if (entry.data.empty()) continue;
+    const size_t place = entry.data.data() - bytes.data();
     bytes[place] ^= 1;
-    EXPECT_TRUE(absl::IsDataLoss(ParseTorchFile(bytes).status()))
-        << member.name;
+    EXPECT_TRUE(absl::IsDataLoss(ParseTorchFile(bytes).status())) << entry.name;
     bytes[place] ^= 1;
     ++changed;
   }
@@ -402,8 +401,8 @@ TEST(TorchFile, TakesNoTensorThatLeavesItsStorage) {
 TEST(TorchFile, IsNotFooledByItsArchive) {
   const std::string good = FileBytes("module.pt");
   const std::string pickle = TensorPickle(std::string("K\0", 2), ")", ")");
-  const auto error = [](const std::vector<ZipMember>& members) {
-    return std::string(ParseTorchFile(ToZip(members)).status().message());
+  const auto error = [](const std::vector<ZipEntry>& entries) {
+    return std::string(ParseTorchFile(ToZip(entries)).status().message());
   };
   EXPECT_THAT(error({}), HasSubstr("no data.pkl"));
   EXPECT_THAT(error({{"archive/data.pkl", pickle}}), HasSubstr("data/0"));
@@ -417,12 +416,13 @@ TEST(TorchFile, IsNotFooledByItsArchive) {
               HasSubstr("byte order"));
   // A directory that claims more entries than it has room for.
   std::string file = ToZip({{"archive/data.pkl", pickle}});
-  const size_t end = file.rfind("PK\5\6");
+  const size_t end = file.rfind("PK\6\6");
   ASSERT_NE(end, std::string::npos);
-  file[end + 10] = '\x7f';
-  file[end + 11] = '\x7f';
-  EXPECT_FALSE(ParseTorchFile(file).ok());
-  // A compressed member.
+  file[end + 32] = '\x7f';
+  file[end + 33] = '\x7f';
+  EXPECT_THAT(std::string(ParseTorchFile(file).status().message()),
+              HasSubstr("directory is damaged"));
+  // A compressed entry.
   file = good;
   const size_t entry = file.find("PK\1\2");
   file[entry + 10] = 8;
@@ -461,17 +461,45 @@ TEST(Zip, KnowsItsChecksum) {
 }
 
 TEST(Zip, ReadsTheLongFormOfItsDirectory) {
-  std::vector<ZipMember> members(70000);
-  for (size_t i = 0; i < members.size(); ++i) {
-    members[i] = {absl::StrCat("m", i), "x"};
+  std::vector<ZipEntry> entries(70000);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    entries[i] = {absl::StrCat("m", i), "x"};
   }
-  const std::string file = ToZip(members);
+  const std::string file = ToZip(entries);
   const auto read = ParseZip(file);
   ASSERT_TRUE(read.ok()) << read.status();
-  ASSERT_EQ(read->size(), members.size());
+  ASSERT_EQ(read->size(), entries.size());
   EXPECT_EQ(read->back().name, "m69999");
   EXPECT_EQ(read->back().data, "x");
   EXPECT_EQ((read->back().data.data() - file.data()) % 64, 0);
+}
+
+// The end without 64-bit numbers, which other programs write.
+TEST(Zip, ReadsTheShortFormOfItsDirectory) {
+  std::string file = ToZip({{"a", "x"}, {"b", "yz"}});
+  const size_t end64 = file.rfind("PK\6\6");
+  const size_t end = file.rfind("PK\5\6");
+  const size_t directory = file.find("PK\1\2");
+  ASSERT_LT(end, std::string::npos);
+  const auto put = [&](size_t at, uint32_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) {
+      file[end + at + i] = static_cast<char>(value >> (8 * i));
+    }
+  };
+  const auto size = static_cast<uint32_t>(end64 - directory);
+  const auto short_file = [&](uint16_t count) {
+    put(10, count, 2);
+    put(12, size, 4);
+    put(16, static_cast<uint32_t>(directory), 4);
+    return file.substr(0, end64) + file.substr(end);
+  };
+  const std::string two = short_file(2);
+  const auto read = ParseZip(two);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), 2u);
+  EXPECT_EQ(read->back().data, "yz");
+  // A directory that claims more entries than it has room for.
+  EXPECT_TRUE(absl::IsDataLoss(ParseZip(short_file(0x7f7f)).status()));
 }
 
 const std::vector<NamedShape> kModel = {{"fc1.weight", {4, 3}},
@@ -529,7 +557,7 @@ TEST(MatchWeights, ListsWhatDoesNotFit) {
                       "model"),
             HasSubstr("1 tensor of the model is not in the file (fc1.bias)"),
             HasSubstr("1 tensor of the file is not in the model (extra)"),
-            HasSubstr("another kind (bn.num_batches_tracked)"),
+            HasSubstr("another kind of numbers (bn.num_batches_tracked)"),
             HasSubstr("--init_weights_without")));
   std::vector<NamedShape> many;
   for (int i = 0; i < 9; ++i) many.push_back({absl::StrCat("x", i), {}});
@@ -546,7 +574,7 @@ TEST(MatchWeights, LeavesLayersOut) {
       MatchError(
           {{"fc1.weight", {4, 3}}, {"fc1.bias", {4}}, {"fc2.weight", {2, 4}}},
           {"fc"}),
-      HasSubstr("--init_weights_without=fc names nothing"));
+      HasSubstr("--init_weights_without=fc names no layer"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "trainer/audit_complete.h"
+#include "trainer/audit_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "trainer/ddp/roll_call.h"
+#include "trainer/ddp/peer_monitor.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -25,34 +25,37 @@ constexpr char kToken[] = "c0ffee";
 // As long as a wait may last that is expected to end well.
 constexpr absl::Duration kLong = absl::Seconds(60);
 
-RollCall::Options OptionsOf(uint32_t rank, uint32_t world,
-                            absl::Duration silence = kLong) {
+PeerMonitor::Options OptionsOf(uint32_t rank, uint32_t world,
+                               absl::Duration heartbeat_timeout = kLong) {
   return {.rank = rank,
           .world_size = world,
           .host = absl::StrCat("host-", rank),
           .token = kToken,
-          .silence = silence};
+          .heartbeat_timeout = heartbeat_timeout};
 }
 
-class Rolls : public ::testing::Test {
+class PeerMonitors : public ::testing::Test {
  protected:
-  void Start(uint32_t world, absl::Duration silence = kLong) {
-    auto keeper = RollCall::Keep(OptionsOf(0, world, silence), true);
-    ASSERT_TRUE(keeper.ok()) << keeper.status();
-    rolls_.push_back(*std::move(keeper));
-    for (uint32_t rank = 1; rank < world; ++rank) Join(rank, world, silence);
+  void Start(uint32_t world, absl::Duration heartbeat_timeout = kLong) {
+    auto first =
+        PeerMonitor::Listen(OptionsOf(0, world, heartbeat_timeout), true);
+    ASSERT_TRUE(first.ok()) << first.status();
+    monitors_.push_back(*std::move(first));
+    for (uint32_t rank = 1; rank < world; ++rank)
+      Join(rank, world, heartbeat_timeout);
   }
-  void Join(uint32_t rank, uint32_t world, absl::Duration silence = kLong) {
-    auto one = RollCall::Answer(OptionsOf(rank, world, silence), "127.0.0.1",
-                                rolls_[0]->port(), kLong);
+  void Join(uint32_t rank, uint32_t world,
+            absl::Duration heartbeat_timeout = kLong) {
+    auto one = PeerMonitor::Connect(OptionsOf(rank, world, heartbeat_timeout),
+                                    "127.0.0.1", monitors_[0]->port(), kLong);
     ASSERT_TRUE(one.ok()) << one.status();
-    rolls_.push_back(*std::move(one));
+    monitors_.push_back(*std::move(one));
   }
   // What that rank says of the one that is missing.
   std::string Says(size_t rank) {
-    const auto absence = rolls_[rank]->AwaitMissing(kLong);
-    return absence.has_value()
-               ? absence->Sentence(static_cast<uint32_t>(rolls_.size()))
+    const auto missing = monitors_[rank]->AwaitMissing(kLong);
+    return missing.has_value()
+               ? missing->Sentence(static_cast<uint32_t>(monitors_.size()))
                : "nobody is missing";
   }
   // A rank that is only a connection, as a process that can be killed.
@@ -60,7 +63,7 @@ class Rolls : public ::testing::Test {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = {};
     address.sin_family = AF_INET;
-    address.sin_port = htons(rolls_[0]->port());
+    address.sin_port = htons(monitors_[0]->port());
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(
         connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
@@ -81,12 +84,12 @@ class Rolls : public ::testing::Test {
     return "";
   }
 
-  std::vector<std::unique_ptr<RollCall>> rolls_;
+  std::vector<std::unique_ptr<PeerMonitor>> monitors_;
 };
 
-TEST_F(Rolls, TellAllRanksWhyOneHasEnded) {
+TEST_F(PeerMonitors, TellAllRanksWhyOneHasEnded) {
   Start(3);
-  rolls_[2]->End("the loss is nan\nat epoch 1");
+  monitors_[2]->End("the loss is nan\nat epoch 1");
   for (size_t rank : {0, 1}) {
     EXPECT_EQ(Says(rank),
               "rank 2 of 3 on host host-2 has ended: the loss is nan at epoch "
@@ -94,83 +97,83 @@ TEST_F(Rolls, TellAllRanksWhyOneHasEnded) {
   }
 }
 
-TEST_F(Rolls, TellTheOthersWhenRankZeroHasEnded) {
+TEST_F(PeerMonitors, TellTheOthersWhenRankZeroHasEnded) {
   Start(3);
-  rolls_[0]->End("the disk is full");
+  monitors_[0]->End("the disk is full");
   for (size_t rank : {1, 2}) {
     EXPECT_EQ(Says(rank),
               "rank 0 of 3 on host host-0 has ended: the disk is full");
   }
 }
 
-TEST_F(Rolls, AreQuietWhenAllEndWell) {
+TEST_F(PeerMonitors, AreQuietWhenAllEndWell) {
   Start(3);
   // The first to go leaves the others at work.
-  rolls_[1]->End("");
-  rolls_[0]->End("");
-  EXPECT_FALSE(rolls_[2]->AwaitMissing(absl::Milliseconds(50)).has_value());
-  rolls_[2]->End("");
-  for (const auto& roll : rolls_) EXPECT_FALSE(roll->Missing().has_value());
+  monitors_[1]->End("");
+  monitors_[0]->End("");
+  EXPECT_FALSE(monitors_[2]->AwaitMissing(absl::Milliseconds(50)).has_value());
+  monitors_[2]->End("");
+  for (const auto& monitor : monitors_)
+    EXPECT_FALSE(monitor->Missing().has_value());
 }
 
-TEST_F(Rolls, NameAProcessThatDies) {
+TEST_F(PeerMonitors, NameAProcessThatDies) {
   Start(2);
-  rolls_.clear();
-  auto keeper = RollCall::Keep(OptionsOf(0, 3), true);
-  ASSERT_TRUE(keeper.ok());
-  rolls_.push_back(*std::move(keeper));
+  monitors_.clear();
+  auto first = PeerMonitor::Listen(OptionsOf(0, 3), true);
+  ASSERT_TRUE(first.ok());
+  monitors_.push_back(*std::move(first));
   Join(1, 3);
   const int fd = Connect();
   Send(fd, "millrace-roll-1 c0ffee 2 far-away\n");
   EXPECT_EQ(Line(fd), "millrace-roll-1 host-0");
   close(fd);
   for (size_t rank : {0, 1}) {
-    EXPECT_THAT(rolls_[rank]->AwaitMissing(kLong)->Sentence(3),
+    EXPECT_THAT(monitors_[rank]->AwaitMissing(kLong)->Sentence(3),
                 AllOf(HasSubstr("rank 2 of 3 on host far-away is gone"),
-                      HasSubstr("killed or has crashed")));
+                      HasSubstr("killed or crashed")));
   }
 }
 
-TEST_F(Rolls, NameAMachineThatIsSilent) {
-  auto keeper = RollCall::Keep(OptionsOf(0, 3, absl::Seconds(2)), true);
-  ASSERT_TRUE(keeper.ok());
-  rolls_.push_back(*std::move(keeper));
+TEST_F(PeerMonitors, NameAMachineThatIsSilent) {
+  auto first = PeerMonitor::Listen(OptionsOf(0, 3, absl::Seconds(2)), true);
+  ASSERT_TRUE(first.ok());
+  monitors_.push_back(*std::move(first));
   Join(1, 3, absl::Seconds(2));
   // It stays connected and says nothing more.
   const int fd = Connect();
   Send(fd, "millrace-roll-1 c0ffee 2 far-away\n");
   for (size_t rank : {0, 1}) {
-    EXPECT_EQ(rolls_[rank]->AwaitMissing(kLong)->Sentence(3),
-              "rank 2 of 3 on host far-away is gone: no sign of life for "
-              "2s");
+    EXPECT_EQ(monitors_[rank]->AwaitMissing(kLong)->Sentence(3),
+              "rank 2 of 3 on host far-away is gone: no heartbeat for 2s");
   }
   close(fd);
 }
 
-TEST_F(Rolls, NameARankThatNeverCame) {
+TEST_F(PeerMonitors, NameARankThatNeverCame) {
   Start(2);
-  rolls_.clear();
-  auto keeper = RollCall::Keep(OptionsOf(0, 2, absl::Seconds(2)), true);
-  ASSERT_TRUE(keeper.ok());
-  EXPECT_THAT((*keeper)->AwaitMissing(kLong)->Sentence(2),
+  monitors_.clear();
+  auto first = PeerMonitor::Listen(OptionsOf(0, 2, absl::Seconds(2)), true);
+  ASSERT_TRUE(first.ok());
+  EXPECT_THAT((*first)->AwaitMissing(kLong)->Sentence(2),
               HasSubstr("rank 1 of 2"));
 }
 
-TEST_F(Rolls, GoOnWhileSomebodyIsMissing) {
+TEST_F(PeerMonitors, GoOnWhileSomebodyIsMissing) {
   std::atomic<int> calls{0};
-  RollCall::Options options = OptionsOf(0, 2, absl::Milliseconds(200));
-  options.while_missing = [&calls](const RollCall::Absence& absence) {
-    EXPECT_EQ(absence.rank, 1u);
+  PeerMonitor::Options options = OptionsOf(0, 2, absl::Milliseconds(200));
+  options.while_missing = [&calls](const PeerMonitor::MissingRank& missing) {
+    EXPECT_EQ(missing.rank, 1u);
     ++calls;
   };
-  auto keeper = RollCall::Keep(options, true);
-  ASSERT_TRUE(keeper.ok());
+  auto first = PeerMonitor::Listen(options, true);
+  ASSERT_TRUE(first.ok());
   while (calls < 3) std::this_thread::yield();
-  (*keeper)->End("");
+  (*first)->End("");
 }
 
 // Anybody may connect to an open port.
-TEST_F(Rolls, DoNotListenToStrangers) {
+TEST_F(PeerMonitors, DoNotListenToStrangers) {
   Start(2);
   for (const std::string& text :
        {std::string("GET / HTTP/1.1\r\n\r\n"),
@@ -189,18 +192,18 @@ TEST_F(Rolls, DoNotListenToStrangers) {
     EXPECT_EQ(Line(fd), "") << text.substr(0, 40);
     close(fd);
   }
-  EXPECT_FALSE(rolls_[0]->Missing().has_value());
-  EXPECT_FALSE(rolls_[1]->Missing().has_value());
-  rolls_[1]->End("works still");
+  EXPECT_FALSE(monitors_[0]->Missing().has_value());
+  EXPECT_FALSE(monitors_[1]->Missing().has_value());
+  monitors_[1]->End("works still");
   EXPECT_THAT(Says(0), HasSubstr("works still"));
 }
 
 // poll() found the listener readable at once, for ever and without a word.
-TEST_F(Rolls, WaitForRoomForAConnection) {
-  rolls_.clear();
-  auto keeper = RollCall::Keep(OptionsOf(0, 2), true);
-  ASSERT_TRUE(keeper.ok()) << keeper.status();
-  rolls_.push_back(*std::move(keeper));
+TEST_F(PeerMonitors, WaitForRoomForAConnection) {
+  monitors_.clear();
+  auto first = PeerMonitor::Listen(OptionsOf(0, 2), true);
+  ASSERT_TRUE(first.ok()) << first.status();
+  monitors_.push_back(*std::move(first));
   int log[2];
   ASSERT_EQ(pipe(log), 0);
   const int rank = socket(AF_INET, SOCK_STREAM, 0);
@@ -214,7 +217,7 @@ TEST_F(Rolls, WaitForRoomForAConnection) {
   dup2(log[1], STDERR_FILENO);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_port = htons(rolls_[0]->port());
+  address.sin_port = htons(monitors_[0]->port());
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int connected =
       connect(rank, reinterpret_cast<sockaddr*>(&address), sizeof(address));
@@ -233,27 +236,28 @@ TEST_F(Rolls, WaitForRoomForAConnection) {
   for (const int fd : {log[0], log[1], rank, stderr_before}) close(fd);
 }
 
-TEST_F(Rolls, LoseARankThatTalksNonsense) {
-  auto keeper = RollCall::Keep(OptionsOf(0, 2), true);
-  ASSERT_TRUE(keeper.ok());
-  rolls_.push_back(*std::move(keeper));
+TEST_F(PeerMonitors, LoseARankThatTalksNonsense) {
+  auto first = PeerMonitor::Listen(OptionsOf(0, 2), true);
+  ASSERT_TRUE(first.ok());
+  monitors_.push_back(*std::move(first));
   const int fd = Connect();
   Send(fd, "millrace-roll-1 c0ffee 1 evil\x01host\n");
   EXPECT_EQ(Line(fd), "millrace-roll-1 host-0");
   const std::string much(1 << 20, 'y');
   (void)send(fd, much.data(), much.size(), MSG_NOSIGNAL);
-  EXPECT_EQ(rolls_[0]->AwaitMissing(kLong)->Sentence(2),
-            "rank 1 of 2 on host evil_host is gone: it said what no rank says");
+  EXPECT_EQ(monitors_[0]->AwaitMissing(kLong)->Sentence(2),
+            "rank 1 of 2 on host evil_host is gone: it sent a line that no "
+            "rank sends");
   close(fd);
 }
 
-TEST(RollCall, SaysWhereRankZeroIsNot) {
-  auto keeper = RollCall::Keep(OptionsOf(0, 2), true);
-  ASSERT_TRUE(keeper.ok());
-  const uint16_t port = (*keeper)->port();
-  keeper->reset();
-  const auto answer = RollCall::Answer(OptionsOf(1, 2), "127.0.0.1", port,
-                                       absl::Milliseconds(100));
+TEST(PeerMonitor, SaysWhereRankZeroIsNot) {
+  auto first = PeerMonitor::Listen(OptionsOf(0, 2), true);
+  ASSERT_TRUE(first.ok());
+  const uint16_t port = (*first)->port();
+  first->reset();
+  const auto answer = PeerMonitor::Connect(OptionsOf(1, 2), "127.0.0.1", port,
+                                           absl::Milliseconds(100));
   EXPECT_TRUE(absl::IsUnavailable(answer.status()));
   EXPECT_THAT(std::string(answer.status().message()),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("firewall")));
