@@ -219,7 +219,7 @@ class DataLoader {
 
 // One line that says where the time between two looks at stats() went: "waited
 // 11 %: decoding on 2 of 6 servers; add servers or cores". How it is found, and
-// when it is not: client/prefetch/verdict.h.
+// when it is not: client/diagnosis/wait_verdict.h.
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds);

@@ -4,10 +4,10 @@
 #define MILLRACE_TRAINER_RUN_H_
 
 #include "absl/status/statusor.h"
+#include "client/diagnosis/run_summary.h"
 #include "common/program/stop_signals.h"
 #include "trainer/config.h"
 #include "trainer/rank_env.h"
-#include "trainer/summary.h"
 
 namespace millrace {
 
@@ -18,8 +18,8 @@ namespace millrace {
 // with values that are no numbers is not written, the one before it is kept.
 // A rank that has to stop says so before a step: all end there. All ranks
 // return an equal summary, except for the files' sake: rank 0 writes them.
-absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
-                                         const RankEnv& env, StopSignals& stop);
+absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
+                                       const RankEnv& env, StopSignals& stop);
 
 }  // namespace millrace
 

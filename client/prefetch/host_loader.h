@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "client/prefetch/server_times.h"
+#include "client/diagnosis/server_times.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 

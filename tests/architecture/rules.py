@@ -20,6 +20,9 @@ INCLUDES = [
     ("trainer/", ["server/", "tests/"], []),
     ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
+    # Causes of waits: other components hand it values, it uses none of them.
+    ("client/diagnosis/", ["client/prefetch/", "client/audit/", "client/receive/", "client/local/",
+                           "client/torch/", "client/cli/"], []),
     ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
     ("client/audit/", ["client/receive/", "client/torch/", "client/cli/"], []),
     ("client/receive/", ["client/torch/", "client/cli/"], []),
@@ -101,7 +104,8 @@ DEPENDENCIES = [
     ("server-draws-nothing", "//server:millrace-server",
      ["//common/picture/...", "//third_party:cairo"]),
     ("client-rooms-without-torch",
-     "//client/prefetch/... + //client/audit/... + //client/receive/... + //client/cli/...",
+     "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/receive/... + "
+     "//client/cli/...",
      ["@torch//:torch"]),
     ("server-without-torch", "//server/...",
      ["@torch//:torch", "//client/...", "//trainer/..."]),
@@ -115,7 +119,7 @@ DEPENDENCIES = [
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
      "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
-     "//client/prefetch/... + //client/audit/... + //client/torch/...",
+     "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/torch/...",
      ["//third_party:grpc"]),
     ("programs-without-tests",
      "//server/... + //client/... + //trainer/... + //common/... + //proto/...",
