@@ -205,8 +205,8 @@ class DataLoader {
 };
 
 // One line that says where the time between two stats() went: "waited 11 %:
-// decoding on 2 of 6 servers; add servers or cores". client/prefetch/verdict.h
-// has the rules.
+// decoding on 2 of 6 servers; add servers or cores".
+// client/diagnosis/wait_verdict.h has the rules.
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds);

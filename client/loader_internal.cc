@@ -7,12 +7,11 @@
 
 #include "absl/time/clock.h"
 #include "client/audit/audit_log.h"
-#include "client/prefetch/verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 #include "client/repeat_loader.h"
 #include "client/torch/device_feeder.h"
 #include "client/torch/torch_device.h"
 #include "client/torch/torch_types.h"
-#include "client/wait_verdict.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 
@@ -146,26 +145,7 @@ void Batch::RecordStream(const c10::Stream& stream) const {
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds) {
-  return JudgeWait(before, after, elapsed_seconds).text;
-}
-
-Verdict JudgeWait(const DataLoader::Stats& before,
-                  const DataLoader::Stats& after, double elapsed_seconds) {
-  WaitReport report;
-  report.elapsed_seconds = elapsed_seconds;
-  report.wait_seconds = after.wait_seconds - before.wait_seconds;
-  report.host_wait_seconds = after.host.wait_seconds - before.host.wait_seconds;
-  // On the CPU, copy_seconds is all of it. A device with streams works in
-  // parallel to the host, so the longer one counts.
-  report.prepare_seconds =
-      std::max(after.copy_seconds - before.copy_seconds,
-               after.device_copy_seconds - before.device_copy_seconds);
-  report.retried_steps = after.host.retried_steps - before.host.retried_steps;
-  report.no_answer_seconds =
-      after.host.no_answer_seconds - before.host.no_answer_seconds;
-  report.no_answer = after.host.no_answer;
-  report.servers = Difference(after.host.by_server, before.host.by_server);
-  return Judge(report);
+  return JudgeWait(WaitBetween(before, after, elapsed_seconds)).text;
 }
 
 absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(

@@ -1,7 +1,9 @@
-// A number with its noun, for sentences that a person reads.
+// Numbers as people write them, for sentences that a person reads.
 //
 //   CountText(1, "sample")             ->  "1 sample"
 //   CountText(0, "batch", "batches")   ->  "0 batches"
+//   GroupedText(17099.6)               ->  "17,100"
+//   RateText(17099.6), RateText(0.417) ->  "17,100", "0.417"
 
 #ifndef MILLRACE_COMMON_COUNT_TEXT_H_
 #define MILLRACE_COMMON_COUNT_TEXT_H_
@@ -10,6 +12,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
 namespace millrace {
@@ -20,6 +23,20 @@ inline std::string CountText(uint64_t count, absl::string_view one,
   if (count == 1) return absl::StrCat(count, " ", one);
   if (many.empty()) return absl::StrCat(count, " ", one, "s");
   return absl::StrCat(count, " ", many);
+}
+
+// Rounded to a whole number.
+inline std::string GroupedText(double value) {
+  std::string digits = absl::StrFormat("%.0f", value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(digits.begin() + at, ',');
+  }
+  return digits;
+}
+
+// Below 100: three significant digits.
+inline std::string RateText(double rate) {
+  return rate < 100 ? absl::StrFormat("%.3g", rate) : GroupedText(rate);
 }
 
 }  // namespace millrace

@@ -27,8 +27,8 @@ std::string JsonText(absl::string_view text) {
   return json;
 }
 
-std::string JsonNumber(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
+std::string JsonNumber(double value, int digits) {
+  return std::isfinite(value) ? absl::StrFormat("%.*g", digits, value) : "null";
 }
 
 }  // namespace millrace

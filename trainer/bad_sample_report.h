@@ -21,13 +21,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "client/diagnosis/run_summary.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 #include "trainer/bad_sample_watch.h"
 #include "trainer/ddp/communicator.h"
 #include "trainer/progress.h"
 #include "trainer/specs.h"
-#include "trainer/summary.h"
 
 namespace millrace {
 

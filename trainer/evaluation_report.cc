@@ -44,7 +44,7 @@ std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result) {
   return scalars;
 }
 
-void AddTo(TrainSummary& summary, const Evaluation::Result& result) {
+void AddTo(RunSummary& summary, const Evaluation::Result& result) {
   summary.eval_seconds.push_back(result.seconds);
   summary.eval_accuracy = result.accuracy;
   summary.eval_top5 = result.top5;

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "client/diagnosis/run_summary.h"
 #include "trainer/evaluation.h"
 #include "trainer/logs/event_file.h"
-#include "trainer/summary.h"
 
 namespace millrace {
 
@@ -20,7 +20,7 @@ std::string EvaluationLine(const Evaluation::Result& result,
 
 std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result);
 
-void AddTo(TrainSummary& summary, const Evaluation::Result& result);
+void AddTo(RunSummary& summary, const Evaluation::Result& result);
 
 }  // namespace millrace
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/diagnosis/run_summary.h"
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
@@ -29,7 +30,6 @@
 #include "trainer/progress.h"
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
-#include "trainer/summary.h"
 
 namespace millrace {
 namespace {
@@ -93,7 +93,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "5", 0);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
   if (!env.ok()) return Fail(UsageError(env.status()));
-  const absl::StatusOr<TrainSummary> summary = RunTraining(config, *env, stop);
+  const absl::StatusOr<RunSummary> summary = RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
     // An error of drawing the progress is no error of the summary.

@@ -108,7 +108,7 @@ class TrainingRun {
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
   absl::Status KeepLosses();
-  absl::StatusOr<TrainSummary> Finish();
+  absl::StatusOr<RunSummary> Finish();
 
  private:
   absl::Status OpenData();
@@ -157,7 +157,7 @@ class TrainingRun {
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
   // The same on all ranks: losses are also gathered within an epoch.
   bool gathers_losses_ = false;
-  TrainSummary summary_;
+  RunSummary summary_;
 };
 
 absl::Status TrainingRun::SetUp() {
@@ -574,7 +574,7 @@ void TrainingRun::Summarize() {
   }
   summary_.allreduce_bytes = ranks_->stats().bytes;
   const RunTimes& times = summary_.times;
-  summary_.samples_per_second = times.share(static_cast<double>(times.samples));
+  summary_.samples_per_second = times.rate(static_cast<double>(times.samples));
   summary_.stall_share = times.share(times.data_seconds);
 }
 
@@ -593,7 +593,7 @@ absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {
   return WriteSummary();
 }
 
-absl::StatusOr<TrainSummary> TrainingRun::Finish() {
+absl::StatusOr<RunSummary> TrainingRun::Finish() {
   data_.loader->Close();
   MR_RETURN_IF_ERROR(Verify("at the end"));
   // The files may be on different disks: a full one must not cost the others.
@@ -625,9 +625,8 @@ absl::StatusOr<TrainSummary> TrainingRun::Finish() {
 
 }  // namespace
 
-absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
-                                         const RankEnv& env,
-                                         StopSignals& stop) {
+absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
+                                       const RankEnv& env, StopSignals& stop) {
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {
@@ -655,7 +654,7 @@ absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
     LogError(run.WriteSummaryOf(status));
     return status;
   }
-  absl::StatusOr<TrainSummary> summary = absl::UnknownError("");
+  absl::StatusOr<RunSummary> summary = absl::UnknownError("");
   try {
     summary = run.Finish();
   } catch (const std::exception& error) {

@@ -4,10 +4,10 @@
 #define MILLRACE_TRAINER_RUN_H_
 
 #include "absl/status/statusor.h"
+#include "client/diagnosis/run_summary.h"
 #include "common/program/stop_signals.h"
 #include "trainer/config.h"
 #include "trainer/rank_env.h"
-#include "trainer/summary.h"
 
 namespace millrace {
 
@@ -18,8 +18,8 @@ namespace millrace {
 // checkpoint with values that are NaN or infinite is not written; the previous
 // one is kept. A rank that must stop tells the others before a step, and all
 // ranks end there. All ranks return an equal summary; rank 0 writes the files.
-absl::StatusOr<TrainSummary> RunTraining(const TrainerConfig& config,
-                                         const RankEnv& env, StopSignals& stop);
+absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
+                                       const RankEnv& env, StopSignals& stop);
 
 }  // namespace millrace
 

@@ -13,12 +13,12 @@
 namespace millrace {
 namespace {
 
-// Ranks that go in step with one another end at most so far apart when they
-// are killed.
+// Max number of steps between the ends of ranks that train in lockstep and are
+// killed.
 constexpr uint64_t kEndsApart = 2;
 constexpr uint64_t kEnd = std::numeric_limits<uint64_t>::max();
 
-// Steps [from, to) of all epochs in a row, and where their records lie.
+// Steps [from, to), counted from epoch 0, and the place of their records.
 struct Piece {
   uint64_t from = 0;
   uint64_t to = 0;
@@ -27,7 +27,7 @@ struct Piece {
 };
 
 struct RankLog {
-  std::vector<Piece> pieces;  // rising
+  std::vector<Piece> pieces;  // in ascending order
   uint64_t end() const { return pieces.empty() ? 0 : pieces.back().to; }
 };
 
@@ -44,14 +44,14 @@ absl::Status TwoJobs(const AuditSegment& first, const AuditSegment& other) {
   };
   if (first.file == other.file) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the audit log ", first.file, " has steps of two jobs: of ",
-        plan(first), " and of ", plan(other),
-        ". An earlier version let a second job append to it, and neither of "
-        "them can be proved from it; give every job a folder of its own"));
+        "the audit log ", first.file, " has steps of two jobs: ", plan(first),
+        " and ", plan(other),
+        ". An earlier version let a second job append to the log, which now "
+        "proves neither job; give every job a folder of its own"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "logs of different jobs: ", first.file, " has ", plan(first), ", ",
-      other.file, " has ", plan(other), "; give the logs of one job"));
+      "the logs are of different jobs: ", first.file, " has ", plan(first),
+      ", ", other.file, " has ", plan(other), "; give the logs of one job"));
 }
 
 class Checker {
@@ -80,9 +80,9 @@ class Checker {
 
   absl::Status Gather();
   void AddPiece(RankLog& log, Piece piece, const std::string& who);
-  // Whether `rank` has a record of a start before `attempt`.
+  // `rank` has a record of a start before `attempt`.
   bool WasLogged(uint32_t rank, uint64_t attempt) const;
-  // Decides which pieces count.
+  // Decides which pieces count, and finds lost steps.
   void Clip();
   absl::Status AddUp();
   void Judge();
@@ -92,8 +92,8 @@ class Checker {
   uint64_t steps_ = 1;
   std::map<uint64_t, Attempt> attempts_;
   std::vector<Piece> counted_;
-  uint64_t begin_ = 0;  // of what counts
-  // Steps that every rank was given, falling.
+  uint64_t begin_ = 0;  // of the pieces that count
+  // Steps that every rank received, in descending order.
   std::vector<std::pair<uint64_t, uint64_t>> covered_;
 };
 
@@ -109,7 +109,7 @@ absl::Status Checker::Gather() {
           run.epoch() > (kEnd >> 1) / run.steps_per_epoch()) {
         return absl::InvalidArgumentError(absl::StrCat(
             segment.file,
-            " names a position or a rank that does not exist: the file was "
+            " has a position or a rank that does not exist: the file was "
             "damaged or edited"));
       }
       if (first == nullptr) {
@@ -122,9 +122,9 @@ absl::Status Checker::Gather() {
       if (attempt.world == 0) attempt.world = run.world_size();
       if (attempt.world != run.world_size()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "start ", run.attempt(), " has logs of a world of ", attempt.world,
-            " and of one of ", run.world_size(), " ranks (", segment.file,
-            "); every start of a job needs a number of its own"));
+            "start ", run.attempt(), " has logs of ", attempt.world,
+            " ranks and of ", run.world_size(), " ranks (", segment.file,
+            "); every start of a job needs its own number"));
       }
       const uint64_t from = run.epoch() * steps_ + run.step();
       AddPiece(attempt.ranks[run.rank()],
@@ -140,7 +140,7 @@ absl::Status Checker::Gather() {
       result_.notes.push_back(
           absl::StrCat(file.segments.empty() ? "a log" : file.segments[0].file,
                        " has ", file.skipped_bytes,
-                       " bytes that are no record: a write was cut short"));
+                       " bytes that are not a record: a write was cut short"));
     }
   }
   if (first == nullptr) {
@@ -149,7 +149,7 @@ absl::Status Checker::Gather() {
       return absl::DataLossError(
           DamageText(file.segments[0].file, *file.damaged_at));
     }
-    return absl::InvalidArgumentError("the logs hold no record");
+    return absl::InvalidArgumentError("the logs contain no record");
   }
   result_.attempts = attempts_.size();
   return absl::OkStatus();
@@ -160,14 +160,14 @@ void Checker::AddPiece(RankLog& log, Piece piece, const std::string& who) {
     Piece& last = log.pieces.back();
     if (last.segment->file != piece.segment->file) {
       result_.AddProblem(
-          absl::StrCat("doubled: ", who, " was given ",
+          absl::StrCat("doubled: ", who, " received ",
                        Between(std::max(last.from, piece.from),
                                std::max(std::min(last.to, piece.to),
                                         std::max(last.from, piece.from) + 1)),
-                       " by ", last.segment->file, " and by ",
+                       " in ", last.segment->file, " and in ",
                        piece.segment->file, ", both of the same start"));
     }
-    // In one file the loader was sent back: what it was given then counts.
+    // In one file, the loader went back: the later records count.
     const uint64_t keep = std::max(last.from, piece.from);
     result_.superseded += last.to - keep;
     last.to = keep;
@@ -187,7 +187,7 @@ bool Checker::WasLogged(uint32_t rank, uint64_t attempt) const {
 }
 
 void Checker::Clip() {
-  uint64_t bound = kEnd;  // where a later start took over
+  uint64_t bound = kEnd;  // the first step of the next start
   for (auto it = attempts_.rbegin(); it != attempts_.rend(); ++it) {
     Attempt& attempt = it->second;
     uint64_t start = kEnd;
@@ -212,19 +212,19 @@ void Checker::Clip() {
       bool logged = true;
       for (uint32_t rank = 0; rank < attempt.world; ++rank) {
         if (attempt.ranks.count(rank) > 0) continue;
-        // Killed before its first step; a log that was not given would lack
-        // earlier starts, too.
+        // Killed before its first step. If its log was left out, records of
+        // earlier starts are missing, too.
         shortest = start;
         logged &= WasLogged(rank, it->first);
       }
       if (shortest != longest && longest - shortest <= kEndsApart && logged) {
         result_.notes.push_back(absl::StrCat(
             Between(shortest, longest),
-            " reached some of the ranks only: the job ended there"));
+            " reached only some of the ranks: the job ended there"));
         until = shortest;
       }
     }
-    uint64_t whole = until;  // given to every rank up to here
+    uint64_t whole = until;  // every rank received the steps before
     for (uint32_t rank = 0; rank < attempt.world; ++rank) {
       const auto found = attempt.ranks.find(rank);
       const std::string who =
@@ -233,14 +233,14 @@ void Checker::Clip() {
         if (until == start) continue;
         result_.AddProblem(absl::StrCat(
             "lost: ", who, " has no log of the start at ", At(start),
-            ", so nothing says that it was given ", Between(start, until)));
+            ", so nothing proves that it received ", Between(start, until)));
         whole = start;
         continue;
       }
       uint64_t next = start;
       const auto lost = [&](uint64_t to) {
-        result_.AddProblem(
-            absl::StrCat("lost: ", who, " was not given ", Between(next, to)));
+        result_.AddProblem(absl::StrCat("lost: ", who, " did not receive ",
+                                        Between(next, to)));
         whole = std::min(whole, next);
       };
       for (Piece piece : found->second.pieces) {
@@ -261,7 +261,7 @@ void Checker::Clip() {
   if (bound > 0) {
     result_.notes.push_back(
         absl::StrCat("the logs begin at ", At(bound),
-                     ": what the job was given before is not in them"));
+                     ": they do not contain earlier steps of the job"));
   }
 }
 
@@ -309,7 +309,7 @@ void Checker::Judge() {
     if (epoch.steps < steps_) continue;
     if (epoch.samples != expected) {
       epoch.proof = AuditEpoch::kWrong;
-      result_.AddProblem(absl::StrCat("epoch ", epoch.epoch, " held ",
+      result_.AddProblem(absl::StrCat("epoch ", epoch.epoch, " had ",
                                       epoch.samples, " samples instead of ",
                                       expected));
       continue;
@@ -322,14 +322,14 @@ void Checker::Judge() {
     } else if (substitutes) {
       result_.notes.push_back(absl::StrCat(
           "epoch ", epoch.epoch,
-          " did not hold every sample: the policy SUBSTITUTE puts others in "
-          "the place of damaged ones"));
+          " did not have every sample: the policy SUBSTITUTE sends other "
+          "samples instead of damaged ones"));
     } else {
       epoch.proof = AuditEpoch::kWrong;
       result_.AddProblem(absl::StrCat(
-          "epoch ", epoch.epoch, " held ", expected,
-          " samples, but not each once: their hash sum is not that of the "
-          "dataset's samples; compare the steps with --endpoint"));
+          "epoch ", epoch.epoch, " had ", expected,
+          " samples, but not each sample once: the hash sum is not that of the "
+          "dataset; give --endpoint to compare the steps"));
     }
   }
 }
@@ -337,7 +337,7 @@ void Checker::Judge() {
 }  // namespace
 
 void AuditResult::AddProblem(std::string problem) {
-  if (problem_count++ < kMostProblems) problems.push_back(std::move(problem));
+  if (problem_count++ < kMaxProblems) problems.push_back(std::move(problem));
 }
 
 bool HasKnownSamples(const AuditRun& run) {

@@ -1,23 +1,27 @@
-// CheckAuditLogs joins the audit logs of all ranks and starts of a job and says
-// of every epoch what the job was given of it.
+// CheckAuditLogs joins the audit logs of all ranks and starts of a job and
+// checks, for every epoch, which steps and samples the job received.
 //
-// What counts: a start of the job (an attempt) takes the place of all that
-// earlier ones were given from its first position on, because it began from a
-// checkpoint of that position. What is left must hold every step once, on each
-// of the ranks that there were then; the number of ranks may differ from start
-// to start.
+// It does not query servers: `millrace audit --files --endpoint` does.
 //
-// What it proves of a complete epoch (AuditEpoch::Proof):
-//   kProved   the steps came once on every rank, and count and 64-bit hash sum
+// What counts: a start of the job (an attempt) replaces all records of earlier
+// starts from its first position on, because it began from a checkpoint of that
+// position. The remaining records must contain every step once for each rank of
+// their start. The number of ranks may differ between starts.
+//
+// The proof for a complete epoch (AuditEpoch::Proof):
+//   kProved   every rank received every step once, and count and 64-bit hash
+//   sum
 //             of the samples are those of all samples of the dataset: each came
-//             exactly once. Needs one dataset as a whole and no dropped rest.
-//   kCounted  the steps came once on every rank and the number of samples is
-//             right. Which ones they were follows from the plan, which the
-//             digests of the records can be compared with (`millrace audit
-//             --files --endpoint`).
+//             exactly once. Requires one whole dataset and no dropped samples.
+//   kCounted  every rank received every step once, and the number of samples is
+//             right. The plan determines the samples; `millrace audit --files
+//             --endpoint` compares them with the digests of the records.
 //
-// Pure but for reading the files. Memory follows the number of starts and
-// epochs, not of steps or samples.
+// Pure function, except that it reads the files. Memory grows with the number
+// of starts and epochs, not of steps or samples.
+//
+//   MR_ASSIGN_OR_RETURN(AuditResult result, CheckAuditLogs(files));
+//   for (const AuditEpoch& epoch : result.epochs) ...
 
 #ifndef MILLRACE_CLIENT_AUDIT_AUDIT_CHECK_H_
 #define MILLRACE_CLIENT_AUDIT_AUDIT_CHECK_H_
@@ -36,7 +40,7 @@ struct AuditEpoch {
   enum Proof { kIncomplete, kWrong, kCounted, kProved };
 
   uint64_t epoch = 0;
-  uint64_t steps = 0;  // that all ranks were given
+  uint64_t steps = 0;  // that all ranks received
   uint64_t samples = 0;
   uint64_t sample_sum = 0;
   Proof proof = kIncomplete;
@@ -53,33 +57,33 @@ struct AuditPart {
 struct AuditResult {
   AuditRun run;  // of any segment: plan and spec are those of all
   uint64_t attempts = 0;
-  // Records, and those among them that a later start took the place of.
+  // Records, and how many of them a later start replaced.
   uint64_t records = 0;
   uint64_t superseded = 0;
   std::vector<AuditEpoch> epochs;
   std::vector<AuditPart> parts;
-  // The logs begin with step `begin`; `end` follows the last step that every
-  // rank was given.
+  // The first step of the logs, and the step after the last one that every rank
+  // received.
   Position begin;
   Position end;
-  // What was lost or came twice, a sentence each; the first kMostProblems.
+  // Lost and doubled steps, a sentence each; the first kMaxProblems.
   std::vector<std::string> problems;
   uint64_t problem_count = 0;
-  bool damaged = false;  // a log is; the first problems name which
-  // What a reader should know, no problem by itself.
+  bool damaged = false;  // a log is damaged; the first problems name it
+  // Facts that are no problem.
   std::vector<std::string> notes;
 
-  static constexpr size_t kMostProblems = 100;
+  static constexpr size_t kMaxProblems = 100;
   void AddProblem(std::string problem);
 };
 
-// InvalidArgument: no records, logs of different jobs (says which), or a log
-// that names a place that does not exist. DataLoss: no records, because the
-// first of a log is damaged.
+// InvalidArgument: no records, logs of different jobs (the message names them),
+// or a log with a position or a rank that does not exist. DataLoss: no records,
+// because the first record of a log is damaged.
 absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files);
 
-// Whether hash sums can tell all samples of the run's epochs, but for those
-// that DROP leaves out.
+// The hash sum of all samples of an epoch is known, except for the samples that
+// DROP leaves out.
 bool HasKnownSamples(const AuditRun& run);
 
 }  // namespace millrace

@@ -25,12 +25,12 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kUnit = 32;          // everything lies at a multiple of it
-constexpr uint32_t kHead = 0xFFFFFFFF;  // no record has so many samples
+constexpr uint64_t kUnit = 32;          // heads and records start at multiples
+constexpr uint32_t kHead = 0xFFFFFFFF;  // more samples than a record has
 constexpr uint32_t kVersion = 1;
 constexpr char kMagic[] = "MRAUDIT1";
-// A pipeline spec and little else.
-constexpr uint64_t kMostHeadBytes = 1 << 20;
+// The message is a pipeline spec and a few small fields.
+constexpr uint64_t kMaxHeadBytes = 1 << 20;
 constexpr uint64_t kReadUnits = 1 << 15;
 
 struct Head {
@@ -79,15 +79,15 @@ bool HasMagic(const char* unit) {
                      sizeof(Head::magic)) == 0;
 }
 
-// The mark or the magic of a head, whatever became of the other one.
+// The unit has the mark or the magic of a head.
 bool HasPartOfHead(const char* unit, uint64_t bytes) {
   return (bytes >= sizeof(kHead) &&
           std::memcmp(unit, &kHead, sizeof(kHead)) == 0) ||
          (bytes >= offsetof(Head, bytes) && HasMagic(unit));
 }
 
-// Whether a unit, of which there are `bytes`, begins as a head and, where it
-// stops doing so before the length of the message, has zeros behind.
+// The first bytes of the unit are those of a head. Where they end before the
+// field `bytes`, only zeros follow.
 bool BeginsAsHead(const char* unit, uint64_t bytes) {
   Head head = {kHead, kVersion, {}, 0, 0};
   std::memcpy(head.magic, kMagic, sizeof(head.magic));
@@ -101,11 +101,11 @@ bool BeginsAsHead(const char* unit, uint64_t bytes) {
          std::all_of(rest, end, [](char c) { return c == 0; });
 }
 
-// Units in a row that are neither a head nor a record that can be placed.
+// Consecutive units that are neither a head nor a record at its place.
 //
-// A write that was cut short leaves such units, and a writer fills the last one
-// up with zeros: a part of a record, a part of a head, or zeros alone, where a
-// machine lost its power. Nothing of the same start follows, because a writer
+// A write that was cut short leaves such units, and the next writer pads the
+// last one with zeros: a part of a record, a part of a head, or only zeros
+// after a power failure. Nothing of the same start follows, because a writer
 // stops at its first error.
 class Gap {
  public:
@@ -123,11 +123,10 @@ class Gap {
       used_ = units_;
     }
   }
-  // A record of the start that the gap lies in stands behind it, or another
-  // head of that start.
+  // A record or another head of the same start follows the gap.
   void SetContinued() { continued_ = true; }
 
-  // Zeros alone, or a part of a head and then zeros.
+  // Only zeros, or a part of a head and then zeros.
   bool IsCutShortHead() const {
     if (continued_) return false;
     if (used_ == 0) return true;
@@ -135,12 +134,12 @@ class Gap {
     if (used_ == 1) return true;
     Head head;
     std::memcpy(&head, first_, sizeof(head));
-    return HasMagic(first_) && head.bytes <= kMostHeadBytes &&
+    return HasMagic(first_) && head.bytes <= kMaxHeadBytes &&
            used_ <= 1 + Padded(head.bytes) / kUnit;
   }
 
-  // A part of a record and then zeros. A whole record whose last byte is 0
-  // passes for one.
+  // A part of a record and then zeros. A damaged record whose last byte is 0
+  // looks the same.
   bool IsCutShortRecord() const {
     return !continued_ && used_ == 1 &&
            (first_bytes_ < kUnit || first_[kUnit - 1] == 0);
@@ -149,7 +148,7 @@ class Gap {
  private:
   uint64_t offset_ = 0;
   uint64_t units_ = 0;
-  uint64_t used_ = 0;  // up to the last one that is not all zeros
+  uint64_t used_ = 0;  // units up to the last one with a byte other than 0
   char first_[kUnit] = {};
   uint64_t first_bytes_ = 0;
   bool continued_ = false;
@@ -158,14 +157,14 @@ class Gap {
 struct LogScan {
   AuditFile file;
   uint64_t bytes = 0;
-  // There is no head, and a start that ended in its first write explains it.
+  // There is no head, because a start ended during its first write.
   bool begins_cut_short = false;
 };
 
 absl::StatusOr<LogScan> ScanLog(const std::string& path);
 
-// InvalidArgument: steps of `run` do not belong behind those of the file. A
-// warning says when steps that the file may have had are not there.
+// InvalidArgument: the file has steps of another job than `run`. Warns when the
+// file may have lost steps.
 absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
   const absl::StatusOr<LogScan> scan = ScanLog(path);
   if (!scan.ok()) {
@@ -178,16 +177,15 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
         "; name another file or folder for the audit log of this run"));
   }
   if (scan->file.segments.empty()) {
-    MR_LOG(WARNING) << "the audit log " << path << " has "
-                    << (scan->bytes == 0 ? "no bytes"
-                                         : "no whole head of a run")
-                    << ": a start that ended before its first step leaves such "
-                       "a file, and so does a file that lost its content; the "
-                       "log begins anew with this start";
+    MR_LOG(WARNING)
+        << "the audit log " << path << " has "
+        << (scan->bytes == 0 ? "no bytes" : "no whole head of a run")
+        << ": an earlier start ended before its first step, or the "
+           "file lost its content; the log begins anew with this start";
   } else if (scan->file.damaged_at.has_value()) {
     MR_LOG(WARNING) << DamageText(path, *scan->file.damaged_at)
                     << "; this run appends to the log, and `millrace audit "
-                       "--files` will report the damage";
+                       "--files` reports the damage";
   }
   for (const AuditSegment& segment : scan->file.segments) {
     if (segment.records == 0 || IsSamePlan(segment.run, run)) continue;
@@ -195,7 +193,7 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
         DifferencesOf(segment.run.resolved_spec(), run.resolved_spec());
     return absl::InvalidArgumentError(absl::StrCat(
         "the audit log ", path, " has steps of another job (",
-        PlanText(segment.run), "), this run has ", PlanText(run),
+        PlanText(segment.run), "); this run has ", PlanText(run),
         fields.empty()
             ? ""
             : absl::StrCat("; they differ in ",
@@ -205,8 +203,8 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
   return absl::OkStatus();
 }
 
-// Opening a FIFO would wait for a program at its other end. InvalidArgument for
-// whatever exists and is no file; OK where nothing is there.
+// InvalidArgument: the path exists and is not a file. Opening a FIFO would wait
+// for a program at its other end.
 absl::Status CheckIsFile(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) {
@@ -215,7 +213,7 @@ absl::Status CheckIsFile(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       "the audit log ", path, " is ",
       S_ISDIR(info.st_mode) ? "a folder" : "a FIFO, a socket or a device",
-      ": name a file, or remove it"));
+      ": give the path of a file, or remove it"));
 }
 
 // Of a log without a whole head.
@@ -223,7 +221,7 @@ absl::Status CutOffError(const std::string& path, uint64_t bytes) {
   return absl::DataLossError(absl::StrCat(
       "the audit log ", path, " is cut off or damaged: it has ",
       CountText(bytes, "byte"),
-      " and no whole head of a run; copy the file again, or leave it out when "
+      " and no whole head of a run; copy the file again, or leave it out if "
       "its start ended before the first step"));
 }
 absl::Status DamagedHeadError(const std::string& path) {
@@ -233,7 +231,7 @@ absl::Status DamagedHeadError(const std::string& path) {
       "whole; copy the file again"));
 }
 
-// Reads the file once and remembers where segments begin.
+// Reads the file once and keeps the offsets of the segments.
 class LogScanner {
  public:
   explicit LogScanner(const std::string& path) : path_(path) {}
@@ -259,8 +257,8 @@ class LogScanner {
     if (segments().empty() && at_ > 0) {
       if (!only_cut_short_heads_) {
         if (begins_as_log_) return DamagedHeadError(path_);
-        return absl::InvalidArgumentError(
-            absl::StrCat(path_, " is no audit log: it has no head of a run"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            path_, " is not an audit log: it has no head of a run"));
       }
       scan_.begins_cut_short = true;
     }
@@ -290,15 +288,15 @@ class LogScanner {
         gap_.SetContinued();
       }
     }
-    // Several starts in a row may have been cut short.
+    // Several starts in a row may be cut short.
     if (BeginsAsHead(unit, bytes)) EndGap();
-    // A record behind a gap does not count: its segment has ended.
+    // A record after a gap does not count: its segment has ended.
     gap_.Add(at_, unit, bytes);
     scan_.file.skipped_bytes += bytes;
     return absl::OkStatus();
   }
 
-  // At its place in the newest segment.
+  // The line is a record at its place in the newest segment.
   bool IsRecord(const Line& line) {
     if (segments().empty()) return false;
     const AuditSegment& segment = segments().back();
@@ -314,9 +312,9 @@ class LogScanner {
     if (head.version != kVersion) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the audit log ", path_, " has format version ", head.version,
-          ", this program knows ", kVersion, "; use a newer one"));
+          ", this program reads ", kVersion, "; use a newer program"));
     }
-    if (head.bytes > kMostHeadBytes) return false;
+    if (head.bytes > kMaxHeadBytes) return false;
     std::string message(head.bytes, '\0');
     std::ifstream again(path_, std::ios::binary);
     again.seekg(static_cast<std::streamoff>(at_ + kUnit));
@@ -355,9 +353,9 @@ class LogScanner {
 
   const std::string& path_;
   LogScan scan_;
-  uint64_t at_ = 0;       // offset in the file of the unit at hand
-  uint64_t to_skip_ = 0;  // units that belong to a head that was read
-  Gap gap_;               // that the unit at hand follows
+  uint64_t at_ = 0;                   // offset of the current unit in the file
+  uint64_t to_skip_ = 0;              // units of a head that was read
+  Gap gap_;                           // before the current unit
   bool only_cut_short_heads_ = true;  // all gaps so far
   bool begins_as_log_ = false;        // its first unit has a part of a head
 };
@@ -384,7 +382,7 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
   if (fd < 0) return FileError(errno, "open the audit log", path);
   std::unique_ptr<AuditWriter> writer(
       new AuditWriter(std::move(path), fd, std::move(run)));
-  // File systems without locks say so with other errors.
+  // File systems without locks return other errors.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return absl::FailedPreconditionError(
         absl::StrCat("another process writes to the audit log ", writer->path_,
@@ -394,9 +392,9 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
   if (!created) MR_RETURN_IF_ERROR(CheckSameJob(writer->path_, writer->run_));
   struct stat info;
   if (fstat(fd, &info) != 0) {
-    return FileError(errno, "look at the audit log", writer->path_);
+    return FileError(errno, "read the size of the audit log", writer->path_);
   }
-  // A write that was cut short: what follows begins at a whole unit.
+  // After a write that was cut short, the next head begins at a whole unit.
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   if (const uint64_t rest = Padded(size) - size; rest > 0) {
     MR_RETURN_IF_ERROR(writer->Write(std::string(rest, '\0')));
@@ -405,7 +403,7 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(std::string path,
 }
 
 AuditWriter::~AuditWriter() {
-  // While the lock is held, no other writer can have begun with the file.
+  // The lock is still held, so no other writer has begun with the file.
   if (created_ && !begun_) unlink(path_.c_str());
   close(fd_);
 }
@@ -460,9 +458,10 @@ absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path) {
 std::string DamageText(absl::string_view path, uint64_t offset) {
   return absl::StrCat(
       "the audit log ", path, " holds bytes at offset ", offset,
-      " that are no valid record and no write that was cut short: the file was "
-      "damaged or edited after it was written, and the records from there to "
-      "the next start of the job do not count");
+      " that are neither a valid record nor a write that was cut short: the "
+      "file was damaged or edited, and the records from there to the next "
+      "start "
+      "of the job do not count");
 }
 
 absl::Status ReadAuditRecords(

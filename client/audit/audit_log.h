@@ -1,13 +1,15 @@
-// An audit log is a small file that a rank appends to while it trains: which
-// samples it was given in which step, 32 bytes a step. `millrace audit
-// --files=DIR` reads those of all ranks and restarts of a job and says whether
-// every sample came exactly once (client/audit/audit_check.h). The format is
-// written down in docs/formats.md.
+// An audit log is a small file that a rank appends to while it trains: 32 bytes
+// per step that identify the samples of the step. `millrace audit --files=DIR`
+// reads the logs of all ranks and restarts of a job and checks whether every
+// sample came exactly once (client/audit/audit_check.h). docs/formats.md
+// defines the format.
 //
-// A record is one write() to the end of the file: what the process was given
-// before it was killed is there. A machine that loses its power may lose the
-// last records; reading skips what is no record, says so, and tells a write
-// that was cut short from damage.
+// It is not a log for people: it holds digests, not sentences.
+//
+// A record is one write() to the end of the file, so records survive a kill of
+// the process. After a power failure, the last records may be missing. Reading
+// skips bytes that are not a record, reports them, and tells a write that was
+// cut short from damage.
 //
 // AuditWriter: one thread at a time. Owns the file, which it locks.
 //
@@ -34,29 +36,28 @@
 
 namespace millrace {
 
-// Steps of both runs may stand in one log: their plan, content and steps an
-// epoch are the same. The number of ranks may differ.
+// Steps of both runs may be in one log: plan, content and steps per epoch are
+// the same. The number of ranks may differ.
 bool IsSamePlan(const AuditRun& a, const AuditRun& b);
 
 class AuditWriter {
  public:
-  // Makes the file, or goes on at the end of a log of the same job: of the same
-  // plan and content, on whatever number of ranks. Scans the file once, 32
-  // bytes a step. The run's place is written with the first record.
-  // InvalidArgument: the file has steps of another plan or other content, is no
-  // audit log, or is no file (a FIFO, a folder); it is left as it was.
-  // FailedPrecondition: another process writes to it. A file that is there and
-  // has no whole head (it is empty, or its first write was cut short) is
-  // appended to; a warning names it. So does one for a file that is damaged.
+  // Creates the file, or appends to a log of the same job: the same plan and
+  // content, on any number of ranks. Scans an existing file once. The head of
+  // the run is written with the first record. A warning names an existing file
+  // that is damaged, or has no whole head (it is empty, or its first write was
+  // cut short). InvalidArgument: the file has steps of another plan or other
+  // content, is not an audit log, or is not a file (a FIFO, a folder); it is
+  // not changed. FailedPrecondition: another process writes to the file.
   static absl::StatusOr<std::unique_ptr<AuditWriter>> Open(std::string path,
                                                            AuditRun run);
-  // Removes a file that Open() has made and that has no record.
+  // Removes a file that Open() created and that has no record.
   ~AuditWriter();
   AuditWriter(const AuditWriter&) = delete;
   AuditWriter& operator=(const AuditWriter&) = delete;
 
-  // After an error nothing more is written: a log with a hole would look as if
-  // steps were lost in the middle. The first error is returned again.
+  // After an error, nothing more is written: a hole in the log would look like
+  // lost steps. Later calls return the first error again.
   absl::Status Append(Position position, const AuditRecord& record);
 
  private:
@@ -70,12 +71,12 @@ class AuditWriter {
   AuditRun run_;
   bool created_ = false;  // by Open()
   bool begun_ = false;
-  Position next_;      // that follows the last record
+  Position next_;      // after the last record
   uint64_t seed_ = 0;  // of the checks of records
   absl::Status error_;
 };
 
-// Records that follow one another step by step.
+// Records of consecutive steps.
 struct AuditSegment {
   AuditRun run;
   std::string file;
@@ -86,23 +87,23 @@ struct AuditSegment {
 
 struct AuditFile {
   std::vector<AuditSegment> segments;  // in the order of the file
-  // Bytes that do not count: no record, or one behind damage.
+  // Bytes that do not count: not a record, or a record after damage.
   uint64_t skipped_bytes = 0;
-  // Of the first that no write that was cut short explains: the file was
-  // damaged.
+  // Offset of the first damage: bytes that no write that was cut short
+  // explains.
   std::optional<uint64_t> damaged_at;
 };
 
 // A sentence for damaged_at of the log `path`.
 std::string DamageText(absl::string_view path, uint64_t offset);
 
-// DataLoss: an audit log that is damaged or cut off before its first whole head.
-// InvalidArgument: no audit log, one of a newer format, or no file. Memory grows
-// with the number of segments, not of records.
+// DataLoss: the log is damaged or cut off before its first whole head.
+// InvalidArgument: not an audit log, a log of a newer format, or not a file.
+// Memory grows with the number of segments, not of records.
 absl::StatusOr<AuditFile> ReadAuditFile(const std::string& path);
 
-// Calls `each` with records `first` .. `first + count` of the segment, whose
-// positions follow one another.
+// Calls `each` with the records [first, first + count) of the segment, in
+// order.
 absl::Status ReadAuditRecords(
     const AuditSegment& segment, uint64_t first, uint64_t count,
     const std::function<void(const AuditRecord&)>& each);

@@ -50,7 +50,7 @@ absl::StatusOr<AuditRecord> RecordOf(const BatchHeader& header,
   const uint64_t rows = header.rows();
   if (index == nullptr || index->dtype() != DTYPE_INT64) {
     return absl::DataLossError(
-        "a batch without `sample_index`: it cannot be audited");
+        "the batch cannot be audited: it has no `sample_index`");
   }
   const TensorHeader* const source = FindScalars(header, "source_index");
   const uint64_t source_bytes =

@@ -1,5 +1,7 @@
-// AuditRecord says in 32 bytes which samples a rank was given in one step. It
-// is what audit logs (docs/formats.md) are made of.
+// AuditRecord identifies, in 32 bytes, the samples that a rank received in one
+// step. Audit logs (docs/formats.md) consist of these records.
+//
+// It does not contain the samples' indices: it contains digests of them.
 //
 // Pure functions, safe from any thread.
 //
@@ -18,16 +20,15 @@
 namespace millrace {
 
 struct AuditRecord {
-  // Rows that hold a sample, damaged ones that the policy left empty included;
-  // padding is not.
+  // Rows of samples, including empty rows of damaged samples, without padding.
   uint32_t samples = 0;
   // XXH3-64 of `sample_index`, seeded with the position of row 0; where there
   // are several sources, XXH3-64 of `source_index` seeded with that.
   uint64_t ids = 0;
-  // Sum mod 2^64 of SampleHash of these rows: whatever the order of steps,
-  // ranks and world sizes, an epoch has one sum.
+  // Sum mod 2^64 of SampleHash of these rows. The sum of an epoch does not
+  // depend on the order of steps, on ranks or on world sizes.
   uint64_t sample_sum = 0;
-  uint64_t payload_xxh3 = 0;  // 0: not known
+  uint64_t payload_xxh3 = 0;  // 0: unknown
 
   friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
 };
@@ -35,7 +36,7 @@ struct AuditRecord {
 // XXH3-64 of source (uint32) and logical index (int64), little-endian.
 uint64_t SampleHash(uint32_t source, int64_t index);
 
-// Of all samples 0 .. samples - 1 of source 0. About 15 ns a sample.
+// The sum for samples 0 .. samples - 1 of source 0. About 15 ns per sample.
 uint64_t SumOfAllSamples(uint64_t samples);
 
 // DataLoss: the batch has no `sample_index`. `header` and `payload` were

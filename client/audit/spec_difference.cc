@@ -14,7 +14,7 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
-constexpr size_t kMostText = 160;
+constexpr size_t kMaxText = 160;
 
 std::string ValueText(const PipelineSpec& spec, const FieldDescriptor* field,
                       int index) {
@@ -26,7 +26,7 @@ std::string ValueText(const PipelineSpec& spec, const FieldDescriptor* field,
   return text;
 }
 
-// One value, or none, of a field that is no list.
+// All elements of a list; one value, or none, of another field.
 std::vector<std::string> ValuesOf(const PipelineSpec& spec,
                                   const FieldDescriptor* field) {
   const auto* const reflection = spec.GetReflection();
@@ -41,7 +41,7 @@ std::vector<std::string> ValuesOf(const PipelineSpec& spec,
   return values;
 }
 
-// Of `all`, what `others` lacks.
+// The elements of `all` that `others` lacks.
 std::string Without(const std::vector<std::string>& all,
                     std::vector<std::string> others) {
   std::vector<std::string> rest;
@@ -54,8 +54,8 @@ std::string Without(const std::vector<std::string>& all,
     }
   }
   std::string text = rest.empty() ? "none" : absl::StrJoin(rest, ", ");
-  if (text.size() > kMostText) {
-    text.resize(kMostText);
+  if (text.size() > kMaxText) {
+    text.resize(kMaxText);
     text.append("...");
   }
   return text;

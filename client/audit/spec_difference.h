@@ -1,10 +1,12 @@
-// What differs between two resolved pipeline specs, field by field: why a run
-// is not the one that an audit log or a checkpoint is of.
+// The differences of two resolved pipeline specs, field by field: the reason
+// why a run does not belong to an audit log or a checkpoint.
+//
+// It does not compare `compression`, which is no part of a plan.
 //
 // Pure function, safe from any thread.
 //
 //   for (const FieldDifference& field : DifferencesOf(logged, ours)) {
-//     ... field.name: "batch_size", field.before: "32", field.after: "64"
+//     // field.name: "batch_size", field.before: "32", field.after: "64"
 //   }
 
 #ifndef MILLRACE_CLIENT_AUDIT_SPEC_DIFFERENCE_H_
@@ -20,14 +22,14 @@ namespace millrace {
 
 struct FieldDifference {
   std::string name;  // of the field of PipelineSpec
-  // As protobuf text, of a list what the other list lacks; "none" without, and
-  // "another order" where two lists hold the same. Long ones are cut.
+  // Protobuf text; for a list, the elements that the other list lacks. "none"
+  // without a value, "another order" for lists of the same elements. Long texts
+  // are cut.
   std::string before;
   std::string after;
 };
 
-// In the order of the fields. `compression` is not compared: it is no part of a
-// plan.
+// In the order of the fields.
 std::vector<FieldDifference> DifferencesOf(const PipelineSpec& before,
                                            const PipelineSpec& after);
 

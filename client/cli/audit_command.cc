@@ -1,5 +1,5 @@
-// `millrace audit`: receives an epoch as all ranks of a job and proves that
-// each sample came exactly once.
+// `millrace audit`: receives an epoch for all ranks of a job and proves that
+// each sample comes exactly once.
 
 #include <cstdio>
 #include <memory>
@@ -24,11 +24,11 @@
 namespace millrace {
 namespace {
 
-constexpr uint32_t kMostRanks = 1024;
-// Of the windows of all ranks together.
+constexpr uint32_t kMaxRanks = 1024;
+// The windows of all ranks together.
 constexpr uint64_t kWindowBytes = 256 << 20;
 
-// One rank's loader and what it received.
+// The loader of one rank, and the samples that it received.
 struct Rank {
   std::unique_ptr<HostLoader> loader;
   EpochAudit audit;
@@ -44,23 +44,23 @@ absl::Status Receive(Rank& rank) {
   }
 }
 
-// What the policy for damaged samples explains of an epoch that is as it should
-// be; empty when that is nothing.
+// How the policy for damaged samples changed an epoch that is otherwise
+// correct; empty when it did not.
 std::string PolicyNote(uint64_t empty_rows, uint64_t replaced,
                        uint64_t dropped) {
   if (empty_rows > 0) {
     return absl::StrCat(
-        "every sample exactly once, damaged ones as empty rows: the policy "
-        "ZERO has sent ",
+        "every sample exactly once, damaged samples as empty rows: the policy "
+        "ZERO sent ",
         CountText(empty_rows, "damaged sample"),
-        " as empty rows under their indices; `millrace status` names damaged "
+        " as empty rows with their indices; `millrace status` names damaged "
         "samples");
   }
   if (replaced > 0) {
     return absl::StrCat(
-        "every step once, as many samples as there are: the policy "
-        "SUBSTITUTE sends another sample in the place of a damaged one, and ",
-        // A dropped sample in the place of a damaged one is not seen.
+        "every step once, with the right number of samples: the policy "
+        "SUBSTITUTE sends another sample instead of a damaged one, and ",
+        // A dropped sample that replaces a damaged one is not counted.
         dropped > 0 ? "at least " : "", CountText(replaced, "sample"),
         replaced == 1 ? " was" : " were",
         " replaced; `millrace status` names them");
@@ -78,8 +78,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   AuditFilesOptions files;
   FlagSet flags(
       {.command = "millrace audit",
-       .summary = "Receives an epoch as all ranks of a job and proves that "
-                  "each sample comes exactly once. With --files: proves it of "
+       .summary = "Receives an epoch for all ranks of a job and proves that "
+                  "each sample comes exactly once. With --files: proves it for "
                   "a job that has run, from its audit logs.",
        .examples = {"millrace audit --endpoint=data-1:7001 --dataset=photos "
                     "--world=4",
@@ -90,16 +90,16 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   flags.Add("world", &world, "N", "Number of ranks of the job");
   flags.Add("epoch", &epoch, "N", "Epoch to receive, from 0");
   flags.Add("files", &files.files, "DIR",
-            "Audit logs of all ranks of a job, from all its starts; with "
-            "--endpoint they are compared with what the servers send");
+            "Folder with the audit logs of all ranks and starts of a job; with "
+            "--endpoint, steps are compared with the batches of the servers");
   flags
       .Add("compare", &files.compare, "N",
-           "With --endpoint: number of steps to compare, each of one rank, "
-           "spread over the job")
+           "With --endpoint: number of steps to compare, spread over the job "
+           "and its ranks")
       .Needs({"files"});
   flags
       .Add("expect_epochs", &files.expect_epochs, "N",
-           "Fail when fewer epochs are complete; 0: any number will do")
+           "Fail when fewer epochs are complete; 0: any number is enough")
       .Needs({"files"});
   flags.Add("json", &json, "", "Print one JSON object");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
@@ -111,7 +111,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     if (spec_flags.SaysWhatToLoad() || flags.Given("world") ||
         flags.Given("epoch")) {
       return UsageError(absl::InvalidArgumentError(
-          "--files says what was loaded: leave --dataset, --preset, "
+          "the logs of --files name the data: leave --dataset, --preset, "
           "--pipeline, --outputs, --batch_size, --seed, --last_batch, "
           "--compression, --world and --epoch out"));
     }
@@ -119,8 +119,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
       if (!flags.Given(hedge)) continue;
       return UsageError(absl::InvalidArgumentError(
           absl::StrCat("--", hedge,
-                       " has no effect with --files: each step is compared on "
-                       "its own; leave --",
+                       " has no effect with --files, which requests each step "
+                       "by itself; leave --",
                        hedge, " out")));
     }
     MR_RETURN_IF_ERROR(UsageError(CheckFlagNeeds(
@@ -135,9 +135,9 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     return AuditFiles(files);
   }
   MR_RETURN_IF_ERROR(UsageError(spec_flags.Validate()));
-  if (world == 0 || world > kMostRanks) {
+  if (world == 0 || world > kMaxRanks) {
     return UsageError(absl::InvalidArgumentError(
-        absl::StrCat("flag --world=", world, ": expected 1 to ", kMostRanks)));
+        absl::StrCat("flag --world=", world, ": expected 1 to ", kMaxRanks)));
   }
 
   HostLoaderOptions options = spec_flags.MakeOptions();
@@ -154,7 +154,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   for (uint32_t i = 0; i < world; ++i) {
     options.rank = i;
     MR_ASSIGN_OR_RETURN(ranks[i].loader, OfRequest(OpenHostLoader(options)));
-    // The others must serve the same plan.
+    // All ranks must get the same plan.
     options.expected_plan_hash = ranks[0].loader->plan().plan_hash();
     options.expected_fingerprint = ranks[0].loader->plan().fingerprint();
   }
@@ -178,12 +178,12 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
       JudgeEpoch(audit, plan, epoch);
 
   Report report;
-  report.Add("", "plan samples", plan.samples_per_epoch());
+  report.Add("", "samples of the plan", plan.samples_per_epoch());
   report.Add("samples", "samples received", audit.samples());
-  report.Add("distinct", "distinct", audit.distinct());
+  report.Add("distinct", "distinct samples", audit.distinct());
   report.Add("missing", "missing", missing);
   report.Add("duplicates", "duplicates", duplicates);
-  report.Add("dropped", "dropped (rest of the epoch)", dropped);
+  report.Add("dropped", "dropped at the end of the epoch", dropped);
   report.Add("order_digest", "order digest",
              absl::string_view(DigestText(audit.order_digest())));
   report.Add("content_digest", "content digest",
@@ -199,8 +199,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
                     audit.samples() + empty_rows <= expected;
   const std::string note =
       once ? PolicyNote(empty_rows, replaced, dropped) : "";
-  report.AddJson("notes",
-                 note.empty() ? "[]" : absl::StrCat("[", JsonText(note), "]"));
+  report.AddJson("notes", JsonOf(note.empty() ? std::vector<std::string>()
+                                              : std::vector{note}));
   if (json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
@@ -208,10 +208,11 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     if (!note.empty()) std::printf("note: %s\n", note.c_str());
   }
   if (!once) {
-    return absl::DataLossError(absl::StrCat(
-        "the epoch was not delivered exactly once: of ", expected,
-        " samples to come, ", audit.distinct(), " distinct ones came, ",
-        missing, " are missing and ", duplicates, " came again"));
+    return absl::DataLossError(
+        absl::StrCat("the epoch was not delivered exactly once: of ",
+                     CountText(expected, "expected sample"), ", ",
+                     audit.distinct(), " distinct samples came, ", missing,
+                     " are missing and ", duplicates, " came again"));
   }
   return absl::OkStatus();
 }

@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
   closedir(folder);
   if (paths.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(files, " holds no audit log (*.mraudit)"));
+        absl::StrCat(files, " contains no audit log (*.mraudit)"));
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -80,15 +80,15 @@ BadSamplePolicy::Action PolicyOf(const AuditResult& result) {
   return result.run.resolved_spec().bad_samples().action();
 }
 
-// What was compared with what the servers send now.
+// The comparison with the batches that the servers send now.
 struct Compared {
   uint64_t steps = 0;
-  uint64_t different = 0;  // of these
-  uint64_t payloads = 0;   // whose bytes were compared, not their samples alone
+  uint64_t different = 0;   // of these
+  uint64_t payloads = 0;    // compared byte for byte, not only by their samples
   uint64_t empty_rows = 0;  // of damaged samples, in these steps
 };
 
-// Records spread evenly over all that count.
+// Compares records that are spread evenly over all records that count.
 absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
                      Compared* compared) {
   uint64_t all = 0;
@@ -99,7 +99,7 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
   for (const AuditPart& part : result->parts) {
     const AuditRun& run = part.segment.run;
     for (; next < wanted; ++next) {
-      // As 128 bits: the product is large.
+      // 128 bits: the product is large.
       const auto record = static_cast<uint64_t>(
           static_cast<unsigned __int128>(next) * all / wanted);
       if (record >= before + part.count) break;
@@ -124,7 +124,7 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
                           RecordOf(batch.header, batch.payload));
       ++compared->steps;
       if (logged.payload_xxh3 != 0) ++compared->payloads;
-      // The record counts rows that name a sample, whether they hold it or not.
+      // The record counts rows that name a sample, including empty rows.
       if (here.samples > batch.header.local_valid()) {
         compared->empty_rows += here.samples - batch.header.local_valid();
       }
@@ -134,10 +134,9 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
         if (epoch.epoch == position.epoch) epoch.proof = AuditEpoch::kWrong;
       }
       result->AddProblem(absl::StrCat(
-          "different: rank ", run.rank(), " of ", run.world_size(),
-          " was given other ",
+          "different: at epoch ", position.epoch, " step ", position.step,
+          ", rank ", run.rank(), " of ", run.world_size(), " received other ",
           here.ids != logged.ids ? "samples" : "bytes of the same samples",
-          " at epoch ", position.epoch, " step ", position.step,
           " than the servers send now"));
     }
     before += part.count;
@@ -145,8 +144,8 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
   return absl::OkStatus();
 }
 
-// With the samples that DROP has left out, which PARTIAL gives, an epoch's sum
-// is that of all.
+// Adds the samples that DROP left out, which PARTIAL sends, to an epoch: the
+// sum must be that of all samples.
 absl::Status ProveDropped(const AuditFilesOptions& options,
                           AuditResult* result) {
   const AuditRun& run = result->run;
@@ -178,13 +177,12 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
     epoch.proof = AuditEpoch::kWrong;
     result->AddProblem(absl::StrCat(
         "epoch ", epoch.epoch,
-        " and the samples that it dropped are not all samples once"));
+        " and its dropped samples together are not each sample once"));
   }
   return absl::OkStatus();
 }
 
-// What is missing for so many complete epochs. Only where nothing was lost in
-// between.
+// What is missing for `expected` complete epochs, in logs without a problem.
 std::string UnfinishedText(const AuditResult& result, uint64_t complete,
                            uint64_t expected) {
   const uint64_t steps = result.run.steps_per_epoch();
@@ -205,16 +203,16 @@ std::string UnfinishedText(const AuditResult& result, uint64_t complete,
 absl::string_view ProofText(const AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
     case AuditEpoch::kProved:
-      return zeros ? "every sample exactly once, damaged ones as empty rows"
+      return zeros ? "every sample exactly once, damaged samples as empty rows"
                    : "every sample exactly once";
     case AuditEpoch::kCounted:
-      return zeros ? "every step once, as many samples as there are, damaged "
-                     "ones as empty rows"
-                   : "every step once, as many samples as there are";
+      return zeros ? "every step once, with the right number of samples, "
+                     "damaged samples as empty rows"
+                   : "every step once, with the right number of samples";
     case AuditEpoch::kWrong:
       return "WRONG";
     case AuditEpoch::kIncomplete:
-      return "not complete";
+      return "incomplete";
   }
   return "";
 }
@@ -241,7 +239,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   std::vector<AuditFile> files;
   for (const std::string& path : paths) {
     absl::StatusOr<AuditFile> file = ReadAuditFile(path);
-    // Damage is what the command looks for, and no mistake of its user.
+    // Damage is a result of the audit, not a mistake on the command line.
     if (absl::IsDataLoss(file.status())) return file.status();
     if (!file.ok()) return UsageError(file.status());
     files.push_back(*std::move(file));
@@ -259,19 +257,18 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   const bool zeros = PolicyOf(result) == BadSamplePolicy::ZERO;
   if (zeros) {
     result.notes.push_back(
-        "the policy ZERO sends a damaged sample as an empty row under its "
-        "index; the logs hold indices only, so they do not show which or how "
-        "many rows were empty. With --endpoint the compared steps are counted, "
-        "and `millrace status` names damaged samples");
+        "the policy ZERO sends a damaged sample as an empty row with its "
+        "index. The logs contain indices only, so they do not show which or "
+        "how many rows were empty. With --endpoint, the empty rows of the "
+        "compared steps are counted; `millrace status` names damaged samples");
   } else if (PolicyOf(result) == BadSamplePolicy::SUBSTITUTE) {
     result.notes.push_back(
-        "the policy SUBSTITUTE sends another sample in the place of a damaged "
-        "one; the logs hold the index of the one that was sent, so they do not "
-        "show which samples were replaced; `millrace status` names them");
+        "the policy SUBSTITUTE sends another sample instead of a damaged one. "
+        "The logs contain the index of the sample that was sent, so they do "
+        "not show which samples were replaced; `millrace status` names them");
   }
 
   uint64_t complete = 0;
-  std::vector<std::string> epochs_json;
   std::vector<std::vector<std::string>> table = {
       {"EPOCH", "STEPS", "SAMPLES", "RESULT"}};
   for (const AuditEpoch& epoch : result.epochs) {
@@ -283,12 +280,6 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
         {absl::StrCat(epoch.epoch),
          absl::StrCat(epoch.steps, " of ", result.run.steps_per_epoch()),
          absl::StrCat(epoch.samples), std::string(ProofText(epoch, zeros))});
-    Report one;
-    one.Add("epoch", "", epoch.epoch);
-    one.Add("steps", "", epoch.steps);
-    one.Add("samples", "", epoch.samples);
-    one.Add("result", "", ProofWord(epoch, zeros));
-    epochs_json.push_back(one.Json());
   }
   absl::Status verdict;
   if (compared.different > 0 && compared.different == result.problem_count) {
@@ -297,35 +288,27 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
         compared.different, " of ",
         CountText(compared.steps, "compared step", "compared steps"),
         compared.different == 1 ? " differs" : " differ",
-        " from what the servers send now, the first: ",
+        " from the batches that the servers send now; the first: ",
         absl::StrJoin(absl::MakeConstSpan(result.problems)
                           .subspan(0, std::min(kNamed, result.problems.size())),
                       "; ")));
   } else if (result.problem_count > 0) {
     verdict = absl::DataLossError(absl::StrCat(
-        result.damaged ? "the audit logs do not prove what the job was given: "
-                       : "the job was not given every sample exactly once: ",
+        result.damaged
+            ? "the audit logs do not prove which samples the job received: "
+            : "the job did not receive every sample exactly once: ",
         CountText(result.problem_count, "problem"),
-        ", the first: ", result.problems[0]));
+        "; the first: ", result.problems[0]));
   } else if (complete < options.expect_epochs) {
     verdict = absl::FailedPreconditionError(
         UnfinishedText(result, complete, options.expect_epochs));
     result.AddProblem(std::string(verdict.message()));
   }
-  const auto strings = [](const std::vector<std::string>& list) {
-    return absl::StrCat(
-        "[",
-        absl::StrJoin(list, ", ",
-                      [](std::string* out, const std::string& text) {
-                        absl::StrAppend(out, JsonText(text));
-                      }),
-        "]");
-  };
   Report report;
   report.Add("logs", "logs", uint64_t{paths.size()});
   report.Add("starts", "starts of the job", result.attempts);
-  report.Add("records", "steps in them, of all ranks", result.records);
-  report.Add("superseded", "done again, after a restart or a seek",
+  report.Add("records", "steps of all ranks", result.records);
+  report.Add("superseded", "steps repeated after a restart or a seek",
              result.superseded);
   report.Add("plan_hash", "plan",
              absl::string_view(absl::BytesToHexString(result.run.plan_hash())));
@@ -334,22 +317,29 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   if (!options.loader.endpoint.empty()) {
     report.Add("compared", "steps compared with the servers", compared.steps);
     report.Add("compared_payloads", "", compared.payloads);
-    report.Add("compared_different", "of these different", compared.different);
+    report.Add("compared_different", "different steps", compared.different);
     report.Add("", "compared byte for byte",
                compared.payloads == compared.steps
                    ? absl::StrCat(compared.payloads)
                    : absl::StrCat(compared.payloads,
-                                  " (of the others the logs hold digests of "
-                                  "the samples, not of the bytes)"));
+                                  " (for the other steps, the logs contain "
+                                  "digests of the samples, not of the bytes)"));
     if (zeros) {
-      report.Add("compared_empty_rows", "empty rows in these steps (damaged)",
+      report.Add("compared_empty_rows", "empty rows (damaged samples)",
                  compared.empty_rows);
     }
   }
   report.AddJson("epochs",
-                 absl::StrCat("[", absl::StrJoin(epochs_json, ", "), "]"));
-  report.AddJson("problems", strings(result.problems));
-  report.AddJson("notes", strings(result.notes));
+                 JsonList(result.epochs, [&](const AuditEpoch& epoch) {
+                   return JsonObject()
+                       .Add("epoch", epoch.epoch)
+                       .Add("steps", epoch.steps)
+                       .Add("samples", epoch.samples)
+                       .Add("result", ProofWord(epoch, zeros))
+                       .Json();
+                 }));
+  report.AddJson("problems", JsonOf(result.problems));
+  report.AddJson("notes", JsonOf(result.notes));
   if (options.json) {
     std::printf("%s\n", report.Json().c_str());
   } else {

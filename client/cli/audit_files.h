@@ -1,4 +1,10 @@
-// `millrace audit --files=DIR`: what the audit logs of a whole job prove.
+// `millrace audit --files=DIR`: checks the audit logs of a job and prints what
+// they prove. The check itself is CheckAuditLogs()
+// (client/audit/audit_check.h).
+//
+// Blocking, for the program's main thread.
+//
+//   MR_RETURN_IF_ERROR(AuditFiles({.files = "/runs/7/audit"}));
 
 #ifndef MILLRACE_CLIENT_CLI_AUDIT_FILES_H_
 #define MILLRACE_CLIENT_CLI_AUDIT_FILES_H_
@@ -13,20 +19,20 @@ namespace millrace {
 
 struct AuditFilesOptions {
   std::string files;  // a folder with *.mraudit, or files separated by commas
-  // How to ask servers; what, the logs say. With an endpoint, steps are
-  // compared with what the servers send now.
+  // How to reach servers; the logs name the data. With an endpoint, steps are
+  // compared with the batches that the servers send now.
   HostLoaderOptions loader;
-  // Steps (each of one rank) that are compared, spread over all of the job.
+  // Number of steps (of one rank each) to compare, spread over the job.
   uint64_t compare = 32;
-  // Complete epochs that there must be at least.
+  // Min number of complete epochs.
   uint64_t expect_epochs = 0;
   bool json = false;
 };
 
-// Prints the result. DataLoss: something was lost, came twice or differs from
-// what the servers send. FailedPrecondition: fewer complete epochs than
-// expected, and nothing else. With the mark of UsageError(): a file that cannot
-// be read, or is no audit log, and logs that are not of one job.
+// Prints the result. DataLoss: a step or a sample was lost, came twice or
+// differs from the servers' batch. FailedPrecondition: fewer complete epochs
+// than expected, and no other problem. With the mark of UsageError(): a file
+// that cannot be read or is not an audit log, and logs of several jobs.
 absl::Status AuditFiles(const AuditFilesOptions& options);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// `millrace bench`: how fast batches arrive at this machine, and which setting
-// makes them arrive fastest.
+// `millrace bench`: the rate at which batches arrive at this machine, its
+// bottleneck, and the settings with the highest rate.
 
 #include <unistd.h>
 
@@ -25,7 +25,6 @@
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
 #include "client/cli/bench_table.h"
-#include "client/cli/bench_verdict.h"
 #include "client/cli/bench_waits.h"
 #include "client/cli/commands.h"
 #include "client/cli/spec_flags.h"
@@ -34,6 +33,7 @@
 #include "client/prefetch/host_loader.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
+#include "common/json_text.h"
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
 #include "common/program/report.h"
@@ -44,7 +44,7 @@
 namespace millrace {
 namespace {
 
-// Of each setting of a sweep when --seconds is not given.
+// For each setting of a sweep without --seconds.
 constexpr absl::Duration kSweepDuration = absl::Seconds(3);
 constexpr uint32_t kSweepRounds = 3;
 constexpr uint32_t kMaxRounds = 1000;
@@ -54,25 +54,25 @@ struct BenchFlags {
   SpecFlags spec;
   SyntheticFlags synthetic;
   uint64_t batches = 200;
-  absl::Duration seconds;  // 0: by batches
-  absl::Duration warmup;   // 0: by the window
-  uint64_t epochs = 0;     // 0: by batches
+  absl::Duration seconds;  // 0: use `batches`
+  absl::Duration warmup;   // 0: a window of batches
+  uint64_t epochs = 0;     // 0: use `batches`
   uint32_t world = 1;
   uint32_t rank = 0;
   std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
   std::string sweep;
-  uint32_t rounds = 0;  // 0: 1, or kSweepRounds
+  uint32_t rounds = 0;  // 0: 1, or kSweepRounds in a sweep
   std::string plot;
   std::string server;
   std::string dataset_uri;
   bool json = false;
 
   void AddTo(FlagSet& flags);
-  // Also says where synthetic data are asked for.
+  // Sets `spec` for synthetic data, and checks the flags.
   absl::Status Finish(const FlagSet& flags);
-  // Flags that a sweep with these knobs would ignore.
+  // InvalidArgument: flags that a sweep with these knobs would ignore.
   absl::Status CheckSweep(const FlagSet& flags,
                           const std::vector<SweepKnob>& knobs) const;
 
@@ -88,38 +88,41 @@ void BenchFlags::AddTo(FlagSet& flags) {
   flags.Add("batches", &batches, "N", "Batches to receive, at least 2")
       .Default("200; a sweep receives by time");
   flags
-      .Add("seconds", &seconds, "TIME",
-           "Time to receive for, instead of --batches")
+      .Add("seconds", &seconds, "TIME", "Time to measure, instead of --batches")
       .Default("3s for each setting and round of a sweep");
   flags
       .Add("warmup", &warmup, "TIME",
-           "With --seconds: time to receive before anything counts, until "
+           "With --seconds: time to receive before the measurement, until "
            "adaptive settings are stable")
       .Default("about one window of batches");
   flags.Add("epochs", &epochs, "N",
-            "Whole epochs to receive, instead of --batches; 0: not by epochs");
+            "Number of whole epochs to receive, instead of --batches; 0: use "
+            "--batches");
   flags.Add("world", &world, "N", "Number of ranks of the job");
   flags.Add("rank", &rank, "N", "Rank to receive for, from 0");
   flags.Add("window", &window, "auto|N",
-            "Upper bound of the batches that are requested and not yet "
-            "consumed; auto or 0: adjusted automatically; N: fixed");
+            "Max number of batches that are requested and not yet consumed; "
+            "auto or 0: adjusted automatically; N: fixed");
   flags.Add("initial_window", &initial_window, "N",
-            "Window with which --window=auto begins; 0: by the size of the "
+            "Initial window of --window=auto; 0: chosen by the size of the "
             "batches");
   flags.Add("loaders", &loaders, "N",
-            "Number of clients that receive in parallel, each all batches");
+            "Number of clients that run in parallel; each receives all "
+            "batches");
   flags.Group("Sweeps");
   flags.Add("sweep", &sweep, "KNOB=V,V;...",
             "Run every combination and name the best; knobs: window, "
             "batch_size, loaders, same_host; with --server also threads, "
             "read_threads, memory_budget");
-  flags.Add("rounds", &rounds, "N", "Number of runs of each setting, in turns")
-      .Default("1, of a sweep 3");
+  flags
+      .Add("rounds", &rounds, "N",
+           "Number of runs of each setting; each round runs all settings")
+      .Default("1; for a sweep 3");
   flags.Add("plot", &plot, "FILE.png|svg",
-            "File for a plot of a sweep's results, PNG or SVG by its name");
+            "File for a plot of the results of a sweep");
   flags.Add("server", &server, "PROGRAM",
-            "Start this millrace-server here for each setting, instead of "
-            "--endpoint");
+            "Path of millrace-server: start a server on this machine for each "
+            "setting, instead of using --endpoint");
   flags
       .Add("dataset_uri", &dataset_uri, "URI",
            "URI of the dataset that --server serves")
@@ -148,12 +151,12 @@ absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
       return absl::InvalidArgumentError(absl::StrCat(
           "flag --sweep: ", knob.name,
           " is set when a server starts; give --server=PROGRAM on the server's "
-          "machine, so that the bench starts one for each setting"));
+          "machine, so that bench starts a server for each setting"));
     }
   }
   if (knobs.empty() && rounds <= 1 && !plot.empty()) {
     return absl::InvalidArgumentError(
-        "--plot draws the results of a --sweep: give one");
+        "--plot draws the results of a --sweep: give --sweep");
   }
   return absl::OkStatus();
 }
@@ -171,7 +174,7 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
         spec.base->sources(0).synthetic().ready_batches() > 0) {
       return absl::InvalidArgumentError(
           "--seed has no effect on ready batches, which are the same for every "
-          "seed: leave it out, or give --ready_batches=0");
+          "seed: leave --seed out, or give --ready_batches=0");
     }
   }
   if (!server.empty()) {
@@ -181,22 +184,21 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
     }
     if (!synthetic.wanted() && (spec.dataset.empty() || dataset_uri.empty())) {
       return absl::InvalidArgumentError(
-          "--server needs something to serve: --dataset=NAME and "
+          "--server needs data: give --dataset=NAME and "
           "--dataset_uri=lmdb:PATH, or --synthetic");
     }
     if (synthetic.wanted() && !dataset_uri.empty()) {
       return absl::InvalidArgumentError(
-          "--dataset_uri and synthetic data contradict each other: leave one "
-          "of both out");
+          "--dataset_uri and synthetic data contradict each other: give one");
     }
-    spec.loader.options.endpoint =
-        "127.0.0.1:1";  // until a setting's server is started
+    // Until the server of a setting starts.
+    spec.loader.options.endpoint = "127.0.0.1:1";
   }
   MR_RETURN_IF_ERROR(spec.Validate());
   if (batches < 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --batches=", batches,
-        ": a rate needs at least 2: the first batch does not count"));
+        ": expected at least 2, because the first batch is not measured"));
   }
   const std::pair<const char*, bool> ends[] = {
       {"--batches", batches_given},
@@ -214,19 +216,19 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
                        (!sweep.empty() && !batches_given && epochs == 0);
   if (warmup > absl::ZeroDuration() && !by_time) {
     return absl::InvalidArgumentError(
-        "--warmup has no effect without --seconds: give it, or leave --warmup "
-        "out");
+        "--warmup has no effect without --seconds: give --seconds, or leave "
+        "--warmup out");
   }
   if (loaders == 0 || loaders > kMaxLoaders) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --loaders=", loaders, ": 1 .. ", kMaxLoaders));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --loaders=", loaders, ": expected 1 to ", kMaxLoaders));
   }
   MR_RETURN_IF_ERROR(CheckRank(rank, world));
   uint32_t number = 0;
   if (window != "auto" && (!absl::SimpleAtoi(window, &number) || number == 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --window=", window,
-                     ": write auto, or a number of batches from 2"));
+                     ": write auto, or a number of batches of at least 2"));
   }
   if (number != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(
@@ -235,7 +237,7 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
   }
   if (rounds > kMaxRounds || (rounds == 0 && flags.Given("rounds"))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("flag --rounds=", rounds, ": 1 .. ", kMaxRounds));
+        absl::StrCat("flag --rounds=", rounds, ": expected 1 to ", kMaxRounds));
   }
   if (!plot.empty()) {
     const auto format = PictureFormatOf(plot);
@@ -303,7 +305,7 @@ class Bench {
  private:
   static uint32_t Number(const std::string& text) {
     uint32_t number = 0;
-    // Finish() or ParseSweep() has seen it.
+    // Finish() or ParseSweep() has checked the text.
     return absl::SimpleAtoi(text, &number) ? number : 0;
   }
 
@@ -311,7 +313,7 @@ class Bench {
   StopSignals& signals_;
 };
 
-std::string WhatIsLoaded(const PipelineSpec& spec) {
+std::string DataText(const PipelineSpec& spec) {
   if (!spec.sources(0).has_synthetic()) {
     return absl::StrJoin(spec.sources(), ", ",
                          [](std::string* out, const Source& source) {
@@ -323,11 +325,11 @@ std::string WhatIsLoaded(const PipelineSpec& spec) {
              ? absl::StrCat("synthetic, ",
                             CountText(made.ready_batches(), "ready batch",
                                       "ready batches"))
-             : absl::StrCat("synthetic, read sample by sample, waiting ",
-                            made.latency_us(), " us each");
+             : absl::StrCat("synthetic, read sample by sample, with ",
+                            made.latency_us(), " us of latency each");
 }
 
-// Milliseconds a batch: what the servers wrote into the headers.
+// Milliseconds per batch, from the headers of the batches.
 void AddStages(const BenchResult& result, Report& report) {
   ServerTimes sum;
   for (const ServerTimes& server : result.servers_times) {
@@ -353,19 +355,19 @@ void AddStages(const BenchResult& result, Report& report) {
   };
   double all = 0;
   for (const auto& [name, value] : stages) all += value;
-  if (!(all > 0)) return;  // a server that does not measure them
-  Report json;
+  if (!(all > 0)) return;  // the server does not measure stages
+  JsonObject json;
   std::vector<std::string> text;
   for (const auto& [name, value] : stages) {
-    json.Add(name, "", value, "");
+    json.Add(name, value);
     text.push_back(absl::StrFormat("%s %.3g", name, value));
   }
-  report.Add("", "ms a batch at the servers",
+  report.Add("", "ms per batch on the servers",
              absl::string_view(absl::StrJoin(text, ", ")));
   report.AddJson("stage_ms_per_batch", json.Json());
 }
 
-// Of a batch inside an epoch, and of the first one of an epoch.
+// Waits for batches inside an epoch, and for the first batch of an epoch.
 void AddWaits(const BenchWaits& waits, Report& report) {
   const auto ms = [](double seconds) { return 1e3 * seconds; };
   const double inside = ms(waits.inside().Percentile(50));
@@ -384,7 +386,8 @@ void AddWaits(const BenchWaits& waits, Report& report) {
                              : std::numeric_limits<double>::quiet_NaN());
   if (borders.count() > 0) {
     report.Add(
-        "", absl::StrCat("wait at ", CountText(borders.count(), "border")),
+        "",
+        absl::StrCat("wait at ", CountText(borders.count(), "epoch border")),
         absl::StrFormat("median %.3g ms, longest %.3g ms", border, longest));
   }
   report.Add("borders", "", borders.count());
@@ -395,12 +398,12 @@ void AddWaits(const BenchWaits& waits, Report& report) {
 Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   const PipelineSpec& spec = result.plan.resolved_spec();
   Report report;
-  report.Add("dataset", "dataset", absl::string_view(WhatIsLoaded(spec)));
-  // Those of --batches, with the first ones.
+  report.Add("dataset", "dataset", absl::string_view(DataText(spec)));
+  // With the first batches, as --batches counts them.
   const bool timed = flags.seconds > absl::ZeroDuration();
   report.Add("batches", "batches",
              result.batches + (timed ? 0 : flags.loaders));
-  report.Add("batch_size", "samples of the global batch", spec.batch_size());
+  report.Add("batch_size", "global batch size", spec.batch_size());
   report.Add("", "rank", absl::StrCat(flags.rank, " of ", flags.world));
   report.Add("servers", "servers", result.servers);
   report.Add("window", "", uint64_t{result.window});
@@ -414,20 +417,21 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
                          ", changed ", CountText(result.window_changes, "time"),
                          "; last change: ", result.window_reason));
   if (flags.loaders > 1) {
-    report.Add("", "clients side by side", uint64_t{flags.loaders});
+    report.Add("", "parallel clients", uint64_t{flags.loaders});
   }
   report.Add("loaders", "", uint64_t{flags.loaders});
   report.Add("seconds", "", result.seconds, "");
   report.Add("payload_bytes", "", result.payload_bytes);
   report.Add("wire_bytes", "", result.wire_bytes);
-  report.Add("images_per_second", "images per second",
-             result.figures.images_per_second, "");
+  report.Add("images_per_second", "", result.figures.images_per_second, "");
+  report.Add("", "images per second",
+             absl::string_view(RateText(result.figures.images_per_second)));
   report.Add("gigabytes_per_second", "payload",
              result.figures.gigabytes_per_second, "GB/s");
   if (spec.compression() != COMPRESSION_NONE && result.wire_bytes > 0) {
     const auto wire = static_cast<double>(result.wire_bytes);
     report.Add(
-        "", "packed, over the network",
+        "", "compressed, on the network",
         absl::StrFormat("%.4g GB/s, %.3g of the payload",
                         1e-9 * wire / result.seconds,
                         wire / static_cast<double>(result.payload_bytes)));
@@ -436,32 +440,33 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
              result.figures.cpu_seconds_per_gigabyte, "s/GB");
   report.Add("time_to_first_batch_ms", "time to the first batch",
              result.figures.first_batch_ms, "ms");
-  report.Add("wait_seconds", "waited for data", result.wait_seconds, "s");
+  report.Add("wait_seconds", "time waiting for data", result.wait_seconds, "s");
   report.Add("wait_share", "", result.figures.wait_share, "");
   AddWaits(result.waits, report);
-  report.AddJson("few_batches", result.few_batches.empty() ? "false" : "true");
+  report.AddJson("few_batches", JsonOf(result.figures.few));
   if (!result.few_batches.empty()) {
     report.Add("", "few batches", absl::string_view(result.few_batches));
   }
   report.Add("retried_steps", "", result.retried_steps);
   report.Add("hedged_steps", "", result.hedged_steps);
   AddStages(result, report);
-  report.Add("verdict", "where the time went",
+  report.Add("verdict", "bottleneck",
              absl::string_view(BenchVerdict(result, flags.loaders)));
-  report.AddJson("interrupted", result.interrupted ? "true" : "false");
+  report.AddJson("interrupted", JsonOf(result.interrupted));
   if (result.interrupted) {
-    report.Add("", "interrupted", absl::string_view("what came until then"));
+    report.Add("", "interrupted",
+               absl::string_view("the figures cover the time until then"));
   }
   if (!result.ended.ok()) {
     report.Add("ended_by", "", absl::string_view(result.ended.message()));
     report.Add("", "ended early",
-               absl::StrFormat("after %.1f s, of which the figures are: %s",
+               absl::StrFormat("after %.1f s, which the figures cover: %s",
                                result.seconds, result.ended.message()));
   }
   return report;
 }
 
-// What all settings of a sweep have in common, and when and where they ran.
+// The flags that all settings of a sweep share, and the date and host.
 std::vector<std::string> PlotLines(const BenchFlags& flags,
                                    const BenchSetting& setting,
                                    const PipelineSpec& spec, absl::Time start) {
@@ -525,7 +530,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   if (!flags.plot.empty()) {
     MR_ASSIGN_OR_RETURN(renderer,
                         PictureRenderer::Load(PictureRenderer::Paths()));
-    // Before minutes are spent on what it is to show. Leaves no file behind.
+    // Checks the path before minutes of measuring. Leaves no file behind.
     MR_RETURN_IF_ERROR(
         AtomicFile::Create(flags.plot, Lasts::kThroughCrash).status());
   }
@@ -537,7 +542,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   Bench bench(flags, signals);
   absl::Status first_error;
   PipelineSpec spec;
-  // In turns, so that what changes meanwhile meets all of them.
+  // Round by round, so that a change of the machine affects all settings.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {
       if (signals.signal() != 0) break;
@@ -546,7 +551,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
                    row.setting.Name().c_str());
       const absl::StatusOr<BenchResult> result = bench.Run(row.setting);
       if (result.ok() && result->ended.ok()) {
-        // A part of a round is not one.
+        // An interrupted round does not count.
         if (result->interrupted) break;
         row.rounds.push_back(result->figures);
         spec = result->plan.resolved_spec();
@@ -562,23 +567,24 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   const std::string best = BestSetting(rows);
   if (best.empty()) {
     if (!first_error.ok()) return first_error;
-    return absl::CancelledError("interrupted before a round was over");
+    return absl::CancelledError("interrupted before the first round ended");
   }
-  const std::string loaded = WhatIsLoaded(spec);
+  const std::string loaded = DataText(spec);
   const std::string few = FewBatchesNote(rows);
   if (flags.json) {
-    Report report;
-    report.Add("dataset", "", absl::string_view(loaded));
-    report.Add("rounds", "", uint64_t{flags.rounds});
-    report.AddJson("settings", BenchRowsJson(rows));
-    report.Add("best", "", absl::string_view(best));
-    report.AddJson("interrupted", signals.signal() != 0 ? "true" : "false");
-    std::printf("%s\n", report.Json().c_str());
+    std::printf("%s\n", JsonObject()
+                            .Add("dataset", loaded)
+                            .Add("rounds", flags.rounds)
+                            .AddJson("settings", BenchRowsJson(rows))
+                            .Add("best", best)
+                            .Add("interrupted", signals.signal() != 0)
+                            .Json()
+                            .c_str());
   } else {
     std::printf("%s\n%s\n%s%s", BenchTable(rows).c_str(), best.c_str(),
                 few.empty() ? "" : absl::StrCat(few, "\n").c_str(),
                 signals.signal() != 0
-                    ? "\ninterrupted: the rounds that were over until then\n"
+                    ? "\ninterrupted: only whole rounds are counted\n"
                     : "\n");
   }
   if (!renderer) return absl::OkStatus();
@@ -596,8 +602,9 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
   BenchFlags flags;
   FlagSet set(
       {.command = "millrace bench",
-       .summary = "Measures how fast batches arrive at this machine. Rates do "
-                  "not count the time to the first batch.",
+       .summary = "Measures the rate at which batches arrive at this machine, "
+                  "and names the bottleneck. Rates exclude the time to the "
+                  "first batch.",
        .examples = {"millrace bench --endpoint=data-1:7001 --dataset=photos "
                     "--preset=imagenet_train",
                     "millrace bench --endpoint=data-1:7001 --synthetic",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/clean_text.h"
+#include "common/count_text.h"
 #include "common/picture/text_lines.h"
 
 namespace millrace {
@@ -54,14 +55,14 @@ class Plot {
  public:
   explicit Plot(const std::vector<BenchRow>& rows)
       : rows_(rows), best_(BestRow(rows)) {
-    double most = 0;
+    double max = 0;
     double labels = kMinLabels;
     for (const BenchRow& row : rows) {
-      most = std::max(most, Spread(row, kImages).most);
+      max = std::max(max, Spread(row, kImages).max);
       labels =
           std::max(labels, EstimatedTextWidth(row.setting.Name(), kTextSize));
     }
-    scale_ = RoundUp(most);
+    scale_ = RoundUp(max);
     labels_ = std::min(std::ceil(labels), kMaxLabels);
     axis_ = kMargin + labels_ + kGap;
     values_ = axis_ + kBars + kGap;
@@ -127,17 +128,16 @@ class Plot {
     for (int i = 0; i <= kTicks; ++i) {
       const double value = scale_ * i / kTicks;
       AddFill(At(value), top, 1, bottom - top, kGrid);
-      AddText(
-          scale_ >= kTicks ? Grouped(value) : absl::StrFormat("%.2g", value),
-          At(value) - step / 2, below, step, kSmallSize, kPale,
-          PictureText::Align::kCenter);
+      AddText(scale_ >= kTicks ? GroupedText(value)
+                               : absl::StrFormat("%.2g", value),
+              At(value) - step / 2, below, step, kSmallSize, kPale,
+              PictureText::Align::kCenter);
     }
     AddText("images per second", axis_, below + TextLineHeight(kSmallSize),
             kBars, kSmallSize, kInk, PictureText::Align::kCenter);
     AddText(
         "bar: median of the rounds; line: worst to best round; green: best; "
-        "pale "
-        "green: the rounds do not tell it apart from the best",
+        "pale green: within noise of the best",
         kMargin, below + 2 * TextLineHeight(kSmallSize) + kGap / 2,
         picture_.width - 2 * kMargin, kSmallSize, kPale,
         PictureText::Align::kCenter);
@@ -145,7 +145,7 @@ class Plot {
 
   Rgb ColorOf(const BenchRow& row) const {
     if (&row == best_) return kBest;
-    return ToldApart(row, *best_) ? kOther : kAlike;
+    return IsSlower(row, *best_) ? kOther : kAlike;
   }
 
   void AddRow(const BenchRow& row, double top) {
@@ -163,19 +163,19 @@ class Plot {
     const BenchSpread images = Spread(row, kImages);
     AddFill(axis_, middle - kBar / 2, At(images.median) - axis_, kBar,
             ColorOf(row));
-    const double worst = At(images.least);
-    const double best = At(images.most);
+    const double worst = At(images.min);
+    const double best = At(images.max);
     AddFill(worst - 1, middle - 1, best - worst + 2, 2, kInk);
     for (const double end : {worst, best}) {
       AddFill(end - 1, middle - kCap / 2, 2, kCap, kInk);
     }
-    AddText(
-        row.rounds.size() == 1
-            ? absl::StrCat(Grouped(images.median), " (1 round)")
-            : absl::StrCat(Grouped(images.median), " (", Grouped(images.least),
-                           " - ", Grouped(images.most), ")"),
-        values_, text, kValues, kTextSize, kInk, PictureText::Align::kLeft,
-        &row == best_);
+    AddText(row.rounds.size() == 1
+                ? absl::StrCat(GroupedText(images.median), " (1 round)")
+                : absl::StrCat(GroupedText(images.median), " (",
+                               GroupedText(images.min), " - ",
+                               GroupedText(images.max), ")"),
+            values_, text, kValues, kTextSize, kInk, PictureText::Align::kLeft,
+            &row == best_);
   }
 
   const std::vector<BenchRow>& rows_;

@@ -1,8 +1,9 @@
 // The results of a sweep as a plot: a bar for each setting, with a line from
 // its worst to its best round.
 //
-// Pure function, safe from any thread. Nothing is drawn here: see
-// common/picture/picture_renderer.h.
+// It only lays the plot out; common/picture/picture_renderer.h draws it.
+//
+// Pure function, safe from any thread.
 //
 //   const Picture plot = LayOutBenchPlot(rows, {"millrace bench: photos", {}});
 
@@ -19,11 +20,11 @@ namespace millrace {
 
 struct BenchPlotHead {
   std::string title;
-  // What all settings have in common, when and where it was measured.
+  // The flags that all settings share, the date and the host.
   std::vector<std::string> lines;
 };
 
-// Texts may hold any bytes. Rows without rounds say why.
+// Texts may hold any bytes. A row without rounds shows its error.
 Picture LayOutBenchPlot(const std::vector<BenchRow>& rows,
                         const BenchPlotHead& head);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/wire_share.h"
+#include "client/diagnosis/wait_verdict.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "common/status_macros.h"
@@ -30,8 +31,8 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Runs `body` for each number of a loader, on threads when there are several;
-// the first error.
+// Calls `body` with the number of each loader, on threads when there are
+// several loaders. Returns the first error.
 template <typename Body>
 absl::Status ForEach(size_t loaders, const Body& body) {
   std::vector<absl::Status> statuses(loaders);
@@ -49,13 +50,13 @@ absl::Status ForEach(size_t loaders, const Body& body) {
   return absl::OkStatus();
 }
 
-// With the first one, as --batches counts.
+// Includes the first batch, as --batches does.
 uint64_t EpochsToBatches(const BenchOptions& options,
                          const HostLoader& loader) {
   const uint64_t steps = loader.plan().steps_per_epoch();
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   const uint64_t batches =
-      steps > kMost / options.epochs ? kMost : steps * options.epochs;
+      steps > kMax / options.epochs ? kMax : steps * options.epochs;
   return std::max<uint64_t>(2, batches);
 }
 
@@ -64,14 +65,14 @@ uint64_t EpochsToBatches(const BenchOptions& options,
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                            StopSignals& signals) {
   std::vector<std::unique_ptr<HostLoader>> loaders;
-  // Goes before the loaders that the signal would close.
+  // Destroyed before the loaders, which a signal would close.
   struct Quiet {
     StopSignals& signals;
     ~Quiet() { signals.OnSignal(nullptr); }
   };
   const bool timed = options.duration > absl::ZeroDuration();
   HostLoaderOptions host = options.host;
-  // Whose server is gone does not wait long beyond the time that was asked for.
+  // If the server is gone, the measurement ends soon after `duration`.
   if (timed) host.next_timeout = std::min(host.next_timeout, host.step_timeout);
   for (uint32_t i = 0; i < options.loaders; ++i) {
     if (signals.signal() != 0) return absl::CancelledError("interrupted");
@@ -88,7 +89,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
 
   const absl::Status first = ForEach(loaders.size(), [&](size_t i) {
     HostLoader& loader = *loaders[i];
-    // A cold storage may take its time.
+    // Cold storage may be slow.
     const absl::Time patience = MonotonicNow() + options.host.next_timeout;
     absl::Status begun = loader.Next().status();
     while ((absl::IsDeadlineExceeded(begun) || absl::IsUnavailable(begun)) &&
@@ -97,8 +98,8 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     }
     MR_RETURN_IF_ERROR(begun);
     if (!timed) return absl::OkStatus();
-    // Slots are touched for the first time, which would count against large
-    // windows.
+    // The first use of each slot faults its pages in, which would make large
+    // windows look slow.
     const bool by_window = options.warmup == absl::ZeroDuration();
     const absl::Time enough =
         MonotonicNow() + (by_window ? options.duration : options.warmup);
@@ -120,7 +121,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                : EpochsToBatches(options, *loaders[0]);
   std::vector<BenchWaits> waits(loaders.size());
   std::vector<absl::Time> last(loaders.size(), started);
-  // Waited for an error, which ends the figures: it is none of their time.
+  // Seconds that Next() took to return an error: they are not measured time.
   std::vector<double> in_vain(loaders.size());
   const absl::Status taken = ForEach(loaders.size(), [&](size_t i) {
     for (uint64_t n = 1; timed || n < batches; ++n) {
@@ -128,7 +129,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
       const absl::StatusOr<HostBatch> batch = loaders[i]->Next();
       const absl::Time now = MonotonicNow();
       if (!batch.ok()) {
-        // An interrupted wait is time that was waited for data.
+        // A wait that a signal interrupts is a wait for data.
         if (!over(batch.status())) {
           in_vain[i] = absl::ToDoubleSeconds(now - asked);
         }
@@ -160,7 +161,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     result.batches += after.batches - before[i].batches;
     result.images += after.samples - before[i].samples;
     result.payload_bytes += after.payload_bytes - before[i].payload_bytes;
-    // `in_vain` is measured around Next(), so it may be a little more.
+    // `in_vain` includes the call of Next(), so it may be a little longer.
     result.wait_seconds +=
         std::max(0.0, after.wait_seconds - before[i].wait_seconds - in_vain[i]);
     result.retried_steps += after.retried_steps - before[i].retried_steps;
@@ -199,6 +200,23 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                       timed ? 0 : uint64_t{result.window});
   result.figures.few = !result.few_batches.empty();
   return result;
+}
+
+std::string BenchVerdict(const BenchResult& result, uint32_t loaders) {
+  WaitReport waits;
+  waits.elapsed_seconds = result.seconds;
+  waits.wait_seconds = waits.host_wait_seconds = result.wait_seconds / loaders;
+  waits.retried_steps = result.retried_steps;
+  waits.no_answer_seconds = result.no_answer_seconds;
+  waits.no_answer = result.no_answer;
+  waits.servers = result.servers_times;
+  waits.consumer = "this client";
+  // With the first batch of each loader.
+  waits.less_than_an_epoch =
+      result.batches / loaders + 1 < result.plan.steps_per_epoch();
+  // The wait for the error is no wait for data.
+  return absl::StrCat(result.ended.ok() ? "" : "before the error: ",
+                      JudgeWait(waits).text);
 }
 
 }  // namespace millrace

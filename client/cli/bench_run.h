@@ -1,10 +1,13 @@
 // One measurement of `millrace bench`: opens loaders, waits for the first batch
-// of each, then takes batches as fast as they come and counts.
+// of each, then receives batches at full speed and counts them.
 //
-// Blocking, for the program's main thread; each loader has a thread here.
+// It prints nothing: bench_command.cc does.
 //
-//   MR_ASSIGN_OR_RETURN(BenchResult result, MeasureBatches(options,
-//   signals)); Show(result.figures);
+// MeasureBatches() blocks, and runs each loader on a thread of its own; call it
+// on the program's main thread.
+//
+//   MR_ASSIGN_OR_RETURN(BenchResult result, MeasureBatches(options, signals));
+//   puts(BenchVerdict(result, options.loaders).c_str());
 
 #ifndef MILLRACE_CLIENT_CLI_BENCH_RUN_H_
 #define MILLRACE_CLIENT_CLI_BENCH_RUN_H_
@@ -26,24 +29,24 @@ namespace millrace {
 
 struct BenchOptions {
   HostLoaderOptions host;
-  // That take batches of the same rank side by side, each all of them.
+  // Loaders that run in parallel; each receives all batches of the same rank.
   uint32_t loaders = 1;
-  // What each takes: so many, the first one included, at least 2; or, when
-  // `duration` is above 0, what comes within it after a warm-up: `warmup`, or
-  // when that is 0 as many batches as the window has, or as long again; or,
-  // when `epochs` is above 0, so many epochs, with the first batch at least 2
-  // batches.
+  // The end of the measurement, for each loader:
+  // - with `duration` above 0: that time, after a warm-up;
+  // - with `epochs` above 0: that number of epochs, at least 2 batches;
+  // - otherwise: `batches`, including the first one, at least 2.
   uint64_t batches = 200;
   absl::Duration duration;
+  // 0: a window of batches, but no longer than `duration`.
   absl::Duration warmup;
   uint64_t epochs = 0;
 };
 
-// Sums are those of all loaders, without their first batches and the warm-up.
+// Sums over all loaders, without their first batches and the warm-up.
 struct BenchResult {
   OpenResponse plan;
-  // Of the first loader: at the end, at the start, changes since then, and why
-  // the last one was made.
+  // Of the first loader: at the end, at the start, changes in between, and the
+  // reason of the last change.
   uint32_t window = 0;
   uint32_t first_window = 0;
   uint64_t window_changes = 0;
@@ -52,8 +55,8 @@ struct BenchResult {
   uint64_t batches = 0;
   uint64_t images = 0;
   uint64_t payload_bytes = 0;
-  // Of these, as they came over the network: what arrived meanwhile, or else
-  // before, had this share of its payload's size. 0: all came in shared memory.
+  // The same batches as received over the network, perhaps compressed
+  // (wire_share.h). 0: all came in shared memory.
   uint64_t wire_bytes = 0;
   double seconds = 0;
   double cpu_seconds = 0;   // of this process
@@ -67,18 +70,21 @@ struct BenchResult {
   std::string no_answer;
   BenchFigures figures;
   std::string few_batches;   // FewBatchesText()
-  bool interrupted = false;  // cut short: what came until then
-  // Not OK: an error ended it early, and the figures are of the time until the
-  // last batch.
+  bool interrupted = false;  // a signal ended the measurement early
+  // Not OK: an error ended the measurement early, and the figures are of the
+  // time until the last batch.
   absl::Status ended;
 };
 
-// A run by `duration` ends at the latest when no batch has come for the
-// loader's step_timeout. Cancelled: interrupted before there was anything to
-// count. Others, as of OpenHostLoader() and HostLoader::Next(): there was
-// nothing to count. Of opening, with the marks of OfRequest().
+// A measurement by `duration` also ends when no batch arrives for the loader's
+// step_timeout. Cancelled: interrupted before the second batch. Others, as of
+// OpenHostLoader() (with the marks of OfRequest()) and HostLoader::Next(): the
+// error came before the second batch.
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
                                            StopSignals& signals);
+
+// Why the clients waited, in one line. `loaders` as in BenchOptions.
+std::string BenchVerdict(const BenchResult& result, uint32_t loaders);
 
 }  // namespace millrace
 

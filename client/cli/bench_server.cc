@@ -25,7 +25,7 @@ namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kStopTimeout = absl::Seconds(5);
-constexpr absl::Duration kLook = absl::Milliseconds(5);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(5);
 
 }  // namespace
 
@@ -35,20 +35,20 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
   if (access(binary.c_str(), X_OK) != 0) {
     return UsageError(absl::NotFoundError(
         absl::StrCat("flag --server=", binary, ": ", std::strerror(errno),
-                     "; name the program millrace-server with its path")));
+                     "; give the path of millrace-server")));
   }
   const char* const temp = getenv("TMPDIR");
   std::string folder =
       absl::StrCat(temp == nullptr ? "/tmp" : temp, "/millrace-bench-XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "cannot make a folder for the server's port: ", std::strerror(errno),
-        "; set TMPDIR"));
+        "cannot create a temporary folder for the server: ",
+        std::strerror(errno), "; set TMPDIR to a folder that can be written"));
   }
   std::unique_ptr<BenchServer> server(new BenchServer(folder));
   const std::string port_file = folder + "/port";
   const std::string log = folder + "/log";
-  // All that allocates comes before the fork.
+  // Everything that allocates memory comes before the fork.
   std::vector<std::string> words = {binary, "--listen=127.0.0.1:0",
                                     "--port_file=" + port_file};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -78,19 +78,20 @@ absl::StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(
   server->pid_ = pid;
   const SteadyTime give_up = SteadyDeadline(kStartTimeout);
   while (true) {
-    // Looked at before the file: a server that has just ended wrote none later.
+    // Checked before the file: a server that has ended writes no file later.
     const bool ended = server->Ended();
     const auto port = ReadFile(port_file, kMaxTextFileBytes);
     if (port.ok() && absl::SimpleAtoi(*port, &server->port_)) return server;
     if (ended || SteadyTime::clock::now() > give_up) {
-      std::string words_of_it = server->Errors();
-      absl::string_view why = absl::StripTrailingAsciiWhitespace(words_of_it);
+      const std::string errors = server->Errors();
+      absl::string_view why = absl::StripTrailingAsciiWhitespace(errors);
       absl::ConsumePrefix(&why, "millrace-server: ");
       return absl::FailedPreconditionError(absl::StrCat(
-          "the server ", ended ? "ended at its start" : "does not listen",
+          "the server ",
+          ended ? "exited at its start" : "does not listen after 30 s",
           why.empty() ? "" : ": ", why));
     }
-    absl::SleepFor(kLook);
+    absl::SleepFor(kPollInterval);
   }
 }
 
@@ -104,7 +105,7 @@ BenchServer::~BenchServer() {
         waitpid(pid_, nullptr, 0);
         break;
       }
-      absl::SleepFor(kLook);
+      absl::SleepFor(kPollInterval);
     }
   }
   std::error_code ignored;  // in a folder for temporary files
@@ -123,10 +124,10 @@ bool BenchServer::Ended() {
 }
 
 std::string BenchServer::Errors() const {
-  // The last lines say why.
-  constexpr size_t kMost = 2000;
+  // The last lines name the reason.
+  constexpr size_t kMax = 2000;
   std::string text = ReadFile(folder_ + "/log", kMaxTextFileBytes).value_or("");
-  if (text.size() > kMost) text.erase(0, text.size() - kMost);
+  if (text.size() > kMax) text.erase(0, text.size() - kMax);
   return text;
 }
 

@@ -1,8 +1,10 @@
-// A data server of the bench's own on this machine, so that --sweep can try
-// settings that only a server's start can change.
+// BenchServer starts a data server on this machine, so that --sweep can try
+// flags that only the start of a server can change.
 //
-// Belongs to one thread. The process ends with the object, and with the bench
-// however that ends.
+// It is not for servers that already run: bench reaches these by --endpoint.
+//
+// One thread. Owns the process, which ends with the object, and with bench even
+// when bench is killed.
 //
 //   MR_ASSIGN_OR_RETURN(auto server, BenchServer::Start(binary, flags, mask));
 //   options.endpoint = server->endpoint();
@@ -24,14 +26,14 @@ namespace millrace {
 class BenchServer {
  public:
   // Starts `binary` with `flags` on a free port of 127.0.0.1 and returns when
-  // it listens. `mask` is the signal mask that it runs with. FailedPrecondition
-  // with what it wrote to standard error when it ends instead; NotFound: there
-  // is no such program.
+  // it listens. `mask` is the signal mask of the server. FailedPrecondition:
+  // the server ended; the message has its standard error. NotFound: `binary`
+  // cannot be executed.
   static absl::StatusOr<std::unique_ptr<BenchServer>> Start(
       const std::string& binary, const std::vector<std::string>& flags,
       const sigset_t& mask);
 
-  // SIGTERM, and SIGKILL when it does not end soon.
+  // Sends SIGTERM, and SIGKILL after 5 s.
   ~BenchServer();
   BenchServer(const BenchServer&) = delete;
   BenchServer& operator=(const BenchServer&) = delete;
@@ -44,7 +46,7 @@ class BenchServer {
   bool Ended();  // the process is gone
   std::string Errors() const;
 
-  const std::string folder_;  // of the port file and what it logs
+  const std::string folder_;  // of the port file and the log
   pid_t pid_ = -1;
   int port_ = 0;
 };

@@ -52,27 +52,27 @@ absl::Status CheckValue(absl::string_view part, const KnownKnob& known,
       [[fallthrough]];
     case Kind::kNumber:
     case Kind::kNumberOrNone: {
-      const uint32_t least = known.kind == Kind::kNumberOrNone ? 0 : 1;
+      const uint32_t min = known.kind == Kind::kNumberOrNone ? 0 : 1;
       uint32_t number = 0;
-      if (absl::SimpleAtoi(value, &number) && number >= least) {
+      if (absl::SimpleAtoi(value, &number) && number >= min) {
         return absl::OkStatus();
       }
-      return Wrong(part,
-                   absl::StrCat("`", value, "` is no number from ", least));
+      return Wrong(
+          part, absl::StrCat("`", value, "` is not a whole number from ", min));
     }
     case Kind::kBytes:
       if (const auto bytes = ParseByteSize(value); bytes.ok() && *bytes > 0) {
         return absl::OkStatus();
       }
-      return Wrong(
-          part,
-          absl::StrCat("`", value, "` is no size; write for example 512MiB"));
+      return Wrong(part,
+                   absl::StrCat("`", value,
+                                "` is not a size; write, for example, 512MiB"));
     case Kind::kSameHost:
       if (value == "off" || value == "auto" || value == "require") {
         return absl::OkStatus();
       }
-      return Wrong(part,
-                   absl::StrCat("`", value, "` is none of off, auto, require"));
+      return Wrong(
+          part, absl::StrCat("`", value, "` is not one of off, auto, require"));
   }
   return absl::OkStatus();
 }
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text) {
   std::vector<SweepKnob> knobs;
   size_t settings = 1;
   for (const absl::string_view part : absl::StrSplit(text, ';')) {
-    // A semicolon at the end does no harm.
+    // A semicolon at the end is allowed.
     if (part.empty() && !knobs.empty()) continue;
     const size_t equals = part.find('=');
     if (equals == absl::string_view::npos) {
@@ -110,16 +110,16 @@ absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text) {
     }
     const absl::string_view name = part.substr(0, equals);
     if (name == "prefetch") {
-      return Wrong(part,
-                   "how many batches lie on the device is the trainer's to "
-                   "choose (millrace-train --prefetch), and the bench has no "
-                   "device: sweep window here");
+      return Wrong(
+          part,
+          "millrace-train --device_prefetch sets the number of batches on the "
+          "device, and bench has no device: sweep window instead");
     }
     const KnownKnob* const known = Find(name);
     if (known == nullptr) {
       return Wrong(
           part, absl::StrCat(
-                    "there is no knob `", name, "`; there are ",
+                    "there is no knob `", name, "`; the knobs are ",
                     absl::StrJoin(kKnown, ", ",
                                   [](std::string* out, const KnownKnob& knob) {
                                     absl::StrAppend(out, knob.name);
@@ -127,14 +127,15 @@ absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text) {
     }
     SweepKnob knob = {.name = std::string(name)};
     for (const SweepKnob& other : knobs) {
-      if (other.name == knob.name) return Wrong(part, "is there twice");
+      if (other.name == knob.name) return Wrong(part, "is given twice");
     }
     std::set<absl::string_view> seen;
     for (const absl::string_view value :
          absl::StrSplit(part.substr(equals + 1), ',')) {
       MR_RETURN_IF_ERROR(CheckValue(part, *known, value));
       if (!seen.insert(value).second) {
-        return Wrong(part, absl::StrCat("the value ", value, " twice"));
+        return Wrong(part,
+                     absl::StrCat("the value ", value, " is given twice"));
       }
       knob.values.emplace_back(value);
       if (knob.values.size() > kMaxSweepSettings) break;
@@ -143,7 +144,7 @@ absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text) {
     if (settings > kMaxSweepSettings) {
       return absl::InvalidArgumentError(absl::StrCat(
           "flag --sweep makes more than ", kMaxSweepSettings,
-          " settings: take fewer values, or one knob after the other"));
+          " settings: give fewer values, or sweep one knob at a time"));
     }
     knobs.push_back(std::move(knob));
   }

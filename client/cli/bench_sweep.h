@@ -1,8 +1,10 @@
-// What `millrace bench --sweep` runs: every combination of some knobs' values.
+// The settings of `millrace bench --sweep`: every combination of the values of
+// some knobs.
 //
-//   threads=1,2,4;window=4,16,64
+// It runs nothing. Pure functions, safe from any thread.
 //
-// Pure functions, safe from any thread.
+//   MR_ASSIGN_OR_RETURN(auto knobs, ParseSweep("threads=1,2;window=4,16"));
+//   for (const BenchSetting& setting : Combine(knobs)) ...
 
 #ifndef MILLRACE_CLIENT_CLI_BENCH_SWEEP_H_
 #define MILLRACE_CLIENT_CLI_BENCH_SWEEP_H_
@@ -24,23 +26,23 @@ struct SweepKnob {
   std::vector<std::string> values;
 };
 
-// One combination, in the order of the knobs. Empty: what the flags say.
+// One combination, in the order of the knobs. Empty: the values of the flags.
 struct BenchSetting {
   std::vector<std::pair<std::string, std::string>> values;
 
   std::string Name() const;  // "threads=2 window=16"; "as given" when empty
-  // Null: the setting does not say.
+  // Null: the setting has no such knob.
   const std::string* Find(absl::string_view knob) const;
 };
 
-// InvalidArgument: names the knob, what is wrong with it and what can be.
+// InvalidArgument: names the knob, the mistake and what is allowed.
 absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text);
 
 // The first knob changes slowest.
 std::vector<BenchSetting> Combine(const std::vector<SweepKnob>& knobs);
 
-// A flag of the server: only a server that the bench starts itself can be
-// given another value.
+// A flag of the server, which only a server that bench starts itself can
+// change.
 bool IsServerKnob(absl::string_view name);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/count_text.h"
+#include "common/json_text.h"
 #include "common/program/report.h"
 
 namespace millrace {
@@ -15,25 +16,23 @@ namespace {
 
 constexpr auto kImages = &BenchFigures::images_per_second;
 
-// Fewer are a matter of chance.
-constexpr uint64_t kFewBatches = 10;
+// Rates of fewer batches are noise.
+constexpr uint64_t kMinBatches = 10;
+constexpr char kMeasureMore[] =
+    "measure more batches (--batches, --seconds or --epochs)";
 
 }  // namespace
 
 std::string FewBatchesText(uint64_t batches, uint64_t requested_ahead) {
-  const std::string rates =
-      absl::StrCat("the rates are of ", CountText(batches, "batch", "batches"));
-  constexpr char kMore[] =
-      ": measure more of them (--batches, --seconds or "
-      "--epochs)";
-  if (batches < kFewBatches) {
-    return absl::StrCat(rates, " only, too few to rely on", kMore);
+  const std::string rates = absl::StrCat(
+      "the rates come from ", CountText(batches, "batch", "batches"));
+  if (batches < kMinBatches) {
+    return absl::StrCat(rates, ", which is too few: ", kMeasureMore);
   }
   if (batches <= requested_ahead) {
     return absl::StrCat(rates,
-                        ", all of them requested before the measurement "
-                        "began (window ",
-                        requested_ahead, ")", kMore);
+                        ", all requested before the measurement began (window ",
+                        requested_ahead, "): ", kMeasureMore);
   }
   return "";
 }
@@ -50,14 +49,6 @@ BenchSpread Spread(const BenchRow& row, double BenchFigures::*figure) {
   return {median, values.front(), values.back()};
 }
 
-std::string Grouped(double value) {
-  std::string digits = absl::StrFormat("%.0f", value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(digits.begin() + at, ',');
-  }
-  return digits;
-}
-
 const BenchRow* BestRow(const std::vector<BenchRow>& rows) {
   const BenchRow* best = nullptr;
   for (const BenchRow& row : rows) {
@@ -70,8 +61,8 @@ const BenchRow* BestRow(const std::vector<BenchRow>& rows) {
   return best;
 }
 
-bool ToldApart(const BenchRow& row, const BenchRow& best) {
-  return Spread(row, kImages).most < Spread(best, kImages).least;
+bool IsSlower(const BenchRow& row, const BenchRow& best) {
+  return Spread(row, kImages).max < Spread(best, kImages).min;
 }
 
 std::string BenchTable(const std::vector<BenchRow>& rows) {
@@ -94,11 +85,11 @@ std::string BenchTable(const std::vector<BenchRow>& rows) {
       line.push_back(row.error.empty() ? "not run" : row.error);
     } else {
       const BenchSpread images = Spread(row, kImages);
-      line.push_back(Grouped(images.median));
+      line.push_back(GroupedText(images.median));
       line.push_back(row.rounds.size() == 1
                          ? "1 round"
-                         : absl::StrFormat("%s - %s", Grouped(images.least),
-                                           Grouped(images.most)));
+                         : absl::StrFormat("%s - %s", GroupedText(images.min),
+                                           GroupedText(images.max)));
       line.push_back(absl::StrFormat(
           "%.3g", Spread(row, &BenchFigures::gigabytes_per_second).median));
       line.push_back(absl::StrFormat(
@@ -116,30 +107,29 @@ std::string BenchTable(const std::vector<BenchRow>& rows) {
 std::string BestSetting(const std::vector<BenchRow>& rows) {
   const BenchRow* const best = BestRow(rows);
   if (best == nullptr) return "";
-  const BenchSpread most = Spread(*best, kImages);
-  double slowest = most.median;
+  const double fastest = Spread(*best, kImages).median;
+  double slowest = fastest;
   std::vector<std::string> alike;
   size_t measured = 0;
   for (const BenchRow& row : rows) {
     if (row.rounds.empty()) continue;
     ++measured;
     slowest = std::min(slowest, Spread(row, kImages).median);
-    if (&row != best && !ToldApart(row, *best)) {
+    if (&row != best && !IsSlower(row, *best)) {
       alike.push_back(row.setting.Name());
     }
   }
   std::string text = absl::StrFormat(
-      "best: %s with %s images/s", best->setting.Name(), Grouped(most.median));
+      "best: %s with %s images/s", best->setting.Name(), GroupedText(fastest));
   if (measured > 1 && slowest > 0) {
-    absl::StrAppendFormat(&text, ", %.2f times the slowest",
-                          most.median / slowest);
+    absl::StrAppendFormat(&text, ", %.2f times the slowest", fastest / slowest);
   }
   if (!alike.empty()) {
     constexpr size_t kNamed = 3;
     const size_t more = alike.size() > kNamed ? alike.size() - kNamed : 0;
     alike.resize(alike.size() - more);
     absl::StrAppend(&text,
-                    "; not told apart from it: ", absl::StrJoin(alike, ", "),
+                    "; within noise of the best: ", absl::StrJoin(alike, ", "),
                     more > 0 ? absl::StrCat(" and ", more, " more") : "");
   }
   return text;
@@ -148,41 +138,36 @@ std::string BestSetting(const std::vector<BenchRow>& rows) {
 std::string FewBatchesNote(const std::vector<BenchRow>& rows) {
   std::vector<std::string> few;
   for (const BenchRow& row : rows) {
-    uint64_t least = std::numeric_limits<uint64_t>::max();
+    uint64_t min = std::numeric_limits<uint64_t>::max();
     for (const BenchFigures& round : row.rounds) {
-      if (round.few) least = std::min(least, round.batches);
+      if (round.few) min = std::min(min, round.batches);
     }
-    if (least == std::numeric_limits<uint64_t>::max()) continue;
+    if (min == std::numeric_limits<uint64_t>::max()) continue;
     few.push_back(absl::StrCat(row.setting.Name(), " (",
-                               CountText(least, "batch", "batches"),
+                               CountText(min, "batch", "batches"),
                                " in a round)"));
   }
   if (few.empty()) return "";
-  return absl::StrCat(
-      "rates of too few batches to rely on: ", absl::StrJoin(few, ", "),
-      "; measure more of them (--batches, --seconds or "
-      "--epochs)");
+  return absl::StrCat("rates from too few batches: ", absl::StrJoin(few, ", "),
+                      "; ", kMeasureMore);
 }
 
 std::string BenchRowsJson(const std::vector<BenchRow>& rows) {
-  std::vector<std::string> parts;
-  for (const BenchRow& row : rows) {
-    Report one;
-    Report setting;
+  return JsonList(rows, [](const BenchRow& row) {
+    JsonObject one;
+    JsonObject setting;
     for (const auto& [name, value] : row.setting.values) {
-      setting.Add(name, "", absl::string_view(value));
+      setting.Add(name, value);
     }
     one.AddJson("setting", setting.Json());
-    one.Add("rounds", "", uint64_t{row.rounds.size()});
-    if (!row.error.empty()) {
-      one.Add("error", "", absl::string_view(row.error));
-    }
+    one.Add("rounds", row.rounds.size());
+    if (!row.error.empty()) one.Add("error", row.error);
     const auto add = [&](absl::string_view name, double BenchFigures::*figure) {
       if (row.rounds.empty()) return;
       const BenchSpread spread = Spread(row, figure);
-      one.Add(name, "", spread.median, "");
-      one.Add(absl::StrCat(name, "_least"), "", spread.least, "");
-      one.Add(absl::StrCat(name, "_most"), "", spread.most, "");
+      one.Add(name, spread.median);
+      one.Add(absl::StrCat(name, "_least"), spread.min);
+      one.Add(absl::StrCat(name, "_most"), spread.max);
     };
     add("images_per_second", kImages);
     add("gigabytes_per_second", &BenchFigures::gigabytes_per_second);
@@ -194,16 +179,13 @@ std::string BenchRowsJson(const std::vector<BenchRow>& rows) {
       const auto fewest = std::min_element(
           row.rounds.begin(), row.rounds.end(),
           [](const auto& a, const auto& b) { return a.batches < b.batches; });
-      one.Add("batches_least", "", fewest->batches);
-      one.AddJson("few_batches",
-                  std::any_of(row.rounds.begin(), row.rounds.end(),
-                              [](const BenchFigures& f) { return f.few; })
-                      ? "true"
-                      : "false");
+      one.Add("batches_least", fewest->batches);
+      one.Add("few_batches",
+              std::any_of(row.rounds.begin(), row.rounds.end(),
+                          [](const BenchFigures& f) { return f.few; }));
     }
-    parts.push_back(one.Json());
-  }
-  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+    return one.Json();
+  });
 }
 
 }  // namespace millrace

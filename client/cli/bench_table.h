@@ -1,7 +1,7 @@
-// The results of a sweep as people and programs read them: medians with their
-// spread over the rounds, the best setting in a sentence.
+// The results of a sweep as a table, as JSON and in a sentence: medians with
+// their spread over the rounds, and the best setting.
 //
-// Pure functions, safe from any thread.
+// It measures nothing. Pure functions, safe from any thread.
 //
 //   std::vector<BenchRow> rows = ...;
 //   std::fputs(BenchTable(rows).c_str(), stdout);
@@ -25,12 +25,12 @@ struct BenchFigures {
   double cpu_seconds_per_gigabyte = 0;  // of the client
   double wait_share = 0;                // 0 to 1, of the consumers' time
   double first_batch_ms = 0;
-  uint64_t batches = 0;  // that the rates are of, of each loader
-  bool few = false;      // too few to rely on
+  uint64_t batches = 0;  // measured, of each loader
+  bool few = false;      // too few for a reliable rate
 };
 
-// Why rates of so many batches say little; empty where they are enough.
-// `requested_ahead`: the window, where no warm-up has filled it before.
+// Why rates of `batches` batches are not reliable; empty where they are.
+// `requested_ahead`: the window, where no warm-up filled it before.
 std::string FewBatchesText(uint64_t batches, uint64_t requested_ahead);
 
 struct BenchRow {
@@ -39,32 +39,28 @@ struct BenchRow {
   std::string error;  // why there are no rounds
 };
 
-// Over the rounds: the middle, and the largest and smallest.
+// Over the rounds.
 struct BenchSpread {
   double median = 0;
-  double least = 0;
-  double most = 0;
+  double min = 0;
+  double max = 0;
 };
 BenchSpread Spread(const BenchRow& row, double BenchFigures::*figure);
 
-// A whole number with separators: "12,345".
-std::string Grouped(double value);
-
 std::string BenchTable(const std::vector<BenchRow>& rows);
 
-// The row with the most images a second. Null: no row has rounds.
+// The row with the most images per second. Null: no row has rounds.
 const BenchRow* BestRow(const std::vector<BenchRow>& rows);
 
-// Whether the rounds tell `row` apart from the best one: its best round did not
-// reach the worst of `best`. Both have rounds.
-bool ToldApart(const BenchRow& row, const BenchRow& best);
+// The best round of `row` is slower than the worst round of `best`: the
+// difference is larger than the noise. Both have rounds.
+bool IsSlower(const BenchRow& row, const BenchRow& best);
 
-// Which setting gave the most images a second, against the slowest, and which
-// others the rounds do not tell apart from it: those whose best round reached
-// its worst. Empty without a row that has rounds.
+// The setting with the most images per second, how much faster it is than the
+// slowest, and the settings within noise of the best. Empty: no row has rounds.
 std::string BestSetting(const std::vector<BenchRow>& rows);
 
-// Names the settings whose rates are of few batches; empty: there are none.
+// Names the settings whose rates come from too few batches; empty: none does.
 std::string FewBatchesNote(const std::vector<BenchRow>& rows);
 
 // The rows as a JSON array.

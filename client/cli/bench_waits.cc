@@ -8,13 +8,13 @@
 namespace millrace {
 namespace {
 
-// A day: no call of Next() takes so long.
+// A day, which is longer than any call of Next().
 constexpr double kLongest = 86400;
 
 }  // namespace
 
 uint64_t WaitHistogram::BucketOf(uint64_t nanoseconds) {
-  // Up to twice the buckets of a doubling each number has one of its own.
+  // Up to twice the buckets of a doubling, each number has its own bucket.
   const int shift =
       std::max(0, static_cast<int>(std::bit_width(nanoseconds)) - kBits - 1);
   return (static_cast<uint64_t>(shift) << kBits) + (nanoseconds >> shift);

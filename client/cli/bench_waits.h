@@ -1,12 +1,13 @@
-// BenchWaits adds up how long calls of Next() took, those that cross the border
-// of two epochs apart from those inside an epoch: whether there is a pause at a
-// border is seen by comparing the two.
+// BenchWaits collects how long calls of Next() took, in two histograms: calls
+// that return the first batch of an epoch, and all others. A pause at the
+// border of two epochs shows in the comparison.
 //
-// It is a histogram, so that its memory does not grow with the number of calls:
-// 64 buckets for every doubling, as in HdrHistogram (hdrhistogram.org), which
-// keeps what it tells within 1 % of the truth; the longest wait is exact.
+// It does not keep single waits: memory does not grow with the number of calls.
+// A histogram has 64 buckets for every doubling, as HdrHistogram
+// (hdrhistogram.org), so percentiles are within 1 % of the exact value. The
+// longest wait is exact.
 //
-// Plain data, one thread at a time. At most 45 KB.
+// Plain data, one thread at a time. Up to 45 KB.
 //
 //   BenchWaits waits;
 //   waits.Add(batch.position.step == 0, seconds);
@@ -29,15 +30,15 @@ class WaitHistogram {
   uint64_t count() const { return count_; }
   double longest() const { return longest_; }
 
-  // The shortest time that at least `percent` % of all did not exceed: nearest
-  // rank. NaN without any.
+  // The smallest time that at least `percent` % of all waits did not exceed
+  // (nearest rank). NaN without a wait.
   double Percentile(double percent) const;
 
  private:
   static constexpr int kBits = 6;  // 64 buckets a doubling
 
   static uint64_t BucketOf(uint64_t nanoseconds);
-  // The middle of what falls into it.
+  // The middle of the bucket.
   static double NanosecondsOf(uint64_t bucket);
 
   std::vector<uint64_t> buckets_;

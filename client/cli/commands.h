@@ -1,8 +1,8 @@
-// The commands of `millrace`. Each reads its flags, does its work, prints the
-// result to standard output and returns an error or OK.
+// The commands of `millrace`. Each parses its flags, does its work, prints the
+// result to standard output and returns OK or an error.
 //
 // An error with the mark of UsageError() is a mistake on the command line: the
-// program ends with 2. Other errors end it with 1.
+// exit code is 2. For other errors it is 1.
 
 #ifndef MILLRACE_CLIENT_CLI_COMMANDS_H_
 #define MILLRACE_CLIENT_CLI_COMMANDS_H_

@@ -49,7 +49,7 @@ struct Rows {
   uint64_t values = 0;  // ragged: of value 0
 };
 
-// More than any spec has.
+// More sources than any spec has.
 constexpr int32_t kMaxSources = 1 << 16;
 
 struct FreeState {
@@ -58,7 +58,7 @@ struct FreeState {
 
 absl::Status BadTensor(const TensorHeader& tensor) {
   return absl::DataLossError(
-      absl::StrCat("tensor `", tensor.name(), "` has a shape that is none"));
+      absl::StrCat("tensor `", tensor.name(), "` has an invalid shape"));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
   const TensorHeader* valid = FindTensor(header, "valid", DTYPE_BOOL);
   if (index == nullptr || valid == nullptr) {
     return absl::DataLossError(
-        "a batch without `sample_index` and `valid`: it cannot be audited");
+        "the batch cannot be audited: it has no `sample_index` and `valid`");
   }
   // Of several sources.
   const TensorHeader* source = FindTensor(header, "source_index", DTYPE_INT32);
@@ -106,7 +106,7 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
     tensors.push_back(rows);
   }
 
-  // On the heap: it needs an alignment that not every stack keeps.
+  // On the heap: the state needs more alignment than a stack may have.
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   for (uint64_t row = 0; row < header.rows(); ++row) {
     struct {
@@ -120,7 +120,7 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
     if (key.index < 0) {
       return absl::DataLossError(
           absl::StrCat("the sample at position ", key.position,
-                       " is valid and has index ", key.index));
+                       " is valid and has the index ", key.index));
     }
     if (source != nullptr) {
       const auto number =
@@ -128,7 +128,7 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
       if (number < 0 || number >= kMaxSources) {
         return absl::DataLossError(
             absl::StrCat("the sample at position ", key.position,
-                         " is valid and of source ", number));
+                         " is valid and has the source ", number));
       }
       key.source = static_cast<uint32_t>(number);
     }
@@ -208,14 +208,14 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
   };
   const auto policy = plan.resolved_spec().bad_samples().action();
   const bool zero = policy == BadSamplePolicy::ZERO;
-  // Rows and distinct samples that stand for samples of the plan.
+  // Rows and distinct samples that count as samples of the plan.
   const auto rows_of = [&](int source) {
     return audit.samples(source) + (zero ? audit.empty_rows(source) : 0);
   };
   const auto distinct_of = [&](int source) {
     return zero ? audit.named(source) : audit.distinct(source);
   };
-  // Moves to `replaced` what SUBSTITUTE explains: as many rows as are due.
+  // SUBSTITUTE explains the differences when the number of rows is right.
   const auto add = [&](uint64_t due, uint64_t rows, uint64_t missing,
                        uint64_t duplicates) {
     if (policy == BadSamplePolicy::SUBSTITUTE && rows == due) {
@@ -250,8 +250,8 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
     uint64_t missing = lack(rows, samples);
     uint64_t duplicates = lack(samples, rows);
     if (n > 0) {
-      // Of the walk in which the epoch begins and, after whole ones, of the
-      // last.
+      // `head`: rows of the pass in which the epoch begins. `tail`: rows of the
+      // last pass, after whole passes.
       const auto start = static_cast<uint64_t>(absl::uint128(epoch) * rows % n);
       const uint64_t head = std::min(rows, n - start);
       const uint64_t tail = (rows - head) % n;

@@ -1,18 +1,25 @@
-// Digests that say what was delivered, whatever the order of arrival: sums mod
-// 2^128 of a hash of each sample, so that the parts of ranks can be added.
+// EpochAudit counts the samples of an epoch and computes digests of them that
+// do not depend on the order of arrival: sums mod 2^128 of a hash of each
+// sample, so that the sums of ranks can be added.
 //
-//   order digest    XXH3-128(global position u64, source u32, logical index
-//   i64) content digest  XXH3-128(global position u64, then the row's bytes in
-//   each
-//                   tensor, in the order of the batch; of a ragged tensor: the
-//                   number of values u64, then the values)
+//   order digest
+//       XXH3-128(global position u64, source u32, logical index i64)
+//   content digest
+//       XXH3-128(global position u64, then the row's bytes in each tensor, in
+//       the order of the batch; for a ragged tensor: the number of values u64,
+//       then the values)
 //
-// All numbers little-endian; a hash counts as high64 * 2^64 + low64. Rows that
-// are not valid (padding) do not count. The source is that of `source_index`, 0
-// without one.
+// All numbers are little-endian; a hash is high64 * 2^64 + low64. Rows that are
+// not valid (padding) do not count. The source is `source_index`, or 0 without
+// this tensor.
 //
-// EpochAudit also counts distinct samples, by source. Not thread-safe: one a
-// thread, then Merge().
+// It does not read audit logs: those have other digests
+// (client/audit/audit_record.h).
+//
+// Not thread-safe: use one per thread, then Merge().
+//
+//   MR_RETURN_IF_ERROR(audit.Add(batch.header, batch.payload));
+//   const EpochVerdict verdict = JudgeEpoch(audit, plan, epoch);
 
 #ifndef MILLRACE_CLIENT_CLI_DIGEST_H_
 #define MILLRACE_CLIENT_CLI_DIGEST_H_
@@ -31,10 +38,11 @@
 
 namespace millrace {
 
-// A set of indices; memory follows what is in it, not the largest index.
+// A set of indices. Memory grows with the number of indices, not with the
+// largest.
 class IndexSet {
  public:
-  // False when it was there.
+  // False: the index was in the set.
   bool Insert(uint64_t index);
   void Merge(const IndexSet& other);
   uint64_t size() const { return size_; }
@@ -49,30 +57,29 @@ class IndexSet {
 
 class EpochAudit {
  public:
-  // DataLoss: the batch has no `sample_index` and `valid`, or one (or a
-  // `source_index`) that is negative where the row is valid. `header` and
-  // `payload` were validated.
+  // DataLoss: the batch has no `sample_index` and `valid`, or a valid row has a
+  // negative index or source. `header` and `payload` were validated.
   absl::Status Add(const BatchHeader& header,
                    absl::Span<const uint8_t> payload);
   void Merge(const EpochAudit& other);
 
   uint64_t samples() const { return samples_; }
   uint64_t distinct() const;
-  // Of a source; 0 of one that has given none.
+  // Of a source; 0 for a source without samples.
   uint64_t samples(int source) const {
     return Has(source) ? sources_[source].samples : 0;
   }
   uint64_t distinct(int source) const {
     return Has(source) ? sources_[source].indices.size() : 0;
   }
-  // Rows that name a sample and do not hold it: the policy ZERO leaves those of
-  // damaged samples empty. They count nowhere else.
+  // Rows that name a sample and are not valid: the policy ZERO sends damaged
+  // samples so. These rows are in no other count.
   uint64_t empty_rows(int source) const {
     return Has(source) ? sources_[source].empty_rows : 0;
   }
-  // Distinct samples that rows name, held or not.
+  // Distinct samples that rows name, valid or not.
   uint64_t named(int source) const;
-  // Sources up to the last that has given or named a sample.
+  // Number of sources, up to the last one with a sample.
   int sources() const { return static_cast<int>(sources_.size()); }
   absl::uint128 order_digest() const { return order_digest_; }
   absl::uint128 content_digest() const { return content_digest_; }
@@ -89,31 +96,31 @@ class EpochAudit {
   }
 
   uint64_t samples_ = 0;
-  std::vector<Source> sources_;  // up to the last that has named a sample
+  std::vector<Source> sources_;  // up to the last one with a sample
   absl::uint128 order_digest_ = 0;
   absl::uint128 content_digest_ = 0;
 };
 
-// Samples of an epoch that should have come and did not, and that came more
-// often than the plan says.
+// Samples of an epoch that did not come, and that came more often than the plan
+// says.
 struct EpochVerdict {
   uint64_t missing = 0;
   uint64_t duplicates = 0;
-  // What the policy for damaged samples explains, and is not counted above:
-  // rows that ZERO has left empty, and samples that are missing because
-  // SUBSTITUTE has put others in their places.
+  // Not counted above, because the policy for damaged samples explains them:
+  // empty rows of ZERO, and samples that SUBSTITUTE replaced.
   uint64_t empty_rows = 0;
   uint64_t replaced = 0;
 };
 
-// Whether every sample came exactly once in this epoch or, of sources with a
-// schedule (docs/order.md), as often as an epoch of this number takes it of the
-// walks over its source: their number always, each sample once where the epoch
-// lies within one walk, all of them where it holds a whole one.
+// Checks that every sample came exactly once in this epoch. For sources with a
+// schedule (docs/order.md), which an epoch passes partly or several times: the
+// number of samples is right, no sample comes twice where the epoch lies within
+// one pass over the source, and every sample comes where the epoch contains a
+// whole pass.
 //
-// Under the policy ZERO a row that names its sample stands for it. Under
-// SUBSTITUTE the number of samples must be right; those that came in the places
-// of others cannot be told from those that came again by mistake.
+// Under the policy ZERO, a row that names its sample counts as the sample.
+// Under SUBSTITUTE, the number of samples must be right; samples that replace
+// others look the same as samples that came twice.
 EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
                         uint64_t epoch);
 

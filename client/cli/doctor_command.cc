@@ -1,19 +1,19 @@
 // `millrace doctor`: what limits a training run, from the summary that
-// millrace-train --json has written, and whether a change has helped.
+// `millrace-train --json` writes, and whether a change made the run faster.
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/run_compare.h"
-#include "client/cli/run_judge.h"
-#include "client/cli/run_report.h"
+#include "client/diagnosis/run_compare.h"
+#include "client/diagnosis/run_summary.h"
+#include "client/diagnosis/run_verdict.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/program/flag_set.h"
@@ -50,63 +50,61 @@ absl::StatusOr<std::vector<std::string>> WithRun(
   return out;
 }
 
-std::string PartsText(const RunReport& run) {
-  const PartTimes& t = run.times;
+std::string PartsTable(const RunSummary& run) {
+  const RunTimes& t = run.times;
   std::vector<std::vector<std::string>> rows = {{"PART", "SECONDS", "SHARE"}};
   const auto add = [&rows, &t](const char* part, double seconds) {
     rows.push_back({part, absl::StrFormat("%.2f", seconds),
                     absl::StrFormat("%.1f %%", 100 * t.share(seconds))});
   };
-  // Each second once, so that the shares add up; what happens beside these
-  // parts, or within one, says so.
+  // Each second once, so that the shares add up. A label names what lies within
+  // another part, or runs in parallel.
   add("waiting for data", run.waited_for_servers());
   if (run.copies_in_wait()) {
-    add("copying and transforming (host)", std::min(t.copy, t.data));
+    add("copying and transforming (host)",
+        std::min(t.copy_seconds, t.data_seconds));
   }
-  add("forward and loss", t.forward);
-  add("backward", t.backward);
-  add("optimiser", t.optimizer);
+  add("forward and loss", t.forward_seconds);
+  add("backward", t.backward_seconds);
+  add("optimiser", t.optimizer_seconds);
   if (run.world_size > 1) {
     add("waiting for other ranks (within backward)",
-        std::max(0.0, t.allreduce - t.ranks));
-    add("agreeing with other ranks to go on", t.ranks);
+        std::max(0.0, t.allreduce_seconds - t.ranks_seconds));
+    add("waiting until all ranks go on", t.ranks_seconds);
   }
-  const double parts = t.data + t.forward + t.backward + t.optimizer + t.ranks;
+  const double parts = t.data_seconds + t.forward_seconds + t.backward_seconds +
+                       t.optimizer_seconds + t.ranks_seconds;
   if (parts < t.seconds) add("between the parts", t.seconds - parts);
-  add("all of the training loop", t.seconds);
+  add("whole training loop", t.seconds);
   if (!run.copies_in_wait()) {
-    add(run.on_cpu() ? "copying and transforming (host, beside the parts)"
-                     : "copying and transforming (device, beside the parts)",
-        run.on_cpu() ? t.copy : t.device_copy);
+    add(run.on_cpu() ? "copying and transforming (host, in parallel)"
+                     : "copying and transforming (device, in parallel)",
+        run.on_cpu() ? t.copy_seconds : t.device_copy_seconds);
   }
   return Table(rows);
 }
 
-std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
-  const PartTimes& t = run.times;
+std::string Text(const std::string& path, const RunSummary& run,
+                 const std::vector<Finding>& findings) {
+  const RunTimes& t = run.times;
   std::string text = absl::StrFormat(
-      "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", run.path, run.model,
+      "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", path, run.model,
       run.dataset.empty() ? "its pipeline" : run.dataset, run.device,
-      CountText(static_cast<uint64_t>(run.world_size), "rank"),
-      CountText(static_cast<uint64_t>(t.steps), "step"),
-      CountText(static_cast<uint64_t>(run.batch_size), "sample"),
-      RateText(t.samples / t.seconds));
+      CountText(run.world_size, "rank"), CountText(t.steps, "step"),
+      CountText(run.batch_size, "sample"),
+      RateText(t.rate(static_cast<double>(t.samples))));
   if (run.replay_batches > 0) {
-    absl::StrAppendFormat(&text,
-                          "its batches were repeats of the first %.0f: this is "
-                          "the rate with a perfect loader\n",
-                          run.replay_batches);
+    absl::StrAppend(&text, "the run repeated its first ",
+                    CountText(run.replay_batches, "batch", "batches"),
+                    ": this is the rate with a perfect loader\n");
   }
   absl::StrAppendFormat(
       &text, "\n%s\nCPU %.0f %% of %s, device busy %.0f %% (%s)\n",
-      PartsText(run), t.cpus > 0 ? 100 * t.share(t.cpu / t.cpus) : 0,
-      CountText(static_cast<uint64_t>(t.cpus), "core"), 100 * t.device_busy,
-      t.device_busy_source == "nvml" ? "NVML" : "time of the steps' parts");
-  if (const std::string others = OtherProgramsText(t); !others.empty()) {
-    absl::StrAppend(&text, others, "\n");
-  }
-  if (const std::string too_short = TooShortText(t); !too_short.empty()) {
-    absl::StrAppend(&text, too_short, "\n");
+      PartsTable(run), t.cpus > 0 ? 100 * t.share(t.cpu_seconds / t.cpus) : 0,
+      CountText(t.cpus, "core"), 100 * t.device_busy,
+      t.has_gpu_load() ? "NVML" : "from the times of the steps");
+  for (const std::string& line : {OtherProgramsText(t), TooShortText(t)}) {
+    if (!line.empty()) absl::StrAppend(&text, line, "\n");
   }
   text += '\n';
   if (findings.empty()) {
@@ -119,57 +117,51 @@ std::string Text(const RunReport& run, const std::vector<Finding>& findings) {
       absl::StrAppend(&text, "  - ", advice, "\n");
     }
   }
-  if (t.share(t.data) >= 0.05 && !run.where.empty()) {
-    absl::StrAppend(&text, "\nthe trainer's line of its last epoch: ",
-                    run.where.back(), "\n");
+  if (t.share(t.data_seconds) >= kMinWaitShare &&
+      !run.where_the_time_went.empty()) {
+    absl::StrAppend(&text, "\nthe trainer about its last epoch: ",
+                    run.where_the_time_went.back(), "\n");
   }
   return text;
 }
 
-std::string Json(const RunReport& run, const std::vector<Finding>& findings,
-                 const Comparison* comparison) {
-  Report report;
-  report.Add("run", "", absl::string_view(run.path));
-  report.AddJson("too_short",
-                 TooShortText(run.times).empty() ? "false" : "true");
-  report.Add("bottleneck", "",
-             absl::string_view(findings.empty() ? "" : findings[0].part));
-  std::vector<std::string> parts;
-  for (const Finding& finding : findings) {
-    Report one;
-    one.Add("part", "", absl::string_view(finding.part));
-    one.Add("share", "", finding.share, "");
-    if (finding.most_gain > 0) {
-      one.Add("most_gain", "", finding.most_gain, "");
-    }
-    one.Add("text", "", absl::string_view(finding.text));
-    std::vector<std::string> advice;
-    for (const std::string& line : finding.advice) {
-      advice.push_back(JsonText(line));
-    }
-    one.AddJson("advice", absl::StrCat("[", absl::StrJoin(advice, ", "), "]"));
-    parts.push_back(one.Json());
+std::string Json(const std::string& path, const RunSummary& run,
+                 const std::vector<Finding>& findings,
+                 const std::optional<Comparison>& comparison) {
+  JsonObject json;
+  json.Add("run", path);
+  json.Add("too_short", IsTooShort(run.times));
+  json.Add("bottleneck", findings.empty() ? "" : NameOf(findings[0].part));
+  json.AddJson("findings", JsonList(findings, [](const Finding& finding) {
+                 JsonObject one;
+                 one.Add("part", NameOf(finding.part));
+                 one.Add("share", finding.share);
+                 if (finding.max_gain > 0) {
+                   one.Add("most_gain", finding.max_gain);
+                 }
+                 one.Add("text", finding.text);
+                 return one.Add("advice", finding.advice).Json();
+               }));
+  if (comparison.has_value()) {
+    const char* const results[] = {"faster", "slower", "not_told"};
+    json.AddJson(
+        "comparison",
+        JsonObject()
+            .Add("result", results[static_cast<int>(comparison->result)])
+            .Add("times_as_fast", comparison->times_as_fast)
+            .Add("least", comparison->min)
+            .Add("most", comparison->max)
+            .Add("text", comparison->text)
+            .Add("notes", comparison->notes)
+            .Json());
   }
-  report.AddJson("findings",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  if (comparison != nullptr) {
-    Report one;
-    const char* result = "not_told";
-    if (comparison->result == Comparison::Result::kFaster) result = "faster";
-    if (comparison->result == Comparison::Result::kSlower) result = "slower";
-    one.Add("result", "", absl::string_view(result));
-    one.Add("times_as_fast", "", comparison->times_as_fast, "");
-    one.Add("least", "", comparison->least, "");
-    one.Add("most", "", comparison->most, "");
-    one.Add("text", "", absl::string_view(comparison->text));
-    std::vector<std::string> notes;
-    for (const std::string& note : comparison->notes) {
-      notes.push_back(JsonText(note));
-    }
-    one.AddJson("notes", absl::StrCat("[", absl::StrJoin(notes, ", "), "]"));
-    report.AddJson("comparison", one.Json());
-  }
-  return report.Json();
+  return json.Json();
+}
+
+absl::StatusOr<RunSummary> ReadRun(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(RunSummary run, ReadRunSummary(path));
+  MR_RETURN_IF_ERROR(CheckHasSteps(run, path));
+  return run;
 }
 
 }  // namespace
@@ -181,15 +173,15 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
   FlagSet flags(
       {.command = "millrace doctor",
        .summary = "Says what limits a training run, what to change and how "
-                  "much faster that can make the run; with --compare also "
-                  "whether a change has helped.",
+                  "much faster the run can become. With --compare: also says "
+                  "whether a change made training faster.",
        .examples = {"millrace doctor --run=run.json",
                     "millrace doctor --compare before.json after.json"}});
   flags.Add("run", &run_path, "SUMMARY.json",
             "Summary of the run, which `millrace-train --json` writes");
   flags.Add("compare", &before_path, "BEFORE.json",
             "Summary of a run before the change; `--compare BEFORE AFTER` "
-            "names both");
+            "names both runs");
   flags.Add("json", &json, "", "Print one JSON object");
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> with_run,
                       UsageError(WithRun(arguments)));
@@ -204,29 +196,27 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
                      ": give the summaries of two runs")));
   }
   if (run_path.empty()) {
-    return UsageError(
-        absl::InvalidArgumentError("flag --run=SUMMARY.json is missing; train "
-                                   "with --json=SUMMARY.json to get one"));
+    return UsageError(absl::InvalidArgumentError(
+        "flag --run=SUMMARY.json is missing; train "
+        "with --json=SUMMARY.json to get a summary"));
   }
-  MR_ASSIGN_OR_RETURN(const RunReport run, UsageError(ReadRunReport(run_path)));
+  MR_ASSIGN_OR_RETURN(const RunSummary run, UsageError(ReadRun(run_path)));
   const std::vector<Finding> findings = JudgeRun(run);
-  Comparison comparison;
+  std::optional<Comparison> comparison;
   if (!before_path.empty()) {
-    MR_ASSIGN_OR_RETURN(const RunReport before,
-                        UsageError(ReadRunReport(before_path)));
+    MR_ASSIGN_OR_RETURN(const RunSummary before,
+                        UsageError(ReadRun(before_path)));
     comparison = CompareRuns(before, run);
   }
   if (json) {
-    std::printf("%s\n",
-                Json(run, findings, before_path.empty() ? nullptr : &comparison)
-                    .c_str());
+    std::printf("%s\n", Json(run_path, run, findings, comparison).c_str());
     return absl::OkStatus();
   }
-  std::fputs(Text(run, findings).c_str(), stdout);
-  if (!before_path.empty()) {
+  std::fputs(Text(run_path, run, findings).c_str(), stdout);
+  if (comparison.has_value()) {
     std::printf("\ncompared with %s: %s\n", before_path.c_str(),
-                comparison.text.c_str());
-    for (const std::string& note : comparison.notes) {
+                comparison->text.c_str());
+    for (const std::string& note : comparison->notes) {
       std::printf("  - %s\n", note.c_str());
     }
   }

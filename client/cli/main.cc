@@ -1,4 +1,5 @@
-// millrace: questions and measurements from the client's side.
+// millrace: state, measurements and proofs of a data service, as a client sees
+// it.
 
 #include <cstdio>
 #include <iostream>
@@ -21,11 +22,11 @@ namespace {
 
 using Run = absl::Status (*)(absl::Span<const std::string>);
 
-// What `who` ends with.
-int Conclude(const std::string& who, const absl::Status& status) {
+// Prints an error of `command` and returns the exit code.
+int Conclude(const std::string& command, const absl::Status& status) {
   if (status.ok()) return kExitOk;
-  // A mistake of use has no place in a dataset to name.
-  std::fprintf(stderr, "%s: %s\n", who.c_str(),
+  // A usage error has no place in a dataset.
+  std::fprintf(stderr, "%s: %s\n", command.c_str(),
                IsUsageError(status) ? std::string(status.message()).c_str()
                                     : FormatError(status).c_str());
   return ExitCode(status);
@@ -44,11 +45,13 @@ CommandTable::Row Row(const std::string& name, const std::string& summary,
 int Main(const std::vector<std::string>& arguments) {
   const CommandTable table(
       {.program = "millrace",
-       .summary = "The client's side of a Millrace data service.",
+       .summary = "Measures and checks a Millrace data service as its client.",
        .version = kMillraceVersion,
        .commands = {
-           Row("status", "Print the state of the data servers.", &RunStatus),
-           Row("bench", "Measure how fast batches arrive here.", &RunBench),
+           Row("status", "Print the state and the load of data servers.",
+               &RunStatus),
+           Row("bench", "Measure the rate of batches and name the bottleneck.",
+               &RunBench),
            Row("audit",
                "Prove that an epoch, or a whole job, is delivered exactly "
                "once.",

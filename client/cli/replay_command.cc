@@ -1,5 +1,5 @@
-// `millrace replay`: any batch of a job again, as files: its tensors, which
-// samples they are and what was drawn for them.
+// `millrace replay`: fetches any batch of a job again and writes it as files:
+// tensors, samples, and the random choices for each sample.
 
 #include <algorithm>
 #include <cerrno>
@@ -28,6 +28,7 @@
 #include "client/receive/describe.h"
 #include "client/receive/open_host_loader.h"
 #include "common/count_text.h"
+#include "common/json_text.h"
 #include "common/program/flag_set.h"
 #include "common/program/report.h"
 #include "common/status_macros.h"
@@ -50,7 +51,7 @@ absl::StatusOr<Position> ParsePosition(absl::string_view text) {
   return position;
 }
 
-// All rows, asked for part by part.
+// All rows, requested part by part.
 absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
                                              const OpenResponse& plan,
                                              uint64_t rows) {
@@ -82,21 +83,12 @@ absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
 }
 
 std::string DrawnJson(const google::protobuf::RepeatedPtrField<Drawn>& list) {
-  return absl::StrCat(
-      "[",
-      absl::StrJoin(list, ", ",
-                    [](std::string* out, const Drawn& drawn) {
-                      Report one;
-                      one.Add("place", "", uint64_t{drawn.place()});
-                      one.Add("transform", "",
-                              absl::string_view(drawn.transform()));
-                      if (!drawn.field().empty()) {
-                        one.Add("field", "", absl::string_view(drawn.field()));
-                      }
-                      one.Add("drawn", "", absl::string_view(drawn.what()));
-                      absl::StrAppend(out, one.Json());
-                    }),
-      "]");
+  return JsonList(list, [](const Drawn& drawn) {
+    JsonObject one;
+    one.Add("place", drawn.place()).Add("transform", drawn.transform());
+    if (!drawn.field().empty()) one.Add("field", drawn.field());
+    return one.Add("drawn", drawn.what()).Json();
+  });
 }
 
 int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
@@ -106,28 +98,23 @@ int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
 }
 
 std::string RowJson(const ExplainedRow& row) {
-  Report one;
-  one.Add("row", "", row.row());
-  one.Add("position", "", row.position());
-  one.AddJson("sample", absl::StrCat(row.sample()));
+  JsonObject one;
+  one.Add("row", row.row());
+  one.Add("position", row.position());
+  one.Add("sample", row.sample());
   if (row.sample() < 0) return one.Json();  // padding
-  one.Add("source", "", uint64_t{row.source()});
-  one.Add("dataset", "", absl::string_view(row.dataset()));
+  one.Add("source", row.source());
+  one.Add("dataset", row.dataset());
   if (!row.shard().empty()) {
-    one.Add("shard", "", absl::string_view(row.shard()));
-    one.AddJson("shard_row", absl::StrCat(row.shard_row()));
+    one.Add("shard", row.shard()).Add("shard_row", row.shard_row());
   }
-  one.Add("key", "", absl::string_view(absl::StrFormat("%016x", row.key())));
-  if (row.left_empty()) one.AddJson("left_empty", "true");
-  if (!row.replaced().empty()) {
-    one.AddJson("replaced",
-                absl::StrCat("[", absl::StrJoin(row.replaced(), ", "), "]"));
-  }
-  one.AddJson("drawn", DrawnJson(row.drawn()));
-  return one.Json();
+  one.Add("key", absl::StrFormat("%016x", row.key()));
+  if (row.left_empty()) one.Add("left_empty", true);
+  if (!row.replaced().empty()) one.Add("replaced", row.replaced());
+  return one.AddJson("drawn", DrawnJson(row.drawn())).Json();
 }
 
-// Where no server explains: what the batch itself says.
+// Without an explanation of a server: the facts that the batch contains.
 ExplainBatchResponse FromBatch(const HostBatch& batch,
                                const std::vector<BatchArray>& arrays) {
   ExplainBatchResponse response;
@@ -164,7 +151,7 @@ struct ReplayFlags {
   bool explain = true;
 };
 
-// A mistake on the command line is marked as one.
+// A mistake on the command line has the mark of UsageError().
 absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const Position position, [&] {
     absl::StatusOr<Position> parsed = ParsePosition(given.position);
@@ -187,9 +174,9 @@ absl::Status Replay(ReplayFlags& given) {
     }
     if (given.spec.SaysWhatToLoad()) {
       return UsageError(absl::InvalidArgumentError(
-          "--run says what to load: leave --dataset, --preset, --pipeline, "
-          "--outputs, --batch_size, --seed, --last_batch and --compression "
-          "out"));
+          "the file of --run names the data: leave --dataset, --preset, "
+          "--pipeline, --outputs, --batch_size, --seed, --last_batch and "
+          "--compression out"));
     }
     if (!given.world.has_value()) given.world = run->world_size;
     if (!given.rank.has_value()) given.rank = run->rank;
@@ -217,7 +204,7 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
                       OfRequest(OpenHostLoader(options)));
   const OpenResponse& plan = loader->plan();
-  // A loader may start at the end of an epoch; there is no batch.
+  // A loader may start at the end of an epoch, where there is no batch.
   if (position.step >= plan.steps_per_epoch()) {
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
         "start step ", position.step, " is past the end of an epoch of ",
@@ -228,7 +215,7 @@ absl::Status Replay(ReplayFlags& given) {
   const BatchHeader& header = batch.header;
 
   const absl::Status folder = MakeBatchFolder(given.output, "--output=DIR");
-  // Another folder is what helps, not another start.
+  // The user must give another folder.
   if (absl::IsAlreadyExists(folder)) return UsageError(folder);
   MR_RETURN_IF_ERROR(folder);
   MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
@@ -241,25 +228,21 @@ absl::Status Replay(ReplayFlags& given) {
   if (!explained.ok()) explained = FromBatch(batch, arrays);
 
   const std::string digest = absl::StrFormat("%016x", header.payload_xxh3());
-  Report json;
-  json.Add("epoch", "", position.epoch);
-  json.Add("step", "", position.step);
-  json.Add("rank", "", uint64_t{options.rank});
-  json.Add("world_size", "", uint64_t{options.world_size});
-  json.Add("rows", "", header.rows());
-  json.Add("first_position", "", header.first_position());
-  json.Add("local_valid", "", header.local_valid());
-  json.Add("global_valid", "", header.global_valid());
-  json.Add("plan_hash", "",
-           absl::string_view(absl::BytesToHexString(plan.plan_hash())));
-  json.Add("fingerprint", "", absl::string_view(plan.fingerprint()));
-  json.Add("content_revision", "", uint64_t{plan.content_revision()});
-  json.Add("payload_xxh3", "", absl::string_view(digest));
-  json.Add("pipeline", "",
-           absl::string_view(plan.resolved_spec().ShortDebugString()));
-  if (!unexplained.empty()) {
-    json.Add("not_explained", "", absl::string_view(unexplained));
-  }
+  JsonObject json;
+  json.Add("epoch", position.epoch);
+  json.Add("step", position.step);
+  json.Add("rank", options.rank);
+  json.Add("world_size", options.world_size);
+  json.Add("rows", header.rows());
+  json.Add("first_position", header.first_position());
+  json.Add("local_valid", header.local_valid());
+  json.Add("global_valid", header.global_valid());
+  json.Add("plan_hash", absl::BytesToHexString(plan.plan_hash()));
+  json.Add("fingerprint", plan.fingerprint());
+  json.Add("content_revision", plan.content_revision());
+  json.Add("payload_xxh3", digest);
+  json.Add("pipeline", plan.resolved_spec().ShortDebugString());
+  if (!unexplained.empty()) json.Add("not_explained", unexplained);
   json.AddJson("tensors", ToJson(arrays));
   json.AddJson("drawn", DrawnJson(explained->drawn()));
   json.AddJson(
@@ -295,8 +278,7 @@ absl::Status Replay(ReplayFlags& given) {
                 array.name.c_str(), static_cast<unsigned long long>(*row));
   }
   if (!unexplained.empty()) {
-    std::printf("the random draws are not in batch.json: %s\n",
-                unexplained.c_str());
+    std::printf("batch.json has no random choices: %s\n", unexplained.c_str());
   }
   if (!run.has_value() || !run->is_log()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(
@@ -304,8 +286,8 @@ absl::Status Replay(ReplayFlags& given) {
       run->RecordOf(position, options.rank, options.world_size));
   if (!logged.has_value()) {
     return absl::NotFoundError(absl::StrCat(
-        "the batch is written to ", given.output,
-        ", but nothing shows that it is what the job was given: the audit log ",
+        "the batch is in ", given.output,
+        ", but nothing proves that the job received it: the audit log ",
         given.run, " has no record of epoch ", position.epoch, " step ",
         position.step, " for rank ", options.rank, " of ", options.world_size,
         "; it holds ", run->WhatTheLogHolds()));
@@ -313,16 +295,16 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(AuditRecord here, RecordOf(header, batch.payload));
   if (logged->payload_xxh3 == 0) here.payload_xxh3 = 0;
   if (here == *logged) {
-    std::printf("as the audit log has it%s\n",
-                logged->payload_xxh3 == 0 ? " (samples; it has no digest of "
-                                            "the payload)"
-                                          : ", byte for byte");
+    std::printf(
+        "the batch is the one of the audit log%s\n",
+        logged->payload_xxh3 == 0
+            ? " (the same samples; the log has no digest of the payload)"
+            : ", byte for byte");
     return absl::OkStatus();
   }
-  return absl::DataLossError(
-      absl::StrCat("this is not the batch of the audit log ", given.run, ": ",
-                   here.ids != logged->ids ? "its samples are others"
-                                           : "its payload has another digest"));
+  return absl::DataLossError(absl::StrCat(
+      "this is not the batch of the audit log ", given.run, ": ",
+      here.ids != logged->ids ? "the samples differ" : "the payload differs"));
 }
 
 }  // namespace
@@ -331,15 +313,17 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
   ReplayFlags given;
   FlagSet flags({.command = "millrace replay",
                  .summary =
-                     "Writes any batch of a job as files: DIR/batch.json and a "
-                     ".npy for each tensor, as it is on the wire.",
+                     "Fetches any batch of a job again and writes it as files: "
+                     "DIR/batch.json and a .npy file for each tensor, with the "
+                     "values that the server sent.",
                  .examples = {"millrace replay --run=run.json --position=0:17 "
                               "--output=batch"}});
   given.spec.AddTo(flags);
   flags.Group("Which batch");
-  flags.Add("run", &given.run, "FILE",
-            "Summary (--json) or audit log of a millrace-train run, which says "
-            "what was loaded; instead of --dataset and the like");
+  flags.Add(
+      "run", &given.run, "FILE",
+      "Summary (--json) or audit log of a millrace-train run, which names "
+      "the data; instead of --dataset, --preset and the like");
   flags.Add("position", &given.position, "EPOCH:STEP",
             "Epoch and step of the batch, both counted from 0");
   flags.Add("rank", &given.rank, "N", "Rank that the batch is for")
@@ -350,7 +334,7 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
   flags.Add("output", &given.output, "DIR",
             "Folder for the files; created when it is missing");
   flags.Add("explain", &given.explain, "",
-            "Also fetch what was drawn at random for each sample");
+            "Also fetch the random choices for each sample");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

@@ -1,17 +1,14 @@
 #include "client/cli/run_file.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/diagnosis/run_summary.h"
 #include "common/hex.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
@@ -19,47 +16,34 @@
 namespace millrace {
 namespace {
 
-constexpr std::streamsize kMostSummaryBytes = 64 << 20;
+constexpr std::streamsize kMaxSummaryBytes = 64 << 20;
 
-absl::StatusOr<RunFile> FromSummary(const std::string& text,
+absl::StatusOr<RunFile> FromSummary(const RunSummary& summary,
                                     const std::string& path) {
-  google::protobuf::Struct summary;
-  const auto parsed =
-      google::protobuf::util::JsonStringToMessage(text, &summary);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " is neither an audit log nor a summary of millrace-train"));
-  }
-  const auto word = [&summary](const char* key) -> std::string {
-    const auto found = summary.fields().find(key);
-    return found == summary.fields().end() ? "" : found->second.string_value();
-  };
-  RunFile run;
-  if (word("pipeline").empty()) {
+  if (summary.pipeline.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
-        " says no `pipeline`: it is no summary of millrace-train, or of an "
-        "earlier version; give --dataset and the like instead"));
+        " has no `pipeline`: the file is not a summary of millrace-train, or "
+        "an "
+        "earlier version wrote it; give --dataset and --preset or --pipeline "
+        "instead"));
   }
-  MR_ASSIGN_OR_RETURN(run.spec, ParseSpecText(word("pipeline"), path));
-  absl::StatusOr<std::string> plan_hash = ParseHex(word("plan_hash"));
+  RunFile run;
+  MR_ASSIGN_OR_RETURN(run.spec, ParseSpecText(summary.pipeline, path));
+  absl::StatusOr<std::string> plan_hash = ParseHex(summary.plan_hash);
   if (!plan_hash.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " says plan_hash ", plan_hash.status().message(),
-                     ": the file is damaged or was edited"));
+        absl::StrCat("plan_hash of ", path, ": ", plan_hash.status().message(),
+                     "; the file is damaged or was edited"));
   }
   run.plan_hash = *std::move(plan_hash);
-  run.fingerprint = word("fingerprint");
-  run.endpoint = word("endpoint");
-  const auto world = summary.fields().find("world_size");
-  if (world != summary.fields().end() && world->second.number_value() >= 1 &&
-      world->second.number_value() <= 1e9) {
-    run.world_size = static_cast<uint32_t>(world->second.number_value());
-  }
+  run.fingerprint = summary.fingerprint;
+  run.endpoint = summary.endpoint;
+  run.world_size = summary.world_size;
   return run;
 }
 
-// Of a step, counted from epoch 0. Nothing: there is no such number.
+// The number of a step, counted from epoch 0. Nothing: the number overflows.
 std::optional<uint64_t> NumberOf(uint64_t epoch, uint64_t step,
                                  uint64_t steps_per_epoch) {
   uint64_t number = 0;
@@ -82,11 +66,12 @@ absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
                      errno == 0 ? "it is empty" : std::strerror(errno)));
   }
   if (first == '{') {
-    std::string text(1, first);
-    std::string rest(kMostSummaryBytes, '\0');
-    file.read(rest.data(), kMostSummaryBytes);
-    text.append(rest, 0, static_cast<size_t>(file.gcount()));
-    return FromSummary(text, path);
+    // The rest of the same stream: a pipe cannot be opened twice.
+    std::string text(kMaxSummaryBytes, first);
+    file.read(text.data() + 1, kMaxSummaryBytes - 1);
+    text.resize(1 + static_cast<size_t>(file.gcount()));
+    MR_ASSIGN_OR_RETURN(const RunSummary summary, ParseRunSummary(text, path));
+    return FromSummary(summary, path);
   }
   RunFile run;
   MR_ASSIGN_OR_RETURN(run.log, ReadAuditFile(path));
@@ -111,7 +96,7 @@ std::string RunFile::WhatTheLogHolds() const {
       parts.push_back("and earlier ones");
       break;
     }
-    // Foreign numbers: only those that can be added are named.
+    // The numbers come from a file: only those that can be added are named.
     const std::optional<uint64_t> from =
         NumberOf(run.epoch(), run.step(), steps);
     const uint64_t last = from.value_or(0) + it->records - 1;

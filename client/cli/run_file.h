@@ -1,5 +1,8 @@
-// RunFile is what a file that a training job has left says of what it loaded:
-// its audit log, or the summary that millrace-train writes with --json.
+// RunFile holds what a training job loaded, from a file that the job wrote: its
+// audit log, the summary of `millrace-train --json`, or the batch.json of
+// --failed_batch.
+//
+// Plain data. Methods of a log read its file.
 //
 //   MR_ASSIGN_OR_RETURN(RunFile run, ReadRunFile("rank-00000.mraudit"));
 
@@ -27,20 +30,20 @@ struct RunFile {
   uint32_t rank = 0;
   AuditFile log;  // empty for a summary
 
-  // A summary says what was loaded, not which batches came.
+  // Only a log also holds the steps that were received.
   bool is_log() const { return !log.segments.empty(); }
 
-  // What the log holds of it last; nothing when it does not.
+  // The last record of that step; nothing when the log has none.
   absl::StatusOr<std::optional<AuditRecord>> RecordOf(Position position,
                                                       uint32_t rank_of,
                                                       uint32_t world_of) const;
 
-  // What the log holds instead: "rank 3 of 4: epoch 0 step 10 to epoch 1 step
-  // 20". The last segments, joined by "; ".
+  // The steps in the log: "rank 3 of 4: epoch 0 step 10 to epoch 1 step 20".
+  // The last segments, joined by "; ".
   std::string WhatTheLogHolds() const;
 };
 
-// InvalidArgument, DataLoss: neither of the two, or one without a pipeline.
+// InvalidArgument, DataLoss: the file is none of these, or has no pipeline.
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path);
 
 }  // namespace millrace

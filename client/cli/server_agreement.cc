@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Value -> the servers that have it.
+// Value -> the servers with this value.
 using Holders = std::map<std::string, std::vector<std::string>>;
 
 // "a1b2 on data-1:7001, c3d4 on data-2:7001 and data-3:7001"
@@ -34,7 +34,7 @@ std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers) {
     }
     revisions[absl::StrCat(status.content_revision())].push_back(
         server.address);
-    // Of an earlier version: not known.
+    // Earlier versions do not report it.
     if (!status.decoder_digest().empty()) {
       decoders[status.decoder_digest()].push_back(server.address);
     }
@@ -45,19 +45,20 @@ std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers) {
     found.push_back(absl::StrCat(
         "the servers hold different data under the name `", name,
         "` (fingerprint ", Text(holders),
-        "): no job uses both; give them the same data, or different names"));
+        "): a job cannot use both; give the servers the same data, or give the "
+        "data different names"));
   }
   if (revisions.size() > 1) {
-    found.push_back(
-        absl::StrCat("the servers make different batches (content revision ",
-                     Text(revisions),
-                     "): no job uses both; bring them to the same release"));
+    found.push_back(absl::StrCat(
+        "the servers produce different batches (content revision ",
+        Text(revisions), "): a job cannot use both; install the same release"));
   }
   if (decoders.size() > 1) {
     found.push_back(absl::StrCat(
-        "the servers' image decoders make different pixels (digest ",
+        "the servers' image decoders produce different pixels (digest ",
         Text(decoders),
-        "): no job with images uses both; give them the same libraries"));
+        "): a job with images cannot use both; install the same image "
+        "libraries"));
   }
   return found;
 }

@@ -1,11 +1,13 @@
-// Disagreements names what keeps the servers of an endpoint from serving one
-// job together: datasets of one name and different content, and releases or
-// image decoders that make different batches. A client refuses to mix them; a
-// job that opens through the wrong one fails.
+// Disagreements names what prevents the servers of an endpoint from serving one
+// job together: datasets with one name and different content, and releases or
+// image decoders that produce different batches. A client refuses to mix such
+// servers.
 //
-// Pure, safe from any thread. Servers that did not answer are left out.
+// It does not query servers, and ignores servers that did not answer.
 //
-//   for (const std::string& one : Disagreements(servers)) Say(one);
+// Pure function, safe from any thread.
+//
+//   for (const std::string& text : Disagreements(servers)) puts(text.c_str());
 
 #ifndef MILLRACE_CLIENT_CLI_SERVER_AGREEMENT_H_
 #define MILLRACE_CLIENT_CLI_SERVER_AGREEMENT_H_
@@ -18,7 +20,7 @@
 
 namespace millrace {
 
-// One sentence each; empty: they agree.
+// One sentence each; empty: the servers agree.
 std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers);
 
 }  // namespace millrace

@@ -1,4 +1,7 @@
-// `millrace status`: what the servers of an endpoint say of themselves.
+// `millrace status`: the state and the load of the servers of an endpoint.
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/server_agreement.h"
-#include "client/cli/server_verdict.h"
+#include "client/diagnosis/server_verdict.h"
 #include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
 #include "common/byte_size.h"
@@ -25,7 +28,12 @@
 namespace millrace {
 namespace {
 
-// Of an id, which is random.
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+
+// Of an id, which is random: enough to tell clients apart.
 constexpr size_t kClientChars = 16;
 
 std::string Uptime(double seconds) {
@@ -33,21 +41,21 @@ std::string Uptime(double seconds) {
       absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
 }
 
-// "2 + 32": those that decode and those that read.
+// "2 + 32": decoding threads and reading threads.
 std::string Threads(const GetStatusResponse& status) {
   return status.read_threads() == 0
              ? absl::StrCat(status.threads())
              : absl::StrCat(status.threads(), " + ", status.read_threads());
 }
 
-// Of the budget: without what is only set aside.
+// Memory of the budget in use, without the reserved part.
 uint64_t InUse(const GetStatusResponse& status) {
   return status.memory_used_bytes() -
          std::min(status.memory_used_bytes(), status.memory_reserved_bytes());
 }
 
-// Of the same server, before; nothing when there is none, or when the server
-// has started since.
+// The earlier status of the same server; empty without one, or when the server
+// restarted since.
 GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
                          const ServerStatus& server) {
   for (const ServerStatus& one : earlier) {
@@ -59,139 +67,69 @@ GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
   return GetStatusResponse();
 }
 
-std::string ServerJson(const ServerStatus& server,
-                       const std::vector<ServerStatus>& earlier) {
-  Report report;
-  report.Add("address", "", absl::string_view(server.address));
-  if (!server.status.ok()) {
-    report.Add("error", "",
-               absl::string_view(server.status.status().message()));
-    return report.Json();
+// Adds the fields of `message` under their names in the .proto. 64-bit integers
+// are numbers, which they are not in protobuf's own JSON. A single submessage
+// has no object of its own: its fields join those of `message`.
+void AddFields(const Message& message, JsonObject* json) {
+  const Reflection& reflection = *message.GetReflection();
+  const Descriptor& type = *message.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* const field = type.field(i);
+    if (field->is_repeated()) {
+      std::vector<std::string> elements;
+      for (int j = 0; j < reflection.FieldSize(message, field); ++j) {
+        JsonObject element;
+        AddFields(reflection.GetRepeatedMessage(message, field, j), &element);
+        elements.push_back(element.Json());
+      }
+      json->AddJson(field->name(),
+                    absl::StrCat("[", absl::StrJoin(elements, ", "), "]"));
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_STRING:
+        json->Add(field->name(), reflection.GetString(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        json->Add(field->name(), reflection.GetBool(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        json->Add(field->name(), reflection.GetDouble(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_UINT32:
+        json->Add(field->name(), reflection.GetUInt32(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        // Of the answer as it was sent, not of the server.
+        if (field->number() == GetStatusResponse::kAnswerXxh3FieldNumber) break;
+        json->Add(field->name(), reflection.GetUInt64(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        json->Add(field->name(), reflection.GetInt64(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        AddFields(reflection.GetMessage(message, field), json);
+        break;
+      default:
+        break;  // not in GetStatusResponse
+    }
   }
-  const GetStatusResponse& s = *server.status;
-  report.Add("version", "", absl::string_view(s.version()));
-  report.Add("protocol_version", "", uint64_t{s.protocol_version()});
-  report.Add("content_revision", "", uint64_t{s.content_revision()});
-  report.Add("decoder_digest", "", absl::string_view(s.decoder_digest()));
-  report.Add("uptime_seconds", "", s.uptime_seconds(), "");
-  report.Add("threads", "", uint64_t{s.threads()});
-  report.Add("most_threads", "", uint64_t{s.most_threads()});
-  report.Add("read_threads", "", uint64_t{s.read_threads()});
-  report.Add("most_read_threads", "", uint64_t{s.most_read_threads()});
-  report.Add("memory_budget_bytes", "", s.memory_budget_bytes());
-  report.Add("memory_used_bytes", "", s.memory_used_bytes());
-  report.Add("memory_reserved_bytes", "", s.memory_reserved_bytes());
-  report.Add("memory_peak_bytes", "", s.memory_peak_bytes());
-  report.Add("memory_resident_bytes", "", s.memory_resident_bytes());
-  report.Add("waiting_for_memory", "", s.waiting_for_memory());
-  report.Add("active_streams", "", s.active_streams());
-  report.Add("blocked_sends", "", s.blocked_sends());
-  report.Add("idle_thread_seconds", "", s.idle_thread_seconds(), "");
-  report.Add("batches_sent", "", s.batches_sent());
-  report.Add("samples_sent", "", s.samples_sent());
-  report.Add("bytes_sent", "", s.bytes_sent());
-  report.Add("bad_samples", "", s.bad_samples());
-  report.Add("cancelled_sends", "", s.cancelled_sends());
-  report.Add("refused_admissions", "", s.refused_admissions());
-  report.Add("revoked_batches", "", s.revoked_batches());
-  report.Add("refused_connections", "", s.refused_connections());
-  report.Add("stalled_connections", "", s.stalled_connections());
-  report.Add("cached_pipelines", "", s.cached_pipelines());
-  report.Add("cached_pipeline_bytes", "", s.cached_pipeline_bytes());
-  report.Add("same_host_links", "", s.same_host_links());
-  report.Add("same_host_bytes", "", s.same_host_bytes());
-  report.Add("same_host_batches_sent", "", s.same_host_batches_sent());
-  report.AddJson("shutting_down", s.shutting_down() ? "true" : "false");
-  report.Add("verdict", "",
-             absl::string_view(ServerVerdict(Before(earlier, server), s)));
-  std::vector<std::string> parts;
-  for (const StageTime& stage : s.stages()) {
-    Report one;
-    one.Add("stage", "", absl::string_view(stage.stage()));
-    one.Add("seconds", "", stage.seconds(), "");
-    one.Add("samples", "", stage.samples());
-    parts.push_back(one.Json());
-  }
-  report.AddJson("stages", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const ThreadChange& change : s.thread_changes()) {
-    Report one;
-    one.Add("seconds_ago", "", change.seconds_ago(), "");
-    one.Add("kind", "", absl::string_view(change.kind()));
-    one.Add("before", "", uint64_t{change.before()});
-    one.Add("after", "", uint64_t{change.after()});
-    one.Add("reason", "", absl::string_view(change.reason()));
-    parts.push_back(one.Json());
-  }
-  report.AddJson("thread_changes",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const ClientShare& client : s.clients()) {
-    Report one;
-    one.Add("client", "", absl::string_view(client.client()));
-    one.Add("peer", "", absl::string_view(client.peer()));
-    one.Add("dataset", "", absl::string_view(client.dataset()));
-    one.Add("worker_seconds", "", client.worker_seconds(), "");
-    one.Add("recent_share", "", client.recent_share(), "");
-    one.Add("active_streams", "", client.active_streams());
-    parts.push_back(one.Json());
-  }
-  report.AddJson("clients", absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const FullShare& share : s.full_shares()) {
-    Report one;
-    one.Add("peer", "", absl::string_view(share.peer()));
-    one.Add("waiting_clients", "", share.waiting_clients());
-    one.Add("connections", "", share.connections());
-    one.Add("held_bytes", "", share.held_bytes());
-    one.Add("share_bytes", "", share.share_bytes());
-    one.Add("advised_budget_bytes", "", share.advised_budget_bytes());
-    parts.push_back(one.Json());
-  }
-  report.AddJson("full_shares",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const DatasetSummary& dataset : s.datasets()) {
-    Report one;
-    one.Add("name", "", absl::string_view(dataset.name()));
-    one.Add("format", "", absl::string_view(dataset.format()));
-    one.AddJson("samples", absl::StrCat(dataset.samples()));
-    one.Add("fingerprint", "", absl::string_view(dataset.fingerprint()));
-    one.Add("fault", "", absl::string_view(dataset.fault()));
-    parts.push_back(one.Json());
-  }
-  report.AddJson("datasets",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const BadSample& bad : s.recent_bad_samples()) {
-    Report one;
-    one.Add("dataset", "", absl::string_view(bad.dataset()));
-    one.Add("shard", "", absl::string_view(bad.shard()));
-    one.AddJson("row", absl::StrCat(bad.row()));
-    one.AddJson("sample", absl::StrCat(bad.sample()));
-    one.Add("stage", "", absl::string_view(bad.stage()));
-    one.Add("reason", "", absl::string_view(bad.reason()));
-    one.Add("times", "", bad.times());
-    parts.push_back(one.Json());
-  }
-  report.AddJson("recent_bad_samples",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  parts.clear();
-  for (const LoadedOperator& loaded : s.operators()) {
-    Report one;
-    one.Add("kind", "", absl::string_view(loaded.kind()));
-    one.Add("name", "", absl::string_view(loaded.ref().name()));
-    one.Add("version", "", absl::string_view(loaded.ref().version()));
-    one.Add("library_hash", "", absl::string_view(loaded.ref().library_hash()));
-    one.Add("file", "", absl::string_view(loaded.file()));
-    parts.push_back(one.Json());
-  }
-  report.AddJson("operators",
-                 absl::StrCat("[", absl::StrJoin(parts, ", "), "]"));
-  return report.Json();
 }
 
-// What an interval was worth, or all the time since the start.
+std::string ServerJson(const ServerStatus& server,
+                       const std::vector<ServerStatus>& earlier) {
+  JsonObject json;
+  json.Add("address", server.address);
+  if (!server.status.ok()) {
+    return json.Add("error", server.status.status().message()).Json();
+  }
+  AddFields(*server.status, &json);
+  const std::string verdict =
+      ServerVerdict(Before(earlier, server), *server.status);
+  return json.Add("verdict", verdict).Json();
+}
+
+// The row of the work in between, or since the start of the server.
 std::vector<std::string> Work(const ServerStatus& server,
                               const std::vector<ServerStatus>& earlier) {
   const GetStatusResponse& s = *server.status;
@@ -221,9 +159,9 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
        "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STALLED CONNECTIONS",
-       "STAGES", earlier.empty() ? "SINCE ITS START" : "NOW"}};
+       "STAGES", earlier.empty() ? "VERDICT SINCE START" : "VERDICT"}};
   std::vector<std::vector<std::string>> rows = {
-      {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "SET ASIDE",
+      {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "RESERVED",
        "PLANS", "RESIDENT", "STREAMS", "BATCHES SENT", "SAMPLES SENT",
        "BYTES SENT", "BAD SAMPLES", "REFUSED"}};
   std::vector<std::vector<std::string>> datasets = {
@@ -231,10 +169,10 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
   std::vector<std::vector<std::string>> bad_samples = {
       {"BAD SAMPLE OF", "SHARD", "ROW", "SAMPLE", "TIMES", "SERVER", "REASON"}};
   std::vector<std::vector<std::string>> changes = {
-      {"THREADS THAT", "AGO", "BEFORE", "AFTER", "SERVER", "BECAUSE"}};
-  std::vector<std::vector<std::string>> clients = {{"CLIENT", "FROM", "DATASET",
-                                                    "WORKER TIME", "SHARE NOW",
-                                                    "STREAMS", "SERVER"}};
+      {"THREADS FOR", "AGO", "BEFORE", "AFTER", "SERVER", "REASON"}};
+  std::vector<std::vector<std::string>> clients = {
+      {"CLIENT", "ADDRESS", "DATASET", "WORKER TIME", "SHARE NOW", "STREAMS",
+       "SERVER"}};
   std::vector<std::vector<std::string>> shares = {
       {"FULL SHARE OF", "HELD", "CONNECTIONS", "CLIENTS WITHOUT A BATCH",
        "SERVER", "ADVICE"}};
@@ -325,20 +263,21 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   absl::Duration interval;
   FlagSet flags(
       {.command = "millrace status",
-       .summary = "Prints the state of the data servers. Fails when one does "
-                  "not answer, or when they hold different data under one "
-                  "name.",
+       .summary = "Prints the state and the load of data servers. Fails when "
+                  "a server does not answer, and when servers hold different "
+                  "data under one name.",
        .examples = {"millrace status --endpoint=data-1:7001,data-2:7001"}});
   flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
-            "Data servers; one DNS name may stand for several");
+            "Data servers; a DNS name may resolve to several");
   flags.Add("json", &json, "", "Print one JSON object");
-  flags.Add("timeout", &timeout, "TIME",
-            "Time after which an endpoint that does not answer is given up");
+  flags.Add("timeout", &timeout, "TIME", "Max time to wait for the answers");
   flags
       .Add("interval", &interval, "TIME",
-           "Ask twice, with this time in between: rates and verdict are of "
-           "that time")
-      .Default("ask once: they are of the time since the server's start");
+           "Query the servers twice, this time apart: rates and verdict cover "
+           "the time in between")
+      .Default(
+          "query once: rates and verdict cover the time since the start of "
+          "the server");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);
@@ -359,10 +298,8 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   const std::vector<std::string> disagreements = Disagreements(servers);
   std::string silent;
   size_t answered = 0;
-  size_t refused = 0;  // that answered with an error
-  std::vector<std::string> parts;
+  size_t refused = 0;  // answered with an error
   for (const ServerStatus& server : servers) {
-    parts.push_back(ServerJson(server, earlier));
     if (server.status.ok()) {
       ++answered;
       continue;
@@ -376,14 +313,14 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
                     error.message());
   }
   if (json) {
-    std::vector<std::string> quoted;
-    for (const std::string& one : disagreements) {
-      quoted.push_back(JsonText(one));
-    }
-    std::printf(
-        "{\"endpoint\": %s, \"servers\": [%s], \"disagreements\": [%s]}\n",
-        JsonText(endpoint).c_str(), absl::StrJoin(parts, ", ").c_str(),
-        absl::StrJoin(quoted, ", ").c_str());
+    JsonObject object;
+    object.Add("endpoint", endpoint);
+    object.AddJson("servers",
+                   JsonList(servers, [&](const ServerStatus& server) {
+                     return ServerJson(server, earlier);
+                   }));
+    object.Add("disagreements", disagreements);
+    std::printf("%s\n", object.Json().c_str());
   } else if (answered > 0) {
     std::fputs(ServersText(servers, earlier).c_str(), stdout);
   }
@@ -393,8 +330,8 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
       for (const DatasetSummary& dataset : server.status->datasets()) {
         if (dataset.fault().empty()) continue;
         wrong.push_back(absl::StrCat("server ", server.address,
-                                     " does not serve dataset ", dataset.name(),
-                                     " any more: ", dataset.fault()));
+                                     " no longer serves dataset ",
+                                     dataset.name(), ": ", dataset.fault()));
       }
     }
     if (wrong.empty()) return absl::OkStatus();
@@ -404,8 +341,8 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   if (!wrong.empty()) wrong += "; ";
   if (answered + refused == servers.size()) {
     return absl::UnavailableError(
-        absl::StrCat(wrong, "a data server answers with an error at endpoint ",
-                     endpoint, " (", silent, ")"));
+        absl::StrCat(wrong, "a data server of endpoint ", endpoint,
+                     " answers with an error (", silent, ")"));
   }
   return absl::UnavailableError(absl::StrCat(
       wrong,

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <optional>
 
-#include "client/prefetch/server_times.h"
+#include "client/diagnosis/server_times.h"
 
 namespace millrace {
 namespace {
 
-// Nothing: no whole batch arrived between the looks.
+// Nothing: no whole batch arrived in between.
 std::optional<double> ShareOfArrivals(
     const std::vector<HostLoader::Stats>& before,
     const std::vector<HostLoader::Stats>& after) {

@@ -1,10 +1,10 @@
-// Which part of what loaders received came over the network, of batches that
-// may be packed there or come in shared memory instead.
+// WireShare gives the bytes on the network as a share of the payload: batches
+// may be compressed on the network, or come in shared memory instead.
 //
-// Pure function, safe from any thread.
+// It measures nothing itself. Pure function, safe from any thread.
 //
-//   const double share = WireShare(before, after);  // looks at the same
-//   loaders
+//   // The same loaders, before and after.
+//   const double share = WireShare(before, after);
 
 #ifndef MILLRACE_CLIENT_CLI_WIRE_SHARE_H_
 #define MILLRACE_CLIENT_CLI_WIRE_SHARE_H_
@@ -15,13 +15,12 @@
 
 namespace millrace {
 
-// The bytes that came over the network as a share of the payload, 0 to 1, of
-// what arrived between the looks; where nothing did, as all batches that were
-// taken had arrived before, of all that has arrived. Batches are counted when
-// they are taken but bytes when they come, so what was asked for ahead is
-// counted with the batches that it belongs to. Batches that had arrived in part
-// are not: frames that packing would not make smaller are sent as they are, so
-// more than 1 is only that, and 1.
+// 0 to 1, of the batches that arrived between `before` and `after`. Where none
+// arrived, because all consumed batches had arrived before, of all batches that
+// arrived so far. Stats count batches when they are consumed and bytes when
+// they arrive, so the share is taken of arrived batches. Bytes of a batch that
+// has only partly arrived are included: more than 1 can come only from them,
+// and is returned as 1.
 double WireShare(const std::vector<HostLoader::Stats>& before,
                  const std::vector<HostLoader::Stats>& after);
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/prefetch/server_times.h"
+#include "client/diagnosis/server_times.h"
 
 namespace millrace {
 

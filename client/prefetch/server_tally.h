@@ -18,7 +18,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/prefetch/server_times.h"
+#include "client/diagnosis/server_times.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 

@@ -1,6 +1,6 @@
 #include "client/prefetch/window_control.h"
 
-#include "client/prefetch/verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 
 namespace millrace {
 namespace {

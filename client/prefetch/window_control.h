@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "client/diagnosis/server_times.h"
 #include "client/prefetch/consumption.h"
-#include "client/prefetch/server_times.h"
 #include "client/prefetch/slot_pool.h"
 #include "client/prefetch/window_tuner.h"
 

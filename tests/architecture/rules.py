@@ -20,6 +20,10 @@ INCLUDES = [
     ("trainer/", ["server/", "tests/", "client/cli/"], []),
     ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
+    # Causes of waits: other components hand it values, it uses none of them.
+    ("client/diagnosis/", ["client/prefetch/", "client/audit/", "client/receive/", "client/local/",
+                           "client/torch/", "client/cli/", "client/flags/",
+                           "client/batch_files/"], []),
     ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/",
                           "client/flags/", "client/batch_files/"], []),
     ("client/flags/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
@@ -105,8 +109,8 @@ DEPENDENCIES = [
     ("server-draws-nothing", "//server:millrace-server",
      ["//common/picture/...", "//third_party:cairo"]),
     ("client-rooms-without-torch",
-     "//client/prefetch/... + //client/audit/... + //client/receive/... + //client/cli/... + "
-     "//client/flags/... + //client/batch_files/...",
+     "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/receive/... + "
+     "//client/cli/... + //client/flags/... + //client/batch_files/...",
      ["@torch//:torch"]),
     ("server-without-torch", "//server/...",
      ["@torch//:torch", "//client/...", "//trainer/..."]),
@@ -121,8 +125,8 @@ DEPENDENCIES = [
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
      "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
-     "//client/prefetch/... + //client/audit/... + //client/torch/... + //client/flags/... + "
-     "//client/batch_files/...",
+     "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/torch/... + "
+     "//client/flags/... + //client/batch_files/...",
      ["//third_party:grpc"]),
     ("programs-without-tests",
      "//server/... + //client/... + //trainer/... + //common/... + //proto/...",

@@ -13,5 +13,14 @@ TEST(CountTextTest, OneOfAThingHasNoPlural) {
   EXPECT_EQ(CountText(7, "batch", "batches"), "7 batches");
 }
 
+TEST(CountTextTest, RatesAreWrittenAsPeopleWriteThem) {
+  EXPECT_EQ(GroupedText(999), "999");
+  EXPECT_EQ(GroupedText(17099.6), "17,100");
+  EXPECT_EQ(GroupedText(1234567), "1,234,567");
+  EXPECT_EQ(RateText(0.4172), "0.417");
+  EXPECT_EQ(RateText(99.4), "99.4");
+  EXPECT_EQ(RateText(17099.6), "17,100");
+}
+
 }  // namespace
 }  // namespace millrace

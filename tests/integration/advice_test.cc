@@ -15,10 +15,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/bench_verdict.h"
-#include "client/cli/run_judge.h"
-#include "client/cli/server_verdict.h"
-#include "client/prefetch/verdict.h"
+#include "client/cli/bench_run.h"
+#include "client/diagnosis/run_verdict.h"
+#include "client/diagnosis/server_verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 #include "client/receive/describe.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
@@ -41,20 +41,21 @@ std::set<std::string> DoctorsAdvice() {
       for (const bool flags : {false, true}) {
         for (const double overhead : {0., 4.}) {
           for (const char* source : {"nvml", "step_times"}) {
-            RunReport run;
+            RunSummary run;
             run.device = device;
             run.endpoint = "localhost:1";
             run.batch_size = 8;
             run.times.seconds = 10;
             run.times.steps = 10;
-            run.times.data = 2;
-            run.times.wait_cause = cause;
-            run.times.allreduce = 2;
-            run.times.compute = 6 - overhead;
-            run.times.copy = 5;
-            run.times.device_copy = 9;
+            run.times.data_seconds = 2;
+            run.times.wait_cause = WaitCauseOf(cause);
+            run.times.allreduce_seconds = 2;
+            run.times.forward_seconds = 6 - overhead;
+            run.times.backward_seconds = 2;  // waits for other ranks
+            run.times.copy_seconds = 5;
+            run.times.device_copy_seconds = 9;
             run.times.device_busy_source = source;
-            run.times.cpu = 100;
+            run.times.cpu_seconds = 100;
             run.times.cpus = 10;
             if (flags) {
               run.flags = {"--window=8", "--accumulate=2", "--prepare_ahead"};
@@ -104,7 +105,7 @@ std::set<std::string> Verdicts() {
     report.elapsed_seconds = 100;
     report.wait_seconds = report.host_wait_seconds = 50;
     report.servers = {times};
-    const Verdict verdict = Judge(report);
+    const WaitVerdict verdict = JudgeWait(report);
     causes.insert(verdict.cause);
     sentences.insert(verdict.text);
   }

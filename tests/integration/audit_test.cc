@@ -220,11 +220,12 @@ TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
               HasSubstr(policy == "ZERO" ? "\"empty_rows\": 1"
                                          : "\"replaced\": 1"),
               // The note of the text, too.
-              HasSubstr(policy == "ZERO"
-                            ? "\"notes\": [\"every sample exactly once, "
-                              "damaged ones as empty rows: the policy ZERO "
-                            : "\"notes\": [\"every step once, as many "
-                              "samples as there are: the policy SUBSTITUTE ")));
+              HasSubstr(
+                  policy == "ZERO"
+                      ? "\"notes\": [\"every sample exactly once, "
+                        "damaged samples as empty rows: the policy ZERO "
+                      : "\"notes\": [\"every step once, with the "
+                        "right number of samples: the policy SUBSTITUTE ")));
   }
 }
 
@@ -305,7 +306,7 @@ TEST_F(AuditTest, StatusShowsServersAndFailsWhenOneIsSilent) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr(One()), HasSubstr(Eight()),
-                    HasSubstr("digits_parquet4"), HasSubstr("SET ASIDE")));
+                    HasSubstr("digits_parquet4"), HasSubstr("RESERVED")));
   result = Millrace({"status", "--endpoint=" + One() + ",127.0.0.1:1",
                      "--timeout=1s", "--json"});
   EXPECT_EQ(result.exit_code, 1);

@@ -104,10 +104,10 @@ TEST_F(DoctorIntegrationTest, StorageIsNamed) {
 
 // A row takes ten times as long as a step, also beside other tests.
 TEST_F(DoctorIntegrationTest, DecodingIsNamed) {
-  const auto server =
-      Serve({"--threads=1",
-             Pack("photos", "imagefolder", WriteImageFolder(12, /*scale=*/4), "lmdb", 1)});
-  ExpectNamed("decoding", "more servers: --endpoint=", server->address(),
+  const auto server = Serve(
+      {"--threads=1", Pack("photos", "imagefolder",
+                           WriteImageFolder(12, /*scale=*/4), "lmdb", 1)});
+  ExpectNamed("decoding", "add servers: --endpoint=", server->address(),
               "sources { dataset: 'photos' } batch_size: 4 "
               "transforms { decode_image { color: GRAY mode: EXACT } } "
               "transforms { resize { height: 28 width: 28 } } "
@@ -139,18 +139,19 @@ TEST_F(DoctorIntegrationTest, TheModelIsNamed) {
               {"--model=resnet18", "--max_steps=8"});
 }
 
-// A large tensor is made floats and normalised by the trainer, and not used. (The
-// first batches may come before the shared memory is there.)
+// A large tensor is made floats and normalised by the trainer, and not used.
+// (The first batches may come before the shared memory is there.)
 TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
   const auto server = Serve({"--synthetic_only", "--threads=4"});
-  ExpectNamed("trainer_cpu", "PLACEMENT_SERVER", server->address(),
-              absl::StrCat(Synthetic("",
-                                     "fields { name: 'more' dtype: "
-                                     "DTYPE_UINT8 shape: [512, 512, 3] }"),
-                           "batch_size: 8 transforms { normalize { fields: "
-                           "'more' mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
-                           "0.5] } }"),
-              {"--input=image", "--max_steps=120", "--window=8", "--same_host"});
+  ExpectNamed(
+      "trainer_cpu", "PLACEMENT_SERVER", server->address(),
+      absl::StrCat(Synthetic("",
+                             "fields { name: 'more' dtype: "
+                             "DTYPE_UINT8 shape: [512, 512, 3] }"),
+                   "batch_size: 8 transforms { normalize { fields: "
+                   "'more' mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
+                   "0.5] } }"),
+      {"--input=image", "--max_steps=120", "--window=8", "--same_host"});
 }
 
 // Reads that wait, and reads that do not.

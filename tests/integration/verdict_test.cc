@@ -2,8 +2,6 @@
 // says why a consumer waited names that thing. The window is fixed, so that
 // nothing adapts meanwhile.
 
-#include "client/prefetch/verdict.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/diagnosis/server_times.h"
+#include "client/diagnosis/wait_verdict.h"
 #include "client/prefetch/host_loader.h"
-#include "client/prefetch/server_times.h"
 #include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
 #include "tests/integration/audit_data.h"
@@ -79,8 +78,8 @@ class VerdictIntegrationTest : public ::testing::Test {
 
   // Why a consumer waits that works for `work` on each of so many batches. The
   // first ones, of a window that was empty, do not count.
-  static Verdict Watch(HostLoader& loader, int batches,
-                       absl::Duration work = absl::ZeroDuration()) {
+  static WaitVerdict Watch(HostLoader& loader, int batches,
+                           absl::Duration work = absl::ZeroDuration()) {
     const auto receive = [&](int count) {
       for (int i = 0; i < count; ++i) {
         const absl::Status status = loader.Next().status();
@@ -99,13 +98,13 @@ class VerdictIntegrationTest : public ::testing::Test {
     report.host_wait_seconds = report.wait_seconds;
     report.retried_steps = after.retried_steps - before.retried_steps;
     report.servers = Difference(after.by_server, before.by_server);
-    return Judge(report);
+    return JudgeWait(report);
   }
 
   // At the first look.
   static void ExpectNamed(WaitCause cause, const std::string& advice,
                           HostLoader& loader, int batches) {
-    const Verdict verdict = Watch(loader, batches);
+    const WaitVerdict verdict = Watch(loader, batches);
     EXPECT_EQ(verdict.cause, cause) << verdict.text << Times(loader.stats());
     EXPECT_THAT(verdict.text, HasSubstr(advice));
   }
@@ -175,7 +174,7 @@ TEST_F(VerdictIntegrationTest, ATrainerThatIsSlowItselfIsNamedForPhotographs) {
   const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
   const auto loader =
       Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8);
-  const Verdict verdict = Watch(*loader, 20, absl::Milliseconds(150));
+  const WaitVerdict verdict = Watch(*loader, 20, absl::Milliseconds(150));
   EXPECT_EQ(verdict.cause, WaitCause::kConsumer) << verdict.text;
 }
 
@@ -243,7 +242,7 @@ TEST_F(VerdictIntegrationTest, AConsumerThatIsSlowItselfIsNotHeldUp) {
   const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
   const auto loader = Open(
       server->address(), absl::StrCat(Synthetic(1000, 0), "batch_size: 8"), 8);
-  const Verdict verdict = Watch(*loader, 20, absl::Milliseconds(25));
+  const WaitVerdict verdict = Watch(*loader, 20, absl::Milliseconds(25));
   EXPECT_EQ(verdict.cause, WaitCause::kConsumer) << verdict.text;
 }
 

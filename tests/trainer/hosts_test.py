@@ -109,7 +109,7 @@ class Hosts(unittest.TestCase):
             self.assertAlmostEqual(one, two, delta=1e-5)
         if "doctor" in found:
             self.assertEqual(found["slow-1"][0], 0, found["slow-1"][1])
-            self.assertRegex(found["doctor"], "bottleneck: 2 ranks waited for one another")
+            self.assertRegex(found["doctor"], "bottleneck: 2 ranks waited for each other")
             self.assertIn("--accumulate=4", found["doctor"])
         for host, missing in ((1, "rank 1 of 2"), (2, "rank 0 of 2")):
             code, said = found[f"cut-{host}"]

@@ -1,5 +1,3 @@
-#include "trainer/summary.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,31 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-TEST(Summary, IsJsonWithTheKeysThatOthersRead) {
-  TrainSummary summary;
-  summary.dataset = "a\"b\\c\n";
-  summary.epoch_seconds = {1.5, 2};
-  summary.loss = {0.25, std::nan("")};
-  summary.stall_share = 0.125;
-  summary.samples_per_epoch = 100;
-  const std::string json = ToJson(summary);
-  EXPECT_THAT(json, HasSubstr("\"dataset\": \"a\\\"b\\\\c\\u000a\""));
-  EXPECT_THAT(json, HasSubstr("\"ended\": \"finished\""));
-  EXPECT_THAT(json, HasSubstr("\"error\": null"));
-  EXPECT_THAT(json, HasSubstr("\"epoch_seconds\": [1.5, 2]"));
-  EXPECT_THAT(json, HasSubstr("\"loss\": [0.25, null]"));
-  EXPECT_THAT(json, HasSubstr("\"stall_share\": 0.125"));
-  EXPECT_THAT(json, HasSubstr("\"samples_per_epoch\": 100"));
-  EXPECT_THAT(json, HasSubstr("\"eval_accuracy\": null"));
-  EXPECT_THAT(json, HasSubstr("\"times\": {\"seconds\": 0, "));
-  EXPECT_THAT(json, HasSubstr("\"epoch_times\": []"));
-  summary.epoch_times.resize(2);
-  summary.flags = {"--json=a b"};
-  EXPECT_THAT(ToJson(summary), HasSubstr("\"flags\": [\"--json=a b\"]"));
-  summary.eval_accuracy = 0.875;
-  EXPECT_THAT(ToJson(summary), HasSubstr("\"eval_accuracy\": 0.875"));
-}
 
 TEST(Progress, SaysWhereTheRunIs) {
   EXPECT_EQ(FormatState({.epoch = 0,

@@ -144,7 +144,7 @@ TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {
   const ProgramResult alone = audit({});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_THAT(alone.out,
-              AllOf(HasSubstr("exactly once, damaged ones as empty rows"),
+              AllOf(HasSubstr("exactly once, damaged samples as empty rows"),
                     HasSubstr("they do not show which or how many rows were "
                               "empty")));
   const ProgramResult compared =

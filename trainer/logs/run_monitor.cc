@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/wait_verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 #include "common/cgroup.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
@@ -156,7 +156,7 @@ void RunMonitor::Look(const Point& point) {
   const Snapshot now = Take(/*finish=*/false);
   if (progress_wants_) {
     const RunTimes epoch = Between(epoch_start_, now);
-    const double rate = epoch.share(static_cast<double>(epoch.samples));
+    const double rate = epoch.rate(static_cast<double>(epoch.samples));
     const double steps_left = static_cast<double>(epoch_.steps - step_);
     progress_.Step({.epoch = epoch_.epoch,
                     .epochs = epoch_.epochs,
@@ -178,7 +178,7 @@ void RunMonitor::Look(const Point& point) {
   std::vector<Scalar> scalars = {
       {"Loss/train", point.loss},
       {"Train/learning_rate", point.learning_rate},
-      {"Train/samples_per_second", t.share(static_cast<double>(t.samples))},
+      {"Train/samples_per_second", t.rate(static_cast<double>(t.samples))},
       {"Time/step_ms", per_step * t.seconds},
       {"Time/data_ms", per_step * t.data_seconds},
       {"Time/copy_ms",
@@ -190,7 +190,7 @@ void RunMonitor::Look(const Point& point) {
       {"Time/allreduce_ms", per_step * t.allreduce_seconds},
       {"Load/stall_percent", 100 * t.share(t.data_seconds)},
       {"Load/device_busy_percent", 100 * t.device_busy},
-      {"Load/cpu_percent", 100 * t.share(t.cpu_seconds)},
+      {"Load/cpu_percent", 100 * t.rate(t.cpu_seconds)},
       {"Load/pinned_bytes", static_cast<double>(t.pinned_bytes)}};
   Report(point.axis, scalars);
 }
@@ -214,9 +214,9 @@ RunMonitor::EpochReport RunMonitor::EndEpoch() {
   const Snapshot now = Take(/*finish=*/true);
   EpochReport report;
   report.times = Between(epoch_start_, now);
-  const Verdict verdict = JudgeWait(epoch_start_.counters.loader,
-                                    now.counters.loader, report.times.seconds);
-  report.times.wait_cause = NameOf(verdict.cause);
+  const WaitVerdict verdict = JudgeWait(WaitBetween(
+      epoch_start_.counters.loader, now.counters.loader, report.times.seconds));
+  report.times.wait_cause = verdict.cause;
   report.where = verdict.text;
   return report;
 }

@@ -30,11 +30,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/diagnosis/run_times.h"
 #include "client/loader.h"
 #include "common/host_cpu.h"
 #include "trainer/logs/device_load.h"
 #include "trainer/logs/event_file.h"
-#include "trainer/logs/run_times.h"
 #include "trainer/logs/step_profiler.h"
 #include "trainer/logs/step_timer.h"
 #include "trainer/progress.h"

@@ -227,8 +227,9 @@ TEST_F(AuditTest, StepsThatWereLostAreNamed) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(
       result->problems,
-      ElementsAre(HasSubstr("lost: rank 0 of 2 was not given epoch 0 step 5"),
-                  HasSubstr("lost: rank 1 of 2 was not given epoch 0 step 5")));
+      ElementsAre(
+          HasSubstr("lost: rank 0 of 2 did not receive epoch 0 step 5"),
+          HasSubstr("lost: rank 1 of 2 did not receive epoch 0 step 5")));
   EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kIncomplete);
 }
 
@@ -249,7 +250,7 @@ TEST_F(AuditTest, TwoLogsOfOneRankAreDoubled) {
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_FALSE(result->problems.empty());
   EXPECT_THAT(result->problems[0],
-              HasSubstr("doubled: rank 1 of 2 was given epoch 0 step 3 to "
+              HasSubstr("doubled: rank 1 of 2 received epoch 0 step 3 to "
                         "epoch 0 step 4"));
 }
 
@@ -264,7 +265,7 @@ TEST_F(AuditTest, ASampleThatCameTwiceIsFound) {
   const auto result = Check();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kWrong);
-  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("not each once")));
+  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("not each sample once")));
 }
 
 TEST_F(AuditTest, WhatADroppedRestOrASubsetLeavesIsOnlyCounted) {
@@ -299,7 +300,7 @@ TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
   result = Check();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->problems,
-              ElementsAre(HasSubstr("lost: rank 1 of 2 was not given epoch 0 "
+              ElementsAre(HasSubstr("lost: rank 1 of 2 did not receive epoch 0 "
                                     "step 5 to epoch 0 step 8")));
 }
 
@@ -389,7 +390,7 @@ TEST_F(AuditTest, AFileThatIsNoLogIsNotAppendedTo) {
   const auto writer = AuditWriter::Open(PathOf(0), Run(1, 0, 1));
   EXPECT_TRUE(absl::IsInvalidArgument(writer.status()));
   EXPECT_THAT(std::string(writer.status().message()),
-              AllOf(HasSubstr(PathOf(0) + " is no audit log"),
+              AllOf(HasSubstr(PathOf(0) + " is not an audit log"),
                     HasSubstr("name another file")));
   // A start that was killed in its first write leaves a part of a head.
   Write(1, 1, 2, 0, 3);
@@ -441,7 +442,7 @@ TEST_F(AuditTest, AWriteThatWasCutShortCostsThatRecordAlone) {
   const auto result = Check();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes that are no "
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes that are not a "
                                                    "record")));
   EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
 }
@@ -498,7 +499,7 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
   SetBytes(PathOf(0), "epoch 0 step 0 loss 2.3, and no audit log");
   const absl::Status other = ReadAuditFile(PathOf(0)).status();
   EXPECT_TRUE(absl::IsInvalidArgument(other));
-  EXPECT_THAT(std::string(other.message()), HasSubstr("is no audit log"));
+  EXPECT_THAT(std::string(other.message()), HasSubstr("is not an audit log"));
 }
 
 // Records behind the damage were left out with a note, and the audit of a job

@@ -93,9 +93,8 @@ const BenchPlotHead kHead = {
     {"servers data-1:7001, 3 rounds of 3s", "2026-11-24 05:53 UTC, host a"}};
 
 TEST(BenchPlot, BarsAreMediansAndLinesReachFromTheWorstToTheBestRound) {
-  const Picture plot =
-      LayOutBenchPlot({Row("4", {80, 100, 120}), Row("16", {200, 200, 200})},
-                      kHead);
+  const Picture plot = LayOutBenchPlot(
+      {Row("4", {80, 100, 120}), Row("16", {200, 200, 200})}, kHead);
   CheckPlot(plot);
   const auto slow = FillsBeside(plot, "window=4");
   const auto fast = FillsBeside(plot, "window=16");
@@ -126,7 +125,7 @@ TEST(BenchPlot, SaysWhatWhenAndWhere) {
   TextOf(plot, "12,345 (1 round)");
 }
 
-TEST(BenchPlot, TheBestAndThoseThatAreNotToldApartFromItStandOut) {
+TEST(BenchPlot, TheBestAndTheSettingsWithinNoiseStandOut) {
   const Picture plot = LayOutBenchPlot(
       {Row("4", {100, 110}), Row("16", {200, 230}), Row("64", {190, 201})},
       kHead);

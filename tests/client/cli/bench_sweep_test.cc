@@ -72,23 +72,27 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(Mistake("window"), HasSubstr("`window`: write KNOB="));
   EXPECT_THAT(Mistake(";window=1"), HasSubstr("write KNOB="));
   EXPECT_THAT(Mistake("windows=1"),
-              HasSubstr("there is no knob `windows`; there are window, "
+              HasSubstr("there is no knob `windows`; the knobs are window, "
                         "batch_size, loaders, same_host, threads"));
   EXPECT_THAT(Mistake("window=4;prefetch=2"),
-              HasSubstr("`prefetch=2`: how many batches lie on the device"));
-  EXPECT_THAT(Mistake("window="), HasSubstr("`` is no number from 1"));
-  EXPECT_THAT(Mistake("window=4,"), HasSubstr("`` is no number from 1"));
-  EXPECT_THAT(Mistake("window=0"), HasSubstr("`0` is no number from 1"));
-  EXPECT_THAT(Mistake("read_threads=x"), HasSubstr("`x` is no number from 0"));
-  EXPECT_THAT(Mistake("batch_size=auto"), HasSubstr("`auto` is no number"));
-  EXPECT_THAT(Mistake("window=-4"), HasSubstr("`-4` is no number"));
-  EXPECT_THAT(Mistake("window=4,8x"), HasSubstr("`8x` is no number"));
-  EXPECT_THAT(Mistake("window=4,8,4"), HasSubstr("the value 4 twice"));
-  EXPECT_THAT(Mistake("window=4;window=8"), HasSubstr("`window=8`: is there "
+              HasSubstr("`prefetch=2`: millrace-train --device_prefetch sets"));
+  EXPECT_THAT(Mistake("window="), HasSubstr("`` is not a whole number from 1"));
+  EXPECT_THAT(Mistake("window=4,"),
+              HasSubstr("`` is not a whole number from 1"));
+  EXPECT_THAT(Mistake("window=0"),
+              HasSubstr("`0` is not a whole number from 1"));
+  EXPECT_THAT(Mistake("read_threads=x"),
+              HasSubstr("`x` is not a whole number from 0"));
+  EXPECT_THAT(Mistake("batch_size=auto"),
+              HasSubstr("`auto` is not a whole number"));
+  EXPECT_THAT(Mistake("window=-4"), HasSubstr("`-4` is not a whole number"));
+  EXPECT_THAT(Mistake("window=4,8x"), HasSubstr("`8x` is not a whole number"));
+  EXPECT_THAT(Mistake("window=4,8,4"), HasSubstr("the value 4 is given twice"));
+  EXPECT_THAT(Mistake("window=4;window=8"), HasSubstr("`window=8`: is given "
                                                       "twice"));
   EXPECT_THAT(Mistake("memory_budget=much"), HasSubstr("is not a size"));
   EXPECT_THAT(Mistake("same_host=yes"),
-              HasSubstr("none of off, auto, require"));
+              HasSubstr("not one of off, auto, require"));
 }
 
 TEST(BenchSweepTest, TooManySettingsAreRefused) {

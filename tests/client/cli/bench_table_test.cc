@@ -30,8 +30,8 @@ TEST(BenchTableTest, TheMiddleOfTheRoundsAndTheirEnds) {
   const BenchSpread odd =
       Spread(Row("4", {30, 10, 20}), &BenchFigures::images_per_second);
   EXPECT_EQ(odd.median, 20);
-  EXPECT_EQ(odd.least, 10);
-  EXPECT_EQ(odd.most, 30);
+  EXPECT_EQ(odd.min, 10);
+  EXPECT_EQ(odd.max, 30);
   EXPECT_EQ(Spread(Row("4", {10, 40, 20, 30}), &BenchFigures::images_per_second)
                 .median,
             25);
@@ -53,11 +53,11 @@ TEST(BenchTableTest, RowsOfNumbersUnderTheKnobsNames) {
 // The rates of three batches stood there like those of thousands.
 TEST(BenchTableTest, RatesOfFewBatchesSaySo) {
   EXPECT_THAT(FewBatchesText(1, 0),
-              HasSubstr("the rates are of 1 batch only, too few to rely on"));
-  EXPECT_THAT(FewBatchesText(9, 0), HasSubstr("9 batches only"));
+              HasSubstr("the rates come from 1 batch, which is too few"));
+  EXPECT_THAT(FewBatchesText(9, 0), HasSubstr("9 batches, which is too few"));
   EXPECT_EQ(FewBatchesText(10, 0), "");
   EXPECT_THAT(FewBatchesText(40, 64),
-              HasSubstr("of 40 batches, all of them requested before the "
+              HasSubstr("from 40 batches, all requested before the "
                         "measurement began (window 64)"));
   EXPECT_EQ(FewBatchesText(65, 64), "");
 
@@ -66,18 +66,18 @@ TEST(BenchTableTest, RatesOfFewBatchesSaySo) {
   few.rounds[1].batches = 3;
   few.rounds[1].few = true;
   EXPECT_EQ(FewBatchesNote({Row("4", {1}), few}),
-            "rates of too few batches to rely on: window=16 (3 batches in a "
-            "round); measure more of them (--batches, --seconds or --epochs)");
+            "rates from too few batches: window=16 (3 batches in a round); "
+            "measure more batches (--batches, --seconds or --epochs)");
   EXPECT_EQ(FewBatchesNote({Row("4", {1})}), "");
   EXPECT_THAT(BenchRowsJson({few}),
               HasSubstr("\"batches_least\": 3, \"few_batches\": true"));
 }
 
-TEST(BenchTableTest, TheBestIsNamedWithWhatCannotBeToldApartFromIt) {
+TEST(BenchTableTest, TheBestIsNamedWithTheSettingsWithinNoise) {
   EXPECT_EQ(BestSetting({Row("4", {100, 101, 102}), Row("16", {200, 210, 220}),
                          Row("64", {190, 195, 205})}),
-            "best: window=16 with 210 images/s, 2.08 times the slowest; not "
-            "told apart from it: window=64");
+            "best: window=16 with 210 images/s, 2.08 times the slowest; within "
+            "noise of the best: window=64");
   EXPECT_EQ(BestSetting({Row("4", {100}), Row("16", {250})}),
             "best: window=16 with 250 images/s, 2.50 times the slowest");
   EXPECT_EQ(BestSetting({Row("4", {1234})}),

@@ -12,7 +12,6 @@
 #include "trainer/logs/device_load.h"
 #include "trainer/logs/op_table.h"
 #include "trainer/logs/resource_usage.h"
-#include "trainer/logs/run_times.h"
 #include "trainer/logs/step_timer.h"
 
 namespace millrace {
@@ -55,55 +54,6 @@ TEST(StepTimer, GivesEachPartItsTime) {
   EXPECT_EQ(later.steps, 1u);
   EXPECT_EQ(later.of(StepPart::kData), 0);
   EXPECT_GT(later.of(StepPart::kBackward), 0);
-}
-
-TEST(RunTimes, AddUpOverEpochs) {
-  RunTimes one;
-  one.seconds = 2;
-  one.steps = 10;
-  one.data_seconds = 0.5;
-  one.forward_seconds = 0.5;
-  one.backward_seconds = 0.75;
-  one.optimizer_seconds = 0.25;
-  one.allreduce_seconds = 0.3;
-  one.ranks_seconds = 0.1;
-  one.cpu_seconds = 3;
-  one.cpus = 2;
-  one.other_cpu_seconds = 1.5;
-  one.machine_cpus = 4;
-  one.pinned_bytes = 100;
-  one.device_busy = 0.9;
-  one.device_busy_source = "nvml";
-  one.wait_cause = "decoding";
-  // Of the waits for ranks, 0.2 s lie in backward.
-  EXPECT_DOUBLE_EQ(one.compute_seconds(), 1.3);
-  RunTimes two = one;
-  two.seconds = 6;
-  two.data_seconds = 0.1;
-  two.device_busy = 0.5;
-  two.wait_cause = "consumer";
-  RunTimes run;
-  run.Add(one);
-  run.Add(two);
-  EXPECT_DOUBLE_EQ(run.seconds, 8);
-  EXPECT_EQ(run.steps, 20u);
-  EXPECT_DOUBLE_EQ(run.device_busy, 0.6);
-  EXPECT_EQ(run.device_busy_source, "nvml");
-  EXPECT_EQ(run.wait_cause, "decoding") << "of the epoch that waited longest";
-  EXPECT_EQ(run.pinned_bytes, 100u);
-  const std::string json = ToJson(run);
-  EXPECT_THAT(json, HasSubstr("\"data_share\": 0.075"));
-  EXPECT_THAT(json, HasSubstr("\"cpu_percent\": 75"));
-  EXPECT_THAT(json, HasSubstr("\"other_cpu_seconds\": 3, "));
-  EXPECT_THAT(json, HasSubstr("\"machine_cpus\": 4"));
-  EXPECT_THAT(json, HasSubstr("\"wait_cause\": \"decoding\""));
-  EXPECT_THAT(json, HasSubstr("\"device_busy_source\": \"nvml\""));
-  EXPECT_THAT(PartsText(run), HasSubstr("GPU busy 60 %"));
-  two.device_busy_source = "step_times";
-  run.Add(two);
-  EXPECT_EQ(run.device_busy_source, "step_times")
-      << "a mean of two kinds is the weaker one";
-  EXPECT_THAT(ToJson(RunTimes()), HasSubstr("\"data_share\": 0,"));
 }
 
 TEST(ResourceUsage, CountsTheCpuTimeOfTheProcess) {

@@ -1,21 +1,23 @@
-#include "client/cli/run_compare.h"
+#include "client/diagnosis/run_compare.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/run_judge.h"
+#include "client/diagnosis/run_verdict.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
 
-// A loss that is higher by more is worth a line.
+// A larger rise of the loss, or fall of the accuracy, is reported.
 constexpr double kLossMatters = 0.02;
 constexpr double kAccuracyMatters = 0.005;
 // Seconds of the shortest epoch that a claim needs, in one of the runs.
-constexpr double kLeastEpochSeconds = 0.05;
+constexpr double kMinEpochSeconds = 0.05;
 
 std::vector<std::string> Missing(const std::vector<std::string>& from,
                                  const std::vector<std::string>& in) {
@@ -37,11 +39,11 @@ std::string Times(double factor) {
 void Differs(const char* what, const std::string& before,
              const std::string& after, std::vector<std::string>* notes) {
   if (before == after) return;
-  notes->push_back(absl::StrCat("not the same ", what, ": ", before,
-                                " before, ", after, " after"));
+  notes->push_back(absl::StrCat("the ", what, " differs: ", before, " before, ",
+                                after, " after"));
 }
 
-void AddNotes(const RunReport& before, const RunReport& after,
+void AddNotes(const RunSummary& before, const RunSummary& after,
               std::vector<std::string>* notes) {
   Differs("dataset", before.dataset, after.dataset, notes);
   Differs("device", before.device, after.device, notes);
@@ -57,107 +59,108 @@ void AddNotes(const RunReport& before, const RunReport& after,
   } else if (before.plan_hash != after.plan_hash) {
     notes->push_back("the pipelines or the data differ (plan hash)");
   }
-  for (const RunReport* run : {&before, &after}) {
-    if (run->replay_batches > 0) {
-      notes->push_back(absl::StrFormat(
-          "%s repeated its first %.0f batches: it shows what a perfect loader "
-          "would reach, its loss means nothing",
-          run->path, run->replay_batches));
-    }
+  const std::pair<const char*, const RunSummary&> runs[] = {{"before", before},
+                                                            {"after", after}};
+  for (const auto& [when, run] : runs) {
+    if (run.replay_batches == 0) continue;
+    notes->push_back(absl::StrFormat(
+        "the run %s the change repeated its first %s: it shows the rate with a "
+        "perfect loader, and its loss means nothing",
+        when, CountText(run.replay_batches, "batch", "batches")));
   }
   if (before.replay_batches > 0 || after.replay_batches > 0) return;
-  if (before.accuracy.has_value() && after.accuracy.has_value()) {
-    if (*after.accuracy < *before.accuracy - kAccuracyMatters) {
+  if (before.eval_accuracy.has_value() && after.eval_accuracy.has_value()) {
+    if (*after.eval_accuracy < *before.eval_accuracy - kAccuracyMatters) {
       notes->push_back(absl::StrFormat(
-          "accuracy fell from %.4f to %.4f: faster is not better here",
-          *before.accuracy, *after.accuracy));
+          "the accuracy fell from %.4f to %.4f: check it before you keep the "
+          "change",
+          *before.eval_accuracy, *after.eval_accuracy));
     }
   } else if (!before.loss.empty() && before.loss.size() == after.loss.size() &&
              after.loss.back() >
                  before.loss.back() +
                      kLossMatters * std::fabs(before.loss.back())) {
     notes->push_back(
-        absl::StrFormat("the last loss rose from %.4f to %.4f: look at it "
-                        "before you keep the change",
+        absl::StrFormat("the last loss rose from %.4f to %.4f: check it before "
+                        "you keep the change",
                         before.loss.back(), after.loss.back()));
   }
 }
 
 }  // namespace
 
-Spread SecondsPerSample(const RunReport& run) {
+EpochSpread SecondsPerSample(const RunSummary& run) {
   std::vector<double> seconds;
   double shortest = run.times.seconds;
-  const size_t first = run.epochs.size() >= 3 ? 1 : 0;
-  for (size_t i = first; i < run.epochs.size(); ++i) {
-    const PartTimes& epoch = run.epochs[i];
+  const size_t first = run.epoch_times.size() >= 3 ? 1 : 0;
+  for (size_t i = first; i < run.epoch_times.size(); ++i) {
+    const RunTimes& epoch = run.epoch_times[i];
     if (epoch.samples > 0 && epoch.seconds > 0) {
-      seconds.push_back(epoch.seconds / epoch.samples);
+      seconds.push_back(epoch.seconds / static_cast<double>(epoch.samples));
       shortest = std::min(shortest, epoch.seconds);
     }
   }
   if (seconds.empty() && run.times.samples > 0) {
-    seconds.push_back(run.times.seconds / run.times.samples);
+    seconds.push_back(run.times.seconds /
+                      static_cast<double>(run.times.samples));
   }
-  Spread spread;
+  EpochSpread spread;
   if (seconds.empty()) return spread;
   std::sort(seconds.begin(), seconds.end());
   const size_t n = seconds.size();
-  spread.values = n;
+  spread.epochs = n;
   spread.shortest = shortest;
-  spread.least = seconds.front();
-  spread.most = seconds.back();
+  spread.min = seconds.front();
+  spread.max = seconds.back();
   spread.median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
   return spread;
 }
 
-Comparison CompareRuns(const RunReport& before, const RunReport& after) {
+Comparison CompareRuns(const RunSummary& before, const RunSummary& after) {
   Comparison comparison;
-  const Spread a = SecondsPerSample(before);
-  const Spread b = SecondsPerSample(after);
-  if (a.values == 0 || b.values == 0 || a.least <= 0 || b.least <= 0) {
+  const EpochSpread a = SecondsPerSample(before);
+  const EpochSpread b = SecondsPerSample(after);
+  if (a.epochs == 0 || b.epochs == 0 || a.min <= 0 || b.min <= 0) {
     comparison.text = "nothing to compare: a run without samples";
     return comparison;
   }
   comparison.times_as_fast = a.median / b.median;
-  comparison.least = a.least / b.most;
-  comparison.most = a.most / b.least;
-  const bool alone = a.values < 2 || b.values < 2;
+  comparison.min = a.min / b.max;
+  comparison.max = a.max / b.min;
+  const bool alone = a.epochs < 2 || b.epochs < 2;
   const std::string figures = absl::StrFormat(
       "%s times as fast (%s to %s over the epochs): %s samples/s before, %s "
       "after",
-      Times(comparison.times_as_fast), Times(comparison.least),
-      Times(comparison.most), RateText(1 / a.median), RateText(1 / b.median));
+      Times(comparison.times_as_fast), Times(comparison.min),
+      Times(comparison.max), RateText(1 / a.median), RateText(1 / b.median));
   if (before.model != after.model) {
-    comparison.text =
-        absl::StrCat("not compared: the models differ (", before.model,
-                     " before, ", after.model,
-                     " after), and samples/s of different models tell nothing "
-                     "of a change; compare runs of one model");
+    comparison.text = absl::StrCat("not compared: the models differ (",
+                                   before.model, " before, ", after.model,
+                                   " after); compare runs of one model");
   } else if (alone) {
     comparison.text =
-        absl::StrCat("no difference that can be told: ", figures,
-                     ", but from a single epoch the noise cannot be seen");
+        absl::StrCat("no significant difference: ", figures,
+                     ", but a single epoch does not show the noise");
     comparison.notes.push_back(
-        "train three epochs or more in both runs (--epochs=3): the first is "
-        "left out, the others show the noise");
-  } else if (std::max(a.shortest, b.shortest) < kLeastEpochSeconds) {
+        "train at least three epochs in both runs (--epochs=3): the first is "
+        "not counted, the others show the noise");
+  } else if (std::max(a.shortest, b.shortest) < kMinEpochSeconds) {
     comparison.text = absl::StrFormat(
-        "no difference that can be told: %s, but epochs of %.3g s before and "
+        "no significant difference: %s, but epochs of %.3g s before and "
         "%.3g s after are too short for a claim",
         figures, a.shortest, b.shortest);
     comparison.notes.push_back(
-        "train longer epochs, of 0.05 s or more, in one of the runs: with more "
-        "samples, or a larger model");
-  } else if (comparison.least > 1) {
+        "train epochs of at least 0.05 s in one of the runs: use more samples "
+        "or a larger model");
+  } else if (comparison.min > 1) {
     comparison.result = Comparison::Result::kFaster;
     comparison.text = absl::StrCat("the change helped: ", figures);
-  } else if (comparison.most < 1) {
+  } else if (comparison.max < 1) {
     comparison.result = Comparison::Result::kSlower;
     comparison.text = absl::StrCat("the change hurt: ", figures);
   } else {
-    comparison.text = absl::StrCat("no difference that can be told: ", figures,
-                                   "; epochs of the two runs overlap");
+    comparison.text = absl::StrCat("no significant difference: ", figures,
+                                   "; the epochs of both runs overlap");
   }
   AddNotes(before, after, &comparison.notes);
   return comparison;

@@ -1,4 +1,4 @@
-#include "client/cli/server_verdict.h"
+#include "client/diagnosis/server_verdict.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ GetStatusResponse Status(double idle) {
 
 TEST(ServerVerdictTest, BusyThreadsNameTheirStage) {
   EXPECT_EQ(ServerVerdict({}, Status(12)),
-            "threads busy 97 %, most in decode: add cores or servers");
+            "threads busy 97 %, mostly in decode: add cores or servers");
   EXPECT_EQ(StageShares({}, Status(12)),
             "decode 80 %, read 10 %, augment 10 %");
 }
@@ -34,11 +34,11 @@ TEST(ServerVerdictTest, ThreadsThatReadThemselvesWaitForStorage) {
   GetStatusResponse status = Status(12);
   status.mutable_stages(0)->set_seconds(900);
   EXPECT_EQ(ServerVerdict({}, status),
-            "threads busy 97 %, most in read, and no thread reads ahead: start "
-            "it without --read_threads=0");
+            "threads busy 97 %, mostly in read, and no thread reads ahead: "
+            "start the server without --read_threads=0");
   status.set_read_threads(32);
   EXPECT_EQ(ServerVerdict({}, status),
-            "threads busy 97 %, most in read: add cores or servers");
+            "threads busy 97 %, mostly in read: add cores or servers");
 }
 
 TEST(ServerVerdictTest, LooksAtWhatHappenedInBetween) {
@@ -46,9 +46,9 @@ TEST(ServerVerdictTest, LooksAtWhatHappenedInBetween) {
   later.set_uptime_seconds(110);
   later.set_idle_thread_seconds(404);
   later.mutable_stages(2)->set_seconds(60);
-  EXPECT_DOUBLE_EQ(BusyShare(Status(400), later), 0.9);
+  EXPECT_DOUBLE_EQ(BusyShare(Status(400), later).value(), 0.9);
   EXPECT_EQ(ServerVerdict(Status(400), later),
-            "threads busy 90 %, most in augment: add cores or servers");
+            "threads busy 90 %, mostly in augment: add cores or servers");
 }
 
 // "2 of 11 streams wait for their client" hid that another client got nothing.
@@ -59,16 +59,16 @@ TEST(ServerVerdictTest, AFullShareIsNamedBeforeTheSlowClientsThatFillIt) {
   share.set_peer("ipv4:10.0.0.9");
   share.set_waiting_clients(1);
   EXPECT_EQ(ServerVerdict({}, status),
-            "threads busy 10 %; 1 client of ipv4:10.0.0.9 gets nothing, slow "
-            "connections hold the address's share of the memory: raise "
-            "--memory_budget");
+            "threads busy 10 %; 1 client at ipv4:10.0.0.9 receives no batch, "
+            "because slow connections hold the memory share of this address: "
+            "raise --memory_budget");
   share.set_advised_budget_bytes(uint64_t{192} << 20);
   EXPECT_EQ(RaiseBudget(share), "raise --memory_budget to 192MiB");
 }
 
 TEST(ServerVerdictTest, IdleThreadsPointToWhatTheyWaitFor) {
   GetStatusResponse status = Status(360);
-  EXPECT_EQ(ServerVerdict({}, status), "threads busy 10 %: room for more");
+  EXPECT_EQ(ServerVerdict({}, status), "threads busy 10 %: spare capacity");
   status.set_waiting_for_memory(3);
   EXPECT_EQ(ServerVerdict({}, status),
             "threads busy 10 %; 3 batches wait for memory: raise "
@@ -76,15 +76,16 @@ TEST(ServerVerdictTest, IdleThreadsPointToWhatTheyWaitFor) {
   // They wait for memory because it is full of what nobody takes.
   status.set_blocked_sends(1);
   EXPECT_EQ(ServerVerdict({}, status),
-            "threads busy 10 %; 1 of 2 streams wait for their client or the "
-            "way to it");
+            "threads busy 10 %; 1 of 2 streams blocked by a slow client or "
+            "network");
 }
 
 TEST(ServerVerdictTest, SaysWhenItCannotKnow) {
-  EXPECT_EQ(BusyShare({}, Status(0)), -1);
+  EXPECT_EQ(BusyShare({}, Status(0)), std::nullopt);
   EXPECT_EQ(ServerVerdict({}, Status(0)),
-            "not clear: the server does not say how busy it is");
-  EXPECT_EQ(BusyShare(Status(12), Status(12)), -1);
+            "not clear: this version of the server does not report how busy "
+            "its threads are");
+  EXPECT_EQ(BusyShare(Status(12), Status(12)), std::nullopt);
   GetStatusResponse status = Status(400);
   status.set_active_streams(0);
   EXPECT_EQ(ServerVerdict(status, status), "idle: no client requests batches");

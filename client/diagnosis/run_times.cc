@@ -1,10 +1,8 @@
-#include "trainer/logs/run_times.h"
+#include "client/diagnosis/run_times.h"
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/json_text.h"
 
 namespace millrace {
 
@@ -15,13 +13,21 @@ double RunTimes::compute_seconds() const {
                            waits_in_backward);
 }
 
+double RunTimes::share(double part_seconds) const {
+  return std::clamp(rate(part_seconds), 0.0, 1.0);
+}
+
+double RunTimes::rate(double amount) const {
+  return seconds > 0 ? amount / seconds : 0;
+}
+
 void RunTimes::Add(const RunTimes& epoch) {
   const double all = seconds + epoch.seconds;
   if (all > 0) {
     device_busy =
         (device_busy * seconds + epoch.device_busy * epoch.seconds) / all;
   }
-  // Epochs with different sources make the weaker one.
+  // A mean of both sources counts as the weaker one.
   if (seconds == 0 || epoch.device_busy_source == "step_times") {
     device_busy_source = epoch.device_busy_source;
   }
@@ -47,41 +53,6 @@ void RunTimes::Add(const RunTimes& epoch) {
   pinned_bytes = std::max(pinned_bytes, epoch.pinned_bytes);
 }
 
-std::string ToJson(const RunTimes& t) {
-  std::string out = "{";
-  const auto add = [&out](const char* key, const std::string& value) {
-    absl::StrAppend(&out, out.size() > 1 ? ", " : "", "\"", key, "\": ", value);
-  };
-  const auto number = [&add](const char* key, double value) {
-    add(key, JsonNumber(value));
-  };
-  number("seconds", t.seconds);
-  add("steps", absl::StrCat(t.steps));
-  add("samples", absl::StrCat(t.samples));
-  number("data_seconds", t.data_seconds);
-  number("copy_seconds", t.copy_seconds);
-  number("device_copy_seconds", t.device_copy_seconds);
-  number("forward_seconds", t.forward_seconds);
-  number("backward_seconds", t.backward_seconds);
-  number("optimizer_seconds", t.optimizer_seconds);
-  number("allreduce_seconds", t.allreduce_seconds);
-  number("ranks_seconds", t.ranks_seconds);
-  number("compute_seconds", t.compute_seconds());
-  number("data_share", t.share(t.data_seconds));
-  number("compute_share", t.share(t.compute_seconds()));
-  number("allreduce_share", t.share(t.allreduce_seconds));
-  number("cpu_seconds", t.cpu_seconds);
-  add("cpus", absl::StrCat(t.cpus));
-  number("cpu_percent", 100 * t.share(t.cpu_seconds));
-  number("other_cpu_seconds", t.other_cpu_seconds);
-  add("machine_cpus", absl::StrCat(t.machine_cpus));
-  add("pinned_bytes", absl::StrCat(t.pinned_bytes));
-  number("device_busy", t.device_busy);
-  add("device_busy_source", JsonText(t.device_busy_source));
-  add("wait_cause", JsonText(t.wait_cause));
-  return out + "}";
-}
-
 std::string PartsText(const RunTimes& t) {
   std::string text = absl::StrFormat(
       "data %.0f %%, forward %.0f %%, backward %.0f %%, optimiser %.0f %%",
@@ -92,8 +63,8 @@ std::string PartsText(const RunTimes& t) {
                           100 * t.share(t.allreduce_seconds));
   }
   absl::StrAppendFormat(&text, "; CPU %.0f %% of %d00 %%",
-                        100 * t.share(t.cpu_seconds), t.cpus);
-  if (t.device_busy_source == "nvml") {
+                        100 * t.rate(t.cpu_seconds), t.cpus);
+  if (t.has_gpu_load()) {
     absl::StrAppendFormat(&text, ", GPU busy %.0f %%", 100 * t.device_busy);
   }
   return text;

@@ -1,4 +1,4 @@
-#include "client/cli/bench_verdict.h"
+#include "client/cli/bench_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(BenchVerdict, NamesReadingOfThreadsWithoutAPause) {
       BenchVerdict(Busy(8, 2), 1),
       AllOf(HasSubstr("waited 90 %: reading, 80 % of the work of the servers'"),
             HasSubstr("read these data for the first time: measure again"),
-            Not(HasSubstr("making batches"))));
+            Not(HasSubstr("together"))));
   BenchResult epoch = Busy(8, 2);
   epoch.batches = 99;  // and the first
   EXPECT_THAT(BenchVerdict(epoch, 1),
@@ -47,9 +47,11 @@ TEST(BenchVerdict, NamesReadingOfThreadsWithoutAPause) {
 }
 
 TEST(BenchVerdict, LeavesOtherWorkToTheVerdict) {
-  EXPECT_THAT(BenchVerdict(Busy(5, 5), 1),
-              AllOf(HasSubstr("making batches on the server"),
-                    Not(HasSubstr("first time"))));
+  EXPECT_THAT(
+      BenchVerdict(Busy(5, 5), 1),
+      AllOf(HasSubstr("reading, decoding and augmenting together on the "
+                      "server"),
+            Not(HasSubstr("first time"))));
   BenchResult ended = Busy(1, 9);
   ended.ended = absl::UnavailableError("gone");
   EXPECT_THAT(BenchVerdict(ended, 1),

@@ -1,4 +1,4 @@
-#include "client/prefetch/verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,22 +56,25 @@ WaitReport Report(double wait_seconds, std::vector<ServerTimes> servers) {
 
 TEST(VerdictTest, WhoHardlyWaitsIsTheBottleneckItself) {
   WaitReport report = Report(2, {Decoding("a:1")});
-  EXPECT_EQ(Judge(report).text, "waited 2 %: the trainer is the bottleneck");
-  EXPECT_EQ(Judge(report).cause, WaitCause::kConsumer);
+  EXPECT_EQ(JudgeWait(report).text,
+            "waited 2 %: the trainer is the bottleneck");
+  EXPECT_EQ(JudgeWait(report).cause, WaitCause::kConsumer);
   report.consumer = "this client";
-  EXPECT_EQ(Judge(report).text, "waited 2 %: this client is the bottleneck");
+  EXPECT_EQ(JudgeWait(report).text,
+            "waited 2 %: this client is the bottleneck");
 }
 
 TEST(VerdictTest, NamesTheWorkAndCountsTheServers) {
   ServerTimes quick = Idle("c:1");
   quick.waited_seconds = 0.1;
-  EXPECT_EQ(Judge(Report(11, {Decoding("a:1"), Decoding("b:1"), quick})).text,
-            "waited 11 %: decoding on 2 of 3 servers (a:1, b:1); add servers "
-            "or cores");
-  EXPECT_EQ(Judge(Report(11, {Decoding("a:1")})).text,
+  EXPECT_EQ(
+      JudgeWait(Report(11, {Decoding("a:1"), Decoding("b:1"), quick})).text,
+      "waited 11 %: decoding on 2 of 3 servers (a:1, b:1); add servers "
+      "or cores");
+  EXPECT_EQ(JudgeWait(Report(11, {Decoding("a:1")})).text,
             "waited 11 %: decoding on the server; add servers or cores");
-  EXPECT_EQ(Judge(Report(11, {Decoding("a:1"), Decoding("b:1"), Decoding("c:1"),
-                              Idle("d:1")}))
+  EXPECT_EQ(JudgeWait(Report(11, {Decoding("a:1"), Decoding("b:1"),
+                                  Decoding("c:1"), Idle("d:1")}))
                 .text,
             "waited 11 %: decoding on 3 of 4 servers; add servers or cores");
 }
@@ -80,17 +83,17 @@ TEST(VerdictTest, ServersThatDoNotAnswerAreNamed) {
   WaitReport report = Report(92, {Decoding("a:1")});
   report.no_answer_seconds = 86;
   report.no_answer = "a:1: connection refused";
-  EXPECT_EQ(Judge(report).text,
-            "waited 92 %: no server answered (a:1: connection refused); see "
+  EXPECT_EQ(JudgeWait(report).text,
+            "waited 92 %: no server answered (a:1: connection refused); check "
             "that the servers run and can be reached");
-  EXPECT_STREQ(NameOf(Judge(report).cause), "no_answer");
+  EXPECT_EQ(NameOf(JudgeWait(report).cause), "no_answer");
   // Not one batch came.
   report.servers.clear();
-  EXPECT_EQ(Judge(report).cause, WaitCause::kNoAnswer);
+  EXPECT_EQ(JudgeWait(report).cause, WaitCause::kNoAnswer);
   // A short outage is not the bottleneck.
   report = Report(30, {Decoding("a:1")});
   report.no_answer_seconds = 1;
-  EXPECT_EQ(Judge(report).cause, WaitCause::kDecoding);
+  EXPECT_EQ(JudgeWait(report).cause, WaitCause::kDecoding);
 }
 
 TEST(VerdictTest, TellsTheKindsOfWorkApart) {
@@ -106,16 +109,16 @@ TEST(VerdictTest, TellsTheKindsOfWorkApart) {
 }
 
 TEST(VerdictTest, ALinkThatIsNeverFreeIsTheCause) {
-  EXPECT_EQ(Judge(Report(30, {Idle("data-1:7001"), Idle("data-2:7001"),
-                              [] {
-                                ServerTimes s = SlowLink("data-3:7001");
-                                s.waited_seconds = 25;
-                                return s;
-                              }()}))
+  EXPECT_EQ(JudgeWait(Report(30, {Idle("data-1:7001"), Idle("data-2:7001"),
+                                  [] {
+                                    ServerTimes s = SlowLink("data-3:7001");
+                                    s.waited_seconds = 25;
+                                    return s;
+                                  }()}))
                 .text,
             "waited 30 %: the link to data-3:7001");
-  const Verdict all =
-      Judge(Report(30, {SlowLink("a:1"), SlowLink("b:1"), SlowLink("c:1")}));
+  const WaitVerdict all = JudgeWait(
+      Report(30, {SlowLink("a:1"), SlowLink("b:1"), SlowLink("c:1")}));
   EXPECT_EQ(all.cause, WaitCause::kLink);
   EXPECT_THAT(all.text, HasSubstr("all 3 servers: this client's own link"));
 }
@@ -124,12 +127,12 @@ TEST(VerdictTest, ALinkThatIsNeverFreeIsTheCause) {
 TEST(VerdictTest, BatchesInSharedMemoryHaveNoLink) {
   ServerTimes s = SlowLink("a:1");
   s.shared_batches = s.batches;
-  const Verdict verdict = Judge(Report(30, {s}));
+  const WaitVerdict verdict = JudgeWait(Report(30, {s}));
   EXPECT_EQ(verdict.cause, WaitCause::kSharedMemory);
-  EXPECT_STREQ(NameOf(verdict.cause), "shared_memory");
+  EXPECT_EQ(NameOf(verdict.cause), "shared_memory");
   EXPECT_EQ(verdict.text,
-            "waited 30 %: batches lie ready in shared memory of the server, "
-            "and this client takes them out too slowly");
+            "waited 30 %: batches are ready in shared memory of the server, "
+            "and this client copies them out too slowly");
   // The first ones may come over the network before the memory is there.
   s.shared_batches = s.batches * 3 / 4;
   EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kSharedMemory);
@@ -174,8 +177,9 @@ TEST(VerdictTest, ThreadsThatAreBusyWhileBatchesAreMadeDoNotHideTheLink) {
 TEST(VerdictTest, IdleThreadsAndWaitsForMemoryAreTheBudget) {
   ServerTimes s = Idle("a:1");
   s.wait_memory_seconds = 400;
-  EXPECT_EQ(Judge(Report(20, {s})).text,
-            "waited 20 %: memory at the server; raise --memory_budget");
+  EXPECT_EQ(JudgeWait(Report(20, {s})).text,
+            "waited 20 %: too little memory for batches on the server; raise "
+            "--memory_budget");
   // Busy threads make them wait as well: then it is the work.
   s.idle_seconds = 1;
   EXPECT_EQ(CauseAt(s, kElapsed), WaitCause::kDecoding);
@@ -190,7 +194,7 @@ TEST(VerdictTest, IdleThreadsAndReadingAreTheStorage) {
 
 TEST(VerdictTest, WhereNothingQueuesTooLittleIsAskedFor) {
   EXPECT_EQ(CauseAt(Idle("a:1"), kElapsed), WaitCause::kWindow);
-  EXPECT_THAT(Judge(Report(20, {Idle("a:1")})).text,
+  EXPECT_THAT(JudgeWait(Report(20, {Idle("a:1")})).text,
               HasSubstr("raise --window"));
 }
 
@@ -200,10 +204,11 @@ TEST(VerdictTest, ServersThatSendNoTimesGetNoGuess) {
   old.batches = 1000;
   old.receive_seconds = 10;
   old.waited_seconds = 20;
-  const Verdict verdict = Judge(Report(20, {old}));
+  const WaitVerdict verdict = JudgeWait(Report(20, {old}));
   EXPECT_EQ(verdict.cause, WaitCause::kUnclear);
-  EXPECT_THAT(verdict.text, HasSubstr("waited 20 %: not clear: the servers do "
-                                      "not say"));
+  EXPECT_THAT(verdict.text,
+              HasSubstr("waited 20 %: not clear: the servers sent "
+                        "no times"));
   // What the client measured itself still counts.
   old.receive_seconds = 90;
   EXPECT_EQ(CauseAt(old, kElapsed), WaitCause::kLink);
@@ -215,6 +220,16 @@ TEST(VerdictTest, ServersThatSendNoTimesGetNoGuess) {
   ServerTimes few = Decoding("few:1");
   few.timed_batches = 100;
   EXPECT_EQ(CauseAt(few, kElapsed), WaitCause::kUnclear);
+}
+
+TEST(VerdictTest, EveryCauseHasAName) {
+  for (int i = 0; i <= static_cast<int>(WaitCause::kUnclear); ++i) {
+    const auto cause = static_cast<WaitCause>(i);
+    EXPECT_EQ(WaitCauseOf(NameOf(cause)), cause);
+  }
+  EXPECT_EQ(NameOf(WaitCause::kConsumer), "consumer");
+  EXPECT_EQ(NameOf(WaitCause::kUnclear), "unclear");
+  EXPECT_EQ(WaitCauseOf("a word of the future"), WaitCause::kUnclear);
 }
 
 TEST(VerdictTest, ContradictionsAreNotClear) {
@@ -232,20 +247,22 @@ TEST(VerdictTest, ContradictionsAreNotClear) {
 TEST(VerdictTest, TwoCausesAreBothSaidAndNoneIsNamed) {
   ServerTimes link = SlowLink("b:1");
   link.waited_seconds = 5;
-  const Verdict verdict = Judge(Report(10, {Decoding("a:1"), link}));
+  const WaitVerdict verdict = JudgeWait(Report(10, {Decoding("a:1"), link}));
   EXPECT_EQ(verdict.cause, WaitCause::kUnclear);
-  EXPECT_THAT(verdict.text, HasSubstr("not clear: 50 % of it the link to b:1"));
-  EXPECT_THAT(verdict.text, HasSubstr("50 % of it decoding on 1 of 2 servers"));
+  EXPECT_THAT(verdict.text,
+              HasSubstr("not clear: 50 % of the wait: the link to b:1"));
+  EXPECT_THAT(verdict.text,
+              HasSubstr("50 % of the wait: decoding on 1 of 2 servers"));
 }
 
 TEST(VerdictTest, OwnWorkOnTheClientIsNotBlamedOnServers) {
   WaitReport report = Report(30, {Decoding("a:1")});
   report.host_wait_seconds = 1;
   report.prepare_seconds = 28;
-  EXPECT_EQ(Judge(report).cause, WaitCause::kPreparing);
+  EXPECT_EQ(JudgeWait(report).cause, WaitCause::kPreparing);
   // The thread that prepares waits, too.
   report.host_wait_seconds = 60;
-  EXPECT_EQ(Judge(report).cause, WaitCause::kDecoding);
+  EXPECT_EQ(JudgeWait(report).cause, WaitCause::kDecoding);
 }
 
 TEST(VerdictTest, StepsThatWereAskedAgainAreSaid) {
@@ -255,13 +272,14 @@ TEST(VerdictTest, StepsThatWereAskedAgainAreSaid) {
   s.waited_seconds = 30;
   WaitReport report = Report(30, {s});
   report.retried_steps = 7;
-  EXPECT_THAT(Judge(report).text, HasSubstr("7 steps had to be requested "));
+  EXPECT_THAT(JudgeWait(report).text,
+              HasSubstr("7 steps were requested again"));
 }
 
 TEST(VerdictTest, NothingMeasuredSaysNothing) {
-  EXPECT_EQ(Judge(WaitReport()).cause, WaitCause::kUnclear);
+  EXPECT_EQ(JudgeWait(WaitReport()).cause, WaitCause::kUnclear);
   WaitReport report = Report(50, {});
-  EXPECT_EQ(Judge(report).text, "waited 50 %: not clear");
+  EXPECT_EQ(JudgeWait(report).text, "waited 50 %: not clear");
 }
 
 TEST(ServerTimesTest, TakesStagesAndBoundsForeignNumbers) {

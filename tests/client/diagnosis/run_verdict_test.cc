@@ -1,16 +1,17 @@
-// What the doctor makes of figures, and what it refuses.
+#include "client/diagnosis/run_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/run_compare.h"
-#include "client/cli/run_judge.h"
-#include "client/cli/run_report.h"
+#include "client/diagnosis/run_compare.h"
+#include "client/diagnosis/run_summary.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -21,9 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // A run on a GPU that computes all the time.
-RunReport Healthy() {
-  RunReport run;
-  run.path = "run.json";
+RunSummary Healthy() {
+  RunSummary run;
   run.model = "resnet18";
   run.dataset = "photos";
   run.device = "cuda:0";
@@ -32,32 +32,40 @@ RunReport Healthy() {
   run.times.seconds = 100;
   run.times.steps = 1000;
   run.times.samples = 256000;
-  run.times.data = 1;
-  run.times.copy = 2;
-  run.times.device_copy = 10;
-  run.times.forward = 30;
-  run.times.backward = 60;
-  run.times.optimizer = 5;
-  run.times.compute = 95;
-  run.times.cpu = 60;
+  run.times.data_seconds = 1;
+  run.times.copy_seconds = 2;
+  run.times.device_copy_seconds = 10;
+  run.times.forward_seconds = 30;
+  run.times.backward_seconds = 60;
+  run.times.optimizer_seconds = 5;
+  run.times.cpu_seconds = 60;
   run.times.cpus = 16;
   run.times.device_busy = 0.97;
   run.times.device_busy_source = "nvml";
-  run.times.wait_cause = "consumer";
+  run.times.wait_cause = WaitCause::kConsumer;
   return run;
 }
 
-RunReport Waiting(const std::string& cause) {
-  RunReport run = Healthy();
-  run.times.data = 40;
-  run.times.compute = 55;
+// Forward, backward and optimiser take `seconds` without waits for other ranks.
+void SetCompute(RunSummary& run, double seconds) {
+  RunTimes& t = run.times;
+  t.forward_seconds = 0.3 * seconds;
+  t.optimizer_seconds = 0.05 * seconds;
+  t.backward_seconds = 0.65 * seconds + t.allreduce_seconds - t.ranks_seconds;
+}
+
+RunSummary Waiting(std::optional<WaitCause> cause) {
+  RunSummary run = Healthy();
+  run.times.data_seconds = 40;
+  SetCompute(run, 55);
   run.times.wait_cause = cause;
   return run;
 }
 
-std::vector<std::string> Parts(const RunReport& run) {
+std::vector<std::string> Parts(const RunSummary& run) {
   std::vector<std::string> parts;
-  for (const Finding& finding : JudgeRun(run)) parts.push_back(finding.part);
+  for (const Finding& finding : JudgeRun(run))
+    parts.emplace_back(NameOf(finding.part));
   return parts;
 }
 
@@ -68,23 +76,23 @@ std::string AdviceOf(const Finding& finding) {
 TEST(Doctor, ABusyDeviceMeansTheModel) {
   const std::vector<Finding> findings = JudgeRun(Healthy());
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings[0].part, "compute");
+  EXPECT_EQ(NameOf(findings[0].part), "compute");
   EXPECT_THAT(findings[0].text, HasSubstr("the model takes 95 % of the time"));
   EXPECT_THAT(findings[0].text, HasSubstr("the GPU is busy 97 %"));
-  EXPECT_EQ(findings[0].most_gain, 0) << "no bound is told of so little rest";
+  EXPECT_EQ(findings[0].max_gain, 0) << "no bound is told of so little rest";
   EXPECT_THAT(GainText(findings[0]), HasSubstr("nearly all of the time"));
   const std::string advice = AdviceOf(findings[0]);
   EXPECT_THAT(advice, HasSubstr("--precision="));
   EXPECT_THAT(advice, HasSubstr("--batch_size=512"));
   EXPECT_THAT(advice, HasSubstr("--graph"));
   EXPECT_THAT(advice, HasSubstr("--nproc=2"));
-  RunReport on_cpu = Healthy();
+  RunSummary on_cpu = Healthy();
   on_cpu.device = "cpu";
   EXPECT_THAT(AdviceOf(JudgeRun(on_cpu)[0]), Not(HasSubstr("--graph")));
 }
 
 TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};
   const std::string advice = AdviceOf(JudgeRun(run)[0]);
   EXPECT_THAT(advice, Not(HasSubstr("--precision")));
@@ -94,7 +102,7 @@ TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
 
 // It advised --batch_size=120 of 100 samples, which servers refuse.
 TEST(Doctor, AdvisesNoBatchThatAnEpochDoesNotHave) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.samples_per_epoch = 511;
   EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), Not(HasSubstr("--batch_size")));
   run.times.device_busy = 0.4;
@@ -103,27 +111,27 @@ TEST(Doctor, AdvisesNoBatchThatAnEpochDoesNotHave) {
   EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--batch_size=512"));
   // A summary of an earlier version.
   run.samples_per_epoch = 0;
-  run.epochs = {run.times};
-  run.epochs[0].samples = 256;
-  run.times.compute = 20;
-  run.times.allreduce = 40;
+  run.epoch_times = {run.times};
+  run.epoch_times[0].samples = 256;
+  run.times.allreduce_seconds = 40;
+  SetCompute(run, 20);
   for (const Finding& finding : JudgeRun(run)) {
     EXPECT_THAT(AdviceOf(finding), Not(HasSubstr("--batch_size")))
-        << finding.part;
+        << NameOf(finding.part);
   }
 }
 
 TEST(Doctor, AdvisesRanksThatDivideTheBatch) {
-  RunReport run = Healthy();
-  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), Not(HasSubstr("divides")));
+  RunSummary run = Healthy();
+  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), Not(HasSubstr("divisible")));
   run.batch_size = 255;
   EXPECT_THAT(AdviceOf(JudgeRun(run)[0]),
               HasSubstr("--nproc=2, or more machines with torchrun (with a "
-                        "batch size that 2 divides)"));
+                        "batch size that is divisible by 2)"));
 }
 
 TEST(Doctor, AGpuInSmallPiecesNeedsALargerBatchFirst) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.times.device_busy = 0.4;
   EXPECT_THAT(JudgeRun(run)[0].advice[0], HasSubstr("--batch_size"));
   EXPECT_THAT(JudgeRun(run)[0].advice[1], HasSubstr("--graph"));
@@ -150,59 +158,61 @@ TEST(Doctor, NamesThePartThatBatchesWaitedAt) {
                 {"", "data", "millrace bench"},
                 {"a word of the future", "data", "millrace bench"}};
   for (const auto& [cause, part, advice] : kCases) {
-    const std::vector<Finding> findings = JudgeRun(Waiting(cause));
+    const std::vector<Finding> findings = JudgeRun(Waiting(WaitCauseOf(cause)));
     ASSERT_GE(findings.size(), 1u);
-    EXPECT_EQ(findings[0].part, part);
+    EXPECT_EQ(NameOf(findings[0].part), part);
     EXPECT_THAT(findings[0].text, HasSubstr("waited for data 40 %"));
     EXPECT_THAT(AdviceOf(findings[0]), HasSubstr(advice)) << cause;
-    EXPECT_NEAR(findings[0].most_gain, 1 / 0.6, 1e-9);
+    EXPECT_NEAR(findings[0].max_gain, 1 / 0.6, 1e-9);
     EXPECT_THAT(GainText(findings[0]), HasSubstr("at most 1.67 times as fast"));
-    EXPECT_EQ(findings.back().part, "compute") << "what is left then";
+    EXPECT_EQ(NameOf(findings.back().part), "compute") << "what is left then";
   }
 }
 
 // A second program on the machine made every part slower, and the doctor spoke
 // of the model alone.
 TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.times.seconds = 100;
   run.times.cpus = run.times.machine_cpus = 16;
-  run.times.other_cpu = 640;
+  run.times.other_cpu_seconds = 640;
   EXPECT_EQ(OtherProgramsText(run.times),
             "other programs on the trainer's machine use 6.4 of its 16 cores");
   const Finding last = JudgeRun(run).back();
-  EXPECT_EQ(last.part, "other_programs");
+  EXPECT_EQ(NameOf(last.part), "other_programs");
   EXPECT_DOUBLE_EQ(last.share, 0.4);
   EXPECT_EQ(GainText(last), "") << "what they cost is not known";
-  EXPECT_THAT(last.text, HasSubstr("6.4 of its 16 cores, data servers there"));
-  EXPECT_EQ(JudgeRun(run)[0].part, "compute") << "what the time went to";
+  EXPECT_THAT(last.text,
+              HasSubstr("6.4 of its 16 cores, including data servers"));
+  EXPECT_EQ(NameOf(JudgeRun(run)[0].part), "compute")
+      << "what the time went to";
   // Where the CPU computes the model and has no time for it, that is first.
   run.device = "cpu";
   EXPECT_EQ(Parts(run)[0], "compute");
-  run.times.other_cpu = 1440;
+  run.times.other_cpu_seconds = 1440;
   EXPECT_EQ(Parts(run)[0], "other_programs");
   EXPECT_EQ(Parts(run)[1], "compute");
-  run.times.data = 40;
-  run.times.compute = 55;
-  run.times.wait_cause = "decoding";
+  run.times.data_seconds = 40;
+  SetCompute(run, 55);
+  run.times.wait_cause = WaitCause::kDecoding;
   // By size, but for the wait for servers that are among these programs.
   EXPECT_THAT(Parts(run), ElementsAre("other_programs", "decoding", "compute"));
   run.endpoint = "127.0.0.1:7001,localhost:7002";
   EXPECT_THAT(Parts(run), ElementsAre("decoding", "other_programs", "compute"));
   run.endpoint = "127.0.0.1:7001,data-1:7001";
   EXPECT_EQ(Parts(run)[0], "other_programs");
-  run.times.other_cpu = 480;
+  run.times.other_cpu_seconds = 480;
   EXPECT_THAT(Parts(run), ElementsAre("decoding", "compute", "other_programs"));
   run = Healthy();
   run.times.cpus = run.times.machine_cpus = 16;
   // Told, and no finding.
-  run.times.other_cpu = 300;
+  run.times.other_cpu_seconds = 300;
   EXPECT_THAT(OtherProgramsText(run.times), HasSubstr("3.0 of its 16 cores"));
   EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
   // Not worth a word; nothing is known; more than there can be.
-  run.times.other_cpu = 5;
+  run.times.other_cpu_seconds = 5;
   EXPECT_EQ(OtherProgramsText(run.times), "");
-  run.times.other_cpu = 640;
+  run.times.other_cpu_seconds = 640;
   run.times.machine_cpus = 0;
   EXPECT_EQ(OtherProgramsText(run.times), "");
   EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
@@ -214,27 +224,27 @@ TEST(Doctor, NamesOtherProgramsThatTakeTheCores) {
 // "CPU 39 % of 2 cores" was followed by "other programs on the trainer's
 // machine use 2.0 of its 2 cores": a tick of /proc/stat is as long as the run.
 TEST(Doctor, CountsNoMoreCoresThanThereAre) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.times.cpus = run.times.machine_cpus = 2;
-  run.times.cpu = 78;
-  run.times.other_cpu = 200;
+  run.times.cpu_seconds = 78;
+  run.times.other_cpu_seconds = 200;
   EXPECT_EQ(OtherProgramsText(run.times),
             "other programs on the trainer's machine use 1.2 of its 2 cores");
   const Finding last = JudgeRun(run).back();
-  EXPECT_EQ(last.part, "other_programs");
+  EXPECT_EQ(NameOf(last.part), "other_programs");
   EXPECT_DOUBLE_EQ(last.share, 0.61);
-  run.times.cpu = 250;
+  run.times.cpu_seconds = 250;
   EXPECT_EQ(OtherProgramsText(run.times), "");
 
   run.times.seconds = 0.02;
-  run.times.cpu = 0.0156;
-  run.times.other_cpu = 0.04;
+  run.times.cpu_seconds = 0.0156;
+  run.times.other_cpu_seconds = 0.04;
   EXPECT_EQ(OtherProgramsText(run.times), "");
   EXPECT_THAT(Parts(run), Not(Contains("other_programs")));
 }
 
 TEST(Doctor, SaysWhenARunIsTooShort) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.steps = 9;
   EXPECT_THAT(TooShortText(run.times),
@@ -247,48 +257,48 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
 
 // "at most 201.84 times as fast" was said of a run that waited nearly always.
 TEST(Doctor, PromisesNoFactorOfARunThatOnlyWaits) {
-  RunReport run = Waiting("reading");
-  run.times.data = 99.5;
-  run.times.compute = 0.4;
+  RunSummary run = Waiting(WaitCause::kReading);
+  run.times.data_seconds = 99.5;
+  SetCompute(run, 0.4);
   const Finding finding = JudgeRun(run)[0];
-  EXPECT_EQ(finding.part, "storage");
-  EXPECT_EQ(finding.most_gain, 0);
+  EXPECT_EQ(NameOf(finding.part), "storage");
+  EXPECT_EQ(finding.max_gain, 0);
   EXPECT_THAT(GainText(finding), Not(HasSubstr("times as fast")));
 }
 
 TEST(Doctor, OnTheCpuTheTrainersOwnWorkGoesToTheServers) {
-  RunReport run = Waiting("preparing");
+  RunSummary run = Waiting(WaitCause::kPreparing);
   run.device = "cpu";
   std::vector<Finding> findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_EQ(NameOf(findings[0].part), "trainer_cpu");
   EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("PLACEMENT_SERVER"));
   EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("--prepare_ahead"));
   // With a thread of its own nobody waits, but the cores work for it.
   run.flags = {"--prepare_ahead"};
-  run.times.data = 2;
-  run.times.wait_cause = "consumer";
-  run.times.copy = 30;
+  run.times.data_seconds = 2;
+  run.times.wait_cause = WaitCause::kConsumer;
+  run.times.copy_seconds = 30;
   findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_EQ(NameOf(findings[0].part), "trainer_cpu");
   EXPECT_THAT(findings[0].text, HasSubstr("30 %"));
 }
 
 // 40 % of waiting and 30 % of copying within it made 70 % of the time.
 TEST(Doctor, EachSecondCountsOnce) {
-  RunReport run = Waiting("decoding");
+  RunSummary run = Waiting(WaitCause::kDecoding);
   run.device = "cpu";
-  run.times.copy = 30;
+  run.times.copy_seconds = 30;
   std::vector<Finding> findings = JudgeRun(run);
   ASSERT_EQ(findings.size(), 3u);
-  EXPECT_EQ(findings[0].part, "trainer_cpu");
+  EXPECT_EQ(NameOf(findings[0].part), "trainer_cpu");
   EXPECT_DOUBLE_EQ(findings[0].share, 0.3);
-  EXPECT_EQ(findings[1].part, "decoding");
+  EXPECT_EQ(NameOf(findings[1].part), "decoding");
   EXPECT_DOUBLE_EQ(findings[1].share, 0.1);
   EXPECT_THAT(findings[1].text, HasSubstr("waited for data 10 %"));
   // Beside the step it is no part of the wait.
   run.flags = {"--prepare_ahead"};
   findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "decoding");
+  EXPECT_EQ(NameOf(findings[0].part), "decoding");
   EXPECT_DOUBLE_EQ(findings[0].share, 0.4);
   EXPECT_DOUBLE_EQ(run.waited_for_servers(), 40);
 }
@@ -297,59 +307,59 @@ TEST(Doctor, EachSecondCountsOnce) {
 TEST(Doctor, SmallRatesAreNotZero) {
   EXPECT_EQ(RateText(0.417), "0.417");
   EXPECT_EQ(RateText(12.34), "12.3");
-  EXPECT_EQ(RateText(12345.6), "12346");
+  EXPECT_EQ(RateText(12345.6), "12,346");
 }
 
 TEST(Doctor, BesideAGpuBusyCoresAreNamedWithoutAPromise) {
-  RunReport run = Healthy();
-  run.times.cpu = 1500;
+  RunSummary run = Healthy();
+  run.times.cpu_seconds = 1500;
   const std::vector<Finding> findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "trainer_cpu");
-  EXPECT_EQ(findings[0].most_gain, 1);
+  EXPECT_EQ(NameOf(findings[0].part), "trainer_cpu");
+  EXPECT_EQ(findings[0].max_gain, 1);
   EXPECT_EQ(GainText(findings[0]), "");
 }
 
 TEST(Doctor, CopiesThatFillTheLinkAreNamed) {
-  RunReport run = Healthy();
-  run.times.device_copy = 70;
+  RunSummary run = Healthy();
+  run.times.device_copy_seconds = 70;
   EXPECT_THAT(Parts(run), ElementsAre("copy", "compute"));
 }
 
 TEST(Doctor, WaitingForOtherRanksIsTheAllReduceOrARankWithoutData) {
-  RunReport run = Healthy();
+  RunSummary run = Healthy();
   run.world_size = 4;
-  run.times.allreduce = 30;
-  run.times.compute = 65;
+  run.times.allreduce_seconds = 30;
+  SetCompute(run, 65);
   run.rank_stall_shares = {0.01, 0.01, 0.02, 0.01};
   std::vector<Finding> findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "allreduce");
+  EXPECT_EQ(NameOf(findings[0].part), "allreduce");
   EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("--accumulate=4"));
   run.rank_stall_shares[2] = 0.3;
   findings = JudgeRun(run);
-  EXPECT_EQ(findings[0].part, "ranks");
+  EXPECT_EQ(NameOf(findings[0].part), "ranks");
   EXPECT_THAT(findings[0].text, HasSubstr("rank 2"));
 }
 
 TEST(Doctor, TimeInNoPartIsOverhead) {
-  RunReport run = Healthy();
-  run.times.compute = 40;
-  run.times.forward = 10;
-  run.times.backward = 25;
-  run.times.optimizer = 5;
+  RunSummary run = Healthy();
+  SetCompute(run, 40);
+  run.times.forward_seconds = 10;
+  run.times.backward_seconds = 25;
+  run.times.optimizer_seconds = 5;
   EXPECT_THAT(Parts(run), ElementsAre("overhead"));
-  run.times.data = 3;
-  run.times.wait_cause = "consumer";
+  run.times.data_seconds = 3;
+  run.times.wait_cause = WaitCause::kConsumer;
   EXPECT_THAT(Parts(run), ElementsAre("overhead")) << "3 % is no bottleneck";
 }
 
 // Seconds of epochs of 1000 samples each.
-RunReport Epochs(const std::vector<double>& seconds) {
-  RunReport run = Healthy();
+RunSummary Epochs(const std::vector<double>& seconds) {
+  RunSummary run = Healthy();
   for (const double one : seconds) {
-    PartTimes epoch;
+    RunTimes epoch;
     epoch.seconds = one;
     epoch.samples = 1000;
-    run.epochs.push_back(epoch);
+    run.epoch_times.push_back(epoch);
   }
   return run;
 }
@@ -359,8 +369,8 @@ TEST(Compare, AChangeHelpedWhenEveryEpochIsFaster) {
       CompareRuns(Epochs({9, 2, 2.2, 2.1}), Epochs({7, 1, 1.05, 1.1}));
   EXPECT_EQ(comparison.result, Comparison::Result::kFaster);
   EXPECT_NEAR(comparison.times_as_fast, 2, 1e-9);
-  EXPECT_NEAR(comparison.least, 2 / 1.1, 1e-9);
-  EXPECT_NEAR(comparison.most, 2.2, 1e-9);
+  EXPECT_NEAR(comparison.min, 2 / 1.1, 1e-9);
+  EXPECT_NEAR(comparison.max, 2.2, 1e-9);
   EXPECT_THAT(comparison.text, HasSubstr("helped: 2.00 times as fast"));
   EXPECT_TRUE(comparison.notes.empty());
   EXPECT_EQ(
@@ -377,7 +387,7 @@ TEST(Compare, WhatTheNoiseAllowsIsAllThatIsClaimed) {
   EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
   EXPECT_THAT(comparison.text, HasSubstr("single epoch"));
   EXPECT_THAT(comparison.notes[0], HasSubstr("--epochs=3"));
-  EXPECT_EQ(SecondsPerSample(Epochs({0, 0})).values, 1u)
+  EXPECT_EQ(SecondsPerSample(Epochs({0, 0})).epochs, 1u)
       << "epochs without time do not count; the whole run does";
 }
 
@@ -394,12 +404,12 @@ TEST(Compare, ShortEpochsProveNothing) {
 }
 
 TEST(Compare, SaysWhatElseChanged) {
-  RunReport before = Epochs({2, 2, 2});
-  RunReport after = Epochs({1, 1, 1});
+  RunSummary before = Epochs({2, 2, 2});
+  RunSummary after = Epochs({1, 1, 1});
   before.flags = {"--batch_size=64", "--lr=0.1"};
   after.flags = {"--batch_size=64", "--precision=bfloat16"};
-  before.accuracy = 0.97;
-  after.accuracy = 0.91;
+  before.eval_accuracy = 0.97;
+  after.eval_accuracy = 0.91;
   after.replay_batches = 0;
   Comparison comparison = CompareRuns(before, after);
   const std::string notes = absl::StrJoin(comparison.notes, "\n");
@@ -409,7 +419,7 @@ TEST(Compare, SaysWhatElseChanged) {
   comparison = CompareRuns(before, after);
   EXPECT_THAT(absl::StrJoin(comparison.notes, "\n"),
               HasSubstr("perfect loader"));
-  before.accuracy.reset();
+  before.eval_accuracy.reset();
   before.loss = {2, 1};
   after.loss = {2, 1.5};
   after.replay_batches = 0;
@@ -419,7 +429,7 @@ TEST(Compare, SaysWhatElseChanged) {
 
 // "0.00 times as fast" was said of a larger model.
 TEST(Compare, RunsOfDifferentModelsAreNotCompared) {
-  RunReport after = Epochs({2000, 2000, 2000});
+  RunSummary after = Epochs({2000, 2000, 2000});
   after.model = "resnet50";
   Comparison comparison = CompareRuns(Epochs({2, 2, 2}), after);
   EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
@@ -448,45 +458,47 @@ constexpr char kSummary[] = R"({
   "loss": [2, null], "eval_accuracy": 0.5, "flags": ["--window=8", "-graph"]
 })";
 
-TEST(RunReport, ReadsASummary) {
-  const auto run = ParseRunReport(kSummary, "s.json");
+TEST(RunSummaryTest, ReadsASummary) {
+  const auto run = ParseRunSummary(kSummary, "s.json");
   ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->times.wait_cause, "decoding");
-  EXPECT_DOUBLE_EQ(run->times.share(run->times.data), 0.5);
+  EXPECT_EQ(run->times.wait_cause, WaitCause::kDecoding);
+  EXPECT_DOUBLE_EQ(run->times.share(run->times.data_seconds), 0.5);
   EXPECT_EQ(run->samples_per_epoch, 3200);
-  ASSERT_EQ(run->epochs.size(), 2u);
-  EXPECT_DOUBLE_EQ(run->epochs[1].seconds, 4);
+  ASSERT_EQ(run->epoch_times.size(), 2u);
+  EXPECT_DOUBLE_EQ(run->epoch_times[1].seconds, 4);
   EXPECT_THAT(run->rank_stall_shares, ElementsAre(0.5, 0.25));
-  EXPECT_EQ(run->accuracy, 0.5);
+  EXPECT_EQ(run->eval_accuracy, 0.5);
   EXPECT_TRUE(run->has_flag("window"));
   EXPECT_TRUE(run->has_flag("graph"));
   EXPECT_FALSE(run->has_flag("win"));
   EXPECT_TRUE(run->on_cpu());
-  EXPECT_EQ(JudgeRun(*run)[0].part, "decoding");
+  EXPECT_EQ(NameOf(JudgeRun(*run)[0].part), "decoding");
 }
 
-TEST(RunReport, RefusesWhatIsNone) {
+TEST(RunSummaryTest, RefusesWhatIsNone) {
   for (const char* text :
        {"", "x", "[1]", "{", "{}", R"({"times": 5})", R"({"times": {}})",
         R"({"times": {"seconds": 0, "steps": 5}})",
         R"({"times": {"seconds": -5, "steps": 5}})",
         R"({"times": {"seconds": "x", "steps": 5}})"}) {
-    const auto run = ParseRunReport(text, "s.json");
-    EXPECT_TRUE(absl::IsInvalidArgument(run.status())) << text;
-    EXPECT_THAT(std::string(run.status().message()), HasSubstr("s.json"));
+    const auto run = ParseRunSummary(text, "s.json");
+    const absl::Status status =
+        run.ok() ? CheckHasSteps(*run, "s.json") : run.status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("s.json"));
   }
-  EXPECT_TRUE(absl::IsNotFound(ReadRunReport("/no/such/file.json").status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadRunSummary("/no/such/file.json").status()));
 }
 
 // Whatever is in a file, there is an answer: cut anywhere, or with numbers that
 // no run has.
-TEST(RunReport, SurvivesDamage) {
+TEST(RunSummaryTest, SurvivesDamage) {
   const std::string whole(kSummary);
   for (size_t size = 0; size < whole.size(); ++size) {
-    const auto run = ParseRunReport(whole.substr(0, size), "s.json");
+    const auto run = ParseRunSummary(whole.substr(0, size), "s.json");
     if (run.ok()) JudgeRun(*run);
   }
-  const auto hostile = ParseRunReport(
+  const auto hostile = ParseRunSummary(
       R"({"times": {"seconds": 1e308, "steps": 1e308, "samples": 1e308,
           "data_seconds": 1e308, "allreduce_seconds": -1e308, "cpus": -2,
           "cpu_seconds": 1e308, "device_busy": 77, "wait_cause": 5},
@@ -497,7 +509,7 @@ TEST(RunReport, SurvivesDamage) {
   ASSERT_TRUE(hostile.ok()) << hostile.status();
   for (const Finding& finding : JudgeRun(*hostile)) {
     EXPECT_LE(finding.share, 1);
-    EXPECT_LE(finding.most_gain, 1001);
+    EXPECT_LE(finding.max_gain, 1001);
   }
   CompareRuns(*hostile, Healthy());
   CompareRuns(Healthy(), *hostile);

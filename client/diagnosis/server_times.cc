@@ -1,4 +1,4 @@
-#include "client/prefetch/server_times.h"
+#include "client/diagnosis/server_times.h"
 
 #include <algorithm>
 
@@ -13,10 +13,10 @@ constexpr double ServerTimes::*kSums[] = {
     &ServerTimes::receive_seconds,     &ServerTimes::waited_seconds,
 };
 
-// A foreign number: a day is more than any batch takes.
+// A number of the wire, limited to a day, which is more than any batch takes.
 double Seconds(uint64_t micros) {
-  constexpr uint64_t kMost = uint64_t{86400} * 1000000;
-  return 1e-6 * static_cast<double>(std::min(micros, kMost));
+  constexpr uint64_t kMax = uint64_t{86400} * 1000000;
+  return 1e-6 * static_cast<double>(std::min(micros, kMax));
 }
 
 }  // namespace
@@ -39,17 +39,17 @@ std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
                                     const std::vector<ServerTimes>& before) {
   std::vector<ServerTimes> result;
   for (const ServerTimes& now : after) {
-    ServerTimes gone_by = now;
+    ServerTimes between = now;
     for (const ServerTimes& then : before) {
       if (then.address != now.address) continue;
-      gone_by.batches -= then.batches;
-      gone_by.timed_batches -= then.timed_batches;
-      gone_by.shared_batches -= then.shared_batches;
-      for (const auto sum : kSums) gone_by.*sum -= then.*sum;
+      between.batches -= then.batches;
+      between.timed_batches -= then.timed_batches;
+      between.shared_batches -= then.shared_batches;
+      for (const auto sum : kSums) between.*sum -= then.*sum;
       break;
     }
-    if (gone_by.batches == 0 && gone_by.waited_seconds <= 0) continue;
-    result.push_back(std::move(gone_by));
+    if (between.batches == 0 && between.waited_seconds <= 0) continue;
+    result.push_back(std::move(between));
   }
   return result;
 }

@@ -1,4 +1,4 @@
-#include "client/cli/server_verdict.h"
+#include "client/diagnosis/server_verdict.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kBusy = 0.75;
 
-// Seconds of each stage between the looks, most first.
+// Seconds of each stage in between, largest first.
 std::vector<std::pair<double, std::string>> Stages(
     const GetStatusResponse& before, const GetStatusResponse& after) {
   std::vector<std::pair<double, std::string>> stages;
@@ -33,12 +33,12 @@ std::vector<std::pair<double, std::string>> Stages(
 
 }  // namespace
 
-double BusyShare(const GetStatusResponse& before,
-                 const GetStatusResponse& after) {
+std::optional<double> BusyShare(const GetStatusResponse& before,
+                                const GetStatusResponse& after) {
   const double seconds = after.uptime_seconds() - before.uptime_seconds();
   if (seconds <= 0 || after.threads() == 0 ||
       after.idle_thread_seconds() <= 0) {
-    return -1;
+    return std::nullopt;
   }
   const double idle =
       after.idle_thread_seconds() - before.idle_thread_seconds();
@@ -70,35 +70,36 @@ std::string ServerVerdict(const GetStatusResponse& before,
       after.batches_sent() == before.batches_sent()) {
     return "idle: no client requests batches";
   }
-  const double busy = BusyShare(before, after);
-  if (busy < 0) return "not clear: the server does not say how busy it is";
-  const std::string share = absl::StrFormat("threads busy %.0f %%", 100 * busy);
-  if (busy >= kBusy) {
+  const std::optional<double> busy = BusyShare(before, after);
+  if (!busy.has_value()) {
+    return "not clear: this version of the server does not report how busy its "
+           "threads are";
+  }
+  const std::string share =
+      absl::StrFormat("threads busy %.0f %%", 100 * *busy);
+  if (*busy >= kBusy) {
     const auto stages = Stages(before, after);
-    if (!stages.empty() && stages[0].second == "read" &&
-        after.read_threads() == 0) {
-      return absl::StrCat(share,
-                          ", most in read, and no thread reads ahead: start it "
-                          "without --read_threads=0");
-    }
-    return absl::StrCat(share,
-                        stages.empty()
-                            ? std::string()
-                            : absl::StrCat(", most in ", stages[0].second),
-                        ": add cores or servers");
+    if (stages.empty()) return absl::StrCat(share, ": add cores or servers");
+    const std::string& stage = stages[0].second;
+    return absl::StrCat(share, ", mostly in ", stage,
+                        stage == "read" && after.read_threads() == 0
+                            ? ", and no thread reads ahead: start the server "
+                              "without --read_threads=0"
+                            : ": add cores or servers");
   }
   if (after.full_shares_size() > 0) {
     const FullShare& full = after.full_shares(0);
     return absl::StrCat(
-        share, "; ", CountText(full.waiting_clients(), "client"), " of ",
-        full.peer(), full.waiting_clients() == 1 ? " gets" : " get",
-        " nothing, slow connections hold the address's share of the memory: ",
+        share, "; ", CountText(full.waiting_clients(), "client"), " at ",
+        full.peer(), full.waiting_clients() == 1 ? " receives" : " receive",
+        " no batch, because slow connections hold the memory "
+        "share of this address: ",
         RaiseBudget(full));
   }
   if (after.blocked_sends() > 0) {
     return absl::StrCat(share, "; ", after.blocked_sends(), " of ",
-                        after.active_streams(),
-                        " streams wait for their client or the way to it");
+                        CountText(after.active_streams(), "stream"),
+                        " blocked by a slow client or network");
   }
   if (after.waiting_for_memory() > 0) {
     const uint64_t waiting = after.waiting_for_memory();
@@ -106,7 +107,7 @@ std::string ServerVerdict(const GetStatusResponse& before,
                         waiting == 1 ? " waits" : " wait",
                         " for memory: raise --memory_budget");
   }
-  return absl::StrCat(share, ": room for more");
+  return absl::StrCat(share, ": spare capacity");
 }
 
 }  // namespace millrace

@@ -1,7 +1,7 @@
-#include "client/prefetch/verdict.h"
+#include "client/diagnosis/wait_verdict.h"
 
-#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -11,41 +11,56 @@
 namespace millrace {
 namespace {
 
-// Shares; verdict.h says what they mean.
+// In the order of WaitCause.
+constexpr absl::string_view kNames[] = {
+    "consumer", "link",       "shared_memory", "reading",
+    "decoding", "augmenting", "work",          "memory",
+    "window",   "no_answer",  "preparing",     "unclear"};
+static_assert(std::size(kNames) ==
+              static_cast<size_t>(WaitCause::kUnclear) + 1);
+
+// Shares; wait_verdict.h says what they mean.
 constexpr double kLinkBusy = 0.7;
 constexpr double kLinkFull = 0.8;
-constexpr double kThreadsBusy = 0.25;  // idle less than that
-constexpr double kThreadsIdle = 0.5;   // idle more than that
+constexpr double kThreadsBusy = 0.25;  // idle for less
+constexpr double kThreadsIdle = 0.5;   // idle for more
 constexpr double kMemoryWaits = 0.5;   // of the time to make a batch
 constexpr double kNothingQueues = 0.25;
-// A link that is busy holds batches up that stand ready for this part of the
-// time that it takes to make them.
+// A busy link delays batches that stand ready for this part of the time that it
+// takes to make them.
 constexpr double kStandsBeside = 0.5;
 constexpr double kMostOfWork = 0.6;
 constexpr double kNamedCause = 0.6;
-// Fewer say nothing.
-constexpr uint64_t kFewBatches = 4;
-// More are counted, not named.
-constexpr size_t kNamedServers = 2;
+// Fewer batches show nothing.
+constexpr uint64_t kMinBatches = 4;
+// More servers are counted, not named.
+constexpr size_t kMaxNamedServers = 2;
+
+double WorkSeconds(const ServerTimes& s) {
+  return s.read_seconds + s.decode_seconds + s.augment_seconds;
+}
 
 WaitCause WorkCause(const ServerTimes& s) {
-  const double work = s.read_seconds + s.decode_seconds + s.augment_seconds;
+  const double work = WorkSeconds(s);
   if (work <= 0) return WaitCause::kUnclear;
-  // Reading may be done ahead by threads of its own: much of it is no sign that
-  // it holds busy threads up.
+  // Threads of their own may read ahead: much reading is no sign that it keeps
+  // the worker threads busy.
   if (s.decode_seconds >= kMostOfWork * work) return WaitCause::kDecoding;
   if (s.augment_seconds >= kMostOfWork * work) return WaitCause::kAugmenting;
   return WaitCause::kWork;
 }
 
-// What is slow between the server's batch and this client's slot.
+// The slow part between the server's batch and this client's slot.
 WaitCause WayCause(const ServerTimes& s) {
   return 2 * s.shared_batches > s.batches ? WaitCause::kSharedMemory
                                           : WaitCause::kLink;
 }
 
+// The servers of one cause.
 struct Group {
   double waited = 0;
+  double read = 0;  // of `work`
+  double work = 0;
   std::vector<std::string> addresses;
 };
 
@@ -55,109 +70,102 @@ std::string On(const Group& group, size_t servers) {
   const size_t here = group.addresses.size();
   return absl::StrCat(
       here, " of ", servers, " servers",
-      here <= kNamedServers && here < servers
+      here <= kMaxNamedServers && here < servers
           ? absl::StrCat(" (", absl::StrJoin(group.addresses, ", "), ")")
           : "");
 }
 
 std::string LinkText(const Group& group, size_t servers) {
-  if (group.addresses.size() <= kNamedServers) {
+  if (group.addresses.size() <= kMaxNamedServers) {
     return absl::StrCat("the link to ", absl::StrJoin(group.addresses, " and "),
                         servers == group.addresses.size()
-                            ? ", or this client's receiving"
+                            ? ", or receiving on this client"
                             : "");
   }
   if (group.addresses.size() == servers) {
     return absl::StrCat("the links to all ", servers,
-                        " servers: this client's own link or its receiving");
+                        " servers: this client's own link, or receiving on "
+                        "this client");
   }
   return absl::StrCat("the links to ", group.addresses.size(), " of ", servers,
                       " servers");
 }
 
-// What it is, then what to do.
-std::string CauseText(WaitCause cause, const Group& group, size_t servers) {
+// The cause, then what to do.
+std::string CauseText(WaitCause cause, const Group& group, size_t servers,
+                      bool less_than_an_epoch) {
+  const std::string on = On(group, servers);
+  const std::string cold =
+      less_than_an_epoch
+          ? "; less than an epoch was received, so the servers may have read "
+            "these data for the first time: measure again, or with --epochs=2"
+          : "";
   switch (cause) {
     case WaitCause::kLink:
       return LinkText(group, servers);
     case WaitCause::kSharedMemory:
-      return absl::StrCat("batches lie ready in shared memory of ",
-                          On(group, servers),
-                          ", and this client takes them out too slowly");
+      return absl::StrCat("batches are ready in shared memory of ", on,
+                          ", and this client copies them out too slowly");
     case WaitCause::kReading:
       return absl::StrCat(
-          "reading on ", On(group, servers),
-          "; faster storage, more servers, or more read threads: "
-          "millrace-server without --read_threads adapts "
-          "their number");
+          "reading on ", on,
+          "; use faster storage, more servers or more read threads "
+          "(millrace-server without --read_threads adjusts their number)",
+          cold);
     case WaitCause::kDecoding:
-      return absl::StrCat("decoding on ", On(group, servers),
-                          "; add servers or cores");
+      return absl::StrCat("decoding on ", on, "; add servers or cores");
     case WaitCause::kAugmenting:
-      return absl::StrCat("augmenting on ", On(group, servers),
-                          "; add servers or cores");
+      return absl::StrCat("augmenting on ", on, "; add servers or cores");
     case WaitCause::kWork:
-      return absl::StrCat("making batches on ", On(group, servers),
+      // Without its share, a first run over Parquet would not show that the
+      // servers read.
+      if (group.read >= kMostOfWork * group.work) {
+        return absl::StrFormat(
+            "reading, %.0f %% of the work of the servers' threads, which are "
+            "never idle (reading includes unpacking Parquet row groups); add "
+            "servers or cores%s",
+            100 * group.read / group.work, cold);
+      }
+      return absl::StrCat("reading, decoding and augmenting together on ", on,
                           "; add servers or cores");
     case WaitCause::kMemory:
-      return absl::StrCat("memory at ", On(group, servers),
+      return absl::StrCat("too little memory for batches on ", on,
                           "; raise --memory_budget");
     case WaitCause::kWindow:
-      return absl::StrCat("too few batches requested at once from ",
-                          On(group, servers),
-                          "; raise --window, or leave the flag out: then it "
-                          "adapts");
+      return absl::StrCat("too few batches in flight from ", on,
+                          "; raise --window, or omit the flag to adjust the "
+                          "window automatically");
     case WaitCause::kNoAnswer:
       return absl::StrCat("no server answered (",
                           absl::StrJoin(group.addresses, "; "),
-                          "); see that the servers run and can be reached");
+                          "); check that the servers run and can be reached");
     default:
       return "not clear";
   }
 }
 
 bool SendsTimes(const ServerTimes& server) {
-  return server.timed_batches >= kFewBatches && server.make_seconds > 0;
+  return server.timed_batches >= kMinBatches && server.make_seconds > 0;
 }
 
 }  // namespace
 
-const char* NameOf(WaitCause cause) {
-  switch (cause) {
-    case WaitCause::kConsumer:
-      return "consumer";
-    case WaitCause::kLink:
-      return "link";
-    case WaitCause::kSharedMemory:
-      return "shared_memory";
-    case WaitCause::kReading:
-      return "reading";
-    case WaitCause::kDecoding:
-      return "decoding";
-    case WaitCause::kAugmenting:
-      return "augmenting";
-    case WaitCause::kWork:
-      return "work";
-    case WaitCause::kMemory:
-      return "memory";
-    case WaitCause::kWindow:
-      return "window";
-    case WaitCause::kNoAnswer:
-      return "no_answer";
-    case WaitCause::kPreparing:
-      return "preparing";
-    case WaitCause::kUnclear:
-      break;
-  }
-  return "unclear";
+absl::string_view NameOf(WaitCause cause) {
+  return kNames[static_cast<size_t>(cause)];
+}
+
+WaitCause WaitCauseOf(absl::string_view name) {
+  const auto* const found =
+      std::find(std::begin(kNames), std::end(kNames) - 1, name);
+  return static_cast<WaitCause>(found - std::begin(kNames));
 }
 
 WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
-  if (s.batches < kFewBatches || elapsed_seconds <= 0) {
+  if (s.batches < kMinBatches || elapsed_seconds <= 0) {
     return WaitCause::kUnclear;
   }
   const bool link_busy = s.receive_seconds >= kLinkBusy * elapsed_seconds;
-  // Times of a few batches do not stand for the others.
+  // Times of a few batches do not represent the others.
   if (!SendsTimes(s) || 2 * s.timed_batches < s.batches) {
     return link_busy ? WayCause(s) : WaitCause::kUnclear;
   }
@@ -166,9 +174,10 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   const bool stands_ready =
       s.send_seconds >=
       std::max({s.make_seconds, s.wait_thread_seconds, s.wait_memory_seconds});
-  // Threads are counted while batches are made. Behind a thin link that is a
-  // small part of the time, and they are busy in it. A batch is sent when it is
-  // whole: where sending takes all of the time, making takes no more than that.
+  // Threads are counted while batches are made. Behind a slow link that is a
+  // small part of the time, and the threads are busy in it. A batch is sent
+  // when it is whole: where sending takes all of the time, making takes no
+  // more.
   if (stands_ready || s.receive_seconds >= kLinkFull * elapsed_seconds) {
     return WayCause(s);
   }
@@ -179,7 +188,7 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   }
   if (threads_busy) return WorkCause(s);
   if (idle < kThreadsIdle) return WaitCause::kUnclear;
-  const double work = s.read_seconds + s.decode_seconds + s.augment_seconds;
+  const double work = WorkSeconds(s);
   if (s.wait_memory_seconds >= kMemoryWaits * s.make_seconds) {
     return WaitCause::kMemory;
   }
@@ -192,8 +201,8 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   return WaitCause::kUnclear;
 }
 
-Verdict Judge(const WaitReport& report) {
-  Verdict verdict;
+WaitVerdict JudgeWait(const WaitReport& report) {
+  WaitVerdict verdict;
   if (report.elapsed_seconds <= 0) {
     verdict.text = "not clear: nothing was measured";
     return verdict;
@@ -202,7 +211,7 @@ Verdict Judge(const WaitReport& report) {
       std::clamp(report.wait_seconds / report.elapsed_seconds, 0.0, 1.0);
   verdict.wait_share = share;
   const std::string waited = absl::StrFormat("waited %.0f %%: ", 100 * share);
-  if (share < kHardlyWaits) {
+  if (share < kMinWaitShare) {
     verdict.cause = WaitCause::kConsumer;
     verdict.text = absl::StrCat(waited, report.consumer, " is the bottleneck");
     return verdict;
@@ -218,51 +227,56 @@ Verdict Judge(const WaitReport& report) {
 
   std::map<WaitCause, Group> groups;
   double all = 0;
-  bool silent = false;  // a server that was waited for sends no times
+  bool silent = false;  // a server that the consumer waited for sends no times
   for (const ServerTimes& server : report.servers) {
     if (server.waited_seconds <= 0) continue;
     const WaitCause cause = CauseAt(server, report.elapsed_seconds);
     Group& group = groups[cause];
     group.waited += server.waited_seconds;
+    group.read += server.read_seconds;
+    group.work += WorkSeconds(server);
     group.addresses.push_back(server.address);
     all += server.waited_seconds;
     silent = silent || (cause == WaitCause::kUnclear && !SendsTimes(server));
   }
   if (report.no_answer_seconds > 0) {
-    groups[WaitCause::kNoAnswer] = {report.no_answer_seconds,
-                                    {report.no_answer}};
+    Group& group = groups[WaitCause::kNoAnswer];
+    group.waited = report.no_answer_seconds;
+    group.addresses = {report.no_answer};
     all += report.no_answer_seconds;
   }
-  const auto most = std::max_element(groups.begin(), groups.end(),
-                                     [](const auto& a, const auto& b) {
-                                       return a.second.waited < b.second.waited;
-                                     });
-  const size_t servers = report.servers.size();
-  if (most != groups.end() && most->first != WaitCause::kUnclear &&
-      most->second.waited >= kNamedCause * all) {
-    verdict.cause = most->first;
-    verdict.text =
-        absl::StrCat(waited, CauseText(most->first, most->second, servers));
+  const auto text = [&](const auto& group) {
+    return CauseText(group.first, group.second, report.servers.size(),
+                     report.less_than_an_epoch);
+  };
+  const auto longest = std::max_element(
+      groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+        return a.second.waited < b.second.waited;
+      });
+  if (longest != groups.end() && longest->first != WaitCause::kUnclear &&
+      longest->second.waited >= kNamedCause * all) {
+    verdict.cause = longest->first;
+    verdict.text = absl::StrCat(waited, text(*longest));
     return verdict;
   }
 
   std::vector<std::string> parts;
-  for (const auto& [cause, group] : groups) {
-    if (cause == WaitCause::kUnclear) continue;
-    parts.push_back(absl::StrFormat("%.0f %% of it %s",
-                                    100 * group.waited / all,
-                                    CauseText(cause, group, servers)));
+  for (const auto& group : groups) {
+    if (group.first == WaitCause::kUnclear) continue;
+    parts.push_back(absl::StrFormat("%.0f %% of the wait: %s",
+                                    100 * group.second.waited / all,
+                                    text(group)));
   }
   verdict.text = absl::StrCat(waited, "not clear");
   if (!parts.empty()) {
     absl::StrAppend(&verdict.text, ": ", absl::StrJoin(parts, "; "));
   } else if (report.retried_steps > 0) {
     absl::StrAppend(&verdict.text, ": ", report.retried_steps,
-                    " steps had to be requested again, the log says why");
+                    " steps were requested again; see the log for the reason");
   } else if (silent) {
     absl::StrAppend(&verdict.text,
-                    ": the servers do not say where batches spent their time, "
-                    "or there were too few batches");
+                    ": the servers sent no times of their stages, or too few "
+                    "batches were received");
   }
   return verdict;
 }
