@@ -23,6 +23,7 @@
 #include "absl/strings/strip.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/describe.h"
+#include "client/receive/open_host_loader.h"
 #include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
