@@ -316,7 +316,7 @@ TEST(BatchReader, RefusesAnIgnoredValueThatNoPixelCanHave) {
       HasSubstr("--ignore_value=255 applies to targets"));
   EXPECT_THAT(
       std::string(BatchReader::Make(plan, {.classes = 5}).status().message()),
-      HasSubstr("has 4 classes, not --classes=5"));
+      HasSubstr("has 4 classes, but --classes is 5"));
 }
 
 // For modules of a user's file.
