@@ -130,9 +130,11 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
       if (newest && reconnect()) {
         MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                         << " has sent nothing for " << DurationText(silence)
-                        << " and is the only one: " << kProbablyDamaged
-                        << ", or the server is stuck; its steps are requested "
-                           "over a new connection, too";
+                        << " and is the only one: it is slow (its log and "
+                           "`millrace status` say why) or stuck, or "
+                        << kProbablyDamaged
+                        << "; its steps are requested over a new connection, "
+                           "too";
       }
     }
     // Set before the requests are made: Assign() takes it back when no server
