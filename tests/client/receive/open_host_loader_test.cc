@@ -285,7 +285,7 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr(absl::StrCat(garbage.address(),
                                      " did not open the plan: it sent an "
-                                     "answer that is no message")));
+                                     "answer that is not a message")));
   ASSERT_TRUE(loader.ok()) << loader.status();
   for (uint64_t step = 0; step < 20; ++step) ExpectBatch(**loader, {0, step});
 
