@@ -62,12 +62,6 @@ uint64_t NameBytes(const parquet::schema::Node& node) {
   return bytes;
 }
 
-void AddLeaves(const parquet::arrow::SchemaField& field,
-               std::vector<int>* leaves) {
-  if (field.is_leaf()) leaves->push_back(field.column_index);
-  for (const auto& child : field.children) AddLeaves(child, leaves);
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
@@ -195,19 +189,20 @@ absl::Status ParquetFile::ReadSchema() {
         metadata_->key_value_metadata(), &schema_);
   }));
   MR_RETURN_IF_ERROR(Catch(path_, "read the schema of", [&] {
-    // Making a manifest takes time that grows with the number of columns.
-    parquet::arrow::SchemaManifest manifest;
-    ARROW_RETURN_NOT_OK(parquet::arrow::SchemaManifest::Make(
-        metadata_->schema(), metadata_->key_value_metadata(),
-        DecoderProperties(), &manifest));
-    for (const auto& field : manifest.schema_fields) {
-      Leaves& leaves = leaves_[field.field->name()];
-      AddLeaves(field, &leaves.all);
-      for (const auto& child : field.children) {
-        if (child.field->name() == "bytes") AddLeaves(child, &leaves.of_bytes);
+    const parquet::SchemaDescriptor& schema = *metadata_->schema();
+    const parquet::schema::GroupNode& columns = *schema.group_node();
+    int leaf = 0;
+    for (int i = 0; i < columns.field_count(); ++i) {
+      first_leaf_.push_back(leaf);
+      while (leaf < schema.num_columns() &&
+             schema.GetColumnRoot(leaf) == columns.field(i).get()) {
+        ++leaf;
       }
     }
-    return arrow::Status::OK();
+    first_leaf_.push_back(leaf);
+    return columns.field_count() == schema_->num_fields()
+               ? arrow::Status::OK()
+               : arrow::Status::Invalid("its schemas do not fit together");
   }));
   return Catch(path_, "read the footer of", [&] {
     rows_ = metadata_->num_rows();
@@ -267,9 +262,15 @@ absl::Status ParquetFile::ReadOrigin() {
 absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
                                       ColumnForm form) const {
   std::vector<int> leaves;
-  if (const auto found = leaves_.find(column); found != leaves_.end()) {
-    leaves = form == ColumnForm::kImageStruct ? found->second.of_bytes
-                                              : found->second.all;
+  for (const int i : schema_->GetAllFieldIndices(column)) {
+    for (int leaf = first_leaf_[i]; leaf < first_leaf_[i + 1]; ++leaf) {
+      if (form == ColumnForm::kImageStruct) {
+        const std::vector<std::string> path =
+            metadata_->schema()->Column(leaf)->path()->ToDotVector();
+        if (path.size() < 2 || path[1] != "bytes") continue;
+      }
+      leaves.push_back(leaf);
+    }
   }
   if (leaves.empty()) {
     std::string names;

@@ -19,7 +19,6 @@
 #include <parquet/metadata.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,8 +118,8 @@ class ParquetFile {
   };
 
   // Reads and decodes columns of a slice into memory of `pool`. Errors as of
-  // Open(); FailedPrecondition: the pool has refused more memory. Whatever comes back counts only when the file is
-  // CheckUnchanged() afterwards.
+  // Open(); FailedPrecondition: the pool has refused more memory. Whatever
+  // comes back counts only when the file is CheckUnchanged() afterwards.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       const Slice& slice, std::vector<Column> columns,
       std::shared_ptr<BoundedPool> pool, Waste* waste) const;
@@ -154,12 +153,9 @@ class ParquetFile {
   uint32_t footer_bytes_ = 0;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   std::shared_ptr<arrow::Schema> schema_;
-  // By the names of columns: their leaves, and those of their part "bytes".
-  struct Leaves {
-    std::vector<int> all;
-    std::vector<int> of_bytes;
-  };
-  std::map<std::string, Leaves> leaves_;
+  // The leaves of column i of the schema are [first_leaf_[i],
+  // first_leaf_[i+1]).
+  std::vector<int> first_leaf_;
   std::optional<ShardMetadata> packed_;
   std::string features_json_;
   std::vector<int64_t> group_starts_;
