@@ -414,7 +414,7 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--shape=3,0"}, "flag --shape=3,0: expected numbers"},
       {{"--synthetic", "--shape=99999,9999"},
        "flag --shape=99999,9999: synthetic field \"image\" is larger than "
-       "8388608 bytes"},
+       "the maximum of 8388608 bytes"},
       {{"--synthetic", "--seed=1"}, "--seed has no effect on ready batches"},
       {{"--synthetic", "--rank=2", "--world=2"},
        "flag --rank=2: there is no rank 2 of 2 (--world)"},
