@@ -278,7 +278,7 @@ TEST(DataLoader, WritesDownWhereItWasSent) {
   result = check();
   ASSERT_EQ(result.problem_count, 1u);
   EXPECT_THAT(result.problems[0],
-              HasSubstr("lost: rank 0 of 1 was not given epoch 1 step 1 to "
+              HasSubstr("lost: rank 0 of 1 did not receive epoch 1 step 1 to "
                         "epoch 1 step 3"));
   // When it goes back for them, all is well.
   ASSERT_TRUE(loader->Seek({1, 1}).ok());
