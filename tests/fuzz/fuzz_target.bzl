@@ -27,7 +27,7 @@ def fuzz_target(name, deps, test_size = "medium", data = []):
         ],
     )
 
-    # Only with --config=fuzz; tools/fuzz does it.
+    # Only with --config=asan; tools/fuzz does it.
     native.cc_binary(
         name = name + "_fuzzer",
         testonly = True,
