@@ -30,7 +30,7 @@ constexpr char kDefaultListen[] = "0.0.0.0:7001";
 constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
-constexpr uint32_t kMostAdaptingThreads = 512;
+constexpr uint32_t kMaxAdaptiveThreads = 512;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
@@ -124,8 +124,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
        config.has_read_threads()},
   };
   for (const auto& [field, value, is_fixed] : initial) {
-    at_most(field, value, kMostAdaptingThreads);
-    if (value > 0 && value <= kMostAdaptingThreads && is_fixed) {
+    at_most(field, value, kMaxAdaptiveThreads);
+    if (value > 0 && value <= kMaxAdaptiveThreads && is_fixed) {
       bad(field, -1, field, " is the initial value of an adaptive number, but ",
           field + sizeof("initial_") - 1,
           " fixes that number: remove one of them");

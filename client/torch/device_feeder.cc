@@ -188,7 +188,7 @@ absl::Status DeviceFeeder::Plan() {
     if (options_.apply_transform && spec.has_device_transform()) {
       MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
       recipe.rows = rows;
-      if (recipe.cast->sample_elements() > kMostElements / rows) {
+      if (recipe.cast->sample_elements() > kMaxElements / rows) {
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", spec.name(), " has ", rows, " rows of ",
             recipe.cast->sample_elements(),

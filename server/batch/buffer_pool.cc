@@ -89,7 +89,7 @@ bool BufferPool::MakeRoom(uint64_t bytes) {
   const uint64_t idle = idle_bytes_ + bytes;
   if (idle_.size() >= kMaxIdleBuffers) return false;
   if (idle <= max_idle_bytes_ + borrowed_) return true;
-  if (lender_ == nullptr || idle > kMostIdle * max_idle_bytes_) return false;
+  if (lender_ == nullptr || idle > kMaxIdle * max_idle_bytes_) return false;
   const uint64_t missing = idle - max_idle_bytes_ - borrowed_;
   // Only the difference: borrowed_ may be above the need already.
   if (!lender_->Borrow(missing)) return false;

@@ -219,7 +219,7 @@ class ImageFolder final : public SampleReader {
     std::sort(hidden.begin(), hidden.end());
     hidden_count_ += static_cast<int64_t>(hidden.size());
     for (std::string& path : hidden) {
-      if (hidden_.size() == kMostListed) break;
+      if (hidden_.size() == kMaxListed) break;
       hidden_.push_back(std::move(path));
     }
     return listing;
@@ -292,15 +292,15 @@ class ImageFolder final : public SampleReader {
   // A file that is left out: its name is not that of an image.
   void CountOther(const std::string& path) {
     ++other_count_;
-    if (other_files_.size() < kMostListed) other_files_.push_back(path);
-    if (tables_.size() < kMostListed && HasTableName(path)) {
+    if (other_files_.size() < kMaxListed) other_files_.push_back(path);
+    if (tables_.size() < kMaxListed && HasTableName(path)) {
       tables_.push_back(path);
     }
   }
 
   void AddBad(std::string sentence) {
     ++bad_count_;
-    if (bad_.size() < kMostListed) bad_.push_back(std::move(sentence));
+    if (bad_.size() < kMaxListed) bad_.push_back(std::move(sentence));
   }
 
   // Takes the files that begin as no image out of files_.

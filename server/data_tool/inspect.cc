@@ -142,12 +142,12 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       out << " [" << absl::StrJoin(field.shape(), ", ") << "]";
     }
     if (field.num_classes() > 0) {
-      constexpr int kMostListed = 20;
+      constexpr int kMaxListed = 20;
       out << ", " << CountText(field.num_classes(), "class", "classes");
-      for (int i = 0; i < field.class_names_size() && i < kMostListed; ++i) {
+      for (int i = 0; i < field.class_names_size() && i < kMaxListed; ++i) {
         out << (i == 0 ? ": " : ", ") << Readable(field.class_names(i));
       }
-      if (field.class_names_size() > kMostListed) out << ", ...";
+      if (field.class_names_size() > kMaxListed) out << ", ...";
     }
     out << "\n";
   }

@@ -31,7 +31,7 @@ constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
 constexpr uint32_t kThreads = 2;
 // Of a soft label.
 constexpr double kSmallestShare = 0.005;
-constexpr size_t kMostShares = 3;
+constexpr size_t kMaxShares = 3;
 
 // Waits for the one batch of a run.
 class OneBatch {
@@ -315,7 +315,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     std::stable_sort(
         shares.begin(), shares.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (shares.size() > kMostShares) shares.resize(kMostShares);
+    if (shares.size() > kMaxShares) shares.resize(kMaxShares);
     return absl::StrJoin(shares, " ", [&](std::string* out, const auto& s) {
       absl::StrAppend(out,
                       s.second < field.class_names_size()

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 // Images, masks, depths, edges, ...: more folders are classes.
-constexpr size_t kMostKinds = 8;
+constexpr size_t kMaxKinds = 8;
 // One file of the same name is nothing to go by.
 constexpr size_t kLeastFiles = 2;
 
@@ -87,7 +87,7 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all) {
 }
 
 std::string WhySameSamples(const std::vector<NamedImages>& folders) {
-  if (folders.size() < 2 || folders.size() > kMostKinds) return "";
+  if (folders.size() < 2 || folders.size() > kMaxKinds) return "";
   std::vector<std::vector<size_t>> stems;
   for (const NamedImages& folder : folders) {
     stems.push_back(folder.images->stems);

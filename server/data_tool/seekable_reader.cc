@@ -22,7 +22,7 @@ using Outcome = SeekableJpeg::Outcome;
 // Samples that are read ahead, a thread: the next is there when one is done.
 constexpr size_t kAheadPerThread = 2;
 // Images named in a warning.
-constexpr size_t kMostListed = 10;
+constexpr size_t kMaxListed = 10;
 
 class RewritingReader final : public SeekableReader {
  public:
@@ -182,7 +182,7 @@ class RewritingReader final : public SeekableReader {
     if (image.outcome == Outcome::kDamaged ||
         image.outcome == Outcome::kDifferent) {
       ++doubt_count_;
-      if (doubts_.size() >= kMostListed) return;
+      if (doubts_.size() >= kMaxListed) return;
       doubts_.push_back(absl::StrCat(
           given_->origin, " is stored unchanged: ",
           image.outcome == Outcome::kDamaged

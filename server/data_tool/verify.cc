@@ -37,7 +37,7 @@ namespace {
 
 // A shard is given up when so many of its samples one after the other cannot be
 // used: each may cost the decoding of a whole row group.
-constexpr int64_t kMostRefused = 1000;
+constexpr int64_t kMaxRefused = 1000;
 
 // Where the child is, for the case that it does not come back.
 struct Place {
@@ -62,7 +62,7 @@ class Damage {
 
   // A sample that the reader refuses.
   void AddSample(int64_t sample, const absl::Status& status) {
-    if (++samples_ <= static_cast<int64_t>(kMostListed)) {
+    if (++samples_ <= static_cast<int64_t>(kMaxListed)) {
       first_samples_.push_back(Describe(sample, "", status));
     }
     unread_.insert(ShardOf(info_, sample));
@@ -70,7 +70,7 @@ class Damage {
 
   void AddImage(int64_t sample, const std::string& field,
                 const absl::Status& status) {
-    if (++images_ <= static_cast<int64_t>(kMostListed)) {
+    if (++images_ <= static_cast<int64_t>(kMaxListed)) {
       first_images_.push_back(
           Describe(sample, absl::StrCat(", field ", field), status));
     }
@@ -103,7 +103,7 @@ class Damage {
     }
     for (const auto& [shard, row] : rests_) {
       add("shard ", info_.shards(shard).name(), " is not read from row ", row,
-          " on: ", kMostRefused, " consecutive samples cannot be used");
+          " on: ", kMaxRefused, " consecutive samples cannot be used");
     }
     if (images_ > 0) {
       add(images_, " of ", CountText(image_count, "image"),
@@ -118,7 +118,7 @@ class Damage {
               : "");
     }
     for (size_t i = 0; i < hashes_.size(); ++i) {
-      if (i == kMostListed) {
+      if (i == kMaxListed) {
         add("the content of ", hashes_.size() - i,
             " more shards is not what was packed");
         break;
@@ -218,7 +218,7 @@ absl::Status Verify(const std::string& uri,
       if (!read.ok() && !absl::IsDataLoss(read)) return read;
       refused = read.ok() ? 0 : refused + 1;
       if (!read.ok()) damage.AddSample(index, read);
-      if (refused == kMostRefused && row + 1 < shard.samples()) {
+      if (refused == kMaxRefused && row + 1 < shard.samples()) {
         damage.AddRest(number, row + 1);
         break;
       }

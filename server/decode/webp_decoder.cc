@@ -22,12 +22,12 @@ namespace {
 // x 4 each, however small the file.
 int64_t LosslessWorkingBytes(size_t file_bytes, int64_t pixels) {
   constexpr int64_t kLeast = 4 << 20;
-  constexpr int64_t kMost = 64 << 20;
+  constexpr int64_t kMax = 64 << 20;
   constexpr size_t kPerFileByte = 64;
   const int64_t tables =
-      file_bytes > kMost / kPerFileByte
-          ? kMost
-          : std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
+      file_bytes > kMax / kPerFileByte
+          ? kMax
+          : std::min<int64_t>(kMax, kLeast + file_bytes * kPerFileByte);
   return tables + pixels;
 }
 

@@ -672,14 +672,14 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
   needs.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   if (options.adapt_threads) {
     const uint64_t of_cpus =
-        uint64_t{Engine::kMostThreadsOfCpu} * AvailableCpus();
-    needs.most_threads =
-        std::max({needs.threads, uint64_t{Engine::kMostThreads}, of_cpus});
+        uint64_t{Engine::kMaxAdaptiveThreadsOfCpu} * AvailableCpus();
+    needs.most_threads = std::max(
+        {needs.threads, uint64_t{Engine::kMaxAdaptiveThreads}, of_cpus});
   }
   needs.read_threads = options.read_threads;
   if (options.adapt_read_threads && options.read_threads > 0) {
     needs.read_threads =
-        std::max(options.read_threads, Engine::kMostReadThreads);
+        std::max(options.read_threads, Engine::kMaxAdaptiveReadThreads);
   }
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {

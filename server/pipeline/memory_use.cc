@@ -27,7 +27,7 @@ constexpr uint64_t kFewReadBytes = 128 << 10;
 constexpr uint64_t kFewReadShare = 64;
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kMostMiB = uint64_t{1} << 30;
+constexpr uint64_t kMaxMiB = uint64_t{1} << 30;
 // Budgets are tried in steps of 1 MiB up to so many MiB, then of this part.
 constexpr uint64_t kFineSteps = 1024;
 
@@ -102,7 +102,7 @@ uint64_t LargerBudget(uint64_t from,
                       absl::FunctionRef<bool(uint64_t)> works) {
   // Not a binary search: a budget with room for more threads may be too small
   // where a smaller one is not.
-  for (uint64_t mib = from / kMiB + 1; mib <= kMostMiB;
+  for (uint64_t mib = from / kMiB + 1; mib <= kMaxMiB;
        mib += 1 + mib / kFineSteps) {
     if (works(mib * kMiB)) return mib * kMiB;
   }
@@ -112,7 +112,7 @@ uint64_t LargerBudget(uint64_t from,
 uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
                         const std::function<uint64_t(uint64_t)>& elsewhere) {
   // More budget leaves more for batches: every share of it is a small one.
-  uint64_t no = 0, yes = kMostMiB;
+  uint64_t no = 0, yes = kMaxMiB;
   const auto suffices = [&](uint64_t mib) {
     const uint64_t budget = mib * kMiB;
     return PlanMemory(needs, budget, elsewhere(budget)).batches >= wanted;

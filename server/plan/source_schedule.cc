@@ -76,11 +76,11 @@ std::vector<uint64_t> Slots(absl::Span<const double> weights) {
     for (uint64_t& count : slots) count *= times;
     return slots;
   }
-  constexpr uint64_t kMost = SourceSchedule::kMaxBlockSlots;
-  slots = ShareOut(parts, sum, kMost);
+  constexpr uint64_t kMax = SourceSchedule::kMaxBlockSlots;
+  slots = ShareOut(parts, sum, kMax);
   for (size_t i = 0; i < parts.size(); ++i) {
     // Less than a slot is none, whatever the remainders gave.
-    if (static_cast<Uint128>(parts[i]) * kMost < sum) slots[i] = 0;
+    if (static_cast<Uint128>(parts[i]) * kMax < sum) slots[i] = 0;
   }
   return slots;
 }

@@ -56,7 +56,7 @@ constexpr int kMaxCallsPerConnection = 1024;
 // A request that does not become complete is looked for so often.
 constexpr int kLooksPerTimeout = 6;
 constexpr absl::Duration kLeastLookInterval = absl::Seconds(1);
-constexpr absl::Duration kMostLookInterval = absl::Seconds(5);
+constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
 
 uint64_t DescriptorLimit() {
   rlimit limit = {};
@@ -90,11 +90,12 @@ class RpcServerImpl final : public RpcServer {
                      }}),
         look_interval_(absl::ToChronoNanoseconds(
             std::clamp(options.request_timeout / kLooksPerTimeout,
-                       kLeastLookInterval, kMostLookInterval))),
-        stalled_({.looks = 1 + static_cast<uint32_t>(absl::Ceil(
-                                   options.request_timeout,
-                                   absl::FromChrono(look_interval_)) /
-                               absl::FromChrono(look_interval_))}),
+                       kLeastLookInterval, kMaxLookInterval))),
+        stalled_(
+            {.looks = 1 + static_cast<uint32_t>(
+                              absl::Ceil(options.request_timeout,
+                                         absl::FromChrono(look_interval_)) /
+                              absl::FromChrono(look_interval_))}),
         registry_({.send_timeout = options.send_timeout,
                    .batch_timeout = options.batch_timeout,
                    .budget_for =

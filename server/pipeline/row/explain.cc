@@ -28,8 +28,8 @@ namespace {
 
 // Of one call: its rows lie in memory of their own, and its answer must stay
 // well below what a message may hold.
-constexpr uint64_t kMostRows = 256;
-constexpr uint64_t kMostPayloadBytes = 16 << 20;
+constexpr uint64_t kMaxRows = 256;
+constexpr uint64_t kMaxPayloadBytes = 16 << 20;
 
 std::string TransformAt(const PipelineSpec& spec, uint32_t place) {
   return static_cast<int>(place) < spec.transforms_size()
@@ -176,12 +176,12 @@ absl::Status BuiltPipeline::ExplainRows(
         all.rows, " rows, numbered from 0"));
   }
   const uint64_t row_bytes =
-      std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);
+      std::max<uint64_t>(1, layout_.PayloadBytes(kMaxRows) / kMaxRows);
   StepRows part = all;
   part.first += first_row;
-  part.rows = std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
-                        kMostRows,
-                        std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
+  part.rows =
+      std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
+                kMaxRows, std::max<uint64_t>(1, kMaxPayloadBytes / row_bytes)});
   const uint64_t beside =
       kBatchOverheadBytes + staging_.bytes + operator_bytes_;
   const auto fits = [&](const BatchMemoryLimit& limit) {

@@ -42,7 +42,7 @@ constexpr double kProbe = 1.5;
 constexpr double kOtherLoad = 1.5;
 // Upper bound of Kind::misled: with a factor of 2 to this power no sign tells
 // loads apart any more.
-constexpr uint32_t kMostMisled = 20;
+constexpr uint32_t kMaxMisled = 20;
 
 // The number grows if kGrowFrom times as many are wanted, and shrinks if that
 // part of it would do, in so many intervals in a row. The gap between the
@@ -122,7 +122,7 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
     if (rate >= wanted) kind.misled /= 2;
     return false;
   }
-  if (kind.other_load) kind.misled = std::min(kind.misled + 1, kMostMisled);
+  if (kind.other_load) kind.misled = std::min(kind.misled + 1, kMaxMisled);
   kind.ceiling = {trial.from, trial.sign, kHold};
   return true;
 }

@@ -8,11 +8,11 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 64;
+constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 64;
 
 // Of values whose sizes nobody knows.
 uint64_t Product(uint64_t a, uint64_t b) {
-  return b != 0 && a > kMost / b ? kMost : a * b;
+  return b != 0 && a > kMax / b ? kMax : a * b;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
   bound.page_bytes += pages.dictionary_stored + 6 * pages.dictionary;
   bound.strings = column.physical_type() == parquet::Type::BYTE_ARRAY;
   bound.largest_value = std::max(pages.encoded, pages.dictionary);
-  bound.all_values = kMost;
+  bound.all_values = kMax;
   if (const auto sizes = chunk.size_statistics();
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value()) {
     bound.all_values =

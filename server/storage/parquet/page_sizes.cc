@@ -13,7 +13,7 @@ namespace {
 
 // A header is shorter in nearly all files; statistics can make it longer.
 constexpr int64_t kFirstBytes = 1 << 10;
-constexpr int64_t kMostBytes = 1 << 20;
+constexpr int64_t kMaxBytes = 1 << 20;
 
 // PageType.
 constexpr int64_t kDataPage = 0;
@@ -43,7 +43,7 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
       ARROW_ASSIGN_OR_RAISE(const int64_t got,
                             file.ReadAt(at, asked, bytes.data()));
       header = ParsePageHeader(absl::string_view(bytes).substr(0, got));
-      if (!header.has_value() && (got < size || size >= kMostBytes)) {
+      if (!header.has_value() && (got < size || size >= kMaxBytes)) {
         return arrow::Status::Invalid("the header of a page is invalid");
       }
     }
