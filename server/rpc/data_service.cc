@@ -485,7 +485,7 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
         if (found.ok()) {
           found->range.memory = memory;
           const auto payload = found->pipeline->MaxPayloadBytes(world_size);
-          // Beside its payload, a batch takes memory for its way through gRPC.
+          // A batch takes its payload and the memory to build and send it.
           const auto memory_of_batch =
               found->pipeline->batch_memory(world_size);
           if (payload.ok()) {
@@ -517,7 +517,7 @@ void DataServiceImpl::Answer(grpc::ServerUnaryReactor* reactor,
 absl::Status DataServiceImpl::Refused(absl::string_view peer,
                                       absl::string_view method,
                                       const absl::Status& status) const {
-  // No refusal is counted when the client itself has ended the call.
+  // Cancelled: the client itself has ended the call; nothing was refused.
   if (absl::IsCancelled(status)) return status;
   static internal_logging::EveryGate gate;
   if (gate.Pass(absl::Seconds(1))) {
