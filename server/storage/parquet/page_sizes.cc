@@ -11,16 +11,16 @@
 namespace millrace {
 namespace {
 
-// A header is shorter in nearly all files; statistics can make it longer.
+// Nearly all headers are shorter; statistics can make them longer.
 constexpr int64_t kFirstBytes = 1 << 10;
 constexpr int64_t kMaxBytes = 1 << 20;
 
-// PageType.
+// Values of PageType.
 constexpr int64_t kDataPage = 0;
 constexpr int64_t kDictionaryPage = 2;
 constexpr int64_t kDataPageV2 = 3;
 
-// The largest, and the next one.
+// Updates the largest value and the second largest one.
 bool Raise(uint64_t bytes, uint64_t* largest, uint64_t* next) {
   *next = std::max(*next, std::min(bytes, *largest));
   if (bytes <= *largest) return false;
