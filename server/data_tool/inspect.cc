@@ -1,4 +1,4 @@
-// millrace-data inspect: what a dataset is, from its metadata alone.
+// millrace-data inspect: describes a dataset from its metadata alone.
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,7 +36,7 @@ int64_t TotalBytes(const DatasetInfo& info) {
   return bytes;
 }
 
-// The field that is a class index; null when there is none.
+// The field with the class index; null: there is none.
 const Field* ClassField(const DatasetInfo& info) {
   for (const Field& field : info.schema().fields()) {
     if (field.num_classes() > 0) return &field;
