@@ -106,7 +106,7 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
 }
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
-// for footers of Parquet files. `engine`: the engine options of the datasets.
+// for footers of Parquet files. `engine`: the options of the server's engine.
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
                                             const Engine::Options& engine,
