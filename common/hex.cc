@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostQuoted = 80;
+constexpr size_t kMaxQuoted = 80;
 
 }  // namespace
 
@@ -19,8 +19,8 @@ absl::StatusOr<std::string> ParseHex(absl::string_view text) {
         return absl::ascii_isxdigit(static_cast<unsigned char>(c));
       })) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", absl::CHexEscape(text.substr(0, kMostQuoted)),
-        text.size() > kMostQuoted ? "...\"" : "\"", " is not hexadecimal"));
+        "\"", absl::CHexEscape(text.substr(0, kMaxQuoted)),
+        text.size() > kMaxQuoted ? "...\"" : "\"", " is not hexadecimal"));
   }
   return absl::HexStringToBytes(text);
 }

@@ -164,7 +164,7 @@ absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
   for (int64_t dim : spec.sample_shape()) {
     if (dim < 0) return refuse("is on a ragged tensor");
     // So that the bytes of a batch can be counted.
-    if (dim > 0 && result.sample_elements_ > kMostElements / dim) {
+    if (dim > 0 && result.sample_elements_ > kMaxElements / dim) {
       return refuse("has samples with more elements than any memory can hold");
     }
     result.sample_elements_ *= static_cast<uint64_t>(dim);

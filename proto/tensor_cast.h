@@ -29,7 +29,7 @@ namespace millrace {
 
 // Of a tensor of a sample or a batch: far more than memory holds, and its bytes
 // can be counted with 64 bits.
-inline constexpr uint64_t kMostElements = uint64_t{1} << 48;
+inline constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 
 class TensorCast {
  public:

@@ -12,16 +12,17 @@ namespace millrace {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Candidates that are tried one by one: an engine takes milliseconds.
+// Number of candidates that are tried one by one: creating an engine takes
+// milliseconds.
 constexpr int kOneByOne = 512;
-// No machine has so much.
+// Larger than the memory of any machine.
 constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
-// For a few rows of any preset.
+// Enough for a few rows of any preset.
 constexpr uint64_t kBatchOfAnyPreset = 16 * kMiB;
 constexpr char kNone[] = "no budget is large enough";
 
-// A source with the cache that it would have with another budget. Pipelines are
-// opened over it, nothing is read.
+// A source with the cache size of another budget. Pipelines are opened over it;
+// no sample is read.
 class WithCache final : public RecordSource {
  public:
   WithCache(std::shared_ptr<const RecordSource> source, uint64_t cache_bytes)
@@ -49,7 +50,7 @@ class WithCache final : public RecordSource {
   const uint64_t cache_bytes_;
 };
 
-// A dataset of images, which threads need most memory for.
+// A dataset of images, the kind of data for which threads need the most memory.
 class OfImages final : public RecordSource {
  public:
   OfImages() {
@@ -67,9 +68,9 @@ class OfImages final : public RecordSource {
   DatasetInfo info_;
 };
 
-// Whether the pipeline is built and a batch of one rank fits. Mistakes are
-// reported elsewhere, and no budget mends them: a preset whose images differ in
-// size, for one.
+// Whether the pipeline can be built and a batch of one rank fits. Other
+// mistakes, for example a preset for images of different sizes, are reported
+// elsewhere, and no budget corrects them.
 bool Fits(const absl::StatusOr<std::shared_ptr<const Pipeline>>& pipeline) {
   if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
   return (*pipeline)->MaxPayloadBytes(1).ok();
@@ -96,7 +97,7 @@ std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
     const DatasetInfo& info = source->info();
     std::set<std::string> presets = {info.train_preset(), info.eval_preset()};
     presets.erase("");
-    if (presets.empty()) presets.insert("");  // the fields as they are
+    if (presets.empty()) presets.insert("");  // the fields without transforms
     for (const std::string& preset : presets) {
       PipelineSpec& spec = specs.emplace_back();
       spec.add_sources()->set_dataset(name);
@@ -110,17 +111,17 @@ std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
 
 std::string BudgetAdvice::Sentence(uint64_t wanted,
                                    const PipelineSpec* spec) const {
-  // The arithmetic gives a lower bound: it reckons with the threads that there
-  // are now.
+  // The calculation gives a lower bound, because it uses the current number of
+  // threads.
   uint64_t yes = SmallestBudget(needs_, wanted, [this](uint64_t bytes) {
     return RowGroupCacheBytes(settings_, bytes);
   });
   if (yes == 0) return kNone;
   yes = std::max(yes, kMinBudgetBytes);
   uint64_t no = yes - kMiB;
-  // One after the other at first: where each thread needs much memory, a
-  // smaller budget with fewer threads may work while a larger one does not.
-  // Then the distance doubles, so that few engines are made.
+  // The first candidates are tried one by one: if each thread needs much
+  // memory, a smaller budget with fewer threads may work although a larger one
+  // does not. Then the distance doubles, so that few engines are created.
   for (int tried = 0; !Works(yes, spec); ++tried) {
     if (yes > kMaxBudget) return kNone;
     const uint64_t step = tried < kOneByOne ? kMiB : 2 * (yes - no);
@@ -140,7 +141,7 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   Engine::Options options = options_;
   options.budget = &bytes;
   options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
-  options.decoder_digest = "not compared";  // spares decoding for it
+  options.decoder_digest = "not compared";  // saves the decoding for it
   DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {
     catalog[name] = std::make_shared<WithCache>(

@@ -21,7 +21,7 @@ absl::Status Bad(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
-// The dataset of this name; added where there is none.
+// The dataset with this name; added if there is none.
 DatasetConfig* DatasetNamed(absl::string_view name, ServerConfig* config) {
   for (DatasetConfig& dataset : *config->mutable_datasets()) {
     if (dataset.name() == name) return &dataset;
@@ -31,7 +31,7 @@ DatasetConfig* DatasetNamed(absl::string_view name, ServerConfig* config) {
   return dataset;
 }
 
-// "NAME=WEIGHT".
+// Parses "NAME=WEIGHT".
 absl::Status SetWeight(absl::string_view text, ServerConfig* config) {
   const size_t equals = text.find('=');
   double weight = 0;
@@ -47,8 +47,8 @@ absl::Status SetWeight(absl::string_view text, ServerConfig* config) {
   return absl::OkStatus();
 }
 
-// "NAME=URI", or several separated by commas. A comma inside a path is part of
-// it unless NAME=SCHEME: follows.
+// Parses "NAME=URI", or several separated by commas. A comma is a part of the
+// path unless NAME=SCHEME: follows.
 absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
   while (true) {
     const size_t equals = text.find('=');
@@ -85,7 +85,7 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
   }
 }
 
-// Parsers of flags that set a field of the configuration.
+// Parsers for flags that set a field of the configuration.
 using SetNumber = void (ServerConfig::*)(uint32_t);
 
 FlagSet::Parser Count(ServerConfig* config, SetNumber set, uint32_t least = 1) {
@@ -113,8 +113,8 @@ FlagSet::Parser Millis(ServerConfig* config, SetNumber set) {
   };
 }
 
-// Where the flags' values go: those of fields without a parser here are copied
-// into the configuration afterwards.
+// The values of the flags. Values of fields without a parser here are copied to
+// the configuration afterwards.
 struct Values {
   ServerCommandLine line;
   std::string listen;

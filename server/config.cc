@@ -30,18 +30,18 @@ constexpr char kDefaultListen[] = "0.0.0.0:7001";
 constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
-constexpr uint32_t kMostAdaptingThreads = 512;
+constexpr uint32_t kMaxAdaptiveThreads = 512;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
 constexpr double kMaxWeight = 100;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
-// What the system takes for a Unix socket.
+// Max length of a Unix socket's path in the system.
 constexpr size_t kMaxSocketPath = 107;
-// Code, libraries, gRPC's own buffers: what comes on top of the budget.
+// Code, libraries and gRPC's own buffers: memory in addition to the budget.
 constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 
-// Mistakes with their places, lines and columns counted from 1.
+// Collects mistakes with their places. Lines and columns are counted from 1.
 class Mistakes : public google::protobuf::io::ErrorCollector {
  public:
   explicit Mistakes(std::string filename) : filename_(std::move(filename)) {}
@@ -64,7 +64,7 @@ class Mistakes : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> lines_;
 };
 
-// Each rule is written once: here, for a file (with places) and for flags.
+// Each rule is written once, for files (with places) and for flags.
 using Report = std::function<void(const char* field, int dataset_index,
                                   const std::string& message)>;
 
@@ -124,8 +124,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
        config.has_read_threads()},
   };
   for (const auto& [field, value, is_fixed] : initial) {
-    at_most(field, value, kMostAdaptingThreads);
-    if (value > 0 && value <= kMostAdaptingThreads && is_fixed) {
+    at_most(field, value, kMaxAdaptiveThreads);
+    if (value > 0 && value <= kMaxAdaptiveThreads && is_fixed) {
       bad(field, -1, field, " is the initial value of an adaptive number, but ",
           field + sizeof("initial_") - 1,
           " fixes that number: remove one of them");
@@ -211,7 +211,8 @@ absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
                          message);
           return;
         }
-        // The field's own place, or its dataset's when it is missing.
+        // The place of the field, or that of its dataset if the field is
+        // missing.
         TextFormat::ParseLocation at = places.GetLocation(datasets, index);
         if (auto* tree = places.GetTreeForNested(datasets, index)) {
           const TextFormat::ParseLocation inner = tree->GetLocation(
@@ -354,10 +355,10 @@ uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes) {
   constexpr uint64_t kMiB = 1 << 20;
   const uint64_t datasets = settings.parquet_datasets;
   const uint64_t percent = settings.row_group_cache_percent;
-  // No machine has more.
+  // Larger than the memory of any machine.
   constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
   if (datasets == 0 || bytes > kMaxBytes) return 0;
-  // As RowGroupCacheBytesEach() divides.
+  // The inverse of RowGroupCacheBytesEach().
   const uint64_t budget = (bytes * datasets + percent - 1) / percent * 100;
   return (budget + kMiB - 1) / kMiB * kMiB;
 }

@@ -1,5 +1,5 @@
-// millrace-server: flags -> configuration -> datasets -> engine -> gRPC, then
-// it waits for a signal.
+// millrace-server: parses flags, reads the configuration, opens the datasets,
+// starts the engine and gRPC, and waits for a signal.
 
 #include <unistd.h>
 
@@ -51,11 +51,12 @@
 namespace millrace {
 namespace {
 
-// Of the budget: footers of a dataset that take more are worth a warning.
+// A dataset whose footers take more than this part of the budget causes a
+// warning.
 constexpr uint64_t kLargeFootersShare = 8;
 
-// A mistake of a configuration has several lines. In other messages what the
-// datasets' files hold may stand.
+// A configuration error may have several lines. Other messages may contain text
+// from files of the datasets.
 int Fail(const absl::Status& status) {
   const std::string text(status.message());
   absl::FPrintF(stderr, "millrace-server: %s\n",
@@ -73,7 +74,7 @@ std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
       settings.row_group_cache_percent, ")");
 }
 
-// The setting that is enough for datasets whose footers take `bytes`.
+// The setting that is large enough for datasets whose footers take `bytes`.
 std::string FooterAdvice(const ServerSettings& settings,
                          const Engine::Options& engine, uint64_t bytes) {
   const uint64_t budget = BudgetForFooters(settings, engine, bytes);
@@ -83,17 +84,17 @@ std::string FooterAdvice(const ServerSettings& settings,
                             "MiB or more");
 }
 
-// A glob takes train/ and val/ as one dataset.
+// A glob may combine train/ and val/ into one dataset.
 void WarnOfFiles(const ServerSettings::Dataset& dataset) {
   const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(dataset.uri);
-  if (!files.ok()) return;  // removed meanwhile
+  if (!files.ok()) return;  // removed in the meantime
   for (const std::string& warning : files->Warnings()) {
     MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
                     << "): " << warning;
   }
 }
 
-// They take memory as long as the server runs, whatever is read.
+// Footers take memory while the server runs, whatever is read.
 void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
                    uint64_t budget) {
   if (bytes <= budget / kLargeFootersShare) return;
@@ -105,7 +106,7 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
 }
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
-// for footers of Parquet files. `engine`: that of the datasets.
+// for footers of Parquet files. `engine`: the options of the server's engine.
 absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
                                             const Operators& operators,
                                             const Engine::Options& engine,
@@ -176,7 +177,7 @@ std::string DescribeOperators(const Operators& operators) {
   return text;
 }
 
-// The pipeline of --check_pipeline; none when the flag is not given.
+// The pipeline of --check_pipeline; none if the flag is not given.
 absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
     const ServerCommandLine& line, const DatasetCatalog& catalog) {
   if (line.check_pipeline.empty()) return std::nullopt;
@@ -185,15 +186,14 @@ absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
                                           kMaxTextFileBytes, "the pipeline")));
   MR_ASSIGN_OR_RETURN(PipelineSpec spec,
                       UsageError(ParseSpecText(file, line.check_pipeline)));
-  // Files for programs with a flag for it name no dataset.
+  // A pipeline file names no dataset if the program has a flag for it.
   if (spec.sources().empty() && catalog.size() == 1) {
     spec.add_sources()->set_dataset(catalog.begin()->first);
   }
   return spec;
 }
 
-// What the batches of the datasets' presets take, and those of the pipeline
-// that was named.
+// The memory of batches of the datasets' presets, and of the named pipeline.
 absl::StatusOr<std::string> DescribeAllBatches(
     Engine& engine, const ServerCommandLine& line,
     const std::optional<PipelineSpec>& spec, const BudgetAdvice& advice) {
@@ -209,7 +209,7 @@ absl::StatusOr<std::string> DescribeAllBatches(
                          "CONTENT", text);
 }
 
-// "2 worker threads (up to 17), 32 read threads (up to 512)".
+// Returns "2 worker threads (up to 17), 32 read threads (up to 512)".
 std::string DescribeThreads(const Engine::Stats& stats) {
   const auto up_to = [](uint32_t now, uint32_t most) {
     return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
@@ -220,9 +220,9 @@ std::string DescribeThreads(const Engine::Stats& stats) {
                       up_to(stats.read_threads, stats.most_read_threads));
 }
 
-// Clients ask other servers, and this one when its supervisor has started it
-// again. At once: nothing in a process that does not answer can be relied upon
-// to end.
+// Ends the process at once, because nothing in a process that does not answer
+// can be relied upon to end. Clients use other servers, and this one after its
+// supervisor has restarted it.
 void EndUnreachable(const absl::Status& why) {
   MR_LOG(ERROR) << why.message() << "; the server exits: restart it";
   _exit(kExitFailed);
@@ -230,16 +230,17 @@ void EndUnreachable(const absl::Status& why) {
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const ServerCommandLine& line, StopSignals& signals) {
-  // Everything below is charged to it, so it ends last. CheckMemory() refuses a
-  // budget below the minimum, once the datasets say which one works.
+  // Destroyed last, because everything below is charged to it. CheckMemory()
+  // refuses a budget below the minimum after the datasets are open, and then
+  // names a budget that works.
   ByteBudget budget(std::max(settings.memory_budget_bytes, kMinBudgetBytes));
-  // The caches' share is taken once. No batch counts on it; but were row groups
-  // charged one by one, caches would give way whenever batches wait in line,
-  // and be empty just when there is most to do.
+  // The caches' part is reserved once, and batches cannot use it. If row groups
+  // were charged one by one, caches would be emptied whenever batches wait for
+  // memory, that is, under the highest load.
   ByteBudget caches(settings.row_group_cache_bytes);
   ByteBudget::Reservation share;
   MR_CHECK(budget.TryReserve(caches.capacity(), &share));
-  // Footers that are larger than all the rest are refused before they are
+  // Footers larger than the rest of the budget are refused before they are
   // parsed.
   ByteBudget footers(budget.capacity() - caches.capacity());
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
@@ -261,7 +262,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
-  // --check_config names the smallest budget, which it has tried.
+  // --check_config tries and names the smallest budget.
   if (!line.check_config) {
     options.held_elsewhere_of = [&settings](uint64_t bytes) {
       return RowGroupCacheBytes(settings, bytes);
@@ -318,7 +319,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                  << "): " << CountText(info.samples(), "sample")
                  << ", fingerprint " << info.fingerprint();
   }
-  // Who learns of the port may stop the server, gracefully.
+  // A process that reads the port may stop the server, so signals must already
+  // lead to a graceful end.
   signals.Hold();
   if (!line.port_file.empty()) {
     MR_RETURN_IF_ERROR(WritePortFile(line.port_file, server->port()));
@@ -337,7 +339,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   return absl::OkStatus();
 }
 
-// What the program prints is all that it is for.
+// The output is the only purpose of the program here, so a failed write is an
+// error.
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   const absl::Status printed = FlushStandardOutput();

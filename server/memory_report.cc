@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Footers that take more than this part of the budget are worth a word.
+// Footers that take more than this part of the budget are mentioned.
 constexpr uint64_t kManyFootersShare = 4;
 
 void Line(std::string* out, const std::string& name, const std::string& value,
@@ -35,8 +35,8 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
   return out;
 }
 
-// Of a pipeline that Engine::Open() refuses for want of memory: for its
-// columns, or for itself.
+// For a pipeline that Engine::Open() refuses for lack of memory, for its
+// columns or for itself.
 absl::Status NoRoom(const std::string& name, const absl::Status& refused,
                     const BudgetAdvice& advice, const PipelineSpec& spec) {
   return absl::Status(
@@ -46,7 +46,7 @@ absl::Status NoRoom(const std::string& name, const absl::Status& refused,
 }
 
 // A spec that the server would refuse from every client is a mistake in the
-// file; a dataset whose files are damaged is none.
+// file. A dataset with damaged files is not.
 template <typename T>
 absl::StatusOr<T> Mistake(absl::StatusOr<T> opened) {
   const absl::Status& status = opened.status();
@@ -126,7 +126,8 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
                                              const std::string& name,
                                              const BudgetAdvice& advice) {
   auto opened = engine.Open(spec);
-  // A server that refuses synthetic data says so; that is no matter of memory.
+  // A server that refuses synthetic data reports this here; memory is not the
+  // reason.
   if (absl::IsFailedPrecondition(opened.status()) &&
       !spec.sources(0).has_synthetic()) {
     return UsageError(NoRoom(name, opened.status(), advice, spec));
@@ -161,7 +162,7 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
       continue;
     }
     if (!opened.ok()) {
-      // Its images differ in size, for one.
+      // For example, the images differ in size.
       Line(&out, what, "",
            "depends on the pipeline: --check_pipeline=FILE calculates it");
       continue;

@@ -14,7 +14,7 @@ absl::Status RemovePortFile(const std::string& path) {
 }
 
 absl::Status WritePortFile(const std::string& path, int port) {
-  // After a loss of power no server has this port.
+  // Not synced: after a power failure no server has this port.
   const absl::Status written =
       WriteFileAtomically(path, absl::StrCat(port, "\n"), Lasts::kThroughCrash);
   if (written.ok()) return written;

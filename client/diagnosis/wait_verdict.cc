@@ -29,7 +29,7 @@ constexpr double kNothingQueues = 0.25;
 // A busy link delays batches that stand ready for this part of the time that it
 // takes to make them.
 constexpr double kStandsBeside = 0.5;
-constexpr double kMostOfWork = 0.6;
+constexpr double kDominantShareOfWork = 0.6;
 constexpr double kNamedCause = 0.6;
 // Fewer batches show nothing.
 constexpr uint64_t kMinBatches = 4;
@@ -45,8 +45,10 @@ WaitCause WorkCause(const ServerTimes& s) {
   if (work <= 0) return WaitCause::kUnclear;
   // Threads of their own may read ahead: much reading is no sign that it keeps
   // the worker threads busy.
-  if (s.decode_seconds >= kMostOfWork * work) return WaitCause::kDecoding;
-  if (s.augment_seconds >= kMostOfWork * work) return WaitCause::kAugmenting;
+  if (s.decode_seconds >= kDominantShareOfWork * work)
+    return WaitCause::kDecoding;
+  if (s.augment_seconds >= kDominantShareOfWork * work)
+    return WaitCause::kAugmenting;
   return WaitCause::kWork;
 }
 
@@ -119,7 +121,7 @@ std::string CauseText(WaitCause cause, const Group& group, size_t servers,
     case WaitCause::kWork:
       // Without its share, a first run over Parquet would not show that the
       // servers read.
-      if (group.read >= kMostOfWork * group.work) {
+      if (group.read >= kDominantShareOfWork * group.work) {
         return absl::StrFormat(
             "reading, %.0f %% of the work of the servers' threads, which are "
             "never idle (reading includes unpacking Parquet row groups); add "
@@ -192,7 +194,7 @@ WaitCause CauseAt(const ServerTimes& s, double elapsed_seconds) {
   if (s.wait_memory_seconds >= kMemoryWaits * s.make_seconds) {
     return WaitCause::kMemory;
   }
-  if (work > 0 && s.read_seconds >= kMostOfWork * work) {
+  if (work > 0 && s.read_seconds >= kDominantShareOfWork * work) {
     return WaitCause::kReading;
   }
   const double queued =

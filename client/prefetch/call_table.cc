@@ -19,8 +19,8 @@ void CallTable::Restart(const Sequence& sequence) {
 
 void CallTable::Append(uint64_t count, absl::Time now) {
   for (uint64_t i = 0; i < count; ++i, ++end_) {
-    // The place is free: the owner appends at most as many as the window has
-    // room for.
+    // The place is free, because the owner appends at most as many batches as
+    // the window has room for.
     at(end_) = {.state = State::kInFlight, .calls = 1, .requested = now};
   }
 }
@@ -32,7 +32,7 @@ CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
     if (run.count == 0) {
       if (step.state != State::kWaiting) continue;
       run = {number, 1};
-      // A call is for steps of one epoch.
+      // A call contains steps of a single epoch.
       limit = std::min(limit, sequence_.LeftInEpoch(number));
     } else if (step.state == State::kWaiting &&
                step.avoid == at(run.first).avoid) {
@@ -49,8 +49,8 @@ void CallTable::Request(Run run, absl::Time now) {
   for (uint64_t number = run.first; number < run.first + run.count; ++number) {
     Step& step = at(number);
     MR_CHECK(step.state != State::kWhole) << "a whole batch is requested again";
-    // `requested` is that of the oldest call in flight: a further call for a
-    // step that is in flight leaves it.
+    // `requested` belongs to the oldest call in flight, so a further call for a
+    // step in flight does not change it.
     if (step.state == State::kWaiting) {
       --waiting_;
       step.requested = now;
@@ -62,8 +62,8 @@ void CallTable::Request(Run run, absl::Time now) {
 
 void CallTable::MarkWhole(uint64_t number) {
   at(number).state = State::kWhole;
-  // `calls` of the step stays: calls that still owe it are the owner's to end,
-  // and Append() sets it anew.
+  // `calls` of the step is not changed: the owner of the table ends the calls
+  // that still owe the step, and Append() resets the place.
   while (low_ < end_ && at(low_).state == State::kWhole) ++low_;
 }
 

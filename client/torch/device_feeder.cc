@@ -156,7 +156,7 @@ absl::StatusOr<std::unique_ptr<DeviceFeeder>> DeviceFeeder::Start(
   MR_RETURN_IF_ERROR(feeder->Plan());
   MutexLock lock(feeder->join_mu_);
   if (streams) {
-    // Before the producer, which gives it work.
+    // The releaser starts before the producer, which adds work to it.
     feeder->releaser_ = std::thread([f = feeder.get()] { f->ReleaseLoop(); });
   }
   if (streams || options.thread) {
@@ -188,7 +188,7 @@ absl::Status DeviceFeeder::Plan() {
     if (options_.apply_transform && spec.has_device_transform()) {
       MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
       recipe.rows = rows;
-      if (recipe.cast->sample_elements() > kMostElements / rows) {
+      if (recipe.cast->sample_elements() > kMaxElements / rows) {
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", spec.name(), " has ", rows, " rows of ",
             recipe.cast->sample_elements(),
@@ -254,9 +254,9 @@ DeviceFeeder::Produced DeviceFeeder::Produce(SteadyTime slot_deadline) {
   {
     MutexLock lock(mu_);
     waiting_for_slot_ = false;
-    // For an error, which has no generation of its own, unlike a batch. Read
-    // before host_->Next(): if a Seek() comes in between, an error of the new
-    // position counts as old and is dropped, and the host loader repeats it.
+    // The generation of an error; a batch has its own. Read before
+    // host_->Next(): if a Seek() comes in between, an error of the new position
+    // counts as old and is dropped. The host loader then repeats the error.
     produced.generation = generation_;
   }
   if (!status.ok()) {
@@ -309,9 +309,9 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     for (auto& event : slot->TakeEvents()) device_->CopyWaits(*event);
     begun = device_->RecordCopy();
     base = slot->data();
-    // The lease itself, not SlotRing::Hold(), until GiveOut(): a hold that dies
-    // records an event on the current stream of its thread, which here would be
-    // the producer's.
+    // The tensors hold the lease itself until GiveOut(), not a
+    // SlotRing::Hold(): the destructor of a hold records an event on the
+    // current stream of its thread, which would be the producer's stream here.
     hold = slot;
   }
   // From here on, queued work may read the received slot, also when something
@@ -412,8 +412,8 @@ void DeviceFeeder::ProduceLoop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      // This bounds ready_, and so do the slots of the ring, if there is one.
-      // After a final error the thread waits for a Seek().
+      // The wait bounds ready_; the slots of the ring, if there is one, bound
+      // it, too. After a final error the thread waits for a Seek().
       while (!closed_ && (!final_.ok() || ready_.size() >= options_.prefetch)) {
         changed_.Wait(lock);
       }
@@ -429,7 +429,8 @@ void DeviceFeeder::ProduceLoop() {
     {
       MutexLock lock(mu_);
       waiting_for_slot_ = false;
-      // Otherwise a Seek() came in between, and the result is dropped.
+      // With another generation, a Seek() came in between and the result is
+      // dropped.
       if (produced.generation == generation_) {
         if (IsFinal(prepared.status())) {
           final_ = std::move(prepared).status();
@@ -440,8 +441,8 @@ void DeviceFeeder::ProduceLoop() {
         continue;
       }
     }
-    // Without the lock, as every release of a lease: it runs a callback of the
-    // host loader.
+    // Dropped without the lock, because the release of a lease runs a callback
+    // of the host loader.
     if (prepared.ok()) Drop(*std::move(prepared));
   }
 }
@@ -491,8 +492,9 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::ProduceNow() {
     }
     Produced produced = Produce(deadline);
     MutexLock lock(mu_);
-    // A Seek() came in between. On the host, a batch can be dropped without
-    // waiting for an event; it dies after the lock.
+    // With another generation, a Seek() came in between and the result is
+    // dropped. On the host that needs no event. `produced` is destroyed after
+    // `lock`, so the lease is released without the lock.
     if (produced.generation != generation_) continue;
     if (produced.prepared.ok()) return GiveOut(*std::move(produced.prepared));
     if (IsFinal(produced.prepared.status())) {
@@ -530,8 +532,8 @@ absl::StatusOr<DeviceBatch> DeviceFeeder::Next() {
   const bool threaded = !device_->is_host() || options_.thread;
   absl::StatusOr<Prepared> prepared = threaded ? Await() : ProduceNow();
   if (prepared.ok() && prepared->ready != nullptr) {
-    // On the caller's thread, because its current stream must wait. Not under
-    // the lock.
+    // Called on the caller's thread, because the caller's current stream must
+    // wait, and without the lock.
     device_->ConsumerWaits(*prepared->ready);
   }
   const double seconds = SecondsSince(start);
@@ -595,7 +597,8 @@ void DeviceFeeder::Close() {
   std::deque<absl::StatusOr<Prepared>> undelivered;
   {
     MutexLock lock(mu_);
-    // After the end of the producer, the only thread that adds copies.
+    // Set after the end of the producer, which is the only thread that adds
+    // copies.
     copies_ended_ = true;
     undelivered.swap(ready_);
     changed_.NotifyAll();

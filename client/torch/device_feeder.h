@@ -179,14 +179,20 @@ class DeviceFeeder {
 
   mutable Mutex mu_;
   CondVar changed_;
+  // Close() was called. Never cleared.
   bool closed_ MR_GUARDED_BY(mu_) = false;
+  // The producer waits for a slot, which the consumer may hold: Await() then
+  // watches the deadline. False without a ring.
   bool waiting_for_slot_ MR_GUARDED_BY(mu_) = false;
+  // The producer has ended, so nothing is added to copies_. Never cleared.
   bool copies_ended_ MR_GUARDED_BY(mu_) = false;
   // Equal to the generation of host_: both change together under mu_.
   uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
-  // Not OK: no batch comes until a Seek().
+  // Not OK: a final error, which Next() returns until a Seek().
   absl::Status final_ MR_GUARDED_BY(mu_);
+  // Batches, and errors that are not final, in the order of the host loader.
   std::deque<absl::StatusOr<Prepared>> ready_ MR_GUARDED_BY(mu_);
+  // Copies in flight, in the order of the copy stream.
   std::deque<Copied> copies_ MR_GUARDED_BY(mu_);
   Position position_ MR_GUARDED_BY(mu_);
   Stats stats_ MR_GUARDED_BY(mu_);

@@ -6,7 +6,7 @@ namespace millrace {
 
 AffinePair MakeAffine(const AffineParameters& p, Size image) {
   const SinCos turn = PortableSinCosDegrees(p.degrees);
-  // torchvision's a, b, c, d: its cos(turn - shear_y) / cos(shear_y) and so on,
+  // torchvision's a, b, c, d: its cos(turn - shear_y) / cos(shear_y) etc.,
   // multiplied out. The determinant is 1.
   const double a = turn.cos + turn.sin * p.shear_y;
   const double c = turn.sin - turn.cos * p.shear_y;

@@ -1,13 +1,13 @@
-// AffineMap moves points of the plane: turning, shifting, scaling, shearing.
+// AffineMap moves points of the plane: rotation, translation, scaling, shear.
 // Coordinates are in pixels from the upper left corner of the image; the middle
-// of pixel (0, 0) lies at (0.5, 0.5).
+// of pixel (0, 0) is at (0.5, 0.5).
 //
-// Value types and pure functions. IEEE + - * / alone: the same bits on every
+// Value types and pure functions. Only IEEE + - * /: the same bits on every
 // CPU.
 //
 //   const AffinePair maps = MakeAffine({.degrees = 30}, {224, 224});
 //   double x = 10, y = 20;
-//   maps.forward.Apply(x, y);  // where that point of the image goes
+//   maps.forward.Apply(x, y);  // where that point of the image moves to
 
 #ifndef MILLRACE_SERVER_AUGMENT_AFFINE_MAP_H_
 #define MILLRACE_SERVER_AUGMENT_AFFINE_MAP_H_
@@ -33,8 +33,8 @@ struct AffineMap {
   friend bool operator==(const AffineMap&, const AffineMap&) = default;
 };
 
-// The parameters of torchvision.transforms.v2.functional.affine. Those of its
-// rotate() are {.degrees = -angle}.
+// The parameters of torchvision.transforms.v2.functional.affine. The parameters
+// of its rotate() are {.degrees = -angle}.
 struct AffineParameters {
   double degrees = 0;      // clockwise, as the image is seen
   double translate_x = 0;  // pixels
@@ -43,18 +43,18 @@ struct AffineParameters {
   // Tangents of the shears' angles.
   double shear_x = 0;
   double shear_y = 0;
-  // Turned, scaled and sheared about the upper left corner instead of the
-  // middle.
+  // Rotate, scale and shear about the upper left corner instead of the middle.
   bool about_corner = false;
 };
 
 struct AffinePair {
   AffineMap forward;  // from the image to the result
-  AffineMap inverse;  // back
+  AffineMap inverse;  // from the result to the image
 };
 
-// T C R S Y X C^-1 of torchvision's _get_inverse_affine_matrix: the centre goes
-// to the origin, shear along x, then y, scaling, rotation, back, translation.
+// T C R S Y X C^-1 of torchvision's _get_inverse_affine_matrix: the centre
+// moves to the origin, then shear along x, shear along y, scaling, rotation,
+// the inverse of the first move, and translation.
 AffinePair MakeAffine(const AffineParameters& parameters, Size image);
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// In torchvision's order, which is that of the draws.
+// In torchvision's order, which the draws index.
 enum class Operation {
   kIdentity,
   kShearX,

@@ -1,6 +1,6 @@
 // TrivialAugmentWide and RandAugment of torchvision.transforms.v2: operations
-// drawn from fourteen, each with a strength of a table, one after the other on
-// the pixels of an image of 1 or 3 channels.
+// drawn from a set of fourteen, each with a strength from a table, applied one
+// after the other to the pixels of an image of 1 or 3 channels.
 //
 // The operation is immutable and thread-safe.
 //
@@ -8,9 +8,10 @@
 //   MR_RETURN_IF_ERROR(op->Apply(image, context));
 //
 // Draws come from CounterRandom(sample_key, place), in this order: when p is
-// below 1, one Uniform() that must be below it; then for each operation
-// Below(14) for which one; for `wide`, if it has a strength, Below(bins); if
-// that has a sign, one Uniform() that makes it negative up to 0.5.
+// below 1, one Uniform(), which must be below p. Then for each operation:
+// Below(14) selects it; for `wide`, if it has a strength, Below(bins) selects
+// the strength; if the strength has a sign, one Uniform() makes it negative
+// when the result is at most 0.5.
 //
 // Strength i of n, as torchvision has it (`side` is the width for TranslateX,
 // the height for TranslateY; * with a sign):
@@ -23,9 +24,11 @@
 //   Rotate *             135 i / (n - 1)        30 i / (n - 1)     degrees
 //   Brightness, Color, Contrast, Sharpness *
 //                        1 + 0.99 i / (n - 1)   1 + 0.9 i / (n - 1)
-//   Posterize            8 - 6 i / (n - 1)      8 - 4 i / (n - 1)  bits,
-//   rounded Solarize             255 (1 - i / (n - 1))  the same Identity,
-//   AutoContrast, Equalize            none
+//   Posterize            8 - 6 i / (n - 1)      8 - 4 i / (n - 1)
+//                        (bits, rounded)
+//   Solarize             255 (1 - i / (n - 1))  255 (1 - i / (n - 1))
+//
+// Identity, AutoContrast and Equalize have no strength.
 
 #ifndef MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_
 #define MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_
@@ -40,14 +43,14 @@ namespace millrace {
 
 struct AutoAugmentOptions {
   uint32_t place = 0;
-  // TrivialAugmentWide: the strength is drawn, from wider ranges. Otherwise
-  // RandAugment.
+  // True: TrivialAugmentWide, which draws the strength, from wider ranges.
+  // False: RandAugment.
   bool wide = true;
   int num_ops = 1;
   int magnitude = 9;  // not for wide; 0 .. bins - 1
   int bins = 31;      // at least 2
   bool nearest = true;
-  // Where it is zero, edges are blended as torchvision does with fill=None.
+  // If it is zero, edges are blended as in torchvision with fill=None.
   FillColor fill;
   double probability = 1;
 };

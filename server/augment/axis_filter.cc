@@ -22,7 +22,7 @@ void AxisFilter::BuildNearest(const Options& o) {
   Reset(o.count, 1);
   const int64_t begin = static_cast<int64_t>(o.begin);
   const int64_t places = static_cast<int64_t>(o.end) - begin;
-  // at::native's nearest_neighbor_compute_source_index.
+  // The rule of at::native's nearest_neighbor_compute_source_index.
   const float scale =
       static_cast<float>(places) / static_cast<float>(o.resized);
   for (int64_t i = 0; i < o.count; ++i) {
@@ -47,8 +47,8 @@ void AxisFilter::Build(const Options& o) {
   for (int64_t i = 0; i < o.count; ++i) {
     const double center =
         o.begin + (static_cast<double>(o.first + i) + 0.5) * step;
-    // Places whose middle lies under the triangle. The limits are not negative,
-    // so that cutting off a negative number's fraction changes nothing.
+    // Places whose middle is under the triangle. The limits are not negative,
+    // so the truncation of a negative number does no harm.
     const int64_t low = std::clamp(static_cast<int64_t>(center - support + 0.5),
                                    o.limit_begin, o.limit_end - 1);
     const int64_t high = std::clamp(
@@ -64,11 +64,11 @@ void AxisFilter::Build(const Options& o) {
       sum += weight;
     }
     uint16_t* weights = &weights_[i * stride_];
-    if (!(sum > 0)) {  // the nearest place, at the rim of a fractional box
+    if (!(sum > 0)) {  // the nearest place, at a fractional box's edge
       exact[0] = sum = 1.0;
       for (int32_t k = 1; k < n; ++k) exact[k] = 0.0;
     }
-    // Rounding the running sum makes the weights sum to 65536 exactly.
+    // The running sum is rounded, so that the weights sum up to exactly 65536.
     const double scale = 65536.0 / sum;
     double running = 0;
     int32_t before = 0;
@@ -78,7 +78,7 @@ void AxisFilter::Build(const Options& o) {
       weights[k] = static_cast<uint16_t>(std::min(after - before, 65535));
       before = after;
     }
-    // Weights of zero at either end cost time for nothing.
+    // Weights of zero at both ends would take time without an effect.
     int32_t begin = 0;
     int32_t end = n;
     while (weights[begin] == 0) ++begin;

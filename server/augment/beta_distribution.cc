@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// (0, 1]: safe under a logarithm.
+// Uniform on (0, 1], because 0 has no logarithm.
 double UniformAboveZero(CounterRandom& random) {
   return 1.0 - random.Uniform();
 }
@@ -18,8 +18,7 @@ double Normal(CounterRandom& random) {
     const double x = random.Uniform(-1.0, 1.0);
     const double y = random.Uniform(-1.0, 1.0);
     const double s = x * x + y * y;
-    // The bound from below keeps the quotient finite; it refuses one draw in
-    // 10^16.
+    // The lower bound keeps the quotient finite. It refuses one draw in 10^16.
     if (s < 1.0 && s > 1e-16) return x * std::sqrt(-2.0 * PortableLog(s) / s);
   }
 }

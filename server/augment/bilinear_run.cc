@@ -1,18 +1,18 @@
-// How: a pixel at a time. Its neighbours' bytes are shuffled into pairs of left
-// and right, multiplied by a pair of weights and added in one instruction;
-// results of four pixels are packed and stored together.
+// Method: one pixel at a time. The bytes of its neighbours are shuffled into
+// pairs of left and right, multiplied by a pair of weights and added in one
+// instruction. The results of four pixels are packed and stored together.
 
 #include "server/augment/bilinear_run.h"
 
 #include <cstring>
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/bilinear_run.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,7 +115,7 @@ void DrawRun(const BilinearRun& run) {
   HWY_ALIGN static constexpr uint8_t kPairs[16] = {
       0, kZero, 3, kZero, 1,     kZero, 4,     kZero,
       2, kZero, 5, kZero, kZero, kZero, kZero, kZero};
-  // From four pixels of one channel after the other to pixels.
+  // Shuffles four pixels from channel order to pixel order.
   HWY_ALIGN static constexpr uint8_t kPixels[16] = {
       0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, kZero, kZero, kZero, kZero};
   const auto pairs = hn::Load(d8, kPairs);
@@ -123,7 +123,7 @@ void DrawRun(const BilinearRun& run) {
   Cursor cursor(run);
   uint8_t* to = run.to;
   int64_t i = 0;
-  // Stores 16 bytes for 12: the rest is written again.
+  // Stores 16 bytes for 12; the next store overwrites the rest.
   for (; i + 6 <= run.count; i += 4, to += 12) {
     const auto s0 = Sum(cursor, pairs);
     const auto s1 = Sum(cursor, pairs);

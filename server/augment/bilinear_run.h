@@ -1,7 +1,8 @@
-// BilinearRun draws a run of RGB pixels of a warp's row (server/augment/warp.h)
-// whose four neighbours all lie inside the source: integers in SIMD chosen for
-// the CPU at run time, the same bytes for every instruction set. The inner loop
-// of WarpPixels, apart because it is compiled once for each of them.
+// BilinearRun draws a run of RGB pixels of a warp's row
+// (server/augment/warp.h). All four neighbours of each pixel are inside the
+// source. Integer SIMD, selected for the CPU at run time; the same bytes for
+// every instruction set. It is the inner loop of WarpPixels, in a file of its
+// own because it is compiled once for each instruction set.
 //
 //   sum over the four neighbours of (pixel * weight), weights in units of
 //   1/4096 that sum to 4096; (sum + 2048) >> 12
@@ -16,14 +17,14 @@
 
 namespace millrace {
 
-// Of the pixels above left, above right, below left, below right.
+// Weights of the pixels above left, above right, below left, below right.
 struct BilinearWeights {
   static constexpr int kBits = 12;
   static constexpr int32_t kOne = 1 << kBits;
   int32_t w00, w01, w10, w11;
 };
 
-// At a point whose coordinates have `bits` bits of fraction.
+// The weights at a point whose coordinates have `bits` fraction bits.
 inline BilinearWeights WeightsAt(int64_t x, int64_t y, int bits) {
   constexpr int32_t kOne = BilinearWeights::kOne;
   const int shift = bits - BilinearWeights::kBits;
@@ -34,17 +35,19 @@ inline BilinearWeights WeightsAt(int64_t x, int64_t y, int bits) {
 }
 
 struct BilinearRun {
-  // Pixel (0, 0) of the source; 16 bytes behind its end may be read.
+  // Pixel (0, 0) of the source. 16 bytes after the end of the source may be
+  // read.
   const uint8_t* from = nullptr;
   ptrdiff_t from_stride = 0;
-  // The first pixel's place in the source, and the way to the next one's.
+  // The first pixel's place in the source, and the step to the next pixel's
+  // place.
   int64_t x = 0;
   int64_t y = 0;
   int64_t step_x = 0;
   int64_t step_y = 0;
-  int bits = 32;  // of fraction, at least BilinearWeights::kBits
+  int bits = 32;  // fraction bits, at least BilinearWeights::kBits
   int64_t count = 0;
-  uint8_t* to = nullptr;  // 3 * count bytes, and not one more
+  uint8_t* to = nullptr;  // exactly 3 * count bytes are written
 };
 
 void DrawBilinearRun(const BilinearRun& run);

@@ -4,7 +4,7 @@
 
 namespace millrace {
 
-// The other functions are in sharpness.cc and tone_curve.cc.
+// sharpness.cc and tone_curve.cc have the other functions.
 
 void AdjustBrightness(ImageSpan image, double factor) {
   const ColorStep step = BrightnessStep(factor);

@@ -1,10 +1,10 @@
-// How: a vector of each colour is split into its even and odd bytes, which are
-// 16-bit words where they stand; every step works on three such words, and only
-// the load and the store move bytes between lanes. What the steps are is
-// decided once a vector: the branch goes the same way for a whole image.
+// Method: a vector of each colour is split into its even and odd bytes, which
+// are 16-bit words in place. Every step works on three such words, and only the
+// load and the store move bytes between lanes. The kind of a step is tested
+// once for each vector: the branch is the same for a whole image.
 //
-// Between the two passes of a contrast the image stays taken apart: the three
-// vectors of colours lie one behind the other where their pixels were.
+// Between the two passes of a contrast the image stays split: the three vectors
+// of colours are stored one after the other in place of their pixels.
 
 #include "server/augment/color_steps.h"
 
@@ -14,13 +14,13 @@
 
 #include "absl/container/inlined_vector.h"
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/color_steps.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 #ifndef MILLRACE_COLOR_PASS
@@ -29,8 +29,8 @@ namespace millrace {
 namespace {
 enum class Pass {
   kOnly,
-  kFirst,   // sums grey values, leaves the image taken apart
-  kSecond,  // takes it so
+  kFirst,   // sums grey values, leaves the image split
+  kSecond,  // starts with a split image
 };
 }  // namespace
 }  // namespace millrace
@@ -43,7 +43,7 @@ namespace {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// CPUs without SSE4: the definitions of color_steps.h, pixel by pixel.
+// For CPUs without SSE4: the definitions of color_steps.h, pixel by pixel.
 struct Pixel {
   int r, g, b;
 };
@@ -155,7 +155,7 @@ using VBytes = hn::Vec<DBytes>;
 using VWords = hn::Vec<DWords>;
 using VInts = hn::Vec<DInts>;
 
-// Words of 0 .. 255.
+// Words with values of 0 .. 255.
 struct Pixels {
   VWords r, g, b;
 };
@@ -186,8 +186,8 @@ HWY_INLINE VInts TimesRounded(VInts x, int factor) {
 
 // The weighted sum of floats that hold whole numbers of 0 .. 255, rounded down,
 // in the lower bits of the result. The sum is a multiple of 1/10000 and its
-// error in float32 is below 1/20000, so that half of that less than a half may
-// be taken off before it is rounded to nearest, which adding 2^23 + 2^16 does.
+// error in float32 is below 1/20000. So it is correct to subtract half of that
+// less than a half, and then to round to nearest by adding 2^23 + 2^16.
 HWY_INLINE hn::Vec<DLongs> GreyBits(hn::Vec<DLongs> r, hn::Vec<DLongs> g,
                                     hn::Vec<DLongs> b) {
   const DFloats d;
@@ -272,7 +272,7 @@ HWY_INLINE Pixels Turned(const ColorStep& step, const Pixels& p) {
   const VWords bottom = hn::Min(hn::Min(p.r, p.g), p.b);
   const VWords range = hn::Sub(top, bottom);
   const VWords twice = hn::Add(range, range);
-  // Words wrap: a negative number is larger than any other.
+  // Words wrap around: a negative number is larger than any other.
   const VWords of_red = hn::Sub(p.g, p.b);
   const VWords of_green = hn::Add(twice, hn::Sub(p.b, p.r));
   const VWords of_blue = hn::Add(hn::Add(twice, twice), hn::Sub(p.r, p.g));
@@ -382,8 +382,8 @@ uint64_t Total(hn::Vec<DSums> sums) {
   return hn::GetLane(hn::SumOfLanes(DSums(), sums));
 }
 
-// `rest` is a whole vector that begins with `left` pixels: all are changed,
-// those alone are counted.
+// `rest` is a whole vector that begins with `left` pixels. All pixels are
+// changed; only the first `left` are counted.
 template <int kChannels>
 uint64_t StepRest(uint8_t* rest, size_t left, const ColorStep* steps,
                   size_t count, Pass pass) {
@@ -394,7 +394,8 @@ uint64_t StepRest(uint8_t* rest, size_t left, const ColorStep* steps,
     return Total(hn::SumsOf8(
         hn::IfThenElseZero(hn::FirstN(d, left), hn::LoadU(d, rest))));
   }
-  // Never taken apart, because it does not stay whole.
+  // Not split in this call, because the remainder is not a whole vector of the
+  // image.
   StepVector(rest, steps, count, Pass::kOnly, sums);
   if (pass != Pass::kFirst) return 0;
   VBytes r, g, b;
@@ -420,7 +421,7 @@ uint64_t StepRow(uint8_t* row, int64_t pixels, const ColorStep* steps,
   }
   uint64_t sum = Total(sums);
   if (left != 0) {
-    // In a copy: the bytes behind are others'.
+    // Done in a copy, because the bytes after the image may belong to others.
     HWY_ALIGN uint8_t rest[kChannels * HWY_MAX_BYTES] = {};
     std::memcpy(rest, end, kChannels * left);
     sum += StepRest<kChannels>(rest, left, steps, count, pass);
@@ -475,7 +476,7 @@ int FractionBits(double factor) {
 double Bounded(double factor) { return std::min(factor, 65535.0 / 256.0); }
 
 uint64_t Run(ImageSpan image, absl::Span<const ColorStep> steps, Pass pass) {
-  // Rows without gaps are one long row.
+  // Rows without gaps are processed as one long row.
   if (image.stride == image.width * image.channels) {
     image.width *= image.height;
     image.height = 1;

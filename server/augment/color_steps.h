@@ -1,7 +1,7 @@
-// ColorStep is a change of colour that looks at one pixel alone: brightness,
-// contrast about a known mean, saturation, hue, grey. ApplyColorSteps runs
-// several of them over an image in one pass, with SIMD chosen for the CPU at
-// run time. The random choices and the names of the spec are not here.
+// ColorStep is a colour change of single pixels: brightness, contrast about a
+// known mean, saturation, hue, grey. ApplyColorSteps applies several steps in
+// one pass over the image, with SIMD selected for the CPU at run time. It does
+// not know the random choices and the names in the spec.
 //
 // The bytes are the same for every instruction set: each step is defined in
 // 16-bit integers, from bytes to bytes. With T fraction bits, >> rounding down
@@ -18,8 +18,8 @@
 //
 //   grey:       floor((2989 r + 5870 g + 1140 b) / 10000)
 //
-// The multipliers are rounded so that what is a whole number by the formula
-// stays that number: a factor of 1, saturation of a grey image.
+// The multipliers are rounded so that whole results of the formula stay exact:
+// a factor of 1, and the saturation of a grey image.
 //
 // Hue needs no division. With M and m the largest and the least of r, g, b and
 // R = M - m, the hue times 6 R is a whole number: h = g - b where red is
@@ -48,8 +48,8 @@
 namespace millrace {
 
 struct ColorStep {
-  // Weaken and strengthen: brightness, and contrast about a mean that is known.
-  // Less and more: saturation.
+  // Weaken and strengthen: brightness, and contrast about a known mean. Less
+  // and more: saturation.
   enum class Kind : uint8_t {
     kWeaken,
     kStrengthen,
@@ -65,8 +65,8 @@ struct ColorStep {
   uint16_t offset = 0;  // kWeaken, kStrengthen
 };
 
-// Factors are at least 0 and finite. Those above 255.996 count as that: already
-// a level of distance fills the whole range.
+// Factors are at least 0 and finite. A factor above 255.996 counts as 255.996,
+// where a difference of one level already covers the whole range.
 ColorStep BrightnessStep(double factor);
 ColorStep ContrastStep(double factor, double mean);  // mean: 0 .. 255
 ColorStep SaturationStep(double factor);
@@ -74,15 +74,15 @@ ColorStep HueStep(double shift);  // -0.5 .. 0.5 of a turn
 ColorStep GreyStep();
 
 // x * factor + y * (1 - factor) for bytes x and y, in the form of kLess and
-// kMore; also sharpness is one.
+// kMore. Sharpness uses this step, too.
 ColorStep BlendStep(double factor);
 
-// In their order. The image has 1 or 3 channels; with 1, only kScale changes
-// it.
+// Applies the steps in order. The image has 1 or 3 channels; with 1, only
+// kScale changes it.
 void ApplyColorSteps(ImageSpan image, absl::Span<const ColorStep> steps);
 
-// `before`, then contrast about the mean grey value of the result (the mean
-// byte with one channel), then `after`: two passes over the image.
+// Applies `before`, then contrast about the mean grey value of the result (with
+// one channel: the mean byte), then `after`, in two passes over the image.
 void ApplyColorStepsAndContrast(ImageSpan image,
                                 absl::Span<const ColorStep> before,
                                 double contrast_factor,

@@ -6,15 +6,15 @@
 namespace millrace {
 namespace {
 
-// kChannels is 0 for a number that is known at run time alone.
+// kChannels is 0 if the number is known only at run time.
 template <int kChannels>
 inline void CopyPixel(const uint8_t* from, int channels, uint8_t* to) {
   const int n = kChannels == 0 ? channels : kChannels;
   for (int c = 0; c < n; ++c) to[c] = from[c];
 }
 
-// Pixels of three bytes move as four where the fourth is there to be read and
-// is written again by the next pixel: one move instead of three.
+// Copies three-byte pixels as four bytes if the fourth byte may be read and the
+// next pixel overwrites it: one move instead of three.
 inline void CopyThreeAsFour(const uint8_t* from, uint8_t* to) {
   std::memcpy(to, from, 4);
 }
@@ -23,7 +23,7 @@ template <int kChannels>
 void MirrorRow(const uint8_t* from, int64_t width, int channels, uint8_t* to) {
   if (width <= 0) return;
   from += (width - 1) * channels;
-  // The first pixel ends where the source does, the last where the row does.
+  // The first pixel may end with the source, the last one with the row.
   CopyPixel<kChannels>(from, channels, to);
   int64_t x = 1;
   from -= channels;
@@ -73,7 +73,7 @@ void GatherRow(const uint8_t* from, const AxisFilter& x, int64_t left,
   };
   int64_t i = 0;
   if constexpr (kChannels == 3) {
-    // The last place may be where the source ends.
+    // The last place may be at the end of the source.
     const uint8_t* const last = from + (x.source_end() - 1 - left) * 3;
     for (; i + 1 < n; ++i, to += 3) {
       const uint8_t* pixel = source(i);
@@ -128,7 +128,7 @@ void FillAround(uint8_t* to, ptrdiff_t stride, Size canvas, const Rect& window,
 
 void CopySurrounded(const SurroundJob& job) {
   const int channels = job.channels;
-  // Columns of the canvas that show the image itself.
+  // The columns of the canvas that show the image itself.
   const int64_t begin = std::clamp<int64_t>(job.left, 0, job.canvas.width);
   const int64_t end =
       std::clamp<int64_t>(job.left + job.edge.width, begin, job.canvas.width);

@@ -1,8 +1,8 @@
-// Moving whole pixels: copying, mirroring, padding, taking the nearest. Nothing
-// is computed from them. Interleaved uint8, any number of channels.
+// Moves whole pixels without computing new values: copy, mirror, pad, nearest.
+// Interleaved uint8, any number of channels.
 //
-// Pure functions; strides are bytes from row to row and may be negative, which
-// turns the rows round. Source and destination do not overlap.
+// Pure functions. Strides are bytes from row to row and may be negative, which
+// reverses the order of the rows. Source and destination do not overlap.
 //
 //   CopyPixels(from, 900, {224, 224}, 3, /*flip=*/true, to, 672);
 //   FillAround(to, 672, {224, 224}, {8, 0, 200, 224}, FillColor(114), 3);
@@ -23,15 +23,16 @@ namespace millrace {
 void CopyPixels(const uint8_t* from, ptrdiff_t from_stride, Size size,
                 int channels, bool flip, uint8_t* to, ptrdiff_t to_stride);
 
-// Writes `fill` to all of the canvas but `window`, which lies inside it and may
-// be empty.
+// Writes `fill` to the canvas except `window`, which is inside the canvas and
+// may be empty.
 void FillAround(uint8_t* to, ptrdiff_t stride, Size canvas, const Rect& window,
                 const FillColor& fill, int channels);
 
-// An image and what goes on around it: pixel (x, y) of `canvas` becomes pixel
-// (SurroundSource(x - left, edge.width), SurroundSource(y - top, edge.height))
-// of an image of the size `edge`. `from` is its pixel (from_left, from_top);
-// those that are read must be there, no others. Not for Surround::kFill.
+// An image and its continuation outside its edges: pixel (x, y) of `canvas`
+// becomes pixel (SurroundSource(x - left, edge.width), SurroundSource(y - top,
+// edge.height)) of an image of size `edge`. `from` is pixel (from_left,
+// from_top) of that image; only the pixels that are read must exist. Not for
+// Surround::kFill.
 struct SurroundJob {
   const uint8_t* from = nullptr;
   ptrdiff_t from_stride = 0;
@@ -49,8 +50,8 @@ struct SurroundJob {
 };
 void CopySurrounded(const SurroundJob& job);
 
-// Pixel (x.start(i), y.start(j)) goes to (i, j); mirrored when `flip` is set.
-// `from` is the pixel (left, top).
+// Pixel (x.start(i), y.start(j)) is copied to (i, j); mirrored if `flip` is
+// set. `from` is the pixel (left, top).
 struct NearestJob {
   const uint8_t* from = nullptr;
   ptrdiff_t from_stride = 0;

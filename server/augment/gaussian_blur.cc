@@ -1,7 +1,7 @@
-// How: a ring keeps the rows under the kernel as they were before the blur, so
-// that it works in place. One row at a time is summed along y and, with
-// mirrored margins, along x. Both sums add the two pixels at the same distance
-// first.
+// Method: a ring keeps the rows under the kernel as they were before the blur,
+// so the blur works in place. One row at a time is summed along y and, with
+// mirrored margins, along x. Both sums first add the two pixels at the same
+// distance.
 
 #include "server/augment/gaussian_blur.h"
 
@@ -14,25 +14,26 @@
 #include "server/augment/portable_math.h"
 #include "server/augment/random.h"
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/gaussian_blur.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 #ifndef MILLRACE_BLUR_WEIGHTS
 #define MILLRACE_BLUR_WEIGHTS
 namespace millrace {
 namespace {
-// In 65536ths; the middle one and twice each other are 65536 together.
+// In units of 1/65536. The middle weight and twice each other weight sum up to
+// 65536.
 struct BlurWeights {
-  int radius = 0;  // the last that is not 0
+  int radius = 0;  // distance of the last weight above 0
   uint16_t middle = 0;
   std::array<uint16_t, kMaxBlurTaps / 2 + 1> twice;  // [distance]
-  // Half of what rounding down loses at most, in 256ths.
+  // Half of the max loss by rounding down, in units of 1/256.
   uint16_t lost = 0;
 };
 }  // namespace
@@ -85,8 +86,8 @@ HWY_INLINE VWords LoadBytes(const uint8_t* from) {
   return hn::PromoteTo(DWords(), hn::LoadU(DBytes(), from));
 }
 
-// The rows' pointers run from -radius to radius. Reads and writes up to two
-// vectors more than n.
+// `rows` is indexed from -radius to radius. Reads and writes up to two vectors
+// more than n.
 void SumAlongY(const uint8_t* const* rows, const BlurWeights* weights,
                int64_t n, uint16_t* HWY_RESTRICT sums) {
   const DWords d;
@@ -125,7 +126,7 @@ HWY_INLINE void StoreRounded(VWords sum, const BlurWeights* weights,
 }
 
 // Reads radius * channels words on both sides of the n, and up to two vectors
-// more behind them.
+// more after them.
 void SumAlongX(const uint16_t* HWY_RESTRICT sums, const BlurWeights* weights,
                int channels, int64_t n, uint8_t* HWY_RESTRICT out) {
   const DWords d;
@@ -165,7 +166,8 @@ namespace {
 HWY_EXPORT(SumAlongY);
 HWY_EXPORT(SumAlongX);
 
-// Two vectors of words: what the kernels may touch behind the end of a row.
+// Two vectors of words: the kernels may read and write them after the end of a
+// row.
 constexpr int64_t kSlackBytes = 256;
 
 int64_t Rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -177,7 +179,7 @@ BlurWeights MakeWeights(int kernel_size, double sigma) {
   double sum = 0;
   for (int k = radius; k >= 0; --k) {
     const double z = static_cast<double>(k) / sigma;
-    // Below e^-40 nothing is left in 16 bits.
+    // Below e^-40 the weight is 0 in 16 bits.
     exact[k] = z * z > 80 ? 0.0 : PortableExp(-0.5 * z * z);
     sum += k == 0 ? exact[k] : 2 * exact[k];
   }
@@ -188,13 +190,14 @@ BlurWeights MakeWeights(int kernel_size, double sigma) {
     rest -= weights.twice[k];
     if (weights.twice[k] != 0) weights.radius = k;
   }
-  // Alone it would be 65536: then its word stays whole within the rounding.
+  // A single weight would be 65536; the smaller word gives the same result
+  // after rounding.
   weights.middle = static_cast<uint16_t>(std::min<int64_t>(rest, 65535));
   weights.lost = static_cast<uint16_t>((weights.radius + 1) / 2);
   return weights;
 }
 
-// The place in [0, n) of an index beyond it, mirrored about the outermost
+// The place in [0, n) of an index outside it, mirrored about the outermost
 // places.
 int64_t Mirrored(int64_t i, int64_t n) {
   if (n == 1) return 0;
@@ -203,7 +206,7 @@ int64_t Mirrored(int64_t i, int64_t n) {
   return i < n ? i : period - i;
 }
 
-// Where things lie in the scratch.
+// The layout of the scratch.
 struct BlurScratch {
   BlurScratch(int64_t width, int channels, int radius)
       : row_bytes(Rounded(width * channels + kSlackBytes)),
@@ -269,7 +272,8 @@ absl::Status BlurPixels(ImageSpan image, int kernel_size, double sigma,
   if (memory == nullptr) {
     return absl::ResourceExhaustedError("no memory for the rows of a blur");
   }
-  // What lies behind the rows is computed with and thrown away.
+  // The kernels compute with the bytes after the rows; the results are
+  // discarded.
   std::memset(memory, 0, static_cast<size_t>(lay.bytes()));
   uint16_t* const sums =
       reinterpret_cast<uint16_t*>(memory + lay.ring_rows * lay.row_bytes) +

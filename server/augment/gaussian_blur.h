@@ -1,12 +1,12 @@
-// GaussianBlur smooths an image by kernel_size x kernel_size weights
-// exp(-(x^2 + y^2) / (2 sigma^2)), normalised; beyond an edge the image is
-// mirrored about its outermost pixel ([a b c] -> c b [a b c] b a), again and
-// again when it is smaller than the kernel. torchvision's GaussianBlur, except
-// that it refuses those small images. At most one level from it.
+// GaussianBlur smooths an image with kernel_size x kernel_size weights
+// exp(-(x^2 + y^2) / (2 sigma^2)), normalised. Outside an edge the image is
+// mirrored about its outermost pixel ([a b c] -> c b [a b c] b a), repeatedly
+// if it is smaller than the kernel. The same as torchvision's GaussianBlur to
+// within one level, except that torchvision refuses those small images.
 //
-// It is separable: sums along y to 16 bits with 8 of fraction, then along x,
-// in fixed point; the bytes are the same for every instruction set. Weights
-// that vanish in 16 bits cost nothing.
+// The blur is separable: sums along y to 16 bits with 8 fraction bits, then
+// along x, in fixed point. The bytes are the same for every instruction set.
+// Weights that are 0 in 16 bits cost no time.
 //
 // The draws: whether it is applied (a uniform number below p), then sigma.
 //
@@ -38,11 +38,11 @@ struct GaussianBlurOptions {
 std::unique_ptr<const PixelOp> MakeGaussianBlur(
     const GaussianBlurOptions& options);
 
-// The blur alone. ResourceExhausted: no memory for the scratch.
+// Only the blur. ResourceExhausted: no memory for the scratch.
 absl::Status BlurPixels(ImageSpan image, int kernel_size, double sigma,
                         AlignedBuffer& scratch);
 
-// At most what BlurPixels reserves.
+// Max bytes that BlurPixels reserves.
 int64_t BlurScratchBytes(Size size, int channels, int kernel_size);
 
 }  // namespace millrace

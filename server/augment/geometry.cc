@@ -12,7 +12,7 @@ int64_t CenterStart(int64_t image, int64_t crop) {
   if (crop > image) return -((crop - image) / 2);
   const int64_t rest = image - crop;
   int64_t half = rest / 2;
-  if (rest % 2 == 1 && half % 2 == 1) ++half;  // x.5 goes to the even side
+  if (rest % 2 == 1 && half % 2 == 1) ++half;  // x.5 is rounded to even
   return half;
 }
 

@@ -1,5 +1,5 @@
-// Sizes and rectangles of the geometric transforms, with the rules of
-// torchvision v2. Pixels are not touched here.
+// Sizes and rectangles of the geometric transforms, by the rules of torchvision
+// v2. It does not know pixels.
 //
 // Pure functions and value types.
 //
@@ -38,19 +38,19 @@ struct CropDistribution {
   double log_ratio_max = 0.28768207245178092;   // ln 4/3
 };
 
-// RandomResizedCrop.get_params of torchvision: ten tries of an area uniform in
-// scale and a ratio uniform in its logarithm, placed uniformly; then the
-// largest centred crop whose ratio is allowed.
+// RandomResizedCrop.get_params of torchvision: ten tries with an area uniform
+// in scale and a ratio uniform in its logarithm, placed uniformly. If all fail:
+// the largest centred crop with an allowed ratio.
 Rect RandomCropRect(Size image, const CropDistribution& distribution,
                     CounterRandom& random);
 
-// The size of an image whose short side becomes `short_side`; the long side is
-// rounded down, as torchvision does (at least 1).
+// The size of an image after a resize of its short side to `short_side`. The
+// long side is rounded down, as in torchvision, and is at least 1.
 Size ShortSideSize(Size image, int64_t short_side);
 
-// The middle of the image, as torchvision's center_crop rounds it (ties to
-// even). Along a side that is smaller than asked the rectangle begins at a
-// negative place: what lies outside is padding.
+// The middle of the image, rounded as in torchvision's center_crop (ties to
+// even). On an axis where the image is smaller than the crop, the rectangle
+// begins at a negative place; the part outside the image is padding.
 Rect CenterRect(Size image, Size crop);
 
 }  // namespace millrace

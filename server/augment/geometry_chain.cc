@@ -26,8 +26,8 @@ bool Inside(const Rect& rect, Size size) {
          rect.top + rect.height <= size.height;
 }
 
-// Makes what is left of a window after a cut the whole box: what was cut off
-// will not be seen by a resize that follows.
+// Makes the rest of a window after a cut the whole box, so that a later resize
+// does not see the part that was cut off.
 void NarrowBox(Segment& s) {
   if (s.window.width == 0) {  // one pixel, which is not drawn
     s.resize = false;
@@ -45,8 +45,8 @@ void NarrowBox(Segment& s) {
   s.window = {0, 0, s.box.width, s.box.height};
 }
 
-// Makes `rect`, given in the coordinates of the segment's output, its output.
-// Where it reaches beyond the canvas there is more of the padding.
+// Makes `rect`, in coordinates of the segment's output, the new output. Outside
+// the canvas the padding continues.
 void Cut(Segment& s, Rect rect) {
   if (s.flip) rect.left = s.canvas.width - rect.left - rect.width;
   if (s.flip_vertical) rect.top = s.canvas.height - rect.top - rect.height;
@@ -86,7 +86,7 @@ void SetResize(Segment& s, Size size, const GeometryOp& op) {
 // The places of [0, size) that [begin, end) of a continued line shows.
 void SourceRange(Surround surround, int64_t begin, int64_t end, int64_t size,
                  int64_t& low, int64_t& high) {
-  if (end - begin >= 4 * size) {  // every place is seen
+  if (end - begin >= 4 * size) {  // every place is shown
     low = 0;
     high = size;
     return;
@@ -94,7 +94,7 @@ void SourceRange(Surround surround, int64_t begin, int64_t end, int64_t size,
   low = size;
   high = 0;
   for (int64_t at = begin; at < end; ++at) {
-    // What lies inside is a range: its ends will do.
+    // The places inside are a range, so its ends are sufficient.
     if (at > 0 && at < size - 1 && at > begin && at < end - 1) {
       at = std::min(size - 1, end - 1) - 1;
       continue;
@@ -105,7 +105,7 @@ void SourceRange(Surround surround, int64_t begin, int64_t end, int64_t size,
   }
 }
 
-// Of the edge, reads only what the canvas shows.
+// Reduces the read part of the edge to what the canvas shows.
 void NarrowEdge(Segment& s) {
   int64_t left, right, top, bottom;
   SourceRange(s.surround, -s.pad_left, s.canvas.width - s.pad_left,
@@ -127,7 +127,7 @@ class Planner {
         ApplyCut(step.rect, *step.op);
         break;
       case GeometryStep::Kind::kResize:
-        // The nearest pixel of a mirrored image is another one.
+        // In a mirrored image the nearest pixel is a different one.
         if (last().resize || last().padded() ||
             (step.op->nearest && (last().flip || last().flip_vertical))) {
           Begin();
@@ -149,7 +149,7 @@ class Planner {
       if (s.surround == Surround::kFill) continue;
       NarrowEdge(s);
       if (i == 0) continue;
-      // Nothing else of the segment before is looked at.
+      // The rest of the previous segment is not used.
       Cut(segments_[i - 1], s.box);
       s.edge.left -= s.box.left;
       s.edge.top -= s.box.top;
@@ -183,7 +183,7 @@ class Planner {
   SegmentList segments_;
 };
 
-// A crop that no image of `size` is large enough for.
+// Error: the crop is larger than an image of `size`.
 absl::Status CheckRoom(const GeometryOp& op, Size size) {
   if (op.kind != Kind::kRandomCrop || op.pad_if_needed) {
     return absl::OkStatus();

@@ -1,11 +1,12 @@
 // GeometryChain is the geometric part of a spec's transforms for one image
-// field: crops, resizes, pads and flips in their order. Plan() draws the random
-// choices of one sample and folds the chain into as few resamplings as its
-// meaning allows: cutting, one resize, cutting again, padding and flipping are
-// one Segment. It knows no pixels, no decoder and no protobuf.
+// field: crops, resizes, pads and flips in order. Plan() draws the random
+// choices of one sample and merges the chain into as few resamplings as
+// possible without a change of the result: a cut, one resize, a second cut,
+// padding and flips are one Segment. It does not know pixels, decoders and
+// protobuf.
 //
-// Immutable and thread-safe; Plan() is a pure function of (size, key). The
-// segments point to nothing.
+// Immutable and thread-safe. Plan() is a pure function of (size, key). The
+// segments contain no pointers.
 //
 //   MR_ASSIGN_OR_RETURN(auto chain, GeometryChain::Create(ops, absl::nullopt));
 //   MR_ASSIGN_OR_RETURN(SegmentList segments,
@@ -27,16 +28,16 @@
 
 namespace millrace {
 
-// One resampling. The output is `canvas` pixels large. `window` of the resized
-// box lies at (pad_left, pad_top) in it, the rest is `fill`; then it is
-// mirrored as the flips say (padding included).
+// One resampling. The output has the size `canvas`. It contains `window` of the
+// resized box at (pad_left, pad_top); the rest is `fill`. The flips then mirror
+// the output, including the padding.
 struct Segment {
-  Rect box;  // of the input: all that is read, at least one pixel
+  Rect box;  // the part of the input that is read; not empty
   bool resize = false;
   bool antialias = true;
   bool nearest = false;
-  Size resized;  // of the whole box; box's own size without resize
-  Rect window;  // of the resized box; no width or height: padding alone is seen
+  Size resized;  // size of the resized box; without resize: box
+  Rect window;   // of the resized box; empty: only padding
   Size canvas;
   int64_t pad_left = 0;
   int64_t pad_top = 0;
@@ -44,15 +45,15 @@ struct Segment {
   bool flip_vertical = false;
   FillColor fill;
 
-  // With another surround than kFill nothing is resized, and the image `edge`
-  // of the input goes on around itself: pixel (x, y) of the canvas is that of
-  // the input at edge.left + SurroundSource(x - pad_left, edge.width), and so
-  // for y. (pad_left, pad_top) is where the edge begins and may be negative;
-  // `box` is what is used of it.
+  // With a surround other than kFill nothing is resized, and the image `edge`
+  // of the input continues around itself: pixel (x, y) of the canvas is the
+  // pixel of the input at edge.left + SurroundSource(x - pad_left, edge.width),
+  // and the same for y. (pad_left, pad_top) is the start of the edge and may be
+  // negative. `box` is the part of the edge that is read.
   Surround surround = Surround::kFill;
   Rect edge;
 
-  // Whether a part of the canvas lies outside the window.
+  // Whether a part of the canvas is outside the window.
   bool padded() const {
     return canvas.width != window.width || canvas.height != window.height ||
            surround != Surround::kFill;
@@ -64,8 +65,8 @@ using SegmentList = absl::InlinedVector<Segment, 2>;
 
 class GeometryChain {
  public:
-  // `input` is the size of every image when all have the same. InvalidArgument
-  // when the results do not all have one size, or a side is 0 or above
+  // `input` is the size of every image if all have the same size.
+  // InvalidArgument if the results differ in size, or a side is 0 or above
   // kMaxImageSide; the message names the operation.
   static absl::StatusOr<GeometryChain> Create(std::vector<GeometryOp> ops,
                                               std::optional<Size> input);
@@ -74,9 +75,9 @@ class GeometryChain {
   static absl::StatusOr<GeometryChain> CreateAnySize(
       std::vector<GeometryOp> ops, std::optional<Size> input);
 
-  // Size of every result; absent when they differ.
+  // Size of every result; absent if the results differ in size.
   std::optional<Size> fixed_output() const { return output_; }
-  // The same of a chain that Create() has made.
+  // The same for a chain of Create().
   Size output() const { return *output_; }
 
   // `image` has sides 1 .. kMaxImageSide. `log` may be null. DataLoss: the

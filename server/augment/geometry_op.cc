@@ -17,14 +17,14 @@ bool HasSize(Kind kind) {
          kind == Kind::kCenterCrop || kind == Kind::kRandomCrop;
 }
 
-// The cut that puts a padding around an image.
+// The cut that adds a padding around an image.
 Rect Padded(Size size, const Padding& p) {
   return {-p.left, -p.top, size.width + p.left + p.right,
           size.height + p.top + p.bottom};
 }
 
-// Also where nothing is cut off: boxes that reach beyond the image end there,
-// as torchvision has it.
+// Also appended if nothing is cut off, because boxes that extend outside the
+// image are clipped, as in torchvision.
 void AppendCut(const GeometryOp& op, Rect rect, Size& size, StepList& steps) {
   GeometryStep& step = steps.emplace_back();
   step.kind = GeometryStep::Kind::kCut;
@@ -34,7 +34,7 @@ void AppendCut(const GeometryOp& op, Rect rect, Size& size, StepList& steps) {
 }
 
 void AppendResize(const GeometryOp& op, Size to, Size& size, StepList& steps) {
-  if (to == size) return;  // torchvision changes nothing then, and so do we
+  if (to == size) return;  // no change, as in torchvision
   GeometryStep& step = steps.emplace_back();
   step.kind = GeometryStep::Kind::kResize;
   step.size = to;
@@ -55,7 +55,7 @@ absl::Status ResolveRandomCrop(const GeometryOp& op, bool applied,
   Padding padding = op.padding;
   Rect padded = Padded(size, padding);
   if (op.pad_if_needed) {
-    // What an axis lacks is added on both of its sides.
+    // Missing pixels of an axis are added on both of its sides.
     const int64_t height = std::max<int64_t>(0, op.size.height - padded.height);
     const int64_t width = std::max<int64_t>(0, op.size.width - padded.width);
     padding.top += height;
@@ -85,7 +85,7 @@ absl::Status ResolveRandomCrop(const GeometryOp& op, bool applied,
   rect.left -= padding.left;
   rect.top -= padding.top;
   LogRect(log, op, rect);
-  // torchvision's RandomCrop does nothing to images that have the size already.
+  // torchvision's RandomCrop does not change images of the right size.
   if (rect != Rect{0, 0, size.width, size.height}) {
     AppendCut(op, rect, size, steps);
   }

@@ -1,6 +1,6 @@
 // GeometryOp is one crop, resize, pad or flip of a spec. Resolve() draws its
-// random choices for one sample and says what is then done, as steps that hold
-// for images, masks and boxes alike. It knows no pixels and no protobuf.
+// random choices for one sample and returns the resulting steps, which are the
+// same for images, masks and boxes. It does not know pixels and protobuf.
 //
 // Value types and pure functions.
 //
@@ -11,9 +11,10 @@
 //   }
 //
 // Draws come from CounterRandom(sample_key, op.place), in this order: when
-// `probability` is below 1, one Uniform() that must be below it; then
-// random_resized_crop as RandomCropRect does; random_crop Below() for the top
-// row, then Below() for the left column. The others draw nothing more.
+// `probability` is below 1, one Uniform(), which must be below it. Then:
+// random_resized_crop draws as RandomCropRect does; random_crop draws Below()
+// for the top row, then Below() for the left column; the others draw nothing
+// more.
 
 #ifndef MILLRACE_SERVER_AUGMENT_GEOMETRY_OP_H_
 #define MILLRACE_SERVER_AUGMENT_GEOMETRY_OP_H_
@@ -30,10 +31,10 @@
 
 namespace millrace {
 
-// No side of an image, crop or result may be longer.
+// Max side of an image, crop or result.
 inline constexpr int64_t kMaxImageSide = 65535;
 
-// A value for each channel, or one for all.
+// One value for each channel, or one for all channels.
 class FillColor {
  public:
   static constexpr int kMaxChannels = 4;
@@ -54,7 +55,7 @@ class FillColor {
   int count_ = 1;
 };
 
-// What lies outside an image.
+// The pixels outside an image.
 enum class Surround {
   kFill,       // one colour
   kEdge,       // the last pixel again: a a [a b c] c c
@@ -62,8 +63,8 @@ enum class Surround {
   kSymmetric,  // mirrored, the edge twice: b a [a b c] c b
 };
 
-// The place in [0, size) whose pixel stands at `at`, any integer. Mirroring
-// goes on as often as it must, as numpy.pad's. Not for kFill.
+// The place in [0, size) of the pixel shown at `at`, which is any integer.
+// Mirroring repeats as often as necessary, as in numpy.pad. Not for kFill.
 int64_t SurroundSource(Surround surround, int64_t at, int64_t size);
 
 struct Padding {
@@ -96,39 +97,40 @@ struct GeometryOp {
   bool pad_if_needed = false;
   Surround surround = Surround::kFill;
   FillColor fill;
-  // Of random_resized_crop (otherwise the whole image is resized), random_crop
-  // (otherwise the middle window is taken) and the flips.
+  // Used by random_resized_crop (otherwise the whole image is resized),
+  // random_crop (otherwise the middle window is used) and the flips.
   double probability = 1.0;
 };
 
 // "resize (transform 3)".
 std::string OpName(const GeometryOp& op);
 
-// Sides below 1 or above kMaxImageSide: InvalidArgument that names the
-// operation. Nothing that depends on the image.
+// InvalidArgument for sides below 1 or above kMaxImageSide; the message names
+// the operation. Checks nothing that depends on the image.
 absl::Status CheckOp(const GeometryOp& op);
 
-// The size that `op` makes of images of `size`; absent where it depends on a
-// size that is not known. CheckOp(op) is OK.
+// The size of the result of `op` for images of `size`; absent if it depends on
+// an unknown size. CheckOp(op) must be OK.
 std::optional<Size> OutputSize(const GeometryOp& op, std::optional<Size> size);
 
-// One thing that is done to an image.
+// One step on an image.
 struct GeometryStep {
   enum class Kind { kCut, kResize, kFlipHorizontal, kFlipVertical };
   Kind kind = Kind::kCut;
-  // kCut: of the image before; what of it lies outside is padding.
+  // kCut: in the coordinates of the image before the step. The part outside
+  // that image is padding.
   Rect rect;
-  // kResize: the size afterwards, never the one before.
+  // kResize: the size after the step, which differs from the size before.
   Size size;
-  // For what is not random: interpolation, surround, fill.
+  // For the constant parameters: interpolation, surround, fill.
   const GeometryOp* op = nullptr;
 };
 
 using StepList = absl::InlinedVector<GeometryStep, 6>;
 
-// Appends what `op` does to an image of `size` (sides 1 or more), which becomes
-// the size afterwards. `log` may be null. DataLoss: the image is too small for
-// the crop.
+// Appends the steps of `op` for an image of `size` (sides 1 or more), and sets
+// `size` to the size of the result. `log` may be null. DataLoss: the image is
+// too small for the crop.
 absl::Status Resolve(const GeometryOp& op, uint64_t sample_key,
                      ParameterLog* log, Size& size, StepList& steps);
 

@@ -1,8 +1,8 @@
-// Grayscale turns an RGB image into its grey values, in all three channels:
-// torchvision's Grayscale(3) with p = 1, its RandomGrayscale otherwise. Grey
-// images stay as they are.
+// Grayscale replaces an RGB image by its grey values, in all three channels:
+// torchvision's Grayscale(3) with p = 1, otherwise its RandomGrayscale. Grey
+// images do not change.
 //
-// One draw: it is applied when a uniform number is below p.
+// One draw: the transform is applied if a uniform number is below p.
 //
 //   auto op = MakeGrayscale({.place = 3, .p = 0.1});
 

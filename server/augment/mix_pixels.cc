@@ -1,22 +1,22 @@
-// How: with d = a - b the two results are b + t and a - t', where
-// t = floor((share * d + 2^15) / 2^16). The product needs 25 bits; its two
-// halves come from a high and a low multiplication of 16-bit lanes. A share of
-// 2^15 or more is a negative 16-bit factor, which makes the high half too
-// small by d. t' differs from t when the fraction is exactly one half, for
-// both results round it up.
+// Method: with d = a - b the two results are b + t and a - t', where t =
+// floor((share * d + 2^15) / 2^16). The product needs 25 bits; its two halves
+// come from a high and a low multiplication of 16-bit lanes. A share of 2^15 or
+// more is a negative 16-bit factor, so the high half is too small by d. t'
+// differs from t if the fraction is exactly one half, because both results
+// round it up.
 
 #include "server/augment/mix_pixels.h"
 
 #include <algorithm>
 #include <cstring>
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/mix_pixels.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,7 +30,7 @@ uint8_t MixByte(uint8_t a, uint8_t b, int32_t share) {
   return static_cast<uint8_t>(b + ((share * (a - b) + 32768) >> 16));
 }
 
-// kBoth: `b` is written too; otherwise it is only read. share is 1 .. 65535.
+// kBoth: `b` is written, too; otherwise it is only read. share is 1 .. 65535.
 template <bool kBoth>
 void Mix(uint8_t* HWY_RESTRICT a, uint8_t* HWY_RESTRICT b, int64_t bytes,
          uint32_t share) {

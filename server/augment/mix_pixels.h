@@ -1,5 +1,5 @@
-// The pixel work of MixUp and CutMix on uint8 rows of a batch. Fixed point; the
-// same bytes on every CPU (Google Highway, dispatched at run time).
+// The pixel kernels of MixUp and CutMix on uint8 rows of a batch. Fixed point;
+// the same bytes on every CPU (Google Highway, selected at run time).
 //
 // Pure functions; different rows may be mixed by different threads.
 //
@@ -15,19 +15,20 @@
 
 namespace millrace {
 
-// a' = (share * a + (65536 - share) * b + 32768) >> 16, b' the same with a and
-// b exchanged; `bytes` of each, which do not overlap. share is 0 .. 65536.
+// a' = (share * a + (65536 - share) * b + 32768) >> 16, and b' is the same with
+// a and b exchanged. `a` and `b` have `bytes` bytes each and do not overlap.
+// share is 0 .. 65536.
 void MixRows(uint8_t* a, uint8_t* b, int64_t bytes, uint32_t share);
 
-// a' alone; `partner` is only read.
+// Computes only a'; `partner` is not changed.
 void MixRow(uint8_t* a, const uint8_t* partner, int64_t bytes, uint32_t share);
 
-// The rectangle of a CutMix, exchanged between two images of
-// [height, width, channels] with `row_bytes` = width * channels.
+// Exchanges the rectangle of a CutMix between two images of [height, width,
+// channels] with `row_bytes` = width * channels.
 void SwapBoxes(uint8_t* a, uint8_t* b, int64_t row_bytes, int64_t channels,
                const BatchMix& mix);
 
-// The partner's rectangle over that of `a`.
+// Copies the partner's rectangle to that of `a`.
 void CopyBox(uint8_t* a, const uint8_t* partner, int64_t row_bytes,
              int64_t channels, const BatchMix& mix);
 

@@ -1,6 +1,6 @@
-// ParameterLog takes what a transform has drawn for a sample, for people
-// (`millrace-data preview --explain`). Transforms write to it only when they
-// are given one: there is none on the way of training.
+// ParameterLog receives the values that transforms draw for a sample, for
+// display (`millrace-data preview --explain`). A transform writes to a log only
+// if it gets one. During training there is no log.
 //
 // One thread at a time.
 //
@@ -18,15 +18,17 @@ class ParameterLog {
  public:
   virtual ~ParameterLog() = default;
 
-  // Of a spec with several sources: the next samples are of this one.
+  // In a spec with several sources: the next samples belong to this source.
   virtual void BeginSource(uint32_t /*source*/) {}
-  // What is added from here on was drawn for this sample; before the first one,
-  // for the batch. A bad sample may be followed by what takes its place.
+  // The values added from here on were drawn for this sample; values before the
+  // first call were drawn for the batch. A bad sample may be followed by its
+  // substitute.
   virtual void BeginSample(int64_t /*index*/, uint64_t /*key*/) {}
-  // From here on for this field of the sample.
+  // The values added from here on were drawn for this field of the sample.
   virtual void BeginField(const std::string& /*field*/) {}
 
-  // "brightness 1.13, hue -0.02"; `place` is the transform's in the spec.
+  // `what`: "brightness 1.13, hue -0.02". `place`: the place of the transform
+  // in the spec.
   virtual void Add(uint32_t place, std::string what) = 0;
 };
 

@@ -1,11 +1,11 @@
-// PixelOp is a transform of an image's pixels that keeps its size: colour,
-// blur, erasing, rotation. What changes sizes is server/augment/
-// geometry_chain.h. It knows no decoder and no protobuf.
+// PixelOp is a transform of an image's pixels that keeps the size: colour,
+// blur, erasing, rotation. server/augment/geometry_chain.h has the transforms
+// that change the size. It does not know decoders and protobuf.
 //
 // Immutable and thread-safe: Apply() is a pure function of (pixels, sample
-// key); each thread brings its own context. Random choices come from
-// CounterRandom(context.sample_key, place), with the place that the op was made
-// for; the header of each op says in which order it draws.
+// key), and each thread has its own context. Random choices come from
+// CounterRandom(context.sample_key, place), with the place of the op in the
+// spec. The header of each op gives the order of its draws.
 //
 //   std::unique_ptr<PixelOp> op = MakeGrayscale({.place = 3, .p = 0.1});
 //   MR_RETURN_IF_ERROR(op->Apply(image, {.sample_key = key,
@@ -24,8 +24,8 @@
 
 namespace millrace {
 
-// uint8 pixels [height, width, channels]. The bytes around the rows belong to
-// others, maybe to other threads: they are neither read nor written.
+// uint8 pixels [height, width, channels]. The bytes around the rows may belong
+// to other threads, so they are neither read nor written.
 struct ImageSpan {
   uint8_t* data = nullptr;
   int64_t height = 0;
@@ -36,9 +36,9 @@ struct ImageSpan {
 
 struct OpContext {
   uint64_t sample_key = 0;
-  // For the op alone during Apply(); what it holds before is unspecified.
+  // Used only by the op during Apply(); its content before is unspecified.
   AlignedBuffer* scratch = nullptr;
-  // Null on the way of training.
+  // Null during training.
   ParameterLog* log = nullptr;
 };
 
@@ -46,7 +46,7 @@ class PixelOp {
  public:
   virtual ~PixelOp() = default;
 
-  // At most what Apply() reserves of the scratch for an image of this size.
+  // Max bytes of the scratch that Apply() reserves for an image of this size.
   virtual int64_t ScratchBytes(Size size, int channels) const {
     static_cast<void>(size);
     static_cast<void>(channels);

@@ -6,8 +6,8 @@
 namespace millrace {
 namespace {
 
-// ln 2 in two parts; the high one has 32 trailing zero bits, so that its
-// product with an exponent is exact.
+// ln 2 in two parts. The high part has 32 trailing zero bits, so its product
+// with an exponent is exact.
 constexpr double kLn2High = 6.93147180369123816490e-01;
 constexpr double kLn2Low = 1.90821492927058770002e-10;
 
@@ -20,7 +20,8 @@ double PortableExp(double x) {
   // Taylor series: r^14 / 14! is below 2^-57.
   double sum = 1.0;
   for (int k = 14; k >= 1; --k) sum = 1.0 + sum * (r / k);
-  // Twice a half power keeps the factor normal at both ends of the range.
+  // Applying the half power twice keeps the factor normal at both ends of the
+  // range.
   const int64_t exponent = static_cast<int64_t>(n);
   const int64_t half = exponent / 2;
   const double low = std::bit_cast<double>((half + 1023) << 52);

@@ -1,7 +1,8 @@
-// exp, log, sine and cosine from + - * / alone. The C library's give other last
-// bits on CPUs with and without fused multiply-add; parameters of augmentations
-// must have the same bits everywhere. (sqrt, floor and the four operations are
-// exact in IEEE 754; the build forbids contraction.)
+// exp, log, sine and cosine from only + - * /. The functions of the C library
+// differ in the last bits between CPUs with and without fused multiply-add, but
+// the parameters of augmentations must have the same bits everywhere. (sqrt,
+// floor and the four operations are exact in IEEE 754; the build forbids
+// contraction.)
 //
 // Pure functions. Relative error below 4e-16, about 2 units in the last place.
 
@@ -23,8 +24,8 @@ struct SinCos {
   double cos = 1;
 };
 
-// Of an angle in degrees, |degrees| <= 2^30. Exact at multiples of 90; an error
-// below 3e-16 elsewhere.
+// Sine and cosine of an angle in degrees, |degrees| <= 2^30. Exact at multiples
+// of 90; the error is below 3e-16 elsewhere.
 SinCos PortableSinCosDegrees(double degrees);
 
 // The nearest integer, ties to even (as Python's round). |x| < 2^52.

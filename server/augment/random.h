@@ -1,7 +1,7 @@
-// CounterRandom is the source of every random choice of an augmentation: a
-// counter-based generator, so that a draw is a function of (sample key, place
-// of the operation in the spec, number of the draw) and of nothing else: not of
-// threads, order or earlier samples.
+// CounterRandom is the source of all random choices of augmentations. It is a
+// counter-based generator: a draw is a function of only (sample key, place of
+// the operation in the spec, number of the draw), not of threads, order or
+// earlier samples.
 //
 // It is Philox4x32-10 of J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel
 // Random Numbers: As Easy as 1, 2, 3", SC'11. Integer arithmetic only: the same

@@ -1,6 +1,6 @@
-// RandomRotation and RandomAffine of torchvision.transforms.v2: the draws, for
-// whoever moves boxes, and the operation on pixels, image and mask alike. The
-// result has the image's size.
+// RandomRotation and RandomAffine of torchvision.transforms.v2: the draws,
+// which also move boxes, and the operation on pixels of images and masks. The
+// result has the size of the image.
 //
 // Pure functions; the operation is immutable and thread-safe.
 //
@@ -10,10 +10,10 @@
 //   std::unique_ptr<PixelOp> op = MakeRandomAffine(options);
 //
 // Draws come from CounterRandom(sample_key, place), in this order: when p is
-// below 1, one Uniform() that must be below it; the angle; and without
-// `rotation` the shift along x, that along y, the scale, the shear along x,
-// that along y, each one Uniform(), also where its range is a single value.
-// Shifts are rounded to whole pixels, ties to even.
+// below 1, one Uniform(), which must be below p; the angle; and without
+// `rotation` the shift along x, the shift along y, the scale, the shear along x
+// and the shear along y. Each is one Uniform(), even if its range is a single
+// value. Shifts are rounded to whole pixels, ties to even.
 
 #ifndef MILLRACE_SERVER_AUGMENT_RANDOM_AFFINE_H_
 #define MILLRACE_SERVER_AUGMENT_RANDOM_AFFINE_H_
@@ -33,8 +33,8 @@ namespace millrace {
 
 struct RandomAffineOptions {
   uint32_t place = 0;
-  // RandomRotation: the angle alone, counter-clockwise. Otherwise clockwise, as
-  // torchvision has it.
+  // True: RandomRotation, with only the angle, counter-clockwise. False:
+  // RandomAffine, clockwise as in torchvision.
   bool rotation = false;
   double degrees_min = 0;
   double degrees_max = 0;
@@ -51,7 +51,7 @@ struct RandomAffineOptions {
   FillColor fill;
 };
 
-// What is done to an image of `size`. False: nothing; `maps` is then
+// Draws the maps for an image of `size`. False: nothing is done, and `maps` is
 // unspecified. `log` may be null.
 bool DrawAffine(const RandomAffineOptions& options, uint64_t sample_key,
                 Size size, ParameterLog* log, AffinePair& maps);
@@ -59,10 +59,10 @@ bool DrawAffine(const RandomAffineOptions& options, uint64_t sample_key,
 std::unique_ptr<const PixelOp> MakeRandomAffine(
     const RandomAffineOptions& options);
 
-// What WarpInPlace reserves of its scratch.
+// Bytes that WarpInPlace reserves of its scratch.
 int64_t WarpScratchBytes(Size size, int channels);
 
-// WarpPixels within one image. ResourceExhausted: no memory for the scratch.
+// WarpPixels in place. ResourceExhausted: no memory for the scratch.
 absl::Status WarpInPlace(ImageSpan image, const AffineMap& inverse,
                          bool nearest, const FillColor& fill, bool fill_given,
                          AlignedBuffer& scratch);

@@ -1,21 +1,21 @@
-// How: blocks of 64 output rows. Strips of source columns are summed along y
-// into a tile of bytes and the tile is transposed, so that the pass along x is
+// Method: blocks of 64 output rows. Strips of source columns are summed along y
+// into a tile of bytes. The tile is transposed, so that the pass along x uses
 // the same kernel as the one along y: whole vectors of pixels of one column,
-// times one weight. That needs no gather and no shuffle for any number of
-// channels; its result is transposed back into the output's rows.
+// times one weight. This needs no gather and no shuffle for any number of
+// channels. The result is transposed back into the rows of the output.
 
 #include "server/augment/resize.h"
 
 #include <algorithm>
 #include <cstring>
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/resize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -31,7 +31,7 @@ constexpr int64_t kStripBytes = 256;
 constexpr int64_t kColumnPixels = 16;  // of the output, between transposes
 constexpr int32_t kMaxNarrowTaps = 128;
 
-// Many taps: to[i] for i in [0, n), n at most kStripBytes.
+// For many taps: computes to[i] for i in [0, n), n at most kStripBytes.
 void WideSum(const uint8_t* HWY_RESTRICT from, ptrdiff_t tap_stride,
              const uint16_t* HWY_RESTRICT weights, int32_t taps, int64_t n,
              uint8_t* HWY_RESTRICT to) {
@@ -47,7 +47,7 @@ void WideSum(const uint8_t* HWY_RESTRICT from, ptrdiff_t tap_stride,
 
 #if HWY_TARGET == HWY_SCALAR
 
-// CPUs without SSE4: the same sums, byte by byte.
+// For CPUs without SSE4: the same sums, byte by byte.
 void SumRow(const uint8_t* HWY_RESTRICT from, ptrdiff_t stride,
             const uint16_t* HWY_RESTRICT weights, int32_t taps, int64_t n,
             uint8_t* HWY_RESTRICT to) {
@@ -99,8 +99,8 @@ using DWords = hn::Repartition<uint16_t, DBytes>;
 using VBytes = hn::Vec<DBytes>;
 using VWords = hn::Vec<DWords>;
 
-// The weighted sum of bytes: even and odd lanes are kept as 16-bit words with
-// 8 bits of fraction, so no lane ever moves.
+// The weighted sum of bytes. Even and odd lanes are 16-bit words with 8
+// fraction bits, so no lane moves.
 struct Sum {
   VWords even;
   VWords odd;
@@ -129,8 +129,8 @@ HWY_INLINE void StoreSum(const Sum& sum, uint8_t* HWY_RESTRICT to) {
   hn::StoreU(hn::BitCast(db, hn::Or(hn::ShiftRight<8>(sum.even), odd)), db, to);
 }
 
-// Bytes [0, n) of one output row of a strip, n at most kStripBytes. Reads and
-// writes up to a vector more.
+// Computes bytes [0, n) of one output row of a strip, n at most kStripBytes.
+// Reads and writes up to a vector more.
 HWY_INLINE void SumRow(const uint8_t* HWY_RESTRICT from, ptrdiff_t stride,
                        const uint16_t* HWY_RESTRICT weights, int32_t taps,
                        int64_t n, uint8_t* HWY_RESTRICT to) {
@@ -166,7 +166,7 @@ HWY_INLINE void SumRow(const uint8_t* HWY_RESTRICT from, ptrdiff_t stride,
   }
 }
 
-// One output pixel of `rows` rows: kChannels transposed columns.
+// Computes one output pixel of `rows` rows: kChannels transposed columns.
 template <int kChannels>
 HWY_INLINE void SumColumns(const uint8_t* HWY_RESTRICT from,
                            const uint16_t* HWY_RESTRICT weights, int32_t taps,
@@ -197,8 +197,8 @@ HWY_INLINE void SumColumns(const uint8_t* HWY_RESTRICT from,
   }
 }
 
-// Transposing works on 16 x 16 bytes in each 128-bit part of a vector, one or
-// two parts at a time.
+// A transposition works on 16 x 16 bytes in each 128-bit part of a vector, one
+// or two parts at a time.
 using DTile = hn::CappedTag<uint8_t, 32>;
 using VTile = hn::Vec<DTile>;
 
@@ -221,8 +221,8 @@ HWY_INLINE void Transpose16(VTile (&v)[16]) {
   const hn::Repartition<uint32_t, DTile> d32;
   const hn::Repartition<uint64_t, DTile> d64;
   VTile a[16];
-  // Each round interleaves rows that are 8 apart, so that after four rounds of
-  // growing lanes the index is reversed into place.
+  // Each round interleaves rows that are 8 apart. After four rounds with
+  // growing lanes, the reversed index is in its final order.
 #pragma GCC unroll 16
   for (int i = 0; i < 8; ++i) {
     InterleavePair(d8, v[2 * i], v[2 * i + 1], a[i], a[i + 8]);
@@ -265,8 +265,9 @@ HWY_INLINE void StoreParts(VTile v, uint8_t* HWY_RESTRICT first,
 #endif
 }
 
-// Bytes [0, n) of `rows` rows of a tile to n columns of kBlockRows rows. Works
-// on 16 rows and up to 32 bytes at a time: both buffers have room for that.
+// Transposes bytes [0, n) of `rows` rows of a tile to n columns of kBlockRows
+// rows. Works on 16 rows and up to 32 bytes at a time; both buffers have room
+// for that.
 void TileToColumns(const uint8_t* HWY_RESTRICT tile, int64_t n, int64_t rows,
                    uint8_t* HWY_RESTRICT columns) {
   const DTile d;
@@ -287,8 +288,8 @@ void TileToColumns(const uint8_t* HWY_RESTRICT tile, int64_t n, int64_t rows,
   }
 }
 
-// n columns of kBlockRows rows to bytes [0, n) of the first `rows` output rows,
-// and not one byte more. The columns' buffer holds a multiple of 16.
+// Transposes n columns of kBlockRows rows to exactly bytes [0, n) of the first
+// `rows` output rows. The buffer of the columns holds a multiple of 16.
 void ColumnsToOut(const uint8_t* HWY_RESTRICT columns, int64_t n, int64_t rows,
                   uint8_t* HWY_RESTRICT out, ptrdiff_t out_stride) {
   const DTile d;
@@ -342,8 +343,8 @@ void ResizeImage(const ResizeJob& job, uint8_t* HWY_RESTRICT tile,
     uint8_t* const out = job.out + y0 * job.out_stride;
     for (int64_t strip = 0; strip < source_bytes; strip += kStripBytes) {
       const int64_t n = std::min(kStripBytes, source_bytes - strip);
-      // The slot in the batch is not in the cache yet. Asking for its lines
-      // while there is arithmetic to do halves the time of the whole.
+      // The batch slot is not in the cache yet. Prefetching its lines during
+      // the arithmetic halves the total time.
       const int64_t fetch_begin = out_bytes * strip / source_bytes;
       const int64_t fetch_end = out_bytes * (strip + n) / source_bytes;
       for (int64_t r = 0; r < rows; ++r) {
@@ -393,8 +394,9 @@ namespace millrace {
 HWY_EXPORT(ResizeBlocks);
 
 bool ResizeScratch::Reserve(int64_t source_bytes) {
-  // A tile is 64 rows of a strip and a vector more, and also holds the columns
-  // of 16 pixels. Transposing writes up to 32 columns behind the last one.
+  // A tile has 64 rows of a strip and one more vector, and also holds the
+  // columns of 16 pixels. The transposition writes up to 32 columns after the
+  // last one.
   return tile_.Reserve(64 * 256 + 64) != nullptr &&
          columns_.Reserve((source_bytes + 32) * 64) != nullptr;
 }

@@ -1,6 +1,6 @@
-// AdjustSharpness of color_functions.h: a blend with the image smoothed by
-// [1 1 1; 1 5 1; 1 1 1] / 13. The smoothed byte is the nearest to the exact
-// quotient (there are no ties in thirteenths); the blend is BlendStep's.
+// AdjustSharpness of color_functions.h: a blend with the image smoothed by [1 1
+// 1; 1 5 1; 1 1 1] / 13. The smoothed byte is the exact quotient, rounded to
+// nearest (there are no ties in thirteenths). BlendStep defines the blend.
 
 #include <algorithm>
 #include <cstring>
@@ -8,13 +8,13 @@
 #include "server/augment/color_functions.h"
 #include "server/augment/color_steps.h"
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/sharpness.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,7 +62,7 @@ HWY_INLINE VWords LoadBytes(const uint8_t* from) {
   return hn::PromoteTo(DWords(), hn::LoadU(DBytes(), from));
 }
 
-// Reads and writes up to a vector more than n.
+// Reads and writes up to one vector more than n.
 void SumThreeRows(const uint8_t* above, const uint8_t* row,
                   const uint8_t* below, int64_t n, uint16_t* sums) {
   const DWords d;
@@ -75,7 +75,7 @@ void SumThreeRows(const uint8_t* above, const uint8_t* row,
   }
 }
 
-// Writes up to a vector behind `end`.
+// Writes up to one vector after `end`.
 void SharpenRow(const uint16_t* sums, const uint8_t* row, int64_t begin,
                 int64_t end, int channels, const ColorStep* step,
                 uint8_t* out) {
@@ -98,7 +98,7 @@ void SharpenRow(const uint16_t* sums, const uint8_t* row, int64_t begin,
                         : hn::SaturatedSub(own, part);
     blend = hn::Min(hn::ShiftRightSame(blend, step->fraction_bits),
                     hn::Set(d, 255));
-    // As signed words: below 256, so nothing is cut.
+    // As signed words: the values are below 256, so no bit is lost.
     const hn::RebindToSigned<DWords> di;
     hn::StoreU(hn::DemoteTo(db, hn::BitCast(di, blend)), db, out + i);
   }
@@ -118,13 +118,13 @@ namespace {
 HWY_EXPORT(SumThreeRows);
 HWY_EXPORT(SharpenRow);
 
-// Bytes of a row in the scratch, with room to read and write past its end.
+// Bytes of a row in the scratch, with room to read and write after its end.
 int64_t PaddedRow(int64_t bytes) { return (bytes + 64 + 63) / 64 * 64; }
 
 }  // namespace
 
 int64_t SharpnessScratchBytes(Size size, int channels) {
-  // Three rows, the result, and sums of two bytes.
+  // Three rows, the result, and sums of two bytes each.
   return 6 * PaddedRow(size.width * channels);
 }
 
@@ -144,7 +144,8 @@ absl::Status AdjustSharpness(ImageSpan image, double factor,
   uint8_t* below = memory + 2 * padded;
   uint8_t* const out = memory + 3 * padded;
   uint16_t* const sums = reinterpret_cast<uint16_t*>(memory + 4 * padded);
-  // What lies behind the rows is computed with and thrown away.
+  // The kernels compute with the bytes after the rows; the results are
+  // discarded.
   std::memset(memory, 0, static_cast<size_t>(6 * padded));
   const ColorStep step = BlendStep(factor);
   std::memcpy(above, image.data, static_cast<size_t>(bytes));

@@ -1,9 +1,10 @@
-// Posterize, Solarize, AutoContrast and Equalize of color_functions.h: each
-// byte becomes another one that depends on it and its channel alone. The two
-// that look at the whole image first make a table of 256 bytes a channel.
+// Posterize, Solarize, AutoContrast and Equalize of color_functions.h: each new
+// byte depends only on the old byte and its channel. AutoContrast and Equalize,
+// which depend on the whole image, first build a table of 256 bytes for each
+// channel.
 //
-// A table is looked up with SIMD in sixteen shuffles, one for each upper half
-// of the byte: every shuffle gives zero to the bytes that are not its own.
+// A SIMD lookup in a table takes sixteen shuffles, one for each upper half of
+// the byte: every shuffle gives zero for the other bytes.
 
 #include <algorithm>
 #include <cmath>
@@ -11,20 +12,20 @@
 
 #include "server/augment/color_functions.h"
 
-// The portable target stands in for the small steps between SSE4 and AVX2.
+// The portable target replaces the small steps between SSE4 and AVX2.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/augment/tone_curve.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Must come after foreach_target.
 #include "hwy/highway.h"
 
 #ifndef MILLRACE_TONE_TABLES
 #define MILLRACE_TONE_TABLES
 namespace millrace {
 namespace {
-// One for each channel.
+// One table for each channel.
 struct ToneTables {
   alignas(64) uint8_t of[3][256];
 };
@@ -73,8 +74,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DBytes = hn::ScalableTag<uint8_t>;
 using VBytes = hn::Vec<DBytes>;
 
-// Calls `change` with whole vectors of the n bytes; what is left goes through
-// a copy, because the bytes behind it are others'.
+// Calls `change` with whole vectors of the n bytes. The remainder is changed in
+// a copy, because the bytes after it may belong to others.
 template <class Change>
 HWY_INLINE void ForVectors(uint8_t* row, int64_t n, Change change) {
   const DBytes d;
@@ -112,7 +113,7 @@ HWY_INLINE VBytes InTable(const uint8_t* table, VBytes x) {
     VBytes index = hn::SaturatedAdd(
         hn::Xor(x, hn::Set(d, static_cast<uint8_t>(16 * k))), bias);
 #if !HWY_ARCH_X86 || HWY_TARGET == HWY_EMU128
-    // x86's shuffle takes bits 0 to 3 and 7 alone, the others take all.
+    // x86's shuffle uses only bits 0 to 3 and 7; other shuffles use all bits.
     index = hn::And(index, hn::Set(d, 0x8F));
 #endif
     result = hn::Or(result, hn::TableLookupBytesOr0(
@@ -148,8 +149,8 @@ void LookUp(uint8_t* row, int64_t pixels, int channels,
 
 void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
               uint8_t* largest) {
-  // Vectors at three places of a run of three vectors: lane j of the k-th holds
-  // the channel (k * lanes + j) % channels.
+  // Vectors at the three places of a run of three vectors. Lane j of vector k
+  // holds the channel (k * lanes + j) % channels.
   const DBytes d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t n = pixels * channels;
@@ -198,7 +199,7 @@ HWY_EXPORT(InvertFrom);
 HWY_EXPORT(LookUp);
 HWY_EXPORT(Extremes);
 
-// Rows without gaps are one long row.
+// Rows without gaps are processed as one long row.
 ImageSpan LongRows(ImageSpan image) {
   if (image.stride == image.width * image.channels) {
     image.width *= image.height;
@@ -208,8 +209,9 @@ ImageSpan LongRows(ImageSpan image) {
   return image;
 }
 
-// Bytes of each value in each channel. Two counters a value, for pixels in
-// turn: a counter that was just raised is not at once raised again.
+// Number of occurrences of each byte value in each channel. Two counters for
+// each value, used by alternate pixels, so that a counter is not incremented
+// twice in succession.
 struct Histogram {
   uint32_t turns[2][3][256] = {};
 

@@ -1,6 +1,6 @@
-// How: along a row of the result the point in the source moves by a constant
-// step, in fixed point. Which columns lie inside the source is solved for once
-// a row, so that the loop over them asks nothing.
+// Method: along a row of the result, the point in the source moves by a
+// constant step, in fixed point. The columns whose points are inside the source
+// are computed once for each row, so the loop over the columns has no test.
 
 #include "server/augment/warp.h"
 
@@ -45,11 +45,11 @@ Columns Solve(int64_t start, int64_t step, int64_t low, int64_t high,
   return within;
 }
 
-// The source's coordinates along the rows of the result.
+// The source coordinates along the rows of the result.
 class Walk {
  public:
-  // False when the map blows up the image so much that a step cannot be told
-  // in 64 bits: of such an image nothing is seen.
+  // False: the map enlarges the image so much that a step does not fit in 64
+  // bits. No pixel of the image is visible then.
   bool Init(const AffineMap& map, Size size) {
     map_ = map;
     const double w = static_cast<double>(size.width) + 2;
@@ -57,7 +57,7 @@ class Walk {
     const double bound = std::max(
         std::abs(map.xx) * w + std::abs(map.xy) * h + std::abs(map.x0) + w,
         std::abs(map.yx) * w + std::abs(map.yy) * h + std::abs(map.y0) + h);
-    if (!(bound < 0x1p45)) return false;  // so that 16 bits of fraction stay
+    if (!(bound < 0x1p45)) return false;  // leaves 16 fraction bits
     while (bound * one_ > 0x1p61) {
       --bits_;
       one_ = one_ * 0.5;
@@ -67,7 +67,7 @@ class Walk {
     return true;
   }
 
-  // Places of pixels' middles are whole numbers from here on.
+  // From here on, the middles of pixels are at whole numbers.
   void BeginRow(int64_t row) {
     const double x = 0.5;
     const double y = static_cast<double>(row) + 0.5;
@@ -82,8 +82,8 @@ class Walk {
   int64_t step_x() const { return step_x_; }
   int64_t step_y() const { return step_y_; }
 
-  // Columns whose point, moved by `shift`, lies in [low, high_x) x
-  // [low, high_y), in whole places.
+  // Columns whose point, moved by `shift`, is in [low, high_x) x [low, high_y),
+  // in whole places.
   Columns Inside(int64_t shift, int64_t low, int64_t high_x, int64_t high_y,
                  int64_t width) const {
     Columns c = {0, width};
@@ -116,7 +116,7 @@ void FillPixels(uint8_t* to, int64_t count, const FillColor& fill,
   }
 }
 
-// kChannels is 0 for a number that is known at run time alone.
+// kChannels is 0 if the number is known only at run time.
 template <int kChannels>
 class Warper {
  public:
@@ -131,8 +131,8 @@ class Warper {
     const Columns in = walk_.Inside(half, 0, job_.size.width, job_.size.height,
                                     job_.size.width);
     FillPixels(to, in.begin, job_.fill, channels_);
-    // Copies: what is written might be a member, for all that the compiler
-    // knows.
+    // Copied to local variables, because the compiler must assume that the
+    // writes change members.
     const int bits = walk_.bits();
     const int64_t step_x = walk_.step_x();
     const int64_t step_y = walk_.step_y();
@@ -151,7 +151,7 @@ class Warper {
     };
     int64_t i = in.begin;
     if constexpr (kChannels == 3) {
-      // Four bytes at a time: the last is overwritten by the next pixel.
+      // Writes four bytes at a time; the next pixel overwrites the last one.
       for (; i + 1 < in.end; ++i, out += 3) std::memcpy(out, next(), 4);
     }
     for (; i < in.end; ++i, out += channels) {
@@ -164,7 +164,8 @@ class Warper {
   void BilinearRow(uint8_t* to) const {
     const int64_t width = job_.size.width;
     const int64_t height = job_.size.height;
-    // Some of the four pixels are seen; all of them are.
+    // `some`: columns with at least one of the four pixels inside. `all`:
+    // columns with all of them inside.
     const Columns some = walk_.Inside(0, -1, width, height, width);
     Columns all = walk_.Inside(0, 0, width - 1, height - 1, width);
     if (all.begin == all.end) all = {some.end, some.end};
@@ -181,7 +182,7 @@ class Warper {
     return job_.from + y * from_stride_ + x * channels_;
   }
 
-  // All of the four pixels lie inside.
+  // All four pixels are inside.
   void Inner(Columns in, uint8_t* to) const {
     if constexpr (kChannels == 3) {
       BilinearRun run;
@@ -218,7 +219,7 @@ class Warper {
     }
   }
 
-  // Some of the four pixels lie outside.
+  // Some of the four pixels are outside.
   void Edge(int64_t column, uint8_t* to) const {
     const int64_t x = walk_.start_x() + walk_.step_x() * column;
     const int64_t y = walk_.start_y() + walk_.step_y() * column;

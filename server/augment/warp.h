@@ -1,7 +1,7 @@
-// WarpPixels draws an image through an AffineMap: each pixel of the result is
-// looked up where the inverse map says. Interleaved uint8, any number of
-// channels. As torchvision's affine() on uint8 tensors, but in fixed point: the
-// same bytes on every CPU.
+// WarpPixels transforms an image by an AffineMap: each pixel of the result is
+// read at the point given by the inverse map. Interleaved uint8, any number of
+// channels. The same as torchvision's affine() on uint8 tensors, but in fixed
+// point: the same bytes on every CPU.
 //
 //   nearest: the pixel whose square the point lies in
 //   bilinear: the four pixels whose middles lie around the point, weights in
@@ -28,7 +28,7 @@
 
 namespace millrace {
 
-// Bytes behind the source that may be read (not used).
+// Bytes after the source that may be read; their values do not matter.
 inline constexpr size_t kWarpReadSlack = 16;
 
 struct WarpJob {

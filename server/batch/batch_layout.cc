@@ -11,10 +11,10 @@ namespace millrace {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-// Of one tensor of one sample. Keeps rows * bytes far from overflow for the
-// largest batch.
+// Max bytes of one tensor of one sample, so that rows * bytes does not overflow
+// for the largest batch.
 constexpr uint64_t kMaxRowBytes = uint64_t{1} << 32;
-// What torch's and most other losses leave out by default.
+// The class that torch's and most other loss functions ignore by default.
 constexpr int64_t kIgnoredClass = -100;
 
 uint64_t AlignUp(uint64_t bytes) {
@@ -28,7 +28,7 @@ TensorSpec ScalarSpec(absl::string_view name, DType dtype) {
   return spec;
 }
 
-// kIgnoredClass as `dtype`; zeros in a type that does not hold it.
+// kIgnoredClass as `dtype`; zeros if the type cannot represent it.
 std::array<uint8_t, 8> NoClass(DType dtype) {
   std::array<uint8_t, 8> bytes = {};
   TensorSpec spec = ScalarSpec("class", DTYPE_INT64);

@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// Upper bound of the idle buffers: the list is searched one by one, under the
-// lock. A choice.
+// Upper bound of the idle buffers, because the list is searched linearly under
+// the lock. A choice.
 constexpr size_t kMaxIdleBuffers = 256;
 
 }  // namespace
@@ -19,7 +19,8 @@ void BufferPool::ReleaseIdle() {
   std::deque<Idle> dropped;
   {
     MutexLock lock(mu_);
-    // Freed after the lock: returning megabytes to the system takes long.
+    // Freed after the lock, because returning megabytes to the system takes
+    // long.
     dropped.swap(idle_);
     idle_bytes_ = 0;
     Settle();
@@ -32,8 +33,8 @@ uint8_t* BufferPool::Take(uint64_t bytes, uint64_t* capacity) {
   {
     MutexLock lock(mu_);
     for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
-      // Exactly this capacity: a longer buffer would hold more memory than its
-      // batch has reserved.
+      // The capacity must match exactly: a longer buffer would hold more memory
+      // than its batch has reserved.
       if (it->capacity != rounded) continue;
       const Idle found = *it;
       idle_.erase(std::next(it).base());
@@ -43,7 +44,7 @@ uint8_t* BufferPool::Take(uint64_t bytes, uint64_t* capacity) {
       return found.data;
     }
   }
-  // Of the system: none of the size is idle.
+  // No idle buffer has this size, so the system allocates one.
   return NewPayloadBuffer(bytes, capacity);
 }
 
@@ -51,9 +52,9 @@ void BufferPool::Give(uint8_t* data, uint64_t capacity) {
   std::vector<Idle> dropped;
   {
     MutexLock lock(mu_);
-    // The oldest make room: most likely no batch has their size any more. Not
-    // for a buffer that is larger than the pool's own bytes, which would empty
-    // the pool and might not fit even then.
+    // The oldest buffers are dropped for the new one, because probably no batch
+    // has their size any more. A buffer larger than the pool's own bytes drops
+    // none: it would empty the pool and might still not fit.
     bool room = MakeRoom(capacity);
     while (!room && !idle_.empty() && capacity <= max_idle_bytes_) {
       dropped.push_back(DropOldest());
@@ -74,13 +75,14 @@ void BufferPool::Reclaim(uint64_t bytes) {
   std::vector<Idle> dropped;
   {
     MutexLock lock(mu_);
-    // What may stay borrowed.
+    // Bytes that may stay borrowed.
     const uint64_t keep = borrowed_ > bytes ? borrowed_ - bytes : 0;
     while (idle_bytes_ > max_idle_bytes_ + keep)
       dropped.push_back(DropOldest());
   }
   for (const Idle& old : dropped) FreePayloadBuffer(old.data, old.capacity);
-  // After the memory is free: the budget never says less than is in use.
+  // After the memory is free, so that the budget never reports less than is in
+  // use.
   MutexLock lock(mu_);
   Settle();
 }
@@ -89,9 +91,9 @@ bool BufferPool::MakeRoom(uint64_t bytes) {
   const uint64_t idle = idle_bytes_ + bytes;
   if (idle_.size() >= kMaxIdleBuffers) return false;
   if (idle <= max_idle_bytes_ + borrowed_) return true;
-  if (lender_ == nullptr || idle > kMostIdle * max_idle_bytes_) return false;
+  if (lender_ == nullptr || idle > kMaxIdle * max_idle_bytes_) return false;
   const uint64_t missing = idle - max_idle_bytes_ - borrowed_;
-  // Only the difference: borrowed_ may be above the need already.
+  // Borrows only the difference, because borrowed_ may exceed the need already.
   if (!lender_->Borrow(missing)) return false;
   borrowed_ += missing;
   return true;

@@ -3,7 +3,7 @@
 // its pages at the first touch of every batch, which costs about as much as
 // filling them. Idle memory is bounded by `max_idle_bytes`, which the owner
 // counts in its budget (batches count the buffers in use). With a budget to
-// borrow from, idle memory may grow to kMostIdle times that bound as long as no
+// borrow from, idle memory may grow to kMaxIdle times that bound as long as no
 // request needs the memory.
 //
 // Thread-safe. Owns the idle buffers.
@@ -28,7 +28,7 @@ class BufferPool {
  public:
   // Idle bytes are at most this multiple of max_idle_bytes, the part above 1
   // borrowed. A choice.
-  static constexpr uint64_t kMostIdle = 4;
+  static constexpr uint64_t kMaxIdle = 4;
 
   // `lender` may be null; otherwise it outlives the pool.
   explicit BufferPool(uint64_t max_idle_bytes, ByteBudget* lender = nullptr)

@@ -23,7 +23,8 @@ BatchPayload::BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
 
 BatchPayload::~BatchPayload() {
   if (data_ == nullptr) return;
-  // Before the reservation: the budget never says less than is in use.
+  // Freed before the reservation, so that the budget never reports less than is
+  // in use.
   if (memory_ != nullptr) {
     memory_->Give(data_);
   } else if (pool_ != nullptr) {

@@ -1,4 +1,5 @@
-// millrace-data check: the mistakes in a pipeline file, each with its line.
+// millrace-data check: finds the mistakes in a pipeline file, each with its
+// line.
 
 #include <iostream>
 #include <memory>
@@ -26,11 +27,11 @@
 namespace millrace {
 namespace {
 
-// Of what the engine holds; nothing of it is taken, as no batch is made.
+// Memory budget of the engine. No memory is used, because no batch is made.
 constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
 
-// What a server's Open would say of the pipeline over these datasets; how many
-// steps an epoch has. `batch_size`: as CheckSpecText() takes it.
+// Opens the pipeline over these datasets as a server does, and returns the
+// steps of an epoch. `batch_size`: as in CheckSpecText().
 absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
                                       const std::vector<std::string>& libraries,
                                       const std::string& text,
@@ -51,7 +52,7 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
   if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);
   uint64_t budget_bytes = kBudgetBytes;
   for (const auto& dataset : datasets) {
-    budget_bytes += dataset->metadata_bytes();  // no pipeline is to blame
+    budget_bytes += dataset->metadata_bytes();  // independent of the pipeline
   }
   ByteBudget budget(budget_bytes);
   Engine::Options options;
@@ -67,7 +68,7 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
                       absl::StrCat(path, ": ", pipeline.status().message()));
 }
 
-// Of a text without mistakes; 0: it says none.
+// The batch size in a text without mistakes; 0: the text has none.
 uint64_t BatchSizeIn(const std::string& text) {
   const absl::StatusOr<PipelineSpec> spec = ParseSpecText(text, "");
   return spec.ok() ? spec->batch_size() : 0;

@@ -29,7 +29,7 @@ bool HoldsImages(const ImageFolders& folder) {
              [](const auto& entry) { return HoldsImages(entry.second); });
 }
 
-// Of its folders, those that hold images at any depth, or those that do not.
+// The sub-folders that hold images at any depth, or those that hold none.
 Names FoldersIn(const ImageFolders& folder, bool with_images = true) {
   Names names;
   for (const auto& [name, below] : folder.folders) {
@@ -38,7 +38,8 @@ Names FoldersIn(const ImageFolders& folder, bool with_images = true) {
   return names;
 }
 
-// Whether a folder is named after what it holds of every sample.
+// Whether a folder's name is a kind of data that each sample has, such as
+// masks.
 bool IsKind(absl::string_view name) {
   static constexpr absl::string_view kNames[] = {
       "annotations", "ground_truth", "groundtruth",  "gt",    "images",
@@ -52,8 +53,8 @@ bool AreKinds(const Names& names) {
   return names.size() > 1 && std::all_of(names.begin(), names.end(), IsKind);
 }
 
-// What tells that the folders `names` of `folder` hold something of each
-// sample, for a sentence about them; empty: nothing does.
+// The reason, for a sentence, why the folders `names` of `folder` hold
+// something of each sample; empty: there is no such reason.
 std::string WhyKinds(const ImageFolders& folder, const Names& names) {
   if (AreKinds(names)) {
     return absl::StrCat("have the names of parts of a sample (", List(names),
@@ -63,7 +64,7 @@ std::string WhyKinds(const ImageFolders& folder, const Names& names) {
   for (const std::string& name : names) {
     const ImageFolders& below = folder.folders.at(name);
     if (!FoldersIn(below).empty()) return "";
-    // People with and without a mask are classes.
+    // People with and without a mask are classes, not masks.
     images.push_back({.folder = name,
                       .images = &below.images,
                       .named_as_kind = IsKind(name) && name != "mask"});
@@ -74,7 +75,7 @@ std::string WhyKinds(const ImageFolders& folder, const Names& names) {
                       ": the file names are the same, and ", why, ")");
 }
 
-// The images of `folder` and of all folders below it.
+// Collects the images of `folder` and of all folders below it.
 void Collect(const ImageFolders& folder, std::vector<const ImageNames*>* all) {
   all->push_back(&folder.images);
   for (const auto& [name, below] : folder.folders) Collect(below, all);
@@ -112,7 +113,7 @@ class Layout {
                        " if all of them are images of the classes"));
     }
     const Names splits = SplitsAmong(names);
-    // A train among buses is a class; CheckPartAmongClasses() looks into it.
+    // A "train" among buses is a class; CheckPartAmongClasses() checks it.
     if (splits.size() > 1 || splits.size() == names.size()) {
       const bool one = splits.size() == 1;
       return absl::InvalidArgumentError(absl::StrCat(
@@ -140,7 +141,7 @@ class Layout {
                         by_split_ ? " without --split" : "");
   }
 
-  // What to do with `folder` before the command can pack it.
+  // What the user must do with `folder` before the command can pack it.
   static std::string Before(const ImageFolders& folder) {
     const Names empty = FoldersIn(folder, /*with_images=*/false);
     return empty.empty()
@@ -149,7 +150,7 @@ class Layout {
                               List(empty));
   }
 
-  // Of a folder in which images lie, and no folder.
+  // Error for a folder with images and without sub-folders.
   absl::Status NoClasses(const std::string& path) const {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " contains images without class folders",
@@ -162,8 +163,9 @@ class Layout {
                         " may contain labels, which pack does not read");
   }
 
-  // Those that may say the classes of the images in `path`, whose only folder
-  // is `name`: those below it, and all where the folder is named as no class.
+  // The tables that may contain the classes of the images in `path`, whose only
+  // folder is `name`: the tables below it, or all tables if `name` is no class
+  // name.
   Names TablesOf(const std::string& path, const std::string& name) const {
     if (path == input_ || IsKind(name)) return tables_;
     const std::string below = absl::StrCat(path.substr(input_.size() + 1), "/");
@@ -174,7 +176,7 @@ class Layout {
     return tables;
   }
 
-  // How to pack the parts `splits` of a dataset, which lie in `path`.
+  // The command that packs the parts `splits` of a dataset in `path`.
   std::string PackParts(const std::string& path, const ImageFolders& folder,
                         const Names& splits) const {
     Names ready;
@@ -210,8 +212,8 @@ class Layout {
     return splits[0];
   }
 
-  // All images lie in folder `name` of `path`. A lone folder on the way to the
-  // classes, as an archive leaves it, would make one class of them.
+  // Checks a `path` with all images in its folder `name`. A single folder above
+  // the classes, as an archive leaves it, would make one class of them.
   absl::StatusOr<Names> CheckOneClass(const std::string& path,
                                       const ImageFolders& folder,
                                       const std::string& name) const {
@@ -281,7 +283,7 @@ class Layout {
     return doubts;
   }
 
-  // Of folder `name`, one of several in `path` that would be classes.
+  // Checks folder `name`, one of several in `path` that would be classes.
   absl::Status CheckClass(const std::string& path, const std::string& name,
                           const ImageFolders& folder) const {
     if (!folder.images.stems.empty()) return absl::OkStatus();
@@ -314,7 +316,8 @@ class Layout {
         AsClasses(path), " if ", name, " is a class"));
   }
 
-  // Of folder `name` in `path`, named as a part, beside classes.
+  // Checks folder `name` in `path`, which has the name of a part and is beside
+  // classes.
   absl::Status CheckPartAmongClasses(const std::string& path,
                                      const ImageFolders& folder,
                                      const std::string& name,

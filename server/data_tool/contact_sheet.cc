@@ -10,18 +10,18 @@ namespace millrace {
 namespace {
 
 constexpr double kMargin = 28;
-constexpr double kColumnGap = 32;  // between pairs of a row
+constexpr double kColumnGap = 32;  // between the pairs of a row
 constexpr double kRowGap = 24;     // above each row
 constexpr double kPictureGap = 8;  // between the two pictures of a pair
 constexpr double kTextGap = 4;     // between texts and pictures
-constexpr double kMinSlot = 132;   // a picture and its caption
-constexpr double kMinWidth = 640;  // of what the margins hold
+constexpr double kMinSlot = 132;   // width of a picture and its caption
+constexpr double kMinWidth = 640;  // without the margins
 constexpr double kWantedWidth = 1200;
 
 constexpr double kTitleSize = 20;
 constexpr double kHeadSize = 13;
 constexpr double kCaptionSize = 12;
-constexpr int kMaxLines = 3;  // that a text may take
+constexpr int kMaxLines = 3;  // max lines of a text
 
 constexpr Rgb kInk = {32, 33, 36};
 constexpr Rgb kPale = {95, 99, 104};
@@ -29,7 +29,7 @@ constexpr Rgb kRoom = {236, 238, 241};
 constexpr Rgb kFrame = {255, 214, 0};
 constexpr Rgb kHalo = {20, 20, 20};
 
-// Where `image` stands in a room, whose height its longer side must not exceed.
+// The position of `image` in an area, whose height limits the longer side.
 PictureBox Fit(const RgbImage& image, const PictureBox& room) {
   const double scale = room.height / std::max(image.width(), image.height());
   PictureBox box;
@@ -89,7 +89,7 @@ class Sheet {
   }
 
  private:
-  // Moves `top` below what was added.
+  // Moves `top` below the added line.
   void AddLine(const std::string& text, double left, double width, double size,
                Rgb color, bool bold, double& top) {
     const PictureBox box = {left, top, width, TextLineHeight(size)};
@@ -104,7 +104,7 @@ class Sheet {
     }
   }
 
-  // The lower end.
+  // Returns the lower end.
   double AddPair(const SheetPair& pair, double left, double top) {
     AddLine(pair.title, left, pair_width_, kHeadSize, kInk, true, top);
     top += kTextGap;
@@ -131,7 +131,7 @@ class Sheet {
     const PictureBox box = Fit(shown.pixels, room);
     picture_.items.emplace_back(PicturePixels{box, shown.pixels});
     const auto at = [&](double x, double y) {
-      // On whole pixels lines are sharp.
+      // Lines are sharp on whole pixels.
       return PicturePoint{
           std::round(box.left + x * box.width / shown.pixels.width()),
           std::round(box.top + y * box.height / shown.pixels.height())};
@@ -149,17 +149,17 @@ class Sheet {
     for (const PicturePoint& corner : kept) {
       corners.push_back(at(corner.x, corner.y));
     }
-    // Seen on pictures of every colour.
+    // The outline is visible on pictures of every colour.
     picture_.items.emplace_back(PictureOutline{corners, kHalo, 4, box});
     picture_.items.emplace_back(PictureOutline{corners, kFrame, 2, box});
   }
 
   const std::vector<SheetPair>& pairs_;
   const double cell_;
-  const double slot_;  // width of a picture's room
+  const double slot_;  // width of a picture's area
   const double pair_width_;
   int columns_;
-  double width_;  // of what the margins hold
+  double width_;  // without the margins
   Picture picture_;
 };
 

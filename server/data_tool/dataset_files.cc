@@ -19,24 +19,24 @@
 namespace millrace {
 namespace {
 
-// "train" of train-00000-of-00002.parquet.
+// Returns "train" for train-00000-of-00002.parquet.
 absl::string_view FirstWord(absl::string_view name) {
   return name.substr(0, name.find_first_of("-_."));
 }
 
-// Which part of a dataset the path says that it is; "" when it says none.
+// The part of a dataset according to the path; "": the path names none.
 std::string PartOf(absl::string_view path) {
   std::vector<absl::string_view> names = absl::StrSplit(path, '/');
   names.back() = FirstWord(names.back());
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    // split=train
+    // For example split=train.
     const absl::string_view value = name->substr(name->rfind('=') + 1);
     if (std::string part = PartOfName(value); !part.empty()) return part;
   }
   return "";
 }
 
-// "year=2024/month=1": the folders named KEY=VALUE on the way to the file.
+// Returns "year=2024/month=1": the folders of the form KEY=VALUE in the path.
 std::string PartitionOf(absl::string_view path) {
   std::vector<absl::string_view> names = absl::StrSplit(path, '/');
   names.pop_back();
@@ -63,7 +63,7 @@ std::string DatasetFiles::Sentence() const {
 
 std::vector<std::string> DatasetFiles::Warnings() const {
   std::vector<std::string> warnings;
-  std::map<std::string, std::string> parts;  // and a file of each
+  std::map<std::string, std::string> parts;  // and one file of each
   std::set<std::string> partitions;
   for (const std::string& file : files) {
     parts.emplace(PartOf(file), file);
@@ -85,7 +85,7 @@ std::vector<std::string> DatasetFiles::Warnings() const {
                       }),
         ", but all files are read as one dataset: name the files of one part"));
   }
-  // A single one was chosen on purpose.
+  // A single partition was chosen intentionally.
   if (partitions.size() > 1) {
     warnings.push_back(
         absl::StrCat("the values in the names of its folders (",

@@ -25,8 +25,8 @@ class DrawnLog final : public ParameterLog {
   void Add(uint32_t place, std::string what) override {
     auto& list =
         batch_.samples.empty() ? batch_.drawn : batch_.samples.back().drawn;
-    // Of a field in the order of the transforms, which is not always that in
-    // which stages draw: geometry comes first.
+    // Sorted by the order of the transforms in a field, which can differ from
+    // the order in which the stages draw: geometry comes first.
     auto at = list.end();
     while (at != list.begin() && std::prev(at)->field == field_ &&
            std::prev(at)->place > place) {

@@ -17,12 +17,12 @@
 namespace millrace {
 
 // Entries of a list that are written out; who gathers one may stop there.
-inline constexpr size_t kMostListed = 10;
+inline constexpr size_t kMaxListed = 10;
 
-// `first`: at least kMostListed of `count` entries, or all of them.
+// `first`: at least kMaxListed of `count` entries, or all of them.
 inline std::string FirstOf(const std::vector<std::string>& first,
                            absl::string_view separator, int64_t count) {
-  const size_t listed = first.size() < kMostListed ? first.size() : kMostListed;
+  const size_t listed = first.size() < kMaxListed ? first.size() : kMaxListed;
   std::string text =
       absl::StrJoin(first.begin(), first.begin() + listed, separator);
   if (count > static_cast<int64_t>(listed)) {

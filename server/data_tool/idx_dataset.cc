@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// The file of that kind under any of its usual names.
+// The file of the given kind under any of its usual names.
 absl::StatusOr<std::string> FindFile(const std::string& folder,
                                      absl::string_view split,
                                      absl::string_view what, int dimensions) {
@@ -57,7 +57,7 @@ class IdxDataset final : public SampleReader {
     label->set_name("label");
     label->set_kind(FIELD_KIND_TENSOR);
     label->set_dtype(DTYPE_INT64);
-    // The files do not say how many classes there are.
+    // The files do not contain the number of classes.
     label->set_num_classes(
         1 + static_cast<uint8_t>(*std::max_element(
                 labels_.bytes.begin(), labels_.bytes.end(), [](char a, char b) {

@@ -17,10 +17,10 @@ namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr int kMaxDimensions = 4;
-// Larger arrays are damage: nobody distributes them in this format.
+// Larger arrays are damage: no dataset of this format is that large.
 constexpr int64_t kMaxBytes = int64_t{1} << 36;
 
-// zlib's gzread also passes on files that are not compressed.
+// zlib's gzread also reads uncompressed files.
 class GzipFile {
  public:
   static absl::StatusOr<std::unique_ptr<GzipFile>> Open(
@@ -40,7 +40,7 @@ class GzipFile {
 
   // Appends up to `bytes`; fewer at the end of the file.
   absl::Status Append(int64_t bytes, std::string* out) {
-    // In steps: a wrong header must not make us reserve what is not there.
+    // Read in steps, so that a wrong header does not cause a large allocation.
     constexpr int64_t kStep = 4 << 20;
     while (bytes > 0) {
       const unsigned step = static_cast<unsigned>(std::min(bytes, kStep));
@@ -48,8 +48,8 @@ class GzipFile {
       out->resize(before + step);
       const int got = gzread(file_, out->data() + before, step);
       out->resize(before + std::max(got, 0));
-      // A file that ends within its gzip stream is told by gzerror, with what
-      // could be read.
+      // gzerror() reports a file that ends inside its gzip stream, together
+      // with the bytes that were read.
       int error = Z_OK;
       const char* text = gzerror(file_, &error);
       if (error == Z_ERRNO) return FileError(errno, "read", path_);
@@ -112,7 +112,7 @@ absl::StatusOr<IdxFile> ReadIdxFile(const std::string& path) {
     total *= size;
     idx.shape.push_back(size);
   }
-  // One byte more than there should be, to see that there is none.
+  // Reads one byte more than expected, to detect extra bytes.
   MR_RETURN_IF_ERROR(file->Append(total + 1, &idx.bytes));
   const int64_t got = static_cast<int64_t>(idx.bytes.size());
   if (got < total) {

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Buffers that a decoder may keep for the next image.
+// Max bytes that a decoder keeps for the next image.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 
 absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
@@ -26,7 +26,7 @@ absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
   region.divisor = header.max_divisor;
   region.width = (header.width + region.divisor - 1) / region.divisor;
   region.height = (header.height + region.divisor - 1) / region.divisor;
-  // Of a very large image the server decodes a part or a smaller one.
+  // Of a very large image, the server decodes only a part or a smaller size.
   if (region.width * region.height * region.channels > kMaxDecodedBytes) {
     region.channels = 1;
   }

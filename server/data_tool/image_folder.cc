@@ -28,13 +28,14 @@
 namespace millrace {
 namespace {
 
-// Deeper folders are a loop of links.
+// A deeper folder is caused by a loop of links.
 constexpr int kMaxDepth = 32;
 
-// PNGs of each folder whose channels are looked at before all files are.
+// Number of PNGs in each folder whose channels are checked before all files are
+// read.
 constexpr int kLookedAt = 4;
 
-// What millrace_operator.h promises to a decoder's sniff().
+// Bytes that millrace_operator.h promises to a decoder's sniff().
 constexpr size_t kStartBytes = 256;
 
 bool EndsWithAny(absl::string_view name,
@@ -50,14 +51,14 @@ bool HasImageName(absl::string_view name) {
   return EndsWithAny(name, {".jpg", ".jpeg", ".png", ".webp"});
 }
 
-// Images of formats, or with names, that are not read.
+// Images with formats or names that are not supported.
 bool HasForeignImageName(absl::string_view name) {
   return EndsWithAny(
       name, {".bmp", ".gif", ".tif", ".tiff", ".jfif", ".jpe", ".jp2", ".jxl",
              ".heic", ".heif", ".avif", ".ppm", ".pgm"});
 }
 
-// What may say the labels of images in its place.
+// Files that may contain the labels of images.
 bool HasTableName(absl::string_view name) {
   if (EndsWithAny(name, {".csv", ".csv.gz", ".tsv", ".tsv.gz", ".json",
                          ".jsonl", ".parquet", ".feather", ".xls", ".xlsx",
@@ -72,7 +73,8 @@ bool HasTableName(absl::string_view name) {
          !absl::StartsWith(file, "citation");
 }
 
-// Empty: an image. Else what is wrong with a file that begins so.
+// Empty: the file is an image. Otherwise the reason why a file with this start
+// is none.
 absl::string_view WhyNoImage(absl::string_view start) {
   if (start.empty()) return "is empty";
   if (absl::StartsWith(start, "\xFF\xD8\xFF") ||
@@ -103,7 +105,7 @@ class ImageFolder final : public SampleReader {
       MR_RETURN_IF_ERROR(ScanClass(classes[i], static_cast<int64_t>(i), 1,
                                    &folders.folders[classes[i]]));
     }
-    // Before the files are opened, which takes long.
+    // Checked before the files are opened, which takes long.
     if (!options_.labels_from_folders) {
       MR_ASSIGN_OR_RETURN(doubts_,
                           CheckClassFolders(options_.folder, folders, tables_,
@@ -187,7 +189,7 @@ class ImageFolder final : public SampleReader {
     std::vector<std::string> folders;
   };
 
-  // Of what is not hidden; counts what is.
+  // Lists the entries that are not hidden, and counts the hidden ones.
   absl::StatusOr<Listing> List(const std::string& below) {
     const std::string path = below.empty()
                                  ? options_.folder
@@ -200,14 +202,14 @@ class ImageFolder final : public SampleReader {
     while (const dirent* entry = readdir(folder.get())) {
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      if (absl::StartsWith(name, ".")) {  // hidden, as `ls` sees it
+      if (absl::StartsWith(name, ".")) {  // hidden, as for `ls`
         hidden.push_back(below.empty() ? name : absl::StrCat(below, "/", name));
         continue;
       }
       struct stat info;
       const std::string full = absl::StrCat(path, "/", name);
       if (stat(full.c_str(), &info) != 0) {
-        listing.files.push_back(name);  // a link to nothing: told when read
+        listing.files.push_back(name);  // broken links: see the read
       } else if (S_ISDIR(info.st_mode)) {
         listing.folders.push_back(name);
       } else {
@@ -219,13 +221,13 @@ class ImageFolder final : public SampleReader {
     std::sort(hidden.begin(), hidden.end());
     hidden_count_ += static_cast<int64_t>(hidden.size());
     for (std::string& path : hidden) {
-      if (hidden_.size() == kMostListed) break;
+      if (hidden_.size() == kMaxListed) break;
       hidden_.push_back(std::move(path));
     }
     return listing;
   }
 
-  // Everything in folder `below`; says in `folder` where the images lie.
+  // Scans folder `below` recursively; records in `folder` where the images are.
   absl::Status ScanClass(const std::string& below, int64_t label, int depth,
                          ImageFolders* folder) {
     if (depth > kMaxDepth) {
@@ -275,7 +277,7 @@ class ImageFolder final : public SampleReader {
     return looked > 0;
   }
 
-  // Whether a decoder of the operators takes a file that begins so.
+  // Whether a decoder of the operators accepts a file with this start.
   bool IsOperators(absl::string_view start) const {
     if (options_.operators == nullptr) return false;
     return options_.operators->SniffedBy(
@@ -289,21 +291,21 @@ class ImageFolder final : public SampleReader {
     return start.ok() && IsOperators(*start);
   }
 
-  // A file that is left out: its name is not that of an image.
+  // Counts a file that is left out because its name is not that of an image.
   void CountOther(const std::string& path) {
     ++other_count_;
-    if (other_files_.size() < kMostListed) other_files_.push_back(path);
-    if (tables_.size() < kMostListed && HasTableName(path)) {
+    if (other_files_.size() < kMaxListed) other_files_.push_back(path);
+    if (tables_.size() < kMaxListed && HasTableName(path)) {
       tables_.push_back(path);
     }
   }
 
   void AddBad(std::string sentence) {
     ++bad_count_;
-    if (bad_.size() < kMostListed) bad_.push_back(std::move(sentence));
+    if (bad_.size() < kMaxListed) bad_.push_back(std::move(sentence));
   }
 
-  // Takes the files that begin as no image out of files_.
+  // Removes files whose start is not that of an image from files_.
   void LookAtStarts() {
     for (ClassFile& file : files_) {
       const std::string full = absl::StrCat(options_.folder, "/", file.path);
@@ -324,7 +326,7 @@ class ImageFolder final : public SampleReader {
     DropCleared();
   }
 
-  // Takes the files without a path out of files_.
+  // Removes files without a path from files_.
   void DropCleared() {
     files_.erase(
         std::remove_if(files_.begin(), files_.end(),
@@ -332,7 +334,7 @@ class ImageFolder final : public SampleReader {
         files_.end());
   }
 
-  // Of an input of which nothing is left.
+  // Error for an input without any image left.
   absl::Status NoImage() const {
     if (bad_count_ == 0) {
       return absl::InvalidArgumentError(
@@ -381,7 +383,7 @@ class ImageFolder final : public SampleReader {
         ", or keep classes without samples with --skip_bad"));
   }
 
-  // Takes the files that do not decode out of files_.
+  // Removes files that cannot be decoded from files_.
   absl::Status DecodeAll() {
     ImageCheck check(options_.decode_threads, options_.operators);
     ToolProgress progress("checking", static_cast<int64_t>(files_.size()));
@@ -431,7 +433,7 @@ class ImageFolder final : public SampleReader {
   size_t next_ = 0;
   std::string bytes_;  // of the last sample
   int64_t label_ = 0;
-  // The first of each list, and how many there are.
+  // The first entries of each list, and the total number.
   std::vector<std::string> other_files_;
   int64_t other_count_ = 0;
   std::vector<std::string> hidden_;
@@ -439,7 +441,7 @@ class ImageFolder final : public SampleReader {
   std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
   std::vector<std::string> tables_;
-  std::vector<std::string> doubts_;  // warnings about what the classes are
+  std::vector<std::string> doubts_;         // warnings about the classes
   std::vector<std::string> empty_classes_;  // all of them
 };
 

@@ -1,4 +1,4 @@
-// millrace-data inspect: what a dataset is, from its metadata alone.
+// millrace-data inspect: describes a dataset from its metadata alone.
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,7 +36,7 @@ int64_t TotalBytes(const DatasetInfo& info) {
   return bytes;
 }
 
-// The field that is a class index; null when there is none.
+// The field with the class index; null: there is none.
 const Field* ClassField(const DatasetInfo& info) {
   for (const Field& field : info.schema().fields()) {
     if (field.num_classes() > 0) return &field;
@@ -142,12 +142,12 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       out << " [" << absl::StrJoin(field.shape(), ", ") << "]";
     }
     if (field.num_classes() > 0) {
-      constexpr int kMostListed = 20;
+      constexpr int kMaxListed = 20;
       out << ", " << CountText(field.num_classes(), "class", "classes");
-      for (int i = 0; i < field.class_names_size() && i < kMostListed; ++i) {
+      for (int i = 0; i < field.class_names_size() && i < kMaxListed; ++i) {
         out << (i == 0 ? ": " : ", ") << Readable(field.class_names(i));
       }
-      if (field.class_names_size() > kMostListed) out << ", ...";
+      if (field.class_names_size() > kMaxListed) out << ", ...";
     }
     out << "\n";
   }

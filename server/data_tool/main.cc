@@ -10,7 +10,8 @@ MR_CHECK_CPU("millrace-data")
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
-  // verify took the death of its child by SIGPIPE for damage of the file.
+  // Otherwise verify would report the death of its child by SIGPIPE as damage
+  // of the file.
   millrace::IgnoreWriteSignals();
   const int code =
       millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);

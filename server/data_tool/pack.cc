@@ -1,4 +1,4 @@
-// millrace-data pack: original files -> a dataset.
+// millrace-data pack: converts original files to a dataset.
 
 #include <sys/stat.h>
 
@@ -108,8 +108,8 @@ struct PackOptions {
   }
 };
 
-// The folder that is read: image folders keep their splits in folders of that
-// name.
+// The folder to read: image folders have a sub-folder with the name of each
+// split.
 std::string InputFolder(const PackOptions& options) {
   return options.format == "idx" || options.split.empty()
              ? options.input
@@ -134,7 +134,8 @@ absl::Status CheckInput(const PackOptions& options) {
   return FileError(error, "read folder", folder);
 }
 
-// What is there already is there the next time, too.
+// An existing output is a usage error, because it would still exist in the next
+// run.
 absl::Status CheckOutput(const PackOptions& options,
                          const DatasetWriter::Options& output) {
   absl::Status checked = DatasetWriter::CheckOutput(options.output, output);
@@ -165,7 +166,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   const DatasetWriter::Options output = {.shards = options.shards,
                                          .overwrite = options.overwrite};
   MR_RETURN_IF_ERROR(CheckInput(options));
-  // Before the input is looked at, which takes long.
+  // Checked before the input is scanned, which takes long.
   MR_RETURN_IF_ERROR(CheckOutput(options, output));
   MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
   const SeekableReader* seekable = nullptr;

@@ -16,7 +16,8 @@ absl::Status EncodePng(absl::Span<const uint8_t> pixels, int64_t height,
   image.width = static_cast<png_uint_32>(width);
   image.height = static_cast<png_uint_32>(height);
   image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  // The most that it can take: asking for the exact size would encode twice.
+  // The upper bound of the size, because a request for the exact size would
+  // encode twice.
   png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
   png->resize(bytes);
   const int done =

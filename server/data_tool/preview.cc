@@ -1,5 +1,5 @@
-// millrace-data preview: a batch of a pipeline, before and after, as a contact
-// sheet, and what was drawn for each of its samples.
+// millrace-data preview: shows a batch of a pipeline as a contact sheet, before
+// and after the transforms, and the values drawn for each sample.
 
 #include <filesystem>
 #include <iostream>
@@ -53,7 +53,7 @@ struct Flags {
   uint64_t epoch = 0;
   uint64_t step = 0;
   int64_t samples = 16;
-  std::optional<uint64_t> seed;  // absent: the pipeline's
+  std::optional<uint64_t> seed;  // absent: the pipeline's seed
   int64_t batch_size = 0;        // 0: the pipeline's, or --samples
   int64_t cell = 224;
   int64_t columns = 0;
@@ -248,7 +248,7 @@ absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
   return absl::OkStatus();
 }
 
-// `samples_given`: --samples is no default.
+// `samples_given`: the command line has --samples.
 absl::Status Preview(const Flags& flags, bool samples_given,
                      std::ostream& out) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ReadSpec(flags));
@@ -280,7 +280,7 @@ absl::Status Preview(const Flags& flags, bool samples_given,
   options.operators = operators.get();
   const auto made = PreviewBatch::Make(std::move(datasets), spec, options);
   if (!made.ok()) {
-    // Without a batch size --samples stands for it.
+    // Without a batch size, --samples replaces it.
     const std::string flag =
         flags.batch_size > 0 ? absl::StrCat("--batch_size=", flags.batch_size)
         : spec.batch_size() == 0 ? absl::StrCat("--samples=", flags.samples)

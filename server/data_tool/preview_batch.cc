@@ -26,14 +26,14 @@
 namespace millrace {
 namespace {
 
-// A batch and its decoding; nothing is taken until it is needed.
+// Memory budget for a batch and its decoding; memory is used only when needed.
 constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
 constexpr uint32_t kThreads = 2;
-// Of a soft label.
+// Smaller shares of a soft label are not shown.
 constexpr double kSmallestShare = 0.005;
-constexpr size_t kMostShares = 3;
+constexpr size_t kMaxShares = 3;
 
-// Waits for the one batch of a run.
+// Waits for the single batch of a run.
 class OneBatch {
  public:
   Engine::Callbacks callbacks() {
@@ -64,8 +64,8 @@ class OneBatch {
   bool done_ MR_GUARDED_BY(mu_) = false;
 };
 
-// Marks what another pipeline, epoch or step would mend; not what the data or
-// this machine would.
+// Marks errors that another pipeline, epoch or step would avoid; not errors of
+// the data or of this machine.
 template <typename T>
 absl::StatusOr<T> OfPipeline(absl::StatusOr<T> result) {
   switch (result.status().code()) {
@@ -86,7 +86,7 @@ bool IsImage(const Field& field) {
           field.shape_size() == 3);
 }
 
-// Colours that are told apart: of class `index` of a mask, of box `index`.
+// Distinguishable colours for class `index` of a mask and for box `index`.
 Rgb ClassColor(int index) {
   static constexpr Rgb kColors[] = {
       {230, 25, 75},  {60, 180, 75},  {255, 225, 25}, {0, 130, 200},
@@ -96,8 +96,8 @@ Rgb ClassColor(int index) {
   return kColors[index % std::size(kColors)];
 }
 
-// Half of the mask's colour where there is a class; class 255, which losses
-// leave out by custom, is grey.
+// Mixes in half of the mask's colour where there is a class. Class 255, which
+// loss functions usually ignore, is grey.
 void Overlay(const RgbImage& mask, RgbImage& image) {
   for (int y = 0; y < image.height(); ++y) {
     for (int x = 0; x < image.width(); ++x) {
@@ -114,14 +114,14 @@ void Overlay(const RgbImage& mask, RgbImage& image) {
   }
 }
 
-// `corners` are left, top, right, bottom of each, in pixels that `x` and `y`
-// make pixels of the picture.
+// `corners` are left, top, right and bottom of each box, in pixels; `x` and `y`
+// scale them to pixels of the picture.
 std::vector<SheetBox> BoxesOf(const std::vector<double>& corners, double x,
                               double y) {
   std::vector<SheetBox> boxes;
   for (size_t i = 0; i + 4 <= corners.size(); i += 4) {
     const double* b = &corners[i];
-    if (!(b[2] > b[0] && b[3] > b[1])) continue;  // padding, or gone
+    if (!(b[2] > b[0] && b[3] > b[1])) continue;  // padding, or invisible
     boxes.push_back({b[0] * x, b[1] * y, b[2] * x, b[3] * y,
                      ClassColor(static_cast<int>(i / 4))});
   }
@@ -190,7 +190,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     return std::min<int64_t>(options_.samples, batch_.header.rows());
   }
   int64_t sample_index(int64_t row) const override {
-    const int last = batch_.header.tensors_size() - 2;  // then `valid`
+    const int last = batch_.header.tensors_size() - 2;  // followed by `valid`
     return static_cast<int64_t>(ElementAt(Row(last, row), DTYPE_INT64, 0));
   }
 
@@ -256,7 +256,7 @@ class PreviewBatchImpl final : public PreviewBatch {
             return Before(image, sources_[of]->info(), sample,
                           key == keys.end() ? nullptr : &key->second, pair);
           });
-      // Left empty by the policy: there is nothing to show.
+      // The policy has left the row empty: there is nothing to show.
       if (read.code() != absl::StatusCode::kDataLoss) MR_RETURN_IF_ERROR(read);
     }
     return pairs;
@@ -285,7 +285,8 @@ class PreviewBatchImpl final : public PreviewBatch {
     return absl::OkStatus();
   }
 
-  // All sources give the same tensors; what is stored may lie elsewhere.
+  // All sources give the same tensors; the stored fields may be in another
+  // order.
   const DatasetInfo& first() const { return sources_[0]->info(); }
 
   const Field& FieldOf(const Output& output) const {
@@ -296,7 +297,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     const auto it =
         std::find_if(fields.begin(), fields.end(),
                      [&](const Field& f) { return f.name() == name; });
-    return static_cast<int>(it - fields.begin());  // a resolved spec's is there
+    return static_cast<int>(it - fields.begin());  // exists in a resolved spec
   }
 
   const uint8_t* Row(int tensor, int64_t row) const {
@@ -315,7 +316,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     std::stable_sort(
         shares.begin(), shares.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (shares.size() > kMostShares) shares.resize(kMostShares);
+    if (shares.size() > kMaxShares) shares.resize(kMaxShares);
     return absl::StrJoin(shares, " ", [&](std::string* out, const auto& s) {
       absl::StrAppend(out,
                       s.second < field.class_names_size()
@@ -325,7 +326,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     });
   }
 
-  // Index of the output that is shown.
+  // Index of the output to show.
   absl::StatusOr<int> ImageOutput() const {
     const auto& outputs = resolved_spec().outputs();
     std::vector<std::string> images;
@@ -351,15 +352,15 @@ class PreviewBatchImpl final : public PreviewBatch {
                                       absl::StrJoin(images, ", ")))));
   }
 
-  // Fields of the role that belong to the image and are outputs, masks [H, W,
-  // C] and boxes [K, 4]: calls see(output index).
+  // Calls see(output index) for the fields of the role that belong to the image
+  // and are outputs: masks [H, W, C] and boxes [K, 4].
   template <typename See>
   absl::Status EachOf(int image, FieldRole::Role role, const See& see) const {
     const auto& outputs = resolved_spec().outputs();
     for (int i = 0; i < outputs.size(); ++i) {
       const FieldTrace& trace = traces_.at(outputs[i].field());
       if (trace.role != role || trace.image != outputs[image].field()) continue;
-      // What an operator has made something else of cannot be drawn.
+      // The result of an operator that is no mask or boxes cannot be drawn.
       const std::vector<int64_t>& shape = *trace.shape;
       if (role == FieldRole::MASK && shape.size() != 3) continue;
       if (role == FieldRole::BOXES_XYXY &&
@@ -380,7 +381,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     return numbers;
   }
 
-  // A row of an output that is an image or a mask, in its own size.
+  // An image or mask output of a row, in its own size.
   RgbImage Shown(int tensor, int64_t row) const {
     const Output& output = resolved_spec().outputs(tensor);
     const FieldTrace& trace = traces_.at(output.field());
@@ -427,7 +428,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     return shown;
   }
 
-  // `key` may be null: then nothing is framed.
+  // `key` may be null: then no region is framed.
   absl::Status Before(int image, const DatasetInfo& info,
                       const EncodedSample& sample, const uint64_t* key,
                       SheetPair& pair) const {
@@ -443,7 +444,7 @@ class PreviewBatchImpl final : public PreviewBatch {
           RgbImage classes;
           Size size;
           MR_RETURN_IF_ERROR(Stored(info, index(mask), sample, size, classes));
-          // Nearest, as large as the image is shown.
+          // Nearest pixel, in the size of the shown image.
           RgbImage fitting(pixels.width(), pixels.height());
           for (int y = 0; y < pixels.height(); ++y) {
             for (int x = 0; x < pixels.width(); ++x) {
@@ -479,8 +480,8 @@ class PreviewBatchImpl final : public PreviewBatch {
     return absl::OkStatus();
   }
 
-  // The stored image or mask, decoded as the pipeline decodes it, at most as
-  // large as its room; `size` is that of the whole.
+  // The stored image or mask, decoded as in the pipeline, at most as large as
+  // its area; `size` is the full size.
   absl::Status Stored(const DatasetInfo& info, int index,
                       const EncodedSample& sample, Size& size,
                       RgbImage& picture) const {
@@ -506,8 +507,8 @@ class PreviewBatchImpl final : public PreviewBatch {
                         ImageStage::Create(field, one, options));
     const auto scratch = sizer->NewScratch();
     MR_ASSIGN_OR_RETURN(size, sizer->ReadSize(bytes, *scratch));
-    scratch->image_size = size;  // a mask is shown whatever its image's
-    // In proportion, never larger than it is.
+    scratch->image_size = size;  // a mask is shown without its image's size
+    // Scaled in proportion, and never enlarged.
     const double scale =
         std::min({1.0, static_cast<double>(options_.cell) / size.width,
                   static_cast<double>(options_.cell) / size.height});
@@ -533,14 +534,14 @@ class PreviewBatchImpl final : public PreviewBatch {
   }
 
   const std::vector<std::shared_ptr<const RecordSource>> datasets_;
-  // Of the spec's sources: some of datasets_.
+  // The sources of the spec: a part of datasets_.
   std::vector<std::shared_ptr<const RecordSource>> sources_;
   const PreviewOptions options_;
   ByteBudget budget_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const Pipeline> pipeline_;
   std::map<std::string, FieldTrace> traces_;  // by field
-  FilledBatch batch_;  // before the engine and the budget
+  FilledBatch batch_;  // destroyed before the engine and the budget
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ const Transform& TransformOf(const PipelineSpec& spec,
   return spec.transforms(static_cast<int>(drawn.place));
 }
 
-// "random_erasing: not applied"; some transforms say their name themselves.
+// Returns "random_erasing: not applied"; the texts of some transforms contain
+// the name already.
 std::string LineOf(const PipelineSpec& spec, const DrawnValues& drawn) {
   const std::string name = TransformName(TransformOf(spec, drawn));
   return Readable(absl::StartsWith(drawn.what, name)
@@ -30,7 +31,7 @@ std::string LineOf(const PipelineSpec& spec, const DrawnValues& drawn) {
                       : absl::StrCat(name, ": ", drawn.what));
 }
 
-// "sample 17 of photos"; the dataset where there are several.
+// Returns "sample 17 of photos", with the dataset if there are several.
 std::string SampleText(const PipelineSpec& spec, int64_t index,
                        int32_t source) {
   return absl::StrCat(
@@ -76,7 +77,7 @@ SheetHead HeadOf(const PreviewBatch& batch, const ExplainedBatch& explained,
   return head;
 }
 
-// Which sample mix_up or cut_mix has mixed into a row; empty: none.
+// The sample that mix_up or cut_mix has mixed into a row; empty: none.
 std::string PartnerText(const PreviewBatch& batch, const DrawnValues& drawn,
                         const std::string& field, int64_t row) {
   const PipelineSpec& spec = batch.resolved_spec();

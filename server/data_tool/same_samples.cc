@@ -10,12 +10,14 @@
 namespace millrace {
 namespace {
 
-// Images, masks, depths, edges, ...: more folders are classes.
-constexpr size_t kMostKinds = 8;
-// One file of the same name is nothing to go by.
+// Max number of kinds (images, masks, depths, edges, ...): more folders are
+// classes.
+constexpr size_t kMaxKinds = 8;
+// A single common file name is no evidence.
 constexpr size_t kLeastFiles = 2;
 
-// Nine of ten: some masks may be missing, some files be something else.
+// True for nine of ten: some masks may be missing, and some files may be of
+// another kind.
 bool AreNearlyAll(size_t some, size_t all) { return 10 * some >= 9 * all; }
 
 size_t CountCommon(const std::vector<size_t>& a, const std::vector<size_t>& b) {
@@ -38,7 +40,7 @@ absl::string_view ImageOfMask(absl::string_view stem) {
       "_matte", "_instanceids", "_groundtruth",  "_ground_truth"};
   const size_t end = stem.find_last_not_of("0123456789");
   absl::string_view base = stem;
-  // A mask of several for one image.
+  // One of several masks for one image.
   if (end != absl::string_view::npos && end + 1 < stem.size() &&
       stem[end] == '_') {
     base = stem.substr(0, end);
@@ -87,7 +89,7 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all) {
 }
 
 std::string WhySameSamples(const std::vector<NamedImages>& folders) {
-  if (folders.size() < 2 || folders.size() > kMostKinds) return "";
+  if (folders.size() < 2 || folders.size() > kMaxKinds) return "";
   std::vector<std::vector<size_t>> stems;
   for (const NamedImages& folder : folders) {
     stems.push_back(folder.images->stems);
@@ -105,7 +107,8 @@ std::string WhySameSamples(const std::vector<NamedImages>& folders) {
       return absl::StrCat("a class is rarely called ", folder.folder);
     }
   }
-  // Numbered files of a smaller class are among those of a larger one.
+  // The numbered files of a smaller class also exist in a larger class, so they
+  // are no evidence.
   if (!AreNearlyAll(fewest->size(), most->size())) return "";
   for (const NamedImages& a : folders) {
     for (const NamedImages& b : folders) {

@@ -19,10 +19,11 @@ namespace {
 
 using Outcome = SeekableJpeg::Outcome;
 
-// Samples that are read ahead, a thread: the next is there when one is done.
+// Samples that are read ahead for each thread, so that the next one is ready
+// when one is done.
 constexpr size_t kAheadPerThread = 2;
-// Images named in a warning.
-constexpr size_t kMostListed = 10;
+// Max images named in a warning.
+constexpr size_t kMaxListed = 10;
 
 class RewritingReader final : public SeekableReader {
  public:
@@ -110,7 +111,7 @@ class RewritingReader final : public SeekableReader {
 
  private:
   struct Image {
-    bool of_operators;  // then the rest says nothing
+    bool of_operators;  // true: the other fields have no meaning
     Outcome outcome;
     std::string message;
     size_t bytes_before;
@@ -182,7 +183,7 @@ class RewritingReader final : public SeekableReader {
     if (image.outcome == Outcome::kDamaged ||
         image.outcome == Outcome::kDifferent) {
       ++doubt_count_;
-      if (doubts_.size() >= kMostListed) return;
+      if (doubts_.size() >= kMaxListed) return;
       doubts_.push_back(absl::StrCat(
           given_->origin, " is stored unchanged: ",
           image.outcome == Outcome::kDamaged
@@ -193,23 +194,23 @@ class RewritingReader final : public SeekableReader {
 
   const std::unique_ptr<SampleReader> reader_;
   const Operators* const operators_;
-  std::vector<int> images_;  // their places in the schema
+  std::vector<int> images_;  // indices in the schema
   int64_t unread_;
   const size_t ahead_;
   std::deque<std::shared_ptr<Work>> queue_;
-  std::shared_ptr<Work> given_;  // what Next() returned last
+  std::shared_ptr<Work> given_;  // the last result of Next()
 
   int64_t counts_[SeekableJpeg::kOutcomes] = {};
   int64_t operators_count_ = 0;
-  int64_t bytes_before_ = 0;  // of those rewritten
+  int64_t bytes_before_ = 0;  // of the rewritten images
   int64_t bytes_after_ = 0;
   int64_t doubt_count_ = 0;
-  std::vector<std::string> doubts_;  // the first of them
+  std::vector<std::string> doubts_;  // the first warnings
 
   Mutex mu_;
   CondVar done_;
   std::vector<std::unique_ptr<SeekableJpeg>> idle_ MR_GUARDED_BY(mu_);
-  ThreadPool pool_;  // last: its threads use the others
+  ThreadPool pool_;  // last, because its threads use the members above
 };
 
 }  // namespace

@@ -13,8 +13,8 @@
 namespace millrace {
 namespace {
 
-// From the result of a step back to what the step was given. `size` is what it
-// was given and becomes what it makes.
+// Maps the result of a step back to the input of the step. `size` is the size
+// of the input, and is set to the size of the result.
 AffineMap Undo(const GeometryStep& step, Size& size) {
   const Size before = size;
   AffineMap map;
@@ -49,8 +49,8 @@ Polygon CornersOf(Size size) {
   return {{0, 0}, {width, 0}, {width, height}, {0, height}};
 }
 
-// Twice the area of a triangle, above 0 where `c` lies right of the way from
-// `a` to `b`, as it is seen.
+// Twice the area of a triangle; above 0 if `c` is on the right of the way from
+// `a` to `b`, as seen on the picture.
 double Side(const PicturePoint& a, const PicturePoint& b,
             const PicturePoint& c) {
   return (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
@@ -64,10 +64,10 @@ double Area(const Polygon& polygon) {
   return std::abs(twice) / 2;
 }
 
-// What two convex polygons have in common (I. Sutherland and G. Hodgman,
+// The intersection of two convex polygons (I. Sutherland and G. Hodgman,
 // "Reentrant Polygon Clipping", CACM 17, 1974).
 Polygon Intersection(Polygon polygon, Polygon other) {
-  // A mirrored one runs the other way round.
+  // A mirrored polygon has the opposite orientation.
   if (Side(other[0], other[1], other[2]) < 0) {
     std::reverse(other.begin(), other.end());
   }
@@ -91,7 +91,7 @@ Polygon Intersection(Polygon polygon, Polygon other) {
   return polygon;
 }
 
-// Follows an image through its transforms.
+// Traces an image through its transforms.
 class Region {
  public:
   explicit Region(Size stored) : size_(stored), shown_(CornersOf(stored)) {}
@@ -114,8 +114,8 @@ class Region {
     shown_ = Intersection(std::move(shown_), std::move(canvas));
   }
 
-  Size size_;      // of the image now
-  Polygon shown_;  // of the stored image
+  Size size_;      // current size of the image
+  Polygon shown_;  // visible part of the stored image
   std::vector<AffineMap> undo_;
 };
 
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<PicturePoint>> SourceRegion(
       }
     }
   }
-  // But for what rounding leaves of a turn by nothing.
+  // Tolerance for the rounding of a rotation by zero.
   constexpr double kWhole = 1 - 1e-9;
   if (Area(region.shown()) >= kWhole * Area(CornersOf(stored))) {
     return std::vector<PicturePoint>();

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// Of a name, below what a spec may have.
+// Max bytes of a name, below the limit of a spec.
 constexpr size_t kMaxNameBytes = 200;
 
 }  // namespace
@@ -23,7 +23,7 @@ void NameSource(const std::string& uri, PipelineSpec& spec) {
   Source& source = *spec.mutable_sources(0);
   if (source.has_synthetic() || !source.dataset().empty()) return;
   absl::string_view path = uri;
-  path.remove_prefix(path.find(':') + 1);  // of no scheme: 0
+  path.remove_prefix(path.find(':') + 1);  // no scheme: removes nothing
   while (absl::ConsumeSuffix(&path, "/")) {
   }
   const std::string file = FileName(path);
@@ -31,7 +31,7 @@ void NameSource(const std::string& uri, PipelineSpec& spec) {
   if (!absl::ConsumeSuffix(&name, ".lmdb")) {
     absl::ConsumeSuffix(&name, ".parquet");
   }
-  // The bytes of a path may be no text.
+  // A path may contain bytes that are no valid text.
   if (!name.empty()) source.set_dataset(CleanText(name, kMaxNameBytes));
 }
 

@@ -30,12 +30,12 @@ constexpr std::array<Spelling, 15> kParts = {{{"train", "train"},
                                               {"testset", "test"},
                                               {"unlabeled", "unlabeled"}}};
 
-// Words beside which a part's name still says nothing but the part.
+// Words that may stand beside a part's name without another meaning.
 constexpr std::array<absl::string_view, 16> kFillers = {
     "image", "images", "img",    "imgs",  "data", "dataset", "set",   "split",
     "part",  "photo",  "photos", "files", "jpg",  "jpeg",    "jpegs", "png"};
 
-// The part that a name speaks of, and the words that it says beside it.
+// The part in a name, and the other words of the name.
 struct Words {
   std::string part;
   std::string rest;
@@ -45,14 +45,15 @@ Words WordsOf(absl::string_view name) {
   Words words;
   for (size_t i = 0; i < name.size();) {
     std::string word;
-    // A word ends before a capital: TrainImages.
+    // A word ends before a capital letter: TrainImages.
     while (i < name.size() && absl::ascii_isalpha(name[i]) &&
            (word.empty() || !absl::ascii_islower(name[i - 1]) ||
             !absl::ascii_isupper(name[i]))) {
       word.push_back(absl::ascii_tolower(name[i++]));
     }
     if (word.empty()) {
-      // What no name of a part has; bytes of other alphabets count as words.
+      // Characters that no part name has. Bytes of other alphabets count as
+      // words.
       if (!absl::ascii_isascii(name[i])) words.rest.push_back(name[i]);
       ++i;
       continue;
@@ -64,7 +65,7 @@ Words WordsOf(absl::string_view name) {
     bool filler = false;
     for (absl::string_view known : kFillers) filler = filler || word == known;
     if (!part.empty()) {
-      absl::StrAppend(&words.part, part);  // train_val is trainval
+      absl::StrAppend(&words.part, part);  // train_val becomes trainval
     } else if (!filler) {
       absl::StrAppend(&words.rest, word, " ");
     }

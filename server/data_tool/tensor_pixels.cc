@@ -56,7 +56,7 @@ RgbImage ToRgb(const uint8_t* data, const PixelFormat& f) {
     if (!f.stddev.empty()) value *= f.stddev[c % f.stddev.size()];
     if (!f.mean.empty()) value += f.mean[c % f.mean.size()];
     value *= f.scale;
-    if (!(value > 0)) return uint8_t{0};  // not a number, too
+    if (!(value > 0)) return uint8_t{0};  // also NaN
     return static_cast<uint8_t>(std::min(value + 0.5, 255.0));
   };
   for (int64_t y = 0; y < f.height; ++y) {

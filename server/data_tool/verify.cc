@@ -1,4 +1,5 @@
-// millrace-data verify: reads everything and compares it with what was packed.
+// millrace-data verify: reads a whole dataset and compares it with what was
+// packed.
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,11 +36,11 @@
 namespace millrace {
 namespace {
 
-// A shard is given up when so many of its samples one after the other cannot be
-// used: each may cost the decoding of a whole row group.
-constexpr int64_t kMostRefused = 1000;
+// After this number of consecutive unusable samples, the rest of a shard is
+// skipped, because each may cost the decoding of a whole row group.
+constexpr int64_t kMaxRefused = 1000;
 
-// Where the child is, for the case that it does not come back.
+// The position of the child process, in case it dies.
 struct Place {
   volatile int64_t sample;
   char shard[256];
@@ -54,15 +55,15 @@ int ShardOf(const DatasetInfo& info, int64_t sample) {
   return shard;
 }
 
-// What is wrong with a dataset: of each kind how often, and the first places.
+// The damage of a dataset: for each kind, the number and the first places.
 class Damage {
  public:
   Damage(const DatasetInfo& info, bool decode)
       : info_(info), decode_(decode), images_of_(info.shards_size()) {}
 
-  // A sample that the reader refuses.
+  // Adds a sample that the reader refuses.
   void AddSample(int64_t sample, const absl::Status& status) {
-    if (++samples_ <= static_cast<int64_t>(kMostListed)) {
+    if (++samples_ <= static_cast<int64_t>(kMaxListed)) {
       first_samples_.push_back(Describe(sample, "", status));
     }
     unread_.insert(ShardOf(info_, sample));
@@ -70,22 +71,24 @@ class Damage {
 
   void AddImage(int64_t sample, const std::string& field,
                 const absl::Status& status) {
-    if (++images_ <= static_cast<int64_t>(kMostListed)) {
+    if (++images_ <= static_cast<int64_t>(kMaxListed)) {
       first_images_.push_back(
           Describe(sample, absl::StrCat(", field ", field), status));
     }
     ++images_of_[ShardOf(info_, sample)];
   }
 
-  // The reader refused too many samples in a row.
+  // Records that the reader has refused too many consecutive samples.
   void AddRest(int shard, int64_t row) { rests_.emplace_back(shard, row); }
 
-  // Not of a shard with samples that could not be read: they are not in it.
+  // Not called for a shard with unreadable samples, which are missing from the
+  // hash.
   void AddHash(int shard, std::string found) {
     if (!unread_.contains(shard)) hashes_.emplace_back(shard, std::move(found));
   }
 
-  // A sentence each. `hashes_known`: there is one for every shard.
+  // One sentence for each kind of damage. `hashes_known`: every shard has a
+  // hash.
   std::vector<absl::Status> Sentences(int64_t image_count,
                                       bool hashes_known) const {
     std::vector<absl::Status> sentences;
@@ -103,7 +106,7 @@ class Damage {
     }
     for (const auto& [shard, row] : rests_) {
       add("shard ", info_.shards(shard).name(), " is not read from row ", row,
-          " on: ", kMostRefused, " consecutive samples cannot be used");
+          " on: ", kMaxRefused, " consecutive samples cannot be used");
     }
     if (images_ > 0) {
       add(images_, " of ", CountText(image_count, "image"),
@@ -118,7 +121,7 @@ class Damage {
               : "");
     }
     for (size_t i = 0; i < hashes_.size(); ++i) {
-      if (i == kMostListed) {
+      if (i == kMaxListed) {
         add("the content of ", hashes_.size() - i,
             " more shards is not what was packed");
         break;
@@ -144,7 +147,8 @@ class Damage {
   }
 
  private:
-  // "shard part-00000-of-00002.lmdb, row 3 (sample 3, field image): REASON"
+  // Returns "shard part-00000-of-00002.lmdb, row 3 (sample 3, field image):
+  // REASON".
   std::string Describe(int64_t sample, absl::string_view field,
                        const absl::Status& status) const {
     const ShardInfo& shard = info_.shards(ShardOf(info_, sample));
@@ -159,8 +163,8 @@ class Damage {
   int64_t images_ = 0;
   std::vector<std::string> first_samples_;
   std::vector<std::string> first_images_;
-  std::vector<int64_t> images_of_;  // by shard
-  std::set<int> unread_;            // shards with samples that were refused
+  std::vector<int64_t> images_of_;  // keyed by shard
+  std::set<int> unread_;            // shards with refused samples
   std::vector<std::pair<int, int64_t>> rests_;
   std::vector<std::pair<int, std::string>> hashes_;
 };
@@ -193,7 +197,7 @@ absl::Status Verify(const std::string& uri,
     std::snprintf(place->shard, sizeof(place->shard), "%s",
                   shard.name().c_str());
     ContentSum sum;
-    int64_t refused = 0;  // one after the other
+    int64_t refused = 0;  // consecutive
     for (int64_t row = 0; row < shard.samples(); ++row) {
       if (StopSignals::signal() != 0)
         return absl::CancelledError("interrupted");
@@ -218,7 +222,7 @@ absl::Status Verify(const std::string& uri,
       if (!read.ok() && !absl::IsDataLoss(read)) return read;
       refused = read.ok() ? 0 : refused + 1;
       if (!read.ok()) damage.AddSample(index, read);
-      if (refused == kMostRefused && row + 1 < shard.samples()) {
+      if (refused == kMaxRefused && row + 1 < shard.samples()) {
         damage.AddRest(number, row + 1);
         break;
       }
@@ -236,11 +240,11 @@ absl::Status Verify(const std::string& uri,
         info.schema().fields(image_fields[image.number % images]).name(),
         image.status);
   }
-  progress.reset();  // before anything is printed
+  progress.reset();  // before any output
   const std::vector<absl::Status> sentences =
       damage.Sentences(info.samples() * images, hashes_known);
   if (!sentences.empty()) {
-    MR_RETURN_IF_ERROR(source->CheckFiles());  // changed since it was opened
+    MR_RETURN_IF_ERROR(source->CheckFiles());  // changed since the opening
     for (size_t i = 0; i + 1 < sentences.size(); ++i) {
       Report("verify", sentences[i]);
     }
@@ -272,8 +276,8 @@ absl::Status Verify(const std::string& uri,
 
 }  // namespace
 
-// The source of an operator library may end the process over a damaged file: a
-// child process reads.
+// A child process reads the dataset, because the source of an operator library
+// may end the process when it reads a damaged file.
 int RunVerify(const Args& args, std::ostream& out) {
   std::vector<std::string> libraries;
   bool no_decode = false;
@@ -314,9 +318,9 @@ int RunVerify(const Args& args, std::ostream& out) {
     if (verified.ok()) verified = FlushStandardOutput();
     _exit(Report("verify", verified));
   }
-  // Not before: fork() copies the calling thread alone, and what another thread
-  // has locked at that moment (AddressSanitizer's heap, for one) stays locked in
-  // the child for ever.
+  // Created after fork(), which copies only the calling thread: a lock that
+  // another thread holds at that moment (for example of AddressSanitizer's
+  // heap) stays locked in the child forever.
   const StopSignals signals;
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

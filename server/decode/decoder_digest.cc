@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// The pixels of an image and the sizes that they have, one after the other.
+// Collects the pixels and the sizes of images, one after the other.
 class Pixels {
  public:
   absl::Status Add(absl::Span<const uint8_t> bytes) {

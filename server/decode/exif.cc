@@ -13,7 +13,8 @@ int Sane(uint64_t value) {
   return value >= 1 && value <= 8 ? static_cast<int>(value) : kUpright;
 }
 
-// Numbers of a TIFF block, in its byte order. Never reads outside it.
+// Reads numbers of a TIFF block in the block's byte order. Never reads outside
+// the block.
 class TiffBlock {
  public:
   explicit TiffBlock(absl::Span<const uint8_t> bytes)
@@ -26,12 +27,13 @@ class TiffBlock {
            Read(2, 2) == 42;
   }
 
-  // Whether bytes [at, at + size) lie in the block.
+  // Whether bytes [at, at + size) are inside the block.
   bool Holds(uint64_t at, uint64_t size) const {
     return at <= bytes_.size() && size <= bytes_.size() - at;
   }
 
-  // The unsigned number of `size` bytes (1, 2, 4 or 8), which the block holds.
+  // The unsigned number of `size` bytes (1, 2, 4 or 8), which must be inside
+  // the block.
   uint64_t Read(uint64_t at, int size) const {
     uint64_t value = 0;
     for (int i = 0; i < size; ++i) {
@@ -45,7 +47,7 @@ class TiffBlock {
   const bool little_;
 };
 
-// Types of TIFF 6.0 (and LONG8 of BigTIFF) by their numbers.
+// Numbers of the types of TIFF 6.0, and of LONG8 of BigTIFF.
 enum TiffType : uint32_t {
   kByte = 1,
   kAscii = 2,
@@ -63,7 +65,7 @@ enum TiffType : uint32_t {
   kLong8 = 16,
 };
 
-// Bytes of one value; 0: an unknown type.
+// Bytes of one value; 0: unknown type.
 int SizeOf(uint32_t type) {
   switch (type) {
     case kByte:
@@ -89,15 +91,16 @@ int SizeOf(uint32_t type) {
   }
 }
 
-// A value of 1 to 8, or upright. A fraction counts when it is a whole number.
+// Returns a value of 1 to 8, or upright. A fraction counts if it is a whole
+// number.
 int SaneReal(double value) {
   return value >= 1 && value <= 8 && value == static_cast<int>(value)
              ? static_cast<int>(value)
              : kUpright;
 }
 
-// The value of `type` at `at`, which the block holds. A negative number is far
-// beyond 8 when it is read as an unsigned one.
+// Reads the value of `type` at `at`, which must be inside the block. A negative
+// number read as an unsigned one is far above 8.
 int OrientationAt(const TiffBlock& tiff, uint32_t type, uint64_t at) {
   switch (type) {
     case kAscii:
@@ -124,7 +127,7 @@ int OrientationAt(const TiffBlock& tiff, uint32_t type, uint64_t at) {
   }
 }
 
-// 0: the block has no orientation, or one that Pillow passes over: of an
+// Returns 0 if the block has no orientation, or one that Pillow ignores: of
 // unknown type, without a value, or outside the block.
 int FindInTiff(absl::Span<const uint8_t> bytes) {
   constexpr uint32_t kOrientationTag = 0x0112;
@@ -142,11 +145,11 @@ int FindInTiff(absl::Span<const uint8_t> bytes) {
     const uint64_t count = tiff.Read(entry + 4, 4);
     const uint64_t size = count * SizeOf(type);
     if (size == 0) continue;
-    // Larger values lie elsewhere in the block.
+    // A larger value is stored elsewhere in the block.
     const uint64_t at =
         size <= kInlineBytes ? entry + 8 : tiff.Read(entry + 8, 4);
     if (!tiff.Holds(at, size)) continue;
-    // Of several values the first counts; of several bytes none does.
+    // With several values the first one counts; with several bytes none counts.
     if (type == kByte && count > 1) return kUpright;
     return OrientationAt(tiff, type, at);
   }
@@ -172,7 +175,8 @@ int ImageOrientation(absl::Span<const uint8_t> exif,
   }
   const int found = FindInTiff(exif);
   if (found != 0) return found;
-  // An attribute (tiff:Orientation="6") or an element (<tiff:Orientation>6<).
+  // Matches an attribute (tiff:Orientation="6") or an element
+  // (<tiff:Orientation>6<).
   absl::string_view text(reinterpret_cast<const char*>(xmp.data()), xmp.size());
   for (size_t at = text.find(kProperty); at != absl::string_view::npos;
        at = text.find(kProperty)) {

@@ -13,14 +13,14 @@
 namespace millrace {
 namespace {
 
-// jpeg_entropy_decoder of libjpeg-turbo's jpegint.h.
+// The same layout as jpeg_entropy_decoder of libjpeg-turbo's jpegint.h.
 struct EntropyModule {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
   boolean insufficient_data;
 };
 
-// Executable memory of the program or library that holds an address.
+// The executable memory of the program or library that contains an address.
 struct CodeRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -30,7 +30,7 @@ struct CodeRange {
   }
 };
 
-// Empty: none holds it.
+// Empty: no range contains the address.
 CodeRange CodeAround(uintptr_t address) {
   struct Search {
     uintptr_t address;
@@ -54,8 +54,8 @@ CodeRange CodeAround(uintptr_t address) {
   return search.found;
 }
 
-// Shifts by a variable are most of the work; BMI2 has cheaper ones. The same
-// code is compiled twice and chosen for the CPU.
+// Shifts by a variable take most of the time, and BMI2 has faster ones. The
+// same code is compiled twice and selected by CPU.
 #if defined(__x86_64__)
 #define MR_HAVE_BMI2_VERSION 1
 #define MR_BMI2 __attribute__((target("bmi2")))
@@ -64,11 +64,11 @@ CodeRange CodeAround(uintptr_t address) {
 #endif
 #define MR_INLINE inline __attribute__((always_inline))
 
-// Bits of a look into the tables: code and value bits together.
+// Bits of one table lookup: code and value bits together.
 constexpr int kLookBits = 11;
 constexpr int kLookSize = 1 << kLookBits;
-// Zero bytes behind the data: one MCU may be read too far before it is seen.
-// (10 blocks of 64 symbols of at most 31 bits.)
+// Zero bytes after the data: one MCU may be read past the end before this is
+// detected. (10 blocks of 64 symbols of at most 31 bits.)
 constexpr size_t kPadding = 4096;
 
 // Zigzag to natural order.
@@ -78,27 +78,28 @@ constexpr uint8_t kNaturalOrder[64] = {
     35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
     58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-// Bit of an entry: take the symbol by its code instead.
+// Bit of an entry: decode the symbol by its code instead.
 constexpr int32_t kSlow = 64;
 
-// An entry of a pair: up to two coefficients and the end of the block at one
-// look. Bits 0-5 length; bit 6 kSlow; bit 7 kEnds, the block ends here (with
-// kSlow: and nothing before); bits 8-12 places to advance for the first, 13-17
-// for the second (0: there is none), bits 18-23 its value, 24-31 the first's.
+// A pair entry: one lookup gives up to two coefficients and the end of the
+// block. Bits 0-5: length. Bit 6: kSlow. Bit 7: kEnds, the block ends here
+// (with kSlow: and nothing precedes the end). Bits 8-12: places to advance for
+// the first coefficient. Bits 13-17: places for the second (0: there is none).
+// Bits 18-23: value of the second. Bits 24-31: value of the first.
 constexpr uint32_t kEnds = 128;
 constexpr int kMaxFirstSize = 7;
 constexpr int kMaxSecondSize = 5;
 
-// An entry of a skip: several coefficients that are not wanted. Bits 0-4
-// length, bit 5 kSkipEnds, the block ends; bits 8-15 places to advance. 0: no
-// whole one fits.
+// A skip entry: several coefficients that are not needed. Bits 0-4: length. Bit
+// 5: kSkipEnds, the block ends. Bits 8-15: places to advance. 0: no complete
+// coefficient fits.
 constexpr uint16_t kSkipEnds = 32;
 
 int32_t Extend(int32_t bits, int size) {
   return bits < (1 << (size - 1)) ? bits - (1 << size) + 1 : bits;
 }
 
-// Codes and symbols of a Huffman table, which may be none.
+// Codes and symbols of a Huffman table; empty without a table.
 struct Codes {
   struct Code {
     uint16_t bits;
@@ -106,19 +107,19 @@ struct Codes {
     uint8_t symbol;
   };
 
-  // What it was built from.
+  // The table that this object was built from.
   uint8_t counts[17] = {};
   uint8_t symbols[256] = {};
   bool built = false;
 
-  Code codes[256];  // those that a look holds, shorter ones first
+  Code codes[256];  // those that fit a lookup, shortest first
   int code_count = 0;
-  // Longer codes: first 16-bit code behind those of length L, and what turns a
-  // code of length L into an index of `symbols`.
+  // Longer codes: `limit[L]` is the first 16-bit code after those of length L;
+  // the offset converts a code of length L into an index of `symbols`.
   uint32_t limit[18];
   int32_t offset[18];
 
-  // False: it is what it was.
+  // False: the table has not changed.
   bool Build(const JHUFF_TBL& from) {
     if (built && std::memcmp(counts + 1, from.bits + 1, 16) == 0 &&
         std::memcmp(symbols, from.huffval, 256) == 0) {
@@ -148,13 +149,13 @@ struct Codes {
   }
 };
 
-// Of DC coefficients: the symbols are sizes.
+// Table of DC coefficients, whose symbols are sizes.
 struct DcTable {
   Codes codes;
-  // Bits 0-5 length; bit 6 kSlow; then
-  //   fast: bits 16-31 the value;
-  //   slow: bits 8-15 the symbol, length of its code alone; length 0: the code
-  //         is longer than the look.
+  // Bits 0-5: length. Bit 6: kSlow. Then:
+  //   fast: bits 16-31: the value.
+  //   slow: bits 8-15: the symbol. The length is that of its code alone; length
+  //         0: the code is longer than a lookup.
   int32_t look[kLookSize];
 
   void Build(const JHUFF_TBL& from) {
@@ -180,19 +181,20 @@ struct DcTable {
   }
 };
 
-// Of AC coefficients: the symbols are a run of zeros and a size. An image may
-// bring tables of its own, so building them has to be quick: what may stand
-// behind a coefficient is worked out once for each number of bits that a look
-// has left, not for each entry, and entries are written in runs.
+// Table of AC coefficients, whose symbols are a run of zeros and a size. Each
+// image may have its own tables, so building must be fast: what can follow a
+// coefficient is computed once for each number of remaining lookup bits and not
+// for each entry, and entries are written in runs.
 struct AcTable {
   Codes codes;
   uint32_t pair[kLookSize];
   uint16_t skip[kLookSize];
   bool skip_built = false;
-  // Bits 0-7 length, 8-15 the symbol; 0: the code is longer than the look.
+  // Bits 0-7: length. Bits 8-15: the symbol. 0: the code is longer than a
+  // lookup.
   uint16_t code[kLookSize];
 
-  // Symbols that end the block.
+  // Whether the symbol ends the block.
   static bool IsEnd(uint8_t symbol) {
     return (symbol & 15) == 0 && symbol >> 4 != 15;
   }
@@ -205,8 +207,8 @@ struct AcTable {
       if (IsEnd(codes.codes[i].symbol)) end = &codes.codes[i];
     }
 
-    // tails[2^m + j]: what bits j, of which there are m, hold behind a first
-    // coefficient: nothing, a second one, the end.
+    // tails[2^m + j]: the meaning of bits j (m bits) after a first coefficient:
+    // nothing, a second coefficient, or the end.
     uint32_t tails[kLookSize];
     std::fill(tails, tails + kLookSize, 0);
     const auto fill_end = [end](uint32_t* at, int bits_left, uint32_t entry) {
@@ -262,11 +264,11 @@ struct AcTable {
     }
   }
 
-  // Before the first skip.
+  // Must be called before the first skip.
   void BuildSkip() {
     if (skip_built) return;
     skip_built = true;
-    // As above: whole symbols in m bits, the last of them `skip` itself.
+    // As above: the complete symbols in m bits, the last of them `skip` itself.
     uint16_t tails[kLookSize];
     for (int m = 0; m <= kLookBits; ++m) {
       uint16_t* const to = m == kLookBits ? skip : tails + (1 << m);
@@ -296,8 +298,8 @@ struct AcTable {
 };
 
 struct Bits {
-  uint64_t word;  // the next bits, from the top
-  int count;      // of them that are accounted for
+  uint64_t word;  // the next bits, starting at the top
+  int count;      // number of valid bits
   const uint8_t* next;
 
   MR_INLINE void Refill() {
@@ -328,31 +330,31 @@ struct FastEntropy::State {
   AlignedBuffer bytes;
 
   Bits bits;
-  const uint8_t* end;    // of the segment's data
-  uint8_t* initialised;  // memory before it has been written
-  const uint8_t* raw;    // where the next segment begins, still stuffed
+  const uint8_t* end;    // end of the segment's data
+  uint8_t* initialised;  // memory before it was written
+  const uint8_t* raw;    // start of the next segment, still stuffed
   const uint8_t* raw_end;
-  uint8_t marker;  // that ended the segment; 0: the data did
+  uint8_t marker;  // that ended the segment; 0: end of data
   absl::Span<const uint8_t> scan;
-  absl::Span<const uint8_t> index;  // its seek index, to be checked; or empty
+  absl::Span<const uint8_t> index;  // unverified seek index; or empty
   uint32_t segments;                // restart intervals of the scan
-  uint32_t segment;                 // the one that the bits are of
-  // MCUs are numbered through the scan. What is not wanted is passed over
-  // when something behind it is.
-  uint32_t asked;        // the next that libjpeg asks for
-  uint32_t next;         // the one that the bits begin with
-  uint32_t segment_end;  // the first of the next segment
-  uint32_t column;       // of `asked`
+  uint32_t segment;                 // the segment of the bits
+  // MCUs are numbered through the scan. MCUs that are not needed are skipped
+  // when a later one is needed.
+  uint32_t asked;        // the next MCU that libjpeg requests
+  uint32_t next;         // the MCU that the bits start with
+  uint32_t segment_end;  // the first MCU of the next segment
+  uint32_t column;       // column of `asked`
   uint32_t first_column;
   uint32_t last_column;
   int32_t last_dc[MAX_COMPS_IN_SCAN];
-  // Of each block of an MCU.
+  // For each block of an MCU.
   int blocks;
   const DcTable* block_dc[D_MAX_BLOCKS_IN_MCU];
   AcTable* block_ac[D_MAX_BLOCKS_IN_MCU];
   uint8_t block_component[D_MAX_BLOCKS_IN_MCU];
-  bool block_wanted[D_MAX_BLOCKS_IN_MCU];  // its AC coefficients are
-  bool may_skip;                           // the tables for it are built
+  bool block_wanted[D_MAX_BLOCKS_IN_MCU];  // needs its AC coefficients
+  bool may_skip;                           // the tables for skips are built
 
   [[noreturn]] static void Fail(j_decompress_ptr info, int code) {
     info->err->msg_code = code;
@@ -361,7 +363,8 @@ struct FastEntropy::State {
     __builtin_unreachable();
   }
 
-  // Copies the entropy-coded bytes up to the next marker, without stuffing.
+  // Copies the entropy-coded bytes up to the next marker and removes the
+  // stuffing.
   void NextSegment() {
     uint8_t* to = bytes.data();
     const uint8_t* from = raw;
@@ -374,7 +377,7 @@ struct FastEntropy::State {
       to += n;
       from += n;
       if (stop == nullptr) break;
-      // Any number of FF may stand before the marker's code.
+      // Any number of FF bytes may precede the marker's code.
       while (from < raw_end && *from == 0xFF) ++from;
       if (from == raw_end) break;
       const uint8_t code = *from++;
@@ -386,7 +389,8 @@ struct FastEntropy::State {
     }
     raw = from;
     end = to;
-    // All of it once, then what an earlier segment has left is good enough.
+    // Memory after the data is cleared when it is used for the first time.
+    // Later, the remains of an earlier segment do no harm.
     if (to + kPadding > initialised) {
       uint8_t* from_here = std::max(to, initialised);
       std::memset(from_here, 0, to + kPadding - from_here);
@@ -397,7 +401,7 @@ struct FastEntropy::State {
     std::fill(last_dc, last_dc + MAX_COMPS_IN_SCAN, 0);
   }
 
-  // Moves `raw` behind the next marker.
+  // Moves `raw` after the next marker.
   void PassSegment() {
     marker = 0;
     while (marker == 0 && raw < raw_end) {
@@ -409,7 +413,7 @@ struct FastEntropy::State {
     }
   }
 
-  // Begins segment `wanted`, which is behind the present one.
+  // Starts segment `wanted`, which comes after the current one.
   void GoToSegment(j_decompress_ptr info, uint32_t wanted) {
     std::optional<size_t> at;
     if (!index.empty() && (wanted > segment + 1 || wanted == segments - 1)) {
@@ -426,8 +430,9 @@ struct FastEntropy::State {
       }
       if (++segment < wanted) PassSegment();
     }
-    // An index names as many markers as the scan should have. Data with more of
-    // them can be read in two ways; who reads it all finds out here.
+    // An index lists as many markers as the scan should have. Data with more
+    // markers has two possible readings; a decoder that reads all data finds
+    // this here.
     if (at.has_value() && raw != scan.data() + *at) {
       Fail(info, JWRN_MUST_RESYNC);
     }
@@ -436,7 +441,7 @@ struct FastEntropy::State {
     segment_end = next + info->restart_interval;
   }
 
-  // A symbol whose code is longer than a look.
+  // Decodes a symbol whose code is longer than a lookup.
   static int LongSymbol(j_decompress_ptr info, const Codes& codes, Bits& b) {
     const uint32_t code = static_cast<uint32_t>(b.word >> 48);
     int length = kLookBits + 1;
@@ -472,8 +477,8 @@ struct FastEntropy::State {
     return TakeValue(b, symbol & 15);
   }
 
-  // One symbol from place k on; the place behind it, 65 at the end of the
-  // block. `block` may be null.
+  // Decodes one symbol at place k and returns the next place; 65 at the end of
+  // the block. `block` may be null.
   static int DecodeOne(j_decompress_ptr info, const AcTable& table, Bits& b,
                        int k, JCOEF* block) {
     b.Refill();
@@ -507,8 +512,8 @@ struct FastEntropy::State {
                     second + static_cast<int>((entry & kEnds) != 0) <= 64,
                 1)) {
           b.Consume(entry & 63);
-          // Without a second one its place is the first's: the first, stored
-          // last, stays.
+          // Without a second coefficient, both have the same place. The first
+          // one is stored last, so it stays.
           block[kNaturalOrder[second - 1]] =
               static_cast<JCOEF>(static_cast<int32_t>(entry << 8) >> 26);
           block[kNaturalOrder[first - 1]] =
@@ -555,19 +560,19 @@ struct FastEntropy::State {
   }
 
   void CheckOverrun(j_decompress_ptr info, const Bits& b) const {
-    // More bits used than there were?
+    // Were more bits used than there are?
     if (b.next - b.count / 8 > end) Fail(info, JWRN_HIT_MARKER);
   }
 
   MR_INLINE void DecodeBlockDc(j_decompress_ptr info, int i, Bits& b) {
     int32_t& last = last_dc[block_component[i]];
-    // Damaged data may count beyond any bound.
+    // Damaged data may make the sum arbitrarily large.
     last = static_cast<int32_t>(
         static_cast<uint32_t>(last) +
         static_cast<uint32_t>(DecodeDc(info, *block_dc[i], b)));
   }
 
-  // Goes on to MCU `wanted`.
+  // Continues to MCU `wanted`.
   MR_INLINE void AdvanceBody(j_decompress_ptr info, uint32_t wanted) {
     if (!may_skip) BuildSkips();
     if (wanted >= segment_end) {
@@ -646,7 +651,7 @@ bool FastEntropy::Fits(const jpeg_decompress_struct& info) {
 }
 
 bool FastEntropy::LayoutIsKnown(const jpeg_decompress_struct& info) {
-  // A function that libjpeg has put into a struct which is public.
+  // The address of a libjpeg function, taken from a public struct.
   static const CodeRange libjpeg =
       CodeAround(reinterpret_cast<uintptr_t>(info.mem->free_pool));
   const auto* words = reinterpret_cast<const uintptr_t*>(info.entropy);
@@ -688,7 +693,7 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
     s.block_component[i] = static_cast<uint8_t>(c);
     s.block_dc[i] = &s.dc[component->dc_tbl_no];
     s.block_ac[i] = &s.ac[component->ac_tbl_no];
-    // At 1/8 of the size the DC coefficient is the pixel.
+    // At 1/8 of the size, the DC coefficient is the pixel.
     s.block_wanted[i] =
         component->component_needed && component->DCT_scaled_size > 1;
     if (!s.block_wanted[i]) s.block_ac[i]->BuildSkip();
@@ -698,9 +703,9 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   s.initialised = s.bytes.data();
   s.scan = scan;
   const uint32_t interval = info->restart_interval;
-  // Each jump checks the whole index. With intervals of a row of MCUs or more a
-  // crop jumps once or twice; a file of many more intervals, each passed by a
-  // jump, would make somebody else's bytes expensive.
+  // Each jump checks the whole index. With intervals of a row of MCUs or more,
+  // a crop jumps once or twice. A file with many more intervals, each with a
+  // jump, would make a foreign file expensive.
   const bool rows = interval >= info->MCUs_per_row;
   s.index = rows ? index : absl::Span<const uint8_t>();
   const uint32_t mcus = info->MCUs_per_row * info->MCU_rows_in_scan;

@@ -77,7 +77,7 @@ absl::StatusOr<ImageHeader> ImageDecoder::Open(
   if (TurnOf(header_.orientation).swap) {
     std::swap(header_.width, header_.height);
   }
-  // A mirrored image does not divide into the same pixels.
+  // A mirrored image is not divided into the same pixels.
   if (header_.orientation != 1) header_.max_divisor = 1;
   return header_;
 }

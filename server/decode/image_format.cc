@@ -15,7 +15,7 @@ absl::string_view AsText(absl::Span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A format that people store and this version does not decode, or null.
+// The name of a common format that this version does not decode, or null.
 const char* UnsupportedFormat(absl::string_view text) {
   if (absl::StartsWith(text, "GIF8")) return "a GIF";
   if (absl::StartsWith(text, "BM")) return "a BMP";

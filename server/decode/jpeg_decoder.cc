@@ -25,13 +25,13 @@
 namespace millrace {
 namespace {
 
-// Rows handed to libjpeg at a time; it fills at most an iMCU row's.
+// Max rows per call of libjpeg, which fills at most the rows of an iMCU row.
 constexpr int kRowsPerCall = 8;
 
-// FastEntropy copies the file; a larger one goes libjpeg's way.
+// FastEntropy copies the file. Larger files use libjpeg's decoder.
 constexpr size_t kMaxFastBytes = 16 << 20;
 
-// What the APP1 blocks begin with.
+// The prefixes of the APP1 blocks.
 constexpr absl::string_view kExifName("Exif\0\0", 6);
 constexpr absl::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
@@ -43,9 +43,9 @@ struct ErrorManager {
 
 struct SourceManager {
   jpeg_source_mgr base;
-  bool ended;  // libjpeg has asked for more bytes than there are
-  // Payloads of segments, in the file: the first EXIF and XMP blocks, and the
-  // last seek index, which is not checked yet.
+  bool ended;  // libjpeg needs more bytes than there are
+  // Payloads of segments in the file: the first EXIF block, the first XMP
+  // block, and the last seek index, which is unverified.
   absl::Span<const uint8_t> exif;
   absl::Span<const uint8_t> xmp;
   absl::Span<const uint8_t> index;
@@ -57,7 +57,7 @@ void ErrorExit(j_common_ptr info) {
   std::longjmp(error->jump, 1);
 }
 
-// Warnings after which every pixel is still the right one.
+// Warnings after which all pixels are still right.
 bool IsHarmless(int code) {
   switch (code) {
     case JWRN_EXTRANEOUS_DATA:  // bytes between two markers
@@ -70,8 +70,8 @@ bool IsHarmless(int code) {
   }
 }
 
-// libjpeg would go on after a warning with grey pixels; a damaged sample must
-// not be trained on unnoticed.
+// After a warning libjpeg would continue with grey pixels. Training must not
+// use a damaged sample unnoticed.
 void EmitMessage(j_common_ptr info, int level) {
   if (level < 0 && !IsHarmless(info->err->msg_code)) ErrorExit(info);
 }
@@ -80,8 +80,8 @@ void OutputMessage(j_common_ptr) {}
 
 void NoSourceCall(j_decompress_ptr) {}
 
-// Past the end libjpeg finds an end marker. When pixels are missing it warns
-// that the data ended early.
+// Past the end of the data libjpeg gets an end marker. If pixels are missing,
+// it warns that the data ended early.
 boolean FillInputBuffer(j_decompress_ptr info) {
   static const JOCTET kEndOfImage[2] = {0xFF, JPEG_EOI};
   auto* source = reinterpret_cast<SourceManager*>(info->src);
@@ -109,8 +109,9 @@ int NextByte(j_decompress_ptr info) {
   return *source->next_input_byte++;
 }
 
-// In place of libjpeg's, which would copy every segment of the kind, however
-// many there are: notes where the segments lie that are of use.
+// Replaces libjpeg's function, which would copy every segment of the kind,
+// whatever their number. This one records only the positions of the needed
+// segments.
 boolean ReadSegment(j_decompress_ptr info) {
   auto* source = reinterpret_cast<SourceManager*>(info->src);
   const int marker = info->unread_marker;
@@ -144,7 +145,7 @@ void CheckScans(j_common_ptr info) {
   }
 }
 
-// What ReadOrJump() works on; no destructors.
+// The state of ReadOrJump(). It has no destructors.
 struct Target {
   int divisor;
   JDIMENSION crop_left;  // multiple of an iMCU's width
@@ -152,21 +153,22 @@ struct Target {
   JDIMENSION top;
   JDIMENSION bottom;
   bool cropped;
-  bool skips;     // rows above the region are passed over, else decoded
+  bool skips;     // skips the rows above the region; else decodes them
   uint8_t* rows;  // (bottom - top) rows of `stride` bytes
   ptrdiff_t stride;
-  uint8_t* line;  // of libjpeg's output when it is converted or dropped
+  uint8_t* line;  // libjpeg's row if it is converted or dropped
   bool converted;
-  FastEntropy* entropy;  // null: libjpeg's own is used
-  const uint8_t* index;  // seek index of the scan, not checked yet
+  FastEntropy* entropy;  // null: libjpeg's own decoder
+  const uint8_t* index;  // seek index of the scan, unverified
   size_t index_bytes;
   int channels;
 };
 
 // Whether jpeg_crop_scanline() is right for the image at 1/divisor of its size.
-// A component whose inverse DCT is larger than the smallest one and that is
-// interpolated besides, in either direction (4:1:0 at 1/2, or 1x1 below 2x4),
-// gets too small a width there, and pixels beyond it are wrong.
+// It computes too small a width for a component whose inverse DCT is larger
+// than the smallest one and that is also interpolated in either direction
+// (4:1:0 at 1/2, or 1x1 below 2x4). The pixels beyond that width are then
+// wrong.
 bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
   const int smallest = DCTSIZE / divisor;
   for (int c = 0; c < info.num_components; ++c) {
@@ -187,20 +189,20 @@ bool CanCrop(const jpeg_decompress_struct& info, int divisor) {
   return true;
 }
 
-// Whether libjpeg smooths over blocks because scans that refine them are
-// missing: the pixels then depend on neighbours beyond any crop. After
+// Whether libjpeg smooths over blocks because refinement scans are missing. The
+// pixels then depend on neighbours outside any crop. Valid after
 // jpeg_start_decompress().
 bool IsSmoothed(const jpeg_decompress_struct& info) {
   if (!info.progressive_mode || info.coef_bits == nullptr) return false;
   for (int c = 0; c < info.num_components; ++c) {
     for (int k = 0; k < DCTSIZE2; ++k) {
-      if (info.coef_bits[c][k] != 0) return true;  // 0: known to the last bit
+      if (info.coef_bits[c][k] != 0) return true;  // 0: all bits are known
     }
   }
   return false;
 }
 
-// Several scans need all coefficients at once.
+// Bytes of the coefficients, which several scans need all at once.
 int64_t CoefficientBytes(jpeg_decompress_struct& info) {
   return jpeg_has_multiple_scans(&info) ? JpegCoefficientBytes(info) : 0;
 }
@@ -216,8 +218,8 @@ struct JpegDecoder::State {
   bool created = false;
   size_t bytes = 0;
 
-  // The functions that libjpeg's errors jump out of. They have nothing to
-  // destroy; false means that `error.message` says why.
+  // Functions that libjpeg's errors jump out of. They have nothing to destroy.
+  // False: `error.message` has the reason.
   static bool OpenOrJump(State* s, const uint8_t* data, size_t size,
                          bool find_exif) {
     if (setjmp(s->error.jump) != 0) return false;
@@ -238,7 +240,7 @@ struct JpegDecoder::State {
     return true;
   }
 
-  // Reads all scans when there are several.
+  // Reads all scans if there are several.
   static bool StartOrJump(State* s, J_COLOR_SPACE color, int divisor) {
     if (setjmp(s->error.jump) != 0) return false;
     jpeg_decompress_struct* info = &s->info;
@@ -294,7 +296,8 @@ struct JpegDecoder::State {
       JSAMPROW line = target->line;
       jpeg_read_scanlines(info, &line, 1);
       if (info->out_color_space == JCS_CMYK) {
-        // In place is safe: three bytes are written behind four read.
+        // In-place conversion is safe: three bytes are written after four are
+        // read.
         uint8_t* rgb = target->channels == 3 ? row : target->line;
         InvertedCmykRowToRgb(line, target->crop_width, rgb);
       }
@@ -311,7 +314,8 @@ struct JpegDecoder::State {
     created = false;
   }
 
-  // Names kinds of JPEG that libjpeg knows and does not decode; "" for others.
+  // The name of a JPEG variant that libjpeg recognises and does not decode; ""
+  // for others.
   std::string UnsupportedKind() const {
     const int number = error.base.msg_parm.i[0];
     switch (error.base.msg_code) {
@@ -388,9 +392,9 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
                                               bool read_orientation) {
   State& s = *state_;
   // A new decompressor for each image: libjpeg keeps Huffman and quantisation
-  // tables from one image to the next, and a damaged image that lacks its own
-  // would decode differently after different neighbours. Creating one takes
-  // about a microsecond.
+  // tables from one image to the next, so a damaged image without its own
+  // tables would decode differently after different images. Creating a
+  // decompressor takes about a microsecond.
   s.Destroy();
   s.bytes = bytes.size();
   s.error.message[0] = '\0';
@@ -434,12 +438,12 @@ absl::StatusOr<ImageHeader> JpegDecoder::Open(absl::Span<const uint8_t> bytes,
   }
   const int64_t coefficient_bytes = CoefficientBytes(s.info);
   const int64_t row_bytes = JpegRowBytes(info);
-  // Pieces are rounded up, and each of their rows takes a little more.
+  // Allocations are rounded up, and each of their rows has a small overhead.
   s.memory.Allow(2 * kJpegHeaderBytes + coefficient_bytes +
                  coefficient_bytes / 4 + 2 * row_bytes);
   header.whole_bytes = coefficient_bytes + row_bytes;
   if (UsesFastEntropy(s)) {
-    header.whole_bytes += static_cast<int64_t>(s.bytes);  // its copy
+    header.whole_bytes += static_cast<int64_t>(s.bytes);  // FastEntropy's copy
   }
   return header;
 }
@@ -464,8 +468,8 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     samples = 1;
   }
 
-  // The columns at the rim of a crop lack their neighbours when chroma is
-  // interpolated: decode an iMCU more on each inner side.
+  // With interpolated chroma, the columns at the edge of a crop lack their
+  // neighbours. So one more iMCU is decoded on each inner side.
   const int64_t image_width =
       (info.image_width + region.divisor - 1) / region.divisor;
   const int64_t unit = int64_t{8} / region.divisor * info.max_h_samp_factor;
@@ -486,7 +490,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
         bytes + coefficient_bytes, " bytes; the maximum is ", kMaxDecodedBytes,
         " for one image"));
   };
-  // Before libjpeg allocates.
+  // Checked before libjpeg allocates.
   MR_RETURN_IF_ERROR(check_size());
 
   Target target;
@@ -532,7 +536,8 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   }
 
   const bool several_scans = coefficient_bytes > 0;
-  // A truncated progressive image decodes without a warning, only blurred.
+  // A truncated progressive image decodes without a warning and is only
+  // blurred.
   if (!ok || (several_scans && s.source.ended)) {
     if (used_fast_entropy_ && entropy_.truncated()) s.source.ended = true;
     if (ok) std::strcpy(s.error.message, "its last scans are missing");

@@ -24,22 +24,23 @@ int64_t JpegRowBytes(const jpeg_decompress_struct& info) {
   int64_t bytes = 0;
   for (int c = 0; c < info.num_components; ++c) {
     const jpeg_component_info& component = info.comp_info[c];
-    // A row of blocks, and as much again for its neighbours.
+    // A row of blocks, and the same again for its neighbours.
     bytes += static_cast<int64_t>(component.width_in_blocks +
                                   component.h_samp_factor) *
              DCTSIZE * component.v_samp_factor * DCTSIZE * 2;
     max_v = std::max<int64_t>(max_v, component.v_samp_factor);
   }
-  // Rows before their colours are converted.
+  // Rows before the colour conversion.
   return bytes + (int64_t{info.image_width} + 2 * DCTSIZE) * max_v *
                      info.num_components;
 }
 
 struct JpegMemory::Hooks {
-  // What malloc and libjpeg's pools add to each piece.
+  // Overhead of malloc and libjpeg's pools for each allocation.
   static constexpr uint64_t kOverhead = 64;
 
-  // Counts, and returns libjpeg's functions. Does not return beyond the limit.
+  // Counts the bytes and returns libjpeg's functions. Above the limit it does
+  // not return.
   static const jpeg_memory_mgr& Count(j_common_ptr info, uint64_t pieces,
                                       uint64_t bytes_each) {
     auto* memory = static_cast<JpegMemory*>(info->client_data);
@@ -70,7 +71,7 @@ struct JpegMemory::Hooks {
         .alloc_barray(info, pool, width, rows);
   }
 
-  // These are allocated later, and whole.
+  // libjpeg allocates these arrays later, as a whole.
   static jvirt_sarray_ptr RequestSamples(j_common_ptr info, int pool,
                                          boolean zeroed, JDIMENSION width,
                                          JDIMENSION rows, JDIMENSION access) {

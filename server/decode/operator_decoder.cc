@@ -86,7 +86,8 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
         "image");
   }
   const bool convert = region.channels != stored_channels_;
-  // Sides are those of an image below kMaxImagePixels, so nothing overflows.
+  // The sides belong to an image below kMaxImagePixels, so the product does not
+  // overflow.
   const int64_t pixels = region.width * region.height;
   const int64_t stride = region.width * region.channels;
   const int64_t stored_stride = region.width * stored_channels_;

@@ -17,9 +17,9 @@
 namespace millrace {
 namespace {
 
-// What libpng may hold for one image: its structs, zlib's window and state
+// Max memory of libpng for one image: its structs, zlib's window and state
 // (about 60 KB together), and a few rows of at most 8 bytes a pixel. Chunks
-// beside the pixels get nothing.
+// other than the pixels get no memory.
 constexpr int64_t kFixedBytes = 256 << 10;
 constexpr int64_t kRowBytesPerColumn = 8 * 4;
 
@@ -47,10 +47,10 @@ void ReadBytes(png_structp png, png_bytep to, size_t n) {
   std::longjmp(failure->jump, 1);
 }
 
-// Warnings are about chunks beside the pixels.
+// All warnings concern chunks other than the pixels.
 void OnWarning(png_structp, png_const_charp) {}
 
-// libpng's memory; each block begins with its size.
+// Memory for libpng. Each block starts with its size.
 constexpr size_t kBlockHeader = alignof(std::max_align_t);
 static_assert(kBlockHeader >= sizeof(size_t));
 
@@ -89,15 +89,15 @@ struct PngDecoder::State {
   int channels = 0;  // of libpng's output
   bool interlaced = false;
 
-  // The functions that libpng's errors jump out of. They have nothing to
-  // destroy; false means that `failure.message` says why.
+  // Functions that libpng's errors jump out of. They have nothing to destroy.
+  // False: `failure.message` has the reason.
   static bool OpenOrJump(State* s) {
     if (setjmp(s->failure.jump) != 0) return false;
     png_set_read_fn(s->png, &s->source, ReadBytes);
     png_set_user_limits(s->png, 65535, 65535);
-    // Every chunk but IHDR, PLTE, tRNS, IDAT and IEND is passed over unread:
-    // the others say nothing of the samples, may come in any number, inflate to
-    // a thousand times their size, or claim any length.
+    // All chunks except IHDR, PLTE, tRNS, IDAT and IEND are skipped: they
+    // contain no samples, there may be any number of them, and they may inflate
+    // to a thousand times their size or claim any length.
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_chunk_malloc_max(s->png, kFixedBytes);
     png_set_chunk_cache_max(s->png, 64);
@@ -124,7 +124,8 @@ struct PngDecoder::State {
     return true;
   }
 
-  // Reads `rows` rows to `to`, `stride` apart (0: each over the last).
+  // Reads `rows` rows to `to`, `stride` bytes apart (0: each row overwrites the
+  // last).
   static bool ReadRowsOrJump(State* s, uint8_t* to, ptrdiff_t stride,
                              int64_t rows, int passes) {
     if (setjmp(s->failure.jump) != 0) return false;
@@ -142,7 +143,7 @@ struct PngDecoder::State {
     info = nullptr;
   }
 
-  // Whether the samples are class numbers of a byte.
+  // Whether the samples are one-byte class numbers.
   absl::Status CheckIndex() const {
     const int type = png_get_color_type(png, info);
     const int depth = png_get_bit_depth(png, info);
@@ -228,7 +229,7 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
       return status;
     }
   }
-  // Before libpng allocates its rows.
+  // Checked before libpng allocates its rows.
   const bool interlaced =
       png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
   const int64_t whole_bytes = interlaced ? width * height * 3 : 0;

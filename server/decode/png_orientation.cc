@@ -13,7 +13,7 @@ constexpr size_t kSignature = 8;
 constexpr size_t kHeader = 8;  // length and type
 constexpr size_t kChecksum = 4;
 
-// The keyword of an XMP text, and that it is not compressed.
+// The keyword of an XMP text, followed by the flag for no compression.
 constexpr absl::string_view kXmp("XML:com.adobe.xmp\0\0\0", 20);
 
 }  // namespace

@@ -13,8 +13,9 @@ struct Encoded {
   const char* base64;
 };
 
-// Shades, edges and noise, written by Pillow 13.0; the PNGs by hand, with every
-// filter. Sides are odd, so that vector code has rests to work on.
+// Gradients, edges and noise, written by Pillow 13.0. The PNGs are written by
+// hand and use every filter. Sides are odd, so that vector code has remainders
+// to process.
 constexpr Encoded kImages[] = {
     {"JPEG, 4:2:0",
      "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAkGBwgHBgkIBwgKCgkLDRYPDQwMDRsUFRAWIB0i"

@@ -9,7 +9,7 @@ constexpr char kName[8] = {'M', 'R', 'S', 'E', 'E', 'K', '1', '\0'};
 constexpr int kMaxVarintBytes = 4;
 constexpr uint8_t kRst0 = 0xD0;
 constexpr uint8_t kEoi = 0xD9;
-// A byte of data and the marker.
+// One byte of data and the marker.
 constexpr uint32_t kMinIntervalBytes = 3;
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kExifApp = JPEG_APP0 + 1;
 constexpr int kIccApp = JPEG_APP0 + 2;
-// What a decoder's buffers keep from image to image.
+// Max bytes that a decoder's buffers keep from image to image.
 constexpr size_t kKeptBytes = 4 << 20;
 constexpr char kIccName[12] = "ICC_PROFILE";  // with its zero
 
@@ -38,8 +38,8 @@ void ErrorExit(j_common_ptr info) {
   std::longjmp(error->jump, 1);
 }
 
-// Nothing is rewritten that libjpeg has any doubt of, whatever decoding makes
-// of it, but for bytes between two markers.
+// An image is not rewritten after any warning of libjpeg, even if it decodes,
+// except for extra bytes between two markers.
 void EmitMessage(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) ErrorExit(info);
 }
@@ -57,8 +57,8 @@ void CheckScans(j_common_ptr info) {
   }
 }
 
-// Memory that grows as libjpeg writes. malloc, as an error jumps past every
-// destructor.
+// Memory that grows as libjpeg writes. It uses malloc, because an error jumps
+// past all destructors.
 struct Destination {
   jpeg_destination_mgr base;
   uint8_t* data;
@@ -94,7 +94,7 @@ boolean EmptyOutputBuffer(j_compress_ptr info) {
 
 void TermDestination(j_compress_ptr) {}
 
-// An EXIF block that says nothing but the orientation.
+// An EXIF block that contains only the orientation.
 struct OrientationBlock {
   uint8_t bytes[32];
 
@@ -172,14 +172,14 @@ struct SeekableJpeg::State {
     std::free(lines[1]);
   }
 
-  // Harmless on one that was never created.
+  // Harmless for a struct that was never created.
   void DestroyAll() {
     jpeg_destroy_decompress(&from);
     jpeg_destroy_compress(&to);
     jpeg_destroy_decompress(&check);
   }
 
-  // Segments that are kept are copied.
+  // The segments that are kept are copied.
   static int64_t HeaderBytes(size_t size) {
     return kJpegHeaderBytes + static_cast<int64_t>(size);
   }
@@ -192,7 +192,7 @@ struct SeekableJpeg::State {
     jpeg_mem_src(info, data, size);
   }
 
-  // After the header.
+  // Called after the header was read.
   static void AllowImage(const jpeg_decompress_struct& info, size_t size,
                          JpegMemory* memory) {
     const int64_t coefficients = JpegCoefficientBytes(info);
@@ -200,7 +200,7 @@ struct SeekableJpeg::State {
                   coefficients / 4 + 2 * JpegRowBytes(info));
   }
 
-  // What keeps the image whose header is read from being rewritten, or
+  // The reason why the image whose header was read must not be rewritten, or
   // kRewritten.
   static Outcome Judge(const jpeg_decompress_struct& info) {
     if (info.num_components == 4) return Outcome::kCmyk;
@@ -218,10 +218,10 @@ struct SeekableJpeg::State {
     return Outcome::kRewritten;
   }
 
-  // The functions that libjpeg's errors jump out of. They have nothing to
-  // destroy; false: s->outcome says why.
+  // Functions that libjpeg's errors jump out of. They have nothing to destroy.
+  // False: s->outcome has the reason.
 
-  // Leaves the new file in s->destination, without its index.
+  // Writes the new file to s->destination, without its index.
   static bool RecodeOrJump(State* s, const uint8_t* data, size_t size,
                            int orientation) {
     s->outcome = Outcome::kDamaged;
@@ -276,7 +276,7 @@ struct SeekableJpeg::State {
     }
   }
 
-  // Decodes both, row by row, with libjpeg's defaults.
+  // Decodes both files with libjpeg's defaults and compares them row by row.
   static bool CompareOrJump(State* s, const uint8_t* data, size_t size,
                             const uint8_t* new_data, size_t new_size) {
     s->outcome = Outcome::kDamaged;
@@ -331,7 +331,7 @@ struct SeekableJpeg::State {
 
 namespace {
 
-// Puts the index behind the JFIF segment, which must be the first.
+// Inserts the index after the JFIF segment, which must be the first.
 bool AddIndex(absl::Span<const uint8_t> jpeg, std::string* out) {
   size_t at = 2;
   size_t place = at;
@@ -392,8 +392,8 @@ SeekableJpeg::~SeekableJpeg() = default;
 
 absl::string_view SeekableJpeg::message() const { return message_; }
 
-// The server is stricter than libjpeg with damaged data, and libjpeg makes
-// pixels of its own of some: neither may vanish by being rewritten.
+// The server is stricter than libjpeg with damaged data, and libjpeg replaces
+// some damaged data with its own pixels. A rewritten file must hide neither.
 bool SeekableJpeg::ServerReadsTheSame(absl::Span<const uint8_t> jpeg,
                                       absl::Span<const uint8_t> rewritten) {
   absl::StatusOr<DecodedImage> images[2] = {DecodedImage{}, DecodedImage{}};
@@ -427,7 +427,7 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
                                             std::string* out) {
   message_.clear();
   if (DetectImageFormat(jpeg) != ImageFormat::kJpeg) return Outcome::kNotJpeg;
-  // As the server reads it, be it from EXIF or XMP.
+  // The orientation that the server reads, from EXIF or XMP.
   const auto header = readers_[0].Open(jpeg, true);
   const int orientation = header.ok() ? header->orientation : 1;
   State& s = *state_;
@@ -446,7 +446,7 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
     s.DestroyAll();
     if (s.outcome == Outcome::kRewritten) {
       const bool same = ServerReadsTheSame(jpeg, rewritten);
-      // A packer has one of these for each thread.
+      // A packer has one of these objects for each thread.
       for (JpegDecoder& reader : readers_) reader.ReleaseAbove(kKeptBytes);
       if (!same) return Outcome::kDamaged;
     }

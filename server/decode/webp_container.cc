@@ -32,19 +32,19 @@ absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("the WebP is damaged: ", what));
 }
 
-// The chunks of a file or of a frame, one after the other.
+// Iterates the chunks of a file or of a frame.
 class Chunks {
  public:
-  // `claimed`: bytes that the surrounding header says there are.
+  // `claimed`: the size according to the surrounding header.
   Chunks(Bytes bytes, uint64_t claimed)
       : left_(bytes.first(std::min<uint64_t>(bytes.size(), claimed))),
         cut_(bytes.size() < claimed) {}
 
-  // False at the end.
+  // False: there are no more chunks.
   absl::StatusOr<bool> Next() {
     if (left_.empty()) return false;
     if (left_.size() < kChunkHeader) {
-      // A byte of padding, or nothing that could be a picture.
+      // The rest is a byte of padding, or too short for a picture.
       left_ = {};
       return false;
     }
@@ -68,7 +68,7 @@ class Chunks {
 
   absl::string_view tag() const { return tag_; }
   Bytes data() const { return data_; }
-  // Whether bytes that the header claims are missing.
+  // Whether bytes are missing that the header claims.
   bool cut() const { return cut_; }
 
  private:
@@ -78,8 +78,8 @@ class Chunks {
   Bytes data_;
 };
 
-// Takes the chunk when it is a picture; what it begins with makes sure that
-// libwebp takes it for the same.
+// Takes the chunk if it is a picture. The check of its first bytes ensures that
+// libwebp sees the same kind of picture.
 absl::StatusOr<bool> TakePicture(const Chunks& chunk, WebpContainer& file) {
   const Bytes data = chunk.data();
   if (chunk.tag() == "VP8 ") {
@@ -123,14 +123,14 @@ absl::StatusOr<WebpContainer> ReadWebpContainer(Bytes bytes) {
       Text(&bytes[8], 4) != "WEBP") {
     return Damaged("it has no valid header");
   }
-  // The size counts "WEBP" and what follows.
+  // The size includes "WEBP" and all bytes after it.
   const uint64_t claimed = Read32(&bytes[4]);
   Chunks chunks(bytes.subspan(kFileHeader), claimed < 4 ? 0 : claimed - 4);
   WebpContainer file;
   bool found = false;
   while (true) {
     auto more = chunks.Next();
-    // The picture is whole: what is missing behind it is not needed.
+    // The picture is complete; missing bytes after it are not needed.
     if (!more.ok() && found) break;
     MR_RETURN_IF_ERROR(more.status());
     if (!*more) break;

@@ -15,23 +15,23 @@
 namespace millrace {
 namespace {
 
-// What libwebp may take of a lossless file of `file_bytes` beside the pixels
-// that whole_bytes counts. Huffman tables, up to 20 KB a group: encoders write
-// at most 2,600 groups, and a group takes room in the file. And the pictures
-// that two transforms and the groups have: up to a pixel of 4 bytes for each 4
-// x 4 each, however small the file.
+// Max memory of libwebp for a lossless file of `file_bytes`, in addition to the
+// pixels in whole_bytes. First, Huffman tables of up to 20 KB for a group:
+// encoders write at most 2,600 groups, and each group takes bytes of the file.
+// Second, the pictures of two transforms and of the groups: each has up to one
+// pixel of 4 bytes for 4 x 4 pixels, whatever the size of the file.
 int64_t LosslessWorkingBytes(size_t file_bytes, int64_t pixels) {
   constexpr int64_t kLeast = 4 << 20;
-  constexpr int64_t kMost = 64 << 20;
+  constexpr int64_t kMax = 64 << 20;
   constexpr size_t kPerFileByte = 64;
   const int64_t tables =
-      file_bytes > kMost / kPerFileByte
-          ? kMost
-          : std::min<int64_t>(kMost, kLeast + file_bytes * kPerFileByte);
+      file_bytes > kMax / kPerFileByte
+          ? kMax
+          : std::min<int64_t>(kMax, kLeast + file_bytes * kPerFileByte);
   return tables + pixels;
 }
 
-// Of a lossy one, whatever its size.
+// The same for a lossy file, whatever its size.
 constexpr int64_t kLossyWorkingBytes = 1 << 20;
 
 absl::Status StatusOf(VP8StatusCode code) {
@@ -99,7 +99,7 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
                      " pixels; the maximum is ", kMaxImagePixels));
   }
   // libwebp keeps all pixels of a lossless picture, 4 bytes each, and 17 rows
-  // more; of a lossy one some rows.
+  // more. Of a lossy picture it keeps some rows.
   constexpr int64_t kLossyBytesPerColumn = 128;
   whole_bytes_ = file_.lossless ? 4 * picture_width_ * (picture_height_ + 17)
                                 : kLossyBytesPerColumn * picture_width_;
@@ -110,7 +110,8 @@ absl::StatusOr<ImageHeader> WebpDecoder::Open(absl::Span<const uint8_t> bytes,
   header.whole_bytes = whole_bytes_ + working_bytes_;
   header.decoded_channels = 3;
   if (picture_width_ != header.width || picture_height_ != header.height) {
-    // It is drawn onto the canvas from memory of its own, in any colours.
+    // The picture is drawn onto the canvas from separate memory, in any colour
+    // format.
     header.whole_bytes += 3 * picture_width_ * picture_height_;
   }
   if (read_orientation) {
@@ -139,7 +140,7 @@ absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
   const WebpMemoryBudget budget(memory);
   const VP8StatusCode code =
       WebPDecode(file_.picture.data(), file_.picture.size(), &config);
-  // libwebp may call it a bad bit stream instead.
+  // libwebp may report the lack of memory as a bad bit stream.
   if (budget.exceeded()) {
     return absl::DataLossError(
         "the WebP needs more memory for its tables than a picture of its size "
@@ -150,7 +151,7 @@ absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
 
 absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   const int64_t channels = region.channels;
-  // What of the picture lies in the region; coordinates of the picture.
+  // The part of the picture in the region, in coordinates of the picture.
   const int64_t left = std::max<int64_t>(0, region.left - file_.frame_left);
   const int64_t top = std::max<int64_t>(0, region.top - file_.frame_top);
   const int64_t right =
@@ -161,9 +162,9 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   const bool covered =
       right - left == region.width && bottom - top == region.height;
 
-  // Chroma of a lossy picture is interpolated: pixels at the rim of a crop lack
-  // their neighbours, so two more on each inner side are decoded. libwebp would
-  // make left and top even, they are so already.
+  // Chroma of a lossy picture is interpolated, so pixels at the edge of a crop
+  // lack their neighbours: two more pixels are decoded on each inner side.
+  // libwebp would round left and top to even numbers; they are even already.
   Box box = {left, top, right - left, bottom - top};
   if (!file_.lossless && !nothing) {
     constexpr int64_t kMargin = 2;
@@ -194,7 +195,7 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   }
   if (!covered) std::memset(pixels, 0, region_bytes);
   if (nothing) return DecodedImage{pixels, stride};
-  // What pictures need of working_bytes_ is mostly far less.
+  // Most pictures need far less than working_bytes_.
   const int64_t memory = std::min(whole_bytes_ + working_bytes_,
                                   kMaxDecodedBytes - box_bytes - region_bytes);
   MR_RETURN_IF_ERROR(DecodeBox(box, memory, rgb, box_stride));

@@ -7,14 +7,13 @@
 namespace millrace {
 namespace {
 
-// No budget: as much as there is.
+// Without a budget, all memory may be used.
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
 thread_local int64_t bytes_left = kUnbounded;
 thread_local bool refused = false;
 
-// Whether `count` things of `size` bytes are still within the budget; takes
-// them off it.
+// Whether `count` items of `size` bytes fit the budget; subtracts them from it.
 bool Take(uint64_t count, size_t size) {
   uint64_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes)) return false;
@@ -42,8 +41,8 @@ int64_t WebpMemoryBudget::used() const { return bytes_ - bytes_left; }
 
 }  // namespace millrace
 
-// In place of libwebp's (src/utils/utils.h of it): memory for `nmemb` things of
-// `size` bytes, or null.
+// Replaces libwebp's function (src/utils/utils.h): allocates `nmemb` items of
+// `size` bytes, or returns null.
 extern "C" {
 
 __attribute__((visibility("default"))) void* WebPSafeMalloc(uint64_t nmemb,

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Upper bound of ended_early_: a client gives up few calls at a time, and the
+// Upper bound of ended_early_. A client gives up few calls at a time, and the
 // list must not grow with its messages. A choice.
 constexpr size_t kMaxEndedEarly = 1024;
 
@@ -21,8 +21,8 @@ SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-// The link as the memory of one call. Batches of the call hold it, so it ends
-// with the last of them.
+// The payload memory of one call, which uses the link. The batches of the call
+// hold this object, so it is destroyed with the last of them.
 class ClientLink::Call final : public PayloadMemory {
  public:
   Call(std::shared_ptr<ClientLink> link, uint64_t number)
@@ -39,7 +39,8 @@ class ClientLink::Call final : public PayloadMemory {
  private:
   const std::shared_ptr<ClientLink> link_;
   const uint64_t number_;
-  // Announcements of this call; written in Lend(), under the link's lock.
+  // Number of announcements of this call; written in Lend() under the link's
+  // lock.
   uint64_t sequence_ = 0;
 };
 
@@ -56,8 +57,8 @@ ClientLink::~ClientLink() { End(); }
 
 std::shared_ptr<PayloadMemory> ClientLink::BeginCall(uint64_t call) {
   MutexLock lock(mu_);
-  // The client's messages come over another way than the call: it may have
-  // given the call up before the call is here.
+  // The client's messages do not arrive over the call, so the client may have
+  // given the call up before the call arrives.
   const auto early = std::find(ended_early_.begin(), ended_early_.end(), call);
   if (ended_ || early != ended_early_.end() || !calls_.insert(call).second) {
     return nullptr;
@@ -77,8 +78,9 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
   {
     MutexLock lock(mu_);
     if (ended_) return nullptr;
-    // Idle, and from here on this batch's: the state kFilling keeps everybody
-    // else away from the memory, so it is written without the lock.
+    // The slot was idle and belongs to this batch from here on. In the state
+    // kFilling no other thread uses the memory, so it is written without the
+    // lock.
     if (const auto slot = slots_.Take(rounded)) {
       return memory_.at(*slot).mapping.data();
     }
@@ -87,9 +89,9 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
     }
     link_bytes = bytes_;
   }
-  // Without the lock, for a reservation and a mapping take long. Two threads
-  // may get past the checks at once: the limit for all links is exact, those of
-  // a link (its share, kMaxSlots) are not.
+  // Without the lock, because a reservation and a mapping take long. Two
+  // threads may pass the checks at the same time: the limit for all links is
+  // exact, but the limits of a link (its share, kMaxSlots) are not.
   Memory memory;
   if (!limits_->TryReserve(rounded, link_bytes, &memory.reservation)) {
     return nullptr;
@@ -112,9 +114,9 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
     absl::Status sent = absl::CancelledError("the link has ended");
     if (!ended_) {
       slot = slots_.Add(rounded);
-      // Before any announcement of the slot, which goes over gRPC: the client
-      // may see that first all the same, and then looks on this socket. In the
-      // table before, so that the client's answer finds it.
+      // Sent before any announcement of the slot, which goes over gRPC. If the
+      // client sees the announcement first, it reads this socket. The slot is
+      // in the table before, so that the client's answer finds it.
       sent = SendPacket(
           socket_.get(),
           EncodeSameHost(
@@ -133,7 +135,7 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
   return nullptr;
 }
 
-// At most kMaxSlots: walked.
+// A linear search: there are at most kMaxSlots slots.
 std::optional<uint64_t> ClientLink::SlotAt(const uint8_t* data) {
   for (const auto& [slot, memory] : memory_) {
     if (memory.mapping.data() == data) return slot;
@@ -148,7 +150,7 @@ void ClientLink::Give(uint8_t* data) {
     const auto slot = SlotAt(data);
     MR_CHECK(slot.has_value()) << "memory that is none of the link's";
     if (ended_) {
-      // End() has left it to this thread.
+      // End() has left the removal to this thread.
       slots_.Remove(*slot);
       over.push_back(std::move(memory_.at(*slot)));
       memory_.erase(*slot);
@@ -173,8 +175,8 @@ std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
 
 void ClientLink::TakeBack(const PayloadMemory::Lent& lent) {
   MutexLock lock(mu_);
-  // The client may have ended the call meanwhile, which has made the slot idle:
-  // Release() then refuses the generation, and that is right.
+  // The client may have ended the call in the meantime, which has made the slot
+  // idle. Release() then correctly refuses the generation.
   if (!ended_) slots_.Release(lent.slot, lent.generation, Now()).IgnoreError();
 }
 
@@ -194,7 +196,7 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
         if (slots_.EndCall(message.slot, message.number, now)) {
           last_release_ = now;
         }
-        // The message has the call's number in the place of a slot's.
+        // The slot field of this message contains the number of the call.
         if (calls_.count(message.slot) > 0) {
           given_up_.insert(message.slot);
         } else {
@@ -220,8 +222,8 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
             absl::StrCat("the client sent a message of the unknown kind ",
                          static_cast<uint32_t>(message.kind)));
     }
-    // Shares shrink as clients come: idle slots above this link's share go to
-    // the others.
+    // The shares shrink when clients join. Idle slots above this link's share
+    // are freed for the other links.
     if (status.ok() && limits_->AboveShare(bytes_)) {
       Drop(slots_.RemoveIdle(SteadyTime::max()), &over);
     }
@@ -240,8 +242,8 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
     const SteadyTime now = Now();
     const absl::Duration keep = pressed ? kKeepIdlePressed : kKeepIdle;
     Drop(slots_.RemoveIdle(now - absl::ToChronoNanoseconds(keep)), &over);
-    // The client has memory that it has to give back; otherwise the time begins
-    // anew.
+    // The client holds memory that it must give back. Otherwise the time starts
+    // again.
     const bool held = slots_.lent() > 0 || !dropped_.empty();
     if (!held) last_release_ = now;
     if (pressed && held && absl::FromChrono(now - last_release_) >= timeout) {
@@ -250,9 +252,8 @@ absl::Status ClientLink::Tick(absl::Duration timeout) {
                        " batches for ", absl::FormatDuration(timeout),
                        " while other clients wait for memory"));
     }
-    // A client that gives back one slot after the other but keeps one of them
-    // is found by this: at the slowest pace that is allowed, all slots take so
-    // long.
+    // Finds a client that gives back one slot after the other but keeps one of
+    // them: at the slowest allowed pace, all slots take this time.
     const absl::Duration longest = timeout * SharedMemoryLimits::kMaxSlots;
     if (pressed && status.ok() &&
         absl::FromChrono(now - slots_.oldest_lending().value_or(now)) >=
@@ -284,8 +285,8 @@ void ClientLink::Drop(const std::vector<uint64_t>& slots,
 }
 
 void ClientLink::Forget(Memory memory) {
-  // Unmapped before the budget says that the bytes are free: they may be
-  // granted at once.
+  // Unmapped before the reservation is released, because the budget may grant
+  // the bytes at once.
   memory.mapping = SealedMemory();
   limits_->Release(std::move(memory.reservation));
 }
@@ -296,11 +297,11 @@ void ClientLink::End() {
     MutexLock lock(mu_);
     if (ended_) return;
     ended_ = true;
-    // Shut down and not closed: the descriptor's number stays this link's until
-    // the last call has let go, so nobody writes into another socket.
+    // Shut down and not closed, so that the descriptor's number stays in use
+    // until the last call is gone and no thread writes to another socket.
     shutdown(socket_.get(), SHUT_RDWR);
     for (auto it = memory_.begin(); it != memory_.end();) {
-      // A thread is writing into it, and gives it back (Give()).
+      // A thread is writing to the slot; that thread removes it (Give()).
       if (slots_.filling(it->first)) {
         ++it;
         continue;
@@ -314,7 +315,8 @@ void ClientLink::End() {
     }
     dropped_.clear();
   }
-  // Once for each link, as in the constructor: ended_ was false above.
+  // Once for each link, like the increment in the constructor: ended_ was false
+  // above.
   limits_->links().fetch_sub(1);
   ForgetAll(std::move(over));
 }

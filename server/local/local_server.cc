@@ -21,21 +21,21 @@
 namespace millrace {
 namespace {
 
-// Interval in which idle slots are dropped and clients that keep theirs are
-// found: small beside kKeepIdle and send_timeout, rare enough to cost nothing.
-// A choice.
+// Interval in which idle slots are dropped and clients that hold their slots
+// too long are found: short compared with kKeepIdle and send_timeout, long
+// enough to cost nothing. A choice.
 constexpr int kTickMs = 250;
 // Time for a client to send its hello. A choice.
 constexpr absl::Duration kGreetingTime = absl::Seconds(5);
-// Messages of one client before the others have their turn; what is left is
-// found by the next poll(). A choice.
+// Max messages read from one client before the next client's turn. The next
+// poll() finds the remaining messages. A choice.
 constexpr int kMessagesAtOnce = 64;
-// Connections that are no links (yet), beyond as many as there may be links: a
-// program that may connect must not get all of the process's descriptors. A
-// choice.
+// Max connections that are not links yet, in addition to the max number of
+// links: a program that may connect must not use all descriptors of the
+// process. A choice.
 constexpr size_t kMaxGreeting = 64;
-// Connections of other users, which are refused after their hello: apart from
-// the others, so that they take nobody's place. A choice.
+// Max connections of other users, which are refused after their hello. They are
+// counted separately, so that they take no other client's place. A choice.
 constexpr size_t kMaxOtherUsers = 8;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
@@ -69,8 +69,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(
   if (!wake.ok()) {
     return absl::InternalError(absl::StrCat("eventfd: ", strerror(errno)));
   }
-  // Not make_unique: the constructor is private. The thread starts last, on an
-  // object that is whole.
+  // Not make_unique, because the constructor is private. The thread starts
+  // last, when the object is complete.
   std::unique_ptr<LocalServer> server(new LocalServer(
       options, std::move(offer), std::move(listener), std::move(wake)));
   server->thread_ =
@@ -98,13 +98,13 @@ void LocalServer::Stop() {
     stopping_ = true;
   }
   const uint64_t one = 1;
-  // stopping_ is set before: a thread that is woken finds it. Never read, so
-  // poll() returns at once from now on.
+  // stopping_ was set before, so a woken thread sees it. The eventfd is never
+  // read, so poll() returns at once from now on.
   static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
   thread_.Join();
-  // Somebody may have removed our socket file, and another server may have put
-  // its own there. The inode number is ours as long as we listen on it, so
-  // equal numbers mean our file.
+  // Another process may have removed our socket file, and another server may
+  // have created its own there. The inode number belongs to our file while we
+  // listen on it, so an equal number means our file.
   if (socket_file_.has_value() && FindSocketFile() == socket_file_) {
     unlink(offer_.socket().c_str());
   }
@@ -131,7 +131,7 @@ std::shared_ptr<PayloadMemory> LocalServer::BeginCall(
     if (it == links_.end()) return nullptr;
     link = it->second;
   }
-  // Without the lock. A link that ends meanwhile gives null.
+  // Without the lock. The result is null if the link has ended in the meantime.
   return link->BeginCall(call.call());
 }
 
@@ -141,9 +141,9 @@ LocalServer::Stats LocalServer::stats() const {
 }
 
 void LocalServer::Loop() {
-  // polled[0] wakes, polled[1] is the listener (-1: ignored by poll()), and
-  // polled[i + 2] belongs to clients_[i]: clients are erased and added only
-  // after the walk over polled.
+  // polled[0] wakes the thread, polled[1] is the listener (-1: ignored by
+  // poll()), and polled[i + 2] belongs to clients_[i]. Clients are erased and
+  // added only after the iteration over polled.
   std::vector<pollfd> polled;
   SteadyTime next_tick = Now();
   while (true) {
@@ -164,7 +164,8 @@ void LocalServer::Loop() {
       Client& client = clients_[i - 2];
       if (polled[i].revents == 0 || Read(client)) continue;
       if (client.link != nullptr) EndLink(client.link);
-      // Emptied, not erased: places must not move during the walk.
+      // Emptied and not erased, so that the indices stay valid during the
+      // iteration.
       client = {};
     }
     if (Now() >= next_tick) {
@@ -199,8 +200,8 @@ void LocalServer::Accept() {
   // The connection ended before it was accepted.
   if (absl::IsUnavailable(socket.status())) return;
   if (!socket.ok()) {
-    // The connection still waits, so poll() would return at once, for ever: the
-    // listener is left out for a tick.
+    // The connection still waits, so poll() would return at once, again and
+    // again. The listener is left out for a tick.
     accept_from_ = Now() + std::chrono::milliseconds(kTickMs);
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
         << "clients on this machine cannot connect for shared memory: "
@@ -213,7 +214,7 @@ void LocalServer::Accept() {
       [&](const Client& c) { return c.other_user == other_user; });
   if (alike >=
       (other_user ? kMaxOtherUsers : options_.max_links + kMaxGreeting)) {
-    // The connection is closed.
+    // The socket's destructor closes the connection.
     return;
   }
   Client& client = clients_.emplace_back();
@@ -228,10 +229,11 @@ bool LocalServer::IsOtherUser(int socket) const {
 }
 
 bool LocalServer::Read(Client& client) {
-  // One byte more than a message: a longer packet is recognised and refused.
+  // One byte more than a message, so that a longer packet is recognised and
+  // refused.
   char packet[kSameHostMessageBytes + 1];
   size_t bytes = 0;
-  // Descriptors that a client sends are closed: none is expected.
+  // Descriptors sent by the client are closed, because none is expected.
   UniqueFd attached;
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     switch (
@@ -281,7 +283,7 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
     return Refuse(client, SameHostRefusal::kOtherServer);
   }
   if (client.other_user) return Refuse(client, SameHostRefusal::kOtherUser);
-  // An id that nobody can guess: a call that names it may use the link.
+  // The id must not be guessable: a call that contains it may use the link.
   const absl::StatusOr<SameHostId> id = RandomId();
   if (!id.ok() || limits_->links().load() >= options_.max_links) {
     return Refuse(client, SameHostRefusal::kTooMany);
@@ -293,8 +295,8 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
     MutexLock lock(mu_);
     links_[*id] = std::move(link);
   }
-  // After the table knows it: the client's next call may come as soon as it has
-  // read this.
+  // Sent after the table contains the link, because the client's next call may
+  // arrive as soon as the client has read this message.
   return SendPacket(client.fd(), EncodeSameHost({.kind = SameHostKind::kWelcome,
                                                  .number = kSameHostVersion,
                                                  .id = *id}))

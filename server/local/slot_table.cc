@@ -14,8 +14,8 @@ SlotTable::Slot* SlotTable::Find(uint64_t number) {
   return nullptr;
 }
 
-// The only way into kIdle. The generation stays: a second Release() of the same
-// lending finds a slot that is not lent.
+// The only function that sets kIdle. The generation stays, so a second
+// Release() of the same lending finds a slot that is not lent.
 void SlotTable::MakeIdle(Slot& slot, SteadyTime now) {
   slot.state = State::kIdle;
   slot.idle_since = now;
@@ -30,8 +30,8 @@ uint64_t SlotTable::Add(uint64_t bytes) {
 }
 
 std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
-  // The one that became idle last: its memory is warmest, and the others grow
-  // old enough to be removed.
+  // The slot that became idle last: its memory is still cached, and the other
+  // slots become old enough to be removed.
   Slot* best = nullptr;
   for (Slot& slot : slots_) {
     if (slot.state != State::kIdle || slot.bytes != bytes) continue;
@@ -44,8 +44,8 @@ std::optional<uint64_t> SlotTable::Take(uint64_t bytes) {
 
 void SlotTable::Return(uint64_t number, SteadyTime now) {
   Slot* slot = Find(number);
-  // Numbers of our own: a slot that a thread fills is removed by that thread
-  // alone.
+  // The number comes from this process. Only the thread that fills a slot
+  // removes it.
   MR_CHECK(slot != nullptr && slot->state == State::kFilling);
   MakeIdle(*slot, now);
 }
@@ -58,15 +58,16 @@ uint64_t SlotTable::Lend(uint64_t number, uint64_t call, uint64_t sequence,
   slot->call = call;
   slot->sequence = sequence;
   slot->lent_since = now;
-  // A new generation for each lending, so that the client's answer to an
-  // earlier one cannot give this one back.
+  // Each lending has a new generation, so that the client's answer to an
+  // earlier lending does not release this one.
   return ++slot->generation;
 }
 
 absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
                                 SteadyTime now) {
   Slot* slot = Find(number);
-  // Foreign numbers from here on: refused, and nothing changes.
+  // The numbers come from the client: a wrong one is refused, and nothing
+  // changes.
   if (slot == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("slot ", number, " was returned and does not exist"));
@@ -85,7 +86,7 @@ absl::Status SlotTable::Release(uint64_t number, uint64_t generation,
 bool SlotTable::EndCall(uint64_t call, uint64_t seen, SteadyTime now) {
   bool any = false;
   for (Slot& slot : slots_) {
-    // Announcements up to `seen` the client gives back one by one, now or
+    // The client gives back announcements up to `seen` one by one, now or
     // later.
     if (slot.state == State::kLent && slot.call == call &&
         slot.sequence > seen) {
@@ -103,7 +104,7 @@ std::vector<uint64_t> SlotTable::RemoveIdle(SteadyTime before) {
       removed.push_back(slot.number);
     }
   }
-  // After the walk: Remove() moves the slots behind.
+  // After the iteration, because Remove() moves the later slots.
   for (const uint64_t number : removed) Remove(number);
   return removed;
 }

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Of a text: a library may give one without an end in sight.
+// Max bytes of a text: a library may return a text without a terminating zero.
 constexpr size_t kMaxTextBytes = 4096;
 
 }  // namespace

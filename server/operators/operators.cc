@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kSymbol[] = "millrace_operators";
 constexpr size_t kMaxNameLength = 64;
-constexpr uint32_t kMaxOperators = 1024;  // of a kind in a library
+constexpr uint32_t kMaxOperators = 1024;  // of each kind, for each library
 // Schemes of the server's own formats.
 constexpr absl::string_view kReservedSchemes[] = {"lmdb", "parquet", "memory"};
 
@@ -100,7 +100,7 @@ class Operators::Loader {
     if (after != hash_) {
       return Wrong("changed while it was loaded: start the server again");
     }
-    // Of any version of the border this is the first member.
+    // This is the first member in every version of the interface.
     if (found->abi_version != MILLRACE_ABI_VERSION) {
       return Wrong(absl::StrCat(
           "was built for version ", found->abi_version,
@@ -130,7 +130,7 @@ class Operators::Loader {
   }
 
   absl::StatusOr<const millrace_library*> Open() {
-    // A name without a slash would be looked for in the system's folders.
+    // dlopen() would search a name without a slash in the system's folders.
     const std::string path =
         file_.find('/') == file_.npos ? absl::StrCat("./", file_) : file_;
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -162,8 +162,8 @@ class Operators::Loader {
     return library;
   }
 
-  // What the library knows of a struct; the rest is zero. This version has
-  // never been smaller than it is now.
+  // Copies this version's members of a struct of the library. A smaller struct
+  // is refused, because the struct was not smaller in any earlier version.
   template <typename T>
   absl::Status Copy(absl::string_view what, const T* from, T* to) const {
     if (from->struct_size < sizeof(T)) {

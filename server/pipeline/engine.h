@@ -119,11 +119,12 @@ class Engine {
  public:
   static constexpr uint32_t kDefaultReadThreads = 32;
   static constexpr uint32_t kMaxReadThreads = 1024;
-  // Upper bounds of adaptive thread numbers, if the budget has room and the
-  // initial number is not larger. kMostThreadsOfCpu: the same for each CPU.
-  static constexpr uint32_t kMostThreads = 64;
-  static constexpr uint32_t kMostThreadsOfCpu = 4;
-  static constexpr uint32_t kMostReadThreads = 512;
+  // Upper bounds of adaptive thread counts. The budget may lower them; a larger
+  // initial count raises them.
+  static constexpr uint32_t kMaxAdaptiveThreads = 64;
+  // Per CPU; the larger of this and kMaxAdaptiveThreads counts.
+  static constexpr uint32_t kMaxAdaptiveThreadsOfCpu = 4;
+  static constexpr uint32_t kMaxAdaptiveReadThreads = 512;
 
   struct Options {
     // Worker threads. 0: the CPUs of the cgroup.

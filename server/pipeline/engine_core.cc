@@ -30,46 +30,48 @@
 namespace millrace {
 namespace {
 
-// Upper bound of Options::threads, far above the CPUs of any machine: a
+// Upper bound of Options::threads, far above the CPUs of any machine, so that a
 // mistyped number is refused. A choice.
 constexpr uint32_t kMaxThreads = 4096;
-// Of a spec as it is requested and as it is resolved. A client sends the
-// resolved one with every call, and it must fit into a request of gRPC beside
-// it. A choice, far above any spec written by hand.
+// Max bytes of a spec, both as requested and as resolved. A client sends the
+// resolved spec with every call, and it must fit into a gRPC request. A choice,
+// far above any spec written by hand.
 constexpr size_t kMaxSpecBytes = 64 << 10;
-// Nanoseconds that a worker's task should take: long beside its dispatch, short
-// beside the time that another client waits for its turn. A choice.
+// Intended nanoseconds of a worker's task: long compared with its dispatch,
+// short compared with the time that another client waits for its turn. A
+// choice.
 constexpr int64_t kTaskNanos = 1'000'000;
-// Nanoseconds after which tasks count as long and a helper may take a plan that
-// waits (Scheduler::Options::long_task_nanos): a few times the intended length,
-// so that ordinary rows start no helper. A choice.
+// Nanoseconds after which a task counts as long and the helper may take a plan
+// that waits (Scheduler::Options::long_task_nanos): a few times the intended
+// length, so that ordinary rows start no helper. A choice.
 constexpr int64_t kLongTaskNanos = 5'000'000;
-// The gate for large images has a quarter of the budget beside the budget, for
-// the time when the budget itself has no room; never more than
-// kMaxDecodedBytes, which the largest image takes. A choice.
+// The gate for large images has a quarter of the budget in addition to the
+// budget, for times when the budget has no room; at most kMaxDecodedBytes, the
+// size of the largest image. A choice.
 constexpr uint64_t kLargeImagesShare = 4;
-// Lower bound of the bytes for pipelines: small budgets, too, have room for a
-// few ordinary ones.
+// Lower bound of the bytes for pipelines, so that a small budget has room for a
+// few ordinary pipelines.
 constexpr uint64_t kLeastPipelineBytes = 1 << 20;
-// Bytes of specs, as protobuf keeps them, that may wait to be built. One
-// connection gets at most half of what the others leave (AddOpening()). A
-// choice: hundreds of ordinary specs.
+// Max bytes of specs (as protobuf stores them) that wait to be built. One
+// connection gets at most half of what the other connections leave
+// (AddOpening()). A choice: hundreds of ordinary specs.
 constexpr uint64_t kMaxOpeningBytes = 8 << 20;
-// Clients in Stats, so that the answer of Status stays short.
+// Max clients in Stats, so that the answer of Status stays short.
 constexpr size_t kSharesShown = 10;
-// A client that builds pipelines for less than this part of the workers' time
-// is left out of Stats.
+// Stats leaves out clients whose pipelines take less than this share of the
+// workers' time to build.
 constexpr double kLeastOpeningShare = 0.01;
-// In the place of a dataset's name for clients that open pipelines.
+// Replaces the dataset's name for clients that open pipelines.
 constexpr char kOpening[] = "(opening pipelines)";
 
-// ResourceExhausted that a client retries after a delay.
+// ResourceExhausted, which a client retries after a delay.
 absl::Status AskAgain(std::string why) {
   return WithRetryDelay(absl::ResourceExhaustedError(std::move(why)), "plan");
 }
 
-// The scratch that one worker needs for a dataset's images, by the usual recipe
-// for training: which pipelines come is not known when the budget is divided.
+// The scratch memory that one worker needs for a dataset's images with the
+// usual training recipe. The actual pipelines are not known when the budget is
+// divided.
 absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
                                       const ImageStageFactory& make_stage) {
   uint64_t most = 0;
@@ -99,15 +101,15 @@ bool HasSyntheticSource(const PipelineSpec& spec) {
   return false;
 }
 
-// Owns the parts and joins them; every rule of order is in StepRun and in the
-// parts themselves.
+// Owns the components of the engine and joins their threads. All ordering rules
+// are in StepRun and in the components.
 //
 // Lifetimes: runs and jobs point into the engine (services_) without
-// references. They may, because the engine is destroyed only when every run is
-// done or cancelled, and its destructor joins the threads that finish cancelled
-// ones. Its owner must also see to it that no other thread is giving memory
-// back to the budget by then: the grant that follows may be one for a cancelled
-// run (rpc_server.cc waits for LivePayloads). Batches that were handed out may
+// references. This is safe because the engine is destroyed only when every run
+// is done or cancelled, and its destructor joins the threads that finish
+// cancelled runs. The owner of the engine must ensure that no other thread
+// returns memory to the budget by then: the grant that follows may go to a
+// cancelled run (rpc_server.cc waits for LivePayloads). Delivered batches may
 // outlive the engine: they share the buffer pool, and the budget outlives them.
 class EngineImpl final : public Engine {
  public:
@@ -133,8 +135,8 @@ class EngineImpl final : public Engine {
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
-    // The budget outlives the engine: it keeps a weak reference, and after the
-    // pool's end there is nothing to reclaim.
+    // The budget outlives the engine, so it holds a weak pointer to the pool.
+    // After the end of the pool there is nothing to reclaim.
     options.budget->SetReclaim(
         [pool = std::weak_ptr<BufferPool>(pool_)](uint64_t bytes) {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
@@ -143,7 +145,8 @@ class EngineImpl final : public Engine {
     large_images_ = std::make_unique<LargeImageGate>(
         std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
         options.budget);
-    // Before the threads start. Readers have no gate: they decode nothing.
+    // Set before the threads start. Readers have no gate, because they decode
+    // nothing.
     for (WorkerState& worker : workers_) {
       worker.set_large_images(large_images_.get());
     }
@@ -164,8 +167,8 @@ class EngineImpl final : public Engine {
             [this](uint32_t worker, const Scheduler::Task& task) {
               StepRun::Work(task, workers_[worker]);
             },
-        // The scratch of a worker that is too many goes back to the system. On
-        // that worker's own thread, as every use of its state.
+        // Returns the scratch of a surplus worker to the system. Runs on that
+        // worker's own thread, like every use of its state.
         .rest = [this](uint32_t worker) { workers_[worker].Clear(); },
         .sharing = {.task_nanos = kTaskNanos},
         .long_task_nanos = kLongTaskNanos});
@@ -175,10 +178,10 @@ class EngineImpl final : public Engine {
                               .interval = tuning.interval,
                               .policy = std::move(tuning.policy)},
         scheduler_.get(), ahead_.get(), &clock_);
-    // Its ticks run on the timer, which is stopped first.
+    // The ticks of the tuning run on the timer, which is stopped first.
     tuning_->Start(*timer_);
-    // The threads exist already and do not read it: they get it with the first
-    // run, which Start() adds through the scheduler's lock.
+    // The threads exist already and do not read services_. They get it with the
+    // first run, which Start() adds under the scheduler's lock.
     services_ = {.scheduler = scheduler_.get(),
                  .ahead = ahead_.get(),
                  .budget = budget_,
@@ -191,12 +194,12 @@ class EngineImpl final : public Engine {
   }
 
   ~EngineImpl() override {
-    // In the order in which work flows: the timer posts ends of runs, readers
-    // add units, workers finish them. Each Stop() returns when its threads have
-    // finished what was added, so what they add to the next one is still done.
-    // The objects stay in place until all threads are joined, because workers
-    // that finish rows of cancelled runs still use all of them: a worker may
-    // call ReadAhead and the timer after their Stop(), which take no work then.
+    // The order follows the work: the timer posts ends of runs, readers add
+    // units, workers finish them. Each Stop() returns when its threads have
+    // finished all added work, so the work that they pass on is still done. The
+    // objects stay alive until all threads are joined, because workers that
+    // finish rows of cancelled runs still use them: a worker may call ReadAhead
+    // and the timer after their Stop(), and they accept no work then.
     timer_->Stop();
     if (ahead_ != nullptr) ahead_->Stop();
     scheduler_->Stop();
@@ -211,17 +214,16 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
-    std::shared_ptr<const RecordSource> synthetic;  // null: none is asked for
+    std::shared_ptr<const RecordSource> synthetic;  // null: the spec has none
     DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {
       MR_ASSIGN_OR_RETURN(synthetic, MakeSynthetic(spec));
-      infos = {{"", &synthetic->info()}};  // such a source names no dataset
+      infos = {{"", &synthetic->info()}};  // such a source has no name
     }
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
                         ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
-    // The client sends the resolved spec with every call, where it must fit,
-    // too.
+    // The resolved spec must fit, too: the client sends it with every call.
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
@@ -230,13 +232,13 @@ class EngineImpl final : public Engine {
               kMaxSpecBytes)),
           MakeErrorDetail("plan"));
     }
-    // Two threads may miss here and both build: Insert() keeps the first, and
-    // the second one's room is given back with its pipeline. The result is the
-    // same, for it is a function of the key.
+    // Two threads may miss here and both build. Insert() keeps the first
+    // pipeline, and the room of the second one is returned with it. Both are
+    // equal, because a pipeline is a function of the key.
     std::shared_ptr<const BuiltPipeline> pipeline = cache_.Find(key);
     if (pipeline == nullptr) {
-      // Room first: pipelines of threads that build at once cannot exceed the
-      // bound together.
+      // The room is taken before the build, so that threads that build at the
+      // same time cannot exceed the bound together.
       MR_ASSIGN_OR_RETURN(std::shared_ptr<const void> room, TakeRoom(resolved));
       std::vector<BuiltPipeline::Dataset> datasets;
       for (const Source& source : resolved.sources()) {
@@ -254,8 +256,8 @@ class EngineImpl final : public Engine {
         detail.set_dataset(resolved.sources(0).dataset());
         return WithErrorDetail(built.status(), detail);
       }
-      // The pipeline that is handed out owns the built one and its room: the
-      // room is given back when the last run lets go, not when the cache does.
+      // The returned pipeline owns the built one and its room. The room is
+      // returned when the last run ends, not when the cache drops the pipeline.
       const BuiltPipeline* const made = built->get();
       pipeline = cache_.Insert(
           key, std::shared_ptr<const BuiltPipeline>(
@@ -276,8 +278,8 @@ class EngineImpl final : public Engine {
       opened(Served(std::move(found)));
       return;
     }
-    // At once, not in the queue of those that are built: the answer needs no
-    // work.
+    // Checked at once and not in the queue of the pipelines to build, because
+    // the answer needs no work.
     if (absl::Status fits = CheckMayFit(spec); !fits.ok()) {
       opened(std::move(fits));
       return;
@@ -289,9 +291,9 @@ class EngineImpl final : public Engine {
       opened(std::move(waits));
       return;
     }
-    // All pipelines that are being built have one plan's part of the workers'
-    // time together, and share it by address, then by connection. Not by client
-    // id: a program can invent ids, each of which would get a turn.
+    // All pipelines that are being built share the part of one plan in the
+    // workers' time, first by address, then by connection. They do not share it
+    // by client id: a program can invent ids, and each would get a turn.
     auto sharer = std::make_shared<Sharer>();
     sharer->plan = "opening";
     sharer->dataset = kOpening;
@@ -300,7 +302,7 @@ class EngineImpl final : public Engine {
     scheduler_->PostShared(std::move(sharer), [this, spec, connection, bytes,
                                                wanted = std::move(wanted),
                                                opened = std::move(opened)] {
-      // Before it is built: what is bounded is the specs that wait.
+      // Removed before the build: the bound is for specs that wait.
       RemoveOpening(connection, bytes);
       if (wanted != nullptr && !wanted()) {
         opened(absl::CancelledError("the client ended the call"));
@@ -345,7 +347,8 @@ class EngineImpl final : public Engine {
         std::make_shared<StepRun>(&services_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
     run->Start();
-    // on_batch and on_done may have run by now, and the run may be over.
+    // on_batch and on_done may have been called already, and the run may be
+    // over.
     return std::make_unique<Handle>(std::move(run));
   }
 
@@ -398,8 +401,8 @@ class EngineImpl final : public Engine {
   }
 
  private:
-  // The caller's end of a run. Its end cancels; the run lives on in its jobs
-  // until on_done.
+  // The caller's handle of a run. Its destructor cancels the run, which lives
+  // on in its jobs until on_done.
   class Handle final : public Run {
    public:
     explicit Handle(std::shared_ptr<StepRun> run) : run_(std::move(run)) {}
@@ -412,12 +415,13 @@ class EngineImpl final : public Engine {
     const std::shared_ptr<StepRun> run_;
   };
 
-  // Bytes of `held_` and of the datasets' own reservations that hold nothing at
-  // the moment: an estimate for people, of counters that are read one after the
-  // other. A thread's scratch counts as used once any thread has decoded.
+  // Bytes of `held_` and of the datasets' own reservations that are unused at
+  // the moment. An estimate for display: the counters are read one after the
+  // other. The scratch of the threads counts as used once any thread has
+  // decoded.
   uint64_t UnusedBytes() const {
     uint64_t used =
-        file_metadata_ + pool_->idle_bytes();  // what is borrowed as well
+        file_metadata_ + pool_->idle_bytes();  // includes borrowed memory
     if (ahead_ != nullptr) {
       const SampleBuffers& buffers = ahead_->buffers();
       used += buffers.held_bytes() + buffers.idle_bytes();
@@ -433,7 +437,7 @@ class EngineImpl final : public Engine {
     return unused;
   }
 
-  // First of all checks: no budget mends what is refused here.
+  // Checked first, because a larger budget would not help.
   static absl::Status CheckSpecSize(const PipelineSpec& spec) {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
@@ -445,14 +449,14 @@ class EngineImpl final : public Engine {
   }
 
   // Counts a spec that waits to be built, until RemoveOpening().
-  // ResourceExhausted: too many bytes wait.
+  // ResourceExhausted: too many bytes are waiting.
   absl::Status AddOpening(const std::string& connection, uint64_t bytes) {
     MutexLock lock(opening_mu_);
     const auto it = opening_.find(connection);
     const uint64_t own = it == opening_.end() ? 0 : it->second;
-    // Counting a connection's own bytes twice leaves it at most half of the
-    // room that others leave: however much one connection sends, a further one
-    // finds room.
+    // A connection's own bytes count twice, so it gets at most half of the room
+    // that the others leave. A further connection finds room, however much one
+    // connection sends.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
           "the pipeline specs that wait to be built have ", opening_bytes_,
@@ -473,8 +477,8 @@ class EngineImpl final : public Engine {
     if (it->second == 0) opening_.erase(it);
   }
 
-  // Whether the pipeline of a resolved spec has room on this server when no
-  // other one is in use.
+  // Whether the pipeline of a resolved spec fits on this server when no other
+  // pipeline is in use.
   absl::Status CheckCanFit(const PipelineSpec& resolved) const {
     const uint64_t bytes = PipelineBytes(resolved);
     if (bytes <= cache_.max_bytes()) return absl::OkStatus();
@@ -489,17 +493,18 @@ class EngineImpl final : public Engine {
         MakeErrorDetail("plan"));
   }
 
-  // Refuses a spec whose pipeline can never fit before all of its sources are
-  // resolved: that takes longer, the more sources and transforms there are.
+  // Refuses a spec whose pipeline can never fit before its sources are
+  // resolved, because that time grows with the number of sources and
+  // transforms.
   absl::Status CheckMayFit(const PipelineSpec& spec) const {
     if (LeastPipelineBytes(spec) <= cache_.max_bytes()) return absl::OkStatus();
-    // The budget that is named must be enough for what the spec grows to.
+    // The budget in the message must be large enough for the resolved spec.
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved, ResolveByFirst(spec));
     return CheckCanFit(resolved);
   }
 
-  // What `spec` is resolved to, but for mistakes in its further sources, which
-  // are written out as the first one is.
+  // Returns what `spec` is resolved to, except for mistakes in the sources
+  // after the first, which get the same defaults as the first.
   absl::StatusOr<PipelineSpec> ResolveByFirst(const PipelineSpec& spec) const {
     MR_RETURN_IF_ERROR(
         WithErrorDetail(CheckSpec(spec), MakeErrorDetail("plan")));
@@ -512,7 +517,7 @@ class EngineImpl final : public Engine {
     for (int i = 1; i < spec.sources_size(); ++i) {
       Source& source = *resolved.add_sources();
       source = spec.sources(i);
-      if (!spec.concatenate()) source.set_weight(1);  // as long as any other
+      if (!spec.concatenate()) source.set_weight(1);  // as long as any weight
       if (source.has_subset()) source.mutable_subset()->set_to(1);
       const auto info = info_by_name_.find(source.dataset());
       if (info != info_by_name_.end() && info->second->has_reader()) {
@@ -522,7 +527,7 @@ class EngineImpl final : public Engine {
     return resolved;
   }
 
-  // Room for a pipeline, to be held by it.
+  // Room for a pipeline; the pipeline holds it.
   absl::StatusOr<std::shared_ptr<const void>> TakeRoom(
       const PipelineSpec& resolved) {
     MR_RETURN_IF_ERROR(CheckCanFit(resolved));
@@ -544,17 +549,16 @@ class EngineImpl final : public Engine {
                         "MiB or more");
   }
 
-  // `pipeline`, unless a file of its datasets has changed or is lost:
-  // Unavailable, because another server may have it whole. Asked at every
-  // Open(), also of a pipeline from the cache.
+  // Returns `pipeline`. Unavailable: a file of its datasets has changed or is
+  // lost; another server may have the complete dataset. Checked at every
+  // Open(), also for a pipeline from the cache.
   static absl::StatusOr<std::shared_ptr<const Pipeline>> Served(
       std::shared_ptr<const BuiltPipeline> pipeline) {
     MR_RETURN_IF_ERROR(pipeline->CheckFiles());
     return pipeline;
   }
 
-  // The source of a synthetic spec. The pipelines that are built from it own
-  // it.
+  // Returns the source of a synthetic spec. The pipelines built from it own it.
   absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
       const PipelineSpec& spec) const {
     absl::Status checked =
@@ -579,7 +583,8 @@ class EngineImpl final : public Engine {
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
     const StepTable& steps = pipeline.plan().steps();
-    // The first step by itself: its message names the step that was requested.
+    // The first step is checked separately, so that the message names the
+    // requested step.
     MR_RETURN_IF_ERROR(
         steps.Rows(range.first_step, range.rank, range.world_size).status());
     if (range.step_count > steps.steps() - range.first_step) {
@@ -598,7 +603,7 @@ class EngineImpl final : public Engine {
   ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
-  // What the engine holds of the budget for itself from its start to its end:
+  // Bytes of the budget that the engine holds for itself from start to end:
   // scratch of the threads, idle buffers, file_metadata_.
   const ByteBudget::Reservation held_;
   const uint64_t file_metadata_;
@@ -611,24 +616,24 @@ class EngineImpl final : public Engine {
   // Self-synchronised.
   PipelineCache cache_;
   Mutex opening_mu_;
-  // Bytes of specs between AddOpening() and RemoveOpening(): opening_bytes_ is
+  // Bytes of specs between AddOpening() and RemoveOpening(). opening_bytes_ is
   // the sum of opening_, whose entries are above 0.
   uint64_t opening_bytes_ MR_GUARDED_BY(opening_mu_) = 0;
   std::map<std::string, uint64_t> opening_ MR_GUARDED_BY(opening_mu_);
-  // workers_[i] is touched by worker i alone, and by the constructor before the
-  // threads start. Its size never changes.
+  // Only worker i uses workers_[i]; the constructor uses it before the threads
+  // start. The size never changes.
   std::vector<WorkerState> workers_;
-  // Self-synchronised. The timer and the scheduler come last, so that they end
-  // first: their threads use what stands before them.
+  // Self-synchronised. The timer and the scheduler are declared last, so that
+  // they are destroyed first: their threads use the members above.
   std::shared_ptr<BufferPool> pool_;
-  std::unique_ptr<ReadAhead> ahead_;  // null: workers read themselves
+  std::unique_ptr<ReadAhead> ahead_;  // null: no read-ahead
   StageClock clock_;
   RunTally tally_;
   std::shared_ptr<ReadyShare> ready_share_;
   std::unique_ptr<LargeImageGate> large_images_;
   std::unique_ptr<DeadlineTimer> timer_;
   std::unique_ptr<Scheduler> scheduler_;
-  RunServices services_;  // of the above; constant once the engine is made
+  RunServices services_;  // constant after the constructor
   std::unique_ptr<ThreadTuning> tuning_;
 };
 
@@ -672,14 +677,14 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
   needs.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   if (options.adapt_threads) {
     const uint64_t of_cpus =
-        uint64_t{Engine::kMostThreadsOfCpu} * AvailableCpus();
-    needs.most_threads =
-        std::max({needs.threads, uint64_t{Engine::kMostThreads}, of_cpus});
+        uint64_t{Engine::kMaxAdaptiveThreadsOfCpu} * AvailableCpus();
+    needs.most_threads = std::max(
+        {needs.threads, uint64_t{Engine::kMaxAdaptiveThreads}, of_cpus});
   }
   needs.read_threads = options.read_threads;
   if (options.adapt_read_threads && options.read_threads > 0) {
     needs.read_threads =
-        std::max(options.read_threads, Engine::kMostReadThreads);
+        std::max(options.read_threads, Engine::kMaxAdaptiveReadThreads);
   }
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {

@@ -8,27 +8,28 @@
 namespace millrace {
 namespace {
 
-// Memory of finished batches that is kept for the next ones, and the part of
-// the budget that it is at most.
+// Max memory of finished batches that is kept for the next ones, in bytes and
+// as a part of the budget.
 constexpr uint64_t kMaxIdleBatchBytes = 128 << 20;
 constexpr uint64_t kIdleShare = 16;
-// Built pipelines, likewise.
+// The same for built pipelines.
 constexpr uint64_t kMaxPipelineBytes = 32 << 20;
 constexpr uint64_t kPipelineShare = 64;
-// Where the number of threads adapts: the part of the budget that those at
-// first are at most, and those that may come.
+// With an adaptive number of threads: max part of the budget for the initial
+// threads, and for the threads that may be added.
 constexpr uint64_t kFirstScratchShare = 2;
 constexpr uint64_t kMoreScratchShare = 16;
-// Memory of samples that are read ahead, for each thread, and the part of the
-// budget that it is at most. Synthetic sources may wait at every server.
+// Memory for samples that are read ahead, for each thread, and its max part of
+// the budget. A synthetic source may wait at every server.
 constexpr uint64_t kReadBytes = 2 << 20;
 constexpr uint64_t kReadShare = 16;
 constexpr uint64_t kFewReadBytes = 128 << 10;
 constexpr uint64_t kFewReadShare = 64;
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kMostMiB = uint64_t{1} << 30;
-// Budgets are tried in steps of 1 MiB up to so many MiB, then of this part.
+constexpr uint64_t kMaxMiB = uint64_t{1} << 30;
+// Budgets are tried in steps of 1 MiB up to this number of MiB, then in steps
+// of this part of the budget.
 constexpr uint64_t kFineSteps = 1024;
 
 }  // namespace
@@ -59,8 +60,8 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.budget = budget;
   use.threads = needs.threads;
   if (needs.most_threads > 0) {
-    // Both in bytes, not in threads: with a larger budget no part of the rest
-    // is smaller.
+    // Both are bytes and not thread counts, so that a larger budget makes no
+    // other part smaller.
     uint64_t first = needs.threads * needs.scratch_each;
     if (first > budget / kFirstScratchShare) {
       first = std::max(needs.scratch_each, budget / kFirstScratchShare);
@@ -101,8 +102,8 @@ uint64_t PipelineRoom(uint64_t budget) {
 uint64_t LargerBudget(uint64_t from,
                       absl::FunctionRef<bool(uint64_t)> works) {
   // Not a binary search: a budget with room for more threads may be too small
-  // where a smaller one is not.
-  for (uint64_t mib = from / kMiB + 1; mib <= kMostMiB;
+  // although a smaller budget is large enough.
+  for (uint64_t mib = from / kMiB + 1; mib <= kMaxMiB;
        mib += 1 + mib / kFineSteps) {
     if (works(mib * kMiB)) return mib * kMiB;
   }
@@ -111,8 +112,9 @@ uint64_t LargerBudget(uint64_t from,
 
 uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
                         const std::function<uint64_t(uint64_t)>& elsewhere) {
-  // More budget leaves more for batches: every share of it is a small one.
-  uint64_t no = 0, yes = kMostMiB;
+  // A binary search works, because a larger budget always leaves more for
+  // batches.
+  uint64_t no = 0, yes = kMaxMiB;
   const auto suffices = [&](uint64_t mib) {
     const uint64_t budget = mib * kMiB;
     return PlanMemory(needs, budget, elsewhere(budget)).batches >= wanted;

@@ -24,16 +24,16 @@ namespace {
 using Nanos = std::chrono::nanoseconds;
 
 // Upper bound of the rows in one task where reads of the source may block
-// (ReadWait::kRead). What a task met is judged after its last row, so this is
-// also how soon a source that begins to block is noticed. A choice, not
+// (ReadWait::kRead). A task is judged after its last row, so the bound also
+// limits how late a source that starts to block is noticed. A choice, not
 // measured.
 constexpr uint64_t kMaxWaitingRowsPerTask = 64;
 
-// Interval in which a thread asks the system for its page reads: 1 ms, because
-// the question costs as much as a small sample (worker_state.h).
+// Interval in which a thread reads its page-read counter from the system: 1 ms,
+// because the system call costs as much as a small sample (worker_state.h).
 constexpr int64_t kPageWatchNanos = 1'000'000;
-// Time that one page read is taken to block: 0.1 ms, about that of an SSD. An
-// estimate; the kernel counts the reads and not their time.
+// Assumed blocking time of one page read: 0.1 ms, about that of an SSD. An
+// estimate: the kernel counts the reads and not their time.
 constexpr uint64_t kNanosOfPage = 100'000;
 
 double Seconds(Nanos nanos) {
@@ -47,8 +47,9 @@ Nanos FromSeconds(double seconds) {
 
 uint64_t Micros(uint64_t nanos) { return (nanos + 999) / 1000; }
 
-// Notes how often a thread that fills rows was blocked by page faults of its
-// own. `watch` is the thread's; it gathers samples until the interval is over.
+// Notes how often a thread that fills rows was blocked by its own page faults.
+// `watch` belongs to the thread; it collects samples until the interval is
+// over.
 void WatchPages(WorkerState::PageWatch& watch, uint64_t samples, SteadyTime now,
                 ReadPace& pace) {
   watch.samples += samples;
@@ -61,10 +62,9 @@ void WatchPages(WorkerState::PageWatch& watch, uint64_t samples, SteadyTime now,
 
 }  // namespace
 
-// Where the time of a batch goes. `granted` and `wait_memory` are set before
-// the job is given to any thread. The sums are added to by the threads in its
-// tasks, relaxed: Complete() orders these additions before Deliver() reads
-// them.
+// The times of a batch. `granted` and `wait_memory` are set before any thread
+// gets the job. The threads in the job's tasks add to the sums with relaxed
+// order: Complete() orders the additions before Deliver() reads the sums.
 struct StepRun::Times {
   SteadyTime granted;
   Nanos wait_memory{0};
@@ -79,17 +79,17 @@ struct StepRun::Times {
   }
 };
 
-// One step from the grant of its memory to its delivery. Held by its tasks, by
-// its entries in the lanes and by parked units; when the last of these goes,
-// the payload has been handed over or is freed, with its reservation.
+// One step from the grant of its memory to its delivery. The job's tasks, its
+// entries in the lanes and its parked units hold it. When the last of them is
+// gone, the payload has been delivered or is freed, with its reservation.
 //
-// A unit is in one place at a time: in a lane, in a task of one thread, or
-// parked at the gate for large images. Its thread writes the unit's rows in the
-// payload and nobody else does, so the payload needs no lock.
+// A unit is in exactly one place at a time: in a lane, in a task of one thread,
+// or parked at the gate for large images. Only that thread writes the unit's
+// rows in the payload, so the payload needs no lock.
 class StepRun::Job final : public Scheduler::Job {
  public:
-  // `granted`: when the memory was granted, for which the step had been due for
-  // `wait_memory` before.
+  // `granted`: when the memory was granted. `wait_memory`: how long the step
+  // had been due before.
   Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
       ByteBudget::Reservation reservation, SteadyTime granted,
       Nanos wait_memory)
@@ -111,16 +111,16 @@ class StepRun::Job final : public Scheduler::Job {
     PlanReads();
   }
 
-  // Units that Complete() has to count, at least one: a rank without rows still
-  // gets its empty batch, and that needs a task. A ready batch is filled as a
-  // whole, by one task.
+  // Number of units that Complete() has to count, at least one: a rank without
+  // rows still gets its empty batch, which needs a task. A ready batch is
+  // filled as a whole, by one task.
   uint64_t units() const {
     if (run->ready_ != nullptr) return 1;
     return std::max<uint64_t>(1, slice.units.count());
   }
 
-  // By the thread of the only task. ReadySet::Fill() returns when the payload
-  // is complete, whichever thread writes it.
+  // Called by the thread of the only task. ReadySet::Fill() returns when the
+  // payload is complete, whichever thread has written it.
   void FillReady() {
     run->ready_->Fill(step);
     if (run->refers()) return;
@@ -132,27 +132,27 @@ class StepRun::Job final : public Scheduler::Job {
   const uint64_t step;
   const StepRows rows;
   const BatchLayout::Placed placed;
-  // Moved out by Deliver(); else reset by the last Complete(), so that the
-  // memory is free although parked lambdas or the caller still hold the job.
+  // Moved out by Deliver(), otherwise reset by the last Complete(). So the
+  // memory is free even if parked lambdas or the caller still hold the job.
   std::shared_ptr<BatchPayload> payload;
   const BatchSlice slice;
-  // Units that have not been counted by Complete(). A unit that is parked stays
-  // counted here, so the batch cannot finish without it.
+  // Units that Complete() has not counted. A parked unit is among them, so the
+  // batch cannot finish without it.
   std::atomic<uint64_t> units_left;
-  // Rows left empty under the policy ZERO. Added to relaxed, ordered by
-  // units_left.
+  // Rows left empty under the policy ZERO. Added with relaxed order; units_left
+  // orders the additions.
   std::atomic<uint64_t> emptied_rows{0};
   Times times;
-  // Upper bound for the scheduler; constant after the constructor.
+  // Upper bound passed to the scheduler; constant after the constructor.
   uint64_t units_per_task = 1;
   // Absent: the thread that fills a row reads its samples. Constant after the
   // constructor.
   std::optional<BatchReads> reads;
 
-  // Keeps the memory for a parked unit until its new task takes it. Called
-  // before that task is added: the scheduler's lock orders the two, so the
-  // acquire in Take() only matters to tasks that were never parked, and those
-  // find no entry either way.
+  // Keeps the memory for a parked unit until the unit's new task takes it.
+  // Called before that task is added, so the scheduler's lock orders the two.
+  // The acquire in Take() matters only to tasks that were never parked, and
+  // those find no entry in either case.
   void Bring(uint64_t unit, LargeImageGate::Admission admission) {
     MutexLock lock(mu);
     admissions[unit] = std::move(admission);
@@ -167,10 +167,11 @@ class StepRun::Job final : public Scheduler::Job {
                          : std::move(found.mapped());
   }
 
-  // A thread begins with a row or a read of the batch. The first one wins the
-  // exchange and alone writes began_at_ and idle_before_. Relaxed suffices:
-  // that thread counts its units or samples later with release, and
-  // FillMakeTimes() runs on the thread that has acquired all those counts.
+  // A thread starts with a row or a read of the batch. The first thread wins
+  // the exchange, and only that thread writes began_at_ and idle_before_.
+  // Relaxed order suffices: the thread counts its units or samples later with
+  // release, and FillMakeTimes() runs on the thread that has acquired all
+  // counts.
   void NoteBegin(std::chrono::steady_clock::time_point now) {
     if (begun_.load(std::memory_order_relaxed) ||
         begun_.exchange(true, std::memory_order_relaxed)) {
@@ -180,20 +181,21 @@ class StepRun::Job final : public Scheduler::Job {
     began_at_ = now;
     idle_before_ = IdleThreadSeconds();
   }
-  // By the thread that has counted the last unit.
+  // Called by the thread that has counted the last unit.
   void FillMakeTimes(StageMicros* stages) const {
     if (!begun_.load(std::memory_order_relaxed)) return;
     const double make = Seconds(SteadyTime::clock::now() - began_at_);
     const double idle = (IdleThreadSeconds() - idle_before_) /
                         run->services_->scheduler->threads();
-    // At least 1: 0 stands for "not measured".
+    // At least 1, because 0 means "not measured".
     stages->set_make(static_cast<uint64_t>(1e6 * make) + 1);
     stages->set_idle(std::min(static_cast<uint64_t>(1e6 * std::max(0.0, idle)),
                               stages->make()));
   }
 
  private:
-  // Time of all worker threads without work, or blocked in reads of their own.
+  // Sum over all worker threads of the time without work or blocked in their
+  // own reads.
   double IdleThreadSeconds() const {
     return run->services_->scheduler->IdleThreadSeconds() +
            1e-9 * static_cast<double>(
@@ -201,8 +203,8 @@ class StepRun::Job final : public Scheduler::Job {
                           std::memory_order_relaxed));
   }
 
-  // Decides once whether this batch is read ahead; what ReadPace learns
-  // meanwhile concerns later batches.
+  // Decides once whether this batch is read ahead. Later changes of ReadPace
+  // affect later batches.
   void PlanReads() {
     const BuiltPipeline& pipeline = *run->pipeline_;
     ReadAhead* const ahead = run->services_->ahead;
@@ -224,15 +226,15 @@ class StepRun::Job final : public Scheduler::Job {
     }
   }
 
-  // Set with the first admission and never cleared: batches without large
-  // images, which are nearly all, take no lock in Take().
+  // Set with the first admission and never cleared. Batches without large
+  // images, which are most batches, take no lock in Take().
   std::atomic<bool> some_are_parked{false};
   Mutex mu;
-  // By unit; from Bring() to the unit's next task.
+  // Key: the unit. An entry exists from Bring() to the unit's next task.
   std::map<uint64_t, LargeImageGate::Admission> admissions MR_GUARDED_BY(mu);
 
-  // begun_ is set before the other two are written; they are read by the thread
-  // that finishes the batch alone.
+  // begun_ is set before the other two are written. Only the thread that
+  // finishes the batch reads them.
   std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point began_at_;
   double idle_before_ = 0;
@@ -254,15 +256,14 @@ StepRun::StepRun(const RunServices* services,
       next_step_(range.first_step) {}
 
 uint64_t StepRun::MostOpen() const {
-  // For each worker a batch in work and another one to go on with, when each
-  // batch is a single task; and 2 so that a server with few threads keeps its
-  // clients supplied while one batch waits for its last row. A choice.
+  // For each worker, one batch in progress and one to continue with, in case
+  // each batch is a single task. The additional 2 keep clients supplied on a
+  // server with few threads while one batch waits for its last row. A choice.
   uint64_t batches = 2 * uint64_t{services_->scheduler->threads()} + 2;
   if (ready_ == nullptr && services_->ahead != nullptr &&
       pipeline_->pace().ahead()) {
-    // For each reader two samples' worth of batches: while some batches are
-    // read, others are filled, and neither readers nor workers wait for the
-    // other.
+    // Two samples for each reader, in batches: while some batches are read,
+    // others are filled, so neither readers nor workers wait for the other.
     const uint64_t rows = std::max<uint64_t>(
         1, pipeline_->plan().steps().MaxRows(range_.world_size));
     batches += (2 * uint64_t{services_->ahead->threads()} + rows - 1) / rows;
@@ -283,7 +284,7 @@ void StepRun::Admit() {
       due_ = SteadyTime::clock::now();
       step = next_step_;
     }
-    // From here until waiting_ is cleared this thread, or the request that it
+    // From here until waiting_ is cleared, this thread, or the request that it
     // leaves in the queue, owns the reservation of `step`.
     const auto rows =
         pipeline_->plan().steps().Rows(step, range_.rank, range_.world_size);
@@ -291,38 +292,38 @@ void StepRun::Admit() {
     const uint64_t bytes = refers() ? BuiltPipeline::kBatchOverheadBytes
                                     : pipeline_->ReservedBytes(rows->rows);
     ByteBudget::Reservation reservation;
-    // Not under mu_: a grant runs the callback of the request that waits, of
-    // another run or of this one.
+    // Not under mu_: a grant runs the callback of a waiting request, of this
+    // run or of another one.
     if (services_->budget->TryReserve(bytes, &reservation)) {
       Granted(step, *rows, std::move(reservation));
       continue;
     }
     // The callback may run before ReserveAsync() returns, on this thread or on
-    // another one, and it continues with Admit() itself. So this call ends here
-    // in any case.
+    // another one, and it calls Admit() itself. So this call ends here in any
+    // case.
     const ByteBudget::Ticket ticket = services_->budget->ReserveAsync(
         bytes, [self = shared_from_this(), step,
                 rows = *rows](ByteBudget::Reservation granted) {
           self->Granted(step, rows, std::move(granted));
           self->Admit();
         });
-    if (ticket == 0) return;  // granted meanwhile; the callback went on
+    if (ticket == 0) return;  // granted; its callback has continued
     bool cancel = false;
     {
       MutexLock lock(mu_);
-      // Otherwise the grant has come meanwhile: Granted() has cleared waiting_,
-      // or a later Admit() has made a further step due. Both leave nothing to
-      // set, for that step has a ticket of its own.
+      // If the condition is false, the grant has come in the meantime:
+      // Granted() has cleared waiting_, or a later Admit() has made a further
+      // step due. That step has a ticket of its own, so nothing is set here.
       if (waiting_ && next_step_ == step) {
         if (ended_) {
-          // Stop() came before there was a ticket to cancel.
+          // Stop() was called before there was a ticket to cancel.
           cancel = true;
         } else {
           ticket_ = ticket;
           if (services_->admission_timeout > absl::ZeroDuration()) {
-            // Under mu_, so that neither the grant nor the timer itself can
-            // find the request without its timer: Granted() would not cancel
-            // it.
+            // Set under mu_, so that neither the grant nor the timer finds the
+            // request without its timer. Otherwise Granted() would not cancel
+            // the timer.
             timer_ =
                 services_->timer->After(services_->admission_timeout,
                                         [weak = weak_from_this(), step, bytes] {
@@ -333,7 +334,8 @@ void StepRun::Admit() {
         }
       }
     }
-    // False: the callback runs or will run; it clears waiting_ and finishes.
+    // False: the callback runs or will run. It clears waiting_ and calls
+    // Admit().
     if (cancel && services_->budget->CancelWait(ticket)) {
       MutexLock lock(mu_);
       waiting_ = false;
@@ -356,33 +358,33 @@ void StepRun::Granted(uint64_t step, const StepRows& rows,
     if (step == range_.first_step) wait_memory += range_.waited;
     ticket_ = 0;
     timer = std::exchange(timer_, 0);
-    // Decided under the lock that Stop() sets ended_ under: a step that is not
-    // dropped is counted in open_ before Stop() looks, so on_done waits for its
-    // job, also when that job reaches the scheduler after Stop() has emptied
-    // the lanes. Its tasks then find stopped_ set and fill nothing.
+    // Decided under the lock under which Stop() sets ended_: a step that is not
+    // dropped is counted in open_ before Stop() checks it. So on_done waits for
+    // the step's job, even if the job reaches the scheduler after Stop() has
+    // emptied the lanes. Its tasks then find stopped_ set and fill nothing.
     drop = ended_;
     if (!drop) {
       ++next_step_;
       ++open_;
     }
   }
-  // Need not succeed: a TimedOut() that runs anyway finds that the step is no
-  // longer due.
+  // The cancel may fail: a TimedOut() that runs anyway finds that the step is
+  // no longer due.
   if (timer != 0) services_->timer->Cancel(timer);
-  if (drop) return;  // the reservation goes back
-  // `now` and not a new time: building the job (it allocates the payload) is no
-  // wait for memory.
+  if (drop) return;  // the reservation is returned
+  // `now` and not the current time: creating the job (it allocates the payload)
+  // is not a wait for memory.
   auto job = std::make_shared<Job>(shared_from_this(), step, rows,
                                    std::move(reservation), now, wait_memory);
-  // After Add() the batch may be delivered and the job gone: what the call
-  // needs of the job is copied before.
+  // After Add() the batch may be delivered and the job gone, so the arguments
+  // are copied before.
   if (job->reads) {
     const uint64_t samples = job->reads->count();
     const uint64_t samples_per_task = job->reads->samples_per_task();
     if (!services_->ahead->Add(read_lane_, job, samples, samples_per_task,
                                step)) {
-      // The engine is ending and the run was cancelled, as this thread was on
-      // its way here: the units go to the workers, who give them up.
+      // The engine is ending, and the run was cancelled at this moment. The
+      // units go to the workers, which give them up.
       ReadDone({.job = std::move(job), .begin = 0, .end = samples});
     }
     return;
@@ -406,15 +408,15 @@ void StepRun::Read(const Scheduler::Task& task, WorkerState& reader) {
     Times::Add(job.times.read, took.all);
     run.services_->clock->Add(StageClock::READ, Seconds(took.all), 0);
   }
-  // Also when the run is stopped: the units behind these samples are counted
-  // only when they come to the scheduler.
+  // Also called when the run is stopped: the units of these samples are counted
+  // only when they reach the scheduler.
   run.ReadDone(task);
 }
 
 void StepRun::ReadDone(const Scheduler::Task& task) {
   Job& job = static_cast<Job&>(*task.job);
   job.reads->Done(task.begin, task.end, [&](uint64_t from, uint64_t to) {
-    // As one task: all of its samples are there, and they hold room in the
+    // Added as one task: all of its samples are read, and they hold room in the
     // buffers that readers may wait for.
     services_->scheduler->Add(lane_, task.job, from, to, to - from, job.step);
   });
@@ -425,10 +427,11 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
   {
     MutexLock lock(mu_);
     if (!waiting_ || next_step_ != step || ticket_ == 0) return;
-    // The request may be granted or cancelled from here on; CancelWait() tells.
+    // From here on the request may be granted or cancelled. CancelWait()
+    // decides.
     ticket = ticket_;
   }
-  // From a successful CancelWait() on, this thread owns waiting_: nobody else
+  // After a successful CancelWait(), this thread owns waiting_: no other thread
   // clears it, and FinishIfDone() does nothing until it is cleared below.
   if (!services_->budget->CancelWait(ticket)) return;
   services_->tally->refused_admissions.fetch_add(1, std::memory_order_relaxed);
@@ -437,7 +440,7 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     waiting_ = false;
     ticket_ = 0;
     timer_ = 0;
-    // Not stopped_: the steps before this one are delivered.
+    // stopped_ is not set, because the steps before this one are delivered.
     ended_ = true;
     if (status_.ok()) {
       status_ = absl::ResourceExhaustedError(absl::StrCat(
@@ -455,13 +458,13 @@ void StepRun::Stop(absl::Status status) {
   DeadlineTimer::Id timer;
   {
     MutexLock lock(mu_);
-    // One caller passes. stopped_ is set before the lanes are emptied: a task
-    // that is added later finds it.
+    // Only one caller continues. stopped_ is set before the lanes are emptied,
+    // so a task that is added later finds it set.
     if (done_ || stopped_.exchange(true)) return;
     if (status_.ok()) status_ = std::move(status);
     ended_ = true;
-    // Taken, so that of this and a TimedOut() that has the ticket already one
-    // cancels the request; the budget decides which.
+    // Both are taken out. A TimedOut() may already have a copy of the ticket;
+    // CancelWait() succeeds for only one of the two threads.
     ticket = std::exchange(ticket_, 0);
     timer = std::exchange(timer_, 0);
   }
@@ -470,9 +473,9 @@ void StepRun::Stop(absl::Status status) {
     MutexLock lock(mu_);
     waiting_ = false;
   }
-  // First the reads, whose units then are in lane_ or with a thread that is
-  // still reading. Such a thread adds its units later; they are dropped as
-  // tasks that find stopped_.
+  // The reads are removed first. Their units are then in lane_ or with a thread
+  // that is still reading. That thread adds its units later, and their tasks
+  // find stopped_ set.
   if (services_->ahead != nullptr) {
     for (const Scheduler::Task& task : services_->ahead->Remove(read_lane_)) {
       ReadDone(task);
@@ -480,8 +483,9 @@ void StepRun::Stop(absl::Status status) {
   }
   for (const Scheduler::Task& task : services_->scheduler->Remove(lane_)) {
     Job& job = static_cast<Job&>(*task.job);
-    // Here and not with the job: the lambda of another parked unit may hold the
-    // job, and that one may be waiting for this very room.
+    // The admission is left here and not in the job's destructor: the lambda of
+    // another parked unit may hold the job, and that lambda may be waiting for
+    // this room.
     job.Take(task.begin).Leave();
     if (job.reads) job.reads->Release(task.begin, task.end);
     Complete(job, task.end - task.begin);
@@ -505,15 +509,15 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   uint64_t unit = task.begin;
   uint64_t parked = 0;
   LargeImages& large = worker.large_images();
-  // A parked unit is a task of that unit alone, and no task that begins with
-  // another unit finds an admission here.
+  // A parked unit is a task of only that unit. No task that begins with another
+  // unit finds an admission here.
   large.admission = job.Take(task.begin);
   if (!run.stopped_.load(std::memory_order_relaxed) && task.begin < end) {
     const SteadyTime start = SteadyTime::clock::now();
     job.NoteBegin(start);
     const BuiltPipeline& pipeline = *run.pipeline_;
-    // How long storage blocks this thread matters only where the engine could
-    // read ahead instead.
+    // Blocking of this thread by storage matters only if the engine could read
+    // ahead instead.
     ReadPace* const pace = run.services_->ahead != nullptr &&
                                    pipeline.pace().wait() != ReadWait::kNever
                                ? &pipeline.pace()
@@ -532,15 +536,15 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     for (; unit < end && status.ok(); ++unit) {
       if (run.stopped_.load(std::memory_order_relaxed)) break;
       status = filler.Fill(unit);
-      // Before the unit is parked: another thread may fill it at once, and must
-      // not find samples that this one gives back. It reads them again, for
-      // others may wait for the room.
+      // Released before the unit is parked: another thread may fill the unit at
+      // once and must not find samples that this thread releases. That thread
+      // reads them again, because other readers may wait for the room.
       if (job.reads) job.reads->Release(unit, unit + 1);
       if (const int64_t bytes = std::exchange(large.wanted, 0); bytes > 0) {
-        // The thread goes on with other units instead of waiting for the
-        // memory. What it holds it gives back first: the gate grants in order
-        // of arrival, and a thread that held memory while its unit waits in
-        // that order could block the units before it.
+        // The thread continues with other units instead of waiting for the
+        // memory. First it leaves its own admission: the gate grants in order
+        // of arrival, so a thread that held memory while its unit waits could
+        // block the units before it.
         status = absl::OkStatus();
         large.admission.Leave();
         ++parked;
@@ -594,25 +598,26 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
         WatchPages(worker.page_watch(), rows, now, *pace);
       }
     }
-    // The first error of any task becomes the run's; Stop() ignores later ones.
+    // The first error of any task becomes the error of the run; Stop() ignores
+    // later ones.
     if (!status.ok()) run.Stop(std::move(status));
   }
   large.admission.Leave();
-  // Units that were not reached.
+  // Releases the units that were not reached.
   if (job.reads) job.reads->Release(unit, end);
-  // Last: with the last unit counted, the batch is delivered and the run may
-  // end. Units that were not reached because of an error or a Stop() count as
-  // given up; those that were parked are counted by their next task.
+  // Called last: when the last unit is counted, the batch is delivered and the
+  // run may end. Units that were not reached because of an error or a Stop()
+  // count as given up. Parked units are counted by their next task.
   run.Complete(job, task.end - task.begin - parked);
 }
 
 void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
                    int64_t bytes) {
-  // `this` needs no reference: the job, which the lambda holds, holds the run.
-  // The lambda runs here when there is room at once, else on the thread that
-  // leaves the gate. While a unit waits, an admission is held by a thread in a
-  // task or by a unit in a lane; it is given back before the scheduler ends, so
-  // the lambda runs before that, too.
+  // `this` needs no reference, because the lambda holds the job and the job
+  // holds the run. If there is room, the lambda runs here, otherwise on the
+  // thread that leaves the gate. While a unit waits, a thread in a task or a
+  // unit in a lane holds an admission. That admission is left before the
+  // scheduler ends, so the lambda also runs before that.
   services_->large_images->EnterAsync(
       bytes, [this, job, unit](LargeImageGate::Admission admission) {
         Job& parked = static_cast<Job&>(*job);
@@ -623,35 +628,35 @@ void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
 
 void StepRun::Complete(Job& job, uint64_t units) {
   if (units == 0) return;
-  // Release, so that the rows and times of this thread's units are visible to
-  // the thread that counts the last one; acquire, so that the last one sees
-  // those of all the others.
+  // Release makes the rows and times of this thread's units visible to the
+  // thread that counts the last unit. Acquire lets that thread see the rows and
+  // times of all others.
   if (job.units_left.fetch_sub(units, std::memory_order_acq_rel) != units) {
     return;
   }
   if (!stopped_.load(std::memory_order_relaxed)) {
-    // After the last read of any file and before anybody sees the batch: a file
-    // that has changed by now may have given this batch wrong bytes, one that
-    // changes later has not.
+    // After the last read of any file and before the batch is visible: a file
+    // that has changed by now may have given this batch wrong bytes. A file
+    // that changes later has not.
     if (absl::Status files = CheckFiles(job); files.ok()) {
       Deliver(job);
     } else {
       Stop(std::move(files));
     }
   }
-  // Before open_ falls, so that the Admit() below finds the memory of a dropped
-  // batch free.
+  // Reset before open_ is decremented, so that the Admit() below finds the
+  // memory of a dropped batch free.
   job.payload.reset();
   {
     MutexLock lock(mu_);
     --open_;
   }
-  // The place that `open_` has left free is taken, or the run is finished.
+  // Fills the place that is now free in `open_`, or finishes the run.
   Admit();
 }
 
 absl::Status StepRun::CheckFiles(const Job& job) const {
-  if (ready_ != nullptr) return absl::OkStatus();  // made without a file
+  if (ready_ != nullptr) return absl::OkStatus();  // made without files
   return pipeline_->CheckFilesOf(
       job.placed, job.payload->data(),
       job.slice.units.pairs && range_.world_size > 1);
@@ -659,7 +664,7 @@ absl::Status StepRun::CheckFiles(const Job& job) const {
 
 void StepRun::Deliver(Job& job) {
   const SteadyTime start = SteadyTime::clock::now();
-  // A ready payload is shared by batches that may be on the wire, and complete:
+  // A ready payload is complete, and batches in transmission may share it, so
   // nothing is written to it.
   if (ready_ == nullptr) job.placed.ZeroGaps(job.payload->data());
   FilledBatch batch;
@@ -681,7 +686,7 @@ void StepRun::Deliver(Job& job) {
             ? ready_->payload_xxh3(job.step)
             : XXH3_64bits(job.payload->data(), job.payload->bytes()));
   }
-  // No task of the job is left, so nobody else reads job.payload.
+  // No task of the job is left, so no other thread reads job.payload.
   batch.payload = std::move(job.payload);
   Describe(job.times, *header.mutable_stage_micros());
   batch.whole = SteadyTime::clock::now();
@@ -709,21 +714,22 @@ void StepRun::FinishIfDone() {
         !(ended_ || next_step_ == end_step_)) {
       return;
     }
-    // Set under the lock: of several callers that find nothing left, one posts.
+    // Set under the lock: if several callers find nothing left, only one posts.
     done_ = true;
     if (absl::IsResourceExhausted(status_)) {
-      // Also of a single allocation that failed. A client takes
+      // Also for a single allocation that failed. A client treats
       // ResourceExhausted without a delay as final.
       status_ = WithRetryDelay(std::move(status_), "pipeline");
     }
-    // Moved, not copied: the receiver may be on another thread, and the
-    // reference count of a Status is changed in a library that ThreadSanitizer
-    // does not see into.
+    // Moved, not copied: the receiver may be on another thread, and
+    // ThreadSanitizer does not see the library that changes the reference count
+    // of a Status.
     status = std::exchange(status_, absl::OkStatus());
   }
-  // Posted and not called: this may be the thread of a callback of another run,
-  // deep in the budget's Pump(), and on_done may do anything. Every batch has
-  // been handed to on_batch before open_ fell, so on_done is the last callback.
+  // Posted and not called: this thread may be in a callback of another run,
+  // deep in the budget's Pump(), and on_done may call anything. Every batch was
+  // delivered to on_batch before open_ was decremented, so on_done is the last
+  // callback.
   services_->scheduler->Post(
       [self = shared_from_this(), status = std::move(status)]() mutable {
         self->callbacks_.on_done(std::move(status));

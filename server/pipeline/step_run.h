@@ -50,18 +50,18 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
 
   void Start() { Admit(); }
 
-  // Ends the run with `status` unless Stop() was called or on_done was posted
-  // before. Tasks that no thread has begun are dropped; a thread that is in a
-  // task stops at its next unit. Does not wait for those threads. Idempotent;
-  // any thread, also from a task of this run.
+  // Ends the run with `status`, unless Stop() was called or on_done was posted
+  // before. Tasks that no thread has begun are dropped. A thread in a task
+  // stops at its next unit; Stop() does not wait for it. Idempotent. Any thread
+  // may call it, also from a task of this run.
   void Stop(absl::Status status);
 
-  // Fills some units of one of its batches. Called by the scheduler's threads,
-  // without locks.
+  // Fills some units of a batch. Called by the scheduler's threads, without
+  // locks.
   static void Work(const Scheduler::Task& task, WorkerState& worker);
 
-  // Reads some samples of one of its batches. Called by the threads of
-  // ReadAhead, without locks.
+  // Reads some samples of a batch. Called by the threads of ReadAhead, without
+  // locks.
   static void Read(const Scheduler::Task& task, WorkerState& reader);
 
  private:
@@ -75,32 +75,34 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
            pipeline_->plan().spec().compression() == COMPRESSION_NONE;
   }
 
-  // Reserves memory for the next steps as long as there is room, then
-  // FinishIfDone(). Any thread; of several at once, each step is taken by one.
+  // Reserves memory for the next steps as long as there is room, then calls
+  // FinishIfDone(). Any thread may call it. With several concurrent calls,
+  // exactly one takes each step.
   void Admit();
   // Upper bound of `open_`.
   uint64_t MostOpen() const;
-  // Memory for `step` was granted: starts its job, or gives the memory back
-  // when the run has ended. Called once for a grant, on the thread that made
-  // room.
+  // Called when memory for `step` is granted: starts the step's job, or returns
+  // the memory if the run has ended. Called once for a grant, on the thread
+  // that made room.
   void Granted(uint64_t step, const StepRows& rows,
                ByteBudget::Reservation reservation);
-  // `step` has been due for the admission timeout: ends the run, unless its
-  // memory was granted meanwhile. On the timer's thread.
+  // Called on the timer's thread when `step` has been due for the admission
+  // timeout. Ends the run, unless the memory was granted in the meantime.
   void TimedOut(uint64_t step, uint64_t bytes);
-  // Gives the unit to the scheduler again, as a task of its own, when there is
-  // memory for its images. From this call on another thread may be filling the
-  // unit, so the caller no longer touches the unit or its samples.
+  // Adds the unit to the scheduler again, as a task of its own, when there is
+  // memory for its images. From this call on, another thread may fill the unit,
+  // so the caller must not use the unit or its samples any more.
   void Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
             int64_t bytes);
-  // Samples of a task of Read() have been read or given up: units whose samples
-  // are all there go to the scheduler.
+  // Called when the samples of a task of Read() are read or given up. Units
+  // with all samples go to the scheduler.
   void ReadDone(const Scheduler::Task& task);
-  // `units` more units of the job are done or given up. Each unit is counted
-  // exactly once; the call that counts the last one delivers the batch or drops
-  // it. `job` may be gone afterwards unless the caller holds it.
+  // Counts `units` more units of the job as done or given up. Each unit is
+  // counted exactly once. The call that counts the last one delivers the batch
+  // or drops it. Afterwards `job` may be gone unless the caller holds it.
   void Complete(Job& job, uint64_t units);
-  // Hands the batch to on_batch. By the thread that has counted the last unit.
+  // Delivers the batch to on_batch. Called by the thread that has counted the
+  // last unit.
   void Deliver(Job& job);
   // Unavailable: a file changed while the batch was read from it.
   absl::Status CheckFiles(const Job& job) const;
@@ -130,7 +132,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Taken before the timer's lock (Admit() sets timer_ under it); never held
   // while the budget, the scheduler or a callback is called.
   Mutex mu_;
-  // The step to reserve memory for next; those below have been granted it.
+  // The next step to reserve memory for. Memory for all lower steps was
+  // granted.
   uint64_t next_step_ MR_GUARDED_BY(mu_);
   // Steps that were granted their memory and have not been counted off by
   // Complete(). A further step becomes due only while this is below MostOpen().
@@ -140,15 +143,16 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // thread that has cancelled the request, and CancelWait() is true for one
   // caller at most. While it is set, on_done is not posted.
   bool waiting_ MR_GUARDED_BY(mu_) = false;
-  // When next_step_ became due; of waiting_.
+  // When next_step_ became due; valid while waiting_.
   SteadyTime due_ MR_GUARDED_BY(mu_);
-  // Of the request in the budget's queue, and of the timer that limits its
-  // wait. 0: none, or ReserveAsync() has not returned yet; then Admit() sets
-  // them, or cancels the request when the run has ended meanwhile.
+  // The ticket of the request in the budget's queue, and the timer that limits
+  // its wait. 0: there is none, or ReserveAsync() has not returned yet. In the
+  // second case Admit() sets both, or cancels the request if the run has ended
+  // in the meantime.
   ByteBudget::Ticket ticket_ MR_GUARDED_BY(mu_) = 0;
   DeadlineTimer::Id timer_ MR_GUARDED_BY(mu_) = 0;
   // No further step is reserved: Stop() was called or a step timed out. Never
-  // cleared. Steps that are open are delivered unless stopped_ is set, too.
+  // cleared. Open steps are delivered unless stopped_ is set, too.
   bool ended_ MR_GUARDED_BY(mu_) = false;
   // on_done is posted. Never cleared.
   bool done_ MR_GUARDED_BY(mu_) = false;

@@ -55,7 +55,8 @@ ThreadMeasurement ThreadTuning::Since(const Look& before,
                                       const Look& now) const {
   ThreadMeasurement m;
   m.seconds = std::chrono::duration<double>(now.time - before.time).count();
-  // Asked again each time: a container's share may be changed as it runs.
+  // Read again each time, because a container's CPU limit may change while it
+  // runs.
   m.cpus = AvailableCpus();
   m.process_cpu_seconds = now.process_cpu_seconds - before.process_cpu_seconds;
   ThreadMeasurement::Workers& w = m.workers;

@@ -1,6 +1,6 @@
-// What to say where a field holds bytes or strings that may be images: Parquet
-// columns are images by their type and name (docs/formats.md), and no transform
-// takes the others.
+// Messages about fields that hold bytes or strings and may be images. A Parquet
+// column holds images according to its type and name (docs/formats.md). No
+// transform accepts other columns of bytes or strings.
 //
 // Pure functions, safe from any thread.
 
@@ -14,15 +14,17 @@
 
 namespace millrace {
 
-// Bytes, strings and lists of uint8: a dataset does not tell them apart.
+// True for bytes, strings and lists of uint8: a dataset does not distinguish
+// them.
 bool HoldsBytes(const Field& field);
 
-// How such a field is written to be served as images: "encoded images are taken
-// from ...".
+// How to write such a field so that it is served as images: "encoded images are
+// taken from ...".
 std::string BytesAsImages(const Field& field);
 
-// Of the first such field of a dataset that lacks the field `image`: "; its
-// field jpeg holds bytes or strings, and ...". Empty: it has none.
+// For a dataset without the field `image`, about its first field of this kind:
+// "; its field jpeg holds bytes or strings, and ...". Empty: there is no such
+// field.
 std::string BytesFieldHint(const DatasetInfo& info);
 
 }  // namespace millrace

@@ -7,10 +7,10 @@
 
 namespace millrace {
 
-// Part of every plan. Raise it with any change after which the same spec over
-// the same data may give other bytes: order, keys, parameters of an operation,
-// a pixel kernel, the batch layout. Servers of different revisions are never
-// mixed within a job.
+// Part of every plan. Increase it with any change after which the same spec
+// over the same data may give other bytes: order, keys, parameters of an
+// operation, a pixel kernel, the batch layout. A job never mixes servers of
+// different revisions.
 inline constexpr uint32_t kContentRevision = 4;
 
 // The spec_version that this program understands.

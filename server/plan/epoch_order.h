@@ -46,7 +46,7 @@ class EpochOrder {
 
  private:
   uint64_t BlockAt(uint64_t position) const;
-  // First position of the block at `place` of the permuted block order.
+  // First position of the block at `place` in the permuted block order.
   uint64_t StartOfPlace(uint64_t place) const;
   uint64_t PlaceOfPosition(uint64_t position) const;
 
@@ -59,7 +59,7 @@ class EpochOrder {
   const FastDivide by_window_blocks_;
   const KeyHash window_key_;       // of windows, after seed, epoch and n
   const Permutation permutation_;  // of samples (GLOBAL) or of blocks (BLOCK)
-  // BLOCK: where the last, possibly shorter block went, and its size.
+  // BLOCK: the place and the size of the last block, which may be shorter.
   uint64_t short_place_ = 0;
   uint64_t short_size_ = 0;
 };

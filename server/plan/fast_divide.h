@@ -1,5 +1,6 @@
-// FastDivide divides by a number that is known beforehand, with a
-// multiplication instead of a division: exact for dividends below 2^62.
+// FastDivide divides by a number that is known in advance, with a
+// multiplication instead of a division. The result is exact for dividends below
+// 2^62.
 //
 // T. Granlund and P. Montgomery, "Division by invariant integers using
 // multiplication" (PLDI 1994): with l = ceil(log2 d) and

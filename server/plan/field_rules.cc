@@ -25,14 +25,14 @@ absl::string_view Noun(FieldRole::Role role) {
   return role == FieldRole::MASK ? "the mask" : "the boxes";
 }
 
-// fields: ["image", "mask"]
+// Writes: fields: ["image", "mask"]
 std::string WriteFields(std::vector<std::string> fields,
                         const std::string& more) {
   fields.push_back(more);
   return absl::StrCat("fields: [\"", absl::StrJoin(fields, "\", \""), "\"]");
 }
 
-// Why `transform` cannot stand behind `before`, and what to do.
+// Why `transform` must not follow `before`, and what to do.
 std::string OrderProblem(const Transform& transform, TransformPhase phase,
                          TransformPhase before, const std::string& before_name,
                          const std::string& field) {

@@ -1,6 +1,6 @@
 // FieldRules checks the order of a spec's transforms field by field, and that
-// images, masks and boxes that belong together stay together. It needs no
-// dataset.
+// images, masks and boxes that belong together get the same geometric
+// transforms. It needs no dataset.
 //
 // Belongs to one thread. Holds a reference to the spec.
 //
@@ -23,17 +23,18 @@
 
 namespace millrace {
 
-// IMAGE for a field without a role.
+// Returns IMAGE for a field without a role.
 FieldRole::Role RoleOf(const PipelineSpec& spec, const std::string& field);
 
-// The image that a mask or boxes belong to; "" for others.
+// The image that a mask or boxes belong to; "" for other fields.
 std::string ImageOf(const PipelineSpec& spec, const std::string& field);
 
 class FieldRules {
  public:
   explicit FieldRules(const PipelineSpec& spec) : spec_(spec) {}
 
-  // InvalidArgument: what is wrong with the next transform where it stands.
+  // Checks the next transform of the spec. InvalidArgument: what is wrong with
+  // it at this place.
   std::vector<absl::Status> Next(const Transform& transform);
 
  private:

@@ -141,7 +141,7 @@ class Tracer {
     return kind.Follow(transform, at_);
   }
 
-  // What the output says, and what the device makes of it.
+  // Adds the type of the output on the wire and on the device.
   absl::Status Finish() {
     if (trace_.device_dtype == DTYPE_UNSPECIFIED) {
       trace_.device_dtype = trace_.dtype;
@@ -184,7 +184,7 @@ class Tracer {
     return scales ? "to_dtype with scale" : "";
   }
 
-  // The wire may carry a smaller type that holds every value.
+  // The wire may use a smaller type that holds every value.
   absl::Status OnTheWire(DType wanted) {
     if (wanted == DTYPE_UNSPECIFIED || wanted == trace_.dtype) {
       return absl::OkStatus();
@@ -210,8 +210,8 @@ class Tracer {
 
   const PipelineSpec& spec_;
   const Field& field_;
-  TracedField at_;     // as far as it has come
-  FieldTrace& trace_;  // of at_
+  TracedField at_;     // the field after the transforms so far
+  FieldTrace& trace_;  // the trace in at_
 };
 
 }  // namespace

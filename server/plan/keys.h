@@ -1,18 +1,18 @@
-// Keys: 64-bit numbers from which an order or the random choices of a sample
-// follow. They depend on what is listed here and on nothing else: not on the
-// spec's hash, a dataset's name or format, a shard, a rank or a thread.
+// Keys: 64-bit numbers that determine an order or the random choices of a
+// sample. They depend only on the values listed here, not on the spec's hash, a
+// dataset's name or format, a shard, a rank or a thread.
 //
 //   permutation key = f(seed, epoch, N)
 //   subset key      = f(subset seed, N)
 //   sample key      = f(seed, epoch, source, logical index, visit)
 //   batch key       = f(seed, epoch, step)
 //
-// and of a weighted mixture (server/plan/source_schedule.h):
+// For a weighted mixture (server/plan/source_schedule.h) also:
 //
 //   slots key       = f(seed, epoch, block), of the order within a block
-//   source seed     = f(seed, source), which stands for the seed in the order
-//   of
-//                     each walk over the source; its number for the epoch
+//   source seed     = f(seed, source): replaces the seed in the orders of the
+//                     visits to the source; the number of the visit replaces
+//                     the epoch
 //
 // Not a cryptographic hash. Pure functions, safe from any thread.
 //
@@ -39,7 +39,8 @@ inline constexpr uint64_t Mix64(uint64_t x) {
 // 2^64 divided by the golden ratio, made odd: SplitMix64's increment.
 inline constexpr uint64_t kGolden64 = 0x9e3779b97f4a7c15u;
 
-// What a key is for: keys of different purposes never meet.
+// The purpose of a key: keys of different purposes are independent of each
+// other.
 enum class KeyDomain : uint64_t {
   kPermutation = 1,
   kSubset = 2,
@@ -54,8 +55,8 @@ enum class KeyDomain : uint64_t {
 
 // Absorbs numbers one after the other:
 //   h0 = Mix64(golden * domain),  h' = Mix64(golden + (h ^ Mix64(x + golden))).
-// For a fixed past this is a bijection of x: two samples of one epoch never
-// share a key by their index.
+// For the same previous numbers this is a bijection of x: two samples of one
+// epoch never share a key because of their index.
 class KeyHash {
  public:
   explicit constexpr KeyHash(KeyDomain domain)
@@ -77,13 +78,13 @@ inline constexpr uint64_t PermutationKey(uint64_t seed, uint64_t epoch,
   return KeyHash(KeyDomain::kPermutation).Add(seed).Add(epoch).Add(n).value();
 }
 
-// Of a subset's cut: the spec's seed and the epoch take no part, so that a
-// sample stays on its side for ever.
+// The key of a subset's cut. It does not depend on the spec's seed and the
+// epoch, so a sample stays in its cut in all epochs.
 inline constexpr uint64_t SubsetKey(uint64_t subset_seed, uint64_t n) {
   return KeyHash(KeyDomain::kSubset).Add(subset_seed).Add(n).value();
 }
 
-// Of a cut of runs of `unit` neighbours.
+// The key of a cut of runs of `unit` neighbours.
 inline constexpr uint64_t SubsetRunsKey(uint64_t subset_seed, uint64_t n,
                                         uint64_t unit) {
   return KeyHash(KeyDomain::kSubsetRuns)
@@ -109,7 +110,7 @@ inline constexpr uint64_t SampleKey(uint64_t seed, uint64_t epoch,
       .value();
 }
 
-// Of what is drawn once for a global batch, the same on all ranks.
+// The key of draws for a global batch; the same on all ranks.
 inline constexpr uint64_t BatchKey(uint64_t seed, uint64_t epoch,
                                    uint64_t step) {
   return KeyHash(KeyDomain::kBatch).Add(seed).Add(epoch).Add(step).value();

@@ -1,6 +1,6 @@
-// OperatorCatalog is what a plan must know of the operators of this server
-// (--operators): who they are, and what a transform makes of a field. It hands
-// out nothing that runs.
+// OperatorCatalog is the plan's view of this server's operators (--operators):
+// their identity, and what a transform makes of a field. It returns nothing
+// that runs.
 //
 // Thread-safe, immutable.
 //
@@ -27,7 +27,7 @@ class OperatorCatalog {
     OperatorRef ref;
     bool on_images = false;  // a transform that changes pixels in place
   };
-  // Of one sample.
+  // Type and shape of one sample.
   struct Tensor {
     DType dtype = DTYPE_UNSPECIFIED;
     std::vector<int64_t> shape;
@@ -36,16 +36,16 @@ class OperatorCatalog {
 
   virtual ~OperatorCatalog() = default;
 
-  // Absent: there is none of that name.
+  // Absent: there is no transform with this name.
   virtual std::optional<Found> FindTransform(const std::string& name) const = 0;
   virtual std::optional<Found> FindDecoder(const std::string& name) const = 0;
   // For messages: "cutout 1.0, gamma 1.2", or "none".
   virtual std::string TransformNames() const = 0;
   virtual std::string DecoderNames() const = 0;
 
-  // Asks a transform that is there whether it takes its configuration:
-  // on images, for images of so many channels; otherwise what it makes of
-  // `input`. InvalidArgument in the operator's words.
+  // Checks whether an existing transform accepts its configuration. On images:
+  // for images with this number of channels. On tensors: also returns what it
+  // makes of `input`. InvalidArgument: the operator's message.
   virtual absl::Status CheckOnImages(const CustomTransform& custom,
                                      uint32_t place, int channels) const = 0;
   virtual absl::StatusOr<Tensor> ResultOf(const CustomTransform& custom,

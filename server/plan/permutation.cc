@@ -38,8 +38,9 @@ Permutation::Permutation(uint64_t key, uint64_t n) : n_(n) {
   }
 }
 
-// As Encrypt() with the keys that the constructor makes. They do not depend on
-// x, so the processor makes them while it waits for the products of a round.
+// The same as Encrypt() with the keys that the constructor makes. The keys do
+// not depend on x, so the processor computes them while it waits for the
+// products of a round.
 template <int kPairs>
 uint64_t Permutation::EncryptOnce(uint64_t key, int bits, uint64_t x) {
   const int low_bits = bits / 2;
@@ -73,7 +74,7 @@ uint64_t Permutation::AtOnce(uint64_t key, uint64_t n, uint64_t i) {
     default:
       i = EncryptOnce<4>(key, bits, i);
   }
-  // The rest of the walk, where there is one.
+  // If the result is not below n, the other steps of the cycle.
   return i < n ? i : Permutation(key, n).At(i);
 }
 

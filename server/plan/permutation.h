@@ -1,12 +1,12 @@
 // Permutation is a keyed bijection on [0, n), computed at any index in O(1)
 // time and memory. Above 256 it is a Feistel network on the smallest power of
-// two that holds n, walked along its cycle until it lands below n (less than
-// two steps on average; Black and Rogaway, "Ciphers with arbitrary finite
-// domains", CT-RSA 2002). Up to 256, where a network with halves of a few bits
-// is visibly not uniform, it is a table made by Fisher and Yates's shuffle.
+// two that holds n, applied repeatedly until the result is below n (less than
+// two times on average; Black and Rogaway, "Ciphers with arbitrary finite
+// domains", CT-RSA 2002). Up to 256 it is a table made by a Fisher-Yates
+// shuffle, because a network with halves of a few bits is visibly not uniform.
 //
-// Statistical, not cryptographic strength: whoever knows the key knows the
-// order. Immutable after construction, so thread-safe; no allocation.
+// Statistical, not cryptographic strength: the order can be computed from the
+// key. Immutable after construction, so thread-safe. No allocation.
 //
 //   const Permutation order(PermutationKey(seed, epoch, n), n);
 //   const uint64_t sample = order.At(position);
@@ -37,8 +37,8 @@ class Permutation {
     return i;
   }
 
-  // Permutation(key, n).At(i), for a permutation that is asked once: its keys
-  // are made while they are used, which takes half of the time.
+  // Permutation(key, n).At(i) for a single call: the round keys are computed
+  // while they are used, which takes half of the time.
   static uint64_t AtOnce(uint64_t key, uint64_t n, uint64_t i);
 
   // Inverse(At(i)) == i.
@@ -50,9 +50,9 @@ class Permutation {
     return i;
   }
 
-  // One of a family of permutations of the same domain, `tweak` says which: as
-  // random as At() of another key, without the cost of making one. The domain
-  // is larger than kMaxTable.
+  // A permutation of the family selected by `tweak`, on the same domain: as
+  // random as At() of another key, without the cost of a new key. The domain
+  // must be larger than kMaxTable.
   uint64_t At(uint64_t i, uint64_t tweak) const {
     do {
       i = Encrypt(i, tweak);
@@ -62,7 +62,7 @@ class Permutation {
 
   uint64_t size() const { return n_; }
 
-  // Up to here a table.
+  // Max size of a domain with a table.
   static constexpr uint64_t kMaxTable = 256;
 
  private:
@@ -76,8 +76,9 @@ class Permutation {
     uint64_t multiply;
   };
 
-  // Both halves of the 128-bit product folded: every bit of x reaches the low
-  // bits that are used (the "mum" step of wyhash, Wang Yi 2019).
+  // Combines both halves of the 128-bit product by xor, so that every bit of x
+  // affects the low bits that are used (the "mum" step of wyhash, Wang Yi
+  // 2019).
   static uint64_t Round(uint64_t x, const RoundKey& key) {
     const unsigned __int128 product =
         static_cast<unsigned __int128>(x + key.add) * key.multiply;
@@ -85,7 +86,7 @@ class Permutation {
            static_cast<uint64_t>(product >> 64);
   }
 
-  // The tweak is added to what every round function sees.
+  // The tweak is added to the input of every round function.
   uint64_t Encrypt(uint64_t x, uint64_t tweak = 0) const {
     uint64_t low = x & low_mask_;
     uint64_t high = x >> low_bits_;
@@ -106,7 +107,7 @@ class Permutation {
     return high << low_bits_ | low;
   }
 
-  // Of a domain above kMaxTable.
+  // For a domain above kMaxTable.
   static int PairsOf(int bits) { return bits < 16 ? 8 : bits < 24 ? 5 : 4; }
   template <int kPairs>
   static uint64_t EncryptOnce(uint64_t key, int bits, uint64_t x);

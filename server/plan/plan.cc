@@ -16,8 +16,9 @@
 namespace millrace {
 namespace {
 
-// With DROP the rest of an epoch's positions makes no batch. Where the sources
-// go on in the next epoch nothing is lost by that: the epoch is made shorter.
+// With DROP, an epoch leaves out the positions after its last whole batch. If
+// the sources continue in the next epoch, no sample is lost: the epoch is made
+// shorter instead.
 uint64_t WholeBatches(const PipelineSpec& spec, uint64_t samples) {
   if (spec.last_batch() != LAST_BATCH_DROP) return samples;
   return samples - samples % spec.batch_size();
@@ -97,7 +98,7 @@ Plan::Epoch::Epoch(const Plan& plan, uint64_t epoch)
   for (int i = 0; i < plan.sources(); ++i) {
     const uint64_t n = plan.samples(i);
     const uint64_t rows = plan.per_epoch(i);
-    // Any epoch may be asked for.
+    // Any epoch may be requested.
     const unsigned __int128 before =
         static_cast<unsigned __int128>(rows) * epoch;
     const auto visit = static_cast<uint64_t>(before / n);
@@ -125,7 +126,7 @@ SampleRef Plan::Epoch::At(uint64_t position) const {
   SampleRef ref;
   ref.position = position;
   if (position >= plan_.steps_.samples()) return ref;
-  uint64_t j;  // in the cut
+  uint64_t j;  // index in the cut
   if (!schedule_) {
     j = order_->At(position);
     if (plan_.starts_.size() > 1) {
@@ -139,7 +140,7 @@ SampleRef Plan::Epoch::At(uint64_t position) const {
     ref.source = place.source;
     const Walk& walk = walks_[place.source];
     const uint64_t n = plan_.samples(static_cast<int>(place.source));
-    // Below 2^61.
+    // The sum is below 2^61.
     const uint64_t row = walk.start + place.row;
     const uint64_t visits = row < n ? 0 : row / n;
     ref.visit = walk.visit + visits;

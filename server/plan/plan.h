@@ -1,14 +1,14 @@
-// Plan is what a batch is a function of: a resolved spec over the content of
-// its sources. It says for every (epoch, step, rank, world size) which samples
-// come in which row, each in O(1) and with no state.
+// Plan is everything that a batch depends on: a resolved spec over the content
+// of its sources. For every (epoch, step, rank, world size) it gives the sample
+// of each row, in O(1) and without state.
 //
-// One source, or several as one (`concatenate`): an epoch is all their samples,
-// each once, in one order over the sources one after the other.
+// One source, or several as one (`concatenate`): an epoch has every sample of
+// all sources once, in one order over the concatenated sources.
 //
 // A weighted mixture, or a source with epochs of another length: every source
-// is walked without end, walk after walk, each in an order of its own in which
-// every sample comes once. An epoch takes the next per_epoch(i) samples of
-// source i's walk, at the positions that the schedule says
+// is traversed endlessly, visit after visit. Each visit has an order of its
+// own, which contains every sample once. An epoch takes the next per_epoch(i)
+// samples of source i, at the positions that the schedule gives
 // (server/plan/source_schedule.h).
 //
 // It reads no sample and owns no thread. Immutable, thread-safe.
@@ -40,12 +40,13 @@
 
 namespace millrace {
 
-// Which sample a row holds; the key fixes its augmentation.
+// The sample of a row. `key` determines its augmentation.
 struct SampleRef {
   int64_t index = -1;     // logical index in the source's dataset; -1: padding
   uint64_t position = 0;  // in the epoch's global order
   uint64_t key = 0;
-  // Of a weighted mixture: the walk over the source, from 0; 0 otherwise.
+  // In a weighted mixture: the number of the visit to the source, from 0;
+  // otherwise 0.
   uint64_t visit = 0;
   uint32_t source = 0;  // index into spec.sources
   bool valid = false;   // false: padding
@@ -53,10 +54,10 @@ struct SampleRef {
 
 class Plan {
  public:
-  // `resolved` comes from ResolveSpec over the same `infos`, one a source.
-  // InvalidArgument: an empty subset, fewer samples than a batch with DROP, a
-  // source with too small a share, too many samples. `decoder_digest` says what
-  // the image decoders make of images; empty: unknown.
+  // `resolved` comes from ResolveSpec over the same `infos`, one for each
+  // source. InvalidArgument: an empty subset, fewer samples than a batch with
+  // DROP, a source with too small a share, too many samples. `decoder_digest`:
+  // hash of what the image decoders make of images; empty: unknown.
   static absl::StatusOr<Plan> Create(const PipelineSpec& resolved,
                                      absl::Span<const DatasetInfo* const> infos,
                                      absl::string_view decoder_digest = "");
@@ -70,35 +71,36 @@ class Plan {
   const StepTable& steps() const { return steps_; }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::string& hash() const { return hash_; }
-  // Of a plan that decodes images; otherwise empty.
+  // Set for a plan that decodes images; otherwise empty.
   const std::string& decoder_digest() const { return decoder_digest_; }
 
   int sources() const { return static_cast<int>(cuts_.size()); }
   // Samples of a source after its subset.
   uint64_t samples(int source) const { return cuts_[source].size(); }
-  // Samples that every epoch takes of it (before DROP leaves some out of an
-  // epoch without a schedule).
+  // Samples of the source that every epoch takes (without a schedule: before
+  // DROP leaves some out).
   uint64_t per_epoch(int source) const {
     return schedule_ ? schedule_->per_epoch(source) : samples(source);
   }
-  // Of a weighted mixture, or a source with epochs of another length.
+  // Present for a weighted mixture, or a source with epochs of another length.
   const std::optional<SourceSchedule>& schedule() const { return schedule_; }
 
   static constexpr uint64_t kNeighbours = 16;
   static constexpr uint64_t kMaxSubstitutes = 256;
 
-  // The order of one epoch. Cheap to make, but not for every row. Must not
+  // The order of one epoch. Cheap to create, but not for every row. Must not
   // outlive the plan.
   class Epoch {
    public:
     SampleRef At(uint64_t position) const;
 
-    // What stands in for the damaged sample `bad` at the `attempt`-th try (from
-    // 1 to kMaxSubstitutes): the first kNeighbours are the samples that lie so
-    // many places further in the cut of its source, wrapping round. The others
-    // leave a long run of damage: the k-th of them lies the fractional part of
-    // k / golden ratio of the cut further, which spreads evenly over all of it.
-    // The same for every epoch and position.
+    // The sample that replaces the damaged sample `bad` at try `attempt` (1 to
+    // kMaxSubstitutes). The first kNeighbours tries take the next samples in
+    // the cut of its source, wrapping around. Later tries leave a long run of
+    // damage: try kNeighbours + k takes the sample that is further in the cut
+    // by the fractional part of k / golden ratio of its size, which spreads the
+    // tries evenly over the cut. The result does not depend on epoch and
+    // position.
     SampleRef Substitute(const SampleRef& bad, uint64_t attempt) const;
 
    private:
@@ -110,12 +112,12 @@ class Plan {
       uint64_t seed;   // of its orders
       uint64_t visit;  // in which the epoch begins
       uint64_t start;  // place in that visit
-      // Of that visit and the next: most epochs need no others.
+      // Orders of that visit and the next one; most epochs need no others.
       EpochOrder order;
       std::optional<EpochOrder> next;
     };
 
-    // The j-th sample of the source's cut in the order of a visit.
+    // The index of the j-th sample of the source's cut in the order of a visit.
     uint64_t PlaceIn(int source, uint64_t visit, uint64_t j) const;
     uint64_t KeyOf(const SampleRef& ref) const {
       return key_.Add(ref.source).Add(ref.index).Add(ref.visit).value();
@@ -137,7 +139,8 @@ class Plan {
   PipelineSpec spec_;
   StepTable steps_;
   std::vector<SubsetCut> cuts_;  // of each source
-  // Without a schedule: the first place of each source in the order over all.
+  // Without a schedule: the first place of each source in the concatenated
+  // order.
   std::vector<uint64_t> starts_;
   std::optional<SourceSchedule> schedule_;
   std::string fingerprint_;

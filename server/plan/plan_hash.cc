@@ -36,8 +36,9 @@ void AppendBytes(absl::string_view bytes, std::string& out) {
 
 void AppendMessage(const Message& message, std::string& out);
 
-// A value; `index` is -1 for a singular field. Numbers of every width and
-// enums are the 8 bytes of their int64/uint64, floats those of their double.
+// Appends a value; `index` is -1 for a singular field. Integers of every width
+// and enums are encoded as the 8 bytes of their int64/uint64, floats as those
+// of their double.
 void AppendValue(const Message& message, const FieldDescriptor* field,
                  int index, std::string& out) {
   const Reflection& r = *message.GetReflection();
@@ -93,7 +94,7 @@ void AppendValue(const Message& message, const FieldDescriptor* field,
   }
 }
 
-// True for a value that says nothing: zero, false, "", an empty message.
+// True for a value without information: zero, false, "", an empty message.
 bool IsDefault(absl::string_view encoded) {
   return std::all_of(encoded.begin(), encoded.end(),
                      [](char c) { return c == 0; });
@@ -102,7 +103,7 @@ bool IsDefault(absl::string_view encoded) {
 void AppendMessage(const Message& message, std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);  // those set, by ascending number
+  reflection.ListFields(message, &fields);  // fields that are set, by number
   std::string value;
   for (const FieldDescriptor* field : fields) {
     value.clear();
@@ -112,8 +113,8 @@ void AppendMessage(const Message& message, std::string& out) {
       for (int i = 0; i < size; ++i) AppendValue(message, field, i, value);
     } else {
       AppendValue(message, field, -1, value);
-      // Which member of a oneof is set matters even when it is empty, and so
-      // does an optional scalar's zero.
+      // It matters which member of a oneof is set, even if the member is empty.
+      // The same holds for an optional scalar with the value zero.
       const bool says_more =
           field->containing_oneof() != nullptr ||
           (field->has_presence() &&
@@ -125,7 +126,7 @@ void AppendMessage(const Message& message, std::string& out) {
   }
 }
 
-// In the canonical form, high byte first.
+// Canonical form: the high byte first.
 std::string Hash128(absl::string_view text) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.data(), text.size()));
@@ -139,7 +140,7 @@ std::string CanonicalEncoding(const PipelineSpec& resolved) {
   std::string encoding;
   if (resolved.compression() == COMPRESSION_NONE) {
     AppendMessage(resolved, encoding);
-  } else {  // it is the wire's, and changes no batch
+  } else {  // it is the wire's and changes no batch
     PipelineSpec batches = resolved;
     batches.clear_compression();
     AppendMessage(batches, encoding);

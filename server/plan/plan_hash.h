@@ -1,9 +1,9 @@
-// The plan hash: 16 bytes that two servers share when, and only when, they
-// give the same batches: resolved spec, content fingerprint, content revision
-// and, of a plan that decodes images, what the decoders make of images. Opaque
-// to clients. The encoding that is hashed is our own and leaves default values
-// out, so that a field which a later version adds does not change the hash of
-// specs that do not use it; docs/protocol.md has it.
+// The plan hash: 16 bytes that are equal on two servers exactly when the
+// servers give the same batches. It covers the resolved spec, the content
+// fingerprint, the content revision and, for a plan that decodes images, the
+// decoder digest. Opaque to clients. The hashed encoding is specific to this
+// program and leaves out default values, so that a field of a later version
+// does not change the hash of specs that do not use it (docs/protocol.md).
 //
 // Pure functions, safe from any thread.
 
@@ -23,15 +23,15 @@ namespace millrace {
 // The canonical encoding of a resolved spec.
 std::string CanonicalEncoding(const PipelineSpec& resolved);
 
-// The fingerprint of a plan: that of its source or, of several, 32 hexadecimal
-// digits of XXH3-128 over all of them in their order.
+// The fingerprint of a plan: that of its source; for several sources, 32
+// hexadecimal digits of XXH3-128 over all fingerprints in order.
 std::string JoinFingerprints(absl::Span<const std::string> fingerprints);
 
 // Whether the batches depend on the image decoders.
 bool DecodesImages(const PipelineSpec& resolved);
 
 // XXH3-128 (canonical big-endian form) of revision, fingerprint, encoding and,
-// where DecodesImages() and it is not empty, `decoder_digest`.
+// if DecodesImages() and it is not empty, `decoder_digest`.
 std::string PlanHash(const PipelineSpec& resolved,
                      absl::string_view fingerprint, uint32_t content_revision,
                      absl::string_view decoder_digest = "");

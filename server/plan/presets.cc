@@ -17,14 +17,14 @@ namespace {
 
 struct Preset {
   absl::string_view name;
-  // Of a raw `image`; -1: any size.
+  // Size of a raw `image`; -1: any size.
   int64_t height;
   int64_t width;
   int64_t channels;
-  // In text format: what comes first when `image` is encoded, and the rest.
+  // In text format: the first transforms if `image` is encoded, and the rest.
   const char* decoding;
   const char* transforms;
-  // With a field `mask` beside the image.
+  // Needs a field `mask` beside the image.
   bool masks = false;
 };
 
@@ -36,10 +36,10 @@ constexpr char kDecodeGray28[] =
     "transforms { decode_image { color: GRAY mode: EXACT } } "
     "transforms { center_crop { height: 28 width: 28 } }";
 
-// By name.
+// Sorted by name.
 constexpr Preset kPresets[] = {
-    // The pipeline of the usual Albumentations benchmarks and articles, every
-    // transform of it always applied.
+    // The usual pipeline of Albumentations benchmarks and articles; every
+    // transform is always applied.
     {"article_albumentations", -1, -1, 3, "transforms { decode_image {} }",
      "transforms { random_resized_crop { height: 224 width: 224 } } "
      "transforms { horizontal_flip { p: 0.5 } } "
@@ -66,8 +66,8 @@ constexpr Preset kPresets[] = {
      "transforms { resize { short_side: 256 } } "
      "transforms { center_crop { height: 224 width: 224 } } "
      "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
-    // The same, the recipe of the IMAGENET1K_V2 weights: --val-resize-size 232
-    // --val-crop-size 224.
+    // The same with the recipe of the IMAGENET1K_V2 weights: --val-resize-size
+    // 232 --val-crop-size 224.
     {"imagenet_eval_v2", -1, -1, 3, "transforms { decode_image {} }",
      "transforms { resize { short_side: 232 } } "
      "transforms { center_crop { height: 224 width: 224 } } "
@@ -77,9 +77,9 @@ constexpr Preset kPresets[] = {
      "transforms { horizontal_flip { p: 0.5 } } "
      "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
     // --train-crop-size 176 --auto-augment ta_wide --random-erase 0.1
-    // --mixup-alpha 0.2 --cutmix-alpha 1.0. It erases normalised pixels with 0,
-    // which is 255 * mean before; one of the two mixings is drawn for each
-    // batch.
+    // --mixup-alpha 0.2 --cutmix-alpha 1.0. The recipe erases normalised pixels
+    // with 0, which is 255 * mean before normalisation. One of the two mixings
+    // is drawn for each batch.
     {"imagenet_train_v2", -1, -1, 3, "transforms { decode_image {} }",
      "transforms { random_resized_crop { height: 176 width: 176 } } "
      "transforms { horizontal_flip { p: 0.5 } } "
@@ -89,12 +89,13 @@ constexpr Preset kPresets[] = {
      "transforms { mix_up { alpha: 0.2 p: 0.5 } } "
      "transforms { cut_mix { alpha: 1 } } "
      "transforms { normalize { " MR_IMAGENET_STATISTICS " } }"},
-    // Mean and deviation of MNIST's training pixels. Of images that are larger
-    // the middle is taken.
+    // Mean and deviation of MNIST's training pixels. For larger images, the
+    // middle is used.
     {"mnist", 28, 28, 1, kDecodeGray28,
      "transforms { normalize { mean: 0.1307 stddev: 0.3081 } }"},
-    // After torchvision's references/segmentation: crop 480, flip 0.5; its
-    // RandomResize of 0.5 .. 2 times 520 and its crop are one crop here.
+    // After torchvision's references/segmentation: crop 480, flip 0.5. The
+    // recipe's RandomResize of 0.5 .. 2 times 520 and its crop are one crop
+    // here.
     {"segmentation_train", -1, -1, 3,
      "transforms { decode_image {} } "
      "transforms { decode_image { field: 'mask' color: INDEX } }",

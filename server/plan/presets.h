@@ -1,6 +1,6 @@
-// Presets: lists of transforms by name, for the recipes that people use. They
-// change neither order, batch size nor the choice of samples;
-// docs/transforms.md shows each with its source.
+// Presets: named lists of transforms for common recipes. They change neither
+// the order, the batch size nor the choice of samples. docs/transforms.md shows
+// each preset with its source.
 //
 //   mnist, fashion_mnist      normalise 28 x 28 x 1
 //   cifar_train, cifar_eval   32 x 32 x 3: crop with padding 4 and flip;
@@ -13,7 +13,7 @@
 //   article_albumentations    crop 224, flip, ColorJitter, normalise
 //   segmentation_train        image and mask: crop 480, flip, normalise
 //
-// Stored images are decoded first; raw uint8 ones are taken as they are.
+// Stored images are decoded first; raw uint8 images are used as they are.
 //
 // Pure functions, safe from any thread.
 
@@ -32,16 +32,16 @@
 
 namespace millrace {
 
-// By name.
+// In the order of the names.
 std::vector<std::string> PresetNames();
 
-// OK, or NotFound with the names that are known.
+// OK, or NotFound with the known names.
 absl::Status CheckPresetName(absl::string_view preset);
 
-// Replaces the spec's preset by what it stands for over this dataset. Adds
-// field roles that the preset needs and the spec does not have. `spec` has
-// passed CheckSpec() and has a preset. NotFound: no such preset, or the dataset
-// lacks a field that it works on. InvalidArgument: a field does not fit.
+// Replaces the spec's preset by its transforms for this dataset. Adds field
+// roles that the preset needs and the spec does not have. `spec` has passed
+// CheckSpec() and has a preset. NotFound: no such preset, or the dataset lacks
+// a field that the preset needs. InvalidArgument: a field does not fit.
 absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec);
 
 }  // namespace millrace

@@ -78,7 +78,8 @@ absl::Status NoSuchField(absl::string_view where, const std::string& name,
       ItsFields(info), name == "image" ? BytesFieldHint(info) : ""));
 }
 
-// The fields of the roles exist, and stored masks are as large as their images.
+// Checks that the fields of the roles exist, and that stored masks are as large
+// as their images.
 absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
   for (int i = 0; i < spec.field_roles_size(); ++i) {
     const std::string where = absl::StrCat("field_roles[", i, "]");
@@ -111,7 +112,7 @@ absl::Status CheckRoles(const DatasetInfo& info, PipelineSpec& spec) {
   return absl::OkStatus();
 }
 
-// Classes travel in a small type that holds them and widen on the device.
+// Classes use the smallest wire type that holds them; the device widens them.
 DType DefaultWireType(const Field& field, const FieldTrace& trace) {
   const bool is_class = field.num_classes() > 0 && !trace.mixed_label &&
                         trace.image_places.empty() && trace.shape &&
@@ -121,8 +122,8 @@ DType DefaultWireType(const Field& field, const FieldTrace& trace) {
              : trace.dtype;
 }
 
-// Names every field that no tensor can be made of, and says how to make one or
-// how to do without. A field is never left out without a word.
+// Names every field that cannot be a tensor, and says how to make a tensor of
+// it or how to leave it out. A field is never left out silently.
 absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
                                   const PipelineSpec& spec,
                                   const std::vector<std::string>& missing) {
@@ -144,7 +145,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   const bool listed = spec.outputs_size() > 0;
   std::vector<std::string> missing;
   for (const Field& field : info.schema().fields()) {
-    // Traced even when it is no output: its transforms must fit.
+    // Traced even if the field is no output, because its transforms must fit.
     MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(spec, field));
     Output* output = nullptr;
     if (listed) {
@@ -188,13 +189,13 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   if (!missing.empty() || spec.outputs_size() == 0) {
     return FieldsWouldBeMissing(info, spec, missing);
   }
-  // A default output may collide with the tensors of every batch.
+  // The name of a default output may equal that of a tensor of every batch.
   return CheckSpec(spec);
 }
 
 // Checks the spec against the dataset of spec.sources(source), and writes out
-// what it leaves open. A spec that was resolved against another dataset must
-// come out unchanged but for the source's reader.
+// its defaults. A spec that was resolved against another dataset must not
+// change, except for the source's reader.
 absl::Status ResolveAgainst(const DatasetInfo& info,
                             const OperatorCatalog* operators, int source,
                             PipelineSpec& spec) {
@@ -254,7 +255,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
   resolved.set_spec_version(kSpecVersion);
   if (!spec.preset().empty()) {
     MR_RETURN_IF_ERROR(ExpandPreset(*infos[0], resolved));
-    // What the roles say must hold of the preset's transforms, too.
+    // The rules of the roles apply to the preset's transforms, too.
     MR_RETURN_IF_ERROR(CheckSpec(resolved));
   }
   WriteSourceDefaults(resolved);
@@ -269,7 +270,7 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
   const PipelineSpec unresolved = resolved;
   MR_RETURN_IF_ERROR(ResolveAgainst(*infos[0], operators, 0, resolved));
   for (size_t i = 1; i < infos.size(); ++i) {
-    // As if it stood alone; then both must come to the same.
+    // Resolved as if it was the only source; both results must be equal.
     PipelineSpec alone = unresolved;
     const int source = static_cast<int>(i);
     absl::Status same = ResolveAgainst(*infos[i], operators, source, alone);

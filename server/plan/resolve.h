@@ -1,6 +1,6 @@
-// Resolving a spec: presets and defaults are written out and everything is
-// checked against the dataset, so that what a job runs is what its spec says.
-// Resolving a resolved spec gives it back unchanged.
+// Resolving a spec: presets and defaults are written out, and everything is
+// checked against the dataset. The resolved spec therefore describes the job
+// completely. Resolving a resolved spec returns it unchanged.
 //
 // Pure function, safe from any thread.
 //
@@ -20,13 +20,14 @@
 
 namespace millrace {
 
-// By the name that a dataset is registered under. Not owned.
+// Keyed by the name that a dataset is registered under. Not owned.
 using DatasetInfos = std::map<std::string, const DatasetInfo*>;
 
-// `operators` null: this server has none. InvalidArgument, NotFound (dataset,
-// preset, field, operator), Unimplemented, or FailedPrecondition (an operator
-// is another one than the job was opened with); the message names the place in
-// the spec and what to do. Stage "plan" in its error detail.
+// `operators` null: this server has no operators. Errors: InvalidArgument,
+// NotFound (dataset, preset, field, operator), Unimplemented, or
+// FailedPrecondition (an operator differs from the one that the job was opened
+// with). The message names the place in the spec and what to do. The stage in
+// its error detail is "plan".
 absl::StatusOr<PipelineSpec> ResolveSpec(
     const PipelineSpec& spec, const DatasetInfos& datasets,
     const OperatorCatalog* operators = nullptr);

@@ -24,7 +24,7 @@ std::string Format(const Tensor& tensor) {
                       absl::StrJoin(tensor.shape, ", "), "]");
 }
 
-// There is no operator as `asked`.
+// Error: there is no operator `asked`.
 absl::Status Missing(absl::string_view where, absl::string_view kind,
                      const OperatorRef& asked, absl::string_view have) {
   if (!asked.library_hash().empty()) {
@@ -131,7 +131,8 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // Images are changed before they become tensors of another kind.
+  // Transforms of images come before a transform that makes another kind of
+  // tensor.
   absl::Status CheckOrder(const Transform& transform) const {
     const TransformPhase phase = PhaseOf(transform);
     if (transform.has_custom() || phase == TransformPhase::kNormalize ||
@@ -174,7 +175,7 @@ class Resolver {
                             : OnTensors(place, custom);
   }
 
-  // What the transforms before `place` make of a field.
+  // The result of the transforms before `place` for a field.
   absl::StatusOr<FieldTrace> Before(int place, const std::string& field) const {
     PipelineSpec before = spec_;
     before.clear_outputs();

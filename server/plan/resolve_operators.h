@@ -1,7 +1,7 @@
-// Resolving what a spec says of operators (--operators): each is looked up, its
-// version and its library's hash are written out, and what a transform makes of
-// a tensor. A spec that has them written out already is compared with what this
-// server has.
+// Resolving the operators of a spec (--operators): each operator is looked up,
+// and its version, its library's hash and the result of a transform on a tensor
+// are written out. If a spec contains these values already, they are compared
+// with this server's operators.
 //
 // Pure function, safe from any thread.
 
@@ -16,12 +16,12 @@
 
 namespace millrace {
 
-// Against spec.sources(source), whose dataset is `info`. `spec` has passed
-// CheckSpec(), its defaults are written and its fields exist in `info`.
-// `catalog` null: this server has no operators. NotFound: there is no such
-// operator. FailedPrecondition: the job was opened with another one, or with
-// one that is not here. InvalidArgument: a transform does not fit its field.
-// Each says what to do.
+// Resolves against spec.sources(source), whose dataset is `info`. `spec` has
+// passed CheckSpec(), its defaults are written out and its fields exist in
+// `info`. `catalog` null: this server has no operators. NotFound: there is no
+// such operator. FailedPrecondition: the job was opened with another operator,
+// or with one that this server lacks. InvalidArgument: a transform does not fit
+// its field. Each message says what to do.
 absl::Status ResolveOperators(const DatasetInfo& info,
                               const OperatorCatalog* catalog, int source,
                               PipelineSpec& spec);

@@ -35,7 +35,7 @@ std::string ClassCount(int64_t classes) {
                                      classes == 1 ? " class" : " classes");
 }
 
-// What the trainer is given of a sample.
+// The type and shape of a sample in the trainer.
 std::string Format(const FieldTrace& trace) {
   return absl::StrCat(DTypeName(trace.device_dtype), " [",
                       absl::StrJoin(*trace.device_shape, ", "), "]");
@@ -106,7 +106,8 @@ class Comparison {
   }
 
  private:
-  // `what`: "field x is ", of which `other` and `first` are said.
+  // `what`: the begin of the sentence, "field x is "; `other` and `first`: its
+  // values in the two sources.
   absl::Status Differ(absl::string_view what, absl::string_view other,
                       absl::string_view first, absl::string_view advice) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -1,5 +1,5 @@
-// Whether two sources of one spec give the same tensors: a batch holds samples
-// of both.
+// Checks whether two sources of one spec give the same tensors, because a batch
+// contains samples of both.
 //
 // Pure function, safe from any thread.
 
@@ -15,9 +15,9 @@ namespace millrace {
 
 // `first` and `other` are one spec, resolved against the first source alone and
 // against spec.sources(source) alone. InvalidArgument: outputs, types, shapes,
-// classes or what an operator makes differ; the message says what, and what to
-// do. Names of classes may be missing in one of them; where both have them they
-// must be the same.
+// classes or the result of an operator differ; the message says which, and what
+// to do. One of the two may lack class names; if both have them, they must be
+// equal.
 absl::Status CheckSameTensors(const PipelineSpec& first,
                               const DatasetInfo& first_info,
                               const PipelineSpec& other,

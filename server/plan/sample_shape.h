@@ -1,4 +1,5 @@
-// Whether a type and shape of a sample can be: foreign specs and files say any.
+// Checks the type and shape of a sample: foreign specs and files may contain
+// any values.
 
 #ifndef MILLRACE_SERVER_PLAN_SAMPLE_SHAPE_H_
 #define MILLRACE_SERVER_PLAN_SAMPLE_SHAPE_H_
@@ -10,11 +11,11 @@
 
 namespace millrace {
 
-// Bytes of one sample of one field; more is taken for damage.
+// Max bytes of one sample of one field; a larger size is treated as damage.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 32;
 
-// A known type, every dimension 1 or more, at most kMaxSampleBytes. `shape` is
-// any list of int64.
+// True: the type is known, every dimension is 1 or more, and the sample has at
+// most kMaxSampleBytes. `shape` is any list of int64.
 template <typename Shape>
 bool ShapeIsSane(DType dtype, const Shape& shape) {
   uint64_t bytes = ElementBytes(dtype);

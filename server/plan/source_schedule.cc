@@ -13,8 +13,8 @@ namespace {
 
 using Uint128 = unsigned __int128;
 
-// Weights as integers: the largest has 52 bits. Of smaller ones bits far below
-// the tolerance are cut off. frexp and ldexp are exact.
+// The weights as integers; the largest has 52 bits. Bits of smaller weights far
+// below the tolerance are cut off. frexp and ldexp are exact.
 std::vector<uint64_t> Integers(absl::Span<const double> weights) {
   int exponent;
   std::frexp(*std::max_element(weights.begin(), weights.end()), &exponent);
@@ -27,10 +27,10 @@ std::vector<uint64_t> Integers(absl::Span<const double> weights) {
   return integers;
 }
 
-// The nearest whole number to weight * size / sum; false: it is further off
-// than 2^-40 of a block.
+// Sets the nearest whole number to weight * size / sum. False: the difference
+// is more than 2^-40 of a block.
 bool WholeSlots(uint64_t weight, uint64_t size, uint64_t sum, uint64_t* slots) {
-  // At most 52 + 16 bits.
+  // The product has at most 52 + 16 bits.
   const Uint128 wanted = static_cast<Uint128>(weight) * size;
   *slots = static_cast<uint64_t>((wanted + sum / 2) / sum);
   const Uint128 had = static_cast<Uint128>(*slots) * sum;
@@ -38,8 +38,8 @@ bool WholeSlots(uint64_t weight, uint64_t size, uint64_t sum, uint64_t* slots) {
   return (off << 40) <= static_cast<Uint128>(size) * sum;
 }
 
-// `size` shared out in proportion to `parts` by largest remainder, of equal
-// ones the first.
+// Distributes `size` in proportion to `parts` by largest remainder. Among equal
+// remainders, the first wins.
 std::vector<uint64_t> ShareOut(const std::vector<uint64_t>& parts, uint64_t sum,
                                uint64_t size) {
   std::vector<uint64_t> shares(parts.size());
@@ -60,7 +60,7 @@ std::vector<uint64_t> ShareOut(const std::vector<uint64_t>& parts, uint64_t sum,
   return shares;
 }
 
-// Of each source in a block; 0: its share is too small.
+// The slots of each source in a block; 0: the share of the source is too small.
 std::vector<uint64_t> Slots(absl::Span<const double> weights) {
   const std::vector<uint64_t> parts = Integers(weights);
   const uint64_t sum = std::accumulate(parts.begin(), parts.end(), uint64_t{0});
@@ -76,11 +76,11 @@ std::vector<uint64_t> Slots(absl::Span<const double> weights) {
     for (uint64_t& count : slots) count *= times;
     return slots;
   }
-  constexpr uint64_t kMost = SourceSchedule::kMaxBlockSlots;
-  slots = ShareOut(parts, sum, kMost);
+  constexpr uint64_t kMax = SourceSchedule::kMaxBlockSlots;
+  slots = ShareOut(parts, sum, kMax);
   for (size_t i = 0; i < parts.size(); ++i) {
-    // Less than a slot is none, whatever the remainders gave.
-    if (static_cast<Uint128>(parts[i]) * kMost < sum) slots[i] = 0;
+    // A share of less than one slot gets none, whatever the remainders gave.
+    if (static_cast<Uint128>(parts[i]) * kMax < sum) slots[i] = 0;
   }
   return slots;
 }
@@ -128,8 +128,8 @@ SourceSchedule::Epoch::Epoch(const SourceSchedule& schedule, uint64_t seed,
     : schedule_(schedule),
       key_(KeyHash(KeyDomain::kSlots).Add(seed).Add(epoch)) {
   if (!shuffled) return;
-  // More than kMaxTable slots, as At() with a tweak needs it: a block is
-  // repeated up to kUsualBlockSlots, which leaves more than half of them.
+  // More than kMaxTable slots, because At() with a tweak needs it: a block is
+  // repeated up to kUsualBlockSlots, so it has more than half of them.
   static_assert(kUsualBlockSlots / 2 >= Permutation::kMaxTable);
   order_.emplace(key_.Add(schedule.block_size()).value(),
                  schedule.block_size());
@@ -148,8 +148,8 @@ SourceSchedule::Place SourceSchedule::Epoch::At(uint64_t position) const {
     first = &schedule_.rest_;
     if (rest_order_) slot = rest_order_->At(slot);
   }
-  // The last that begins at or before the slot; a source without slots in the
-  // rest begins where the next one does.
+  // The last source that begins at or before the slot. A source without slots
+  // in the remainder begins where the next one begins.
   const auto end = std::upper_bound(first->begin(), first->end(), slot);
   const auto source = static_cast<uint32_t>(end - first->begin() - 1);
   return {source, block * schedule_.slots(static_cast<int>(source)) + slot -

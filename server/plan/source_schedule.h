@@ -1,20 +1,21 @@
-// SourceSchedule says which source of a weighted mixture each position of an
-// epoch takes its sample from, and which one of that source's rows of the epoch
-// it is: O(1) a position, with no state.
+// SourceSchedule gives, for each position of an epoch in a weighted mixture,
+// the source and the row of that source in the epoch: O(1) for each position,
+// without state.
 //
-// An epoch is a row of blocks of `block_size()` positions. In every block
-// source i has exactly slots(i) positions; a keyed permutation, another one in
-// each block, says which. What is left after the last whole block is a shorter
-// one with the same shares, rounded. So every epoch takes exactly per_epoch(i)
-// samples of source i, and any stretch of an epoch holds the shares to within
-// two blocks' slots.
+// An epoch is a sequence of blocks of `block_size()` positions. In every block
+// source i has exactly slots(i) positions. A keyed permutation, different in
+// each block, determines which. The remainder after the last whole block is a
+// shorter block with the same shares, rounded. So every epoch takes exactly
+// per_epoch(i) samples of source i, and any part of an epoch has the right
+// shares to within two blocks' slots.
 //
-// Slots: share_i = weight_i / sum of weights. The block is the smallest one of
-// at most kMaxBlockSlots slots in which all shares are whole numbers (to within
-// 2^-40), repeated up to kUsualBlockSlots; if there is none, kMaxBlockSlots
-// slots, shared out by largest remainder in exact arithmetic.
+// Slots: share_i = weight_i / sum of weights. The block is the smallest block
+// of at most kMaxBlockSlots slots in which all shares are whole numbers (to
+// within 2^-40), repeated up to kUsualBlockSlots. If there is none, the block
+// has kMaxBlockSlots slots, distributed by largest remainder in exact
+// arithmetic.
 //
-// Knows nothing of samples; what a source's rows are is the plan's business
+// It does not know the samples; the plan maps a source's rows to samples
 // (server/plan/plan.h). Immutable, thread-safe.
 //
 //   MR_ASSIGN_OR_RETURN(auto schedule, SourceSchedule::Create({3, 1}, 1000));
@@ -40,9 +41,9 @@ class SourceSchedule {
   static constexpr uint64_t kUsualBlockSlots = 1024;
   static constexpr uint64_t kMaxBlockSlots = uint64_t{1} << 16;
 
-  // `weights`: one a source, finite and above 0. `epoch_samples`: 1 .. 2^60.
-  // InvalidArgument: a source whose share is less than a slot, or that has no
-  // sample in an epoch; names it as sources[i].
+  // `weights`: one for each source, finite and above 0. `epoch_samples`: 1 ..
+  // 2^60. InvalidArgument: a source has a share of less than a slot, or no
+  // sample in an epoch; the message names it as sources[i].
   static absl::StatusOr<SourceSchedule> Create(absl::Span<const double> weights,
                                                uint64_t epoch_samples);
 
@@ -52,7 +53,7 @@ class SourceSchedule {
   uint64_t slots(int source) const {
     return block_[source + 1] - block_[source];
   }
-  // Samples that every epoch takes of a source.
+  // Samples of a source that every epoch takes.
   uint64_t per_epoch(int source) const {
     return blocks_ * slots(source) + rest_[source + 1] - rest_[source];
   }
@@ -75,8 +76,8 @@ class SourceSchedule {
 
     const SourceSchedule& schedule_;
     const KeyHash key_;
-    // Of the slots of a whole block, and of the rest. Absent: not shuffled, the
-    // sources of a block follow one another.
+    // The permutations of the slots of a whole block, and of the remainder.
+    // Absent: not shuffled; the sources of a block follow one another.
     std::optional<Permutation> order_;
     std::optional<Permutation> rest_order_;
   };
@@ -90,8 +91,8 @@ class SourceSchedule {
 
   uint64_t epoch_samples_ = 0;
   uint64_t blocks_ = 0;  // whole ones of an epoch
-  // First slot of each source in a block and, last, the end; the same for what
-  // is left after the last whole block.
+  // First slot of each source in a block, followed by the end; the same for the
+  // remainder after the last whole block.
   std::vector<uint64_t> block_;
   std::vector<uint64_t> rest_;
 };

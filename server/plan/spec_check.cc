@@ -28,8 +28,8 @@ class Checker {
  public:
   std::vector<SpecProblem> Run(const PipelineSpec& spec) {
     CheckForeign(spec);
-    // A value that is no number or a field of another version makes nonsense
-    // of what follows.
+    // A value that is no number, or a field of another version, would make the
+    // further checks meaningless.
     if (!problems_.empty()) return std::move(problems_);
     CheckTop(spec);
     CheckSources(spec);
@@ -40,7 +40,7 @@ class Checker {
     return std::move(problems_);
   }
 
-  // What is too long to be looked at further.
+  // Checks counts that are too large for the further checks.
   std::vector<SpecProblem> RunCounts(const PipelineSpec& spec) {
     CheckCounts(spec);
     return std::move(problems_);
@@ -67,7 +67,7 @@ class Checker {
   void Unimplemented(absl::string_view text) {
     Add(absl::UnimplementedError(text));
   }
-  // Of a field of `message`.
+  // Adds a problem with a field of `message`.
   void Invalid(const Message& message, absl::string_view name,
                absl::string_view text, int index = -1) {
     In(message, name, index, [&] { Invalid(text); });
@@ -77,7 +77,7 @@ class Checker {
     In(message, name, index, [&] { Unimplemented(text); });
   }
 
-  // Unknown fields, unknown enum values, numbers that are none.
+  // Finds unknown fields, unknown enum values, and numbers that are not finite.
   void CheckForeign(const Message& message) {
     const Reflection& reflection = *message.GetReflection();
     const auto& unknown = reflection.GetUnknownFields(message);
@@ -119,7 +119,7 @@ class Checker {
         return;
       }
       case FieldDescriptor::CPPTYPE_STRING: {
-        // Names are repeated in messages, which must fit into a trailer.
+        // Messages repeat names, and a message must fit into a trailer.
         const size_t size = (i < 0 ? r.GetString(message, field)
                                    : r.GetRepeatedString(message, field, i))
                                 .size();
@@ -252,7 +252,7 @@ class Checker {
     });
   }
 
-  // Several sources, and epochs of another length.
+  // Checks several sources, and epochs of another length.
   void CheckMixture(const PipelineSpec& spec) {
     if (spec.epoch_samples() > kMaxEpochSamples) {
       Invalid(spec, "epoch_samples",

@@ -1,6 +1,6 @@
 // Checks of a pipeline spec that need no dataset: sizes, ranges, counts, names,
-// the order of transforms, and what this version does not know.
-// What depends on a dataset's fields is checked by server/plan/resolve.h.
+// the order of transforms, and features that this version does not know.
+// server/plan/resolve.h checks what depends on a dataset's fields.
 //
 // Pure functions, safe from any thread.
 //
@@ -24,7 +24,7 @@
 
 namespace millrace {
 
-// A field and, in a repeated one, the element.
+// A field and, if it is repeated, the element.
 struct SpecPathStep {
   const google::protobuf::FieldDescriptor* field;
   int index = -1;
@@ -36,18 +36,18 @@ struct SpecProblem {
   absl::Status status;
 };
 
-// All problems, in the order of the spec's fields. Empty: the spec is fine as
-// far as can be said without a dataset.
+// All problems, in the order of the spec's fields. Empty: no problem can be
+// found without a dataset.
 std::vector<SpecProblem> FindSpecProblems(const PipelineSpec& spec);
 
 // "transforms[2].random_resized_crop.height"; "" for an empty path.
 std::string FormatSpecPath(const std::vector<SpecPathStep>& path);
 
-// The first problem as a status with its path in front, or OK.
+// The first problem as a status that begins with its path, or OK.
 absl::Status CheckSpec(const PipelineSpec& spec);
 
-// The same of the numbers of sources, transforms, outputs and field roles
-// alone, in constant time.
+// Checks only the numbers of sources, transforms, outputs and field roles, in
+// constant time.
 absl::Status CheckSpecCounts(const PipelineSpec& spec);
 
 }  // namespace millrace

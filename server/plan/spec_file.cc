@@ -15,15 +15,15 @@ namespace {
 
 using google::protobuf::TextFormat;
 
-// Where the innermost field of `path` that the text mentions stands.
+// The position of the innermost field of `path` that the text contains.
 SpecMistake Locate(const std::vector<SpecPathStep>& path,
                    const TextFormat::ParseInfoTree& root) {
   SpecMistake mistake;
   const TextFormat::ParseInfoTree* tree = &root;
   for (const SpecPathStep& step : path) {
-    // A list as a whole stands where its first element does.
+    // The position of a list as a whole is that of its first element.
     const int index = step.field->is_repeated() ? std::max(step.index, 0) : -1;
-    // Of a list in brackets only its begin is known.
+    // For a list in brackets only its begin is known.
     auto location = tree->GetLocation(step.field, index);
     for (int i = index - 1; location.line < 0 && i >= 0; --i) {
       location = tree->GetLocation(step.field, i);
@@ -39,8 +39,8 @@ SpecMistake Locate(const std::vector<SpecPathStep>& path,
   return mistake;
 }
 
-// What decode_image decodes are encoded images, so their way through the
-// transforms is known without the dataset.
+// The inputs of decode_image are encoded images, so they can be traced through
+// the transforms without the dataset.
 std::vector<SpecProblem> FindUnsizedImages(const PipelineSpec& spec) {
   std::vector<SpecProblem> problems;
   for (int i = 0; i < spec.transforms_size(); ++i) {
@@ -77,7 +77,7 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text,
   std::vector<SpecMistake> mistakes =
       ParseSpecTextWithMistakes(text, spec, &locations);
   if (!mistakes.empty()) return mistakes;
-  // Programs fill these in from their flags.
+  // Programs set these values from their flags.
   if (spec.sources_size() == 0) spec.add_sources()->set_dataset("NAME");
   if (spec.sources(0).dataset().empty() && !spec.sources(0).has_synthetic()) {
     spec.mutable_sources(0)->set_dataset("NAME");

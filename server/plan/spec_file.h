@@ -16,19 +16,19 @@
 
 namespace millrace {
 
-// What is wrong with the text: its form (see ParseSpecTextWithMistakes()), else
-// all that can be said of its meaning without a dataset, undecided sizes of
-// images included: a field that decode_image decodes, that no transform gives
-// one size and that would therefore be refused as an output. A
-// mistake by omission carries the line of the message it belongs to. A file
-// may leave out the dataset and the batch size, for which programs have flags.
+// The mistakes in the text. If the text can be parsed (see
+// ParseSpecTextWithMistakes()), they are all mistakes that can be found without
+// a dataset, including images of unknown size: a field of decode_image to which
+// no transform gives a single size, and which would be refused as an output. A
+// mistake by omission has the line of the message it belongs to. A file may
+// leave out the dataset and the batch size, which programs take from flags.
 //
-// `batch_size` stands for the file's own; 0: as the file says, or
-// kAssumedBatchSize where it says nothing.
+// `batch_size` replaces that of the file; 0: the file's, or kAssumedBatchSize
+// if the file has none.
 std::vector<SpecMistake> CheckSpecText(absl::string_view text,
                                        uint64_t batch_size = 0);
 
-// The smallest size at which every transform can work.
+// The smallest batch size with which every transform works.
 inline constexpr uint64_t kAssumedBatchSize = 2;
 
 }  // namespace millrace

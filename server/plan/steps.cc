@@ -38,7 +38,7 @@ absl::Status StepTable::CheckWorld(uint32_t world) const {
         "the world size is 0: a job has at least one rank");
   }
   if (batch_size_ % world == 0) return absl::OkStatus();
-  // The nearest divisors below and above.
+  // Finds the nearest divisors below and above.
   uint64_t below = std::min<uint64_t>(world, batch_size_);
   while (batch_size_ % below != 0) --below;
   std::string nearest = absl::StrCat(below);
@@ -71,7 +71,7 @@ absl::StatusOr<StepRows> StepTable::Rows(uint64_t step, uint32_t rank,
   StepRows rows;
   rows.global_valid = left;
   if (last_ == LAST_BATCH_PARTIAL && left < batch_size_) {
-    // left < 2^20 and world divides the batch: no overflow.
+    // No overflow: left < 2^20, and world divides the batch.
     const uint64_t begin = left * rank / world;
     const uint64_t end = left * (rank + 1) / world;
     rows.first = start + begin;

@@ -2,11 +2,11 @@
 // and each step into the slices of the ranks.
 //
 // Step s holds positions [s*G, (s+1)*G); rank r of w takes the r-th contiguous
-// slice of G/w. All ranks have the same number of steps. What is left:
-//   DROP     floor(N/G) steps; the rest is left out; N < G is refused.
-//   PAD      ceil(N/G) steps; the last is filled up with padding rows.
-//   PARTIAL  ceil(N/G) steps; of the R samples that are left, rank r gets
-//            [floor(r*R/w), floor((r+1)*R/w)), which may be none.
+// slice of G/w. All ranks have the same number of steps. The remainder:
+//  DROP     floor(N/G) steps; the remainder is left out; N < G is refused.
+//  PAD      ceil(N/G) steps; padding rows fill the last step.
+//  PARTIAL  ceil(N/G) steps; of the R remaining samples, rank r gets
+//           [floor(r*R/w), floor((r+1)*R/w)), which may be empty.
 //
 // Pure, immutable, thread-safe.
 //
@@ -25,8 +25,8 @@
 
 namespace millrace {
 
-// One rank's part of one step: positions [first, first + rows), of which the
-// first `valid` are samples and the rest padding.
+// One rank's part of one step: positions [first, first + rows). The first
+// `valid` of them are samples, the rest is padding.
 struct StepRows {
   uint64_t first = 0;
   uint64_t rows = 0;
@@ -44,14 +44,15 @@ class StepTable {
   uint64_t steps() const { return steps_; }
   uint64_t dropped() const { return dropped_; }
 
-  // InvalidArgument when `world` is 0 or does not divide the batch; names the
-  // nearest that do.
+  // InvalidArgument when `world` is 0 or does not divide the batch; the message
+  // names the nearest divisors.
   absl::Status CheckWorld(uint32_t world) const;
 
-  // Most rows of one rank in any step. `world` has been checked.
+  // Max rows of one rank in any step. `world` was checked before.
   uint64_t MaxRows(uint32_t world) const { return batch_size_ / world; }
 
-  // OutOfRange: a step past the end. InvalidArgument: world, or rank >= world.
+  // OutOfRange: a step past the end. InvalidArgument: a wrong `world`, or rank
+  // >= world.
   absl::StatusOr<StepRows> Rows(uint64_t step, uint32_t rank,
                                 uint32_t world) const;
 

@@ -13,8 +13,8 @@ namespace millrace {
 uint64_t SubsetBound(double fraction, uint64_t n) {
   MR_CHECK(fraction >= 0 && fraction <= 1);
   if (fraction == 0) return 0;
-  // fraction = mantissa * 2^-shift with a mantissa of 53 bits: the product
-  // with n takes 115 bits at most.
+  // fraction = mantissa * 2^-shift with a mantissa of 53 bits, so the product
+  // with n has at most 115 bits.
   int exponent;
   const double half_to_one = std::frexp(fraction, &exponent);
   const auto mantissa = static_cast<uint64_t>(std::ldexp(half_to_one, 53));
@@ -33,7 +33,7 @@ double SubsetEnd(const Subset& subset) {
 
 std::string WhySubsetIsWrong(const Subset& subset) {
   const double to = SubsetEnd(subset);
-  // Written so that NaN fails too.
+  // Written so that NaN fails, too.
   if (subset.from() >= 0 && subset.from() < to && to <= 1) return "";
   if (subset.from() == 0 && to == 0) {
     return "the subset has no bounds: write from, to or both, with 0 <= from < "

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// The label that losses leave out.
+// The label that loss functions ignore by default.
 constexpr int64_t kNoClass = -100;
 
 template <typename T>
@@ -42,7 +42,7 @@ ValueRange ValuesOfClasses(int64_t num_classes) {
 
 bool Holds(DType dtype, const ValueRange& range) {
   std::optional<ValueRange> held = ValuesOf(dtype);
-  // Every whole number up to 2 to the bits of the significand.
+  // All whole numbers up to 2 to the power of the significand's bits.
   const auto up_to = [](int bits) {
     return ValueRange{-(int64_t{1} << bits), int64_t{1} << bits};
   };

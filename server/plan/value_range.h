@@ -1,4 +1,5 @@
-// Which values a field can hold, and whether another element type holds them.
+// The values that a field can hold, and whether another element type can
+// represent them.
 //
 // Pure functions, safe from any thread.
 //
@@ -23,10 +24,10 @@ struct ValueRange {
 // Absent for floating-point and unknown types.
 std::optional<ValueRange> ValuesOf(DType dtype);
 
-// Class indices, and the -100 of rows without a sample.
+// The range of class indices and of the -100 of rows without a sample.
 ValueRange ValuesOfClasses(int64_t num_classes);
 
-// True when `dtype` holds every whole number of the range exactly.
+// True if `dtype` represents every whole number of the range exactly.
 bool Holds(DType dtype, const ValueRange& range);
 
 bool IsFloatingPoint(DType dtype);

@@ -9,13 +9,13 @@
 namespace millrace {
 namespace {
 
-// Keeps a payload while slices refer to it.
+// Keeps a payload alive while slices refer to it.
 struct Held {
   std::shared_ptr<BatchPayload> payload;
   std::shared_ptr<LivePayloads> live;
 };
 
-// Runs on whichever of gRPC's threads drops the last slice.
+// Runs on the gRPC thread that drops the last slice.
 void GiveBack(void* argument) {
   auto* held = static_cast<Held*>(argument);
   const std::shared_ptr<LivePayloads> live = std::move(held->live);
@@ -40,15 +40,16 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
     : header_(std::move(batch.header)),
       payload_bytes_(header_.payload_bytes()),
       packing_(std::move(packing)) {
-  // Frames are made when the connection is free for the first of them.
+  // The frames of a batch are made when the connection is free for the first
+  // one.
   if (batch.whole != SteadyTime()) {
     header_.mutable_stage_micros()->set_send(
         std::chrono::duration_cast<std::chrono::microseconds>(
             SteadyTime::clock::now() - batch.whole)
             .count());
   }
-  // Memory that can be lent belongs to one batch; ready payloads, which several
-  // batches refer to, cannot be.
+  // Only memory of a single batch can be lent. Several batches may refer to one
+  // ready payload, so it is not lent.
   if (batch.payload.use_count() == 1 && payload_bytes_ > 0) {
     if (auto lending = batch.payload->Lend()) {
       header_.mutable_shared()->set_slot(lending->lent.slot);
@@ -73,7 +74,7 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
       packing = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
     }
   } else if (bytes > most_bytes + most_bytes / 4) {
-    // A rest that is a little larger than a frame goes with the last one.
+    // A remainder slightly larger than a frame is sent with the last frame.
     bytes = data_bytes = most_bytes;
   }
 
@@ -83,8 +84,8 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
         grpc::Slice(EncodeFirstFramePrefix(header_, data_bytes, packing));
     if (lent_ != nullptr) lent_->told = true;
   } else {
-    // Short enough for gRPC to keep it inside the slice, without memory of its
-    // own.
+    // gRPC keeps a prefix this short inside the slice and allocates no memory
+    // for it.
     char prefix[kMaxFramePrefixBytes];
     slices[0] =
         grpc::Slice(prefix, EncodeFramePrefix(header_.step(), offset_,
@@ -94,7 +95,7 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   if (bytes == 0) return grpc::ByteBuffer(slices, 1);
   slices[1] = payload_.sub(offset_, offset_ + data_bytes);
   offset_ += bytes;
-  // The frames alone keep the payload from here on.
+  // From here on only the frames keep the payload.
   if (offset_ == payload_bytes_) payload_ = grpc::Slice();
   return grpc::ByteBuffer(slices, 2);
 }

@@ -26,15 +26,15 @@
 namespace millrace {
 namespace {
 
-// Upper bound of the steps of one Engine::Start(). Shares limit it further; it
-// only keeps the arithmetic of one call small. A choice.
+// Upper bound of the steps of one Engine::Start(). The shares limit the steps
+// further; this bound keeps the arithmetic of one call small. A choice.
 constexpr uint64_t kMaxStepsPerRun = 1024;
 
-// Returns a function that ends the call with `status`, to be called without
-// locks. While a write is blocked, gRPC accepts no Finish(); this is the only
-// way to end the call with a code that a client retries. The reference keeps
-// the call valid although the stream may be gone by then; on a call that is
-// over it does nothing.
+// Returns a function that ends the call with `status`; it must be called
+// without locks. While a write is blocked, gRPC accepts no Finish(), so a
+// cancel is the only way to end the call with a code that a client retries. The
+// reference keeps the call valid after the stream is gone. On a call that is
+// over the function does nothing.
 BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
                                  const absl::Status& status) {
   grpc_call* call = context->c_call();
@@ -48,54 +48,59 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 
 }  // namespace
 
-// A batch that waits to be written. `made`: when the engine handed it over.
+// A batch that waits to be written. `made`: when the engine delivered it.
 struct BatchStream::Outgoing {
   FilledBatch batch;
   BatchPacking packing;
   SteadyTime made;
 };
 
-// What is decided under State::mu and done after it, by Perform(): gRPC, the
-// engine, shares and the budget may all call back at once, on this thread, into
-// this or another stream.
+// Decisions made under State::mu that Perform() carries out without it. They
+// are not carried out under the lock because gRPC, the engine, the shares and
+// the budget may call back at once, on this thread, into this or another
+// stream.
 //
-// `write` and `finish` exclude each other. Each is decided only while none is
-// pending (`writing`, `finished`), and gRPC does not call OnDone before both
-// are over: so the stream lives until the Action has been performed.
+// `write` and `finish` exclude each other. Each is decided only while neither
+// is pending (`writing`, `finished`). gRPC calls OnDone only after both are
+// over, so the stream lives until the Action is performed.
 struct BatchStream::Action {
   bool write = false;
   grpc::WriteOptions options;
   bool finish = false;
   absl::Status status;
-  // Destroyed without the lock: runs are cancelled, batches and frames give
-  // memory back to the budget, which may grant it to others at once.
+  // Destroyed without the lock. Runs are cancelled. Batches and frames return
+  // memory to the budget, which may grant it to other requests at once.
   std::list<std::unique_ptr<Engine::Run>> runs;
   std::deque<Outgoing> batches;
   std::optional<BatchFrames> frames;
   grpc::ByteBuffer frame;
-  // Destroyed without the lock: gives its room in the client's share to others.
+  // Destroyed without the lock: the room in the client's share goes to other
+  // calls.
   std::unique_ptr<ClientShares::Member> share;
-  // on_room of calls that have room now. Last of all: they request steps.
+  // on_room of the calls that have room now. Called last, because they request
+  // steps.
   std::vector<std::function<void()>> wake;
 };
 
-// What the stream shares with callbacks that may come after it: of the engine,
-// of the shares, of OpenAsync(). They hold the state; the state knows the
-// stream as long as it lives (`stream`).
+// State that the stream shares with callbacks of the engine, of the shares and
+// of OpenAsync(). The callbacks may come after the end of the stream, so they
+// hold the state. The state points to the stream while the stream lives
+// (`stream`).
 //
 // States of a call: waiting for its pipeline (`share` null) -> streaming ->
-// `abandoned` (nothing more is written, the write in flight ends) or complete
-// -> `finished` (Finish() is called) -> over (`stream` null). `abandoned` and
+// `abandoned` (nothing more is written; a write in flight ends) or complete ->
+// `finished` (Finish() is called) -> over (`stream` null). `abandoned` and
 // `finished` are never cleared.
 //
-// Locks: mu may be taken under the registry's lock. Under mu only locks are
-// taken under which nothing calls back: those of ClientShares, LivePayloads and
-// the client's link of shared memory.
+// Locks: mu may be taken under the registry's lock. Under mu, only locks are
+// taken under which no callback runs: the locks of ClientShares, of
+// LivePayloads and of the client's shared-memory link.
 struct BatchStream::State {
-  // A part of the steps at the engine. `run` is null until Engine::Start() has
-  // returned and after Abandon(); `done`: on_done has come. The pointer that
-  // on_done has stays good until then: AskMore() removes only slots with both,
-  // and OnDone(), which removes all, clears `stream` first.
+  // A run of the engine for a part of the steps. `run` is null before
+  // Engine::Start() returns and after Abandon(). `done`: on_done was called.
+  // on_done holds a pointer to the slot, which is valid until then: AskMore()
+  // removes only slots with both `run` and `done`, and OnDone(), which removes
+  // all slots, clears `stream` first.
   struct RunSlot {
     std::unique_ptr<Engine::Run> run;
     bool done = false;
@@ -105,7 +110,7 @@ struct BatchStream::State {
         grpc::CallbackServerContext* context)
       : environment(environment), context(context) {}
 
-  // Once, before the first step is requested from the engine.
+  // Called once, before the first step is requested from the engine.
   void Set(Steps steps, std::unique_ptr<ClientShares::Member> its_share)
       MR_REQUIRES(mu) {
     pipeline = std::move(steps.pipeline);
@@ -121,13 +126,13 @@ struct BatchStream::State {
     return next_step < end_step || !again.empty();
   }
 
-  // No batch is made, waits to be sent or is being sent.
+  // No batch is in production, waits to be sent or is being sent.
   bool HasNothing() const MR_REQUIRES(mu) {
     return runs_under_way == 0 && ready.empty() && !current.has_value();
   }
 
-  // The next steps to request, one after the other: first those that were taken
-  // back, because the client may be waiting for them.
+  // The next consecutive steps to request. Steps that were taken back come
+  // first, because the client may be waiting for them.
   StepRange NextSteps() const MR_REQUIRES(mu) {
     StepRange part = range;
     if (again.empty()) {
@@ -144,7 +149,7 @@ struct BatchStream::State {
     return part;
   }
 
-  // `part`, the beginning of NextSteps(), is requested.
+  // Records that `part`, the beginning of NextSteps(), is requested.
   void Asked(const StepRange& part) MR_REQUIRES(mu) {
     if (again.empty()) {
       next_step += part.step_count;
@@ -153,9 +158,9 @@ struct BatchStream::State {
     }
   }
 
-  // Decides what comes next: the next frame, or the end of the call. To be
-  // called after every change that may bring one of them; does nothing while a
-  // write is in flight, whose end calls it again.
+  // Decides what happens next: the next frame or the end of the call. Must be
+  // called after every change that may lead to one of them. Does nothing while
+  // a write is in flight; the end of that write calls it again.
   void Proceed(Action* action) MR_REQUIRES(mu) {
     if (writing || finished) return;
     if (!abandoned) {
@@ -167,47 +172,48 @@ struct BatchStream::State {
         ready.pop_front();
       }
       if (current.has_value()) {
-        // From here to OnWriteDone() `frame` is gRPC's.
+        // `frame` belongs to gRPC from here until OnWriteDone().
         frame = current->Next(frame_size.bytes());
         writing = true;
         write_started = std::chrono::steady_clock::now();
-        // More is ready: gRPC may wait for it and fill its packets. Never
-        // without more, for the frame would then wait for nothing.
+        // More data is ready, so gRPC may wait for it and fill its packets.
+        // Without more data the hint would delay the frame for nothing.
         if (!current->done() || !ready.empty()) {
           action->options.set_buffer_hint();
         }
         action->write = true;
         return;
       }
-      // After an error no step is requested; batches that are being made are
-      // still delivered.
+      // After an error no step is requested. Batches in production are still
+      // delivered.
       const bool more = HasMoreSteps() && status.ok();
       if (more || runs_under_way > 0) return;
     }
-    // Also when abandoned: at once, although runs may still be active. They
-    // find the flag, or no stream.
+    // An abandoned call ends at once, although runs may still be active. Their
+    // callbacks find the flag, or no stream.
     finished = true;
     action->finish = true;
     action->status = status;
   }
 
-  // Ends the call early with `why`: nothing more is written. What is dropped
-  // goes into `action`. A write in flight cannot be taken back; the call ends
-  // after it, or its caller cancels the call. The first reason counts.
+  // Ends the call early with `why`: nothing more is written. Dropped objects go
+  // into `action`. A write in flight cannot be taken back: the call ends after
+  // the write, or the caller of this function cancels the call. The first
+  // reason counts.
   void Abandon(absl::Status why, Action* action) MR_REQUIRES(mu) {
     if (abandoned || finished) return;
     abandoned = true;
     status = std::move(why);
     for (RunSlot& slot : runs) {
-      // The slots stay: their on_done may still come.
+      // The slots stay, because their on_done may still be called.
       if (slot.run != nullptr) action->runs.push_back(std::move(slot.run));
     }
     action->batches.swap(ready);
     action->frames.swap(current);
   }
 
-  // How long a write has been in flight, from `since` on; without one less than
-  // any duration, so that no call counts as blocked.
+  // How long the write has been in flight, counted from `since` on. Without a
+  // write: less than any duration, so the call does not count as blocked.
   absl::Duration BlockedFor(SteadyTime since) const MR_REQUIRES(mu) {
     if (!writing || abandoned) return -absl::InfiniteDuration();
     return absl::FromChrono(std::chrono::steady_clock::now() -
@@ -215,60 +221,62 @@ struct BatchStream::State {
   }
 
   const StreamEnvironment environment;
-  // Set by Set() under mu and constant from then on: threads that request
-  // steps, or get batches, have seen `share` under mu before.
+  // Set by Set() under mu and constant from then on. A thread that requests
+  // steps or gets batches has seen `share` under mu before.
   std::shared_ptr<const Pipeline> pipeline;
   StepRange range;
   uint64_t end_step = 0;
   bool packs = false;
 
   Mutex mu;
-  // Null after OnDone. gRPC deletes the stream then, so it is used without the
-  // lock only for an Action (see there), and in its own reactions.
+  // Null after OnDone, in which gRPC deletes the stream. Used without the lock
+  // only by an Action (see there) and by the stream's own reactions.
   BatchStream* stream MR_GUARDED_BY(mu) = nullptr;
   // Null after OnDone, like `stream`.
   grpc::CallbackServerContext* context MR_GUARDED_BY(mu);
-  // Batches that were made and not begun to be sent, in the order in which they
-  // came; `current` is being sent. Both are empty once abandoned.
+  // `ready`: batches in the order of their delivery by the engine; none of
+  // their frames was sent. `current`: the batch that is being sent. Both are
+  // empty once `abandoned`.
   std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   SteadyTime current_made MR_GUARDED_BY(mu);
-  // SetSlow() was called since a batch was last sent whole.
+  // SetSlow() was called after the last batch that was sent completely.
   bool slow MR_GUARDED_BY(mu) = false;
-  // gRPC's while `writing`, else guarded by mu. Its slices refer to the
-  // payload, whose memory is free when gRPC lets go of the last one.
+  // Belongs to gRPC while `writing`, otherwise guarded by mu. Its slices refer
+  // to the payload, whose memory is free when gRPC drops the last slice.
   grpc::ByteBuffer frame;
-  // A StartWrite() is decided or in flight, until OnWriteDone().
-  // `write_started` is of it.
+  // A StartWrite() is decided or in flight; cleared by OnWriteDone().
+  // `write_started` is the time of that decision.
   bool writing MR_GUARDED_BY(mu) = false;
   SteadyTime write_started MR_GUARDED_BY(mu);
-  // Follows how long writes take.
+  // Adapts the frame size to the duration of writes.
   FrameSize frame_size MR_GUARDED_BY(mu);
-  // Nothing more is written.
+  // The call ends early: nothing more is written.
   bool abandoned MR_GUARDED_BY(mu) = false;
-  // Finish() is decided, and called by Perform().
+  // Finish() is decided; Perform() calls it.
   bool finished MR_GUARDED_BY(mu) = false;
-  // A thread is between taking steps and the return of Engine::Start(), in
-  // AskMore(). One at a time; it looks again afterwards, so another thread that
-  // finds the flag leaves the work to it.
+  // A thread is in AskMore(), between taking steps and the return of
+  // Engine::Start(). At most one thread at a time. It checks for more steps
+  // afterwards, so another thread that finds the flag returns.
   bool asking MR_GUARDED_BY(mu) = false;
-  // What the call ends with: the first error.
+  // The status that the call ends with: the first error.
   absl::Status status MR_GUARDED_BY(mu);
-  // A list: callbacks hold pointers to the slots.
+  // A list, because callbacks hold pointers to the slots.
   std::list<RunSlot> runs MR_GUARDED_BY(mu);
-  // Runs whose on_done has not come.
+  // Number of runs whose on_done was not called.
   uint64_t runs_under_way MR_GUARDED_BY(mu) = 0;
   // The first step that was never requested from the engine.
   uint64_t next_step MR_GUARDED_BY(mu) = 0;
-  // Steps below next_step that were taken back, to be requested once more.
+  // Steps below next_step that were taken back and must be requested again.
   std::set<uint64_t> again MR_GUARDED_BY(mu);
-  // Since when a call that has nothing waits for its client's share; the
-  // clock's maximum: it does not. The next part carries it as
+  // Since when a call without any batch waits for its client's share; the
+  // clock's maximum when it does not wait. The next part carries the wait as
   // StepRange::waited.
   SteadyTime waits_since MR_GUARDED_BY(mu) = SteadyTime::max();
-  // Counts the steps that were requested and are not written whole: taken in
-  // AskMore(), returned by OnWriteDone() and TakeBack(), the rest by its
-  // destructor. Null before the pipeline is found and after OnDone().
+  // Counts the steps that are requested and not completely written. AskMore()
+  // takes them; OnWriteDone() and TakeBack() return them; the destructor of the
+  // member returns the rest. Null before the pipeline is built and after
+  // OnDone().
   std::unique_ptr<ClientShares::Member> share MR_GUARDED_BY(mu);
 };
 
@@ -292,8 +300,8 @@ BatchStream::~BatchStream() = default;
 
 std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
   return [state = state_, caller = caller_](absl::StatusOr<Steps> steps) {
-    // Without the lock: a share that comes or goes may wake other calls, whose
-    // on_room takes their locks.
+    // Without the lock: a share that is added or removed may wake other calls,
+    // whose on_room takes their locks.
     std::unique_ptr<ClientShares::Member> share;
     if (steps.ok()) {
       share = state->environment.shares->Join(
@@ -310,8 +318,8 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
     {
       MutexLock lock(state->mu);
       if (state->stream == nullptr || state->abandoned || state->finished) {
-        // The call has ended meanwhile: the share goes with `action`, after the
-        // lock.
+        // The call has ended in the meantime. The share is destroyed with
+        // `action`, after the lock.
         action.share = std::move(share);
       } else if (steps.ok()) {
         stream = state->stream;
@@ -324,9 +332,9 @@ std::function<void(absl::StatusOr<BatchStream::Steps>)> BatchStream::Begin() {
     }
     if (stream == nullptr) return;
     if (action.finish) {
-      // The refusal is the call's answer, and was logged where it was decided.
-      // `stream` lives: `finished` was set here, so nobody else calls Finish(),
-      // and OnDone comes after it.
+      // The refusal is the call's answer; it was logged where it was decided.
+      // `stream` is alive: `finished` was set here, so no other thread calls
+      // Finish(), and OnDone comes after Finish().
       stream->Finish(ToGrpcStatus(action.status, stream->answer_seed_));
     } else {
       AskMore(state);
@@ -346,7 +354,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
   while (true) {
     StepRange part;
     State::RunSlot* slot = nullptr;
-    // Runs that are done: destroyed without the lock, as their destructor
+    // Runs that are done. Destroyed without the lock, because their destructor
     // cancels.
     std::list<State::RunSlot> over;
     {
@@ -357,21 +365,21 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
           over.splice(over.end(), state.runs, at);
         }
       }
-      // With `asking`, the other thread comes back here after Engine::Start()
-      // and finds what this one has come for.
+      // With `asking`, the other thread checks here again after Engine::Start()
+      // and finds the steps that this thread came for.
       if (state.stream == nullptr || state.asking || state.abandoned ||
           state.finished || !state.status.ok() || !state.HasMoreSteps()) {
         return;
       }
       part = state.NextSteps();
-      // Not null: a call without a share has no steps yet, and one that has
-      // given its share back has no stream.
+      // Not null: a call without a share has no steps yet, and a call whose
+      // share was moved out has no stream.
       part.step_count = state.share->Take(part.step_count);
       const SteadyTime now = std::chrono::steady_clock::now();
       if (part.step_count == 0) {
         if (state.HasNothing()) {
-          // Only a call that has nothing waits for its share; one that still
-          // has batches waits for its client to read.
+          // Only a call without any batch waits for its share. A call with
+          // batches waits for its client to read.
           state.waits_since = std::min(state.waits_since, now);
         }
         return;
@@ -380,8 +388,8 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
         part.waited = now - state.waits_since;
         state.waits_since = SteadyTime::max();
       }
-      // Counted before the engine is asked: callbacks may come before Start()
-      // returns.
+      // Counted before Engine::Start(), because callbacks may come before
+      // Start() returns.
       state.Asked(part);
       ++state.runs_under_way;
       state.asking = true;
@@ -392,8 +400,8 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       Outgoing outgoing;
       outgoing.batch = std::move(batch);
       outgoing.made = std::chrono::steady_clock::now();
-      // Here, on a worker and without the lock: several batches are packed at a
-      // time.
+      // Packed here, on a worker and without the lock, so that several batches
+      // are packed in parallel.
       if (state->packs) outgoing.packing = PackBatch(outgoing.batch);
       Action action;
       BatchStream* stream = nullptr;
@@ -446,7 +454,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
         // After OnDone() the slot is gone, too.
         action.runs.push_back(*std::move(run));
       } else {
-        // The slot is there: without `run` no AskMore() removes it.
+        // The slot still exists: AskMore() removes no slot without `run`.
         slot->run = *std::move(run);
       }
     }
@@ -462,7 +470,8 @@ void BatchStream::OnWriteDone(bool ok) {
     state.writing = false;
     state.frame_size.Note(std::chrono::steady_clock::now() -
                           state.write_started);
-    // Freed without the lock: the last slice gives a payload back.
+    // Freed without the lock: dropping the last slice returns the payload's
+    // memory.
     action.frame.Swap(&state.frame);
     if (!ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
@@ -475,8 +484,8 @@ void BatchStream::OnWriteDone(bool ok) {
       counters.bytes_sent.fetch_add(header.payload_bytes(),
                                     std::memory_order_relaxed);
       action.frames.swap(state.current);
-      // The share is there: only OnDone() takes it, and gRPC calls that after
-      // this.
+      // Not null: only OnDone() moves the share out, and gRPC calls OnDone()
+      // after this reaction.
       if (!state.slow) action.wake = state.share->SetSlow(false);
       state.slow = false;
       for (auto& on_room : state.share->Return(1)) {
@@ -488,8 +497,8 @@ void BatchStream::OnWriteDone(bool ok) {
   // Read before Perform(), which may end the call.
   const bool over = action.finish;
   Perform(this, std::move(action));
-  // gRPC keeps the stream until this reaction returns; AskMore() needs the
-  // state alone.
+  // gRPC keeps the stream until this reaction returns. AskMore() needs only the
+  // state.
   if (!over) AskMore(state_);
 }
 
@@ -514,9 +523,9 @@ BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
   auto action = std::make_shared<Action>();
   Deferred cancel;
   {
-    // Looked at and stopped under one lock: a write that ends in between is not
-    // blocked. The cancel is made under the lock, too, while `context` is good,
-    // and called after it.
+    // The check and the stop are under one lock, so a write that ends in
+    // between does not count as blocked. The cancel function is made under the
+    // lock while `context` is valid, and called after it.
     MutexLock lock(state_->mu);
     if (state_->stream == nullptr || state_->finished ||
         state_->BlockedFor(since) < timeout) {
@@ -528,8 +537,8 @@ BatchStream::Deferred BatchStream::StopIfBlockedFor(absl::Duration timeout,
   }
   return [this, action, cancel = std::move(cancel)] {
     if (cancel != nullptr) cancel();
-    // `this` lives if the action has an end to perform (see Action), and is not
-    // used otherwise.
+    // `this` is alive if the action has an end to perform (see Action);
+    // otherwise Perform() does not use it.
     Perform(this, std::move(*action));
   };
 }
@@ -554,7 +563,7 @@ BatchStream::Deferred BatchStream::SetSlow() {
   std::vector<std::function<void()>> wake;
   {
     MutexLock lock(state_->mu);
-    // A call whose batch waits has a share, unless it is over.
+    // A call with a waiting batch has a share, unless the call is over.
     if (state_->share == nullptr || state_->abandoned) return nullptr;
     state_->slow = true;
     wake = state_->share->SetSlow(true);
@@ -583,7 +592,7 @@ BatchStream::Deferred BatchStream::TakeBack(Excess excess, uint64_t max,
                                                   : state.share->HostExcess());
     uint64_t count = 0;
     for (; count < max && !state.ready.empty(); ++count) {
-      // From the back: what would be sent last.
+      // Starting with the batch that would be sent last.
       state.again.insert(state.ready.back().batch.header.step());
       action->batches.push_back(std::move(state.ready.back()));
       state.ready.pop_back();
@@ -591,13 +600,13 @@ BatchStream::Deferred BatchStream::TakeBack(Excess excess, uint64_t max,
     if (count > 0) {
       action->wake = state.share->Return(count);
     } else if (max > 0 && !end.ok() && state.writing) {
-      // What was given to gRPC comes back at the end of the call only.
+      // Memory that was given to gRPC comes back only at the end of the call.
       cancel = CancelCall(state.context, end);
       state.Abandon(end, action.get());
       state.Proceed(action.get());
-      // Now and not in OnDone(), so that no other call ends for the same
-      // memory. After Abandon() nothing is returned a second time: `current` is
-      // empty, and AskMore() takes no more.
+      // Returned now and not in OnDone(), so that no other call is ended for
+      // the same memory. After Abandon() nothing is returned twice: `current`
+      // is empty, and AskMore() takes no more steps.
       action->wake = state.share->ReturnAll();
       count = 1;
     }
@@ -621,14 +630,14 @@ void BatchStream::OnDone() {
       if (slot.run != nullptr) action.runs.push_back(std::move(slot.run));
     }
     state_->runs.clear();
-    // From here on callbacks find no stream, and no slot.
+    // From here on callbacks find neither a stream nor a slot.
     state_->stream = nullptr;
     state_->context = nullptr;
     action.share = std::move(state_->share);
   }
-  // Runs are cancelled and the share is given back before the registry forgets
-  // the stream: the server waits for an empty registry before it destroys the
-  // engine and the shares, which both are used here.
+  // Runs are cancelled and the share is returned before the registry removes
+  // the stream: the server destroys the engine and the shares, which are used
+  // here, once the registry is empty.
   Perform(nullptr, std::move(action));
   environment_.registry->Remove(this);
   environment_.counters->active_streams.fetch_sub(1);
@@ -636,16 +645,16 @@ void BatchStream::OnDone() {
 }
 
 void BatchStream::Perform(BatchStream* stream, Action action) {
-  // What gives memory back comes first, so that others, and this call's next
-  // steps, find it.
+  // Memory is returned first, so that other calls and the next steps of this
+  // call find it.
   action.runs.clear();
   action.batches.clear();
   action.frames.reset();
   action.frame.Clear();
   action.share.reset();
   if (action.write) {
-    // `writing` was set under the lock, so only this thread touches `frame`. On
-    // a call that was cancelled meanwhile gRPC reports the write as failed.
+    // `writing` was set under the lock, so only this thread uses `frame`. If
+    // the call was cancelled in the meantime, gRPC reports the write as failed.
     stream->StartWrite(&stream->state_->frame, action.options);
   } else if (action.finish) {
     if (!action.status.ok() && !absl::IsCancelled(action.status)) {
@@ -655,7 +664,7 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
     }
     stream->Finish(ToGrpcStatus(action.status, stream->answer_seed_));
   }
-  // After StartWrite() or Finish() other reactions may have run, and the stream
+  // After StartWrite() or Finish(), other reactions may have run and the stream
   // may be gone.
   for (const auto& wake : action.wake) wake();
 }

@@ -24,7 +24,8 @@ absl::StatusOr<Caller> CallerOf(absl::string_view peer,
   caller.connection = std::string(peer);
   caller.client =
       client_id.empty() ? std::string(peer) : absl::BytesToHexString(client_id);
-  // Ports tell connections of one machine apart; Unix sockets have none.
+  // Ports distinguish the connections of one machine. Unix sockets have no
+  // ports.
   const bool has_port =
       absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:");
   caller.peer = std::string(has_port ? peer.substr(0, peer.rfind(':')) : peer);

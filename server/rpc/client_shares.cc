@@ -9,11 +9,11 @@
 namespace millrace {
 namespace {
 
-// Connections in Host::were_slow. A choice: more than stream from one address
-// at a time, and less than 100 KiB.
+// Max number of connections in Host::were_slow. A choice: more than the number
+// of connections that stream from one address at a time, and less than 100 KiB.
 constexpr size_t kMaxRemembered = 1024;
 
-// What `outstanding` is above `share`.
+// The part of `outstanding` above `share`; 0 if there is none.
 uint64_t Above(uint64_t outstanding, uint64_t share) {
   return outstanding - std::min(outstanding, share);
 }
@@ -23,8 +23,8 @@ uint64_t Above(uint64_t outstanding, uint64_t share) {
 std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   std::unique_ptr<Member> member(new Member(this, std::move(call)));
   MutexLock lock(mu_);
-  // Entries of maps stay where they are until they are erased, which the last
-  // member that points to them does.
+  // Map entries keep their addresses until they are erased. The last member
+  // that points to an entry erases it.
   member->host_ = &hosts_[member->host_name_];
   Host& host = *member->host_;
   const auto [client, is_new] = host.clients.try_emplace(member->client_name_);
@@ -40,8 +40,8 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
     ++connection->second.clients;
     client->second.nothing_since = std::chrono::steady_clock::now();
   }
-  // Shares are smaller from here on. Nobody is called: others find out with
-  // their next Take(), or through Excess().
+  // The shares are smaller from here on. No other call is notified: it finds
+  // out with its next Take() or through Excess().
   ++member->client_->calls;
   return member;
 }
@@ -73,9 +73,10 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
     found.connections = host.connections.size();
     found.held_bytes = host.outstanding_bytes;
     found.share_bytes = HostShare();
-    // With it a batch is within the part of each connection; and of each client
-    // of a connection that has others' batches outstanding. The inverse of
-    // HostShare(): the host's part times hosts, times 4/3, rounded up.
+    // With a budget of this size, one batch fits the share of each connection,
+    // and of each client of a connection on which other clients have
+    // outstanding batches. The inverse of HostShare(): the host's share times
+    // the number of hosts, times 4/3, rounded up.
     const uint64_t clients =
         connection.outstanding_bytes > 0 ? connection.clients : 1;
     const uint64_t share =
@@ -89,8 +90,8 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
 }
 
 uint64_t ClientShares::HostShare() const {
-  // A quarter stays free, so that a host that comes finds room at once, before
-  // others have shrunk to their new parts. The quarter is a choice.
+  // A quarter stays free, so that a new host finds room at once, before the
+  // other hosts have shrunk to their new shares. The quarter is a choice.
   return bytes_ / 4 * 3 / hosts_.size();
 }
 
@@ -99,8 +100,8 @@ uint64_t ClientShares::ConnectionShare(const Host& host,
   const uint64_t connections = host.connections.size();
   const uint64_t share = HostShare() / connections;
   if (hosts_.size() > 1) return share;
-  // The only host leaves as much as a client has to one of its own that may
-  // still come.
+  // A single host keeps a client's share free for one more of its own clients
+  // that may come.
   return std::min(share, bytes_ / (connections * clients + 1) * clients);
 }
 
@@ -121,21 +122,22 @@ bool ClientShares::HasRoom(const Member& member) const {
   const uint64_t bytes = member.step_bytes_;
   if (HostIsFull(member)) return false;
   // A connection with nothing outstanding always gets one batch within its
-  // host's part: that is what keeps every process going.
+  // host's share, so that every process makes progress.
   if (connection.outstanding_bytes == 0) return true;
   if (MustYield(member)) return false;
   if (client.outstanding_bytes == 0) {
-    // One more client of its connection. Programs invent ids: if each had a
-    // batch for certain, clients that read slowly would fill the host's part.
+    // The first batch of a further client on the same connection. It is not
+    // guaranteed, because programs can invent client ids: with a guaranteed
+    // batch for each id, slow clients would fill the host's share.
     return connection.outstanding_bytes + bytes <=
                ConnectionShare(host, connection.clients) ||
            host.connections.size() == 1 ||
            host.outstanding_bytes + bytes <= HostShare() / 2;
   }
   if (client.outstanding_bytes + bytes <= ClientShare(member)) return true;
-  // A client may read its calls in turns: a call that has nothing gets one
-  // beyond the client's part while there is plenty, so that it does not wait
-  // until another call of the same client is read.
+  // A client may read its calls in turns. While there is plenty of room, a call
+  // without any batch gets one above the client's share, so that it does not
+  // wait until another call of the same client is read.
   return member.outstanding_ == 0 &&
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
@@ -147,9 +149,9 @@ bool ClientShares::HostIsFull(const Member& member) const {
   if (host.outstanding_bytes == 0 || host.outstanding_bytes + bytes <= share) {
     return false;
   }
-  // Beside slow connections one that is not slow has a batch from the free
-  // quarter: it gives the memory back soon. The other half of the quarter is
-  // left to a host that may still come.
+  // If a host is full because of slow connections, its other connections get a
+  // batch from the free quarter, because they return the memory soon. The other
+  // half of the quarter is left for a new host.
   const Connection& connection = member.client_->connection->second;
   return connection.slow || connection.outstanding_bytes > 0 ||
          host.outstanding_bytes - host.slow_bytes + bytes > share ||
@@ -179,9 +181,9 @@ bool ClientShares::MustYield(const Member& member) const {
     if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0) {
       continue;
     }
-    // Connections without a batch come first, then clients without one:
-    // otherwise calls with small batches, which always find room, would keep
-    // one with large batches waiting for ever.
+    // Connections without a batch come first, then clients without a batch.
+    // Otherwise calls with small batches, which always find room, would block a
+    // call with large batches forever.
     const auto connection = other->client_->connection;
     if (connection->second.outstanding_bytes == 0) return true;
     if (has_none) continue;
@@ -207,8 +209,8 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   MR_CHECK(steps <= member->outstanding_);
   const uint64_t bytes = steps * member->step_bytes_;
   member->outstanding_ -= steps;
-  // The same bytes as in Count(): step_bytes_ is constant, whatever the batch
-  // really took.
+  // The same bytes as in Count(): step_bytes_ is constant and independent of
+  // the actual size of the batch.
   member->client_->outstanding_bytes -= bytes;
   if (bytes > 0 && member->client_->outstanding_bytes == 0) {
     member->client_->nothing_since = std::chrono::steady_clock::now();
@@ -223,8 +225,9 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
 std::vector<std::function<void()>> ClientShares::Grant() {
   std::vector<std::function<void()>> callbacks;
   while (!waiting_.empty()) {
-    // The client that has least first, then the call that waits longest. Each
-    // grant is counted before the next is looked for.
+    // The client with the fewest outstanding bytes comes first; among equals,
+    // the call that has waited longest. Each grant is counted before the next
+    // search.
     auto best = waiting_.end();
     for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
       const uint64_t outstanding = (*at)->client_->outstanding_bytes;
@@ -258,8 +261,8 @@ ClientShares::Member::~Member() {
   std::vector<std::function<void()>> callbacks;
   {
     MutexLock lock(shares_->mu_);
-    // on_room of this member may still be called, by a thread that has copied
-    // it: it must find out by itself that the call is over.
+    // A thread that has copied on_room of this member may still call it.
+    // on_room must check by itself whether the call is over.
     if (waits_) shares_->waiting_.remove(this);
     shares_->Uncount(this, outstanding_);
     if (--client_->calls == 0) {
@@ -278,22 +281,23 @@ ClientShares::Member::~Member() {
     }
     callbacks = shares_->Grant();
   }
-  // Without the lock: on_room calls Take().
+  // Without the lock, because on_room calls Take().
   for (const auto& on_room : callbacks) on_room();
 }
 
 uint64_t ClientShares::Member::Take(uint64_t most) {
   MutexLock lock(shares_->mu_);
-  // Steps that were granted are counted already.
+  // Granted steps are already counted.
   uint64_t taken = std::min(most, granted_);
   granted_ -= taken;
   const uint64_t window = shares_->Window(*this);
-  // Few large runs cost less than many small ones. A call that is not below
-  // half of its window is not put into waiting_, either: its own Return()
-  // brings it here again.
+  // A few large runs cost less than many small ones. A call that is not below
+  // half of its window is not added to waiting_ either: its own Return() leads
+  // here again.
   if (taken == 0 && outstanding_ > window / 2) return 0;
-  // No call that waits is overtaken: whoever makes room calls Grant() under the
-  // same lock, so what is left now is of no use to calls that wait.
+  // This overtakes no waiting call: every thread that makes room calls Grant()
+  // under the same lock, so the room that is left is not enough for the calls
+  // that wait.
   while (taken < most && outstanding_ < window && shares_->HasRoom(*this)) {
     shares_->Count(this, 1);
     ++taken;
@@ -320,7 +324,7 @@ std::vector<std::function<void()>> ClientShares::Member::Return(
 
 std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
   MutexLock lock(shares_->mu_);
-  // Steps that were granted and not taken are among outstanding_.
+  // outstanding_ includes the steps that were granted and not taken.
   granted_ = 0;
   shares_->Uncount(this, outstanding_);
   return shares_->Grant();
@@ -344,7 +348,7 @@ uint64_t ClientShares::Member::HostExcess() const {
   if (!client_->connection->second.slow || !shares_->APromptOneWaits(*host_)) {
     return 0;
   }
-  // A host keeps one batch, however large.
+  // A host keeps one batch, whatever its size.
   const uint64_t bytes = std::min(
       Above(host_->slow_bytes, std::max(shares_->HostShare(), step_bytes_)),
       client_->outstanding_bytes);

@@ -23,9 +23,10 @@
 namespace millrace {
 namespace {
 
-// Connections of one listening socket before the next one has its turn.
+// Max connections accepted from one listening socket before the next one's
+// turn.
 constexpr int kAcceptsPerTurn = 64;
-// How long the system is given when it is short of memory or descriptors.
+// Pause when the system has no memory or no descriptors left.
 constexpr int kShortageMs = 100;
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
@@ -39,7 +40,8 @@ struct PeerName {
   std::string Text() const { return absl::StrCat(host, ":", port); }
 };
 
-// An IPv4 address that came over an IPv6 socket is an IPv4 address.
+// An IPv4 address that arrives over an IPv6 socket is returned as an IPv4
+// address.
 PeerName NameOf(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "unknown";
   PeerName name;
@@ -92,8 +94,9 @@ void ConnectionAcceptor::LetIn(const sockaddr_storage& address) {
 
 uint64_t ConnectionAcceptor::Close(
     const std::unordered_set<std::string>& peers) {
-  // Connections are only taken under the lock: a descriptor that is found and
-  // used again at this moment is none of a new connection that was taken.
+  // Connections are added only under the lock. If the system reuses a found
+  // descriptor at this moment, the new descriptor is not that of an accepted
+  // connection.
   MutexLock lock(mu_);
   const std::vector<int> found = open_.Find(peers);
   for (const int fd : found) shutdown(fd, SHUT_RDWR);
@@ -102,7 +105,7 @@ uint64_t ConnectionAcceptor::Close(
 
 void ConnectionAcceptor::Stop() {
   const uint64_t one = 1;
-  // An eventfd that was not read yet takes it, too.
+  // The write also succeeds if the eventfd was not read since the last write.
   MR_CHECK(write(wake_.get(), &one, sizeof(one)) == sizeof(one));
   thread_.Join();
   sockets_.fds.clear();
@@ -120,7 +123,7 @@ void ConnectionAcceptor::Run() {
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) shortage |= !AcceptFrom(polled[i].fd);
     }
-    // The sockets stay ready: what waits is not forgotten.
+    // The sockets stay ready, so the waiting connections are not lost.
     if (shortage) poll(polled.data(), 1, kShortageMs);
   }
 }
@@ -146,7 +149,7 @@ bool ConnectionAcceptor::AcceptFrom(int listener) {
       case EINTR:
       case ECONNABORTED:
         break;
-      default:  // no memory, for one
+      default:  // for example: no memory
         MR_LOG_EVERY(WARNING, kLogInterval)
             << "cannot accept connections: " << std::strerror(reason);
         return false;
@@ -167,11 +170,12 @@ bool ConnectionAcceptor::RefuseWithSpare(int listener, int reason) {
     refused = connection.ok();
     if (refused) {
       peer = NameOf(from);
-      // Counted before it is closed: who sees it closed finds it counted.
+      // Counted before the connection is closed, so that an observer of the
+      // close finds the count.
       options_.refused->fetch_add(1);
     }
   }
-  spare_ = OpenSpare();  // another thread may have taken its place
+  spare_ = OpenSpare();  // another thread may have used the descriptor
   MR_LOG_EVERY(WARNING, kLogInterval)
       << "connection " << (refused ? "of " + peer.Text() + " " : "")
       << "refused: " << std::strerror(reason)

@@ -31,10 +31,10 @@
 namespace millrace {
 namespace {
 
-// A write that takes so long waits for its client, or for the way to it.
+// A write in flight for this long is blocked by its client or by the network.
 constexpr absl::Duration kBlockedAfter = absl::Milliseconds(100);
 
-// A GetBatches call that ends as it begins.
+// A GetBatches call that ends at its start.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   RefusedStream(const absl::Status& status,
@@ -53,7 +53,8 @@ void FillSummaries(
     summary->set_format(source->info().format());
     summary->set_samples(source->info().samples());
     summary->set_fingerprint(source->info().fingerprint());
-    // Names files, whose names are any bytes; proto strings are not.
+    // The message names files. File names are arbitrary bytes; proto strings
+    // are not.
     summary->set_fault(
         CleanText(source->CheckFiles().message(), kMaxStatusMessageBytes));
   }
@@ -65,11 +66,13 @@ struct Request {
   uint64_t answer_seed = 0;
 };
 
-// DataLoss with ErrorDetail.request_damaged: its digest does not match, or is
-// not there and the client has said that it is.
-// InvalidArgument: the bytes are no `Message`, perhaps because of damage, which
-// the detail says then, too. Cancelled: there are none, or the client is gone:
-// it may have sent no request at all.
+// Errors:
+// DataLoss with ErrorDetail.request_damaged: the digest does not match, or it
+// is missing although the client has announced it.
+// InvalidArgument: the bytes are not a valid `Message`. Without a digest the
+// reason may be damage; then the detail is set, too.
+// Cancelled: the request is missing, or the client is gone and may have sent no
+// request.
 template <typename Message>
 absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
     const grpc::CallbackServerContext& context,
@@ -103,7 +106,8 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
   return request;
 }
 
-// `response`: the answer with its digest, of which the client is told.
+// Writes the answer and its digest to `response`, and announces the digest to
+// the client.
 void Write(const google::protobuf::Message& answer, uint64_t answer_seed,
            grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
   context->AddInitialMetadata(kDigestKey, kDigestValue);
@@ -171,7 +175,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::Open(
     return Answer(context, "Open", (*parsed)->answer_seed, refused);
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // gRPC keeps context and response until Answer().
+  // gRPC keeps `context` and `response` until Answer().
   environment_.engine->OpenAsync(
       request.spec(), *caller, [context] { return !context->IsCancelled(); },
       [this, reactor, context, request = *parsed,
@@ -311,12 +315,12 @@ absl::Status DataServiceImpl::StartExplaining(
                               "the server explains another batch now; retry"),
                           "rpc");
   }
-  if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
+  if (explainer_.joinable()) explainer_.join();  // it has no task left
   auto explain = [this, reactor, context, response, answer_seed,
                   found = *std::move(found), first_row = request.first_row(),
                   row_count = request.row_count()] {
-    // Storage may be slow: neither a client that is gone nor the server's
-    // end waits for all rows.
+    // Storage may be slow. A client that is gone, or the end of the server,
+    // does not wait for all rows.
     const auto stop = [this, context] {
       return context->IsCancelled()
                  ? absl::CancelledError("the client ended the call")
@@ -406,7 +410,8 @@ absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
   MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
                       pipeline.MaxPayloadBytes(world));
   if (const auto memory = pipeline.batch_memory(world); memory.ok()) {
-    // Every rank of a job opens the same.
+    // All ranks of a job open the same pipeline, so the line is logged once a
+    // second.
     MR_LOG_EVERY(INFO, absl::Seconds(1))
         << "job opened: dataset "
         << pipeline.description().resolved_spec().sources(0).dataset()
@@ -471,7 +476,7 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
   }
   auto* const stream =
       new BatchStream(environment_, context, caller, answer_seed);
-  // Before the pipeline is found the stream may be over, and context gone.
+  // Before the pipeline is found, the stream may be over and `context` gone.
   FindPipeline(
       caller, request, stream->IsWanted(),
       [this, peer = stream->peer(), begin = stream->Begin(),
@@ -480,7 +485,7 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
         if (found.ok()) {
           found->range.memory = memory;
           const auto payload = found->pipeline->MaxPayloadBytes(world_size);
-          // Beside its payload a batch takes what it needs on its way.
+          // A batch takes its payload and the memory to build and send it.
           const auto memory_of_batch =
               found->pipeline->batch_memory(world_size);
           if (payload.ok()) {
@@ -512,7 +517,7 @@ void DataServiceImpl::Answer(grpc::ServerUnaryReactor* reactor,
 absl::Status DataServiceImpl::Refused(absl::string_view peer,
                                       absl::string_view method,
                                       const absl::Status& status) const {
-  // Nothing was refused when the client itself went away.
+  // Cancelled: the client itself has ended the call; nothing was refused.
   if (absl::IsCancelled(status)) return status;
   static internal_logging::EveryGate gate;
   if (gate.Pass(absl::Seconds(1))) {

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// Sent bytes that nobody has acknowledged for so long end a connection; the
+// A connection ends when sent bytes are not acknowledged for this time; the
 // same as the keepalive timeout of rpc_server.cc.
 constexpr int kUserTimeoutMs = 5000;
 
@@ -48,20 +48,21 @@ void SetOption(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-// Closed on an error, which errno says.
+// Returns a closed descriptor on an error; errno has the reason.
 UniqueFd Listen(int family, const sockaddr_storage& address, socklen_t bytes,
                 bool dual_stack) {
   UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.ok()) return fd;
-  // Connections of a server that just ended do not count. Never SO_REUSEPORT:
-  // two servers on one port would share its connections without a word.
+  // Ignores connections of a server that has just ended. SO_REUSEPORT is never
+  // set: two servers on one port would share its connections silently.
   SetOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
   if (family == AF_INET6) {
     SetOption(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, dual_stack ? 0 : 1);
   }
-  // Only listen() fails when another socket with SO_REUSEADDR listens.
+  // If another socket with SO_REUSEADDR listens, bind() succeeds and listen()
+  // fails.
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0) {
     const int reason = errno;
@@ -93,7 +94,7 @@ absl::Status Refusal(const ListenAddress& address, int reason) {
   }
 }
 
-// Where connections to the socket may come from this machine.
+// Sets the addresses at which this machine reaches the socket.
 void SetOwnAddress(bool dual_stack, ListenSockets* sockets) {
   sockaddr_storage& own = sockets->own_address;
   socklen_t bytes = sizeof(own);
@@ -105,7 +106,8 @@ void SetOwnAddress(bool dual_stack, ListenSockets* sockets) {
     auto& v6 = reinterpret_cast<sockaddr_in6&>(own);
     if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
       if (dual_stack) {
-        // Loopbacks without an IPv6 address exist; those without IPv4 do not.
+        // A machine may have a loopback without an IPv6 address, but not one
+        // without IPv4.
         sockaddr_in v4 = {};
         v4.sin_family = AF_INET;
         v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -143,7 +145,7 @@ int Add(int family, sockaddr_storage address, socklen_t bytes, bool dual_stack,
   return 0;
 }
 
-// [::] for both kinds of addresses, or 0.0.0.0 where the system has no IPv6.
+// Listens at [::] for IPv4 and IPv6, or at 0.0.0.0 on a system without IPv6.
 absl::StatusOr<ListenSockets> ListenOnWildcard(const ListenAddress& address) {
   ListenSockets sockets;
   sockets.port = address.port;
@@ -161,7 +163,7 @@ absl::StatusOr<ListenSockets> ListenOnWildcard(const ListenAddress& address) {
 
 absl::StatusOr<ListenSockets> TryAddresses(const ListenAddress& address,
                                            const addrinfo* found) {
-  // "localhost" often still has an IPv6 address where IPv6 is off.
+  // The name "localhost" often has an IPv6 address on systems without IPv6.
   ListenSockets sockets;
   sockets.port = address.port;
   absl::Status refused = absl::InvalidArgumentError(absl::StrCat(
@@ -201,7 +203,7 @@ absl::StatusOr<ListenSockets> ListenOn(const ListenAddress& address) {
 
 absl::StatusOr<ListenSockets> ListenOnAddresses(const ListenAddress& address,
                                                 const addrinfo* found) {
-  // A port that is free on one address of a name may be taken on the next.
+  // A port that is free on one address of a name may be used on another one.
   const int tries = address.port == 0 ? kTriesOfFreePort : 1;
   absl::StatusOr<ListenSockets> sockets;
   for (int i = 0; i < tries; ++i) {

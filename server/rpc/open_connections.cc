@@ -13,17 +13,18 @@
 namespace millrace {
 namespace {
 
-// Descriptors that are left for files of datasets, shared memory, gRPC and
-// whatever libraries open: an eighth of the limit, at least 64. A choice.
+// Descriptors reserved for files of datasets, shared memory, gRPC and other
+// libraries: an eighth of the limit, at least 64. A choice.
 constexpr uint64_t kLeastOtherFiles = 64;
 constexpr uint64_t kOtherFilesShare = 8;
-// Connections that are accepted whatever the limit of descriptors is.
+// Lower bound of the accepted connections, whatever the limit of descriptors.
 constexpr uint64_t kLeastConnections = 8;
-// Taken as the limit of descriptors when the system names none.
+// Assumed limit of descriptors when the system reports none.
 constexpr uint64_t kUnknownDescriptors = 65536;
 
-// Between two sweeps, each of which asks the system about every connection:
-// during a flood of connections at a limit, at most 10 a second. A choice.
+// Min interval between two sweeps. A sweep is a system call for every
+// connection; during a flood of connections at a limit, at most 10 sweeps run
+// in a second. A choice.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 
 }  // namespace
@@ -39,7 +40,7 @@ ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
                        ? descriptors - others
                        : kLeastConnections;
   }
-  // One address leaves as much to all others.
+  // One address gets at most half of the connections.
   if (limits.per_peer == 0) {
     limits.per_peer = std::max<uint64_t>(1, limits.total / 2);
   }
@@ -57,7 +58,7 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
     const auto at = by_peer_.find(peer);
     return at == by_peer_.end() ? 0 : at->second;
   };
-  // Connections that have ended are only looked for when they would matter.
+  // Ended connections are searched only when a limit is reached.
   if (by_fd_.size() >= limits_.total || of_peer() >= limits_.per_peer) {
     Sweep(now);
   }
@@ -75,7 +76,8 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
 }
 
 void OpenConnections::Add(int fd, const std::string& peer, int port) {
-  // Descriptors are used again: the connection that had this one has ended.
+  // The system reuses descriptors: the connection that had this descriptor has
+  // ended.
   if (const auto old = by_fd_.find(fd); old != by_fd_.end()) Forget(old);
   by_fd_[fd] = {inode_of_(fd), peer, port};
   ++by_peer_[peer];

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Of the tensor that most of bytes [offset, offset + bytes) belong to.
+// The stride of the tensor that holds most of bytes [offset, offset + bytes).
 uint32_t StrideAt(const BatchHeader& header, uint64_t offset, uint64_t bytes) {
   const uint64_t middle = offset + bytes / 2;
   for (const TensorHeader& tensor : header.tensors()) {

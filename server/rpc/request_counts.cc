@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// channelz's JSON, which has no spaces and writes numbers as strings.
+// Takes JSON of channelz, which has no spaces and writes numbers as strings.
 std::string Take(char* json) {
   if (json == nullptr) return "";  // the object is gone
   std::string text = json;
@@ -19,8 +19,8 @@ std::string Take(char* json) {
   return text;
 }
 
-// The string behind `"key":"` from `at` on; moves `at` behind it. Empty: there
-// is none. Text of peers is not in here, but for addresses.
+// Returns the string after `"key":"` from `*at` on, and moves `*at` behind it.
+// Empty: there is none. The JSON contains no text from peers except addresses.
 std::string Next(const std::string& json, absl::string_view key, size_t* at) {
   std::string before = "\"";
   before.append(key.data(), key.size());
@@ -34,7 +34,7 @@ std::string Next(const std::string& json, absl::string_view key, size_t* at) {
   return json.substr(begin, end - begin);
 }
 
-// Absent where it is 0.
+// Returns 0 for an absent key: channelz leaves out numbers that are 0.
 uint64_t Number(const std::string& json, absl::string_view key) {
   size_t at = 0;
   return std::strtoull(Next(json, key, &at).c_str(), nullptr, 10);
@@ -62,7 +62,7 @@ void AddSockets(int64_t server, std::vector<RequestCounts>* counts) {
       one.received = Number(socket, "messagesReceived");
       counts->push_back(std::move(one));
     }
-    // The last page says so.
+    // The last page is marked.
     if (counts->size() == before ||
         page.find("\"end\":true") != std::string::npos) {
       return;
@@ -86,7 +86,7 @@ std::vector<RequestCounts> CountRequests() {
 std::string PlainPeer(absl::string_view peer) {
   if (!absl::ConsumePrefix(&peer, "ipv4:")) absl::ConsumePrefix(&peer, "ipv6:");
   std::string plain = absl::StrReplaceAll(peer, {{"%5B", ""}, {"%5D", ""}});
-  // A link-local address has its interface behind it: "fe80::1%25eth0".
+  // A link-local address is followed by its interface: "fe80::1%25eth0".
   if (const size_t zone = plain.find("%25"); zone != std::string::npos) {
     plain.erase(zone, plain.rfind(':') - zone);
   }

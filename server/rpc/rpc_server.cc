@@ -42,21 +42,22 @@
 namespace millrace {
 namespace {
 
-// After streams were told to end, and for gRPC to close connections.
+// Time for streams to end after they were told to, and for gRPC to close its
+// connections.
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
-// What gRPC may take for connections and requests (not for batches, which the
-// budget counts): above it, it refuses calls and closes idle connections.
+// Memory that gRPC may use for connections and requests (not for batches, which
+// the budget counts). Above it, gRPC refuses calls and closes idle connections.
 constexpr uint64_t kGrpcBytes = 128 << 20;
 constexpr int kMaxMetadataBytes = 16 << 10;
-// Memory of the process beside the budget: code, libraries, and the above.
+// Memory of the process outside the budget: code, libraries, and kGrpcBytes.
 constexpr uint64_t kOutsideBudget = 200 << 20;
-// Calls of one connection at a time; a client lets further ones wait.
+// Max concurrent calls of one connection. A client queues further calls.
 constexpr int kMaxCallsPerConnection = 1024;
 
-// A request that does not become complete is looked for so often.
+// Number of checks for incomplete requests in one request timeout.
 constexpr int kLooksPerTimeout = 6;
 constexpr absl::Duration kLeastLookInterval = absl::Seconds(1);
-constexpr absl::Duration kMostLookInterval = absl::Seconds(5);
+constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
 
 uint64_t DescriptorLimit() {
   rlimit limit = {};
@@ -90,11 +91,12 @@ class RpcServerImpl final : public RpcServer {
                      }}),
         look_interval_(absl::ToChronoNanoseconds(
             std::clamp(options.request_timeout / kLooksPerTimeout,
-                       kLeastLookInterval, kMostLookInterval))),
-        stalled_({.looks = 1 + static_cast<uint32_t>(absl::Ceil(
-                                   options.request_timeout,
-                                   absl::FromChrono(look_interval_)) /
-                               absl::FromChrono(look_interval_))}),
+                       kLeastLookInterval, kMaxLookInterval))),
+        stalled_(
+            {.looks = 1 + static_cast<uint32_t>(
+                              absl::Ceil(options.request_timeout,
+                                         absl::FromChrono(look_interval_)) /
+                              absl::FromChrono(look_interval_))}),
         registry_({.send_timeout = options.send_timeout,
                    .batch_timeout = options.batch_timeout,
                    .budget_for =
@@ -127,15 +129,15 @@ class RpcServerImpl final : public RpcServer {
       accepting_ = nullptr;
     }
     server_.reset();
-    // gRPC drops the last slices on threads of its own. They are charged to a
-    // budget that ends after this server.
+    // gRPC drops the last slices on its own threads. The slices are charged to
+    // a budget that is destroyed after this server.
     MR_CHECK(live_payloads_->AwaitNone(absl::Seconds(30)))
         << "gRPC keeps payloads after its server has ended";
   }
 
   absl::Status Listen() {
     MR_ASSIGN_OR_RETURN(ListenSockets sockets, ListenOn(address_));
-    // Both are process-wide switches of gRPC.
+    // Both are process-wide settings of gRPC.
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
@@ -148,16 +150,16 @@ class RpcServerImpl final : public RpcServer {
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
     builder.SetResourceQuota(
         grpc::ResourceQuota("millrace-server").Resize(kGrpcBytes));
-    // A host that is gone is noticed after 10 s + 5 s.
+    // A dead host is noticed after 10 s + 5 s.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    // Clients ping every 10 s; a limit above that would close their connection
-    // as "too_many_pings".
+    // Clients ping every 10 s. With a larger minimum interval, gRPC would close
+    // their connections as "too_many_pings".
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
-    // Only reflection uses the synchronous threads.
+    // Only the reflection service uses the synchronous threads.
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
@@ -198,7 +200,8 @@ class RpcServerImpl final : public RpcServer {
         absl::UnavailableError("the server is shutting down; request the other "
                                "steps from another server"));
     registry_.AwaitEmpty(kCloseTime);
-    // gRPC would keep, unclosed, a connection that it gets after its end.
+    // gRPC keeps a connection open forever if it gets the connection after
+    // Shutdown().
     if (acceptor_ != nullptr) acceptor_->Stop();
     server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
     server_->Wait();
@@ -206,7 +209,7 @@ class RpcServerImpl final : public RpcServer {
   }
 
  private:
-  // On the registry's thread, about every second.
+  // Called on the registry's thread, about every second.
   void CloseStalled(SteadyTime now) {
     if (now < next_look_) return;
     next_look_ = now + look_interval_;
@@ -222,7 +225,7 @@ class RpcServerImpl final : public RpcServer {
       MutexLock lock(accepting_mu_);
       if (accepting_ != nullptr) closed = accepting_->Close(peers);
     }
-    // Those of another server in this process.
+    // All found connections belong to another server in this process.
     if (closed == 0) return;
     counters_->stalled_connections.fetch_add(closed);
     MR_LOG_EVERY(WARNING, absl::Seconds(1))
@@ -274,14 +277,14 @@ class RpcServerImpl final : public RpcServer {
   const std::shared_ptr<RpcCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
-  // Of the registry's thread.
+  // Used only by the registry's thread.
   MemoryTender memory_;
   const std::chrono::nanoseconds look_interval_;
   StalledRequests stalled_;
   SteadyTime next_look_;
 
   Mutex accepting_mu_;
-  // Null: it does not accept yet, or no more.
+  // Null before the start and after the end of accepting.
   ConnectionAcceptor* accepting_ MR_GUARDED_BY(accepting_mu_) = nullptr;
 
   StreamRegistry registry_;
@@ -289,11 +292,11 @@ class RpcServerImpl final : public RpcServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
-  std::unique_ptr<WatchdogThread> watchdog_;  // null: there is none
+  std::unique_ptr<WatchdogThread> watchdog_;  // null: no watchdog
   bool is_shut_down_ = false;
 };
 
-// Null: no memory is shared.
+// Null: no memory is shared with clients.
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
     const RpcServer::Options& options) {
   if (!options.local_socket.has_value()) return nullptr;
@@ -303,7 +306,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
        .batch_budget_bytes = options.engine->batch_budget_bytes(),
        .send_timeout = options.send_timeout});
   if (local.ok() || !options.local_socket->empty()) return local;
-  // Nobody asked for it.
+  // The default setting asks for shared memory, so this is no error.
   MR_LOG(WARNING) << "no shared memory for clients on this machine, which "
                      "receive their batches over the network: "
                   << local.status().message();

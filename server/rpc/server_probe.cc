@@ -24,7 +24,7 @@ namespace millrace {
 namespace {
 
 constexpr char kMethod[] = "/grpc.health.v1.Health/Check";
-// What cancelling a call may take.
+// Max time to wait for a cancelled call.
 constexpr int kCancelMs = 5000;
 
 bool IsShortage(int reason) {
@@ -38,8 +38,8 @@ absl::Status Failure(absl::string_view what, int reason) {
                             : absl::UnavailableError(text);
 }
 
-// Not destroyed in gRPC's callback: the last of its channels joins the thread
-// that calls back (CallbackAlternativeCQ of gRPC 1.51).
+// Must not be destroyed in gRPC's callback: the destructor of the last channel
+// joins the thread that runs callbacks (CallbackAlternativeCQ of gRPC 1.51).
 struct Call {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<grpc::GenericStub> stub;
@@ -60,7 +60,8 @@ class ServerProbe final : public Probe {
       failed_ = Failure("cannot open a socket", errno);
       return;
     }
-    // Bound first, for its address to be known before the server sees it.
+    // Bound first, so that this probe knows its address before the server sees
+    // it.
     sockaddr_storage own = address;
     SetAnyPort(&own);
     socklen_t own_bytes = bytes;
@@ -85,7 +86,7 @@ class ServerProbe final : public Probe {
       if (call_->over.load(std::memory_order_acquire)) return;
       absl::SleepFor(absl::Milliseconds(1));
     }
-    // gRPC is stuck; it may still write into it.
+    // gRPC is stuck and may still write into the call, so the call is leaked.
     (void)call_.release();
   }
 
@@ -101,7 +102,7 @@ class ServerProbe final : public Probe {
       Ask();
     }
     if (!call_->over.load(std::memory_order_acquire)) return std::nullopt;
-    // An answer of any kind but the transport's own errors.
+    // Any answer counts, except the errors of the transport itself.
     const grpc::Status& status = call_->status;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
@@ -122,7 +123,7 @@ class ServerProbe final : public Probe {
 
   void Ask() {
     call_ = std::make_unique<Call>();
-    // gRPC takes the socket over.
+    // gRPC takes ownership of the socket.
     call_->channel =
         grpc::CreateInsecureChannelFromFd("watchdog", socket_.Release());
     call_->stub = std::make_unique<grpc::GenericStub>(call_->channel);
@@ -137,7 +138,7 @@ class ServerProbe final : public Probe {
   }
 
   UniqueFd socket_;
-  std::unique_ptr<Call> call_;  // null: it connects
+  std::unique_ptr<Call> call_;  // null while connecting
   absl::Status failed_;
 };
 

@@ -17,8 +17,8 @@ std::vector<StalledRequests::Found> StalledRequests::Look(
   std::unordered_map<int64_t, uint32_t> seen;
   for (const RequestCounts& one : connections) {
     const auto running = calls.find(one.peer);
-    // Two upper bounds. Neither is enough: a call that was given up before its
-    // request was complete stays in the second one for ever, and calls of
+    // Two upper bounds; neither alone is sufficient. A call that was abandoned
+    // before its request was complete stays in the second one forever. Calls of
     // other services (health) are not in `calls`.
     const uint64_t incomplete =
         std::min(Minus(Minus(one.begun, one.ended),

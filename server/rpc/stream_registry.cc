@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-// Between two calls of Options::tend.
+// Interval between calls of Options::tend.
 constexpr std::chrono::seconds kTendInterval{1};
 
 }  // namespace
@@ -49,8 +49,8 @@ void StreamRegistry::Add(BatchStream* stream) {
 void StreamRegistry::Remove(BatchStream* stream) {
   MutexLock lock(mu_);
   streams_.erase(stream);
-  // Under the lock: AwaitEmpty() may return at once and the registry be
-  // destroyed, but not before this thread has released the lock.
+  // Notified under the lock: AwaitEmpty() may return at once and the registry
+  // be destroyed, but not before this thread has released the lock.
   if (streams_.empty()) changed_.NotifyAll();
 }
 
@@ -66,8 +66,8 @@ bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
 void StreamRegistry::StopAll(const absl::Status& status) {
   std::vector<BatchStream::Deferred> ends;
   {
-    // A stream that is found here is alive: its OnDone waits for this lock, to
-    // remove it, before it deletes it.
+    // A stream in the registry is alive: its OnDone waits for this lock to
+    // remove the stream before it deletes it.
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
       if (auto end = stream->Stop(status)) ends.push_back(std::move(end));
@@ -78,7 +78,7 @@ void StreamRegistry::StopAll(const absl::Status& status) {
 
 void StreamRegistry::Watch() {
   // A blocked write is noticed at most an eighth of its timeout late, a slow
-  // reader a quarter.
+  // reader at most a quarter.
   const absl::Duration tick = std::clamp(
       std::min(options_.send_timeout / 8, options_.batch_timeout / 4),
       absl::Milliseconds(10), absl::Seconds(1));
@@ -94,8 +94,8 @@ void StreamRegistry::Watch() {
       if (closing_) return;
     }
     now = std::chrono::steady_clock::now();
-    // While the whole process stood still (a debugger, a suspended machine), no
-    // client could read: that time does not count.
+    // Time in which the whole process was stopped (a debugger, a suspended
+    // machine) does not count, because no client could read then.
     const SteadyTime since = running.Look(now);
     CancelBlocked(since);
     MarkSlow(now, since);
@@ -128,7 +128,7 @@ void StreamRegistry::MarkSlow(SteadyTime now, SteadyTime since) {
 }
 
 void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
-  // How many batches have to come back: one for each that waits.
+  // Number of batches to take back: one for each waiting batch.
   const uint64_t waiting =
       options_.budget->waiting() + options_.shares->starving();
   if (waiting == 0) return;
@@ -148,8 +148,8 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       if (waits <= slow) readers.emplace_back(waits, stream);
     }
     std::sort(readers.begin(), readers.end());
-    // First batches that can be taken back without ending a call, from all slow
-    // readers; then, if that is not enough, calls are ended.
+    // Batches that can be taken back without ending a call come first, from all
+    // slow readers. If they are not enough, calls are ended.
     const auto take_back = [&](BatchStream::Excess excess) {
       for (const absl::Status& end : {absl::OkStatus(), status}) {
         for (const auto& [waits, stream] : readers) {
@@ -163,13 +163,14 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       }
     };
     take_back(BatchStream::Excess::kOfClient);
-    // A connection may lose its only batch here, and does not get another one
-    // before its host's share has room: so the batch that began to wait last is
-    // lost, and the older ones are sent whole.
+    // Here a connection may lose its only batch, and it gets no other one
+    // before its host's share has room. So the batch that began to wait last is
+    // taken back, and the older ones are sent completely.
     std::reverse(readers.begin(), readers.end());
     take_back(BatchStream::Excess::kOfHost);
   }
-  // Before the memory is free: who sees a batch made of it finds it counted.
+  // Counted before the memory is free, so that an observer of a batch in that
+  // memory finds the count.
   counters_->revoked_batches.fetch_add(taken);
   for (const BatchStream::Deferred& end : ends) end();
   if (taken == 0) return;
@@ -198,8 +199,8 @@ std::vector<FullShare> StreamRegistry::FullShares(SteadyTime now,
     share.set_held_bytes(host.held_bytes);
     share.set_share_bytes(host.share_bytes);
     if (options_.budget_for == nullptr) continue;
-    // An eighth more: a larger budget may have room for more threads, with
-    // which a batch takes a little more.
+    // An eighth is added: with a larger budget the server may use more threads,
+    // and a batch then takes slightly more memory.
     share.set_advised_budget_bytes(
         options_.budget_for(host.needed_bytes + host.needed_bytes / 8));
   }

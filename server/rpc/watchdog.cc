@@ -22,12 +22,12 @@ absl::Status Watchdog::Look(SteadyTime now) {
   }
   if (!result.has_value()) return absl::OkStatus();
   probe_ = nullptr;
-  // From the beginning of the last probe, not from its end: one that took its
-  // whole timeout is followed by the next at once.
+  // Counted from the start of the last probe, not from its end: the next probe
+  // follows at once after a probe that used its whole timeout.
   next_ = begun_ + options_.interval;
   Judge(*result);
   if (failures_ < options_.failures) return absl::OkStatus();
-  // Reported once; a caller that looks on begins to count anew.
+  // Reported once. If the caller continues, the count starts again.
   failures_ = 0;
   return absl::UnavailableError(absl::StrCat(
       "the server does not answer new connections to its own port: ",
@@ -84,15 +84,15 @@ void WatchdogThread::Run() {
       MutexLock lock(mu_);
       const SteadyTime wake =
           std::chrono::steady_clock::now() + Watchdog::kTick;
-      // Until the tick is over: a wake-up without a reason returns true and
-      // waits on.
+      // Waits until the tick is over; a spurious wake-up continues the wait.
       while (!closing_ && changed_.WaitUntil(lock, wake)) {
       }
       if (closing_) return;
     }
     absl::Status status = watchdog_.Look(std::chrono::steady_clock::now());
     if (!status.ok()) {
-      // Without the lock. The thread ends with it: at most one call.
+      // Called without the lock. The thread ends afterwards, so there is at
+      // most one call.
       on_dead_(std::move(status));
       return;
     }

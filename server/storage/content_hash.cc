@@ -15,8 +15,8 @@ static_assert(std::endian::native == std::endian::little,
 
 Hash128 FromXxh(XXH128_hash_t hash) { return {hash.low64, hash.high64}; }
 
-// Appends numbers and texts in the canonical encoding: eight bytes a number,
-// length before text.
+// Appends numbers and texts in the canonical encoding: a number takes eight
+// bytes, a text follows its length.
 class Canonical {
  public:
   void Number(uint64_t value) {
@@ -64,8 +64,9 @@ Hash128 HashBytes(absl::Span<const uint8_t> bytes) {
 
 Hash128 HashSample(int64_t index,
                    absl::Span<const absl::Span<const uint8_t>> fields) {
-  // Its 64-byte alignment is the allocator's to give: AddressSanitizer's
-  // detached stack frames do not. One a thread, as a dataset has many samples.
+  // Allocated on the heap for its 64-byte alignment, which AddressSanitizer's
+  // detached stack frames do not keep. One for each thread, because a dataset
+  // has many samples.
   struct Free {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
   };

@@ -36,7 +36,7 @@ bool ExchangeNames(const std::string& a, const std::string& b) {
          0;
 }
 
-// Whether folders within `folder` can change names in one step.
+// Whether two folders within `folder` can be exchanged in one step.
 bool CanExchangeIn(const std::string& folder) {
   const std::string a = Join(folder, "a"), b = Join(folder, "b");
   const bool can = mkdir(a.c_str(), 0700) == 0 && mkdir(b.c_str(), 0700) == 0 &&
@@ -67,7 +67,7 @@ std::string RandomSetId() {
   return HashToHex({.low = low, .high = word()});
 }
 
-// True when the file begins like one that a packer writes, or is empty.
+// True if the file is empty or begins like a file written by a packer.
 bool BeginsLikeShard(const std::string& path) {
   char start[kFormatStartBytes] = {};
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -84,7 +84,7 @@ absl::Status Rename(const std::string& from, const std::string& to,
                    : renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
                                RENAME_NOREPLACE);
   if (rc != 0 && !replace && errno == EINVAL) {
-    // This file system cannot rename without replacing.
+    // This file system has no rename without replacement.
     rc = access(to.c_str(), F_OK) == 0 ? (errno = EEXIST, -1)
                                        : rename(from.c_str(), to.c_str());
   }
@@ -166,7 +166,7 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
     metadata.set_shard_index(i);
     metadata.set_shard_count(count);
     metadata.set_total_samples(info_.samples());
-    // 128 bits: the product may not fit into 64.
+    // 128 bits, because the product may exceed 64 bits.
     const auto boundary = [&](int64_t place) {
       return static_cast<int64_t>(static_cast<absl::int128>(info_.samples()) *
                                   place / count);
@@ -178,8 +178,8 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
     metadata.set_eval_preset(info_.eval_preset());
     shards_.push_back(std::move(shard));
   }
-  // The first shard is made at once: an output that cannot be written is told
-  // before the work, not after it.
+  // The first shard is created at once, so that an output that cannot be
+  // written is reported before the work.
   (void)unlink(shards_[0].temporary_path.c_str());
   MR_ASSIGN_OR_RETURN(writer_, format_.NewShardWriter(shards_[0].temporary_path,
                                                       info_.schema()));
@@ -200,7 +200,7 @@ absl::Status DatasetWriter::CheckOutput(absl::string_view uri,
   MR_ASSIGN_OR_RETURN(const DatasetUri parsed, ParseOutput(uri));
   MR_RETURN_IF_ERROR(FindFormat(parsed.scheme).status());
   MR_ASSIGN_OR_RETURN(const Target target, FindTarget(parsed.path, options));
-  // A folder that is not there yet is made in its parent.
+  // A folder that does not exist yet is created in its parent.
   const bool there = access(target.folder.c_str(), F_OK) == 0;
   const std::string folder = there ? target.folder : FolderOf(target.folder);
   if (access(folder.c_str(), W_OK) != 0) {
@@ -215,7 +215,7 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
   struct stat info;
   const bool exists = lstat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) return FileError(errno, "write", path);
-  // What a link leads to counts; one that leads nowhere is taken for a file.
+  // A link counts as its target; a link without a target counts as a file.
   const bool is_folder =
       exists && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   target.in_folder =
@@ -254,7 +254,7 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
   return target;
 }
 
-// False: nothing but what an interrupted packing has left.
+// False: the folder contains at most the remains of an interrupted packing.
 absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
                                                  const Options& options) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
@@ -278,8 +278,8 @@ absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
   return holds;
 }
 
-// The folder for the new shards, beside the one that is replaced. What would
-// keep the two from being exchanged is told before the work, not after it.
+// Creates the folder for the new shards beside the folder that it replaces.
+// Reports before the work whether the two folders cannot be exchanged.
 absl::Status DatasetWriter::MakeStaging() {
   const std::unique_ptr<char, decltype(&free)> real(
       realpath(target_.folder.c_str(), nullptr), &free);
@@ -364,13 +364,14 @@ absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
 
 absl::Status DatasetWriter::Publish() {
   if (target_.replaces) return Exchange();
-  // Not one step where there are several: whoever opens the new folder in
-  // between, or after a crash in between, is told that shards are missing.
+  // Several shards are not renamed in one step: a reader that opens the new
+  // folder in between, or after a crash in between, is told that shards are
+  // missing.
   for (size_t i = 0; i < shards_.size(); ++i) {
     absl::Status status = Rename(shards_[i].temporary_path,
                                  shards_[i].final_path, options_.overwrite);
     if (status.ok()) continue;
-    // Nothing was there before, and nothing is left.
+    // The folder had no shards before, so the renamed shards are removed.
     for (size_t j = 0; j < i; ++j) {
       (void)unlink(shards_[j].final_path.c_str());
     }
@@ -384,7 +385,7 @@ absl::Status DatasetWriter::Publish() {
 absl::Status DatasetWriter::Exchange() {
   struct stat old;
   if (stat(real_folder_.c_str(), &old) == 0) {
-    // As far as this user may.
+    // The owner is kept as far as this user is allowed to set it.
     (void)!chown(staging_.c_str(), old.st_uid, old.st_gid);
     (void)chmod(staging_.c_str(), old.st_mode & 07777);
   }
@@ -395,7 +396,7 @@ absl::Status DatasetWriter::Exchange() {
   }
   finished_ = true;
   MR_RETURN_IF_ERROR(SyncToDisk(FolderOf(real_folder_)));
-  // The old shards lie under the other name now.
+  // The staging folder contains the old shards now.
   if (!RemoveShardFolder(staging_)) {
     MR_LOG(WARNING) << "cannot remove the whole old content of "
                     << target_.folder << ", which is now in " << staging_
@@ -412,7 +413,7 @@ DatasetWriter::~DatasetWriter() {
     (void)unlink(shard.temporary_path.c_str());
   }
   if (!staging_.empty()) (void)rmdir(staging_.c_str());
-  // Only when it is empty, of course.
+  // rmdir() removes the folder only if it is empty.
   if (made_folder_) (void)rmdir(target_.folder.c_str());
 }
 

@@ -79,7 +79,7 @@ absl::Status FileWatch::CheckAgain(std::optional<uint64_t> lost) const {
     const bool known = fstat(fd_, &now) == 0;
     const std::string fault = FindFault(lost, known ? &now : nullptr, errno);
     if (fault.empty()) {
-      // A change after this fstat() is found by the next one.
+      // A change after this fstat() is found by the next check.
       changed_nanos_.store(Nanos(now.st_ctim), std::memory_order_relaxed);
       return absl::OkStatus();
     }

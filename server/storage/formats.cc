@@ -1,4 +1,4 @@
-// The list of storage formats: the one place that knows them all.
+// The list of storage formats: the only place that names all of them.
 
 #include <string>
 
@@ -26,11 +26,11 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
 }
 
 absl::string_view SchemeOfStart(absl::string_view start) {
-  // Encrypted files begin with PARE.
+  // Encrypted files begin with "PARE".
   if (absl::StartsWith(start, "PAR1") || absl::StartsWith(start, "PARE")) {
     return "parquet";
   }
-  // The magic number of a meta page, behind the page's header.
+  // The magic number of a meta page comes after the page header.
   return absl::ClippedSubstr(start, 16, 4) == "\xDE\xC0\xEF\xBE" ? "lmdb" : "";
 }
 

@@ -22,7 +22,8 @@ namespace {
 
 constexpr int kMaxTries = 3;
 
-// Tells a folder from another one of the same name; zeros: there is none.
+// Distinguishes a folder from another one of the same name; zeros: there is no
+// folder.
 using FileNumber = std::pair<dev_t, ino_t>;
 
 bool IsFolder(const std::string& path) {
@@ -36,7 +37,7 @@ FileNumber NumberOf(const std::string& path) {
   return {info.st_dev, info.st_ino};
 }
 
-// The scheme that belongs to the file by its first bytes; empty: none is known.
+// The scheme of the file by its first bytes; empty: unknown.
 absl::string_view SchemeOfFile(const std::string& path) {
   std::string start(kFormatStartBytes, 0);
   std::ifstream file(path, std::ios::binary);
@@ -45,8 +46,8 @@ absl::string_view SchemeOfFile(const std::string& path) {
       absl::string_view(start).substr(0, static_cast<size_t>(file.gcount())));
 }
 
-// `failed`, unless it is because a file of the dataset is of another format: no
-// copy of the file would mend that.
+// Returns `failed`, or an error that names the right scheme if a file of the
+// dataset has another format. A new copy of the file would not help then.
 absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
                              absl::Status failed) {
   const auto shards = FindShards(uri.path, format.suffix());
@@ -61,7 +62,7 @@ absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
     const bool all = std::all_of(
         shards->files.begin(), shards->files.end(),
         [&](const std::string& each) { return other(each) == scheme; });
-    // A folder's shards are found by their names.
+    // The shards of a folder are found by their names.
     const bool folder = IsFolder(uri.path);
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
         file, " is a file of format ", scheme, ", not ", format.scheme(), ": ",
@@ -76,7 +77,7 @@ absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
     absl::string_view uri, const OpenSourceOptions& options) {
-  // A URI comes from a flag or a configuration.
+  // The URI comes from a flag or a configuration, so it may be wrong.
   MR_ASSIGN_OR_RETURN(const DatasetUri parsed,
                       UsageError(ParseDatasetUri(uri)));
   if (options.operators != nullptr) {
@@ -91,8 +92,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
                         FindShards(parsed.path, format->suffix()));
     return format->Open(shards, options);
   };
-  // `pack --overwrite` exchanges the folder for another one: whoever has listed
-  // the old one does not find its files any more, or finds new ones.
+  // `pack --overwrite` exchanges the folder for another one. A process that has
+  // listed the old folder then finds its files missing, or finds the new files.
   for (int tries = 1;; ++tries) {
     const FileNumber before = NumberOf(parsed.path);
     auto source = open();

@@ -17,7 +17,8 @@ namespace {
 constexpr absl::string_view kPackAgain =
     "; copy the file again, or pack the dataset again";
 
-// The system allows 255, and CleanText() makes at most four of one.
+// The system allows names of 255 bytes; CleanText() makes at most four bytes of
+// one.
 constexpr size_t kMaxNameBytes = 1100;
 
 bool SameSchema(const Schema& a, const Schema& b) {

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A tensor of one sample beyond it is a mistake or damage, not data.
+// A larger tensor of one sample is a mistake or damage.
 constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
 
 int64_t ReadInt64(absl::Span<const uint8_t> bytes) {
@@ -85,7 +85,7 @@ bool SampleCheck::IsGood(const FieldRule& rule,
   } else if (rule.multiple > 1) {
     if (size % rule.multiple != 0) return false;
   }
-  // One unsigned comparison refuses negative numbers too.
+  // One unsigned comparison also refuses negative numbers.
   return rule.num_classes <= 0 || static_cast<uint64_t>(ReadInt64(field)) <
                                       static_cast<uint64_t>(rule.num_classes);
 }

@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-// So few files are all checked for a batch, whichever it has read of.
+// Datasets with at most this number of files check all files for each batch,
+// whichever files the batch was read from.
 constexpr int kFewShards = 4;
 
 }  // namespace

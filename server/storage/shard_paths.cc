@@ -21,8 +21,8 @@
 namespace millrace {
 namespace {
 
-// Levels of sub-folders in which shards are looked for, to refuse them: enough
-// for year=/month=/day=.
+// Depth of sub-folders in which shards are searched, in order to refuse them:
+// enough for year=/month=/day=.
 constexpr int kNestedLevels = 4;
 
 struct Entry {
@@ -31,7 +31,7 @@ struct Entry {
   bool link = false;
 };
 
-// In bytewise order of the names.
+// The entries in bytewise order of their names.
 absl::StatusOr<std::vector<Entry>> ListFolder(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
                                                    closedir);
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<Entry>> ListFolder(const std::string& path) {
   errno = 0;
   while (const dirent* entry = readdir(folder.get())) {
     struct stat info;
-    // Some file systems do not tell the kind of an entry.
+    // Some file systems do not return the type of an entry.
     const bool asked = entry->d_type == DT_UNKNOWN &&
                        fstatat(dirfd(folder.get()), entry->d_name, &info,
                                AT_SYMLINK_NOFOLLOW) == 0;
@@ -62,7 +62,7 @@ std::string Join(absl::string_view folder, absl::string_view name) {
 
 bool IsHidden(absl::string_view name) { return absl::StartsWith(name, "."); }
 
-// By other spellings of the suffix as well.
+// Other spellings of the suffix match, too.
 bool IsNamedLikeShard(absl::string_view name, absl::string_view suffix) {
   const std::string lower = absl::AsciiStrToLower(name);
   if (absl::EndsWith(lower, suffix)) return true;
@@ -70,8 +70,8 @@ bool IsNamedLikeShard(absl::string_view name, absl::string_view suffix) {
          (absl::EndsWith(lower, ".parq") || absl::EndsWith(lower, ".pq"));
 }
 
-// The first file below `path` that is named like a shard; empty: there is none,
-// or `path` is no folder that can be listed. Follows no link below `path`.
+// The first file below `path` with the name of a shard; empty: there is none,
+// or `path` is no readable folder. Follows no link below `path`.
 std::string FirstShardBelow(const std::string& path, absl::string_view suffix,
                             int levels) {
   const absl::StatusOr<std::vector<Entry>> entries = ListFolder(path);
@@ -90,7 +90,7 @@ std::string FirstShardBelow(const std::string& path, absl::string_view suffix,
   return "";
 }
 
-// A sub-folder that holds shards: they would be missing from the dataset.
+// Error for a sub-folder with shards, which would be missing from the dataset.
 absl::Status CheckNested(const std::string& nested, absl::string_view suffix) {
   const std::string shard = FirstShardBelow(nested, suffix, kNestedLevels);
   if (shard.empty()) return absl::OkStatus();
@@ -103,7 +103,7 @@ absl::Status CheckNested(const std::string& nested, absl::string_view suffix) {
       suffix, " selects its folder)"));
 }
 
-// Adds a path that is named like a shard, or that a glob names.
+// Adds a path with the name of a shard, or a path that matches a glob.
 absl::Status AddShard(const std::string& path,
                       std::vector<std::string>* files) {
   struct stat info;
@@ -112,7 +112,7 @@ absl::Status AddShard(const std::string& path,
     if (error != ENOENT && error != ELOOP) {
       return FileError(error, "open", path);
     }
-    // Somebody has removed it since the folder was listed.
+    // The entry was removed after the folder was listed.
     if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(path,
@@ -132,8 +132,7 @@ absl::Status AddShard(const std::string& path,
       "it"));
 }
 
-// The shards of a folder that was named as one of another format. OK: there are
-// none.
+// Error for a folder with shards of another format. OK: there are none.
 absl::Status CheckOtherFormat(const std::string& path,
                               const std::vector<Entry>& entries,
                               absl::string_view suffix) {
@@ -153,7 +152,7 @@ absl::Status CheckOtherFormat(const std::string& path,
   return absl::OkStatus();
 }
 
-// Why there is no shard in a folder, or what to name instead.
+// The reason why a folder has no shards, or what to name instead.
 std::string WhatFolderHolds(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     const std::string& name = entry.name;
@@ -213,7 +212,7 @@ absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
   std::sort(paths.begin(), paths.end());
   ShardPaths found;
   for (const std::string& path : paths) {
-    // DIR/* matches folders that have nothing to do with the dataset as well.
+    // DIR/* also matches folders that do not belong to the dataset.
     if (!IsNamedLikeShard(path, suffix) && IsFolder(path)) {
       MR_RETURN_IF_ERROR(CheckNested(path, suffix));
     } else {
@@ -262,7 +261,7 @@ std::string ShardName(int index, int count, absl::string_view suffix) {
 
 bool ParseNumberedName(absl::string_view name, absl::string_view suffix,
                        NumberedName* parsed) {
-  // -00002-of-00004
+  // The suffix "-00002-of-00004".
   constexpr size_t kTail = 15;
   if (!absl::EndsWith(name, suffix)) return false;
   name.remove_suffix(suffix.size());

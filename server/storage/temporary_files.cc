@@ -26,7 +26,7 @@ std::string Join(absl::string_view folder, absl::string_view name) {
   return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
 }
 
-// The parts of ".NAME.PID.tmp"; false for any other name.
+// Parses ".NAME.PID.tmp"; false for any other name.
 bool ParseTemporaryName(absl::string_view name, absl::string_view* of,
                         int* pid) {
   if (!IsTemporaryName(name)) return false;
@@ -38,14 +38,15 @@ bool ParseTemporaryName(absl::string_view name, absl::string_view* of,
   return absl::SimpleAtoi(name.substr(dot + 1), pid) && *pid > 0;
 }
 
-// This process has made nothing yet: a name with its number is of another one.
+// This process has made no file yet, so a name with its PID is from an earlier
+// process.
 bool IsGone(int pid) {
   return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
 }
 
 bool Remove(const std::string& path) {
   if (unlink(path.c_str()) == 0) return true;
-  // Where it was tried whether two folders can change names.
+  // The remains of the test whether two folders can be exchanged.
   for (const char* name : {"a", "b"}) (void)rmdir(Join(path, name).c_str());
   return RemoveShardFolder(path);
 }
@@ -95,7 +96,7 @@ TemporaryFiles::TemporaryFiles(
     const std::string& folder,
     absl::FunctionRef<bool(absl::string_view)> ours) {
   fd_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd_ < 0) return;  // writing into it says why
+  if (fd_ < 0) return;  // the first write reports the error
   const bool alone = flock(fd_, LOCK_EX | LOCK_NB) == 0;
   const auto names = NamesIn(folder);
   for (const std::string& name :
@@ -112,7 +113,7 @@ TemporaryFiles::TemporaryFiles(
                       << ", which may still run; if none runs, remove the file";
     }
   }
-  // Waits no longer than others take to remove left-overs.
+  // Waits at most as long as other processes remove leftovers.
   (void)flock(fd_, LOCK_SH);
 }
 

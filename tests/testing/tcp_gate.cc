@@ -19,7 +19,7 @@
 namespace millrace::testing {
 namespace {
 
-constexpr size_t kMostWaiting = 256 << 10;
+constexpr size_t kMaxWaiting = 256 << 10;
 // A limited link is let carry its bytes in so many parts of a second.
 constexpr int kTickMillis = 10;
 
@@ -104,7 +104,7 @@ void TcpGate::Accept() {
 }
 
 bool TcpGate::Pass(Way& way) {
-  if (way.waiting.size() < kMostWaiting && !way.ended) {
+  if (way.waiting.size() < kMaxWaiting && !way.ended) {
     char buffer[64 << 10];
     const ssize_t bytes = read(way.from, buffer, sizeof(buffer));
     if (bytes == 0) way.ended = true;
@@ -209,7 +209,7 @@ void TcpGate::Loop() {
       waits.push_back({listener_, POLLIN, 0});
       for (const Connection& connection : connections_) {
         for (const Way* way : {&connection.there, &connection.back}) {
-          if (way->waiting.size() < kMostWaiting && !way->ended) {
+          if (way->waiting.size() < kMaxWaiting && !way->ended) {
             waits.push_back({way->from, POLLIN, 0});
           }
           if (way->waiting.empty()) continue;

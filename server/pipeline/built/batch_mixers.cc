@@ -19,7 +19,8 @@ const Field* FindField(const DatasetInfo& info, const std::string& name) {
   return nullptr;
 }
 
-// One rectangle for all images of the transform.
+// The size of the images, which must be the same for all images of the
+// transform.
 absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
                       const CutMix& cut, BatchMixer& mixer) {
   for (const std::string& name : cut.fields()) {

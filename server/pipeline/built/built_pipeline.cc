@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Rough costs, which only decide how rows are gathered into tasks.
+// Rough costs in nanoseconds; used only to group rows into tasks.
 constexpr uint64_t kTaskNanos = 200'000;
 constexpr uint64_t kRowNanos = 300;
 constexpr uint64_t kBytesPerNano = 4;
@@ -29,14 +29,14 @@ int FieldIndex(const DatasetInfo& info, const std::string& name) {
   return -1;
 }
 
-// ResolveSpec() has said in more words what differs.
+// ResolveSpec() has checked this before, with a more detailed message.
 absl::Status CheckSame(const std::vector<TensorSpec>& first,
                        const std::vector<TensorSpec>& other,
                        const std::string& dataset) {
   for (size_t i = 0; i < first.size(); ++i) {
     TensorSpec a = first[i];
     TensorSpec b = other[i];
-    a.clear_class_names();  // some may not know them
+    a.clear_class_names();  // some sources may not know them
     b.clear_class_names();
     if (a.SerializeAsString() == b.SerializeAsString()) continue;
     return absl::InternalError(
@@ -74,7 +74,7 @@ void BuiltPipeline::OrderColumns(BuiltSource& source) {
       if (wanted(source.columns[i])) source.order.push_back(i);
     }
   };
-  // Each image, then what belongs to it and is told its size.
+  // Each image comes first, then the fields that depend on its size.
   std::set<int> images;
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
     const Column& image = columns[i];
@@ -83,7 +83,7 @@ void BuiltPipeline::OrderColumns(BuiltSource& source) {
     if (image.stage == nullptr || !images.insert(image.field).second) continue;
     append([&](const Column& c) { return c.image_field == image.field; });
   }
-  // What belongs to images that are no outputs.
+  // Then the fields that depend on images that are not outputs.
   std::set<int> hidden;
   for (const Column& column : columns) {
     if (column.image_field >= 0 && !images.contains(column.image_field)) {
@@ -104,14 +104,15 @@ void BuiltPipeline::PlaceStaging() {
   };
   uint64_t format_bytes = 0;
   for (Column& column : sources_[0].columns) {
-    // A partner of another rank has no place in the batch at all.
+    // A partner row of another rank has no place in the batch.
     if (mixes || (column.format && column.stage != nullptr) ||
         (column.format && column.EmptyIsNotZero())) {
       column.staging_offset = place(column.raw_bytes);
     }
     if (column.classes > 0) column.class_offset = place(sizeof(int64_t));
     if (!column.format) continue;
-    // A partner's row on the wire is nobody's: it is only tried.
+    // A partner's wire row is written to scratch memory, only to check the
+    // values.
     const uint64_t bytes = (column.format->scratch_bytes() + 63) / 64 * 64 +
                            (mixes ? column.bytes : 0);
     format_bytes = std::max(format_bytes, bytes);
@@ -308,8 +309,9 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   MR_RETURN_IF_ERROR(plan_.steps().CheckWorld(world_size));
   const uint64_t rows = plan_.steps().MaxRows(world_size);
   const uint64_t bytes = layout_.PayloadBytes(rows);
-  // Another server may have the memory: no mistake of the request, which would
-  // end the job, but a reason to leave this server out.
+  // Another server may have the memory. So this is not a mistake of the
+  // request, which would end the job, but a reason for the client to leave this
+  // server out.
   const auto fits = [&](const BatchMemoryLimit& limit) {
     return ReservedBytes(rows, limit) <= limit.bytes;
   };

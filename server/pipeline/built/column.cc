@@ -17,10 +17,11 @@
 namespace millrace {
 namespace {
 
-// torchvision's to_dtype(scale=True) and Normalize count bytes as 0 .. 1.
+// The scale of torchvision's to_dtype(scale=True) and Normalize: bytes become 0
+// .. 1.
 constexpr float kByteScale = 1.0f / 255.0f;
 
-// Of its role; 0 without one.
+// The fill of the mask's role; 0 without a role.
 uint8_t MaskFill(const PipelineSpec& spec, const Field& field) {
   for (const FieldRole& role : spec.field_roles()) {
     if (role.field() != field.name()) continue;
@@ -50,7 +51,8 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
   return stage;
 }
 
-// What the last operator on tensors makes; unspecified: there is none.
+// The result type of the last operator on tensors; unspecified without an
+// operator.
 DType OperatorType(const PipelineSpec& spec, const FieldTrace& trace) {
   DType dtype = DTYPE_UNSPECIFIED;
   for (uint32_t place : trace.image_places) {
@@ -62,7 +64,8 @@ DType OperatorType(const PipelineSpec& spec, const FieldTrace& trace) {
   return dtype;
 }
 
-// Of the stage: pixels, or what the last operator on tensors makes.
+// The result type of the stage: pixels, or the result of the last operator on
+// tensors.
 DType ResultType(const PipelineSpec& spec, const Field& field,
                  const FieldTrace& trace) {
   const DType dtype = OperatorType(spec, trace);
@@ -70,9 +73,9 @@ DType ResultType(const PipelineSpec& spec, const Field& field,
   return field.kind() == FIELD_KIND_TENSOR ? field.dtype() : DTYPE_UINT8;
 }
 
-// What normalize and to_dtype compute at `where`, and the type that it ends in:
-// on the server that of the wire, on the client that of the trainer. Nothing:
-// false.
+// Sets what normalize and to_dtype compute at `where`, and the resulting type:
+// on the server the wire type, on the client the trainer's type. False: nothing
+// is computed there.
 bool TransformAt(Placement where, const PipelineSpec& spec,
                  const FieldTrace& trace, DType from, DType to,
                  DeviceTransform* transform) {
@@ -104,7 +107,7 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
   Column& column = made.column;
   column.field = index;
 
-  // As it is before its way onto the wire.
+  // The tensor before it is converted for the wire.
   TensorSpec raw;
   raw.set_name(output.name());
   raw.mutable_sample_shape()->Add(trace.shape->begin(), trace.shape->end());
@@ -150,7 +153,7 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
     tensor.set_sample_shape(1, raw.sample_shape(0));
     tensor.set_sample_shape(2, raw.sample_shape(1));
   }
-  // What an operator makes of a class is none any more.
+  // The result of an operator on a class index is no class index.
   if (OperatorType(resolved, trace) == DTYPE_UNSPECIFIED) {
     tensor.set_num_classes(field.num_classes());
     *tensor.mutable_class_names() = field.class_names();
@@ -158,7 +161,8 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
   if (TransformAt(PLACEMENT_CLIENT, resolved, trace, trace.dtype,
                   trace.device_dtype, tensor.mutable_device_transform())) {
     if (planes) tensor.mutable_device_transform()->set_channels_first(true);
-    // What no client computes is refused here, not in the trainer.
+    // A transform that the client cannot compute is refused here, not in the
+    // trainer.
     MR_RETURN_IF_ERROR(TensorCast::Make(tensor).status());
   } else {
     tensor.clear_device_transform();
@@ -176,7 +180,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
     const PipelineSpec& resolved, const Field& field,
     const ImageStageFactory& make_stage) {
   MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, field));
-  // How it is decoded says which way up it is.
+  // Only the decoding transforms are needed: they determine the orientation.
   std::vector<PlacedTransform> transforms;
   for (uint32_t place : trace.image_places) {
     const Transform& transform = resolved.transforms(static_cast<int>(place));

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// ResourceExhausted that a client retries: others may give memory back.
+// ResourceExhausted, which a client retries: other pipelines may return memory.
 absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
   return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
@@ -36,21 +36,22 @@ ReadySet::ReadySet(std::shared_ptr<const ReadyRecipe> recipe,
   }
 }
 
-// When the last run and the last payload of the set are gone; the reservations
-// go with the payloads.
+// Called when the last run and the last payload of the set are gone. The
+// payloads own the reservations.
 ReadySet::~ReadySet() { share_->taken.fetch_sub(bytes_); }
 
 void ReadySet::Fill(uint64_t step) {
   const uint64_t number = step % slots_.size();
   Slot& slot = slots_[number];
-  // Held while the payload is written: another run that wants the same slot
-  // waits here instead of writing it twice, and sees the bytes by this lock.
-  // Slots are independent. From `filled` on the payload is read only.
+  // Held while the payload is written. Another run that needs the same slot
+  // waits here instead of writing it a second time, and sees the bytes through
+  // this lock. Slots are independent of each other. The payload is read-only
+  // once `filled` is set.
   MutexLock lock(slot.mu);
   if (slot.filled) return;
   uint8_t* const data = slot.payload->data();
-  // Of the slot and not of the step: the payload of a slot is the same
-  // whichever step comes to it first.
+  // The key is that of the slot, not of the step: the payload of a slot does
+  // not depend on the step that fills it.
   const uint64_t slot_key = SyntheticWord(recipe_->seed, number);
   BatchHeader header;
   placed_.Describe(header);
@@ -80,15 +81,15 @@ uint64_t ReadyBatches::Bytes(uint64_t rows) const {
 absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
     uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
     std::shared_ptr<BufferPool> pool) {
-  // Declared before the lock: what is not enough is given back after it,
-  // because the callbacks of requests that are granted run at once.
+  // Declared before the lock, so that insufficient reservations are returned
+  // after it: the callbacks of granted requests run at once.
   std::vector<ByteBudget::Reservation> reservations(recipe_->slots);
   MutexLock lock(mu_);
-  // Expired entries are those of sets that are gone.
+  // Expired entries belong to sets that are gone.
   std::erase_if(sets_, [](const auto& set) { return set.second.expired(); });
   if (const auto it = sets_.find(rows); it != sets_.end()) {
-    // The last owner may let go meanwhile: then lock() is null, and a new set
-    // is made while the old one is still being destroyed.
+    // The last owner may release the set at this moment. Then lock() returns
+    // null, and a new set is made while the old one is still being destroyed.
     if (auto set = it->second.lock()) return set;
   }
   const uint64_t bytes = Bytes(rows);
@@ -99,9 +100,9 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
                                  " bytes of memory budget, ", budget.used()));
     }
   }
-  // Taken first and compared afterwards: the sets of several pipelines share it
-  // without a lock, and two that come at once cannot both fit into the last
-  // room. Both may be refused; they come again.
+  // Added first and compared afterwards: the sets of several pipelines share
+  // the counter without a lock, so two concurrent sets cannot both take the
+  // last room. Both may be refused; the clients retry.
   const uint64_t others = share->taken.fetch_add(bytes);
   if (others + bytes > share->most) {
     share->taken.fetch_sub(bytes);
@@ -113,7 +114,7 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   auto set = std::make_shared<ReadySet>(recipe_, layout_.ForRows(rows),
                                         std::move(reservations), bytes,
                                         std::move(share), std::move(pool));
-  // Weak: the set lives as long as runs and payloads use it.
+  // A weak pointer: only runs and payloads keep the set alive.
   sets_[rows] = set;
   return set;
 }
@@ -121,9 +122,9 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
 std::shared_ptr<BatchPayload> Refer(std::shared_ptr<ReadySet> set,
                                     uint64_t step,
                                     ByteBudget::Reservation reservation) {
-  // The set keeps the payload's memory, the reservation counts the batch
-  // itself. Both go when the last reference to this pointer does, on whatever
-  // thread: gRPC's, as a rule.
+  // The set keeps the payload's memory; the reservation counts the batch
+  // itself. Both are released with the last reference to this pointer, on any
+  // thread (usually a gRPC thread).
   struct Holder {
     std::shared_ptr<ReadySet> set;
     ByteBudget::Reservation reservation;

@@ -7,11 +7,11 @@
 namespace millrace {
 namespace {
 
-// Bytes. Fields begin at multiples of it, which is enough for every type of a
-// tensor.
+// Fields are aligned to this number of bytes, which is enough for every tensor
+// type.
 constexpr uint64_t kAlignment = 16;
-// Charged beside the bytes of each sample: the object and its list of fields
-// take about that, and it bounds the number of tiny samples, too.
+// Bytes charged in addition to each sample: about the size of the object and
+// its list of fields. The charge also bounds the number of tiny samples.
 constexpr uint64_t kOverheadBytes = 256;
 
 uint64_t Aligned(uint64_t bytes) {
@@ -30,7 +30,7 @@ void SampleBuffers::Enter(ReadAccount& account) {
   MutexLock lock(mu_);
   if (account.users_++ > 0) return;
   ++plans_;
-  // Waiters whose part is smaller now may have nothing to wait for any more.
+  // A waiter whose part is smaller now may have no reason to wait any more.
   WakeNext();
 }
 
@@ -45,25 +45,25 @@ SampleBuffers::Turn::Turn(SampleBuffers& buffers, ReadAccount& account)
     : buffers_(buffers), account_(account) {
   MutexLock lock(buffers_.mu_);
   number_ = buffers_.next_turn_++;
-  // Numbers are given out under the lock, so both stay ascending.
+  // Numbers are assigned under the lock, so both lists stay in ascending order.
   buffers_.turns_.push_back(number_);
   account_.turns_.push_back(number_);
 }
 
 SampleBuffers::Turn::~Turn() {
-  // Without the lock, which Give() takes.
+  // Without the lock, because Give() takes it.
   buffers_.Give(reserved_);
   MutexLock lock(buffers_.mu_);
   std::erase(buffers_.turns_, number_);
   std::erase(account_.turns_, number_);
-  // A waiter may be the oldest turn now, which need not wait while nothing is
-  // ready.
+  // A waiter may have become the oldest turn, which does not wait while nothing
+  // is ready.
   buffers_.WakeNext();
 }
 
 void SampleBuffers::WakeNext() {
-  // Under the lock: a turn that is found in waiters_ cannot leave the wait, and
-  // destroy its condition, before the lock is released.
+  // Under the lock: a turn found in waiters_ cannot stop waiting, and destroy
+  // its condition variable, before the lock is released.
   ++scans_;
   bool one_exceeds = false;
   for (const auto& [number, turn] : waiters_) {
@@ -94,9 +94,9 @@ FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
 FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
   const uint64_t bytes = BytesOf(sample);
   FetchedSample* copy = nullptr;
-  // Of two reads of one sample the second may give more bytes, when its file
-  // has changed: then the room of the first is not enough, and is given back
-  // with the turn.
+  // If the file has changed, a second read of the sample may return more bytes.
+  // Then the room for the first read is not enough, and it is returned with the
+  // turn.
   if (reserved_ != nullptr && bytes <= wanted_) {
     copy = std::exchange(reserved_, nullptr);
   } else {
@@ -108,7 +108,8 @@ FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
 
 bool SampleBuffers::Turn::AwaitRoom() {
   if (wanted_ == 0 || reserved_ != nullptr) return false;
-  // The turn keeps its number, so a thread that reads twice keeps its place.
+  // The turn keeps its number, so a thread that reads the sample again keeps
+  // its place.
   reserved_ = buffers_.Take(*this, wanted_);
   return reserved_ != nullptr;
 }
@@ -116,7 +117,7 @@ bool SampleBuffers::Turn::AwaitRoom() {
 FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
                                          const EncodedSample& sample,
                                          uint64_t bytes) {
-  // Outside the lock: the sample belongs to this turn.
+  // Without the lock, because the sample belongs to this turn.
   uint8_t* at = copy->bytes_.Reserve(bytes);
   if (at == nullptr) {
     buffers_.Give(copy);
@@ -153,14 +154,14 @@ bool SampleBuffers::Exceeds(const ReadAccount& account, uint64_t bytes) const {
   if (ExceedsPart(account, bytes)) return true;
   const uint64_t charge = bytes + kOverheadBytes;
   if (charge > PartOf(account)) return over_ > 0 && over_ + charge > half_;
-  // The parts together are half_: no room is left only where a plan still holds
-  // what was its part when there were fewer plans.
+  // The parts sum up to half_. Room is missing only while a plan still holds
+  // the larger part that it had with fewer plans.
   return held_ - over_ + charge > half_;
 }
 
 bool SampleBuffers::RoomComes(const Turn& turn, uint64_t bytes) const {
-  // Room of a plan's part comes from that plan alone. Neither list of turns is
-  // empty, for the turn is in both.
+  // Only the plan itself can free room in its part. Neither list of turns is
+  // empty, because the turn is in both.
   const ReadAccount& account = turn.account_;
   if (ExceedsPart(account, bytes)) {
     return account.ready_ > 0 || account.turns_.front() != turn.number_;
@@ -170,24 +171,25 @@ bool SampleBuffers::RoomComes(const Turn& turn, uint64_t bytes) const {
 
 FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   std::unique_ptr<FetchedSample> sample;
-  // Declared before the lock, so that memory that is not kept is freed after
-  // it.
+  // Declared before the lock, so that dropped memory is freed after it.
   std::vector<std::unique_ptr<FetchedSample>> dropped;
   ReadAccount& account = turn.account_;
   MutexLock lock(mu_);
-  // Also of a sample that is given up: later tasks wait for fewer such samples.
+  // A sample that is given up counts, too: later tasks then wait for fewer
+  // samples of that size.
   account.recent_ = std::max(bytes, account.recent_ - account.recent_ / 8);
   if (Exceeds(account, bytes)) {
     if (!wait || !RoomComes(turn, bytes)) return nullptr;
     const auto start = std::chrono::steady_clock::now();
     waiting_.Add(1);
-    // In waiters_ exactly while it waits: WakeNext() relies on it.
+    // The turn is in waiters_ exactly while it waits. WakeNext() relies on
+    // this.
     turn.awaited_ = bytes;
     waiters_.emplace(turn.number_, &turn);
     while (MustWait(turn, bytes)) {
       turn.room_.Wait(lock);
-      // A thread that came by may have taken the room: then another waiter is
-      // the one that can go on.
+      // Another thread may have taken the room. Then another waiter may be able
+      // to continue.
       if (MustWait(turn, bytes)) WakeNext();
     }
     waiters_.erase(turn.number_);
@@ -202,13 +204,14 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
     sample = std::move(idle_samples_.back());
     idle_samples_.pop_back();
     idle_ -= sample->charged_;
-    // Bounds what a small sample holds in the memory of a large one that came
-    // before: at most twice its bytes and the overhead.
+    // Limits the memory that a small sample keeps from an earlier large one to
+    // twice its bytes and the overhead.
     sample->bytes_.ReleaseAbove(2 * bytes + kOverheadBytes);
   } else {
     sample = std::make_unique<FetchedSample>();
   }
-  // By the capacity and not by the bytes: what the system has given counts.
+  // The charge is the capacity and not the bytes, because the system has
+  // allocated the capacity.
   sample->charged_ =
       std::max<uint64_t>(bytes, sample->bytes_.capacity()) + kOverheadBytes;
   sample->account_ = &account;
@@ -216,13 +219,13 @@ FetchedSample* SampleBuffers::Take(Turn& turn, uint64_t bytes, bool wait) {
   held_ += sample->charged_;
   account.held_ += sample->charged_;
   if (sample->over_) over_ += sample->charged_;
-  // Where samples take more than half of the bytes, less memory is kept.
+  // If samples take more than half of the bytes, less idle memory is kept.
   while (!idle_samples_.empty() && held_ + idle_ > 2 * half_) {
     idle_ -= idle_samples_.back()->charged_;
     dropped.push_back(std::move(idle_samples_.back()));
     idle_samples_.pop_back();
   }
-  // There may be room for the next waiter, too; this one was woken alone.
+  // There may be room for the next waiter, too; only one was woken.
   WakeNext();
   return sample.release();
 }
@@ -232,7 +235,7 @@ void SampleBuffers::Ready(absl::Span<FetchedSample* const> samples) {
   for (FetchedSample* sample : samples) {
     if (sample == nullptr || sample->ready_) continue;
     sample->ready_ = true;
-    // No turn is woken: a rise of ready_ lets none go on that could not before.
+    // No turn is woken: a larger ready_ never lets a waiting turn continue.
     ready_ += sample->charged_;
     sample->account_->ready_ += sample->charged_;
   }
@@ -243,7 +246,8 @@ void SampleBuffers::Give(FetchedSample* sample) {
   // Declared before the lock, so that memory that is not kept is freed after
   // it.
   std::unique_ptr<FetchedSample> owned(sample);
-  // By the thread that gives it, which owns it until it is in idle_samples_.
+  // Without the lock: the calling thread owns the sample until it is in
+  // idle_samples_.
   owned->status_ = absl::OkStatus();
   MutexLock lock(mu_);
   ReadAccount& account = *std::exchange(owned->account_, nullptr);
@@ -256,8 +260,9 @@ void SampleBuffers::Give(FetchedSample* sample) {
   }
   // From here on the charge is that of the idle memory.
   owned->charged_ = owned->bytes_.capacity() + kOverheadBytes;
-  // A single one is kept above the half, too, within all of the bytes. Freed,
-  // it would stay with malloc, for each thread that has read such a sample.
+  // A single idle sample is kept even if it exceeds the half, as long as it
+  // fits into all bytes. If it was freed, malloc would keep its memory for each
+  // thread that has read such a sample.
   if ((idle_samples_.empty() || idle_ + owned->charged_ <= half_) &&
       held_ + idle_ + owned->charged_ <= 2 * half_) {
     idle_ += owned->charged_;

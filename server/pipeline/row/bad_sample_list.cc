@@ -15,7 +15,8 @@ void BadSampleList::Add(const absl::Status& status) {
   sample.set_row(detail.row());
   sample.set_sample(detail.sample());
   sample.set_stage(detail.stage());
-  // Messages may name files, whose names are any bytes; proto strings are not.
+  // The message may name files. File names are arbitrary bytes; proto strings
+  // are not.
   sample.set_reason(CleanText(status.message(), kMaxReasonBytes));
   const Key key(sample.dataset(), detail.sample());
 

@@ -26,10 +26,10 @@
 namespace millrace {
 namespace {
 
-// Of one call: its rows lie in memory of their own, and its answer must stay
-// well below what a message may hold.
-constexpr uint64_t kMostRows = 256;
-constexpr uint64_t kMostPayloadBytes = 16 << 20;
+// Upper bounds for one call: its rows have their own memory, and its answer
+// must stay well below the size limit of a message.
+constexpr uint64_t kMaxRows = 256;
+constexpr uint64_t kMaxPayloadBytes = 16 << 20;
 
 std::string TransformAt(const PipelineSpec& spec, uint32_t place) {
   return static_cast<int>(place) < spec.transforms_size()
@@ -37,7 +37,7 @@ std::string TransformAt(const PipelineSpec& spec, uint32_t place) {
              : "";
 }
 
-// What was drawn since Clear(), sample by sample in the order of their making.
+// The values drawn since Clear(), sample by sample in the order of processing.
 class UnitLog final : public ParameterLog {
  public:
   struct Sample {
@@ -63,8 +63,8 @@ class UnitLog final : public ParameterLog {
     drawn.set_transform(TransformAt(spec_, place));
     drawn.set_field(field_);
     drawn.set_what(std::move(what));
-    // Of a field in the order of the transforms, which is not always that in
-    // which stages draw.
+    // Sorted by the order of the transforms in a field, which can differ from
+    // the order in which the stages draw.
     std::vector<Drawn>& list = samples_.back().drawn;
     auto at = list.end();
     while (at != list.begin() && std::prev(at)->field() == field_ &&
@@ -96,11 +96,12 @@ void FillOrigin(const DatasetInfo& info, const std::string& dataset,
   row->set_shard_row(row->sample() - shard->first_sample());
 }
 
-// How often a call that waits for memory asks whether it is still wanted.
+// Interval at which a call that waits for memory checks whether it is still
+// wanted.
 constexpr absl::Duration kAskAfter = absl::Milliseconds(100);
 
-// Waits in the budget's line like a batch: also where there is much to do it is
-// its turn at some time.
+// Waits in the budget's queue like a batch, so it gets memory even on a busy
+// server.
 absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
     ByteBudget& budget, uint64_t bytes, absl::Duration timeout,
     absl::FunctionRef<absl::Status()> stop) {
@@ -132,7 +133,7 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
     }
     stopped = stop();
   }
-  if (!budget.CancelWait(ticket)) {  // it comes after all
+  if (!budget.CancelWait(ticket)) {  // the grant is on its way
     MutexLock lock(place->mu);
     while (!place->granted) place->changed.Wait(lock);
     return std::move(place->reservation);
@@ -176,12 +177,12 @@ absl::Status BuiltPipeline::ExplainRows(
         all.rows, " rows, numbered from 0"));
   }
   const uint64_t row_bytes =
-      std::max<uint64_t>(1, layout_.PayloadBytes(kMostRows) / kMostRows);
+      std::max<uint64_t>(1, layout_.PayloadBytes(kMaxRows) / kMaxRows);
   StepRows part = all;
   part.first += first_row;
-  part.rows = std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
-                        kMostRows,
-                        std::max<uint64_t>(1, kMostPayloadBytes / row_bytes)});
+  part.rows =
+      std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
+                kMaxRows, std::max<uint64_t>(1, kMaxPayloadBytes / row_bytes)});
   const uint64_t beside =
       kBatchOverheadBytes + staging_.bytes + operator_bytes_;
   const auto fits = [&](const BatchMemoryLimit& limit) {
@@ -190,7 +191,8 @@ absl::Status BuiltPipeline::ExplainRows(
   };
   while (part.rows > 1 && !fits(limit_)) part.rows /= 2;
   if (!fits(limit_)) {
-    // Nobody has checked that: whoever asks may have opened it elsewhere.
+    // Not checked before: the caller may have opened the pipeline on another
+    // server.
     return absl::FailedPreconditionError(absl::StrCat(
         "a row does not fit into the server's memory: ", row_bytes,
         " bytes, plus up to ", beside, " to build it, but ", limit_.arithmetic,
@@ -201,7 +203,7 @@ absl::Status BuiltPipeline::ExplainRows(
   ByteBudget::Reservation reservation;
   if (limit_.budget != nullptr) {
     const uint64_t bytes = placed.payload_bytes() + beside;
-    // With scratch it may be a little more than batches can have at all.
+    // With scratch memory, this may exceed the memory limit of batches.
     MR_ASSIGN_OR_RETURN(
         reservation, AwaitMemory(*limit_.budget,
                                  std::min(bytes + limit_.scratch, limit_.bytes),
@@ -237,8 +239,8 @@ absl::Status BuiltPipeline::ExplainRows(
     log.Clear();
     MR_RETURN_IF_ERROR(stop());
     MR_RETURN_IF_ERROR(filler.Fill(unit));
-    // Own samples come before a partner's of another rank, which is in the log,
-    // too: what is left over belongs to it.
+    // The row's own samples come before a partner of another rank, which is in
+    // the log, too. The remaining entries belong to the partner.
     size_t next = 0;
     for (uint64_t row = slice.units.begin(unit); row < slice.units.end(unit);
          ++row) {
@@ -271,7 +273,7 @@ absl::Status BuiltPipeline::ExplainRows(
       }
     }
   }
-  // Before anybody sees the rows.
+  // Checked before the rows are returned.
   return CheckFiles();
 }
 

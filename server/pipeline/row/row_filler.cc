@@ -70,7 +70,7 @@ absl::Status RowFiller::Fill(uint64_t unit) {
   const uint64_t emptied_rows = emptied_rows_;
   absl::Status status = FillUnit(unit);
   if (worker_.large_images().wanted > 0) {
-    // They are met again.
+    // The bad samples are counted again when the rows are filled again.
     bad_samples_ = bad_samples;
     emptied_rows_ = emptied_rows;
   }
@@ -87,7 +87,7 @@ absl::Status RowFiller::FillUnit(uint64_t unit) {
     return absl::OkStatus();
   }
   const uint64_t end = units.end(unit);
-  // The places of the pair in the global batch.
+  // The positions of the pair in the global batch.
   const uint64_t first = (slice_.first - slice_.step_first + begin) & ~1ull;
   const uint64_t of_row_0 = slice_.first - slice_.step_first;
   Place places[2];
@@ -129,7 +129,7 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
   NoteBadSample(status, place);
   switch (pipeline_.plan().spec().bad_samples().action()) {
     case BadSamplePolicy::ZERO:
-      // The index stays: it says which sample is missing.
+      // The index stays, because it names the missing sample.
       Empty(place, ref.index, static_cast<int32_t>(ref.source));
       if (place.own) ++emptied_rows_;
       return false;
@@ -180,7 +180,7 @@ absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place,
 
 absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
                                      const Place& place) {
-  int sized_field = -1;  // whose size is in the scratch
+  int sized_field = -1;  // the image whose size is in the scratch
   for (int i : pipeline_.order(source_)) {
     const Column& column = pipeline_.columns(source_)[i];
     if (column.image_field >= 0 && column.image_field != sized_field) {
@@ -203,7 +203,7 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
   const Column& column = pipeline_.columns(source_)[i];
   if (column.classes > 0) return ReadClass(column, stored, place);
   if (column.stage == nullptr && stored.size() != column.raw_bytes) {
-    // Storage has compared it with the schema already.
+    // Storage has compared the number with the schema already.
     return BadStorage(absl::StrCat("field ", FieldOf(column).name(), " has ",
                                    stored.size(), " bytes instead of ",
                                    column.raw_bytes));
@@ -223,7 +223,7 @@ absl::Status RowFiller::WriteColumn(int i, absl::Span<const uint8_t> stored,
     std::memcpy(Raw(i, place), raw, column.raw_bytes);
   }
   if (!formats_now) return absl::OkStatus();
-  // Whether a partner's values fit matters here as it does where it is own.
+  // A partner's values are checked here as in its own row.
   uint8_t* const scratch = format_scratch();
   uint8_t* const target =
       place.own ? OnWire(i, place)
@@ -261,8 +261,8 @@ void RowFiller::Empty(const Place& place, int64_t sample_index,
                       int32_t source) {
   if (!place.own) return;
   slice_.placed->FillEmptyRow(slice_.payload, place.row, sample_index, source);
-  // Where the device computes it, it computes it of zeros, too; masks hold
-  // their fill.
+  // If the device computes the transform, it computes it on the zeros, too.
+  // Masks contain their fill.
   const auto& columns = pipeline_.columns();
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
     const Column& column = columns[i];
@@ -319,7 +319,8 @@ void RowFiller::Finish(const Place& place, const Place* partner) {
       raw = Raw(i, place);
     }
     if (!column.format) continue;
-    // Pixels and shares become floating point or other planes: all fit.
+    // Pixels and label shares become floating point or other planes; all values
+    // fit.
     MR_CHECK(column.format->Apply(raw, OnWire(i, place), format_scratch()))
         << "output " << i;
   }
@@ -358,7 +359,7 @@ absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
 }
 
 void RowFiller::NoteBadSample(const absl::Status& status, const Place& place) {
-  if (!place.own) return;  // counted where it belongs
+  if (!place.own) return;  // the partner's own row counts it
   ++bad_samples_;
   bad_list_.Add(status);
   MR_LOG_EVERY(WARNING, absl::Seconds(1))

@@ -23,14 +23,14 @@ struct Box {
 };
 static_assert(sizeof(Box) == 16);
 
-// One thing that is done to every box of a sample.
+// One operation on every box of a sample.
 struct Move {
   enum class Kind { kShift, kScale, kMirrorX, kMirrorY, kMap };
   Kind kind = Kind::kShift;
   float x = 0;  // subtracted, or a factor
   float y = 0;
   std::array<float, 6> map{};  // xx, xy, x0, yx, yy, y0
-  float width = 0;             // of the canvas afterwards
+  float width = 0;             // of the canvas after the operation
   float height = 0;
 };
 using MoveList = absl::InlinedVector<Move, 12>;
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
                      "\" does not hold boxes: boxes are float32 [K, 4], with "
                      "the same K in every sample"));
   }
-  // As for a mask: the fill of a colour image means nothing here.
+  // As for a mask: the fill of a colour image does not apply to boxes.
   ImageStageOptions options;
   options.role = FieldRole::MASK;
   std::vector<BoxStage::Op> ops;

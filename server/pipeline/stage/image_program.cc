@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Reads the transforms of one field in their order.
+// Parses the transforms of one field in their order.
 class ProgramReader {
  public:
   ProgramReader(ImageProgram& program, const ImageStageOptions& options)
@@ -39,7 +39,7 @@ class ProgramReader {
           "; decode it with color: INDEX (or GRAY)"));
     }
     if (!size_.has_value()) {
-      // Says which transform is to blame.
+      // Names the transform that causes the error.
       return GeometryChain::Create(std::move(last_geometry_), std::nullopt)
           .status();
     }
@@ -86,7 +86,8 @@ class ProgramReader {
   absl::Status AddPixelOp(const PlacedTransform& placed) {
     MR_ASSIGN_OR_RETURN(auto op,
                         MakePixelOp(placed, program_.channels, options_));
-    // Pixels are changed in memory of ours: the first phase brings them there.
+    // Pixel operations change memory of the worker, so the first phase copies
+    // the image there.
     if (!ops_.empty() || program_.phases.empty()) {
       MR_RETURN_IF_ERROR(EndGeometry());
     }
@@ -106,8 +107,8 @@ class ProgramReader {
 
   ImageProgram& program_;
   const ImageStageOptions& options_;
-  std::optional<Size> size_;               // when all images have the same
-  std::vector<GeometryOp> ops_;            // of the phase that is being read
+  std::optional<Size> size_;               // if all images have the same
+  std::vector<GeometryOp> ops_;            // of the phase in progress
   std::vector<GeometryOp> last_geometry_;  // of all phases
 };
 

@@ -18,15 +18,15 @@
 namespace millrace {
 namespace {
 
-// What a worker's buffers keep from image to image; the rest of an unusually
-// large one is given back at once.
+// Max bytes that a worker's buffers keep from image to image. Larger buffers
+// are freed after the image.
 constexpr size_t kKeptBytes = 4 << 20;
-// Decoded pixels, turned pixels, transposed columns, intermediate images and
-// libjpeg's own rows.
+// Typical scratch memory: decoded pixels, rotated pixels, transposed columns,
+// intermediate images and libjpeg's own rows.
 constexpr uint64_t kTypicalScratchBytes = 16 << 20;
 
-// Of threads that belong to no engine: together such images take no more than
-// one of the largest may.
+// The gate for threads that belong to no engine: their large images together
+// take at most the memory of one image of the max size.
 LargeImageGate& GateOfProcess() {
   static LargeImageGate& gate = *new LargeImageGate(kMaxDecodedBytes);
   return gate;
@@ -52,8 +52,8 @@ class StageScratch : public ImageStage::Scratch {
   }
 
   SegmentPainter painter;
-  AlignedBuffer images[2];         // between segments, in turn
-  AlignedBuffer pixel_op;          // of the pixel operations
+  AlignedBuffer images[2];         // between segments, alternating
+  AlignedBuffer pixel_op;          // for the pixel operations
   std::vector<SegmentList> plans;  // of the geometry phases, in order
   Times times;
 };
@@ -93,7 +93,7 @@ class BuiltImageStage : public ImageStage {
     auto& s = static_cast<StageScratch&>(scratch);
     const Clock::time_point start = Clock::now();
     Clock::duration decoding{};
-    LargeImageGate::Admission large;  // until the memory is given back
+    LargeImageGate::Admission large;  // held until the memory is freed
     absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
     s.times.decode_seconds += Seconds(decoding);
     s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
@@ -177,8 +177,8 @@ class BuiltImageStage : public ImageStage {
       pixels = {stored.data(), size.width * channels, 0, 0, false};
     }
     bool decode = program_.encoded;
-    int next = 0;              // of s.images
-    uint8_t* image = nullptr;  // where the last segment went
+    int next = 0;              // index into s.images
+    uint8_t* image = nullptr;  // the last segment's output
     auto plan = s.plans.begin();
     for (size_t i = 0; i < program_.phases.size(); ++i) {
       const ImageProgram::Phase& phase = program_.phases[i];
@@ -267,17 +267,17 @@ class BuiltImageStage : public ImageStage {
     return ChooseDivisor(segment, program_.exact ? 1 : header.max_divisor);
   }
 
-  // About what the image will take on its way; more than may be given to one
-  // counts as that, for it is refused before.
+  // Estimated memory to process the image. A size above the limit of one image
+  // counts as the limit, because larger images are refused before.
   int64_t ScratchBytes(const ImageHeader& header,
                        absl::Span<const SegmentList> plans) const {
-    double bytes = header.whole_bytes;  // sides may be below 2^33: no overflow
+    double bytes = header.whole_bytes;  // sides may be just below 2^33
     bool first = true;
     auto plan = plans.begin();
     for (size_t i = 0; i < program_.phases.size(); ++i) {
       const ImageProgram::Phase& phase = program_.phases[i];
       if (phase.op != nullptr) {
-        // Between operations the size is the last canvas'.
+        // Between operations, the size is that of the last canvas.
         bytes += phase.op->ScratchBytes((plan - 1)->back().canvas,
                                         program_.channels);
         continue;
@@ -312,7 +312,7 @@ class BuiltImageStage : public ImageStage {
 
   const ImageProgram program_;
   const std::vector<int64_t> output_shape_;
-  size_t last_geometry_ = 0;  // whose last segment is drawn into the result
+  size_t last_geometry_ = 0;  // its last segment writes the result
 };
 
 }  // namespace
@@ -324,8 +324,8 @@ std::unique_ptr<ImageStage::Scratch> NewImageScratch() {
 absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
     const Field& field, absl::Span<const PlacedTransform> transforms,
     const ImageStageOptions& options) {
-  // Of a resolved spec nothing changes; tools and tests make transforms of
-  // their own.
+  // A resolved spec is unchanged by this. Tools and tests make their own
+  // transforms.
   std::vector<Transform> written;
   written.reserve(transforms.size());
   std::vector<PlacedTransform> placed;

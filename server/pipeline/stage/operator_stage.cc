@@ -16,7 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of each buffer from sample to sample; what was larger is given back at once.
+// Max bytes that each buffer keeps from sample to sample. Larger buffers are
+// freed at once.
 constexpr size_t kKeptBytes = 4 << 20;
 
 class OperatorStage final : public ImageStage {
@@ -53,7 +54,7 @@ class OperatorStage final : public ImageStage {
   absl::Status Run(absl::Span<const uint8_t> stored, uint64_t sample_key,
                    Scratch& scratch, absl::Span<uint8_t> out) const override {
     absl::Span<const uint8_t> in = stored;
-    int next = 0;  // of scratch.tensors
+    int next = 0;  // index into scratch.tensors
     if (image_ != nullptr) {
       const uint64_t bytes = ops_.front()->input().bytes();
       uint8_t* const image = scratch.tensors[next].Reserve(bytes);
@@ -102,7 +103,7 @@ class OperatorStage final : public ImageStage {
     return absl::OkStatus();
   }
 
-  const std::unique_ptr<ImageStage> image_;  // null: the stored bytes
+  const std::unique_ptr<ImageStage> image_;  // null: input is the stored bytes
   const std::vector<std::unique_ptr<const TensorOp>> ops_;  // at least one
   uint64_t kept_bytes_ = 0;
 };

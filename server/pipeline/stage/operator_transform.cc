@@ -16,11 +16,12 @@
 namespace millrace {
 namespace {
 
-// Of one operator and sample; more is a mistake.
+// Max scratch bytes of one operator for a sample. A larger request is a
+// mistake.
 constexpr uint64_t kMaxScratchBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxResultBytes = uint64_t{1} << 31;
 
-// The element types of the border are those of the protocol.
+// The element types of the interface are those of the protocol.
 static_assert(int{MILLRACE_UINT8} == int{v1::DTYPE_UINT8});
 static_assert(int{MILLRACE_BOOL} == int{v1::DTYPE_BOOL});
 static_assert(int{MILLRACE_INT32} == int{v1::DTYPE_INT32});
@@ -52,7 +53,7 @@ millrace_type ImageType(int64_t height, int64_t width, int channels) {
       .dtype = MILLRACE_UINT8, .dims = 3, .shape = {height, width, channels}};
 }
 
-// Random numbers behind the border's struct.
+// Random numbers behind the interface's struct.
 struct HostRandom {
   millrace_random base;
   CounterRandom* random;
@@ -66,7 +67,7 @@ struct HostRandom {
 static_assert(std::is_standard_layout_v<HostRandom> &&
               offsetof(HostRandom, base) == 0);
 
-// A call with a place for the operator's notes behind it.
+// A call, followed by a place for the operator's notes.
 struct HostCall {
   millrace_call base;
   const OpContext* context;
@@ -81,8 +82,8 @@ struct HostCall {
 static_assert(std::is_standard_layout_v<HostCall> &&
               offsetof(HostCall, base) == 0);
 
-// One transform of the spec: the library's functions, and the handle that they
-// have made for it.
+// One transform of the spec: the functions of the library, and the handle that
+// they have created for it.
 class Instance {
  public:
   Instance(const Operators::Transform& transform, const CustomTransform& custom,
@@ -98,7 +99,7 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // Fills `result`, which holds `input` at first.
+  // Fills `result`, which initially equals `input`.
   absl::Status Create(const std::string& config, const millrace_type& input,
                       millrace_type* result) {
     *result = input;
@@ -117,7 +118,7 @@ class Instance {
                : functions_.scratch_bytes(handle_, &input);
   }
 
-  // Draws for p: whether the sample is transformed.
+  // Draws for p: true if the sample is transformed.
   bool Hits(CounterRandom& random) const { return random.Uniform() < p_; }
 
   absl::Status Apply(const millrace_type& type, const uint8_t* in, uint8_t* out,

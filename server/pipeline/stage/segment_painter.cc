@@ -13,7 +13,7 @@ absl::Status NoMemoryForPixels(int64_t bytes) {
 }
 
 int ChooseDivisor(const Segment& segment, int max_divisor) {
-  // The nearest pixel is one of those that are stored.
+  // The nearest pixel is always one of the stored pixels.
   if (!segment.resize || segment.nearest) return 1;
   int divisor = max_divisor;
   while (divisor > 1 &&
@@ -80,7 +80,7 @@ absl::Status SegmentPainter::Decode(const Segment& segment, Size image,
 
 absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
                                   int channels, uint8_t* to, ptrdiff_t stride) {
-  if (segment.flip_vertical) {  // the rows from the last to the first
+  if (segment.flip_vertical) {  // copies the rows from last to first
     to += (segment.canvas.height - 1) * stride;
     stride = -stride;
   }
@@ -135,7 +135,7 @@ absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
     return absl::OkStatus();
   }
   if (!pixels.slack) {
-    // Stored pixels may end where their memory does.
+    // The memory may end with the stored pixels.
     const Size read = {x_.source_end() - x_.source_begin(),
                        y_.source_end() - y_.source_begin()};
     const int64_t bytes = read.width * channels * read.height;

@@ -20,7 +20,7 @@ namespace {
 
 using Kind = GeometryOp::Kind;
 
-// What the plan lets through is what the operations can do.
+// The plan accepts only fills that the operations support.
 static_assert(kMaxFillValues <= FillColor::kMaxChannels);
 static_assert(kMaxBlurKernel <= kMaxBlurTaps);
 static_assert(kMaxSpecSide <= kMaxImageSide);
@@ -29,10 +29,10 @@ bool IsMask(const ImageStageOptions& options) {
   return options.role == FieldRole::MASK;
 }
 
-// No value, one, or one a channel.
+// No value, one value, or one value for each channel.
 FillColor FillOf(const google::protobuf::RepeatedField<uint32_t>& fill,
                  const ImageStageOptions& options) {
-  // A colour says nothing about classes.
+  // A colour does not apply to classes.
   if (IsMask(options)) return FillColor(options.mask_fill);
   if (fill.empty()) return FillColor();
   uint8_t values[FillColor::kMaxChannels] = {};
@@ -59,7 +59,7 @@ void SetResampling(const M& message, const ImageStageOptions& options,
   op.nearest = TakesNearest(message, options);
 }
 
-// Padding and what it holds.
+// Sets the padding and its fill.
 template <typename M>
 void SetSurround(const M& message, const ImageStageOptions& options,
                  GeometryOp& op) {
@@ -83,7 +83,7 @@ void SetSurround(const M& message, const ImageStageOptions& options,
   op.fill = FillOf(message.fill(), options);
 }
 
-// What random_rotation and random_affine have in common.
+// The common part of random_rotation and random_affine.
 template <typename M>
 RandomAffineOptions TurnOptions(const M& message, uint32_t place,
                                 const ImageStageOptions& options) {
@@ -97,7 +97,7 @@ RandomAffineOptions TurnOptions(const M& message, uint32_t place,
   return o;
 }
 
-// What trivial_augment_wide and rand_augment have in common.
+// The common part of trivial_augment_wide and rand_augment.
 template <typename M>
 AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
                                const ImageStageOptions& options) {
@@ -110,7 +110,7 @@ AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
   return o;
 }
 
-// Absent: that one is left out.
+// Absent: this change is left out.
 std::optional<ColorJitterOptions::Interval> Interval(double low, double high) {
   if (low == 0 && high == 0) return std::nullopt;
   return ColorJitterOptions::Interval{low, high};
@@ -169,7 +169,7 @@ std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
     case Transform::kRandomResizedCrop: {
       const RandomResizedCrop& crop = t.random_resized_crop();
       op.kind = Kind::kRandomResizedCrop;
-      if (crop.has_p()) op.probability = crop.p();  // 1 is not written
+      if (crop.has_p()) op.probability = crop.p();  // default 1 is not written
       SetSize(crop, op);
       SetResampling(crop, options, op);
       op.distribution = {crop.scale_min(), crop.scale_max(),

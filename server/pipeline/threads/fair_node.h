@@ -31,22 +31,23 @@ class FairNode {
 
   FairNode* parent() const { return parent_; }
 
-  // Makes it a child of `parent`, in whose present it begins.
+  // Makes the node a child of `parent`. It starts at the current time of
+  // `parent`.
   void Attach(FairNode* parent) {
     parent_ = parent;
     tag_ = parent->now_;
   }
 
-  // Takes it from its parent; Attach() may follow.
+  // Removes the node from its parent; Attach() may follow.
   void Detach() {
     Leave();
     parent_ = nullptr;
   }
 
-  // Relative to its siblings'; above 0.
+  // Weight relative to the siblings; above 0.
   void set_weight(double weight) { weight_ = weight; }
 
-  // It has work from now on, and so have the nodes above.
+  // The node has work from now on, and so have all nodes above it.
   void Enter() {
     if (waiting_ || parent_ == nullptr) return;
     waiting_ = true;
@@ -56,8 +57,8 @@ class FairNode {
     parent_->Enter();
   }
 
-  // It has none any more; nor have the nodes above that have no other child
-  // with work.
+  // The node has no work any more. The same holds for each node above it that
+  // has no other child with work.
   void Leave() {
     if (!waiting_) return;
     waiting_ = false;
@@ -68,7 +69,7 @@ class FairNode {
   bool waiting() const { return waiting_; }
   bool has_waiting() const { return !children_.empty(); }
 
-  // Those with work, in the order of their turns.
+  // The children with work, in the order of their turns.
   struct Before {
     bool operator()(const FairNode* a, const FairNode* b) const {
       return a->tag_ != b->tag_ ? a->tag_ < b->tag_ : a->order_ < b->order_;
@@ -80,7 +81,7 @@ class FairNode {
     return children_.empty() ? nullptr : *children_.begin();
   }
 
-  // It is given a turn, and so are the nodes above.
+  // The node gets a turn, and so does each node above it.
   void NoteTurn() {
     for (FairNode* node = this; node->parent_ != nullptr;
          node = node->parent_) {
@@ -88,11 +89,13 @@ class FairNode {
     }
   }
 
-  // Work of it has cost so much more, or less than was charged before.
+  // Adds `nanos` to the cost of the node's work; negative if too much was
+  // charged before.
   void Charge(double nanos) {
     for (FairNode* node = this; node->parent_ != nullptr;
          node = node->parent_) {
-      // In its place among its siblings only where it waits.
+      // Only a waiting node is in its parent's set, whose order depends on the
+      // tag.
       if (node->waiting_) {
         auto held = node->parent_->children_.extract(node);
         node->tag_ += nanos / node->weight_;
@@ -109,7 +112,7 @@ class FairNode {
   double weight_ = 1;
   uint64_t order_ = 0;  // of siblings with one tag: who came first
   bool waiting_ = false;
-  // Of its children.
+  // The children with work, and the time shared among them.
   Waiting children_;
   double now_ = 0;  // the tag of the one that had the last turn
   uint64_t arrivals_ = 0;

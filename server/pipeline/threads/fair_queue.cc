@@ -8,18 +8,19 @@
 namespace millrace {
 namespace {
 
-// Nanoseconds that a row is charged for before the first of its plan has been
-// measured. A choice, above the time of most images: a plan whose rows cost
-// less gets the difference back when its first task ends.
+// Nanoseconds charged for a row before the first row of its plan is measured. A
+// choice, above the time of most images: a plan with cheaper rows gets the
+// difference back when its first task ends.
 constexpr double kUnknownRowNanos = 1e6;
-// Weight of a measured time below the mean of a plan's rows. One above the mean
-// replaces it at once, so that tasks become short enough after the first that
-// was too long. A choice.
+// Weight of a measured time below the mean of a plan's rows. A time above the
+// mean replaces it at once, so that one task that was too long is enough to
+// make later tasks shorter. A choice.
 constexpr double kNewPart = 0.25;
-// Between two looks at which calls and clients still live: weights follow that
-// much later. Each look costs time in proportion to the clients. A choice.
+// Interval between two refreshes of the live calls and clients, and so the max
+// delay of the weights. A refresh takes time in proportion to the number of
+// clients. A choice.
 constexpr int64_t kRefreshNanos = 250'000'000;
-// recent_share covers the present window and the one before, 5 to 10 seconds.
+// recent_share covers the current window and the one before: 5 to 10 seconds.
 constexpr int64_t kWindowNanos = 5'000'000'000;
 
 }  // namespace
@@ -27,32 +28,31 @@ constexpr int64_t kWindowNanos = 5'000'000'000;
 // The tree is root > group > plan > peer of the plan > client; its leaves are
 // the clients. Invariants between two calls of the queue:
 //
-// A client waits() exactly while `lanes` is not empty, and every node above it
-// waits with it; an inner node without a waiting child does not wait. So the
-// first child of a waiting node always leads to a lane.
+// A client is waiting() exactly while `lanes` is not empty, and every node
+// above a waiting client is waiting, too. An inner node without a waiting child
+// is not waiting. So the first child of a waiting node always leads to a lane.
 //
 // The tree owns clients by name. A client is erased only when IsLive() is
-// false: no task of it runs, no lane has work, and every Sharer of its calls is
-// gone. Lanes and turns may therefore point to clients without owning them: a
+// false: no task of the client runs, no lane has work, and every Sharer of its
+// calls is gone. So lanes and turns may point to clients without owning them: a
 // lane holds its Sharer, and a turn counts in `running`.
 class FairQueue::Client : public FairNode {
  public:
   PeerOfPlan* peer = nullptr;
   std::string name;
-  // Lanes that have work: the front has the next turn and then goes to the
+  // Lanes with work. The front lane has the next turn and then moves to the
   // back.
   std::deque<std::shared_ptr<Lane>> lanes;
-  // Turns between Begin() and End().
+  // Number of turns between Begin() and End().
   uint32_t running = 0;
-  // The calls of this client: each may still come with work while its Sharer
-  // lives.
+  // The calls of this client. Each may add work while its Sharer lives.
   std::vector<std::weak_ptr<const Sharer>> calls;
-  // When it was last found live, joined or ended a turn.
+  // When the client was last found live, joined or ended a turn.
   int64_t last_seen = 0;
-  // Nanoseconds of all its turns.
+  // Sum of the nanoseconds of all its turns.
   double given = 0;
-  // Nanoseconds in the window before `window` and in `window`. Behind the
-  // queue's window_ until TurnTo().
+  // Nanoseconds in the window before `window` and in `window`. Older than the
+  // queue's window_ until TurnTo() is called.
   double recent[2] = {0, 0};
   uint64_t window = 0;
 
@@ -69,8 +69,8 @@ class FairQueue::Client : public FairNode {
   }
 };
 
-// The clients of one address within a plan. Weighs as many clients as live, at
-// most kMaxClientsOfPeer.
+// The clients of one address within a plan. The weight is the number of live
+// clients, at most kMaxClientsOfPeer.
 struct FairQueue::PeerOfPlan {
   FairNode node;
   Plan* plan = nullptr;
@@ -80,7 +80,7 @@ struct FairQueue::PeerOfPlan {
 };
 
 // `group` is null only within Join(), before CountPlan() has placed the plan.
-// `running` counts turns of its clients.
+// `running` counts the turns of the plan's clients.
 struct FairQueue::Plan {
   FairNode node;
   Group* group = nullptr;
@@ -93,8 +93,8 @@ struct FairQueue::Plan {
   std::map<std::string, std::unique_ptr<PeerOfPlan>> peers;
 };
 
-// The plans that one peer alone uses, or one plan that several peers use.
-// Weighs as much as the heaviest of its plans that live.
+// The plans that only one peer uses, or one plan that several peers use. The
+// weight is that of the heaviest live plan.
 struct FairQueue::Group {
   FairNode node;
   std::set<Plan*> plans;
@@ -112,8 +112,8 @@ void FairQueue::Place(Plan* plan) {
     only = peer.get();
     ++live;
   }
-  // No client of it lives: it stays where it is, with the time that it has been
-  // given, until it is used again or forgotten.
+  // The plan has no live client. It keeps its place and its used time until it
+  // is used again or forgotten.
   if (live == 0 && plan->group != nullptr) return;
   const std::string key = live > 1          ? "plan " + plan->hash
                           : only != nullptr ? "peer " + only->name
@@ -125,8 +125,8 @@ void FairQueue::Place(Plan* plan) {
     group->node.set_weight(plan->weight);
   }
   if (plan->group != group.get()) {
-    // Detach() takes the node out of its parent; where it waited, it waits in
-    // the new place, from that one's present on.
+    // Detach() takes the node out of its parent. If the node was waiting, it
+    // waits at the new place, starting at the current time there.
     const bool waits = plan->node.waiting();
     if (plan->group != nullptr) {
       plan->node.Detach();
@@ -173,20 +173,20 @@ FairQueue::Client* FairQueue::Join(const std::shared_ptr<const Sharer>& sharer,
                   [&](const auto& call) { return call.lock() == sharer; });
   if (!known) client->calls.push_back(sharer);
   Client* const joined = client.get();
-  // The plan may have gone from one peer to several, or back to life: it is
-  // placed before its first turn. Forgets no client that is live, and `client`
-  // is: its call has just been added.
+  // The number of peers of the plan may have changed, or the plan may be live
+  // again. So the plan is placed before its first turn. No live client is
+  // forgotten; `client` is live, because its call has just been added.
   if (new_client || !peer->live) CountPlan(*plan, now, /*forget=*/false);
   if (now - refreshed_ >= kRefreshNanos || clients_ > 2 * kMaxIdleClients) {
-    // Many clients at once count as a reason to forget earlier. Not `client`,
-    // which is live.
+    // A large number of clients is a reason to forget idle ones earlier.
+    // `client` is live and stays.
     Refresh(now);
   }
   return joined;
 }
 
 void FairQueue::CountPlan(Plan& plan, int64_t now, bool forget) {
-  // live_plans_ follows `live` by the difference.
+  // live_plans_ changes by the difference in `live`.
   const bool lived = plan.live;
   plan.live = false;
   for (auto q = plan.peers.begin(); q != plan.peers.end();) {
@@ -215,7 +215,7 @@ void FairQueue::CountPlan(Plan& plan, int64_t now, bool forget) {
     peer.node.set_weight(std::clamp<uint32_t>(live, 1, kMaxClientsOfPeer));
     ++q;
   }
-  // Also for a plan that has become empty, which Refresh() erases next.
+  // Also counted for a plan that has become empty, which Refresh() erases next.
   live_plans_ += plan.live;
   live_plans_ -= lived;
   if (!plan.peers.empty()) {
@@ -226,8 +226,8 @@ void FairQueue::CountPlan(Plan& plan, int64_t now, bool forget) {
 
 void FairQueue::Refresh(int64_t now) {
   refreshed_ = now;
-  // Otherwise a client that is idle is remembered for kForgetNanos, so that it
-  // cannot shed the time it was given by a new call.
+  // Otherwise an idle client is remembered for kForgetNanos, so that a new call
+  // does not clear the time that the client has used.
   const bool crowded = clients_ > kMaxIdleClients;
   for (auto p = plans_.begin(); p != plans_.end();) {
     Plan& plan = *p->second;
@@ -251,14 +251,15 @@ void FairQueue::Refresh(int64_t now) {
     for (const Plan* plan : group.plans) {
       if (plan->live) weight = std::max(weight, plan->weight);
     }
-    // Else no plan of it lives, and its weight does not matter.
+    // With weight 0, no plan of the group is live and the weight does not
+    // matter.
     if (weight > 0) group.node.set_weight(weight);
     ++g;
   }
 }
 
 void FairQueue::Push(const std::shared_ptr<Lane>& lane, int64_t now) {
-  // Joined once: the lane holds its sharer, which keeps the client.
+  // Joined once: the lane holds its sharer, and the sharer keeps the client.
   if (lane->client_ == nullptr) {
     lane->client_ =
         Join(lane->sharer_ == nullptr ? nobody_ : lane->sharer_, now);
@@ -271,7 +272,7 @@ void FairQueue::Push(const std::shared_ptr<Lane>& lane, int64_t now) {
 void FairQueue::Remove(Lane* lane) {
   Client* const client = lane->client_;
   if (client == nullptr) return;
-  // The deque lets go of the lane, which its caller holds.
+  // The deque releases the lane; the caller holds it.
   std::erase_if(client->lanes,
                 [lane](const auto& other) { return other.get() == lane; });
   if (client->lanes.empty()) client->Leave();
@@ -279,8 +280,8 @@ void FairQueue::Remove(Lane* lane) {
 
 FairQueue::Lane* FairQueue::Next(uint32_t threads) const {
   if (!root_.has_waiting()) return nullptr;
-  // With leaves_room a plan may have as many threads as it leaves free: half of
-  // them, and at least one. The next plan in turn is looked at then.
+  // With leaves_room, a plan may have at most as many threads as stay free
+  // (half of the threads), and at least one. A plan at this limit is skipped.
   const bool limited = options_.leaves_room && live_plans_ > 1;
   const uint32_t free_threads = threads > running_ ? threads - running_ : 0;
   for (const FairNode* group : root_.children()) {
@@ -300,8 +301,7 @@ FairQueue::Lane* FairQueue::Next(uint32_t threads) const {
 uint64_t FairQueue::RowsPerTask(const Lane& lane) const {
   if (options_.task_nanos == 0) return UINT64_MAX;
   const double row = lane.client_->peer->plan->row_nanos;
-  // Not measured: one row, so that the first task is short whatever a row
-  // takes.
+  // Not measured yet: one row, so that the first task is as short as possible.
   if (row <= 0) return 1;
   const double rows = static_cast<double>(options_.task_nanos) / row;
   return rows >= 1e9 ? 1'000'000'000
@@ -314,8 +314,8 @@ FairQueue::Turn FairQueue::Begin(Lane* lane, uint64_t rows, bool more) {
   Turn turn;
   turn.client = &client;
   turn.rows = rows;
-  // Charged by an estimate now, corrected by End(): threads that ask meanwhile
-  // do not all take the same client's work.
+  // Charged by an estimate now and corrected by End(), so that threads that
+  // choose in the meantime do not all take work of the same client.
   turn.charged = static_cast<double>(rows) *
                  (plan.row_nanos > 0 ? plan.row_nanos : kUnknownRowNanos);
   client.NoteTurn();
@@ -323,7 +323,8 @@ FairQueue::Turn FairQueue::Begin(Lane* lane, uint64_t rows, bool more) {
   ++client.running;
   ++plan.running;
   ++running_;
-  // `lane` is the front: it was Next(), and nothing came between.
+  // `lane` is the front lane: Next() has returned it, and nothing has changed
+  // since.
   std::shared_ptr<Lane> held = std::move(client.lanes.front());
   client.lanes.pop_front();
   if (more) {
@@ -338,8 +339,8 @@ void FairQueue::End(const Turn& turn, int64_t took, int64_t now) {
   Client& client = *turn.client;
   Plan& plan = *client.peer->plan;
   const auto nanos = static_cast<double>(std::max<int64_t>(took, 1));
-  // The client lives, for `running` counted this turn. It need not wait: then
-  // its tag moves all the same, and counts when it comes back.
+  // The client is live, because `running` counts this turn. A client that is
+  // not waiting is charged, too; its tag counts when it has work again.
   client.Charge(nanos - turn.charged);
   --client.running;
   --plan.running;
@@ -353,21 +354,22 @@ void FairQueue::End(const Turn& turn, int64_t took, int64_t now) {
   client.TurnTo(window_);
   client.given += nanos;
   client.recent[1] += nanos;
-  // In the same window as the client's, so shares of all clients sum to 1.
+  // Counted in the same window as the client's time, so the shares of all
+  // clients sum up to 1.
   given_[1] += nanos;
   if (now - refreshed_ >= kRefreshNanos) Refresh(now);
 }
 
 bool FairQueue::NextIsAlone() const {
-  // Without the limit of leaves_room, which asks how many threads there are.
+  // Without the limit of leaves_room, which depends on the number of threads.
   const Lane* const lane = Next(UINT32_MAX);
   return lane != nullptr && lane->client_->peer->plan->running == 0;
 }
 
 void FairQueue::TurnWindow(int64_t now) {
   if (now - window_begin_ < kWindowNanos) return;
-  // Windows follow each other without a gap while there is work; after a pause
-  // of two windows or more both are empty, and a new one begins now.
+  // Windows follow each other without a gap while there is work. After a pause
+  // of two windows or more, both windows are empty and a new one begins now.
   const bool just_one = now - window_begin_ < 2 * kWindowNanos;
   window_ += just_one ? 1 : 2;
   window_begin_ = just_one ? window_begin_ + kWindowNanos : now;

@@ -37,7 +37,8 @@
 
 namespace millrace {
 
-// For whom work is done. One object for each call, alive as long as the call.
+// The client and plan that work is done for. One object for each call; it lives
+// as long as the call.
 struct Sharer {
   std::string plan;     // its hash: calls with one hash share one plan's part
   double weight = 1;    // of the plan beside others; above 0
@@ -54,12 +55,11 @@ class FairQueue {
   static constexpr uint64_t kMaxIdleClients = 1024;
 
   struct Options {
-    // Intended time of a task, by the measured time of a row, one row at least.
-    // 0: as long as their rows take.
+    // Intended time of a task in nanoseconds, by the measured time of a row; at
+    // least one row. 0: no limit.
     int64_t task_nanos = 0;
-    // Where several plans are there, none has more threads than are left free:
-    // for work that waits, so that a plan that comes does not find all threads
-    // blocked.
+    // With several plans, no plan has more threads than stay free. For work
+    // that waits, so that a new plan does not find all threads blocked.
     bool leaves_room = false;
   };
 
@@ -67,11 +67,11 @@ class FairQueue {
   class Client;
 
  public:
-  // A queue of work. Belongs to whoever adds to it; with work to the queue,
-  // too.
+  // A lane of work. The thread that adds work owns it; the FairQueue holds it,
+  // too, while it has work.
   class Lane {
    public:
-    // Null: for nobody in particular, as all others without one.
+    // Null: the lane shares the turns of all lanes without a sharer.
     explicit Lane(std::shared_ptr<const Sharer> sharer = nullptr)
         : sharer_(std::move(sharer)) {}
     virtual ~Lane() = default;
@@ -79,18 +79,19 @@ class FairQueue {
    private:
     friend class FairQueue;
     const std::shared_ptr<const Sharer> sharer_;
-    // Null before its first work; alive as long as the sharer.
+    // Null before the lane's first work. The client lives as long as the
+    // sharer.
     Client* client_ = nullptr;
   };
 
-  // What one thread does.
+  // A task that a thread has begun.
   struct Turn {
     Client* client = nullptr;  // null: none
     uint64_t rows = 0;
     double charged = 0;
   };
 
-  // What a client was given.
+  // The time that a client has used.
   struct Share {
     std::string client;
     std::string peer;
@@ -103,27 +104,28 @@ class FairQueue {
   explicit FairQueue(Options options);
   ~FairQueue();
 
-  // The lane had no work and has some from now on. `now`: nanoseconds of any
-  // steady clock.
+  // Adds a lane that had no work and has some from now on. `now`: nanoseconds
+  // of any steady clock.
   void Push(const std::shared_ptr<Lane>& lane, int64_t now);
-  // It has none any more.
+  // Removes a lane that has no work any more.
   void Remove(Lane* lane);
 
   bool empty() const { return !root_.has_waiting(); }
 
-  // The lane whose turn it is on one of `threads` threads. Null: none has work,
-  // or none may begin before another ends.
+  // The lane with the next turn on one of `threads` threads. Null: no lane has
+  // work, or no task may begin before another one ends.
   Lane* Next(uint32_t threads) const;
 
   // Rows for a task of the lane, at least 1.
   uint64_t RowsPerTask(const Lane& lane) const;
 
-  // A thread begins `rows` rows of Next()'s lane, which then has `more`.
+  // A thread begins `rows` rows of Next()'s lane. `more`: the lane has work
+  // left.
   Turn Begin(Lane* lane, uint64_t rows, bool more);
-  // The task of the turn is over, and took `took`.
+  // The task of the turn is over; it took `took` nanoseconds.
   void End(const Turn& turn, int64_t took, int64_t now);
 
-  // No thread works for the plan of Next()'s lane.
+  // True: no thread works for the plan of Next()'s lane.
   bool NextIsAlone() const;
 
   // The clients of the last minute with the most time, most first.
@@ -135,12 +137,13 @@ class FairQueue {
   struct Group;
 
   Client* Join(const std::shared_ptr<const Sharer>& sharer, int64_t now);
-  // Counts the clients and peers that use the plan: weights follow. Forgets
-  // clients that are gone, also those of the last minute with `forget`.
+  // Counts the clients and peers that use the plan, and sets the weights.
+  // Forgets clients that are gone; with `forget`, also those of the last
+  // minute.
   void CountPlan(Plan& plan, int64_t now, bool forget);
   // The same for all plans.
   void Refresh(int64_t now);
-  // Where the plan belongs by the peers that use it now.
+  // Moves the plan to the group that fits the peers that use it now.
   void Place(Plan* plan);
   void TurnWindow(int64_t now);
 
@@ -155,7 +158,8 @@ class FairQueue {
   uint32_t live_plans_ = 0;
   uint32_t running_ = 0;
   int64_t refreshed_ = 0;
-  // Of the time that all were given: before the last seconds' window, in it.
+  // given_: time of all clients in the window before the current one, and in
+  // the current one. window_ is the number of the current window.
   int64_t window_begin_ = 0;
   uint64_t window_ = 0;
   double given_[2] = {0, 0};

@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-// One closure as a job of one row, so that it waits for its turn as tasks do.
+// A closure as a job of one row, so that it waits for its turn like a task.
 class CallJob final : public Scheduler::Job {
  public:
   explicit CallJob(std::function<void()> call) : call_(std::move(call)) {}
@@ -60,9 +60,10 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
     active_ = active;
     active_now_.store(active);
   };
-  // Before the threads start: a new thread compares its number with active_.
+  // Set before the threads start, because a new thread compares its number with
+  // active_.
   set_active(threads);
-  // One thread more, which helps where tasks take long.
+  // One more thread, which helps while tasks take long.
   const uint32_t wanted =
       long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
   try {
@@ -72,14 +73,14 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
                             [this, worker] { Work(worker); });
     }
   } catch (const std::system_error&) {
-    // A limit of the system: the threads that are there do. active_ must not
-    // count others, for tasks would wait for them.
+    // A limit of the system: the existing threads do the work. active_ must
+    // count only them.
     threads = std::min(threads, static_cast<uint32_t>(threads_.size()));
     set_active(threads);
   }
-  // Workers that are wanted again leave wanted_; workers that are too many
-  // leave work_ for Rest(). active_ was changed under mu_, which each of them
-  // holds when it decides to wait: none misses this.
+  // Workers that became active leave wanted_; surplus workers leave work_ and
+  // enter Rest(). None misses the change: active_ was changed under mu_, and
+  // each worker holds mu_ when it decides to wait.
   wanted_.NotifyAll();
   work_.NotifyAll();
   return threads;
@@ -93,7 +94,7 @@ void Scheduler::Stop() {
   work_.NotifyAll();
   wanted_.NotifyAll();
   // After stop_ is set and signalled: a SetThreads() that holds start_mu_ now
-  // starts threads that find stop_ and end; one that comes later finds joined_.
+  // starts threads that find stop_ and end. A later SetThreads() finds joined_.
   MutexLock starting(start_mu_);
   joined_ = true;
   for (NamedThread& thread : threads_) thread.Join();
@@ -109,8 +110,9 @@ void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
     MutexLock lock(mu_);
     const bool waits = !lane->entries.empty();
     auto at = lane->entries.end();
-    // From the end, for steps come mostly in order; behind those of the same
-    // order, which keeps units of one batch in turn.
+    // Searched from the end, because steps arrive mostly in order. Inserted
+    // behind entries of the same order, so that units of one batch keep their
+    // order.
     while (at != lane->entries.begin() && std::prev(at)->order > order) --at;
     lane->entries.insert(at,
                          {std::move(job), begin, end, rows_per_task, order});
@@ -120,10 +122,10 @@ void Scheduler::Add(const std::shared_ptr<Lane>& lane, std::shared_ptr<Job> job,
     idle = idle_.threads();
     WakeHelper();
   }
-  // No more than there is work for: hundreds that wake up for nothing cost more
-  // than the work. Outside the lock, so that they do not wake into it. Too few
-  // is no loss, either: a worker that takes a task wakes another one while
-  // there is more to begin.
+  // Wakes at most one worker for each task: waking hundreds for nothing costs
+  // more than the work. Signalled after the lock, so that the workers do not
+  // block on it. Waking too few does no harm: a worker that takes a task wakes
+  // another one while there is more work.
   if (tasks >= idle) {
     if (idle > 0) work_.NotifyAll();
     return;
@@ -139,7 +141,7 @@ std::vector<Scheduler::Task> Scheduler::Remove(
     removed.push_back({std::move(entry.job), entry.next, entry.end});
   }
   if (!lane->entries.empty()) {
-    // The queue has the lane exactly while it has entries.
+    // The queue holds the lane exactly while the lane has entries.
     lane->entries.clear();
     queue_.Remove(lane.get());
   }
@@ -189,12 +191,13 @@ Scheduler::Usage Scheduler::Measure(bool with_cpu) {
   usage.knows_cpu = true;
   for (const std::atomic<pid_t>& id : ids_) {
     const pid_t thread = id.load();
-    // Not started. The list is read without a lock: ids are set once.
+    // The thread was not started. The list is read without a lock, because ids
+    // are set once.
     if (thread == 0) continue;
     const std::optional<ThreadTimes> times = ThreadTimes::Of(thread);
     if (!times) {
-      // A thread that has ended, or a kernel that does not count: a sum over
-      // the others would be too small.
+      // The thread has ended, or the kernel does not count. A sum over the
+      // other threads would be too small.
       usage.knows_cpu = false;
       break;
     }
@@ -205,8 +208,8 @@ Scheduler::Usage Scheduler::Measure(bool with_cpu) {
 }
 
 void Scheduler::WakeHelper() {
-  // An idle thread takes the work itself, and a plan that some thread works for
-  // is not starved.
+  // An idle thread takes the work itself. A plan that some thread works for
+  // does not starve.
   if (!helper_sleeps_ || idle_.threads() > 0 || !queue_.NextIsAlone()) return;
   helper_sleeps_ = false;
   wanted_.NotifyAll();
@@ -214,45 +217,45 @@ void Scheduler::WakeHelper() {
 
 int64_t Scheduler::HelpsAt(uint32_t worker) {
   if (long_task_nanos_ == 0 || worker != active_) return INT64_MAX;
-  // Until proven otherwise: each return of INT64_MAX lets the caller wait on
-  // wanted_ without a limit.
+  // Set first, because each return of INT64_MAX lets the caller wait on wanted_
+  // without a time limit.
   helper_sleeps_ = true;
   if (idle_.threads() > 0 || !queue_.NextIsAlone()) return INT64_MAX;
   int64_t last = 0;
   for (uint32_t other = 0; other < active_; ++other) {
-    // Between two tasks: it takes the next one itself.
+    // The thread is between two tasks and takes the next one itself.
     if (began_[other] == 0) return INT64_MAX;
     last = std::max(last, began_[other]);
   }
-  // The caller waits with a time limit: the last task to begin counts, for all
-  // of them must have been in their tasks for that long.
+  // The caller waits with a time limit. The last task to begin determines it,
+  // because all threads must have been in their tasks for that long.
   helper_sleeps_ = false;
   return last + long_task_nanos_;
 }
 
 bool Scheduler::Rest(uint32_t worker) {
-  // Its memory was given back since the last task.
+  // The worker has released its memory since its last task.
   bool rested = false;
   while (true) {
     Begun help;
     {
       MutexLock lock(mu_);
-      // there_ follows this thread: it is counted while it helps, and not while
-      // it sleeps.
+      // there_ counts this thread while it helps and not while it sleeps.
       there_.Add(-1);
       while (worker >= active_ && !stop_) {
         const int64_t helps_at = HelpsAt(worker);
         if (helps_at == INT64_MAX) {
-          // Before the long sleep its memory is given back, which needs the
-          // lock released: out of the loop and in again.
+          // The worker releases its memory before it sleeps without a time
+          // limit. That needs the lock released, so the loop is left and
+          // entered again.
           if (!rested) break;
           wanted_.Wait(lock);
         } else if (const int64_t now = Now(); now < helps_at) {
           wanted_.WaitUntil(lock, std::chrono::steady_clock::now() +
                                       std::chrono::nanoseconds(helps_at - now));
         } else {
-          // The time has come and the state is still the same: HelpsAt() has
-          // just looked, under this lock.
+          // The time has come, and the state is unchanged: HelpsAt() has just
+          // checked it under this lock. So the plan that waits has a task.
           help = TakeTask(worker);
           if (help.task.job != nullptr) break;
           wanted_.Wait(lock);
@@ -268,7 +271,7 @@ bool Scheduler::Rest(uint32_t worker) {
       rested = true;
       continue;
     }
-    // The task may have used scratch again.
+    // The task may have used scratch memory again.
     rested = false;
     Run(worker, help);
     const int64_t now = Now();
@@ -287,14 +290,15 @@ Scheduler::Begun Scheduler::TakeTask(uint32_t worker) {
   begun.task.begin = entry.next;
   begun.task.end = entry.next += rows;
   if (entry.next == entry.end) {
-    // Moved, not copied: a lane holds no job whose rows are all handed out.
+    // Moved, not copied, so that a lane holds no job whose rows are all handed
+    // out.
     begun.task.job = std::move(entry.job);
     lane->entries.pop_front();
   } else {
     begun.task.job = entry.job;
   }
-  // After the entry is gone: the queue keeps the lane only if it has more, and
-  // `lane` may be destroyed here when it has not.
+  // Called after the entry was removed: the queue keeps the lane only if it has
+  // more entries. Otherwise `lane` may be destroyed here.
   begun.turn = queue_.Begin(lane, rows, !lane->entries.empty());
   begun.at = began_[worker] = Now();
   return begun;
@@ -308,8 +312,8 @@ void Scheduler::EndTask(uint32_t worker, Begun& begun, int64_t now) {
 }
 
 void Scheduler::Run(uint32_t worker, Begun& begun) {
-  // The job is let go of here, outside the lock and before EndTask(): its
-  // destructor may free a batch, which is a part of the task's time.
+  // The job is released here, without the lock and before EndTask(): its
+  // destructor may free a batch, and that time belongs to the task.
   const int64_t before = leaves_delay_out_ ? ThisThreadsDelay() : 0;
   if (!begun.task.job->RunSelf()) run_(worker, begun.task);
   begun.task.job.reset();
@@ -322,9 +326,9 @@ void Scheduler::Work(uint32_t worker) {
     MutexLock lock(mu_);
     there_.Add(1);
   }
-  // A task is begun under the lock in one round, done without it, and ended
-  // under the lock of the next round: one locking for both.
-  Begun begun;  // the last task, and then the next one
+  // A task is begun under the lock in one round, run without the lock, and
+  // ended under the lock of the next round. So each task takes the lock once.
+  Begun begun;  // the last task, then the next one
   while (true) {
     std::function<void()> closure;
     bool too_many;
@@ -333,11 +337,11 @@ void Scheduler::Work(uint32_t worker) {
       MutexLock lock(mu_);
       EndTask(worker, begun, now);
       while (worker < active_ && !has_work()) {
-        // Otherwise lanes with work are left that may begin only when some task
-        // ends, and the thread of that task wakes this one.
+        // If the condition is false, there are lanes with work that must not
+        // begin before some task ends. The thread of that task wakes this one.
         if (stop_ && queue_.empty()) {
-          // The last task may have ended without a signal: the others wait for
-          // the end now.
+          // The last task may have ended without a signal, and the other
+          // workers wait for the end now.
           work_.NotifyAll();
           return;
         }
@@ -347,15 +351,15 @@ void Scheduler::Work(uint32_t worker) {
       }
       too_many = worker >= active_;
       if (too_many) {
-        // The signal that woke it may have been for this work.
+        // The signal that woke this thread may have been for this work.
         if (has_work()) work_.NotifyOne();
       } else if (!closures_.empty()) {
         closure = std::move(closures_.front());
         closures_.pop_front();
       } else {
         begun = TakeTask(worker);
-        // The end of a task may have let more than one begin, and Add() signals
-        // no more than there was room for then.
+        // The end of a task may allow more than one task to begin, and Add()
+        // has signalled only the tasks that were possible then.
         if (idle_.threads() > 0 && has_work()) work_.NotifyOne();
         WakeHelper();
       }

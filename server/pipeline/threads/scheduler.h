@@ -43,15 +43,16 @@ namespace millrace {
 
 class Scheduler {
  public:
-  // What tasks are made of; its owner derives from it. The lane and each task
-  // of it hold a reference; the last one may go on any thread.
+  // The work that tasks are parts of; its owner derives from it. The lane and
+  // each of its tasks hold a reference. The last reference may be released on
+  // any thread.
   class Job {
    public:
     virtual ~Job() = default;
 
    private:
     friend class Scheduler;
-    // Does the rows itself and returns true, or false: Options::run does them.
+    // True: the job has run the rows itself. False: Options::run runs them.
     virtual bool RunSelf() { return false; }
   };
 
@@ -78,8 +79,8 @@ class Scheduler {
       uint64_t rows_per_task = 1;
       uint64_t order = 0;
     };
-    // In ascending `order`. Guarded by the scheduler's mutex. Not empty exactly
-    // while the FairQueue has the lane.
+    // In ascending `order`. Guarded by the scheduler's mutex. The FairQueue
+    // holds the lane exactly while `entries` is not empty.
     std::deque<Entry> entries;
   };
 
@@ -88,8 +89,8 @@ class Scheduler {
     uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
     // Called on worker `worker` (0 .. most_threads-1) for every task.
     std::function<void(uint32_t worker, const Task& task)> run;
-    // Called on a worker before it sleeps as one too many, without locks; may
-    // be null. The worker may do tasks again afterwards.
+    // Called on a surplus worker before it sleeps, without locks; may be null.
+    // The worker may run tasks again afterwards.
     std::function<void(uint32_t worker)> rest;
     // Threads are named this, a dash and their number.
     std::string name = "mr-worker";
@@ -126,27 +127,27 @@ class Scheduler {
   // Tasks that threads have begun go on.
   std::vector<Task> Remove(const std::shared_ptr<Lane>& lane);
 
-  // Runs on a worker, before any task: for what is short. Closures run in the
+  // Runs a short closure on a worker, before any task. Closures start in the
   // order in which they were posted, but several may run at once.
   void Post(std::function<void()> closure);
 
-  // Runs on a worker in its turn, as a task of the sharer: for what takes long.
+  // Runs a long closure on a worker, in its turn as a task of the sharer.
   void PostShared(std::shared_ptr<const Sharer> sharer,
                   std::function<void()> closure);
 
   // FairQueue::Shares().
   std::vector<FairQueue::Share> Shares(size_t most);
 
-  // How many threads work from now on, 1 .. most_threads(). Starts threads as
-  // far as there are too few. Fewer when the system gives no more threads:
-  // returns the number. Threads above the number finish their tasks first.
+  // Sets the number of active threads, 1 .. most_threads(), and starts missing
+  // threads. Returns the new number, which is smaller when the system gives no
+  // more threads. Surplus threads finish their tasks first.
   uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(start_mu_, mu_);
 
   uint32_t threads() const { return active_now_.load(); }
   uint32_t most_threads() const { return most_; }
 
-  // Thread-seconds that workers had nothing to do, so far. Those that sleep as
-  // too many do not count.
+  // Thread-seconds in which active workers had nothing to do, so far. Surplus
+  // workers do not count.
   double IdleThreadSeconds();
 
   // What all threads did, so far.
@@ -162,9 +163,9 @@ class Scheduler {
   // when `with_cpu`.
   Usage Measure(bool with_cpu);
 
-  // Finishes all that was added, also by the tasks and closures that it still
-  // runs, then joins the workers. What others add later never runs. Idempotent;
-  // one caller at a time, not from a worker.
+  // Finishes all added work, including work that the remaining tasks and
+  // closures add, then joins the workers. Work that other threads add later
+  // never runs. Idempotent; one caller at a time, not from a worker.
   void Stop();
 
  private:
@@ -178,23 +179,22 @@ class Scheduler {
 
   void Work(uint32_t worker);
   void Run(uint32_t worker, Begun& begun);
-  // The next task, for which its client is charged from now on; without a job
-  // when none may begin. To be ended with EndTask().
+  // Begins the next task and charges its client an estimate. The result has no
+  // job when no task may begin. EndTask() must follow.
   Begun TakeTask(uint32_t worker) MR_REQUIRES(mu_);
-  // The thread's task is over, if it has one: the client is charged what the
-  // task really took. Idempotent for one Begun.
+  // Ends the thread's task, if it has one, and charges the client the measured
+  // time. Idempotent for one Begun.
   void EndTask(uint32_t worker, Begun& begun, int64_t now) MR_REQUIRES(mu_);
-  // The worker, one too many, sleeps and helps until it is wanted again (true)
-  // or the scheduler stops (false).
+  // A surplus worker sleeps, and helps, until it is active again (true) or the
+  // scheduler stops (false).
   bool Rest(uint32_t worker);
-  // Time from which the worker, one too many, may take a task because all
-  // others are busy; INT64_MAX: not before the state changes, and then
-  // helper_sleeps_ is set. Only worker `active_` helps, so at most one thread
-  // does.
+  // Time from which a surplus worker may take a task because all active workers
+  // are busy. INT64_MAX: not before the state changes; helper_sleeps_ is set
+  // then. Only worker number `active_` helps, so at most one thread helps.
   int64_t HelpsAt(uint32_t worker) MR_REQUIRES(mu_);
-  // Wakes the helper if it sleeps without a time limit and there may be
-  // something to help with: it then works out when itself. Called whenever work
-  // was added or a task was begun.
+  // Wakes the helper if it sleeps without a time limit and there may be work
+  // for it. The helper then computes its time itself. Called whenever work was
+  // added or a task was begun.
   void WakeHelper() MR_REQUIRES(mu_);
   int64_t Now() const;
   // A closure, or a task that may begin now.
@@ -204,8 +204,8 @@ class Scheduler {
 
   const uint32_t most_;
   const int64_t long_task_nanos_;
-  // Not beside a clock of a test's own, which does not tell the system's time,
-  // nor for threads that only wait, which are many: each needs a descriptor.
+  // False with a test's clock, which is not the system's time. Also false for
+  // threads that only wait: they are many, and each would need a descriptor.
   const bool leaves_delay_out_;
   const std::function<int64_t()> clock_;
   const std::function<void(uint32_t, const Task&)> run_;
@@ -214,38 +214,36 @@ class Scheduler {
 
   // A copy of active_, so that threads() needs no lock. Written under mu_.
   std::atomic<uint32_t> active_now_{0};
-  // Each thread's id at the system, written by itself; 0: not started yet.
-  // Measure() may ask about a thread that has ended, and is told that nothing
-  // is known.
+  // System id of each thread, written by that thread; 0: not started yet.
+  // Measure() may query a thread that has ended; the system then reports no
+  // times.
   std::vector<std::atomic<pid_t>> ids_;
 
   // Not held while a task, a closure or rest_ runs.
   Mutex mu_;
-  // Waited for by workers below active_ that have nothing to do. One signal for
-  // each task that can be begun; a worker that finds itself too many passes its
-  // signal on.
+  // Workers below active_ without work wait here. There is one signal for each
+  // task that may begin. A surplus worker passes its signal on.
   CondVar work_;
-  // Waited for by workers from active_ on. All are woken at once: few, and
-  // rarely.
+  // Workers from active_ on wait here. They are few and are woken rarely, so
+  // all are woken at once.
   CondVar wanted_;
-  // The thread that may help waits on wanted_ without a time limit, or is about
-  // to: WakeHelper() has to wake it.
+  // The helper waits on wanted_ without a time limit, or is about to: only
+  // WakeHelper(), SetThreads() and Stop() wake it.
   bool helper_sleeps_ MR_GUARDED_BY(mu_) = false;
-  // Of the lanes that have entries.
+  // Contains exactly the lanes with entries.
   FairQueue queue_ MR_GUARDED_BY(mu_);
-  // When each thread began its task, by Now(); 0: it has none.
+  // When each thread began its task, by Now(); 0: the thread has no task.
   std::vector<int64_t> began_ MR_GUARDED_BY(mu_);
-  // First come first served, before any task.
+  // First in, first out; before any task.
   std::deque<std::function<void()>> closures_ MR_GUARDED_BY(mu_);
-  // Workers from this number on are too many. Those before it are started, but
-  // while SetThreads() is starting them.
+  // Workers with a number below this one are active, the others are surplus.
+  // The active workers are started, except while SetThreads() starts them.
   uint32_t active_ MR_GUARDED_BY(mu_) = 0;
-  // Threads that are there to work: not those that sleep as too many.
+  // Threads that are active or help. A sleeping surplus thread does not count.
   ThreadTally there_ MR_GUARDED_BY(mu_);
   // Threads of there_ that wait on work_.
   ThreadTally idle_ MR_GUARDED_BY(mu_);
-  // Stop() was called: a worker ends when nothing is left that it or another
-  // one could begin. Never cleared.
+  // Stop() was called: a worker ends when no work is left. Never cleared.
   bool stop_ MR_GUARDED_BY(mu_) = false;
 
   // Held while threads are started and joined. Taken before mu_; workers never
@@ -253,7 +251,7 @@ class Scheduler {
   Mutex start_mu_;
   // No thread is started any more.
   bool joined_ MR_GUARDED_BY(start_mu_) = false;
-  // Last: they use all of the above.
+  // Declared last, because the threads use all members above.
   std::vector<NamedThread> threads_ MR_GUARDED_BY(start_mu_);
 };
 

@@ -17,8 +17,8 @@ namespace millrace {
 
 class StageClock {
  public:
-  // READ holds copying raw tensors from storage, too: they are not worth two
-  // looks at the clock a sample.
+  // READ includes the copies of raw tensors from storage: they are too short
+  // for two more clock reads a sample.
   enum Stage { READ, DECODE, AUGMENT, BATCH, kStages };
 
   void Add(Stage stage, double seconds, uint64_t samples) {

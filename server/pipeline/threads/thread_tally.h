@@ -1,5 +1,5 @@
-// ThreadTally counts the time that threads spend in some state, continuously:
-// also of those that have not left it yet.
+// ThreadTally sums the time that threads spend in some state. The time of
+// threads that are still in the state is included.
 //
 // Not thread-safe: its owner's mutex guards it.
 //

@@ -22,8 +22,8 @@ std::optional<ThreadTimes> ThreadTimes::Parse(std::string_view text) {
     if (error != std::errc()) return std::nullopt;
     at = next;
   }
-  // A kernel that does not count writes zeros; a thread that can be asked about
-  // has been given a CPU before.
+  // A kernel that does not count writes zeros. A thread that can be queried has
+  // had a CPU at least once.
   if (numbers[2] == 0) return std::nullopt;
   return ThreadTimes{static_cast<double>(numbers[0]) * 1e-9,
                      static_cast<double>(numbers[1]) * 1e-9};

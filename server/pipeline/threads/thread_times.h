@@ -21,8 +21,8 @@ struct ThreadTimes {
   double cpu_seconds = 0;
   double delayed_seconds = 0;  // ready to run, no CPU
 
-  // Of a thread of this process. Nothing: there is no such thread, or the
-  // system does not count (Linux without CONFIG_SCHED_INFO).
+  // The times of a thread of this process. nullopt: there is no such thread, or
+  // the system does not count (Linux without CONFIG_SCHED_INFO).
   static std::optional<ThreadTimes> Of(pid_t thread);
 
   // From the text of /proc/PID/task/ID/schedstat: nanoseconds that it ran, that
@@ -31,9 +31,9 @@ struct ThreadTimes {
   static std::optional<ThreadTimes> Parse(std::string_view text);
 };
 
-// Nanoseconds so far that the calling thread was ready to run and had no CPU.
-// About 1 us. Keeps a file open for the thread. 0: the system does not count,
-// or has no descriptor left.
+// Nanoseconds so far in which the calling thread was ready to run and had no
+// CPU. A call takes about 1 us. Keeps a file open for the thread. 0: the system
+// does not count, or has no descriptor left.
 int64_t ThisThreadsDelay();
 
 }  // namespace millrace

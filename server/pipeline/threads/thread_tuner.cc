@@ -9,66 +9,70 @@ namespace millrace {
 namespace {
 
 // The constants below are choices, checked by the simulated loads of
-// thread_tuner_simulation_test.cc, and have no unit unless they say otherwise.
-// One that was measured says so.
+// thread_tuner_simulation_test.cc, and have no unit unless the comment says
+// otherwise. A measured constant says so.
 //
-// Factor by which a number grows at once, and the least that the threads that
-// read grow to: a model that is wrong does little harm before the next look.
+// Max factor by which a thread count grows in one step, and the min count of
+// read threads after a step: a wrong model does little harm before the next
+// interval.
 constexpr double kGrowth = 4;
 constexpr double kFewThreads = 16;
 
-// Threads that have nothing to do for less than this share of their time are
-// the bottleneck; with more, something else is.
+// Threads that are idle for less than this share of their time are the
+// bottleneck; otherwise something else is.
 constexpr double kBusyIdleShare = 0.1;
-// The same for numbers below that of CPUs, where growing costs nothing.
+// The same for counts below the number of CPUs, where more threads cost
+// nothing.
 constexpr double kSafeIdleShare = 0.3;
-// Share of the time that threads could run which they spend in line for a CPU:
-// above it no CPU is left for more threads.
+// Share of the runnable time that threads spend in the queue for a CPU. Above
+// it, no CPU is left for more threads.
 constexpr double kCrowdedShare = 0.15;
-// Busy thread-seconds in a second below which there is too little work to tell
-// anything by.
+// Busy thread-seconds in a second below which there is too little work for a
+// decision.
 constexpr double kLeastBusySeconds = 0.05;
 
-// Share of the expected gain that a trial must bring.
+// Share of the expected gain that a trial must reach.
 constexpr double kLeastGain = 0.25;
-// A rate below this part of the one before is harm, whatever limits it now.
+// A rate below this part of the rate before the trial is harm, whatever limits
+// it now.
 constexpr double kHarm = 0.9;
-// Seconds that a ceiling stays while nothing says that the load is another one;
-// then a step by the factor kProbe tries again, without a word. Long beside the
-// interval of 2 s, so that the trials cost little.
+// Seconds that a ceiling stays while the load seems unchanged. Then a step by
+// the factor kProbe tries again, without a log line. Long compared with the
+// interval of 2 s, so that trials cost little.
 constexpr double kHold = 36;
 constexpr double kProbe = 1.5;
-// A load whose sign differs by more than this factor is another one.
+// A load whose sign differs by more than this factor counts as another load.
 constexpr double kOtherLoad = 1.5;
-// Upper bound of Kind::misled: with a factor of 2 to this power no sign tells
-// loads apart any more.
-constexpr uint32_t kMostMisled = 20;
+// Upper bound of Kind::misled. With a factor of 2 to this power, no sign
+// distinguishes two loads any more.
+constexpr uint32_t kMaxMisled = 20;
 
-// The number grows if kGrowFrom times as many are wanted, and shrinks if that
-// part of it would do, in so many intervals in a row. The gap between the
-// factors keeps a number from swinging.
+// The count grows if kGrowFrom times as many threads are wanted. It shrinks if
+// kShrinkFrom of the count is enough, for kShrinkIntervals intervals in a row.
+// The gap between the factors prevents oscillation.
 constexpr double kGrowFrom = 1.15;
 constexpr double kShrinkFrom = 0.7;
 constexpr double kReaderShrinkFrom = 0.75;
 constexpr uint32_t kShrinkIntervals = 2;
 constexpr uint32_t kReaderShrinkIntervals = 4;
 
-// Threads that read, as a multiple of what Little's law says: to grow to, and
-// to shrink to, for reads that take longer than the average.
+// Count of read threads as a multiple of the result of Little's law, for
+// growing and for shrinking. The excess is for reads that take longer than the
+// average.
 constexpr double kHeadRoom = 1.3;
 constexpr double kShrinkRoom = 1.5;
-// Share of their time that threads read for, above which more of them may help.
+// Share of their time that read threads must read before more of them may help.
 constexpr double kReadersBusy = 0.8;
-// Where everything beside decoding takes more than kDearHandOver times its CPU
-// time, threads that read are for the part kServed of the CPUs (measured:
-// samples of 256 bytes, 2 ms away: 256 threads read 112,000/s, 384 read
-// 75,000/s).
+// If the process takes more than kDearHandOver times the CPU time of decoding
+// for everything else, only the part kServed of the CPUs counts for read
+// threads. Measured with samples of 256 bytes, 2 ms away: 256 threads read
+// 112,000/s, 384 read 75,000/s.
 constexpr double kDearHandOver = 1;
 constexpr double kServed = 0.85;
-// Share of their time that the threads which decode are in line for a CPU:
-// above it, more threads that read would only take the CPU from them.
+// Share of their time that worker threads are in the queue for a CPU. Above it,
+// more read threads would only take the CPU from them.
 constexpr double kInLine = 0.1;
-// Part of the CPUs above which the process has none left.
+// Part of the CPUs above which the process has no CPU left.
 constexpr double kCpusTaken = 0.9;
 
 uint32_t Threads(double number) {
@@ -90,7 +94,7 @@ std::string Time(double seconds) {
 }  // namespace
 
 void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
-  // Also without a trial: then `due` is not looked at, and Begin() sets it.
+  // Also without a trial: then `due` has no meaning, and Begin() sets it.
   kind.trial.due -= seconds;
   Ceiling& ceiling = kind.ceiling;
   if (ceiling.threads == 0) return;
@@ -99,7 +103,7 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
   const bool other =
       sign > 0 && ceiling.sign > 0 &&
       (sign > differs * ceiling.sign || ceiling.sign > differs * sign);
-  // Signs that are not known (0) tell nothing: then age alone ends a ceiling.
+  // Unknown signs (0) give no information; then only the age ends a ceiling.
   if (!other && ceiling.seconds_left > 0) return;
   kind.probing = !other;
   kind.other_load = other;
@@ -109,27 +113,27 @@ void ThreadTuner::Pass(Kind& kind, double seconds, double sign) {
 bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
                          bool has_work) {
   if (kind.trial.from == 0 || kind.trial.due > 0) return false;
-  // Judged once, whatever the result is.
+  // A trial is judged once, whatever the result.
   const Trial trial = kind.trial;
   kind.trial = Trial();
   const double wanted = trial.rate * (1 + kLeastGain * (trial.gain - 1));
   const bool did_harm = has_work && rate < kHarm * trial.rate;
-  // Passed, or not to be judged: what limits the rate now would limit it with
-  // any number of threads.
+  // The trial passed or cannot be judged: the current bottleneck would limit
+  // the rate with any number of threads.
   if (rate >= wanted || (limited_elsewhere && !did_harm)) {
     kind.probing = false;
-    // Growing has paid: signs are trusted a little more again.
+    // More threads helped, so signs are trusted slightly more again.
     if (rate >= wanted) kind.misled /= 2;
     return false;
   }
-  if (kind.other_load) kind.misled = std::min(kind.misled + 1, kMostMisled);
+  if (kind.other_load) kind.misled = std::min(kind.misled + 1, kMaxMisled);
   kind.ceiling = {trial.from, trial.sign, kHold};
   return true;
 }
 
 uint32_t ThreadTuner::Next(const Kind& kind, uint32_t now, double wanted,
                            double step) {
-  // A probe goes a small step beyond the old ceiling, which is gone by now.
+  // A probe exceeds the old ceiling, which was cleared, by a small step.
   const double most = kind.probing ? std::ceil(kProbe * now) : step;
   const uint32_t next = Threads(std::round(std::min(wanted, most)));
   return kind.ceiling.threads == 0 ? next
@@ -158,27 +162,28 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   const uint32_t n = m.threads;
   const double busy = m.thread_seconds - m.idle_seconds;
   const double idle_share = Share(m.idle_seconds, m.thread_seconds);
-  // Without the system's numbers all busy time counts as computing: then the
-  // number of CPUs is the result.
+  // Without the system's counters all busy time counts as CPU time; the result
+  // is then the number of CPUs.
   const double cpu = m.knows_cpu ? m.cpu_seconds : busy;
   const double delayed = m.knows_cpu ? m.delayed_seconds : 0;
   const double waited = std::max(0.0, busy - cpu - delayed);
-  const double wait_ratio = Share(cpu + waited, cpu);  // sign of the load
+  const double wait_ratio = Share(cpu + waited, cpu);  // the sign of the load
   Pass(workers_, measured.seconds, wait_ratio);
   if (m.most <= 1 || busy < kLeastBusySeconds * measured.seconds) {
-    // Nothing is decided by an interval without work, and what it says does not
-    // count towards shrinking.
+    // An interval without work decides nothing and does not count towards
+    // shrinking.
     workers_.too_many = 0;
     return;
   }
   const double rate = static_cast<double>(m.samples) / measured.seconds;
   const bool crowded = Share(delayed, cpu + delayed) > kCrowdedShare &&
                        idle_share < kSafeIdleShare;
-  // Rounded up: a container's share may be 1.5 CPUs. The small term keeps a
-  // share such as 2.0001 from counting as 3.
+  // Rounded up, because a container's limit may be 1.5 CPUs. The small term
+  // keeps a limit such as 2.0001 from counting as 3.
   const uint32_t cpus =
       std::min(m.most, Threads(std::ceil(measured.cpus - 0.01)));
-  // Back to the number before, but never below the CPUs, which are no trial.
+  // Back to the count before the trial, but not below the number of CPUs, which
+  // needs no trial.
   if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded, false)) {
     decision.workers = std::max(cpus, workers_.ceiling.threads);
     if (decision.workers < n) {
@@ -190,8 +195,9 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     }
     decision.workers = n;
   }
-  // As many as keep the CPUs busy that can be had: where others take them,
-  // those that were on a CPU or blocked, and not those in line.
+  // The count that keeps the available CPUs busy. If other processes use CPUs,
+  // threads that were on a CPU or blocked count, and threads in the queue for a
+  // CPU do not.
   const double wanted = crowded ? (cpu + waited) / measured.seconds
                                 : measured.cpus * (cpu + waited) /
                                       std::max(cpu, 1e-3 * measured.seconds);
@@ -200,11 +206,11 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
     decision.workers_reason = absl::StrFormat(
         "worker threads were busy %d %% of the time, with %.3g CPUs",
         Percent(1 - idle_share), measured.cpus);
-    // No trial: they are no more than CPUs.
+    // Not a trial: the count does not exceed the number of CPUs.
     workers_.too_many = 0;
     return;
   }
-  // A trial runs: the number stays until it is judged.
+  // A trial is in progress: the count stays until the trial is judged.
   if (workers_.trial.from != 0) return;
 
   const uint32_t target = std::min(
@@ -231,8 +237,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       return;
     }
     if (crowded) {
-      // Logged once for about this number: when the next probe finds no CPU
-      // again, that is no news.
+      // Logged once for about this count, not again when the next probe finds
+      // no CPU.
       const double before = crowded_at_;
       if (before == 0 || decision.workers > kProbe * before ||
           before > kProbe * decision.workers) {
@@ -241,8 +247,8 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
                             Percent(Share(delayed, busy)));
       }
       crowded_at_ = decision.workers;
-      // Otherwise the model would want the old number back in the next
-      // interval, in which no thread is in line any more.
+      // Without a ceiling, the model would return to the old count in the next
+      // interval, in which no thread queues for a CPU any more.
       workers_.ceiling = {decision.workers, wait_ratio, kHold};
     } else {
       decision.workers_reason =
@@ -271,7 +277,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     has_read_ = false;
     return;
   }
-  // Set while reading goes on; cleared above when it has stopped.
+  // Set while reads continue; cleared above when they stop.
   has_read_ |= m.samples > 0;
   const double rate = static_cast<double>(m.samples) / seconds;
   const double worker_idle = Share(w.idle_seconds, w.thread_seconds);
@@ -293,12 +299,12 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   }
   if (readers_.trial.from != 0) return;
 
-  // Samples/s that the threads that decode could take: each is occupied for a
-  // while by a sample, and all of them share the CPUs. At least what they took.
+  // Samples/s that the worker threads could process: a sample occupies a thread
+  // for some time, and all threads share the CPUs. At least the measured rate.
   const double samples = static_cast<double>(w.samples);
   const double delayed = w.knows_cpu ? w.delayed_seconds : 0;
   const double occupied = w.thread_seconds - w.idle_seconds - delayed;
-  double could = 0;  // 0: not known
+  double could = 0;  // 0: unknown
   if (samples > 0 && occupied > 0) {
     could = std::max(1.0 * w.threads,
                      std::min(measured.cpus, static_cast<double>(w.most))) *
@@ -309,12 +315,12 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     could = std::max(could, rate);
   }
   const bool knows = could > 0 && a_read > 0;
-  // Samples come in bunches (a row group), and this interval has none: the next
-  // one has.
+  // Samples arrive in bursts (a row group), and this interval has none. The
+  // next interval decides.
   if (!knows && has_read_) return;
 
-  // Reads that compute (they decode row groups) keep the CPUs busy themselves:
-  // more threads would not help.
+  // Reads that compute (they decode row groups) keep the CPUs busy themselves,
+  // so more threads would not help.
   const bool no_cpu =
       measured.process_cpu_seconds > kCpusTaken * measured.cpus * seconds;
   if (reading_share >= kReadersBusy && worker_idle >= kBusyIdleShare &&
@@ -344,7 +350,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     readers_.too_many = 0;
     return;
   }
-  // Not busy, or not the bottleneck: fewer may do.
+  // Not busy, or not the bottleneck: fewer threads may be enough.
   const uint32_t least = std::min(kLeastReaders, m.most);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
   if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {

@@ -37,11 +37,11 @@
 
 namespace millrace {
 
-// What was measured in an interval. Thread-seconds are sums over the threads.
+// The measurements of one interval. Thread-seconds are sums over the threads.
 struct ThreadMeasurement {
   double seconds = 0;
   double cpus = 1;  // that the process may use
-  // On a CPU, of all threads of the process; 0: not known.
+  // CPU time of all threads of the process; 0: unknown.
   double process_cpu_seconds = 0;
 
   // Those that decode and augment.
@@ -52,8 +52,9 @@ struct ThreadMeasurement {
     double thread_seconds = 0;
     // Without work.
     double idle_seconds = 0;
-    // Of the time that is not idle: on a CPU, and in line for one. What then is
-    // left they were blocked. Valid only if knows_cpu.
+    // Parts of the time that is not idle: on a CPU, and in the queue for a CPU.
+    // In the rest of that time the threads were blocked. Valid only if
+    // knows_cpu.
     bool knows_cpu = false;
     double cpu_seconds = 0;
     double delayed_seconds = 0;
@@ -85,7 +86,7 @@ struct ThreadDecision {
   std::string readers_reason;
 };
 
-// What decides; for tests with another rule.
+// The interface of the rule, so that tests can replace it.
 class ThreadPolicy {
  public:
   virtual ~ThreadPolicy() = default;
@@ -104,20 +105,20 @@ class ThreadTuner final : public ThreadPolicy {
   // A trial of a larger number, which must raise the rate. While a trial runs,
   // the number does not change.
   struct Trial {
-    // The number before; 0: no trial runs.
+    // The number of threads before the trial; 0: no trial runs.
     uint32_t from = 0;
     // Factor by which samples/s were expected to rise.
     double gain = 1;
-    // Samples/s before.
+    // Samples/s before the trial.
     double rate = 0;
-    // What tells the load from others, before: see Pass().
+    // The sign of the load before the trial: see Pass().
     double sign = 0;
-    // Seconds until it is judged: work that was begun with the old number is
-    // done by then.
+    // Seconds until the trial is judged. Work that was begun with the old
+    // number is done by then.
     double due = 0;
   };
-  // The number beyond which growing did not pay. Next() stays at or below it
-  // until Pass() ends it.
+  // The number above which more threads did not help. Next() stays at or below
+  // it until Pass() ends the ceiling.
   struct Ceiling {
     uint32_t threads = 0;  // 0: none
     double sign = 0;
@@ -130,21 +131,21 @@ class ThreadTuner final : public ThreadPolicy {
     bool probing = false;
     // The last ceiling ended because the load seemed to be another one.
     bool other_load = false;
-    // How often growing did not pay after such an end: each doubles the
-    // difference of signs that counts as another load, for the sign varies by
-    // itself.
+    // How often more threads did not help after `other_load`. Each time doubles
+    // the difference of signs that counts as another load, because the sign
+    // varies without a change of the load.
     uint32_t misled = 0;
-    // Intervals in a row in which fewer would do. Any other decision sets it to
-    // 0.
+    // Consecutive intervals in which fewer threads would be enough. Any other
+    // decision sets it to 0.
     uint32_t too_many = 0;
   };
 
-  // `seconds` have passed. A ceiling ends when its time is over, or when `sign`
-  // says that the load is another one. The sign of workers is their time per
-  // CPU time, that of readers the seconds a read takes; 0: not known.
+  // Records that `seconds` have passed. A ceiling ends when its time is over,
+  // or when `sign` shows another load. The sign of workers is their time per
+  // CPU time, the sign of readers is the seconds that a read takes; 0: unknown.
   static void Pass(Kind& kind, double seconds, double sign);
-  // Judges the trial that is due: whether the number goes back. A trial that
-  // something else limits has not failed, unless it did harm while there was
+  // Judges a trial that is due. True: the number goes back. A trial whose rate
+  // something else limits has not failed, unless the rate fell while there was
   // work.
   static bool Failed(Kind& kind, double rate, bool limited_elsewhere,
                      bool has_work);
@@ -160,12 +161,12 @@ class ThreadTuner final : public ThreadPolicy {
                      ThreadDecision& decision);
 
   Kind workers_;
-  // The number that the workers last shrank to because no CPU was free; 0: they
-  // never did.
+  // The number of workers after the last reduction for lack of a free CPU; 0:
+  // there was none.
   uint32_t crowded_at_ = 0;
   Kind readers_;
-  // Samples have come since reading began: an interval without any is then a
-  // gap and not the beginning.
+  // Samples have arrived since reading began. An interval without samples is
+  // then a gap and not the start.
   bool has_read_ = false;
 };
 

@@ -35,7 +35,8 @@ void CheckOperator(const CustomTransform& custom, TransformProblems& problems) {
   }
 }
 
-// An operator on tensors makes whatever the server has written down.
+// The result of an operator on tensors is what the server has written into the
+// spec.
 absl::Status TakeResult(const CustomTransform& custom, TracedField& field) {
   if (!field.trace.shape || custom.result_dtype() == DTYPE_UNSPECIFIED) {
     return absl::OkStatus();

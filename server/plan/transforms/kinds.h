@@ -1,7 +1,7 @@
-// The kinds of transform that there are, each described in a file of its own.
-// For server/plan/transforms/transforms.cc, which lists them.
+// All kinds of transform, each described in its own file. Used by
+// server/plan/transforms/transforms.cc, which lists them.
 //
-// A new transform is a message in proto/pipeline.proto, a file here, a line
+// A new transform needs a message in proto/pipeline.proto, a file here, a line
 // below and in that list, its operation in
 // server/pipeline/stage/transform_ops.cc, and its section in
 // docs/transforms.md.

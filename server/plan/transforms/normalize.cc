@@ -7,11 +7,12 @@
 namespace millrace {
 namespace {
 
-// Means of pixels of 0 .. 1. A stddev somewhat above 1 is a scale of one's own.
+// Max mean of pixels of 0 .. 1. A stddev slightly above 1 is a user-defined
+// scale.
 constexpr int kMaxMean = 1;
 constexpr int kMaxStddev = 5;
 
-// Statistics of pixels of 0 .. 255, as other programs print them.
+// Reports statistics of pixels of 0 .. 255, as other programs print them.
 void AddScaleProblem(const char* name, double value, int most, int i,
                      TransformProblems& problems) {
   AddProblem(

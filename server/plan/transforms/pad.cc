@@ -32,7 +32,8 @@ absl::Status GrowByPadding(
     const google::protobuf::RepeatedField<uint32_t>& padding,
     TracedField& field) {
   if (!field.trace.shape || padding.empty()) return absl::OkStatus();
-  // Left, top, right, bottom; fewer values stand for several sides.
+  // Left, top, right, bottom. With fewer values, one value applies to several
+  // sides.
   const auto side = [&](int i) -> int64_t {
     return padding[padding.size() == 4 ? i : i % padding.size()];
   };

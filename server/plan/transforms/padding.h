@@ -1,5 +1,5 @@
-// What random_crop and pad have in common: pixels around an image, and what
-// they hold.
+// The common part of random_crop and pad: pixels around an image, and their
+// values.
 //
 // Pure functions, safe from any thread.
 
@@ -14,7 +14,8 @@
 
 namespace millrace {
 
-// `fill` and `padding_mode` fit each other, and a transform that pads.
+// Checks that `fill` and `padding_mode` fit each other and a transform that
+// pads.
 template <typename M>
 void CheckFilling(const M& message, bool pads, TransformProblems& problems) {
   if (message.padding_mode() != PADDING_CONSTANT && !pads) {
@@ -33,7 +34,7 @@ void CheckFilling(const M& message, bool pads, TransformProblems& problems) {
   }
 }
 
-// 0, where pixels are filled and no value is written.
+// Writes 0 if pixels are filled and no value is given.
 template <typename M>
 void WriteFill(M& message, bool pads) {
   if (pads && message.padding_mode() == PADDING_CONSTANT &&
@@ -42,7 +43,7 @@ void WriteFill(M& message, bool pads) {
   }
 }
 
-// Makes a size that is known larger. `padding` has 0, 1, 2 or 4 values.
+// Enlarges a known size. `padding` has 0, 1, 2 or 4 values.
 absl::Status GrowByPadding(
     const google::protobuf::RepeatedField<uint32_t>& padding,
     TracedField& field);

@@ -35,7 +35,7 @@ TransformKind RandomAffineKind() {
                        .above = true,
                        .otherwise = {{1, 1}},
                        .left_out = "1"});
-  // At 90 degrees nothing is left of the image.
+  // A shear of 90 degrees leaves nothing of the image.
   for (const char* name : {"shear_x", "shear_y"}) {
     kind.Range(name, {.low = -89, .high = 89, .left_out = "0, 0"});
   }

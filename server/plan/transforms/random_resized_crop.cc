@@ -18,7 +18,7 @@ TransformKind RandomResizedCropKind() {
   kind.Resampling(INTERPOLATION_BILINEAR);
   kind.Plain("no_antialias", "false");
   kind.Probability(1, "1; otherwise the whole image is resized");
-  // Version 1 began without p.
+  // Version 1 first had no p.
   kind.Default(+[](RandomResizedCrop& crop) {
     if (crop.p() == 1) crop.clear_p();
   });

@@ -26,7 +26,7 @@ absl::Status FixSize(const Resize& resize, TracedField& field) {
   if (resize.short_side() == 0) {
     return field.Fix(resize.height(), resize.width());
   }
-  // A square stays one; other shapes are left to those who compute them.
+  // A square stays a square. The size of other shapes is left unknown.
   FieldTrace& trace = field.trace;
   if (trace.shape && (*trace.shape)[0] == (*trace.shape)[1]) {
     (*trace.shape)[0] = (*trace.shape)[1] = resize.short_side();

@@ -56,7 +56,7 @@ absl::Status TracedField::NeedOneOrThreeChannels() const {
 
 absl::Status TracedField::NeedPerChannel(absl::string_view name, int n) const {
   if (n <= 1 || n == Channels()) return absl::OkStatus();
-  // A mask has a fill of its own (FieldRole.fill).
+  // A mask has its own fill (FieldRole.fill).
   if (trace.role == FieldRole::MASK) return absl::OkStatus();
   return Refuse(absl::StrCat("has ", CountText(Channels(), "channel"), ", ",
                              name, " has ", n,

@@ -1,6 +1,7 @@
 // TracedField is a stored field on its way through the transforms of a spec:
-// what is known of it so far, and what a transform asks of it. The transforms
-// of this folder change it; server/plan/field_trace.h leads it through them.
+// what is known about it so far, and the checks that transforms need. The
+// transforms of this folder change it; server/plan/field_trace.h passes it
+// through them.
 //
 // Belongs to one thread. Holds a reference to the field.
 //
@@ -42,20 +43,20 @@ class TracedField {
   bool is_class() const {
     return field.num_classes() != 0 && !trace.mixed_label && !operator_result;
   }
-  // uint8 [height, width, channels], or encoded.
+  // True for uint8 [height, width, channels], and for encoded images.
   bool IsImage() const;
   int64_t Channels() const;  // 0: no image, or not decoded yet
-  // Absent for numbers with fractions.
+  // Absent for types with fractions.
   std::optional<ValueRange> Values(DType dtype) const;
 
-  // Refuse what a transform of images does not take.
+  // Refuse fields that an image transform does not accept.
   absl::Status NeedDecoded() const;
   absl::Status NeedPixels() const;  // an image, decoded
   absl::Status NeedOneOrThreeChannels() const;
-  // `n` values for the channels: none, one for all, or one each.
+  // Refuses `n` values unless it is none, one, or one for each channel.
   absl::Status NeedPerChannel(absl::string_view name, int n) const;
 
-  // Images are of this size from here on.
+  // Sets the size of the images from here on.
   absl::Status Fix(int64_t height, int64_t width);
 };
 

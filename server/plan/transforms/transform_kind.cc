@@ -40,14 +40,14 @@ void Set(Message& message, const FieldDescriptor* field, double value) {
   }
 }
 
-// Not HasField() alone, for which -0.0 is a value.
+// HasField() alone is not enough: it is true for -0.0.
 bool IsLeftOut(const Message& message, const FieldDescriptor* field) {
   return field->has_presence()
              ? !message.GetReflection()->HasField(message, field)
              : ValueOf(message, field) == 0;
 }
 
-// The repeated strings of `field`, or `otherwise`.
+// The strings of the repeated field `field`, or `otherwise`.
 std::vector<std::string> Names(const Message& message,
                                const FieldDescriptor* field,
                                const char* otherwise) {
@@ -173,7 +173,7 @@ void TransformKind::Range(absl::string_view name, const RangeBounds& bounds) {
   if (instead.empty() && bounds.otherwise) {
     instead = absl::StrCat("neither for ", bounds.left_out);
   }
-  // low <= min <= max <= high.
+  // The rule low <= min <= max <= high.
   std::string says = absl::StrCat(": write ", bounds.low,
                                   bounds.above ? " < " : " <= ", min->name(),
                                   " <= ", max->name(), " <= ", bounds.high,
@@ -250,7 +250,7 @@ void TransformKind::Levels(absl::string_view name) {
     const std::string& name = field->name();
     const auto values =
         message.GetReflection()->GetRepeatedFieldRef<uint32_t>(message, field);
-    // Whether they are as many as the channels is seen with the field.
+    // The number of channels is checked later, with the field.
     if (values.size() > kMaxFillValues) {
       AddProblem(
           problems, name,

@@ -1,8 +1,7 @@
-// TransformKind is everything that the plan knows of one kind of transform: its
-// phase, its parameters with their bounds and defaults, and what it makes of a
-// field. Each kind is described once, in its file of this folder; what it does
-// to pixels is in server/pipeline/stage/transform_ops.h, which trusts what has
-// passed Check().
+// TransformKind is the plan's knowledge of one kind of transform: its phase,
+// its parameters with their bounds and defaults, and what it makes of a field.
+// Each kind is described once, in its file of this folder. Its pixel operation
+// is in server/pipeline/stage/transform_ops.h, which relies on Check().
 //
 // Built once, immutable afterwards; safe from any thread.
 //
@@ -38,7 +37,7 @@
 
 namespace millrace {
 
-// In the order in which they may touch a field.
+// In the order in which they may apply to a field.
 enum class TransformPhase {
   kDecode,     // decode_image
   kSample,     // of one sample: geometry, colour, an operator
@@ -48,7 +47,7 @@ enum class TransformPhase {
 };
 
 struct TransformProblem {
-  // Of the transform's message; empty: the transform as a whole.
+  // The field of the transform's message; empty: the transform as a whole.
   std::string field;
   int index = -1;       // in a repeated field
   absl::Status status;  // InvalidArgument
@@ -58,34 +57,33 @@ using TransformProblems = std::vector<TransformProblem>;
 void AddProblem(TransformProblems& problems, absl::string_view field,
                 absl::string_view text, int index = -1);
 
-// Of one number.
+// The bounds of one number.
 struct NumberBounds {
   double low = 0;
   double high = std::numeric_limits<double>::infinity();
   bool above = false;  // `low` itself is not allowed
   bool odd = false;
-  // What the number is, behind "it is ": $0 and $1 are the bounds, $2 the
-  // default.
+  // The text after "it is ": $0 and $1 are the bounds, $2 the default.
   absl::string_view says = "$0 .. $1";
-  // Written where the number is left out. Absent: nothing is written, and 0 is
+  // The default that is written out. Absent: no default is written, and 0 is
   // checked like any other value.
   std::optional<double> otherwise = std::nullopt;
-  // For the page; empty: `otherwise`, or "must be set".
+  // The default as text for the page; empty: `otherwise`, or "must be set".
   absl::string_view left_out = "";
-  // Whether the number is looked at; null: always.
+  // Whether the number is checked; null: always.
   bool (*when)(const google::protobuf::Message&) = nullptr;
 };
 
-// Of a pair NAME_min, NAME_max, left out when both are 0.
+// The bounds of a pair NAME_min, NAME_max. The pair is left out if both are 0.
 struct RangeBounds {
   double low = 0;
   double high = 0;
   bool above = false;  // `low` itself is not allowed
-  // Written where the pair is left out. Absent: nothing is written.
+  // The default that is written out. Absent: nothing is written.
   std::optional<std::pair<double, double>> otherwise = std::nullopt;
   absl::string_view left_out = "";  // the same in words: "3/4 .. 4/3"
-  // What may be written instead of bounds; empty: "neither for " `left_out`
-  // where there is a default.
+  // What may be written instead of bounds; empty: "neither for " `left_out` if
+  // there is a default.
   absl::string_view instead = "";
 };
 
@@ -106,16 +104,16 @@ class TransformKind {
   explicit TransformKind(Transform::KindCase kind);
 
   TransformPhase phase = TransformPhase::kSample;
-  // Moves pixels: masks and boxes go with their image.
+  // Moves pixels, so masks and boxes get the same transform as their image.
   bool geometric = false;
-  // May move pixels, of images that have neither mask nor boxes.
+  // May move pixels of images that have neither mask nor boxes.
   bool image_alone = false;
-  // Takes tensors of fixed size that are no images, too.
+  // Also accepts tensors of fixed size that are not images.
   bool any_tensor = false;
-  // Works on images of 1 and 3 channels alone.
+  // Accepts only images of 1 and 3 channels.
   bool one_or_three_channels = false;
 
-  // The description, by the file of the kind.
+  // The description; called by the file of the kind.
 
   void Sides();  // height and width
   void Side(absl::string_view name, absl::string_view left_out,
@@ -124,16 +122,16 @@ class TransformKind {
   void Range(absl::string_view name, const RangeBounds& bounds);
   void Probability(double otherwise, absl::string_view left_out = "");
   void Padding(bool may_be_empty, absl::string_view left_out);
-  // Pixel values, one or one a channel.
+  // Pixel values: one, or one for each channel.
   void Levels(absl::string_view name);
   void Fill();  // Levels("fill"), 0 where it is left out
   void Resampling(Interpolation otherwise);  // interpolation
   void Labels();
-  // What has no bound of its own.
+  // A parameter without a bound of its own.
   void Plain(absl::string_view name, absl::string_view left_out,
              absl::string_view range = "");
 
-  // M is the kind's message.
+  // M is the message of the kind.
   template <typename M>
   void Rule(void (*rule)(const M&, TransformProblems&)) {
     checks_.push_back([rule](const Message& message, TransformProblems& to) {
@@ -145,9 +143,10 @@ class TransformKind {
     defaults_.push_back(
         [write](Message& message) { write(static_cast<M&>(message)); });
   }
-  // What the kind makes of a field's type and shape; InvalidArgument, by
-  // TracedField::Refuse(): it does not fit. Without one nothing changes. The
-  // numbers of channels and of levels have been looked at.
+  // Sets the function that changes a field's type and shape. InvalidArgument,
+  // by TracedField::Refuse(): the field does not fit. Without a function
+  // nothing changes. The numbers of channels and of pixel values are checked
+  // before.
   template <typename M>
   void Trace(absl::Status (*trace)(const M&, TracedField&)) {
     trace_ = [trace](const Message& message, TracedField& field) {
@@ -155,18 +154,19 @@ class TransformKind {
     };
   }
 
-  // Use. `transform` is of this kind.
+  // The use of a kind. `transform` is of this kind.
 
   const std::string& name() const { return field_->name(); }
   int number() const { return field_->number(); }  // Transform::KindCase
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // In the order of the parameters; empty: none.
+  // The problems in the order of the parameters; empty: none.
   TransformProblems Check(const Transform& transform) const;
-  // `transform` has passed Check(). Nothing changes the second time.
+  // `transform` has passed Check(). A second call changes nothing.
   void WriteDefaults(Transform& transform) const;
   absl::Status Follow(const Transform& transform, TracedField& field) const;
-  // The fields that it works on, the default written out, and the labels.
+  // The fields that the transform works on, including a default field, and the
+  // labels.
   std::vector<std::string> Fields(const Transform& transform) const;
   std::vector<std::string> Labels(const Transform& transform) const;
 

@@ -6,10 +6,10 @@
 namespace millrace {
 namespace {
 
-// By number; null where the spec has no such transform.
+// By field number; null: the spec has no transform with this number.
 using Kinds = std::vector<const TransformKind*>;
 
-// The one place that names them all.
+// The only place that names all kinds.
 constexpr TransformKind (*kDescriptions[])() = {
     // clang-format off
     DecodeImageKind, RandomResizedCropKind, ResizeKind, CenterCropKind,

@@ -1,7 +1,7 @@
-// The transforms of a spec: what each is, the fields that it names, whether its
-// own parameters can be, and its defaults. What a transform may stand beside is
-// checked by server/plan/spec_check.h, whether it fits a field by
-// server/plan/field_trace.h.
+// The transforms of a spec: their kinds, the fields that they name, the check
+// of their own parameters, and their defaults. server/plan/spec_check.h checks
+// the combination of transforms; server/plan/field_trace.h checks whether a
+// transform fits a field.
 //
 // Pure functions, safe from any thread.
 //
@@ -29,29 +29,29 @@ std::string TransformName(const Transform& transform);
 // kSample for an empty one.
 TransformPhase PhaseOf(const Transform& transform);
 
-// Moves pixels: masks and boxes go with their image.
+// Moves pixels, so masks and boxes get the same transform as their image.
 bool IsGeometric(const Transform& transform);
 
-// The fields that a transform works on, the defaults written out, labels of
-// mix_up and cut_mix last; none for an empty one.
+// The fields that a transform works on, including default fields, followed by
+// the labels of mix_up and cut_mix; none for an empty transform.
 std::vector<std::string> TransformFields(const Transform& transform);
 
-// The labels among them.
+// The labels among the fields.
 std::vector<std::string> TransformLabels(const Transform& transform);
 
-// What is wrong with its parameters, in their order; none for an empty one.
-// Numbers must be finite, enum values known: server/plan/spec_check.h sees to
-// that.
+// The problems of a transform's parameters, in the order of the parameters;
+// none for an empty transform. Numbers must be finite and enum values known;
+// server/plan/spec_check.h checks that.
 TransformProblems FindTransformProblems(const Transform& transform);
 
-// Writes the defaults out: what Open answers says everything that a job runs
-// with, also when a later version has other defaults. Defaults that an earlier
-// version did not know are not written, so that the hash of its specs stays:
-// the p of random_resized_crop, placements, field roles that are absent.
+// Writes the defaults out, so that the answer of Open contains every parameter
+// of the job, even if a later version has other defaults. Defaults that an
+// earlier version did not have are not written, so that the hash of its specs
+// does not change: the p of random_resized_crop, placements, absent field
+// roles.
 //
-// `transform` has no problems. Of a transform whose defaults are written
-// nothing changes. A custom transform's version and library are the server's:
-// see ResolveSpec().
+// `transform` has no problems. A transform whose defaults are written out does
+// not change. ResolveSpec() sets the version and library of a custom transform.
 void WriteDefaults(Transform& transform);
 
 }  // namespace millrace

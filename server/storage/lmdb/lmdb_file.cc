@@ -9,12 +9,12 @@
 namespace millrace {
 namespace {
 
-// From this share of the machine's memory on, a file's pages will not stay
-// cached: reading ahead of a random read would waste the disk's time.
+// From this share of the machine's memory on, the pages of a file do not stay
+// cached, so the read-ahead of a random read would waste disk time.
 constexpr uint64_t kRandomAccessShare = 4;
 
-// Values of more than so many bytes are asked for as a whole before they are
-// touched: without reading ahead each page would be a wait of its own.
+// Values above this size are prefetched as a whole before they are used:
+// without read-ahead, each page would be a separate wait.
 constexpr size_t kPrefetchBytes = 16 << 10;
 
 uint64_t MachineMemory() {
@@ -22,7 +22,7 @@ uint64_t MachineMemory() {
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Advice: nothing to do when it is not taken.
+// Only advice: errors are ignored.
 void Advise(const uint8_t* begin, size_t bytes, int advice) {
   (void)madvise(const_cast<uint8_t*>(begin), bytes, advice);
 }
@@ -67,7 +67,7 @@ absl::StatusOr<absl::Span<const uint8_t>> LmdbFile::Get(
   absl::Span<const uint8_t> value;
   const LmdbTree::Result result = TryGet(key, position, &value);
   if (result == LmdbTree::Result::kFound) return value;
-  // Damage in a file that has changed is no damage of the file.
+  // In a changed file, damage is reported as the change.
   MR_RETURN_IF_ERROR(CheckUnchanged());
   if (result == LmdbTree::Result::kDamaged) return DamagedTree();
   return absl::NotFoundError(absl::StrCat(path(), " has no such record"));
@@ -84,7 +84,8 @@ void LmdbFile::Touch(absl::Span<const uint8_t> value) const {
   const uint64_t page = os_page_bytes_;
   const uint64_t before = reinterpret_cast<uintptr_t>(value.data()) % page;
   if (value.size() > page) {
-    // All at once, where the system knows how; otherwise one after the other.
+    // One request for the whole value if the system supports it; otherwise page
+    // by page.
     Advise(value.data() - before, value.size() + before, MADV_WILLNEED);
   }
   for (uint64_t at = 0; at < value.size(); at += page) {

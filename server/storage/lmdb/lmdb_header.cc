@@ -14,9 +14,9 @@ namespace {
 
 // A meta page of LMDB's data format 1 on a 64-bit machine: 16 bytes of page
 // header, then magic u32, version u32, address u64, map size u64, two database
-// records of 48 bytes (the free list, the main one), last page u64, transaction
-// u64. The page size is the first number of the first record; of a record the
-// flags u16 come second.
+// records of 48 bytes (the free list and the main database), last page u64,
+// transaction u64. In each record, the flags u16 follow the first u32; the
+// first u32 of the first record is the page size.
 constexpr uint32_t kMagic = 0xBEEFC0DE;
 constexpr uint32_t kVersion = 1;
 constexpr uint16_t kMetaPageFlag = 0x08;
@@ -88,7 +88,7 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
                                    ? "the LMDB file is truncated"
                                    : "the LMDB file's second page is damaged");
   }
-  // The newer of the two is the one that LMDB follows.
+  // LMDB uses the newer of the two meta pages.
   const Meta& meta =
       first->transaction >= second->transaction ? *first : *second;
   if (meta.last_page >= UINT64_MAX / page_size ||
@@ -104,7 +104,7 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
         "the LMDB file has another order of keys or several values for a key: "
         "its first pages are damaged, or another program wrote the file");
   }
-  // UINT64_MAX is the root of an empty tree.
+  // The root UINT64_MAX marks an empty tree.
   if (meta.root != UINT64_MAX &&
       (meta.root > meta.last_page || meta.root < 2)) {
     return absl::DataLossError("the LMDB file's tree has no root");
@@ -116,7 +116,7 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
 }
 
 absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file) {
-  // A copy: the file may change between one look and the next.
+  // Copied, because the file may change between two reads.
   std::vector<uint8_t> start(
       std::min<uint64_t>(kLmdbHeaderBytes, file.data().size()));
   MR_ASSIGN_OR_RETURN(const uint64_t length,

@@ -72,7 +72,7 @@ class LmdbReader final : public RecordReader {
       status = visit(sample);
       if (status.ok()) return status;
     }
-    // The sample is not to blame when the file has changed under it.
+    // If the file has changed, the error is that change and not the sample.
     MR_RETURN_IF_ERROR(source_.shards().Check(sample.shard));
     if (loaded) return status;
     return AtSample(std::move(status),
@@ -91,7 +91,7 @@ class LmdbReader final : public RecordReader {
   }
 
  private:
-  // Fills in shard and row of the sample; gives the shard's file.
+  // Sets shard and row of the sample; returns the file of the shard.
   const LmdbFile& Place(int64_t index, EncodedSample* sample) const {
     sample->shard = source_.shards().ShardOf(index);
     sample->row = index - source_.shards().first_sample(sample->shard);
@@ -145,7 +145,7 @@ absl::StatusOr<ShardMetadata> ReadMetadata(const LmdbFile& file) {
         "`millrace-data pack`"));
   }
   if (!found.ok()) return found.status();
-  // A copy, which stays as it is while it is looked at.
+  // Copied, so that the record does not change while it is checked.
   const std::vector<uint8_t> record(found->begin(), found->end());
   absl::StatusOr<ShardMetadata> metadata = DecodeMetadataRecord(record);
   MR_RETURN_IF_ERROR(file.CheckUnchanged());

@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// A page: its own number u64, 2 bytes of padding, flags u16, then the end of
-// the list of nodes u16 and the begin of the nodes u16, or, of an overflow
-// page, the number of pages u32. The list (u16 each, from the page's begin)
-// follows.
+// A page: its number u64, 2 bytes of padding, flags u16, then the end of the
+// list of nodes u16 and the start of the nodes u16. An overflow page has the
+// number of pages u32 instead of the two. Then follows the list of nodes (u16
+// each, relative to the start of the page).
 constexpr uint32_t kFlagsAt = 10;
 constexpr uint32_t kListEndAt = 12;
 constexpr uint32_t kOverflowPagesAt = 12;
@@ -19,19 +19,20 @@ constexpr uint32_t kPageHeaderBytes = 16;
 constexpr uint16_t kBranchPage = 0x01;
 constexpr uint16_t kLeafPage = 0x02;
 constexpr uint16_t kOverflowPage = 0x04;
-// The kinds of a page; other bits belong to the process that writes it.
+// The bits of a page's kind. The writing process uses the other bits.
 constexpr uint16_t kPageKinds = 0x6f;
 
-// A node: two halves u16 of a number, flags u16, length of the key u16, key,
-// data. The number is that of the child (with the flags as its top) in a
-// branch, the length of the value in a leaf.
+// A node: two u16 halves of a number, flags u16, length of the key u16, key,
+// data. In a branch the number is that of the child page, with the flags as its
+// top bits. In a leaf the number is the length of the value.
 constexpr uint32_t kNodeHeaderBytes = 8;
 constexpr uint16_t kInOverflowPages = 0x01;
 
-// As many as LMDB follows; a tree of the smallest pages is not so deep.
+// The max depth that LMDB follows; a tree of the smallest pages is not that
+// deep.
 constexpr int kMaxDepth = 32;
 
-// Meta pages are never part of the tree.
+// The tree contains no meta page.
 constexpr uint64_t kFirstPage = 2;
 constexpr uint64_t kNoRoot = UINT64_MAX;
 
@@ -83,8 +84,8 @@ bool LmdbTree::LoadNode(const Page& page, uint32_t index, Node* node) const {
 
 bool LmdbTree::FindChild(const Page& page, absl::string_view key,
                          uint64_t* number) const {
-  // The last node whose key is not greater; the first one's key counts as the
-  // smallest there is.
+  // The last node whose key is not greater than the wanted key. The key of the
+  // first node counts as the smallest possible key.
   Node node;
   uint32_t low = 0, high = page.nodes;
   while (high - low > 1) {

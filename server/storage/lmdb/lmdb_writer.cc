@@ -20,21 +20,22 @@
 namespace millrace {
 namespace {
 
-// MDB_NOLOCK: the file has a temporary name that nobody else opens.
-// MDB_NOSYNC: it reaches the disk once, at the end, before it gets its name.
-// Without MDB_WRITEMAP: a full disk is then an error and not a SIGBUS.
+// MDB_NOLOCK: the file has a temporary name that no other process opens.
+// MDB_NOSYNC: the file is synced once, at the end, before it gets its final
+// name. No MDB_WRITEMAP: a full disk is then an error and not a SIGBUS.
 constexpr unsigned kWriteFlags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC;
 
-// Dirty pages are kept in memory until their transaction ends.
+// Max bytes of one transaction, because dirty pages stay in memory until the
+// transaction ends.
 constexpr uint64_t kTransactionBytes = 32 << 20;
 
-// Room for the inner pages of the tree and the free list.
+// Space for the inner pages of the tree and the free list.
 constexpr uint64_t kMapSlack = 16 << 20;
 
 constexpr uint64_t kMaxValueBytes = uint64_t{2} << 30;
 
-// "cannot ACTION PATH: ..." for a return code of LMDB: its own are negative,
-// the others are errnos.
+// "cannot ACTION PATH: ..." for a return code of LMDB. LMDB's own codes are
+// negative; the others are errnos.
 absl::Status LmdbError(int rc, absl::string_view action,
                        absl::string_view path) {
   if (rc > 0) return FileError(rc, action, path);
@@ -80,8 +81,8 @@ class LmdbWriter final : public ShardWriter {
   }
 
   absl::Status Finish(const ShardMetadata& metadata) override {
-    // The samples first, in transactions of their own: whatever is cut off
-    // before the last one leaves a file without metadata.
+    // The samples are committed before the metadata: a file that is cut off
+    // before the last transaction has no metadata.
     MR_RETURN_IF_ERROR(Commit());
     const std::string record = EncodeMetadataRecord(metadata);
     uint8_t* place;
@@ -96,7 +97,7 @@ class LmdbWriter final : public ShardWriter {
     }
     mdb_env_close(std::exchange(env_, nullptr));
     // A page that was allocated last and then freed is counted but never
-    // written. Readers insist on the whole length.
+    // written. Readers require the whole length.
     struct stat stat_info;
     if (stat(path_.c_str(), &stat_info) != 0 ||
         (static_cast<uint64_t>(stat_info.st_size) < file_bytes &&
@@ -107,7 +108,7 @@ class LmdbWriter final : public ShardWriter {
   }
 
  private:
-  // The most that a value can take in the file.
+  // Max bytes that a value takes in the file.
   uint64_t Footprint(uint64_t bytes) const {
     return (bytes / page_bytes_ + 2) * page_bytes_;
   }
@@ -120,8 +121,8 @@ class LmdbWriter final : public ShardWriter {
         used + std::max(kTransactionBytes, Footprint(first_value_bytes)) +
         kMapSlack;
     if (info.me_mapsize < needed) {
-      // A quarter more, so that the map is seldom made anew. The size is
-      // written into the file: readers map as much, which costs no memory.
+      // A quarter more, so that the map rarely grows. The file stores the map
+      // size, and readers map that size, which costs no memory.
       const uint64_t size = needed + needed / 4;
       if (int rc = mdb_env_set_mapsize(env_, size - size % page_bytes_);
           rc != 0) {
@@ -143,8 +144,8 @@ class LmdbWriter final : public ShardWriter {
     return absl::OkStatus();
   }
 
-  // Makes room for a value after all others; the caller fills `place` before
-  // the next call.
+  // Allocates space for a value after all others. The caller fills `*place`
+  // before the next call.
   absl::Status Put(absl::string_view key, uint64_t bytes, uint8_t** place) {
     if (txn_ != nullptr && txn_bytes_ + Footprint(bytes) > kTransactionBytes) {
       MR_RETURN_IF_ERROR(Commit());

@@ -46,7 +46,8 @@ absl::StatusOr<ShardMetadata> DecodeMetadataRecord(
       std::memcmp(record.data(), kMagic.data(), kMagic.size()) != 0) {
     return absl::DataLossError("the metadata record is not Millrace's");
   }
-  // The version comes before the hash: a later one may hash differently.
+  // The version is checked before the hash, because a later version may use
+  // another hash.
   const uint32_t version = Load<uint32_t>(record.data() + kVersionAt);
   if (version > kStorageFormatVersion) {
     return absl::UnimplementedError(absl::StrCat(

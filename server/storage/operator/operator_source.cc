@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kMaxFields = 1024;
 constexpr int64_t kMaxClassNames = 1 << 20;
 
-// An open dataset of the library; closed when the last who uses it is gone.
+// An open dataset of the library; closed when its last owner is gone.
 class Handle {
  public:
   explicit Handle(const millrace_source& source) : source_(source) {}
@@ -60,7 +60,7 @@ class OperatorSource final : public RecordSource {
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
-  // A library may read from anywhere.
+  // The library may read from any storage.
   ReadWait read_wait() const override { return ReadWait::kRead; }
 
   const millrace_source& functions() const { return functions_; }
@@ -97,7 +97,7 @@ class OperatorReader final : public RecordReader {
   }
 
  private:
-  // Points views_ at the sample's fields.
+  // Points views_ to the fields of the sample.
   absl::Status Load(int64_t index) {
     std::fill(fields_.begin(), fields_.end(), millrace_bytes{});
     OperatorResult result;
@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> OperatorSource::NewReader()
   return std::make_unique<OperatorReader>(*this, reader);
 }
 
-// The numbers of the border are those of the schema.
+// The numbers of the interface equal those of the schema.
 static_assert(int{MILLRACE_FIELD_IMAGE} == int{v1::FIELD_KIND_ENCODED_IMAGE});
 static_assert(int{MILLRACE_FIELD_TENSOR} == int{v1::FIELD_KIND_TENSOR});
 static_assert(int{MILLRACE_FIELD_RAGGED} == int{v1::FIELD_KIND_RAGGED});
@@ -203,7 +203,7 @@ absl::Status ReadDescription(const millrace_dataset& from, DatasetInfo* info) {
   return absl::OkStatus();
 }
 
-// Of the reader's identity and of what it says of the content.
+// Hash of the reader's identity and of its statement about the content.
 std::string Fingerprint(const OperatorRef& reader,
                         absl::string_view fingerprint,
                         const DatasetInfo& info) {

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Arrow's messages may have several lines; logs have one.
+// Arrow's messages may have several lines; a log message has one line.
 std::string OneLine(std::string text) {
   for (char& c : text) {
     if (c == '\n' || c == '\r') c = ' ';
@@ -19,8 +19,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-// Whether the system has failed to read: the file itself may be whole. EINVAL
-// and EOVERFLOW are answers to an offset that a damaged footer has asked for.
+// Whether the system failed to read, so that the file may be intact. EINVAL and
+// EOVERFLOW are excluded: they are caused by an offset from a damaged footer.
 bool SystemFailed(int error) {
   return error != 0 && error != EINVAL && error != EOVERFLOW;
 }

@@ -9,13 +9,14 @@
 namespace millrace {
 namespace {
 
-// More room is asked for in pieces, so that a column that grows does not ask
-// for every buffer.
+// More room is reserved in pieces of this size, so that a growing column does
+// not make a request for every buffer.
 constexpr uint64_t kGrowBytes = 1 << 20;
 
-// Smaller pieces are malloc's: whole pages would waste much of them.
+// Smaller buffers come from malloc: whole pages would waste most of their
+// memory.
 constexpr int64_t kHeapBytes = 32 << 10;
-// A buffer that is cut by less than this part of it stays where it is.
+// A buffer that shrinks by less than this part stays in place.
 constexpr int64_t kCutPart = 8;
 
 class BasePool final : public arrow::MemoryPool {
@@ -36,8 +37,8 @@ class BasePool final : public arrow::MemoryPool {
     const bool in_heap =
         InHeap(old_size, alignment) && InHeap(new_size, alignment);
     uint8_t* moved = nullptr;
-    // A buffer that has grown by doubling is cut at its end. The next one needs
-    // all of it again: pieces of such buffers are of no use to anybody.
+    // A buffer that has grown by doubling is cut at its end. The next buffer
+    // needs the whole range again, and no allocation can use the cut pieces.
     if (in_heap && new_size < old_size - old_size / kCutPart) {
       moved = heap_.TakeIdle(new_size);
     }
@@ -80,7 +81,7 @@ class BasePool final : public arrow::MemoryPool {
   uint8_t* New(int64_t size, int64_t alignment) {
     if (InHeap(size, alignment)) return heap_.Take(size);
     void* data = nullptr;
-    // No size of 0: for that malloc may give null.
+    // Never 0 bytes, because malloc may return null for 0.
     return posix_memalign(&data, alignment, std::max<int64_t>(size, 1)) == 0
                ? static_cast<uint8_t*>(data)
                : nullptr;
@@ -136,7 +137,7 @@ arrow::Status BoundedPool::Allocate(int64_t size, int64_t alignment,
 
 arrow::Status BoundedPool::Reallocate(int64_t old_size, int64_t new_size,
                                       int64_t alignment, uint8_t** ptr) {
-  // Both are there while the bytes are copied.
+  // Both buffers exist while the bytes are copied.
   ARROW_RETURN_NOT_OK(Take(new_size));
   ARROW_RETURN_NOT_OK(base_->Reallocate(old_size, new_size, alignment, ptr));
   used_ += new_size - old_size;

@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr uint64_t kPageBytes = ChunkCost::kPageBytes;
-// A chunk of more bytes is read page by page.
+// Larger chunks are read page by page.
 constexpr uint64_t kMaxChunkBytes = 4 << 20;
 constexpr uint64_t kStreamBytes = 32 << 10;
 constexpr uint64_t kReaderBytes = 16 << 10;
@@ -33,7 +33,7 @@ uint64_t NotNegative(int64_t number) {
   return static_cast<uint64_t>(number);
 }
 
-// Bytes of a value once it is decoded.
+// Bytes of one decoded value.
 uint64_t WidthOf(const parquet::ColumnDescriptor& column) {
   switch (column.physical_type()) {
     case parquet::Type::BOOLEAN:
@@ -73,8 +73,8 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
   if (column.physical_type() != parquet::Type::BYTE_ARRAY) {
     const auto width = static_cast<double>(WidthOf(column));
     if (chunk.has_dictionary_page()) cost.fixed += 2 * page;
-    // Values and levels grow by doubling, into new memory; Arrow's lists and
-    // what tells nulls lie beside them.
+    // Values and levels grow by doubling, into new memory. Arrow's lists and
+    // the null markers take memory in addition.
     const bool repeated = column.max_repetition_level() > 0;
     if (const auto index = chunk.GetOffsetIndexLocation();
         repeated && index.has_value()) {
@@ -84,7 +84,7 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
                    static_cast<double>(widened) + (repeated ? 16 : 1);
     return cost;
   }
-  // Strings: what they take one by one, if anybody knows.
+  // Strings: the size of the values, if the file states it.
   uint64_t plain = encoded;
   bool known = false;
   if (const auto sizes = chunk.size_statistics();
@@ -95,8 +95,8 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
   cost.dictionary =
       text && AllPagesAreDictionary(chunk) && (!known || plain > 2 * encoded);
   if (cost.dictionary) {
-    // The dictionary: its page, the decoder's copy, a table of its values that
-    // grows by doubling, and the array's copy.
+    // The dictionary is in memory as its page, as the decoder's copy, as a
+    // table of its values (which grows by doubling), and as the array's copy.
     cost.fixed += 6 * encoded;
     cost.per_row = ChunkCost::kStringBytes;
     return cost;

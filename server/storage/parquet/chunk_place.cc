@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// Old writers leave the header of a dictionary page out of a chunk's size
-// (PARQUET-816).
+// Old writers do not include the header of a dictionary page in the size of a
+// chunk (PARQUET-816).
 constexpr int64_t kForgottenBytes = 100;
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// As Parquet peeks for the header of a page.
+// The same size that Parquet uses to peek at a page header.
 constexpr int64_t kWindowBytes = 16 << 10;
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-// Fixed-size lists in each other that become one tensor.
+// Max depth of nested fixed-size lists that become one tensor.
 constexpr int kMaxListDepth = 4;
-// Of a type in a message.
+// Max bytes of a type name in a message.
 constexpr size_t kMaxTypeBytes = 200;
 
 bool IsBinary(const arrow::DataType& type) {
@@ -29,7 +29,7 @@ bool IsBinary(const arrow::DataType& type) {
   }
 }
 
-// The element type that a column's numbers become; unspecified: none.
+// The element type of a numeric column; unspecified: the column is not numeric.
 DType NumberOf(const arrow::DataType& type) {
   switch (type.id()) {
     case arrow::Type::BOOL:
@@ -59,8 +59,8 @@ bool IsInteger(DType dtype) {
   return dtype == DTYPE_UINT8 || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
 }
 
-// Lists are handed out where they lie, so their elements must not need
-// widening.
+// The element type of lists. Lists are returned in place, so their elements
+// must not need widening.
 DType ListNumberOf(const arrow::DataType& type) {
   const DType dtype = NumberOf(type);
   switch (type.id()) {
@@ -95,15 +95,15 @@ std::shared_ptr<arrow::DataType> ArrowNumber(DType dtype) {
   }
 }
 
-// The shape and element type of fixed-size lists of fixed-size lists: rows of
-// boxes, pixels. False: the lists have no place as a tensor.
+// Sets the shape and element type of nested fixed-size lists, such as rows of
+// boxes or pixels. False: the lists cannot be a tensor.
 bool TensorOfFixedLists(const arrow::DataType& type, Field* field) {
   const arrow::DataType* level = &type;
   int64_t elements = 1;
   while (level->id() == arrow::Type::FIXED_SIZE_LIST) {
     const auto& list = static_cast<const arrow::FixedSizeListType&>(*level);
     const int64_t extent = list.list_size();
-    // The sizes are the file's claim: their product must not overflow.
+    // The sizes are values from the file, so their product must not overflow.
     if (field->shape_size() == kMaxListDepth || extent <= 0 ||
         extent > INT32_MAX / elements) {
       return false;
@@ -181,7 +181,7 @@ std::string WhyLeftOut(const arrow::Field& column) {
   if (column.type()->id() == arrow::Type::UINT64) {
     return "tensors have no type uint64: write the column as int64";
   }
-  // A struct's type has the names of its fields.
+  // The type of a struct contains the names of its fields.
   return absl::StrCat("its type ",
                       CleanText(column.type()->ToString(), kMaxTypeBytes),
                       " cannot become a field");

@@ -8,11 +8,11 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 64;
+constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 64;
 
-// Of values whose sizes nobody knows.
+// The product, or kMax if it is larger (for values of unknown size).
 uint64_t Product(uint64_t a, uint64_t b) {
-  return b != 0 && a > kMost / b ? kMost : a * b;
+  return b != 0 && a > kMax / b ? kMax : a * b;
 }
 
 }  // namespace
@@ -21,17 +21,17 @@ DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
                     const parquet::ColumnDescriptor& column,
                     const ChunkCost& cost, const PageSizes& pages) {
   DecodeBound bound = {.cost = cost, .pages = pages};
-  // A page stays until the next one has been read. A buffer for decompressed
-  // pages that is too small moves into a larger one.
+  // A page stays in memory until the next page is read. A buffer for
+  // decompressed pages that is too small is moved into a larger one.
   if (cost.stream) bound.page_bytes += pages.stored + pages.stored_next;
   if (chunk.compression() != parquet::Compression::UNCOMPRESSED) {
     bound.page_bytes += pages.encoded + pages.encoded_next;
   }
-  // The page, the decoder's copy and what points into it.
+  // The page, the decoder's copy, and the pointers into the copy.
   bound.page_bytes += pages.dictionary_stored + 6 * pages.dictionary;
   bound.strings = column.physical_type() == parquet::Type::BYTE_ARRAY;
   bound.largest_value = std::max(pages.encoded, pages.dictionary);
-  bound.all_values = kMost;
+  bound.all_values = kMax;
   if (const auto sizes = chunk.size_statistics();
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value()) {
     bound.all_values =
@@ -43,19 +43,19 @@ DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
 }
 
 uint64_t DecodeBound::Bytes(int64_t rows) const {
-  // Rows before a slice are decoded, as many at a time, and the last of them
-  // are still there when the next ones come.
+  // Rows before a slice are decoded in batches of the same number of rows. The
+  // last batch is still in memory when the next rows arrive.
   if (!strings) return cost.Bytes(2 * rows) + page_bytes;
   const auto count = static_cast<uint64_t>(rows);
   const uint64_t values = std::min(all_values, Product(count, largest_value));
   const uint64_t beside =
       cost.fixed + page_bytes + 2 * count * ChunkCost::kStringBytes;
   if (pages.dictionary == 0 && (rows == 1 || pages.data_pages == 1)) {
-    // Arrow takes room for all that is left of the page, and copies what it has
-    // filled of it; beside what it decoded before.
+    // Arrow allocates room for the rest of the page, and copies the part that
+    // it has filled, in addition to the values that it decoded before.
     return beside + 2 * pages.encoded + std::min(values, pages.encoded);
   }
-  // Room for the rest of each page, which grows by doubling into new memory.
+  // Room for the rest of each page; it grows by doubling into new memory.
   return beside + 3 * (values + pages.encoded) + values;
 }
 

@@ -44,7 +44,7 @@ std::string FeatureJson(const Field& field) {
                       ", \"_type\": \"Sequence\"}");
 }
 
-// The member `name` of a JSON object; null when there is none.
+// The member `name` of a JSON object; null: there is none.
 const google::protobuf::Value* Find(const google::protobuf::Struct& object,
                                     const std::string& name) {
   const auto found = object.fields().find(name);

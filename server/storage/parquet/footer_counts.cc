@@ -7,24 +7,24 @@
 namespace millrace {
 namespace {
 
-// Upper bounds of what Arrow 26 takes for a parsed footer, as mallinfo2()
-// counts it: for a column chunk of a row group, for each name in the path of
-// its column, for a row group and for an element of the schema, whose name is
-// in several objects. Statistics and the rest take about what they have in the
-// file.
+// Upper bounds of the memory that Arrow 26 takes for a parsed footer, as
+// mallinfo2() counts it: for each column chunk of a row group, for each name in
+// the path of its column, for each row group, and for each element of the
+// schema (several objects hold its name). Statistics and other fields take
+// about their size in the file.
 constexpr uint64_t kChunkBytes = 870;
 constexpr uint64_t kPathNameBytes = 40;
 constexpr uint64_t kGroupBytes = 130;
 constexpr uint64_t kElementBytes = 900;
 constexpr uint64_t kNameCopies = 5;
 
-// A column chunk has eight fields that must be there, of two bytes or more.
+// A column chunk has eight mandatory fields of two bytes or more.
 constexpr uint64_t kLeastEncodedChunkBytes = 16;
-// An element of the schema has a name, of which the shortest takes two bytes,
-// and an end; a leaf has a type, too.
+// An element of the schema has a name (at least two bytes) and an end marker; a
+// leaf also has a type.
 constexpr uint64_t kLeastEncodedElementBytes = 4;
 
-// Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk and
+// Field numbers of FileMetaData, SchemaElement, RowGroup, ColumnChunk and
 // ColumnMetaData.
 constexpr int64_t kSchemaField = 2;
 constexpr int64_t kRowGroupsField = 4;
@@ -34,14 +34,15 @@ constexpr int64_t kChunksField = 1;
 constexpr int64_t kChunkField = 3;
 constexpr int64_t kPathField = 3;
 
-// The schema is a list of its elements, each before its children. False: it is
-// no tree.
+// The schema is a list of elements, each before its children. False: the list
+// is not a tree.
 bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   uint8_t type;
   const uint64_t elements = reader.ListHead(&type);
   if (type != CompactReader::kStruct || elements == 0) return false;
   counts->elements = elements;
-  // Children that are still to come of each element on the way to the next one.
+  // For each open element of the path: the number of children that are still to
+  // come.
   std::vector<int64_t> open;
   for (uint64_t i = 0; i < elements; ++i) {
     int64_t children = 0;
@@ -72,31 +73,31 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   return open.empty();
 }
 
-// What lists hold, by their heads: the parser allocates as many elements before
-// it reads one.
+// The number of elements in lists, by the list headers: the parser allocates
+// that many elements before it reads the first one.
 struct Lists {
   uint64_t row_groups = 0;
   uint64_t chunks = 0;
   uint64_t path_names = 0;
   uint64_t elements = 0;
-  uint64_t name_bytes = 0;  // of these
+  uint64_t name_bytes = 0;  // bytes of these names
 };
 
-// Adds the number of elements to `*sum` and skips them, or calls `read` for
-// each. False: there are fewer.
+// Adds the number of elements to `*sum`, then skips the elements or calls
+// `read` for each. False: the list is cut off.
 template <typename Read>
 bool CountList(CompactReader& reader, uint64_t* sum, Read read) {
   uint8_t element;
   const uint64_t count = reader.ListHead(&element);
-  // Each takes a byte or more.
+  // Each element takes at least one byte.
   if (!reader.ok() || count > reader.rest().size()) return false;
   *sum += count;
   for (uint64_t i = 0; i < count && reader.ok(); ++i) read(element);
   return reader.ok();
 }
 
-// Calls `read` for the field `wanted` of a struct if its type is `of_type`, and
-// skips all others.
+// Calls `read` for the field `wanted` of a struct if the field has type
+// `of_type`, and skips all other fields.
 template <typename Read>
 void ForField(CompactReader& reader, int64_t wanted, uint8_t of_type,
               Read read) {
@@ -144,7 +145,8 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
   bool row_groups = false;
   int64_t id = 0;
   uint8_t type;
-  // Writers put the fields in the order of their numbers; parsers take any.
+  // Writers write fields in the order of their numbers; parsers accept any
+  // order.
   while (!(schema && row_groups) && reader.NextField(&id, &type)) {
     if (id == kSchemaField && type == CompactReader::kList) {
       schema = CountSchema(reader, &counts);

@@ -15,19 +15,19 @@
 namespace millrace {
 namespace {
 
-// Pieces that are collected before they are read: few enough to take little
-// memory, enough for all threads.
+// Number of pieces that are collected before they are read: few enough for
+// little memory, and enough to occupy all threads.
 constexpr size_t kMaxPieces = 1 << 14;
-// An operator wonders why a server does not start.
+// After this time a log line explains why the server has not started yet.
 constexpr std::chrono::seconds kLongTime{5};
 
 // Sums the hashes of pieces of files. Add() is called in the order of the
-// pieces; the sum does not depend on who reads them when.
+// pieces. The sum does not depend on which thread reads a piece, or when.
 class PieceHasher {
  public:
   explicit PieceHasher(int threads) : threads_(threads) {}
 
-  // Bytes [begin, begin + bytes), which end no later than the file.
+  // Adds bytes [begin, begin + bytes), which must be inside the file.
   absl::Status Add(const ParquetFile& file, int64_t begin, int64_t bytes) {
     bytes_ += bytes;
     for (int64_t at = 0; at < bytes; at += kFingerprintPieceBytes) {
@@ -39,7 +39,7 @@ class PieceHasher {
     return pieces_.size() < kMaxPieces ? absl::OkStatus() : Flush();
   }
 
-  // Reads and hashes what was added.
+  // Reads and hashes the added pieces.
   absl::Status Flush() {
     std::atomic<size_t> next{0};
     Mutex mu;
@@ -83,7 +83,7 @@ class PieceHasher {
     const absl::Span<uint8_t> bytes = buffer.first(piece.bytes);
     MR_ASSIGN_OR_RETURN(const uint64_t got,
                         piece.file->Read(piece.begin, bytes));
-    // It was longer when it was opened.
+    // The file has become shorter since it was opened.
     if (got < bytes.size()) {
       MR_RETURN_IF_ERROR(piece.file->CheckUnchanged());
       return absl::UnavailableError(
@@ -102,7 +102,7 @@ class PieceHasher {
   ContentSum sum_;
 };
 
-// Which columns are read whole.
+// Chooses the columns that are read completely.
 std::vector<bool> WholeColumns(const std::vector<int64_t>& bytes,
                                int64_t whole_bytes) {
   std::vector<size_t> order(bytes.size());
@@ -130,7 +130,7 @@ absl::StatusOr<std::string> ForeignFingerprint(
   const auto start = std::chrono::steady_clock::now();
   const size_t columns = shards.front().columns.size();
   std::vector<int64_t> bytes(columns);
-  // Of each shard, of each column: its row groups.
+  // Indexed by shard and column: the row groups.
   std::vector<std::vector<std::vector<ChunkPlace>>> all;
   for (const ForeignShard& shard : shards) {
     auto& places = all.emplace_back(columns);

@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Reads of the shared file into memory of the decoder's pool.
+// Reads the shared file into memory of the decoder's pool.
 class PooledFile final : public arrow::io::RandomAccessFile {
  public:
   PooledFile(std::shared_ptr<arrow::io::RandomAccessFile> file,
@@ -41,7 +41,7 @@ class PooledFile final : public arrow::io::RandomAccessFile {
   }
   arrow::Result<int64_t> GetSize() override { return file_->GetSize(); }
 
-  // The shared file stays open, and has no position of ours.
+  // The shared file stays open. This object keeps no position in it.
   arrow::Status Close() override { return arrow::Status::OK(); }
   bool closed() const override { return false; }
   arrow::Result<int64_t> Tell() const override { return NoPosition(); }
@@ -60,7 +60,7 @@ class PooledFile final : public arrow::io::RandomAccessFile {
   arrow::MemoryPool* const pool_;
 };
 
-// The first row of each data page of a chunk and, last, the end; empty: the
+// The first row of each data page of a chunk, followed by the end. Empty: the
 // file has no page index, or a wrong one.
 std::vector<int64_t> PageBounds(const parquet::ColumnChunkMetaData& chunk,
                                 int64_t rows, arrow::io::RandomAccessFile& file,
@@ -84,20 +84,21 @@ std::vector<int64_t> PageBounds(const parquet::ColumnChunkMetaData& chunk,
 
 }  // namespace
 
-// Of the column that is being read.
+// The state of the column that is being read.
 struct GroupDecoder::Progress {
   int64_t begin = 0;        // the first row that is wanted
   int64_t first = 0;        // the first row of the pages that are handed out
-  bool passing = false;     // over pages
-  bool stream = false;      // read it page by page
+  bool passing = false;     // pages are skipped
+  bool stream = false;      // the chunk is read page by page
   int32_t dictionary = -1;  // values of the dictionary; -1: there is none
-  // As PageBounds(), of a column of lists, and the data pages passed over.
+  // As PageBounds(), for a column of lists, and the number of skipped data
+  // pages.
   std::vector<int64_t> bounds;
   size_t pages = 0;
-  bool hidden = false;  // nothing says how many rows a page has
+  bool hidden = false;  // the rows of a page are unknown
 
-  // Whether nothing of the page is wanted. The row before `begin` is: it is
-  // read first, and then it is known which one it was.
+  // Whether no row of the page is wanted. The row before `begin` counts as
+  // wanted: it is read first, to find out its number.
   bool PassOver(const parquet::DataPageStats& page, bool repeated) {
     if (!passing) return false;
     int64_t rows = -1;
@@ -118,7 +119,7 @@ struct GroupDecoder::Progress {
 
 class GroupDecoder::Pages final : public parquet::PageReader {
  public:
-  // `stream`: that the pages come from; null: it is not ours.
+  // `stream`: the source of the pages; null: the source is not ours.
   Pages(std::unique_ptr<parquet::PageReader> pages,
         std::shared_ptr<Progress> progress, bool repeated,
         std::shared_ptr<ChunkStream> stream)
@@ -227,7 +228,7 @@ std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
     pages = parquet::PageReader::Open(
         stream, chunk->num_values(), chunk->compression(), file_.properties(),
         column,
-        // Before that, pages did not say that they are compressed.
+        // Files of older writers do not mark their pages as compressed.
         file_.metadata()->writer_version().VersionLt(
             parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
   } else {
@@ -281,7 +282,7 @@ arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
   ARROW_ASSIGN_OR_RAISE(const auto batches, reader_->GetRecordBatchReader(
                                                 {row_group_}, {asked.leaf}));
   std::shared_ptr<arrow::RecordBatch> batch;
-  // Of the rows that come, the next is row `at`, once one has come.
+  // `at` is the number of the next row, once a row has been read.
   int64_t at = 0;
   const auto next = [&](int64_t rows) -> arrow::Status {
     reader_->set_batch_size(rows);
@@ -311,8 +312,8 @@ arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
   }
   if (!asked.dictionary) return arrays;
   for (const auto& array : arrays) {
-    // Indices follow the dictionary as it lies in the file only where Arrow has
-    // found no value in it twice.
+    // Indices refer to the dictionary as stored in the file only if Arrow has
+    // found no duplicate value in the dictionary.
     const arrow::Array* strings = array.get();
     if (strings->type_id() == arrow::Type::STRUCT) {
       strings = static_cast<const arrow::StructArray&>(*array).field(0).get();

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Fields of PageHeader, and of the headers of both versions in it.
+// Field numbers of PageHeader, and of both versions of its inner headers.
 constexpr int64_t kTypeField = 1;
 constexpr int64_t kEncodedField = 2;
 constexpr int64_t kStoredField = 3;
@@ -44,7 +44,8 @@ std::optional<PageHeader> ParsePageHeader(absl::string_view bytes) {
     }
   }
   header.bytes = static_cast<int64_t>(bytes.size() - reader.rest().size());
-  // 32 bits in the format; more would overflow the position of the next page.
+  // The format has 32 bits; a larger number would overflow the position of the
+  // next page.
   const auto fits = [](int64_t number) {
     return number >= 0 && number <= std::numeric_limits<int32_t>::max();
   };

@@ -9,11 +9,12 @@
 namespace millrace {
 namespace {
 
-// What may be idle beside the most that was in use: ranges that fit nobody.
+// Max idle bytes in addition to the max bytes that were in use: ranges that no
+// request fits.
 constexpr uint64_t kMinSlackBytes = 8 << 20;
 constexpr uint64_t kMaxSlackBytes = 256 << 20;
 constexpr uint64_t kSlackPart = 16;
-// Of a range that TakeIdle() takes, what may be cut off.
+// TakeIdle() may cut off this part of a range.
 constexpr uint64_t kCutPart = 8;
 
 uint64_t WholePages(uint64_t bytes) {
@@ -134,7 +135,7 @@ void PageHeap::GiveRange(Address at, uint64_t bytes) {
     idle_.Insert(at, {bytes, next_number_++});
     const uint64_t max = MaxIdleBytes(taken_bytes_, peak_bytes_);
     if (idle_.bytes > max) {
-      // Some more, so that not every call is one of the system.
+      // Slightly more than needed, so that not every call is a system call.
       uint64_t excess =
           WholePages(idle_.bytes - max + std::min(max, kMinSlackBytes) / 4);
       while (excess > 0 && idle_.bytes > 0) {
@@ -147,7 +148,7 @@ void PageHeap::GiveRange(Address at, uint64_t bytes) {
     }
   }
   if (old.empty()) return;
-  // The ranges are in neither list: nobody can take them meanwhile.
+  // The ranges are in neither list, so no other thread can take them now.
   for (const auto& [begin, size] : old) {
     MR_CHECK(madvise(reinterpret_cast<void*>(begin), size, MADV_DONTNEED) == 0)
         << "no mapping of " << size;

@@ -11,16 +11,16 @@
 namespace millrace {
 namespace {
 
-// A header is shorter in nearly all files; statistics can make it longer.
+// Nearly all headers are shorter; statistics can make them longer.
 constexpr int64_t kFirstBytes = 1 << 10;
-constexpr int64_t kMostBytes = 1 << 20;
+constexpr int64_t kMaxBytes = 1 << 20;
 
-// PageType.
+// Values of PageType.
 constexpr int64_t kDataPage = 0;
 constexpr int64_t kDictionaryPage = 2;
 constexpr int64_t kDataPageV2 = 3;
 
-// The largest, and the next one.
+// Updates the largest value and the second largest one.
 bool Raise(uint64_t bytes, uint64_t* largest, uint64_t* next) {
   *next = std::max(*next, std::min(bytes, *largest));
   if (bytes <= *largest) return false;
@@ -43,7 +43,7 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
       ARROW_ASSIGN_OR_RAISE(const int64_t got,
                             file.ReadAt(at, asked, bytes.data()));
       header = ParsePageHeader(absl::string_view(bytes).substr(0, got));
-      if (!header.has_value() && (got < size || size >= kMostBytes)) {
+      if (!header.has_value() && (got < size || size >= kMaxBytes)) {
         return arrow::Status::Invalid("the header of a page is invalid");
       }
     }

@@ -25,19 +25,20 @@ namespace {
 constexpr absl::string_view kMagic = "PAR1";
 constexpr int64_t kTailBytes = 8;  // footer length, magic
 
-// Of a footer, that are looked at before it is parsed. Schemas of 10,000
-// columns are shorter than the first number, those of 100,000 than the second.
+// Max bytes of a footer that are examined before it is parsed. A schema of
+// 10,000 columns is shorter than the first number, a schema of 100,000 columns
+// is shorter than the second.
 constexpr int64_t kFooterStartBytes = 1 << 20;
 constexpr int64_t kMaxFooterStartBytes = 8 << 20;
 
-// Parquet's lower layer throws: exceptions end here.
+// Parquet's lower layer throws exceptions; this function converts them.
 absl::Status Catch(const std::string& path, absl::string_view action,
                    absl::FunctionRef<arrow::Status()> body) {
   arrow::Status status;
   try {
     status = body();
   } catch (const parquet::ParquetStatusException& error) {
-    status = error.status();  // with the errno, where there is one
+    status = error.status();  // with the errno, if there is one
   } catch (const std::bad_alloc&) {
     status = arrow::Status::OutOfMemory("out of memory");
   } catch (const std::exception& error) {
@@ -71,7 +72,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> ParquetFile::Open(
   absl::Status status = file->ParseFooter(admit);
   if (status.ok()) status = file->ReadSchema();
   if (status.ok()) status = file->ReadOrigin();
-  // Damage in a file that has changed is no damage of the file.
+  // In a changed file, damage is reported as the change.
   MR_RETURN_IF_ERROR(file->CheckUnchanged());
   MR_RETURN_IF_ERROR(status);
   return file;
@@ -140,7 +141,7 @@ absl::Status ParquetFile::ParseFooter(AdmitFooter admit) {
                               : Damaged(path_, "has a damaged footer");
   };
   if (footer.size() == length) MR_RETURN_IF_ERROR(check_lists());
-  // What is not counted is nearly all schema, or damaged.
+  // A footer that could not be counted is almost all schema, or damaged.
   const FooterCounts counts = counted.value_or(MostOfFooter(length));
   const uint64_t admitted = counts.ParsedBytes(length);
   MR_RETURN_IF_ERROR(admit(admitted, counts.chunks()));
@@ -239,14 +240,14 @@ absl::Status ParquetFile::ReadOrigin() {
   const std::string json = find(in_file, kShardMetadataKey);
   if (json.empty()) return absl::OkStatus();
   if (!absl::StartsWith(metadata_->created_by(), kParquetCreator)) {
-    // Arrow copies metadata into files that it derives from others.
+    // Arrow copies the metadata into files that it derives from other files.
     MR_LOG(INFO) << path_ << " was rewritten by " << metadata_->created_by()
                  << ": the server reads it as a foreign file";
     return absl::OkStatus();
   }
   ShardMetadata packed;
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // of later versions
+  options.ignore_unknown_fields = true;  // fields of later versions
   if (!google::protobuf::util::JsonStringToMessage(json, &packed, options)
            .ok()) {
     return Damaged(path_, "has damaged metadata");
@@ -281,7 +282,7 @@ absl::StatusOr<int> ParquetFile::Leaf(const std::string& column,
         path_, " has no column '", column, "'; ",
         names.empty() ? "it has no columns" : "its columns are: ", names));
   }
-  // Every form has numbers or strings of one kind inside.
+  // Every supported form contains numbers or strings of one type.
   if (leaves.size() != 1) {
     return Damaged(
         path_,
@@ -362,7 +363,7 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
               : absl::StrCat(", column '", columns[failed].plan->name, "',"),
           " takes more than ", pool->limit(), " bytes of memory"));
     }
-    // A dictionary with equal values, which few writers make.
+    // The dictionary contains equal values, which few writers produce.
     if (!absl::IsUnimplemented(decoded.status()) || failed < 0 ||
         !columns[failed].cost.dictionary) {
       return decoded;

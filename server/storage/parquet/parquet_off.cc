@@ -1,4 +1,4 @@
-// The build without Parquet: --define=parquet=off.
+// Replaces Parquet in a build with --define=parquet=off.
 
 #include "server/storage/parquet/parquet_format.h"
 

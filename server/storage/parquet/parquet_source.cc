@@ -36,11 +36,11 @@ namespace {
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
 using Reservations = std::vector<ByteBudget::Reservation>;
 
-// Of a column's name in a message.
+// Max bytes of a column name in a message.
 constexpr size_t kMaxNameBytes = 200;
 
-// Sets of fields that a source remembers the planning of, and of a refusal that
-// is remembered.
+// Max number of field sets whose plans a source remembers, and max bytes of a
+// refusal that it remembers.
 constexpr size_t kMaxProjections = 64;
 constexpr size_t kMaxRefusalBytes = 16 << 10;
 
@@ -49,9 +49,9 @@ constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
     "multiple of write_batch_size rows, 1024 by default)";
 
-// What to do where the cache has no room. `more`: the setting that gives it,
-// empty where there is none. `smaller`: what a file that is written again is to
-// have.
+// Advice for a cache without enough room. `more`: the setting that enlarges the
+// cache; empty: there is none. `smaller`: the change for a file that is
+// rewritten.
 std::string MoreCache(const std::string& more, absl::string_view smaller) {
   return absl::StrCat(more, more.empty() ? "" : ", ",
                       "remove the column from the pipeline's outputs, or write "
@@ -65,7 +65,7 @@ struct Shard {
   std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
 };
 
-// What is kept of the footers.
+// Bytes that are kept of the footers.
 uint64_t MetadataBytes(const std::vector<Shard>& shards) {
   uint64_t bytes = 0;
   for (const Shard& shard : shards) {
@@ -77,13 +77,14 @@ uint64_t MetadataBytes(const std::vector<Shard>& shards) {
   return bytes;
 }
 
-// Admits the footers of a dataset's files as long as options.metadata_budget
-// has room for them.
+// Admits the footers of a dataset's files while options.metadata_budget has
+// room for them.
 class FooterRoom {
  public:
   explicit FooterRoom(const OpenSourceOptions& options) : options_(options) {}
 
-  // The next file. Not OK: there is no room, and full() from now on.
+  // Admits the next file. Not OK: there is no room, and full() is true from now
+  // on.
   absl::Status Admit(uint64_t bytes, uint64_t chunks) {
     ByteBudget* const budget = options_.metadata_budget;
     if (budget == nullptr) return absl::OkStatus();
@@ -94,13 +95,14 @@ class FooterRoom {
   bool full() const { return full_; }
   Reservations Take() { return std::move(taken_); }
 
-  // With what the footers of all `files` take, so that the setting that is
-  // named is enough for them.
+  // The message gives the bytes of the footers of all `files`, so that the
+  // named setting is large enough for all of them.
   absl::Status Refusal(const std::vector<std::string>& files) {
     taken_.clear();
     uint64_t bytes = 0;
     for (const std::string& path : files) {
-      // Damage is named where there is room to open it.
+      // Errors are ignored: damage is reported when the file is opened with
+      // enough room.
       static_cast<void>(
           ParquetFile::Open(path, [&](uint64_t footer, uint64_t chunks) {
             bytes += Kept(footer, chunks);
@@ -120,7 +122,7 @@ class FooterRoom {
   }
 
  private:
-  // As MetadataBytes().
+  // The same as MetadataBytes() for one file.
   static uint64_t Kept(uint64_t footer, uint64_t chunks) {
     return footer + chunks * sizeof(ChunkCost);
   }
@@ -130,15 +132,15 @@ class FooterRoom {
   bool full_ = false;
 };
 
-// Fields that are read together, and the slices in which that is done.
+// Fields that are read together, and the slices in which they are read.
 struct Projection {
   uint64_t id = 0;  // of this source
   std::vector<bool> used;
   std::vector<int> fields;
-  // Of each shard, for each row group: rows of a slice and what decoding one
-  // takes.
+  // For each shard and row group: the rows of a slice and the memory to decode
+  // one.
   std::vector<std::vector<SlicePlan>> slices;
-  uint64_t most_bytes = 1;  // of these
+  uint64_t most_bytes = 1;  // max of these
 };
 
 class ParquetSource final : public RecordSource {
@@ -162,7 +164,7 @@ class ParquetSource final : public RecordSource {
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kRead; }
-  // As many as the cache has room for.
+  // The number of readers that the cache has room for.
   uint32_t max_concurrent_reads() const override {
     const uint64_t most = std::max<uint64_t>(1, most_slice_bytes_.load());
     return static_cast<uint32_t>(
@@ -191,21 +193,21 @@ class ParquetSource final : public RecordSource {
   const SampleCheck& check() const { return check_; }
   RowGroupCache& cache() const { return cache_; }
 
-  // FailedPrecondition: the cache has no room for a row of these fields; says
-  // which row group and the arithmetic.
+  // FailedPrecondition: the cache has no room for a row of these fields. The
+  // message has the row group and the calculation.
   absl::StatusOr<std::shared_ptr<const Projection>> Project(
       const std::vector<bool>& used) const;
 
-  // Fills in fields, slices and most_bytes, for a cache of `cache_bytes`.
-  // Errors as Project(). `reads_pages`: a refusal's number is also enough for
-  // the pages of strings, which are read for it.
+  // Sets fields, slices and most_bytes for a cache of `cache_bytes`. Errors as
+  // Project(). `reads_pages`: page headers are read, so that the number in a
+  // refusal is also large enough for the pages of strings.
   absl::Status Plan(const std::vector<bool>& used, uint64_t cache_bytes,
                     bool reads_pages, Projection* projection) const;
 
-  // Somebody reads these fields.
+  // Records that a reader uses these fields.
   void NoteUse(const Projection& projection) const;
 
-  // The slice in which row `row` of a shard's row group lies; *begin and *end
+  // The slice that contains row `row` of a shard's row group. *begin and *end
   // are its rows in the row group.
   absl::StatusOr<RowGroupCache::Value> Load(const Projection& projection,
                                             int shard, int group, int64_t row,
@@ -216,40 +218,40 @@ class ParquetSource final : public RecordSource {
                                               int shard,
                                               const ParquetFile::Slice& slice,
                                               RowGroupCache::Room& room) const;
-  // A cache of `bytes` would do.
+  // Advice: a cache of `bytes` is large enough.
   std::string MoreCacheFor(uint64_t bytes, absl::string_view smaller) const {
     return MoreCache(cache_advice_ ? cache_advice_(bytes) : "", smaller);
   }
   std::vector<ParquetFile::Column> ColumnsOf(absl::Span<const int> fields,
                                              const Shard& shard,
                                              int group) const;
-  // A cache that is enough for columns of a row group.
+  // The cache size that is large enough for columns of a row group.
   struct Enough {
     uint64_t bytes = 0;
-    // There are strings whose pages are larger than what is planned with.
+    // There are strings with pages above the planned size.
     bool unplanned = false;
-    // The largest page, and values in it.
+    // The size of the largest page, and the number of its values.
     uint64_t page_bytes = 0;
     uint64_t page_values = 0;
   };
-  // More than `cache_bytes` or these. Reads the headers of all pages; errors as
-  // ParquetFile::BoundsOf().
+  // The cache size that is large enough, at least `cache_bytes`. Reads the
+  // headers of all pages; errors as ParquetFile::BoundsOf().
   absl::StatusOr<Enough> EnoughFor(
       const Shard& shard, int group,
       absl::Span<const ParquetFile::Column> columns,
       uint64_t cache_bytes) const;
-  // Logs it, once for a field.
+  // Logs a warning, once for each field.
   void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                        const ParquetFile::Waste& waste,
                        int64_t slice_rows) const;
 
-  // What came of planning for a set of fields.
+  // The result of planning for a set of fields.
   struct Planned {
-    // Held while it is planned. For a refusal the headers of pages are read,
-    // which takes as long as storage does.
+    // Held during planning. A refusal reads the headers of pages, which takes
+    // as long as the storage.
     Mutex mu;
     std::weak_ptr<const Projection> made MR_GUARDED_BY(mu);
-    std::string refused MR_GUARDED_BY(mu);  // empty: it is not known to be
+    std::string refused MR_GUARDED_BY(mu);  // empty: not refused so far
   };
   std::shared_ptr<Planned> PlannedFor(const std::vector<bool>& used) const
       MR_REQUIRES(mu_);
@@ -263,15 +265,16 @@ class ParquetSource final : public RecordSource {
   const Reservations footers_;              // of options.metadata_budget
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
-  // The most that decoding a slice takes for any reader.
+  // Max bytes to decode a slice, of all readers.
   mutable std::atomic<uint64_t> most_slice_bytes_{1};
-  // Never held while a file is read, or while a Planned::mu is taken.
+  // Never held while a file is read or a Planned::mu is taken.
   mutable Mutex mu_;
   struct LastUsed {
     std::shared_ptr<Planned> planned;
     uint64_t at = 0;  // counts in next_projection_
   };
-  // Those that were used last. Few: one for each set of outputs.
+  // The most recently used projections. There are few: one for each set of
+  // outputs.
   mutable std::map<std::vector<bool>, LastUsed> projections_ MR_GUARDED_BY(mu_);
   mutable uint64_t next_projection_ MR_GUARDED_BY(mu_) = 0;
   mutable std::set<int> warned_fields_ MR_GUARDED_BY(mu_);
@@ -287,7 +290,7 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
     made->id = next_projection_++;
     planned = PlannedFor(used);
   }
-  // Others that want these fields wait for the plan, nobody else does.
+  // Only readers of the same fields wait for the plan.
   MutexLock lock(planned->mu);
   if (auto known = planned->made.lock()) return known;
   if (!planned->refused.empty()) {
@@ -299,7 +302,7 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
     planned->made = made;
     return made;
   }
-  // Neither the files nor the cache change: it stays refused.
+  // The files and the cache do not change, so the refusal stays valid.
   if (status.message().size() <= kMaxRefusalBytes) {
     planned->refused = std::string(status.message());
   }
@@ -327,7 +330,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i]) made->fields.push_back(static_cast<int>(i));
   }
-  // Of the row group whose rows take most, if the cache has no room for one.
+  // The refusal for the row group with the largest rows, if the cache has no
+  // room for one of its rows.
   std::string refused;
   const Shard* refused_shard = nullptr;
   int refused_group = 0;
@@ -364,8 +368,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     const auto more = EnoughFor(
         *refused_shard, refused_group,
         ColumnsOf(made->fields, *refused_shard, refused_group), enough);
-    // Otherwise what is planned is enough. Damaged pages are named where they
-    // are decoded.
+    // Otherwise the planned size is large enough. Damaged pages are reported
+    // when they are decoded.
     if (more.ok() && more->unplanned && more->bytes > enough) {
       enough = more->bytes;
       absl::StrAppend(&refused, ", or up to ", enough,
@@ -414,7 +418,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   ParquetFile::Waste waste;
   auto decoded = in.file->Decode(slice, columns, pool, &waste);
   pool->Close();
-  // What is kept is what the file held when it was opened.
+  // The cache may keep only rows of the file as it was when it was opened.
   MR_RETURN_IF_ERROR(files_.Check(shard));
   if (decoded.ok()) {
     const SlicePlan& plan = projection.slices[shard][slice.group];
@@ -424,7 +428,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
     return *std::move(decoded);
   }
   if (!absl::IsFailedPrecondition(decoded.status())) return decoded.status();
-  // With less than that it is tried once more.
+  // With less room than the maximum, the read is tried again.
   if (room.bytes() < room.max_bytes()) return decoded.status();
   std::string why =
       absl::StrCat(decoded.status().message(),
@@ -470,7 +474,7 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
   }
   const std::vector<int64_t>& starts = shard.file->group_starts();
   const int64_t rows = starts[group + 1] - starts[group];
-  // With a larger cache slices are larger, up to the row group.
+  // A larger cache allows larger slices, up to the row group.
   while (true) {
     const SlicePlan plan = PlanSlices(rows, costs, enough.bytes);
     uint64_t most = plan.bytes;
@@ -525,13 +529,13 @@ class ParquetReader final : public RecordReader {
     }
     const RowGroupCache::Lease::Pin pin(lease_);
     EncodedSample sample;
-    // The next sample mostly lies where the last one did.
+    // The next sample is usually in the same shard as the last one.
     sample.shard = index >= shard_begin_ && index < shard_end_
                        ? shard_
                        : source_.files().ShardOf(index);
     sample.row = index - source_.files().first_sample(sample.shard);
     if (absl::Status status = Find(sample); !status.ok()) {
-      // The sample is not to blame when the file has changed under it.
+      // If the file has changed, the error is that change and not the sample.
       MR_RETURN_IF_ERROR(source_.files().Check(sample.shard));
       return AtSample(std::move(status),
                       source_.info().shards(sample.shard).name(), sample.row,
@@ -564,7 +568,7 @@ class ParquetReader final : public RecordReader {
     lease_.value = nullptr;
   }
 
-  // Points views_ at the sample's fields.
+  // Points views_ to the fields of the sample.
   absl::Status Find(const EncodedSample& sample) {
     if (lease_.value == nullptr || sample.shard != shard_ ||
         sample.row < slice_begin_ || sample.row >= slice_end_) {
@@ -584,7 +588,7 @@ class ParquetReader final : public RecordReader {
             std::upper_bound(starts.begin(), starts.end(), sample.row) -
             starts.begin()) -
         1;
-    Forget();  // who waits for room holds none
+    Forget();  // a reader that waits for room holds none
     int64_t begin = 0, end = 0;
     MR_ASSIGN_OR_RETURN(lease_.value,
                         source_.Load(*projection_, sample.shard, group,
@@ -601,7 +605,7 @@ class ParquetReader final : public RecordReader {
   const int64_t samples_;
   std::shared_ptr<const Projection> projection_;  // null until it is needed
   RowGroupCache::Lease lease_;
-  // The slice that lease_ holds or held; shard -1: none.
+  // The slice that lease_ holds or held; shard -1: there is none.
   int shard_ = -1;
   int64_t shard_begin_ = 0;  // logical indices
   int64_t shard_end_ = 0;
@@ -614,7 +618,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> ParquetSource::NewReader() const {
   return std::make_unique<ParquetReader>(*this);
 }
 
-// The source, if the cache has room for at least one of its fields.
+// Returns the source if the cache has room for at least one of its fields.
 absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
     DatasetInfo info, std::vector<Shard> shards, SampleCheck check,
     const OpenSourceOptions& options, Reservations footers) {
@@ -657,7 +661,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   if (!any) {
     const absl::Status none = absl::ResourceExhaustedError(absl::StrCat(
         "the server cannot serve any of its columns: ", refused.message()));
-    // The cache of a server has the size that its configuration says.
+    // On a server, the configuration sets the cache size, so this is a usage
+    // error.
     return options.cache_budget == nullptr ? none : UsageError(none);
   }
   if (!refused.ok()) {
@@ -704,7 +709,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenPacked(
                     options, std::move(footers));
 }
 
-// Fields and columns of a foreign file, and the columns that are left out.
+// Sets the fields and columns of a foreign file, and the columns that are left
+// out.
 absl::StatusOr<Shard> PlanForeignShard(
     const std::shared_ptr<const ParquetFile>& file, DatasetInfo* info) {
   std::map<std::string, ClassLabelFeature> labels;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr uint64_t kMaxFieldBytes = INT32_MAX - (1 << 20);
 
-// Collects the values of one column until a row group is full.
+// Collects the values of one column until a row group is complete.
 class ColumnBuilder {
  public:
   ColumnBuilder(const Field& field, std::shared_ptr<arrow::DataType> type)
@@ -108,7 +108,8 @@ std::shared_ptr<parquet::WriterProperties> Properties(const Schema& schema) {
   for (const Field& field : schema.fields()) {
     switch (PackedForm(field)) {
       case ColumnForm::kImageStruct:
-        // Compressed already, and seldom equal.
+        // These columns are compressed already, and their values are rarely
+        // equal.
         for (const char* child : {"bytes", "path"}) {
           const std::string path = absl::StrCat(field.name(), ".", child);
           builder.disable_dictionary(path);
@@ -138,8 +139,9 @@ class ParquetWriter final : public ShardWriter {
   explicit ParquetWriter(std::string path) : path_(std::move(path)) {}
 
   ~ParquetWriter() override {
-    // The footer must not be written: without it the file is no shard. Closing
-    // the stream underneath makes the writer's own closing fail quietly.
+    // The footer must not be written, because a file without footer is not a
+    // shard. After the underlying stream is closed, the writer's own close
+    // fails without an effect.
     if (file_ != nullptr) (void)file_->Close();
     try {
       writer_.reset();
@@ -210,7 +212,7 @@ class ParquetWriter final : public ShardWriter {
   }
 
  private:
-  // Parquet's lower layer throws: exceptions end here.
+  // Parquet's lower layer throws exceptions; this function converts them.
   absl::Status Guard(absl::string_view action,
                      absl::FunctionRef<arrow::Status()> body) {
     arrow::Status status;

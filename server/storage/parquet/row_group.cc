@@ -17,8 +17,8 @@ absl::Status WrongType(const ColumnPlan& plan, const arrow::Array& array) {
                                           array.type()->ToString()));
 }
 
-// Marks the rows that have a null, in the row itself or in the elements
-// [begin(row), end(row)) of `elements`.
+// Marks rows with a null in the row itself or in the elements [begin(row),
+// end(row)) of `elements`.
 template <typename Begin, typename End>
 void FindNulls(const arrow::Array& array, const arrow::Array* elements,
                Begin begin, End end, std::vector<bool>* nulls) {
@@ -39,14 +39,14 @@ void FindNulls(const arrow::Array& array, std::vector<bool>* nulls) {
   FindNulls(array, nullptr, none, none, nulls);
 }
 
-// The numbers inside fixed-size lists, however deep.
+// The numbers inside fixed-size lists, at any depth of nesting.
 struct ListContents {
   std::shared_ptr<arrow::Array> values;
   int64_t first = 0;    // element of the first row
   int64_t per_row = 1;  // elements
 };
 
-// Marks the rows that have a null at any depth.
+// Marks rows with a null at any depth.
 ListContents OpenFixedLists(std::shared_ptr<arrow::Array> rows,
                             std::vector<bool>* nulls) {
   ListContents inside{.values = rows};
@@ -63,7 +63,7 @@ ListContents OpenFixedLists(std::shared_ptr<arrow::Array> rows,
     if (inside.values->type_id() != arrow::Type::FIXED_SIZE_LIST) return inside;
     const auto list =
         std::static_pointer_cast<arrow::FixedSizeListArray>(inside.values);
-    // A list that is a slice begins inside of its elements.
+    // A list that is a slice begins inside its elements.
     inside.first = list->value_offset(inside.first);
     inside.per_row *= list->value_length();
     inside.values = list->values();
@@ -98,13 +98,13 @@ bool WidenInteger(const arrow::Array& array, std::vector<uint8_t>* out) {
   }
 }
 
-// One byte a bit.
+// Converts each bit to one byte.
 void WidenBits(const arrow::BooleanArray& array, std::vector<uint8_t>* out) {
   out->resize(array.length());
   for (int64_t i = 0; i < array.length(); ++i) (*out)[i] = array.Value(i);
 }
 
-// Whether numbers need no widening.
+// Whether the numbers can be used without widening.
 bool TypeMatches(arrow::Type::type id, DType to) {
   switch (id) {
     case arrow::Type::UINT8:
@@ -124,11 +124,11 @@ bool TypeMatches(arrow::Type::type id, DType to) {
   }
 }
 
-// The bytes of numbers where they lie; null: they need widening.
+// The bytes of the numbers in place; null: the numbers need widening.
 const uint8_t* NumbersInPlace(const arrow::Array& array, DType dtype) {
   if (!TypeMatches(array.type_id(), dtype)) return nullptr;
   const uint8_t* values = array.data()->GetValues<uint8_t>(1, 0);
-  // An array without elements may have no memory at all.
+  // An array without elements may have no memory.
   static constexpr uint8_t kNothing = 0;
   return values == nullptr ? &kNothing
                            : values + array.offset() * ElementBytes(dtype);
@@ -235,7 +235,7 @@ absl::Status RowGroup::MakeColumn(std::shared_ptr<arrow::Array> array,
         const auto& indices =
             static_cast<const arrow::Int32Array&>(*coded.indices());
         const auto values = static_cast<uint32_t>(coded.dictionary()->length());
-        // They are the file's claim.
+        // The indices are values from the file, so they are checked.
         for (int64_t row = 0; row < indices.length(); ++row) {
           if (indices.IsValid(row) &&
               static_cast<uint32_t>(indices.Value(row)) >= values) {

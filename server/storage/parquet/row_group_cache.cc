@@ -9,7 +9,7 @@
 namespace millrace {
 
 CachedRowGroup::~CachedRowGroup() {
-  // The memory itself has gone with the members of the derived class.
+  // The members of the derived class have freed the memory already.
   if (cache_ != nullptr) cache_->GiveBack(charged_);
 }
 
@@ -28,15 +28,15 @@ RowGroupCache::Lease::~Lease() {
 }
 
 void RowGroupCache::Lease::Begin() {
-  // Somebody takes the value away, which is a move.
+  // Another thread is moving the value out.
   while (busy_.exchange(true, std::memory_order_acquire)) {
     std::this_thread::yield();
   }
 }
 
 void RowGroupCache::Lease::End() {
-  // Who stands in line has counted itself before it looked at busy_: either it
-  // finds the lease idle, or it is seen here and woken.
+  // A waiter counts itself before it checks busy_. So it either finds the lease
+  // idle, or it is seen here and woken.
   busy_.store(false, std::memory_order_seq_cst);
   if (cache_.waiting_.load(std::memory_order_seq_cst) > 0) cache_.Wake();
 }
@@ -56,9 +56,9 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
   std::shared_ptr<Slot> slot;
   {
     MutexLock lock(mu_);
-    // The caller has let go of what it held: who is first in line may throw it
-    // out, and must not wait until the caller, who may have to wait as well,
-    // unpins its lease.
+    // The caller has released its value, so the first waiter may evict it. The
+    // waiter must not wait until the caller unpins its lease, because the
+    // caller may have to wait, too.
     if (!line_.empty()) room_.NotifyAll();
     if (const auto found = entries_.find(key); found != entries_.end()) {
       Entry& entry = found->second;
@@ -124,7 +124,7 @@ void RowGroupCache::Reserve(uint64_t bytes) {
     line_.push_back(ticket);
   }
   for (bool reserved = false; !reserved;) {
-    // Destroyed outside the lock: that gives bytes back.
+    // Destroyed without the lock, because destruction returns bytes.
     std::vector<Value> victims;
     MutexLock lock(mu_);
     if (line_.front() != ticket) {
@@ -179,8 +179,8 @@ void RowGroupCache::MakeRoom(uint64_t bytes, std::vector<Value>* victims) {
   for (auto at = lru_.begin(); freed < missing && at != lru_.end();) {
     const auto entry = entries_.find(*at);
     const std::shared_ptr<Slot>& slot = entry->second.slot;
-    // Copies are made under mu_ alone, so a count of one stays. A thread that
-    // has waited for the slot may not have taken its value yet.
+    // Copies are made only under mu_, so a count of one does not change. A
+    // thread that has waited for the slot may not have taken its value yet.
     if (slot.use_count() > 1 || slot->value->use_count() > 1) {
       ++at;
       continue;
@@ -195,7 +195,7 @@ void RowGroupCache::MakeRoom(uint64_t bytes, std::vector<Value>* victims) {
     if (freed >= missing) break;
     if (lease->busy_.exchange(true, std::memory_order_seq_cst)) continue;
     if (lease->value != nullptr) {
-      // What is kept as well is thrown out by the next call.
+      // If the cache holds the value, too, the next call evicts it.
       freed += lease->value->charged_;
       victims->push_back(std::move(lease->value));
     }

@@ -6,10 +6,11 @@ namespace millrace {
 namespace {
 
 // A slice takes at most this part of the cache, but a few MiB in any case:
-// cutting costs, since rows before a slice may have to be decoded for it.
+// small slices are expensive, because rows before a slice may have to be
+// decoded for it.
 constexpr uint64_t kParts = 16;
 constexpr uint64_t kLeastSliceBytes = 16 << 20;
-// Beside its columns.
+// Bytes of a slice in addition to its columns.
 constexpr uint64_t kSliceBytes = 4096;
 
 }  // namespace
@@ -22,7 +23,8 @@ SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
     all.per_row += column.per_row;
   }
   rows = std::max<int64_t>(1, rows);
-  // Slices repeat what is fixed: it is to be no more than half of them.
+  // Every slice repeats the fixed part, which must be at most half of the
+  // slice.
   const uint64_t target = std::min(
       cache_bytes,
       std::max({cache_bytes / kParts, kLeastSliceBytes, 2 * all.fixed}));

@@ -21,7 +21,7 @@ constexpr uint64_t kWindows = 1 << 16;
 constexpr uint64_t kWindowStride = 16;
 constexpr uint64_t kTableKey = 0x6d696c6c72616365;  // "millrace"
 
-// Noise that windows of kMaxSyntheticFieldBytes are cut from. Never freed.
+// Noise; the fields are windows of it. Never freed.
 const uint8_t* Table() {
   static const uint8_t* const table = [] {
     constexpr uint64_t kBytes =
@@ -33,7 +33,8 @@ const uint8_t* Table() {
   return table;
 }
 
-// Woken by no signal; slack of the system's timers comes on top.
+// Sleeps; no signal ends the sleep early. The slack of the system's timers is
+// added.
 void Wait(uint32_t micros) {
   timespec left = {.tv_sec = micros / 1'000'000,
                    .tv_nsec = static_cast<long>(micros % 1'000'000) * 1000};
@@ -50,7 +51,7 @@ struct FieldMaker {
   uint64_t key;
 };
 
-// What readers share.
+// The state that the readers share.
 struct Recipe {
   int64_t samples = 0;
   uint32_t latency_us = 0;
@@ -147,7 +148,8 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> NewSyntheticSource(
   ShardInfo& shard = *info.add_shards();
   shard.set_name(kSyntheticName);
   shard.set_samples(info.samples());
-  // Stands for the sum of the samples' hashes, which nobody can wait for.
+  // Replaces the sum of the samples' hashes, which would take too long to
+  // compute.
   const std::string content =
       std::string("millrace synthetic 1 ") + std::to_string(synthetic.seed());
   info.set_fingerprint(DatasetFingerprint(

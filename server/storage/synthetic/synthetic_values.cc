@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Everything is little-endian on the wire, and here.
+// The wire format is little-endian, and this code writes it directly.
 static_assert(std::endian::native == std::endian::little);
 
 void FillBits(uint64_t key, absl::Span<uint8_t> out) {
@@ -34,7 +34,7 @@ void FillEach(uint64_t key, absl::Span<uint8_t> out, Make make) {
   }
 }
 
-// Exact in every floating type.
+// The result is exact in every floating-point type.
 float Share(uint64_t word) {
   return static_cast<float>(word >> 56) * (1.0f / 256);
 }

@@ -367,7 +367,7 @@ TEST_F(ServerLinkTest, TheSocketOfALaterServerStays) {
 // Connections that say nothing take descriptors, and only so many.
 TEST_F(ServerLinkTest, StrangersThatSayNothingAreBounded) {
   Start({.max_links = 2});
-  constexpr size_t kMost = 2 + 64;
+  constexpr size_t kMax = 2 + 64;
   std::vector<UniqueFd> silent;
   size_t ended = 0;
   EXPECT_TRUE(Soon([&] {
@@ -383,7 +383,7 @@ TEST_F(ServerLinkTest, StrangersThatSayNothingAreBounded) {
         ++ended;
       }
     }
-    return ended > 0 || silent.size() > 10 * kMost;
+    return ended > 0 || silent.size() > 10 * kMax;
   }));
   EXPECT_GT(ended, 0);
   // Those that are there in time are heard.

@@ -21,7 +21,7 @@ namespace {
 
 using ::millrace::testing::Simulation;
 
-constexpr uint32_t kMost = 64;
+constexpr uint32_t kMax = 64;
 constexpr absl::Duration kMinute = absl::Minutes(1);
 
 absl::Duration Ms(double ms) { return absl::Milliseconds(ms); }
@@ -59,7 +59,7 @@ class Trial {
               static_cast<double>(noise_ >> 33) / (1u << 30) - 1;
           return Ms(load_.make_ms * (1 + load_.jitter_share * draw));
         },
-        options.window_bytes / kMost);
+        options.window_bytes / kMax);
     if (load.stage_times) sim_->SendStageTimes();
   }
 
@@ -170,7 +170,7 @@ std::vector<Load> Loads() {
 TEST(WindowTunerSimulationTest, FindsItsPlaceInsideAMinute) {
   for (const Load& load : Loads()) {
     const Best best = BestFixed(load);
-    for (const uint32_t initial : {1u, 0u, kMost}) {
+    for (const uint32_t initial : {1u, 0u, kMax}) {
       Trial run(load, 0, initial);
       run.For(load.settle);
       EXPECT_LE(run.loader().stats().window_changes, 20) << load.name;

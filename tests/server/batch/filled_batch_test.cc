@@ -91,7 +91,7 @@ TEST(BufferPool, KeepsMoreAsLongAsTheBudgetHasRoom) {
   }
   for (const auto& [data, capacity] : taken) pool.Give(data, capacity);
   const uint64_t each = taken[0].second;
-  EXPECT_EQ(pool.idle_bytes(), BufferPool::kMostIdle * each);
+  EXPECT_EQ(pool.idle_bytes(), BufferPool::kMaxIdle * each);
   EXPECT_EQ(budget.used(), own.bytes());
   // Used again, it is not borrowed any more.
   uint64_t capacity = 0;

@@ -142,7 +142,7 @@ TEST_F(ThreadTuningTest, TheSameBytesWhateverTheNumbersAre) {
   EXPECT_LE(stats.threads, stats.most_threads);
   EXPECT_LE(stats.read_threads, stats.most_read_threads);
   EXPECT_GT(stats.most_threads, 2u);
-  EXPECT_EQ(stats.most_read_threads, Engine::kMostReadThreads);
+  EXPECT_EQ(stats.most_read_threads, Engine::kMaxAdaptiveReadThreads);
   ASSERT_EQ(stats.thread_changes.size(), 16u) << "the last ones";
   for (size_t i = 0; i < stats.thread_changes.size(); ++i) {
     const ThreadChange& change = stats.thread_changes[i];

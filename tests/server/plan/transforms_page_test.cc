@@ -29,7 +29,7 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-constexpr uintmax_t kMostPictureBytes = 80'000;
+constexpr uintmax_t kMaxPictureBytes = 80'000;
 
 std::string ReadPage() {
   std::ifstream file("docs/transforms.md");
@@ -267,7 +267,7 @@ TEST(TransformsPage, EveryPictureIsThereAndSmall) {
        std::filesystem::directory_iterator("docs/pictures")) {
     if (entry.path().extension() != ".png") continue;
     there.insert(entry.path().filename());
-    EXPECT_LE(std::filesystem::file_size(entry.path()), kMostPictureBytes)
+    EXPECT_LE(std::filesystem::file_size(entry.path()), kMaxPictureBytes)
         << entry.path();
   }
   EXPECT_EQ(shown, there);

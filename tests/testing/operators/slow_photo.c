@@ -11,7 +11,7 @@
 
 #include "millrace_operator.h"
 
-enum { kSamples = 100000, kMostBytes = 1 << 20 };
+enum { kSamples = 100000, kMaxBytes = 1 << 20 };
 
 static const millrace_field kFields[2] = {
     {.name = "image", .kind = MILLRACE_FIELD_IMAGE},
@@ -24,7 +24,7 @@ static const millrace_field kFields[2] = {
 typedef struct {
   long wait_us;
   size_t bytes;
-  uint8_t image[kMostBytes];
+  uint8_t image[kMaxBytes];
 } dataset;
 
 typedef struct {
@@ -49,7 +49,7 @@ static millrace_result open_dataset(const char* path,
     return millrace_fail(MILLRACE_NOT_FOUND, error, strerror(errno));
   }
   self->wait_us = wait_us;
-  self->bytes = fread(self->image, 1, kMostBytes, file);
+  self->bytes = fread(self->image, 1, kMaxBytes, file);
   fclose(file);
   description->samples = kSamples;
   description->fields = kFields;

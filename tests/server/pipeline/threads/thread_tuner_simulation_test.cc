@@ -18,8 +18,8 @@ namespace millrace {
 namespace {
 
 constexpr double kInterval = 2;
-constexpr uint32_t kMostWorkers = 64;
-constexpr uint32_t kMostReaders = 512;
+constexpr uint32_t kMaxWorkers = 64;
+constexpr uint32_t kMaxReaders = 512;
 
 struct Load {
   double cpus = 2;
@@ -52,8 +52,8 @@ class Server {
   // The best that fixed numbers reach.
   double Best() const {
     double best = 0;
-    for (uint32_t workers = 1; workers <= kMostWorkers; ++workers) {
-      for (uint32_t readers = 1; readers <= kMostReaders; ++readers) {
+    for (uint32_t workers = 1; workers <= kMaxWorkers; ++workers) {
+      for (uint32_t readers = 1; readers <= kMaxReaders; ++readers) {
         best = std::max(best, Rate({workers, readers}));
       }
     }
@@ -68,7 +68,7 @@ class Server {
     const double samples = rate * kInterval;
     ThreadMeasurement::Workers& w = m.workers;
     w.threads = n.workers;
-    w.most = kMostWorkers;
+    w.most = kMaxWorkers;
     w.thread_seconds = n.workers * kInterval;
     w.knows_cpu = true;
     w.samples = static_cast<uint64_t>(samples);
@@ -92,7 +92,7 @@ class Server {
     if (load_.read == 0) return m;
     ThreadMeasurement::Readers& r = m.readers;
     r.threads = n.readers;
-    r.most = kMostReaders;
+    r.most = kMaxReaders;
     r.thread_seconds = n.readers * kInterval;
     r.samples = w.samples;
     const double under_way =
@@ -167,9 +167,9 @@ class Life {
           decision.workers != now_.workers ||
           (m.readers.most > 0 && decision.readers != now_.readers);
       if (changed) {
-        EXPECT_LE(decision.workers, kMostWorkers);
+        EXPECT_LE(decision.workers, kMaxWorkers);
         EXPECT_GE(decision.workers, 1u);
-        EXPECT_LE(decision.readers, kMostReaders);
+        EXPECT_LE(decision.readers, kMaxReaders);
         late_changes += time >= 60 &&
                         decision.workers_reason + decision.readers_reason != "";
         log_ += name + " " + std::to_string(static_cast<int>(time)) +
@@ -306,7 +306,7 @@ void SamplesInBunches(double process_cpu_share, int max_late_changes,
     const double samples = i % 7 == 6 ? 0 : herd * (300 + 600 * unit);
     m.process_cpu_seconds = process_cpu_share * m.cpus * m.seconds;
     m.readers = {.threads = readers,
-                 .most = kMostReaders,
+                 .most = kMaxReaders,
                  .thread_seconds = readers * kInterval,
                  .read_seconds = samples * readers / 300 * (0.2 + 2 * unit),
                  .samples = static_cast<uint64_t>(samples)};
@@ -331,7 +331,7 @@ TEST(ThreadTunerSimulation, ReadsThatComputeHaveNoMoreThreads) {
 
 // Other processes take the CPUs, so that it cannot be seen that reads compute.
 TEST(ThreadTunerSimulation, SamplesInBunchesLeaveTheNumberCalm) {
-  SamplesInBunches(/*process_cpu_share=*/0.4, 2, kMostReaders);
+  SamplesInBunches(/*process_cpu_share=*/0.4, 2, kMaxReaders);
 }
 
 // Half an hour in which nothing is asked for.

@@ -242,7 +242,7 @@ std::string Zigzag(int64_t value) {
 // The position of the next page overflowed: a negative one, where reading began
 // anew, or undefined behaviour.
 TEST(PageSizes, SizesBeyond32BitsAreRefused) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const auto read = [](int64_t encoded, int64_t stored, int64_t values) {
     const std::string page =
         absl::StrCat("\x15", Zigzag(0), "\x15", Zigzag(encoded), "\x15",
@@ -252,13 +252,13 @@ TEST(PageSizes, SizesBeyond32BitsAreRefused) {
     return ReadPageSizes(
         file, {.begin = 0, .bytes = static_cast<int64_t>(page.size())});
   };
-  const auto whole = read(kMost, kMost, kMost);
+  const auto whole = read(kMax, kMax, kMax);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(whole->encoded, kMost);
-  EXPECT_EQ(whole->stored, kMost);
-  EXPECT_EQ(whole->values, kMost);
+  EXPECT_EQ(whole->encoded, kMax);
+  EXPECT_EQ(whole->stored, kMax);
+  EXPECT_EQ(whole->values, kMax);
   for (const int64_t bad :
-       {kMost + 1, int64_t{1} << 40, std::numeric_limits<int64_t>::max(),
+       {kMax + 1, int64_t{1} << 40, std::numeric_limits<int64_t>::max(),
         int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
     EXPECT_TRUE(read(bad, 1, 1).status().IsInvalid()) << bad;
     EXPECT_TRUE(read(1, bad, 1).status().IsInvalid()) << bad;

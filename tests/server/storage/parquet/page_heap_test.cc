@@ -165,8 +165,8 @@ TEST(PageHeapTest, RangesOfManyThreadsDoNotOverlap) {
   }
   threads.clear();
   // As many as there may have been at a time.
-  constexpr uint64_t kMost = 4 * 21 * 301 * kKiB * 2;
-  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0, kMost));
+  constexpr uint64_t kMax = 4 * 21 * 301 * kKiB * 2;
+  EXPECT_LE(heap.idle_bytes(), PageHeap::MaxIdleBytes(0, kMax));
 }
 
 }  // namespace
