@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
-#include "client/receive/unary.h"
+#include "client/receive/unary_call.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 

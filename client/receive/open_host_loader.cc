@@ -15,7 +15,7 @@
 #include "client/receive/open_plan.h"
 #include "client/receive/round_trip.h"
 #include "client/receive/steady_deadline.h"
-#include "client/receive/unary.h"
+#include "client/receive/unary_call.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/mutex.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "server/pipeline/reading/batch_reads.h"
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/threads/thread_waits.h"
@@ -714,7 +714,7 @@ void StepRun::FinishIfDone() {
     if (absl::IsResourceExhausted(status_)) {
       // Also of a single allocation that failed. A client takes
       // ResourceExhausted without a delay as final.
-      status_ = WithRetryDelay(std::move(status_), "pipeline");
+      status_ = WithRetryHint(std::move(status_), "pipeline");
     }
     // Moved, not copied: the receiver may be on another thread, and the
     // reference count of a Status is changed in a library that ThreadSanitizer

@@ -18,7 +18,7 @@
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "proto/wire/message_digest.h"
 #include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
@@ -307,9 +307,9 @@ absl::Status DataServiceImpl::StartExplaining(
   }
   MutexLock lock(explain_mu_);
   if (explaining_) {
-    return WithRetryDelay(absl::ResourceExhaustedError(
-                              "the server explains another batch now; retry"),
-                          "rpc");
+    return WithRetryHint(absl::ResourceExhaustedError(
+                             "the server explains another batch now; retry"),
+                         "rpc");
   }
   if (explainer_.joinable()) explainer_.join();  // it has nothing left to do
   auto explain = [this, reactor, context, response, answer_seed,
@@ -335,7 +335,7 @@ absl::Status DataServiceImpl::StartExplaining(
   try {
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
-    return WithRetryDelay(
+    return WithRetryHint(
         absl::ResourceExhaustedError(absl::StrCat(
             "the system cannot start a thread to explain a batch (",
             error.what(), "); retry")),
@@ -372,7 +372,7 @@ absl::Status DataServiceImpl::CheckRunning() const {
 absl::Status DataServiceImpl::CheckRoomForStream() const {
   const uint64_t active = environment_.counters->active_streams.load();
   if (active < environment_.max_streams) return absl::OkStatus();
-  return WithRetryDelay(
+  return WithRetryHint(
       absl::ResourceExhaustedError(absl::StrCat(
           active,
           " GetBatches calls are in flight and the maximum of this server is ",

@@ -31,7 +31,7 @@
 #include "server/rpc/data_service.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/listen_sockets.h"
-#include "server/rpc/memory_tender.h"
+#include "server/rpc/memory_return.h"
 #include "server/rpc/open_connections.h"
 #include "server/rpc/request_counts.h"
 #include "server/rpc/server_probe.h"
@@ -275,7 +275,7 @@ class RpcServerImpl final : public RpcServer {
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
   // Of the registry's thread.
-  MemoryTender memory_;
+  MemoryReturn memory_;
   const std::chrono::nanoseconds look_interval_;
   StalledRequests stalled_;
   SteadyTime next_look_;
