@@ -2,7 +2,7 @@
 // parallel. Requests and answers are serialised messages, so that one function
 // serves every method.
 //
-// What it is not: it does not know what the messages mean (describe.h,
+// What it is not: it does not know what the messages mean (server_queries.h,
 // open_host_loader.h).
 //
 // Blocks the caller; owns no thread. Safe from any thread.

@@ -470,7 +470,7 @@ void BatchStream::OnWriteDone(bool ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
     } else if (state.current.has_value() && state.current->done()) {
       const BatchHeader& header = state.current->header();
-      RpcCounters& counters = *environment_.counters;
+      StatusCounters& counters = *environment_.counters;
       counters.batches_sent.fetch_add(1, std::memory_order_relaxed);
       counters.samples_sent.fetch_add(header.local_valid(),
                                       std::memory_order_relaxed);

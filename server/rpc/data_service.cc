@@ -203,7 +203,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
 void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
   const Engine::Stats stats = environment_.engine->stats();
   const ByteBudget& budget = *environment_.budget;
-  const RpcCounters& counters = *environment_.counters;
+  const StatusCounters& counters = *environment_.counters;
   response->set_version(kMillraceVersion);
   response->set_protocol_version(kProtocolVersion);
   response->set_content_revision(content_revision_);

@@ -77,7 +77,7 @@ class RpcServerImpl final : public RpcServer {
       : options_(options),
         address_(std::move(address)),
         local_(std::move(local)),
-        counters_(std::make_shared<RpcCounters>()),
+        counters_(std::make_shared<StatusCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         shares_(options.engine->batch_budget_bytes()),
         memory_({.expected_bytes = options.budget->capacity() + kOutsideBudget,
@@ -271,7 +271,7 @@ class RpcServerImpl final : public RpcServer {
   const Options options_;
   const ListenAddress address_;
   const std::unique_ptr<LocalServer> local_;  // may be null
-  const std::shared_ptr<RpcCounters> counters_;
+  const std::shared_ptr<StatusCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
   // Of the registry's thread.

@@ -1,4 +1,4 @@
-#include "client/receive/open_plan.h"
+#include "client/receive/choose_plan.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 
 #include <utility>
 

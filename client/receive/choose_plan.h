@@ -8,8 +8,8 @@
 //   MR_ASSIGN_OR_RETURN(OpenResponse plan,
 //                       ChoosePlan(offers, expected_plan_hash, ""));
 
-#ifndef MILLRACE_CLIENT_RECEIVE_OPEN_PLAN_H_
-#define MILLRACE_CLIENT_RECEIVE_OPEN_PLAN_H_
+#ifndef MILLRACE_CLIENT_RECEIVE_CHOOSE_PLAN_H_
+#define MILLRACE_CLIENT_RECEIVE_CHOOSE_PLAN_H_
 
 #include <string>
 #include <vector>
@@ -37,4 +37,4 @@ absl::StatusOr<OpenResponse> ChoosePlan(absl::Span<const PlanOffer> offers,
 
 }  // namespace millrace
 
-#endif  // MILLRACE_CLIENT_RECEIVE_OPEN_PLAN_H_
+#endif  // MILLRACE_CLIENT_RECEIVE_CHOOSE_PLAN_H_

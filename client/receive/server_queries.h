@@ -7,8 +7,8 @@
 //   MR_ASSIGN_OR_RETURN(DatasetInfo info,
 //                       DescribeDataset("data:7001", "photos"));
 
-#ifndef MILLRACE_CLIENT_RECEIVE_DESCRIBE_H_
-#define MILLRACE_CLIENT_RECEIVE_DESCRIBE_H_
+#ifndef MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_
+#define MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_
 
 #include <string>
 #include <vector>
@@ -52,4 +52,4 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
 
 }  // namespace millrace
 
-#endif  // MILLRACE_CLIENT_RECEIVE_DESCRIBE_H_
+#endif  // MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_

@@ -1,15 +1,15 @@
-// The counters of the rpc component for GetStatus. Atomics, written by any
-// thread.
+// The counters of the rpc component, which GetStatus returns. Atomics, written
+// by any thread.
 
-#ifndef MILLRACE_SERVER_RPC_COUNTERS_H_
-#define MILLRACE_SERVER_RPC_COUNTERS_H_
+#ifndef MILLRACE_SERVER_RPC_STATUS_COUNTERS_H_
+#define MILLRACE_SERVER_RPC_STATUS_COUNTERS_H_
 
 #include <atomic>
 #include <cstdint>
 
 namespace millrace {
 
-struct RpcCounters {
+struct StatusCounters {
   std::atomic<uint64_t> active_streams{0};
   std::atomic<uint64_t> batches_sent{0};  // whole ones
   std::atomic<uint64_t> samples_sent{0};  // their valid rows
@@ -22,4 +22,4 @@ struct RpcCounters {
 
 }  // namespace millrace
 
-#endif  // MILLRACE_SERVER_RPC_COUNTERS_H_
+#endif  // MILLRACE_SERVER_RPC_STATUS_COUNTERS_H_

@@ -1,6 +1,6 @@
 // Questions to servers that are just being restarted.
 
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 // The documentation promises retries until --timeout, and a trainer that was
 // started together with its servers ended after the second refusal.
-TEST(DescribeTest, AServerThatCannotBeReachedIsAskedUntilTheTimeout) {
+TEST(ServerQueriesTest, AServerThatCannotBeReachedIsAskedUntilTheTimeout) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
