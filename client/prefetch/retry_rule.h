@@ -17,7 +17,8 @@
 //   anything else          final, unless calls at other servers owe the same
 //                          steps: then those calls decide
 //
-// What it is not: it retries nothing (BatchFetcher).
+// What it is not: it retries nothing (BatchFetcher), and sets no delay
+// (retry_backoff.h).
 //
 // Pure functions, safe from any thread.
 //
